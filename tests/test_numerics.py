@@ -156,7 +156,7 @@ def test_the_document_says_what_the_rules_say() -> None:
 def average(height: int, width: int, window: tuple[int, int], strides: tuple[int, int], padding: tuple[int, ...]) -> relay.Call:
     x = relay.var("x", shape=(1, height, width, 1), dtype="uint8")
     scale, zero = relay.const(np.float32(0.5)), relay.const(np.int32(0))
-    return relay.qnn.op.avg_pool2d(x, scale, zero, scale, zero, pool_size=window, strides=strides, padding=padding, layout="NHWC")  # type: ignore[no-any-return]
+    return relay.qnn.op.avg_pool2d(x, scale, zero, scale, zero, pool_size=window, strides=strides, padding=padding, layout="NHWC", count_include_pad=False)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("case", [(6, 5, (2, 2), (1, 1), (0, 0, 0, 0)), (7, 5, (3, 2), (2, 3), (1, 0, 1, 1)), (4, 9, (4, 3), (3, 2), (2, 1, 3, 2))])

@@ -25,7 +25,7 @@ def to_bytes(array: Array) -> bytes:
         return (array.astype(array.dtype.newbyteorder("<")) if array.dtype.byteorder == ">" else array).tobytes()
     wrong = next((type(v).__name__ for v in array.flat if not isinstance(v, str)), None)
     if wrong is not None:
-        raise CompileError(f"a constant holds objects of type {wrong}, which have no text; keep such values out of the module")
+        raise CompileError(f"a constant holds objects of type {wrong}, which have no text; keep such values out of the module", code="TW0407")
     return json.dumps(array.reshape(-1).tolist(), ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
 

@@ -2,6 +2,9 @@
 
 `CompileError` and its children are the user's: their message names the node, says why, and says what to do next.
 `InternalError` is ours. Both derive from `TVMError`, the name that scripts of the field catch.
+
+Every error has a `code`, such as TW0101: a family of messages with one cause and one cure, told in `catalogue/`. A class of one
+family has its code as an attribute; where a class has several, whoever raises it says which: `OptionError("…", code="TW0203")`.
 """
 
 from __future__ import annotations
@@ -32,14 +35,21 @@ class Origin:
 
 
 class TVMError(RuntimeError):
-    """Base of everything that this package raises on purpose."""
+    """Base of everything that this package raises on purpose. `code` is where the catalogue tells cause and cure: `tilewright explain-error`."""
+
+    code: str = ""
+
+    def __init__(self, *args: object, code: str = "") -> None:
+        super().__init__(*args)
+        if code:
+            self.code = code
 
 
 class CompileError(TVMError):
     """The user's input cannot be compiled; `origin` is the node of their model, when one is known."""
 
-    def __init__(self, message: str, origin: Origin | None = None) -> None:
-        super().__init__(f"{origin}: {message}" if origin else message)
+    def __init__(self, message: str, origin: Origin | None = None, *, code: str = "") -> None:
+        super().__init__(f"{origin}: {message}" if origin else message, code=code)
         self.message = message
         self.origin = origin
 
@@ -51,21 +61,31 @@ class ModelError(CompileError):
 class OpNotImplemented(ModelError):
     """The model has operators that no frontend converter exists for; all of them are listed."""
 
+    code = "TW0106"
+
 
 class PackageError(ModelError):
     """A Python package that this needs is not installed; the message says which, and how to install it."""
+
+    code = "TW0117"
 
 
 class ShapeError(CompileError):
     """A type or shape rule of an operator is violated."""
 
+    code = "TW0301"
+
 
 class ParseError(CompileError):
     """A program's text cannot be read; the message shows the line, with a caret where reading stopped."""
 
+    code = "TW0405"
+
 
 class ScheduleError(CompileError):
     """A schedule step cannot be applied to the loops it names."""
+
+    code = "TW0601"
 
 
 class TargetError(CompileError):
@@ -89,6 +109,8 @@ class MemoryFault(RunError):
 
     `buffer` is the name of the buffer, `kind` is read, write, uninitialized or overlap, `node` the node of the model, as text.
     """
+
+    code = "TW0715"
 
     def __init__(self, message: str, *, buffer: str = "", kind: str = "", node: str = "") -> None:
         super().__init__(message)
@@ -116,6 +138,8 @@ class WorkerError(TVMError):
 class WorkerRaised(WorkerError):
     """What was called raised; `kind` is the name of the exception's class."""
 
+    code = "TW1207"
+
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(f"{kind}: {text}")
         self.kind, self.text = kind, text
@@ -124,26 +148,70 @@ class WorkerRaised(WorkerError):
 class WorkerCrashed(WorkerError):
     """The process ended during the call; the message says by which signal."""
 
+    code = "TW1208"
+
 
 class WorkerNotStarted(WorkerError):
     """There is no process to call: none can be started here, within the limits that are set."""
+
+    code = "TW1209"
 
 
 class WorkerTimedOut(WorkerError):
     """The call took longer than it may; its process was ended."""
 
+    code = "TW1210"
+
 
 class NotNativeWarning(UserWarning):
     """Operators of a program have no native kernel and run by their numpy meaning: right, and slower. All are listed."""
+
+    code = "TW1303"
 
 
 class OpenSizeWarning(UserWarning):
     """A model has no one program for its open sizes, and is compiled for each combination of them. The reason is told."""
 
+    code = "TW1304"
+
 
 class UnknownOperatorWarning(UserWarning):
     """Something is said of an operator that does not exist, which may be a slip of the pen. The nearest name is told."""
 
+    code = "TW1305"
+
+
+class RewriteWarning(UserWarning):
+    """A pass was left out since it changed what a function computes, or a function was not checked. The reason is told."""
+
+    code = "TW1306"
+
+
+class MixedPrecisionWarning(UserWarning):
+    """An operator has no category in mixed precision, and stays in float32."""
+
+    code = "TW1307"
+
+
+class CacheWarning(UserWarning):
+    """The cache on disk cannot be used, so that models are compiled each time."""
+
+    code = "TW1308"
+
+
+class ProviderWarning(UserWarning):
+    """Execution providers are asked for that are not here, and the model runs on the CPU."""
+
+    code = "TW1309"
+
 
 class InternalError(TVMError):
     """A fault of the compiler itself. The message says what is needed to repeat it."""
+
+    code = "TW1301"
+
+
+def with_code(error: BaseException) -> str:
+    """The message of an error as command lines show it: with the code behind it, where it has one."""
+    code = getattr(error, "code", "")
+    return f"{error} [{code}]" if code else str(error)

@@ -96,7 +96,7 @@ class PrimExpr(Operand):
         return self
 
     def __bool__(self) -> bool:
-        raise CompileError(f"the value of '{self}' is not known while compiling; use if_then_else, all_of or any_of")
+        raise CompileError(f"the value of '{self}' is not known while compiling; use if_then_else, all_of or any_of", code="TW0602")
 
     def __repr__(self) -> str:
         from tilewright.expr_walk import text_of
@@ -504,7 +504,7 @@ def as_expr(value: Value, dtype: str | DataType | None = None) -> PrimExpr:
         return IntImm(INT64, value)
     if isinstance(value, float):
         return FloatImm(FLOAT32, value)
-    raise CompileError(f"{value!r} ({type(value).__name__}) is not a scalar expression")
+    raise CompileError(f"{value!r} ({type(value).__name__}) is not a scalar expression", code="TW0602")
 
 
 def broadcast(value: PrimExpr, lanes: int) -> PrimExpr:

@@ -59,9 +59,9 @@ def register_func(func_name: str | Callable[..., Any], f: Callable[..., Any] | N
 
 def _register(name: str, function: Callable[..., Any], override: bool) -> Callable[..., Any]:
     if not callable(function):
-        raise OptionError(f"a function is registered as '{name}', and this is {function!r}")
+        raise OptionError(f"a function is registered as '{name}', and this is {function!r}", code="TW0215")
     if name in FUNCTIONS and not override:
-        raise OptionError(f"the function '{name}' is registered already, at {FUNCTIONS[name].where}; give override=True to replace it")
+        raise OptionError(f"the function '{name}' is registered already, at {FUNCTIONS[name].where}; give override=True to replace it", code="TW0212")
     FUNCTIONS[name] = GlobalFunction(name, function)
     return function
 
@@ -70,7 +70,7 @@ def get_global_func(name: str, allow_missing: bool = False) -> GlobalFunction | 
     """The function of that name; None, with `allow_missing`, or `OptionError` with the nearest name when there is none."""
     found = FUNCTIONS.get(name)
     if found is None and not allow_missing:
-        raise OptionError(f"there is no registered function '{name}'{nearest(name, FUNCTIONS)}")
+        raise OptionError(f"there is no registered function '{name}'{nearest(name, FUNCTIONS)}", code="TW0213")
     return found
 
 

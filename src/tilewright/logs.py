@@ -46,5 +46,5 @@ def _level(text: str) -> int:
     if text.lstrip("-").isdecimal():
         return logging.INFO if int(text) <= 0 else logging.DEBUG
     if text.upper() not in LEVELS:
-        raise OptionError(f"there is no level '{text}' of logging{nearest(text.upper(), LEVELS) or '; the levels are ' + ', '.join(LEVELS)}")
+        raise OptionError(f"there is no level '{text}' of logging{nearest(text.upper(), LEVELS) or '; the levels are ' + ', '.join(LEVELS)}", code="TW0210")
     return int(getattr(logging, text.upper()))

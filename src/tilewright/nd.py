@@ -67,7 +67,7 @@ def device(kind: str, index: int = 0) -> Device:
     if known is None:
         near = difflib.get_close_matches(name, _KINDS, 1)
         hint = f"did you mean '{near[0]}'?" if near else "use one of: " + ", ".join(_KINDS)
-        raise TargetError(f"there is no device '{kind}' here; {hint}")
+        raise TargetError(f"there is no device '{kind}' here; {hint}", code="TW0506")
     return Device(known, index)
 
 
@@ -133,7 +133,7 @@ class NDArray:
         """Overwrite the elements with those of `source`: same shape, values cast to this dtype."""
         values = as_numpy(source)
         if values.shape != self.shape:
-            raise InputError(f"an array of shape {values.shape} cannot be copied into one of shape {self.shape}")
+            raise InputError(f"an array of shape {values.shape} cannot be copied into one of shape {self.shape}", code="TW0704")
         np.copyto(self._array, values, casting="unsafe")
         return self
 
@@ -248,18 +248,18 @@ class _Capsule:
 def _import_dlpack(source: Any) -> np.ndarray[Any, Any]:
     """numpy's own import, with the memory of a bfloat16 tensor, which numpy does not know, passed through it as uint16."""
     if hasattr(source, "__dlpack_device__") and source.__dlpack_device__()[0] != 1:
-        raise InputError("this tensor is not in host memory; copy it to the CPU first")
+        raise InputError("this tensor is not in host memory; copy it to the CPU first", code="TW0706")
     try:
         capsule = _capsule_of(source) if hasattr(source, "__dlpack__") else source
     except (BufferError, RuntimeError, TypeError) as error:
-        raise InputError(f"this tensor cannot be shared through DLPack: {error}") from error
+        raise InputError(f"this tensor cannot be shared through DLPack: {error}", code="TW0706") from error
     if _capsule_name(capsule) is None:
-        raise InputError(f"expected a DLPack exporter or an unused DLPack capsule, not {type(source).__name__}")
+        raise InputError(f"expected a DLPack exporter or an unused DLPack capsule, not {type(source).__name__}", code="TW0706")
     capsule, retagged = _retag(capsule, _DL_BFLOAT, _DL_UINT)
     try:
         result: np.ndarray[Any, Any] = np.from_dlpack(_Capsule(capsule))
     except (BufferError, RuntimeError) as error:
-        raise InputError(f"this tensor cannot be read through DLPack: {error}") from error
+        raise InputError(f"this tensor cannot be read through DLPack: {error}", code="TW0706") from error
     return result.view(_BFLOAT16) if retagged else result
 
 

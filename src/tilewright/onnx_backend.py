@@ -49,7 +49,7 @@ class TilewrightRep(OnnxBackendRep):
         sequence holds all inputs, or only those without a default value. Raises `InputError`.
         """
         if kwargs:
-            raise OptionError(f"run takes inputs only, and was given {', '.join(kwargs)}; say how to compile in prepare()")
+            raise OptionError(f"run takes inputs only, and was given {', '.join(kwargs)}; say how to compile in prepare()", code="TW0214")
         found = self.model(self._by_name(inputs))
         return self._outputs(*(found if isinstance(found, tuple) else (found,)))
 
@@ -62,7 +62,7 @@ class TilewrightRep(OnnxBackendRep):
             given = [inputs]  # the one input is a sequence
         names = self._inputs if len(given) == len(self._inputs) else needed
         if len(given) != len(names):
-            raise InputError(f"the model takes {len(needed)} inputs ({', '.join(needed) or 'none'}), and {len(given)} were given")
+            raise InputError(f"the model takes {len(needed)} inputs ({', '.join(needed) or 'none'}), and {len(given)} were given", code="TW0701")
         return {n: v for n, v in zip(names, given, strict=True) if n not in self._stored}
 
 
@@ -80,7 +80,7 @@ class TilewrightBackend(OnnxBackend):
         _check_device(device)
         unknown = [n for n in kwargs if n not in _OPTIONS]
         if unknown:
-            raise OptionError(f"prepare has no option '{unknown[0]}'; its options are those of tilewright.compile: {', '.join(_OPTIONS)}")
+            raise OptionError(f"prepare has no option '{unknown[0]}'; its options are those of tilewright.compile: {', '.join(_OPTIONS)}", code="TW0214")
         return TilewrightRep(model, compile(model, **kwargs))
 
     @classmethod
@@ -100,7 +100,7 @@ class TilewrightBackend(OnnxBackend):
         names = [n for n in dict.fromkeys(node.input) if n]
         given = dict(inputs) if isinstance(inputs, Mapping) else dict(zip(names, inputs, strict=False))
         if list(given) != names and set(given) != set(names):
-            raise InputError(f"{node.op_type} takes {len(names)} inputs ({', '.join(names)}), and {len(given)} were given")
+            raise InputError(f"{node.op_type} takes {len(names)} inputs ({', '.join(names)}), and {len(given)} were given", code="TW0701")
         graph = helper.make_graph(
             [node], node.op_type, [_value_info(n, given[n]) for n in names], [ValueInfoProto(name=n) for n in node.output if n],
         )
@@ -117,7 +117,7 @@ class TilewrightBackend(OnnxBackend):
 
 def _check_device(device: str) -> None:
     if not TilewrightBackend.supports_device(device):
-        raise TargetError(f"there is no device '{device}' to run on; code is compiled for the CPU: device='CPU'")
+        raise TargetError(f"there is no device '{device}' to run on; code is compiled for the CPU: device='CPU'", code="TW0506")
 
 
 def _newest(domain: str) -> int:
@@ -133,7 +133,7 @@ def _type_of(value: Any, name: str) -> TypeProto:
     if isinstance(value, (list, tuple)) and value and all(isinstance(v, np.ndarray) for v in value):
         return helper.make_sequence_type_proto(helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(value[0].dtype), None))
     if value is None:
-        raise InputError(f"input '{name}' is None, which does not say its type; run a model that declares it instead")
+        raise InputError(f"input '{name}' is None, which does not say its type; run a model that declares it instead", code="TW0701")
     x = np.asarray(value)
     return helper.make_tensor_type_proto(helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
 

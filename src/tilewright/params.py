@@ -39,7 +39,7 @@ def save_param_dict(params: Mapping[str, Any]) -> bytes:
 def _written(a: np.ndarray[Any, Any]) -> bytes:
     little = a.astype(a.dtype.newbyteorder("<")) if a.dtype.byteorder == ">" else a
     if a.dtype == object:
-        raise CompileError("strings have no place in the binary form of parameters; keep them as constants in the module")
+        raise CompileError("strings have no place in the binary form of parameters; keep them as constants in the module", code="TW0407")
     dtype, raw = DataType(str(a.dtype.newbyteorder("="))), little.tobytes()
     head = _HEAD.pack(ARRAY_MAGIC, 0, 1, 0, a.ndim, dtype.type_code, dtype.bits, dtype.lanes)
     return head + struct.pack(f"<{a.ndim}q", *a.shape) + struct.pack("<q", len(raw)) + raw
@@ -50,7 +50,7 @@ def load_param_dict(param_bytes: bytes | bytearray | memoryview) -> dict[str, ND
     reader = _Reader(bytes(param_bytes))
     magic, _ = reader.numbers("<QQ")
     if magic != LIST_MAGIC:
-        raise ModelError("these bytes are no parameters: they do not begin with the number of TVM's lists of arrays")
+        raise ModelError("these bytes are no parameters: they do not begin with the number of TVM's lists of arrays", code="TW0116")
     (count,) = reader.numbers("<Q")
     names = []
     for _ in range(reader.bounded(count, 8, "names")):
@@ -58,7 +58,7 @@ def load_param_dict(param_bytes: bytes | bytearray | memoryview) -> dict[str, ND
         names.append(reader.text(length))
     (arrays,) = reader.numbers("<Q")
     if arrays != count or len(set(names)) != count:
-        raise ModelError(f"these parameters are damaged: {len(set(names))} different names, and {arrays} arrays")
+        raise ModelError(f"these parameters are damaged: {len(set(names))} different names, and {arrays} arrays", code="TW0116")
     return {name: array(reader.array()) for name in names}
 
 
@@ -75,7 +75,7 @@ class _Reader:
 
     def taken(self, size: int) -> bytes:
         if not 0 <= size <= len(self.raw) - self.at:
-            raise ModelError(f"these parameters are damaged at byte {self.at}: {size} more are announced, and {len(self.raw) - self.at} are there")
+            raise ModelError(f"these parameters are damaged at byte {self.at}: {size} more are announced, and {len(self.raw) - self.at} are there", code="TW0116")
         self.at += size
         return self.raw[self.at - size : self.at]
 
@@ -85,26 +85,26 @@ class _Reader:
     def bounded(self, count: int, least: int, what: str) -> int:
         """A number of things of at least `least` bytes each, which the rest of the bytes has room for."""
         if count * least > len(self.raw) - self.at:
-            raise ModelError(f"these parameters are damaged at byte {self.at}: {count} {what} are announced, and {len(self.raw) - self.at} bytes are there")
+            raise ModelError(f"these parameters are damaged at byte {self.at}: {count} {what} are announced, and {len(self.raw) - self.at} bytes are there", code="TW0116")
         return count
 
     def text(self, length: int) -> str:
         try:
             return self.taken(length).decode()
         except UnicodeDecodeError as error:
-            raise ModelError(f"these parameters are damaged at byte {self.at}: a name is no text: {error}") from None
+            raise ModelError(f"these parameters are damaged at byte {self.at}: a name is no text: {error}", code="TW0116") from None
 
     def array(self) -> np.ndarray[Any, Any]:
         begin = self.at
         magic, _, _, _, rank, code, bits, lanes = self.numbers(_HEAD.format)
         if magic != ARRAY_MAGIC or not 0 <= rank <= _MOST_DIMENSIONS or lanes != 1:
-            raise ModelError(f"these parameters are damaged at byte {begin}: no array begins there")
+            raise ModelError(f"these parameters are damaged at byte {begin}: no array begins there", code="TW0116")
         try:
             kind = DataType.of_code(code, bits).numpy()
         except CompileError as error:
-            raise ModelError(f"these parameters are damaged at byte {begin}: {error.message}") from None
+            raise ModelError(f"these parameters are damaged at byte {begin}: {error.message}", code="TW0116") from None
         shape = self.numbers(f"<{rank}q")
         (size,) = self.numbers("<q")
         if any(d < 0 for d in shape) or math.prod(shape) * kind.itemsize != size:
-            raise ModelError(f"these parameters are damaged at byte {begin}: an array of {kind} of shape {shape} does not have {size} bytes")
+            raise ModelError(f"these parameters are damaged at byte {begin}: an array of {kind} of shape {shape} does not have {size} bytes", code="TW0116")
         return np.frombuffer(self.taken(size), kind).reshape(shape)

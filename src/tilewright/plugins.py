@@ -58,5 +58,5 @@ def find_accelerator(name: str) -> Any | None:
         for part in filter(None, attribute.strip().split(".")):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        raise TargetError(f"the accelerator '{name}' cannot be imported from {value}: {error}; mend or remove the package that has this entry point") from error
+        raise TargetError(f"the accelerator '{name}' cannot be imported from {value}: {error}; mend or remove the package that has this entry point", code="TW0901") from error
     return found

@@ -34,7 +34,7 @@ def get_global_func(name: str, allow_missing: bool = False) -> GlobalFunction | 
         return _registered(name, allow_missing)
     except OptionError as error:
         other = "; it is an operator: relay.op.get" if name in OPS else "; it is a pass: relay.transform" if name in PASSES else ""
-        raise OptionError(f"{error.message}{other}") from None
+        raise OptionError(f"{error.message}{other}", code="TW0213") from None
 
 
 def where(name: str) -> str:
@@ -53,7 +53,7 @@ def where(name: str) -> str:
     places = [r.place for (op_name, key), r in OP_ATTRIBUTES.items() if name in (key, f"{op_name}/{key}")]
     if not places:
         known = [*FUNCTIONS, *OPS, *PASSES, *settings.SETTINGS, *(k for _, k in OP_ATTRIBUTES), *(f"{o}/{k}" for o, k in OP_ATTRIBUTES)]
-        raise OptionError(f"nothing is called '{name}'{nearest(name, known)}")
+        raise OptionError(f"nothing is called '{name}'{nearest(name, known)}", code="TW0213")
     return "\n".join(dict.fromkeys(places))
 
 

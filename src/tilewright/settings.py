@@ -91,7 +91,7 @@ def setting(name: str) -> Setting:
     found = SETTINGS.get(name)
     if found is None:
         hint = nearest(name, SETTINGS) or f"; the options are: {', '.join(sorted(SETTINGS))}"
-        raise OptionError(f"there is no configuration option '{name}'{hint}")
+        raise OptionError(f"there is no configuration option '{name}'{hint}", code="TW0207")
     return found
 
 
@@ -101,7 +101,7 @@ def checked(config: Mapping[str, Any]) -> dict[str, Any]:
         declared = setting(name)
         wanted = declared.type
         if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-            raise OptionError(f"configuration option '{name}' is {wanted.__name__}, and was given {value!r} ({type(value).__name__})")
+            raise OptionError(f"configuration option '{name}' is {wanted.__name__}, and was given {value!r} ({type(value).__name__})", code="TW0207")
         if declared.choices and value not in declared.choices:
-            raise OptionError(f"configuration option '{name}' is one of {', '.join(map(str, declared.choices))}, and was given {value!r}")
+            raise OptionError(f"configuration option '{name}' is one of {', '.join(map(str, declared.choices))}, and was given {value!r}", code="TW0207")
     return dict(config)

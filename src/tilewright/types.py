@@ -94,20 +94,20 @@ class DataType(str):
     def _parse(cls, text: str) -> DataType:
         match = _NAME.fullmatch(text)
         if match is None and text.startswith("custom["):
-            raise CompileError(f"'{text}' is a custom data type, and there are none here; compute in float32, int8 or another type of the machine")
+            raise CompileError(f"'{text}' is a custom data type, and there are none here; compute in float32, int8 or another type of the machine", code="TW0302")
         if match is None:
-            raise CompileError(f"'{text}' is not a data type; write for example float32, int8, bfloat16 or float32x4")
+            raise CompileError(f"'{text}' is not a data type; write for example float32, int8, bfloat16 or float32x4", code="TW0302")
         code, bits, lanes = match[1], int(match[2] or 0), int(match[3] or 1)
         if code in _NAMED:
             allowed = (0, 1, 8) if code == "bool" else (0, 64) if code == "handle" else (0,)
             if bits not in allowed:
-                raise CompileError(f"'{text}' is not a data type: {code} takes no width")
+                raise CompileError(f"'{text}' is not a data type: {code} takes no width", code="TW0302")
             bits = _NAMED[code]
         elif bits not in _BITS[code]:
             widths = ", ".join(map(str, _BITS[code]))
-            raise CompileError(f"'{text}' is not a data type: {code} is {widths} bits wide")
+            raise CompileError(f"'{text}' is not a data type: {code} is {widths} bits wide", code="TW0302")
         if lanes < 1:
-            raise CompileError(f"'{text}' is not a data type: it needs at least one lane")
+            raise CompileError(f"'{text}' is not a data type: it needs at least one lane", code="TW0302")
         base = code if code in _NAMED else f"{code}{bits}"
         full = base if lanes == 1 else f"{base}x{lanes}"
         found = _KNOWN.get(full)
@@ -126,7 +126,7 @@ class DataType(str):
         """The type of a code, as DLPack and the field number them; raises `CompileError` for custom types, from 129 on, and unknown codes."""
         if type_code not in list(DataTypeCode):
             wrong = f"type code {type_code} is a custom data type, and there are none here" if type_code >= FIRST_CUSTOM_CODE else f"there is no type code {type_code}"
-            raise CompileError(f"{wrong}; the codes are {', '.join(f'{c.value} ({c.name.lower()})' for c in DataTypeCode)}")
+            raise CompileError(f"{wrong}; the codes are {', '.join(f'{c.value} ({c.name.lower()})' for c in DataTypeCode)}", code="TW0302")
         code = DataTypeCode(type_code)
         name = code.name.lower()
         base = "bool" if (code, bits) == (DataTypeCode.UINT, 1) else name if name in _NAMED else f"{name}{bits}"
@@ -180,7 +180,7 @@ class DataType(str):
         if self.is_object:
             return np.dtype(object)
         if base in ("void", "handle"):
-            raise CompileError(f"{base} has no numpy type")
+            raise CompileError(f"{base} has no numpy type", code="TW0302")
         return np.dtype(base if base != "uint1" else "bool")
 
 
@@ -254,7 +254,7 @@ class TensorType(Type):
         total = 1
         for d in self.shape:
             if not isinstance(d, int):
-                raise CompileError(f"the size of {self} is not known: dimension {d} is symbolic")
+                raise CompileError(f"the size of {self} is not known: dimension {d} is symbolic", code="TW0303")
             total *= d
         return total
 
@@ -266,7 +266,7 @@ class TensorType(Type):
     def concrete_shape(self) -> tuple[int, ...]:
         """The shape as Python ints; raises `CompileError` when a dimension is symbolic."""
         if not self.is_static:
-            raise CompileError(f"the shape of {self} is not known: it has symbolic dimensions")
+            raise CompileError(f"the shape of {self} is not known: it has symbolic dimensions", code="TW0303")
         return self.shape
 
     def __eq__(self, other: object) -> bool:
@@ -315,7 +315,7 @@ class FuncType(Type):
     ) -> None:
         """`type_constraints` is the field's, of which there are none: raises `CompileError` when one is given."""
         if type_constraints:
-            raise CompileError(f"types are not constrained here, and {type_constraints!r} are given; leave type_constraints out")
+            raise CompileError(f"types are not constrained here, and {type_constraints!r} are given; leave type_constraints out", code="TW0215")
         self.arg_types = tuple(arg_types)
         self.ret_type = ret_type
         self.type_params = tuple(type_params or ())

@@ -50,12 +50,12 @@ class ComputeDAG:
             tensors = [t for s in ops if isinstance(s.op, PlaceholderOp) or s.op in tensors.outputs for t in s.op.outputs]
         self.tensors: list[Tensor] = list(tensors)
         if not self.tensors or not all(isinstance(t, Tensor) for t in self.tensors):
-            raise CompileError(f"a ComputeDAG is made of tensors (te.placeholder, te.compute), and was given {tensors!r}")
+            raise CompileError(f"a ComputeDAG is made of tensors (te.placeholder, te.compute), and was given {tensors!r}", code="TW1109")
         self._facts = _facts(self.tensors)
         self.ops = self._facts.ops
         for op in self.ops:
             if not isinstance(op, (ComputeOp, PlaceholderOp)):
-                raise CompileError(f"'{op.name}' is a {type(op).__name__}; the search schedules te.compute alone")
+                raise CompileError(f"'{op.name}' is a {type(op).__name__}; the search schedules te.compute alone", code="TW1109")
             for t in op.outputs:
                 t.extents  # raises for sizes that are not known  # noqa: B018
         self.flop_ct = sum(map(access.flops, self.ops)) or float(sum(map(access.trips, self.ops)))
@@ -87,7 +87,7 @@ class ComputeDAG:
         Layouts of arguments stay as they are: `layout_rewrite` of the field is accepted for 0, no rewriting.
         """
         if layout_rewrite not in (None, 0, False):
-            raise CompileError("layout_rewrite changes the arguments of a function; constants of networks are packed by relay.build, so leave it out here")
+            raise CompileError("layout_rewrite changes the arguments of a function; constants of networks are packed by relay.build, so leave it out here", code="TW1109")
         replay = Replay(self)
         replay.apply(state.transform_steps)
         return replay.finish(), list(self.tensors)

@@ -112,7 +112,7 @@ class ApplyHistoryBest(DispatchContext):
 
     def __init__(self, records: Records | Sequence[Records] | None, n_lines: int | None = None, include_compatible: bool = False) -> None:
         if include_compatible:
-            raise OptionError("include_compatible takes records of computations with other sizes; tune these sizes instead, and leave it out")
+            raise OptionError("include_compatible takes records of computations with other sizes; tune these sizes instead, and leave it out", code="TW1108")
         self.best: dict[tuple[str, str], tuple[float, tuple[TransformStep, ...]]] = {}
         several = [records] if isinstance(records, (str, os.PathLike)) else list(records or ())
         if several and isinstance(several[0], (str, os.PathLike)):

@@ -78,7 +78,7 @@ class State:
             op = stage.op if isinstance(stage, Tensor) else stage
             if op in self._of:
                 return self._of[op]
-        raise ScheduleError(f"{stage!r} is no stage of this state; the stages are {', '.join(s.name for s in self.stages)}")
+        raise ScheduleError(f"{stage!r} is no stage of this state; the stages are {', '.join(s.name for s in self.stages)}", code="TW1113")
 
     # Loops of one stage.
     def split(self, stage: Any, it: Any, lengths: Sequence[int], inner_to_outer: bool = True) -> list[Iterator]:
@@ -105,7 +105,7 @@ class State:
         k = self.stage_id(stage)
         places = tuple(self._place(k, it) for it in order)
         if len(places) != len(self.stages[k].iters):
-            raise ScheduleError(f"reorder of '{self.stages[k].name}' takes all of its {len(self.stages[k].iters)} loops, and was given {len(places)}")
+            raise ScheduleError(f"reorder of '{self.stages[k].name}' takes all of its {len(self.stages[k].iters)} loops, and was given {len(places)}", code="TW1113")
         self._note(steps.ReorderStep(k, places))
         self.stages[k].iters = [self.stages[k].iters[p] for p in places]
 
@@ -172,7 +172,7 @@ class State:
         old = self.stages[k]
         axis = old.iters[self._place(k, it)]
         if axis.kind != "reduce":
-            raise ScheduleError(f"'{axis.name}' is not a reduction loop of '{old.name}'")
+            raise ScheduleError(f"'{axis.name}' is not a reduction loop of '{old.name}'", code="TW1113")
         self._note(steps.RfactorStep(k, self._place(k, it), factor_iter_id))
         spatial = [i for i in old.iters if i.kind == "spatial"]
         rest = [i for i in old.iters if i.kind == "reduce" and i is not axis]
@@ -191,7 +191,7 @@ class State:
             try:
                 state._do(step)
             except ScheduleError as error:
-                raise ScheduleError(f"step {n}, {step.as_json()}: {error.message}") from None
+                raise ScheduleError(f"step {n}, {step.as_json()}: {error.message}", code="TW1113") from None
         return state
 
     def _do(self, step: steps.TransformStep) -> None:
@@ -213,7 +213,7 @@ class State:
             case steps.AnnotationStep():
                 name = next((n for n, v in steps.ANNOTATIONS.items() if v == step.annotation), None)
                 if name is None:
-                    raise ScheduleError(f"annotation {step.annotation} of a loop is unknown")
+                    raise ScheduleError(f"annotation {step.annotation} of a loop is unknown", code="TW1113")
                 self._annotate(k, step.iter_id, name)
             case steps.PragmaStep():
                 self.pragma(k, step.iter_id, step.pragma_type)
@@ -238,7 +238,7 @@ class State:
             case steps.RfactorStep():
                 self.rfactor(k, step.iter_id, step.factor_iter_id)
             case _:
-                raise ScheduleError(f"a state cannot do {type(step).__name__}")
+                raise ScheduleError(f"a state cannot do {type(step).__name__}", code="TW1113")
 
     def _note(self, step: steps.TransformStep) -> None:
         self.transform_steps = (*self.transform_steps, step)
@@ -250,7 +250,7 @@ class State:
         for k, i in enumerate(iters):
             if i is it:
                 return k
-        raise ScheduleError(f"{it!r} is no loop of '{self.stages[stage].name}', which has {len(iters)}: {', '.join(i.name for i in iters)}")
+        raise ScheduleError(f"{it!r} is no loop of '{self.stages[stage].name}', which has {len(iters)}: {', '.join(i.name for i in iters)}", code="TW1113")
 
     def _split(self, stage: int, at: int, lengths: Sequence[int], inner_to_outer: bool) -> list[Iterator]:
         old = self.stages[stage].iters[at]
@@ -265,7 +265,7 @@ class State:
         iters = self.stages[stage].iters
         olds = [iters[p] for p in places]
         if not places or list(places) != list(range(places[0], places[0] + len(places))):
-            raise ScheduleError(f"fuse of '{self.stages[stage].name}' takes loops that follow each other, and was given {list(places)}")
+            raise ScheduleError(f"fuse of '{self.stages[stage].name}' takes loops that follow each other, and was given {list(places)}", code="TW1113")
         kind = "reduce" if any(i.kind == "reduce" for i in olds) else "spatial"
         made = Iterator("@".join(i.name for i in olds) + "@", prod(i.extent for i in olds), kind)
         iters[places[0] : places[-1] + 1] = [made]

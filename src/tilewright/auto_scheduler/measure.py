@@ -89,7 +89,7 @@ class LocalRunner:
         from tilewright.tuning.local import LocalRunner as Runner
 
         if device != 0:
-            raise OptionError(f"device={device}: there is one CPU, device 0")
+            raise OptionError(f"device={device}: there is one CPU, device 0", code="TW1110")
         self.engine = Runner(timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush)
 
 

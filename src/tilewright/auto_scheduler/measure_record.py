@@ -75,7 +75,7 @@ def load_records(filename: str | os.PathLike[str]) -> Iterator[tuple[MeasureInpu
     try:
         text = Path(filename).read_text(encoding="utf-8")
     except OSError as error:
-        raise OptionError(f"the records '{filename}' cannot be read: {error.strerror}") from None
+        raise OptionError(f"the records '{filename}' cannot be read: {error.strerror}", code="TW1101") from None
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -86,7 +86,7 @@ def load_records(filename: str | os.PathLike[str]) -> Iterator[tuple[MeasureInpu
             if number == len(lines):
                 log.warning("%s, line %d: the last record was cut short and is left out", filename, number)
                 return
-            raise OptionError(f"{filename}, line {number}: {error.message}") from None
+            raise OptionError(f"{filename}, line {number}: {error.message}", code="TW1101") from None
 
 
 def save_records(filename: str | os.PathLike[str], inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
@@ -113,11 +113,11 @@ def load_record_from_string(record: str) -> tuple[MeasureInput, MeasureResult]:
     try:
         data = json.loads(record)
     except ValueError as error:
-        raise OptionError(f"this is no JSON: {error}") from None
+        raise OptionError(f"this is no JSON: {error}", code="TW1101") from None
     if not isinstance(data, dict) or not isinstance(data.get("v"), str) or "i" not in data or "r" not in data:
-        raise OptionError(f"this is no record: one has the keys i, r and v, and this has {', '.join(data) if isinstance(data, dict) else type(data).__name__}")
+        raise OptionError(f"this is no record: one has the keys i, r and v, and this has {', '.join(data) if isinstance(data, dict) else type(data).__name__}", code="TW1101")
     if data["v"] not in ("v0.2", "v0.3", "v0.4", "v0.5", VERSION):
-        raise OptionError(f"the record has version {data['v']}, and {VERSION} and those before it are read")
+        raise OptionError(f"the record has version {data['v']}, and {VERSION} and those before it are read", code="TW1101")
     try:
         (key, target, hardware, *rest), (_, steps) = data["i"]
         costs, error_no, all_cost, timestamp = data["r"]
@@ -128,7 +128,7 @@ def load_record_from_string(record: str) -> tuple[MeasureInput, MeasureResult]:
         )
         result = MeasureResult(tuple(map(float, costs)), int(error_no), "", float(all_cost), float(timestamp))
     except (TypeError, ValueError, KeyError, IndexError):
-        raise OptionError("the fields of the record do not fit those of version v0.6") from None
+        raise OptionError("the fields of the record do not fit those of version v0.6", code="TW1101") from None
     return MeasureInput(task, RecordedState(steps_from_json(steps))), result
 
 

@@ -34,7 +34,7 @@ def extract_tasks(
     """
     chosen = Target(target)
     if target_host is not None and str(Target(target_host)) != str(chosen):
-        raise TargetError(f"target_host is '{target_host}', and code for '{chosen}' runs on that target itself; leave target_host out")
+        raise TargetError(f"target_host is '{target_host}', and code for '{chosen}' runs on that target itself; leave target_host out", code="TW0505")
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     tasks: dict[str, SearchTask] = {}
     weights: dict[str, int] = {}
@@ -62,7 +62,7 @@ def detached(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]:
     given: dict[Tensor, Tensor] = {t: te.placeholder(t.shape, t.dtype, name=t.name) for t in args}
     for op in computations(args, outputs):
         if not isinstance(op, ComputeOp):
-            raise CompileError(f"'{op.name}' is a {type(op).__name__}; the search schedules te.compute alone")
+            raise CompileError(f"'{op.name}' is a {type(op).__name__}; the search schedules te.compute alone", code="TW1109")
 
         def moved(e: PrimExpr) -> PrimExpr | None:
             return TensorElem(given[e.tensor], [rewrite(i, moved) for i in e.indices]) if isinstance(e, TensorElem) else None

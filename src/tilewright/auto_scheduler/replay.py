@@ -52,7 +52,7 @@ class Replay:
             try:
                 step.apply(self, steps[:k])
             except ScheduleError as error:
-                raise ScheduleError(f"step {k}, {step.as_json()}: {error.message}") from None
+                raise ScheduleError(f"step {k}, {step.as_json()}: {error.message}", code="TW1113") from None
 
     def finish(self) -> Schedule:
         """Put every stage where it stands, and the small tiles into registers. Returns the schedule."""
@@ -86,7 +86,7 @@ class Replay:
         s, _ = self._loop(stage, loops[0] if loops else 0)
         axes = [self._loop(stage, k)[1] for k in loops]
         if list(loops) != list(range(loops[0], loops[0] + len(loops))):
-            raise ScheduleError(f"loops {list(loops)} of stage '{s.op.name}' do not follow each other")
+            raise ScheduleError(f"loops {list(loops)} of stage '{s.op.name}' do not follow each other", code="TW1113")
         fused = s.fuse(*axes)
         self._call([fused], stage, f"fuse({', '.join(map(self._axis, axes))})")
         self._moved(axes, fused)
@@ -95,7 +95,7 @@ class Replay:
     def reorder(self, stage: int, order: Sequence[int]) -> None:
         axes = self._stage_axes(stage)
         if sorted(order) != list(range(len(axes))):
-            raise ScheduleError(f"the order {list(order)} is not one of the {len(axes)} loops of stage '{self.stages[stage].op.name}'")
+            raise ScheduleError(f"the order {list(order)} is not one of the {len(axes)} loops of stage '{self.stages[stage].op.name}'", code="TW1113")
         axes = [axes[k] for k in order]
         self.stages[stage].reorder(*axes)
         self.lines.append(f"s[{self.names[stage]}].reorder({', '.join(map(self._axis, axes))})")
@@ -104,10 +104,10 @@ class Replay:
     def annotate(self, stage: int, loop: int, annotation: int) -> None:
         s, axis = self._loop(stage, loop)
         if annotation in THREADS:
-            raise ScheduleError(f"loop {loop} of stage '{s.op.name}' is bound to {THREADS[annotation]}, and schedules of a GPU do not run on a CPU")
+            raise ScheduleError(f"loop {loop} of stage '{s.op.name}' is bound to {THREADS[annotation]}, and schedules of a GPU do not run on a CPU", code="TW1113")
         if annotation not in _KINDS:
             names = ", ".join(f"{k} {n}" for n, k in ANNOTATIONS.items())
-            raise ScheduleError(f"annotation {annotation} of a loop cannot be replayed; the annotations of records are {names}")
+            raise ScheduleError(f"annotation {annotation} of a loop cannot be replayed; the annotations of records are {names}", code="TW1113")
         kind = _KINDS[annotation]
         getattr(s, kind)(axis)
         self.lines.append(f"s[{self.names[stage]}].{kind}({self._axis(axis)})")
@@ -185,7 +185,7 @@ class Replay:
 
     def _stage(self, stage: int) -> Stage:
         if not 0 <= stage < len(self.stages):
-            raise ScheduleError(f"there is no stage {stage}; there are {len(self.stages)}: {', '.join(self.names)}")
+            raise ScheduleError(f"there is no stage {stage}; there are {len(self.stages)}: {', '.join(self.names)}", code="TW1113")
         return self.stages[stage]
 
     def _stage_axes(self, stage: int) -> list[IterVar]:
@@ -195,7 +195,7 @@ class Replay:
     def _loop(self, stage: int, loop: int) -> tuple[Stage, IterVar]:
         axes = self._stage_axes(stage)
         if not 0 <= loop < len(axes):
-            raise ScheduleError(f"stage '{self.stages[stage].op.name}' has {len(axes)} loops, and none at place {loop}")
+            raise ScheduleError(f"stage '{self.stages[stage].op.name}' has {len(axes)} loops, and none at place {loop}", code="TW1113")
         return self.stages[stage], axes[loop]
 
     def _tile_bytes(self, stage: Stage, target: Stage, axis: IterVar) -> float:
@@ -239,13 +239,13 @@ def _pointwise(reader: Operation, op: Operation) -> bool:
 
 def _only(op: Operation) -> Tensor:
     if len(op.outputs) != 1:
-        raise ScheduleError(f"'{op.name}' has {len(op.outputs)} results, and a copy is made of one")
+        raise ScheduleError(f"'{op.name}' has {len(op.outputs)} results, and a copy is made of one", code="TW1113")
     return op.outputs[0]
 
 
 def _scope(name: str) -> str:
     if name == "shared":
-        raise ScheduleError("scope 'shared' is memory of a GPU, and schedules of a GPU do not run on a CPU")
+        raise ScheduleError("scope 'shared' is memory of a GPU, and schedules of a GPU do not run on a CPU", code="TW1113")
     return name
 
 

@@ -54,7 +54,7 @@ class SketchPolicy:
         self.task, self.verbose = task, verbose
         for name in params or {}:
             if name not in self.DEFAULT_PARAMS:
-                raise OptionError(f"there is no parameter '{name}' of a SketchPolicy{nearest(name, self.DEFAULT_PARAMS)}; there are {', '.join(self.DEFAULT_PARAMS)}")
+                raise OptionError(f"there is no parameter '{name}' of a SketchPolicy{nearest(name, self.DEFAULT_PARAMS)}; there are {', '.join(self.DEFAULT_PARAMS)}", code="TW1103")
         p = {**self.DEFAULT_PARAMS, **(params or {})}
         self.evolution = Evolution(
             int(p["sample_init_min_population"]), int(p["evolutionary_search_population"]), int(p["evolutionary_search_num_iters"]),

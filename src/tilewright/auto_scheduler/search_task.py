@@ -49,7 +49,7 @@ class HardwareParams:
     def from_json(data: Any) -> HardwareParams:
         """The parameters of a record. Raises `OptionError` unless they are eight numbers."""
         if not isinstance(data, list) or len(data) != 8 or not all(isinstance(n, int) for n in data):
-            raise OptionError(f"hardware parameters of a record are eight numbers, and these are {data!r}")
+            raise OptionError(f"hardware parameters of a record are eight numbers, and these are {data!r}", code="TW1101")
         return HardwareParams(*data)
 
 
@@ -77,7 +77,7 @@ class SearchTask:
         own: Any = None,
     ) -> None:
         if workload_key is None and func is None and compute_dag is None:
-            raise OptionError("a SearchTask takes func= and args=, a workload_key= or a compute_dag=")
+            raise OptionError("a SearchTask takes func= and args=, a workload_key= or a compute_dag=", code="TW1108")
         if workload_key is None:
             workload_key = make_workload_key(func, args or ()) if func is not None else compute_dag.hash_key()  # type: ignore[union-attr]
         if compute_dag is not None:
@@ -89,7 +89,7 @@ class SearchTask:
         if isinstance(chosen, Target):
             self.__dict__["target"] = chosen
         if target_host is not None and str(Target(target_host)) != str(self.target):
-            raise TargetError(f"target_host is '{target_host}', and code for '{self.target}' runs on that target itself; leave target_host out")
+            raise TargetError(f"target_host is '{target_host}', and code for '{self.target}' runs on that target itself; leave target_host out", code="TW0505")
         self._hardware = hardware_params
         self.layout_rewrite_option = layout_rewrite_option or LayoutRewriteOption.NO_REWRITE
         self.task_input_names = list(task_inputs or ())
@@ -120,7 +120,7 @@ class SearchTask:
 
         if isinstance(search_policy, str):
             if search_policy not in ("sketch.random", "sketch.xgb", "default"):
-                raise OptionError(f"there is no search policy '{search_policy}'{nearest(search_policy, ('sketch.random', 'sketch.xgb'))}")
+                raise OptionError(f"there is no search policy '{search_policy}'{nearest(search_policy, ('sketch.random', 'sketch.xgb'))}", code="TW1103")
             search_policy = SketchPolicy(self, _random_model() if search_policy == "sketch.random" else None)
         policy = search_policy or SketchPolicy(self)
         policy.search(tuning_options)
@@ -132,7 +132,7 @@ class SearchTask:
     def print_best(self, log_file: str, print_mode: str = "schedule") -> str:
         """The best record as Python calls on a schedule `s`."""
         if print_mode != "schedule":
-            raise OptionError(f"print_mode '{print_mode}' is for GPUs; the best schedule is printed with print_mode='schedule'")
+            raise OptionError(f"print_mode '{print_mode}' is for GPUs; the best schedule is printed with print_mode='schedule'", code="TW1103")
         return self.compute_dag.print_python_code_from_state(self._best(log_file, False))
 
     def _best(self, log_file: str, include_compatible: bool) -> State:
@@ -140,7 +140,7 @@ class SearchTask:
 
         found, _ = load_best_record(log_file, self.workload_key, self.target, include_compatible)
         if found is None:
-            raise OptionError(f"'{log_file}' has no successful record of workload {self.workload_key} for target '{self.target}'; tune it first")
+            raise OptionError(f"'{log_file}' has no successful record of workload {self.workload_key} for target '{self.target}'; tune it first", code="TW1102")
         return self.compute_dag.init_state.apply(found.state.transform_steps)
 
     def __repr__(self) -> str:
@@ -175,7 +175,7 @@ class TuningOptions:
             if isinstance(value, str) and value != "local":
                 raise ValueError(f"Invalid {name}: '{value}'; use 'local' or an object of auto_scheduler, such as LocalBuilder(), LocalRunner()")
         if self.num_measure_trials < 0 or self.num_measures_per_round < 1:
-            raise OptionError(f"num_measure_trials is {self.num_measure_trials} and num_measures_per_round {self.num_measures_per_round}; they are at least 0 and 1")
+            raise OptionError(f"num_measure_trials is {self.num_measure_trials} and num_measures_per_round {self.num_measures_per_round}; they are at least 0 and 1", code="TW1104")
 
 
 def _random_model() -> Any:

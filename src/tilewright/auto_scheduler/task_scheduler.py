@@ -50,11 +50,11 @@ class TaskScheduler:
         gamma: float = 0.5, backward_window_size: int = 3, callbacks: Sequence[Any] | None = None, seed: int = 0,
     ) -> None:
         if strategy not in STRATEGIES:
-            raise OptionError(f"there is no strategy '{strategy}'{nearest(strategy, STRATEGIES) or '; they are ' + ', '.join(STRATEGIES)}")
+            raise OptionError(f"there is no strategy '{strategy}'{nearest(strategy, STRATEGIES) or '; they are ' + ', '.join(STRATEGIES)}", code="TW1103")
         if not tasks:
-            raise OptionError("there are no tasks to tune; extract_tasks of a network without a sum gives none, see include_simple_tasks")
+            raise OptionError("there are no tasks to tune; extract_tasks of a network without a sum gives none, see include_simple_tasks", code="TW1112")
         if task_weights is not None and len(task_weights) != len(tasks):
-            raise OptionError(f"there are {len(tasks)} tasks and {len(task_weights)} weights; give one for each")
+            raise OptionError(f"there are {len(tasks)} tasks and {len(task_weights)} weights; give one for each", code="TW1104")
         self.tasks = list(tasks)
         self.task_weights = [float(w) for w in task_weights] if task_weights is not None else [1.0] * len(self.tasks)
         self.objective_func = objective_func or self._weighted
@@ -152,11 +152,11 @@ class TaskScheduler:
     def _make_policies(self, search_policy: str | Sequence[SketchPolicy], params: dict[str, Any] | None) -> list[SketchPolicy]:
         if not isinstance(search_policy, str):
             if len(search_policy) != len(self.tasks):
-                raise OptionError(f"there are {len(self.tasks)} tasks and {len(search_policy)} search policies; give one for each, or a name")
+                raise OptionError(f"there are {len(self.tasks)} tasks and {len(search_policy)} search policies; give one for each, or a name", code="TW1104")
             return list(search_policy)
         kind = _MODELS.get(search_policy)
         if kind is None:
-            raise OptionError(f"there is no search policy '{search_policy}'{nearest(search_policy, _MODELS) or '; they are ' + ', '.join(_MODELS)}")
+            raise OptionError(f"there is no search policy '{search_policy}'{nearest(search_policy, _MODELS) or '; they are ' + ', '.join(_MODELS)}", code="TW1103")
         model = kind()
         made = [SketchPolicy(t, model, params, seed=k) for k, t in enumerate(self.tasks)]
         for k, policy in enumerate(made):

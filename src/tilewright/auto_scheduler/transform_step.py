@@ -232,14 +232,14 @@ STEPS: Final[dict[str, type[TransformStep]]] = {
 def step_from_json(data: Any) -> TransformStep:
     """The step that a record holds. Raises `ScheduleError` for an unknown code or fields that do not fit."""
     if not isinstance(data, list) or not data or not isinstance(data[0], str):
-        raise ScheduleError(f'{data!r} is not a step of a record; one is ["SP", stage, loop, extent, [lengths], 1]')
+        raise ScheduleError(f'{data!r} is not a step of a record; one is ["SP", stage, loop, extent, [lengths], 1]', code="TW1113")
     kind = STEPS.get(data[0])
     if kind is None:
-        raise ScheduleError(f"step '{data[0]}' of the record is unknown here; the steps are {', '.join(STEPS)}")
+        raise ScheduleError(f"step '{data[0]}' of the record is unknown here; the steps are {', '.join(STEPS)}", code="TW1113")
     values = [tuple(v) if isinstance(v, list) else v for v in data[1:]]
     names = [f.name for f in fields(kind)]
     if len(values) != len(names) or not all(_fits(n, v) for n, v in zip(names, values, strict=True)):
-        raise ScheduleError(f"step {data!r} does not fit {kind.__name__}, whose fields are {', '.join(names)}")
+        raise ScheduleError(f"step {data!r} does not fit {kind.__name__}, whose fields are {', '.join(names)}", code="TW1113")
     flags = [bool(v) if n in ("inner_to_outer", "factor_or_nparts") else v for n, v in zip(names, values, strict=True)]
     made: TransformStep = kind(*flags)  # type: ignore[arg-type]
     return made
@@ -248,7 +248,7 @@ def step_from_json(data: Any) -> TransformStep:
 def steps_from_json(data: Any) -> tuple[TransformStep, ...]:
     """The steps of a record, in order."""
     if not isinstance(data, list):
-        raise ScheduleError(f"the steps of a record are a list, and these are a {type(data).__name__}")
+        raise ScheduleError(f"the steps of a record are a list, and these are a {type(data).__name__}", code="TW1113")
     return tuple(map(step_from_json, data))
 
 
@@ -267,7 +267,7 @@ def _fits(name: str, value: Any) -> bool:
 def _split(before: Sequence[TransformStep], place: int, asked: TransformStep) -> SplitStep:
     found = before[place] if 0 <= place < len(before) else None
     if not isinstance(found, SplitStep):
-        raise ScheduleError(f"step {asked.as_json()} follows step {place}, which is no split ('SP')")
+        raise ScheduleError(f"step {asked.as_json()} follows step {place}, which is no split ('SP')", code="TW1113")
     return found
 
 

@@ -39,7 +39,7 @@ def register_workload(func_name: Any = None, f: Callable[..., Any] | None = None
         name = func_name or function.__name__
         known = WORKLOADS.get(name)
         if known is not None and not override and known.__code__ is not function.__code__:
-            raise OptionError(f"workload '{name}' is registered already; give it another name, or set override=True")
+            raise OptionError(f"workload '{name}' is registered already; give it another name, or set override=True", code="TW1108")
         WORKLOADS[name] = function
         return function
 
@@ -49,7 +49,7 @@ def register_workload(func_name: Any = None, f: Callable[..., Any] | None = None
 def register_workload_tensors(workload_key: str, tensors: Sequence[Tensor], override: bool = True) -> Sequence[Tensor]:
     """Register the tensors of a computation under its key. Returns them."""
     if workload_key in _TENSORS and not override:
-        raise OptionError(f"workload {workload_key} is registered already; set override=True")
+        raise OptionError(f"workload {workload_key} is registered already; set override=True", code="TW1108")
     _TENSORS[workload_key] = list(tensors)
     return tensors
 
@@ -58,7 +58,7 @@ def make_workload_key(func: str | Callable[..., Any], args: Sequence[Any] | Any)
     """The key of a registered function with arguments: numbers, texts, sequences of these, and placeholders."""
     name = func if isinstance(func, str) else func.__name__
     if name not in WORKLOADS:
-        raise OptionError(f"workload '{name}' is not registered{nearest(name, WORKLOADS)}; decorate it with auto_scheduler.register_workload")
+        raise OptionError(f"workload '{name}' is not registered{nearest(name, WORKLOADS)}; decorate it with auto_scheduler.register_workload", code="TW1108")
     several = args if isinstance(args, (list, tuple)) else (args,)
     return json.dumps([name, *map(_plain, several)])
 
@@ -70,10 +70,10 @@ def workload_key_to_tensors(workload_key: str) -> list[Tensor]:
     name, args = decode(workload_key)
     function = WORKLOADS.get(name)
     if function is None:
-        raise OptionError(f"workload '{name}' is not registered{nearest(name, WORKLOADS)}; register the function of that name, or extract the tasks of the network again")
+        raise OptionError(f"workload '{name}' is not registered{nearest(name, WORKLOADS)}; register the function of that name, or extract the tasks of the network again", code="TW1108")
     made = function(*map(_restored, args))
     if not isinstance(made, (list, tuple)) or not all(isinstance(t, Tensor) for t in made):
-        raise CompileError(f"workload '{name}' returns {made!r}; it has to return its tensors in a list: inputs, then results")
+        raise CompileError(f"workload '{name}' returns {made!r}; it has to return its tensors in a list: inputs, then results", code="TW1108")
     return list(made)
 
 
@@ -89,7 +89,7 @@ def decode(workload_key: str) -> tuple[str, list[Any]]:
     except ValueError:
         parts = None
     if not isinstance(parts, list) or not parts or not isinstance(parts[0], str):
-        raise OptionError(f'{workload_key!r} is no key of a workload; one is ["name", arguments…], as make_workload_key makes it')
+        raise OptionError(f'{workload_key!r} is no key of a workload; one is ["name", arguments…], as make_workload_key makes it', code="TW1108")
     return parts[0], parts[1:]
 
 
@@ -104,7 +104,7 @@ def _plain(value: Any) -> Any:
         case _:
             number = number_of(value) if isinstance(value, PrimExpr) else None
             if number is None:
-                raise OptionError(f"{value!r} ({type(value).__name__}) cannot be an argument of a workload; use numbers, texts, sequences and tensors")
+                raise OptionError(f"{value!r} ({type(value).__name__}) cannot be an argument of a workload; use numbers, texts, sequences and tensors", code="TW1108")
             return number
 
 

@@ -23,7 +23,7 @@ _PREFIXES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 def log_to_file(file_out: Any, protocol: str = "json") -> Callback:
     """Append each result as a line to a file (whole lines, also where several processes write), or to something that is open."""
     if protocol != "json":
-        raise OptionError(f"records are written as JSON, not as '{protocol}'")
+        raise OptionError(f"records are written as JSON, not as '{protocol}'", code="TW1115")
     kept: list[Records] = []
 
     def callback(_: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
@@ -76,7 +76,7 @@ class Monitor:
 def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Callback:
     """One line on the standard error: speed of the current and of the best configuration, trials of `total`, seconds. Raises `OptionError`."""
     if si_prefix not in _PREFIXES:
-        raise OptionError(f"there is no prefix '{si_prefix}' of units; the prefixes are {', '.join(p for p in _PREFIXES if p)}")
+        raise OptionError(f"there is no prefix '{si_prefix}' of units; the prefixes are {', '.join(p for p in _PREFIXES if p)}", code="TW1103")
     unit, start = _PREFIXES[si_prefix], time.time()
     done, best = 0, 0.0
 

@@ -50,7 +50,7 @@ def read(records: Any, report: dict[str, int]) -> Iterator[Known | Foreign]:
     try:
         items = list(records)
     except TypeError:
-        raise OptionError(f"records are a file, several files, or pairs of inputs and results, and not a {type(records).__name__}") from None
+        raise OptionError(f"records are a file, several files, or pairs of inputs and results, and not a {type(records).__name__}", code="TW1101") from None
     for item in items:
         if isinstance(item, (str, os.PathLike)) or hasattr(item, "read"):
             yield from _of_file(item, report)
@@ -77,7 +77,7 @@ def _of_file(file: Any, report: dict[str, int]) -> Iterator[Known | Foreign]:
             _count(report, "taken" if isinstance(taken, Known) else "of TVM taken over")
             yield taken
     if not found:
-        raise OptionError(f"{getattr(file, 'name', file)} has no records; tune first, or leave it out")
+        raise OptionError(f"{getattr(file, 'name', file)} has no records; tune first, or leave it out", code="TW1102")
 
 
 def _of_record(record: Record) -> Known | Foreign | str:

@@ -154,10 +154,10 @@ def measure_option(builder: str | Builder, runner: str | Runner) -> dict[str, An
 def _one(what: str, given: Any, local: Callable[[], Any], method: str) -> Any:
     if isinstance(given, str):
         if given != "local":
-            raise OptionError(f"there is no {what} '{given}'{nearest(given, ('local',))}; write '{what}=\"local\"', or give a {local.__name__}(…)")
+            raise OptionError(f"there is no {what} '{given}'{nearest(given, ('local',))}; write '{what}=\"local\"', or give a {local.__name__}(…)", code="TW1110")
         return local()
     if not callable(getattr(given, method, None)):
-        raise OptionError(f"{what} is a {type(given).__name__}, which cannot {method}; give a {local.__name__}(…), or 'local'")
+        raise OptionError(f"{what} is a {type(given).__name__}, which cannot {method}; give a {local.__name__}(…), or 'local'", code="TW1110")
     return given
 
 

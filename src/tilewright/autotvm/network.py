@@ -80,7 +80,7 @@ class NetworkTuning:
         """`tasks` with how often the network runs each. Raises `OptionError` for a tuner that there is not, or where there are no tasks."""
         make = tuner_named(tuner)
         if not tasks:
-            raise OptionError("the network has no kernel that leaves anything to choose; there is nothing to tune")
+            raise OptionError("the network has no kernel that leaves anything to choose; there is nothing to tune", code="TW1112")
         self.option, self.records = option, records
         self.states = [TaskState(t, calls, make(t, seed=seed)) for t, calls in tasks]
         self._resume()

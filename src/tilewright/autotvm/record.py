@@ -16,7 +16,7 @@ from typing import Any, Final
 from tilewright.autotvm.measure import MeasureInput, MeasureResult, TaskCandidate, measured_of, result_of
 from tilewright.autotvm.task.space import ConfigEntity
 from tilewright.autotvm.task.task import Task
-from tilewright.errors import ModelError, OptionError
+from tilewright.errors import ModelError, OptionError, with_code
 from tilewright.runtime.files import write_atomically
 from tilewright.target.target import Target
 from tilewright.tuning import records
@@ -66,7 +66,7 @@ def lines(filename: Any) -> Iterator[tuple[str, str]]:
     try:
         text = filename.read() if hasattr(filename, "read") else Path(filename).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ModelError(f"{name}: the records cannot be read ({error})") from error
+        raise ModelError(f"{name}: the records cannot be read ({error})", code="TW1101") from error
     whole = text if text.endswith("\n") or not text else text[: text.rfind("\n") + 1] + _if_whole(text[text.rfind("\n") + 1 :])
     for k, row in enumerate(whole.splitlines(), 1):
         if row.strip() and not row.startswith("#"):
@@ -117,7 +117,7 @@ def measure_str_key(inp: MeasureInput, include_config: bool = True) -> str:
 
 def _only_json(protocol: str) -> None:
     if protocol != "json":
-        raise OptionError(f"records are written and read as JSON, not as '{protocol}': a pickle runs what is in it")
+        raise OptionError(f"records are written and read as JSON, not as '{protocol}': a pickle runs what is in it", code="TW1115")
 
 
 def main(arguments: Iterable[str] | None = None) -> int:
@@ -136,7 +136,7 @@ def main(arguments: Iterable[str] | None = None) -> int:
         output = given.output or f"{given.source}.best.json"
         print(f"wrote the best of {pick_best(given.source, output)} workloads to {output}")
     except ModelError as error:
-        print(f"Error: {error}", file=sys.stderr)
+        print(f"Error: {with_code(error)}", file=sys.stderr)
         return 1
     return 0
 

@@ -95,7 +95,7 @@ def build(
     """
     chosen = _target(target, target_host)
     if not isinstance(mod, (IRModule, Expr)):
-        raise CompileError(f"relay.build takes an IRModule or a relay function, and was given a {type(mod).__name__}")
+        raise CompileError(f"relay.build takes an IRModule or a relay function, and was given a {type(mod).__name__}", code="TW0215")
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     with no_garbage_collection():
         bound = bind_params(module, params) if params else module
@@ -132,7 +132,7 @@ class StagedModule(FactoryModule):
     @property
     def artifact(self) -> Artifact:
         """Raises `InputError`: there is not one program to save."""
-        raise InputError(self.stages.why_not_one())
+        raise InputError(self.stages.why_not_one(), code="TW0708")
 
     @property
     def libmod_name(self) -> str:
@@ -156,5 +156,5 @@ def _target(target: str | Mapping[str, Any] | Target | None, host: str | Target 
     chosen = Target.current(allow_none=False) if target is None else Target(target)
     assert chosen is not None
     if host is not None and Target(host) != chosen:
-        raise OptionError(f"target_host is '{Target(host)}', and code for '{chosen}' runs on that target itself; leave target_host out")
+        raise OptionError(f"target_host is '{Target(host)}', and code for '{chosen}' runs on that target itself; leave target_host out", code="TW0505")
     return chosen

@@ -38,11 +38,11 @@ def c_model(make: Callable[[], IRModule], target: Target, name: str) -> CModel:
         try:
             mod, modules = take_external(offload(make(), target), target.processor)
             if modules:
-                raise CompileError(f"'{name}' cannot be one C file: other compilers made parts of it; leave the accelerator out of the target")
+                raise CompileError(f"'{name}' cannot be one C file: other compilers made parts of it; leave the accelerator out of the target", code="TW0511")
             if needs_control(mod["main"]):
-                raise CompileError(f"'{name}' cannot be one C file: it has control flow (branches, loops, closures); save it as .so or .tar, whose C interface is the same")
+                raise CompileError(f"'{name}' cannot be one C file: it has control flow (branches, loops, closures); save it as .so or .tar, whose C interface is the same", code="TW0511")
             if Checks.current() is not None:
-                raise CompileError(f"'{name}' cannot be one C file: its accesses to memory are to be checked (tir.instrument_…), and in such a file nobody reads the reports; build for the target 'c' and save it as .so")
+                raise CompileError(f"'{name}' cannot be one C file: its accesses to memory are to be checked (tir.instrument_…), and in such a file nobody reads the reports; build for the target 'c' and save it as .so", code="TW0511")
             check_entry_types(mod["main"])
             loops = {n: f for n, f in mod.items() if isinstance(f, PrimFunc)}
             names = mod["main"].attrs.get("output_tensor_names", ())
@@ -72,7 +72,7 @@ def _filled(t: Any, random: np.random.Generator) -> Array:
 def write_model(model: CModel, path: Path) -> Path:
     """Write `<stem>.c`, and `<stem>.h` beside it."""
     if path.stem != model.name:
-        raise ArtifactError(f"{path}: the model is called '{model.name}', and its file includes {model.name}.h; write {path.with_name(model.name + '.c')}")
+        raise ArtifactError(f"{path}: the model is called '{model.name}', and its file includes {model.name}.h; write {path.with_name(model.name + '.c')}", code="TW0802")
     write_files({f"{model.name}.c": model.source, f"{model.name}.h": model.header}, path.parent)
     return path
 
@@ -91,7 +91,7 @@ def write_files(texts: dict[str, str], folder: Path) -> list[Path]:
         try:
             write_atomically(path, partial(_fill, data))
         except OSError as error:
-            raise ArtifactError(f"{path}: cannot be written: {error.strerror or error}") from error
+            raise ArtifactError(f"{path}: cannot be written: {error.strerror or error}", code="TW0801") from error
         paths.append(path)
     return paths
 

@@ -30,7 +30,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import ArtifactError, InternalError
+from tilewright.errors import ArtifactError, CacheWarning, InternalError
 from tilewright.runtime.artifact import Artifact, map_constants
 from tilewright.runtime.files import write_atomically
 from tilewright.runtime.manifest import Manifest
@@ -238,7 +238,7 @@ class Cache:
             warnings.warn(
                 f"the cache in {self.folder} cannot be used ({error}); models are compiled each time. "
                 f"Set {VARIABLE} to a folder that can be written, or to 'off'",
-                stacklevel=3,
+                CacheWarning, stacklevel=3,
             )
 
 
@@ -291,13 +291,13 @@ def _write_entry(folder: Path, artifact: Artifact) -> int:
 def _read_entry(entry: Path, stored: bytes) -> Artifact:
     digest, _, text = stored.partition(b"\n")
     if hashlib.sha256(text).hexdigest().encode() != digest:
-        raise ArtifactError(f"{entry}: damaged")
+        raise ArtifactError(f"{entry}: damaged", code="TW0804")
     manifest = Manifest.from_json(text, str(entry))
     images = [(entry / name).read_bytes() for name in manifest.hashes if name != "constants"]
     wanted = [digest for name, digest in manifest.hashes.items() if name != "constants"]
     constants = map_constants(entry / "constants.bin", 0, manifest.constants_bytes)
     if [hashlib.sha256(image).hexdigest() for image in images] != wanted:
-        raise ArtifactError(f"{entry}: damaged")
+        raise ArtifactError(f"{entry}: damaged", code="TW0804")
     if page_sums(constants) != manifest.hashes.get("constants"):
-        raise ArtifactError(f"{entry}: damaged")
+        raise ArtifactError(f"{entry}: damaged", code="TW0804")
     return Artifact(manifest, tuple(images), constants)

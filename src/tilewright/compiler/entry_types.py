@@ -32,13 +32,13 @@ def check_entry_types(main: Function) -> None:
         if not isinstance(t, TensorType):
             what = "@main returns" if not path else f"field {'.'.join(map(str, path))} of the result of @main is"
             advice = _GIVEN.get(type(t), "give it a plain type")
-            raise CompileError(f"{what} a value of type {t!r}, and a compiled program returns tensors and tuples of them; {advice}", main.span)
+            raise CompileError(f"{what} a value of type {t!r}, and a compiled program returns tensors and tuples of them; {advice}", main.span, code="TW0403")
 
 
 def input_error(p: Var, kind: Type) -> CompileError:
     """The parameter `p` of `main`, of this type, cannot be an input."""
     advice = _TAKEN.get(type(kind), "give it a plain type")
-    return CompileError(f"input '{p.name_hint}' of @main is {kind!r}, and a compiled program takes tensors of known sizes; {advice}", p.span)
+    return CompileError(f"input '{p.name_hint}' of @main is {kind!r}, and a compiled program takes tensors of known sizes; {advice}", p.span, code="TW0403")
 
 
 def result_types(result: Type | None) -> Iterator[tuple[tuple[int, ...], Type]]:

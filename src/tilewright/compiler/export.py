@@ -45,7 +45,7 @@ def save(artifact: Artifact, path: Path, linker: Linker | None = None) -> Path:
     """Write `artifact` to `path`; the extension says how. Raises `ArtifactError`, and then `path` is as it was."""
     write = _FORMS.get(path.suffix)
     if write is None:
-        raise ArtifactError(f"{path}: a compiled model is saved as {', '.join(f'{form} ({said})' for form, said in FORMS.items())}, not as '{path.suffix}'")
+        raise ArtifactError(f"{path}: a compiled model is saved as {', '.join(f'{form} ({said})' for form, said in FORMS.items())}, not as '{path.suffix}'", code="TW0802")
     try:
         if artifact.library is not None and artifact.path is not None:
             _copy(artifact.path, path)
@@ -53,7 +53,7 @@ def save(artifact: Artifact, path: Path, linker: Linker | None = None) -> Path:
             _check_form(artifact, path)
             write(artifact, path, linker)
     except OSError as error:
-        raise ArtifactError(f"{path}: cannot be written: {error.strerror or error}") from error
+        raise ArtifactError(f"{path}: cannot be written: {error.strerror or error}", code="TW0801") from error
     return path
 
 
@@ -64,12 +64,12 @@ def _check_form(artifact: Artifact, path: Path) -> None:
     known = {".so": "elf", ".dll": "coff", ".wasm": "wasm"}.get(path.suffix, form)
     if known != form:
         forms = [suffix for suffix in FORMS if {".so": "elf", ".dll": "coff", ".wasm": "wasm"}.get(suffix, form) == form]
-        raise ArtifactError(f"{path}: code for {manifest.triple} is not saved as {path.suffix}; save it as {', '.join(forms)}")
+        raise ArtifactError(f"{path}: code for {manifest.triple} is not saved as {path.suffix}; save it as {', '.join(forms)}", code="TW0802")
     if path.suffix == ".wasm" and cpu.pointer_bytes(manifest.triple) != 4:
-        raise ArtifactError(f"{path}: modules of WebAssembly have addresses of 32 bits; compile for -mtriple=wasm32-unknown-unknown")
+        raise ArtifactError(f"{path}: modules of WebAssembly have addresses of 32 bits; compile for -mtriple=wasm32-unknown-unknown", code="TW0802")
     if path.suffix in (".o", ".a", ".dll", ".wasm") and (manifest.functions or not manifest.is_native or manifest.symbols):
         raise ArtifactError(f"{path}: as {path.suffix} a model is one function of C, and this program has parts that are none (open sizes, other compilers, "
-                            "single functions); save it as .tar")
+                            "single functions); save it as .tar", code="TW0802")
 
 
 def link_for_debuggers(artifact: Artifact) -> SharedLibrary:
@@ -87,7 +87,7 @@ def link_for_debuggers(artifact: Artifact) -> SharedLibrary:
 
 def _copy(source: Path, path: Path) -> None:
     if path.suffix != source.suffix:
-        raise ArtifactError(f"{path}: a model loaded from {source.name} has no object files left; save it as {source.suffix}, or compile it again")
+        raise ArtifactError(f"{path}: a model loaded from {source.name} has no object files left; save it as {source.suffix}, or compile it again", code="TW0807")
     with source.open("rb") as file:
         write_atomically(path, lambda target: shutil.copyfileobj(file, target), 0o777)
 

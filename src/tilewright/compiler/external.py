@@ -75,7 +75,7 @@ def _constants(function: Function, symbol: str) -> dict[str, NDArray] | None:
         return None
     found: Any = hook(function, symbol)
     if not isinstance(found, Mapping) or not all(isinstance(k, str) and hasattr(v, "__array__") for k, v in found.items()):
-        raise CompileError(f"the constant updater of '{compiler}', at {hook.where}, returned {type(found).__name__}; it returns arrays by name", function.span)
+        raise CompileError(f"the constant updater of '{compiler}', at {hook.where}, returned {type(found).__name__}; it returns arrays by name", function.span, code="TW0911")
     return {k: array(v) for k, v in found.items()}
 
 
@@ -92,7 +92,7 @@ def _results(name: str, function: Function) -> tuple[TensorType, ...]:
     found = function.ret_type
     types = found.fields if isinstance(found, TupleType) and len(found.fields) > 1 else (found,)
     if not all(isinstance(t, TensorType) and t.is_static for t in types):
-        raise CompileError(f"the function @{name}, for '{function.attrs['Compiler']}', gives {found!r}; it gives a tensor of known shape, or a tuple of them", function.span)
+        raise CompileError(f"the function @{name}, for '{function.attrs['Compiler']}', gives {found!r}; it gives a tensor of known shape, or a tuple of them", function.span, code="TW0904")
     return types  # type: ignore[return-value]
 
 
@@ -107,9 +107,9 @@ def _generated(name: str, function: Function) -> ModuleNode:
         known = ", ".join(n.removeprefix(_GENERATOR) for n in FUNCTIONS if n.startswith(_GENERATOR) and n.count(".") == 2)
         raise CompileError(
             f"the function @{name} is for '{compiler}', which has no code generator; register one, a function of a relay function that returns a "
-            f"module: @tvm.register_func('{_GENERATOR}{compiler}'); those there are: {known or 'none'}", function.span
+            f"module: @tvm.register_func('{_GENERATOR}{compiler}'); those there are: {known or 'none'}", function.span, code="TW0910"
         )
     made: Any = generator(function)
     if not isinstance(made, ModuleNode):
-        raise CompileError(f"the code generator of '{compiler}', at {generator.where}, returned a {type(made).__name__} for @{name}; it returns a tvm.runtime.ModuleNode", function.span)
+        raise CompileError(f"the code generator of '{compiler}', at {generator.where}, returned a {type(made).__name__} for @{name}; it returns a tvm.runtime.ModuleNode", function.span, code="TW0911")
     return made

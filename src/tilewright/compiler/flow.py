@@ -68,7 +68,7 @@ def lower_control(mod: IRModule) -> Lowered:
         if not p.tensor_type.is_static:
             raise input_error(p, p.tensor_type)
     if main.ret_type is None:
-        raise CompileError("the type of the result of @main is not known; annotate its variables, or run relay.transform.InferType", main.span)
+        raise CompileError("the type of the result of @main is not known; annotate its variables, or run relay.transform.InferType", main.span, code="TW0310")
     done = _Module(mod)
     done.function_of("main")
     while done.waiting:
@@ -96,10 +96,10 @@ class _Module:
         found = self._numbers.get(name)
         if found is None:
             if name not in self.mod:
-                raise CompileError(f"the function @{name} is not in the module")
+                raise CompileError(f"the function @{name} is not in the module", code="TW0401")
             function = self.mod[name]
             if not isinstance(function, Function):
-                raise CompileError(f"@{name} is a {type(function).__name__}, and compiled control flow calls relay functions only")
+                raise CompileError(f"@{name} is a {type(function).__name__}, and compiled control flow calls relay functions only", code="TW0403")
             made = flow.FlowFunction(name)
             found = self._numbers[name] = self.add(made)
             self.waiting.append(_Function(self, made, function, Scopes(function)))
@@ -251,7 +251,7 @@ class _Function:
         elif isinstance(e, Function):
             below = [v for v in self.scopes.captured(e) if v is not self.names.get(e)]
         elif isinstance(e, Var):
-            raise CompileError(f"the variable '{e.name_hint}' has no value here", e.span)
+            raise CompileError(f"the variable '{e.name_hint}' has no value here", e.span, code="TW0402")
         else:
             below = self.branches.operands(e)
         return [o for o in below if self._waits(o)]
@@ -336,7 +336,7 @@ class _Function:
                 self.body.append(flow.Write(ref, value))
                 self.known[e] = ()
             case _:
-                raise CompileError(f"a {type(e).__name__} cannot be compiled", e.span)
+                raise CompileError(f"a {type(e).__name__} cannot be compiled", e.span, code="TW0403")
 
     def _instruction(self, e: Expr) -> bool:
         """Whether a call of an operator is an instruction, which is then written: a tensor of zeros for a loop, and what is written into it."""
@@ -426,7 +426,7 @@ class _Function:
         for p in params:
             if not p.tensor_type.is_static:
                 raise CompileError(
-                    f"'{p.name_hint}' of @{self.made.name} has the type {p.tensor_type!r}, and code is made for known sizes; annotate it with a size", p.span
+                    f"'{p.name_hint}' of @{self.made.name} has the type {p.tensor_type!r}, and code is made for known sizes; annotate it with a size", p.span, code="TW0303"
                 )
         leaves: list[Expr] = []
         made: list[flow.Reg] = []
@@ -441,7 +441,7 @@ class _Function:
         if isinstance(kind, TupleType):
             return tuple(self._outputs(TupleGetItem(e, k), leaves, made) for k in range(len(kind.fields)))
         if isinstance(kind, TensorType) and not kind.is_static:
-            raise CompileError(f"a value of @{self.made.name} has the type {kind!r}, and code is made for known sizes; annotate its variables with sizes", e.span)
+            raise CompileError(f"a value of @{self.made.name} has the type {kind!r}, and code is made for known sizes; annotate its variables with sizes", e.span, code="TW0303")
         leaves.append(e)
         made.append(self._register())
         return made[-1]

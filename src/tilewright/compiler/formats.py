@@ -113,7 +113,7 @@ def _read_relay(model: Any, shapes: Mapping[str, Any] | None) -> tuple[IRModule,
     try:
         text = Path(model).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ModelError(f"{model}: cannot be read as text: {error}") from None
+        raise ModelError(f"{model}: cannot be read as text: {error}", code="TW0102") from None
     return from_text(text, shapes, Path(model).name), {}
 
 

@@ -65,7 +65,7 @@ def build(
     """
     chosen = Target(target) if target is not None else Target.current(allow_none=True) or Target("llvm")
     if target_host is not None and Target(target_host) != chosen:
-        raise TargetError(f"target_host is '{Target(target_host)}', and code for '{chosen}' runs on that target itself; leave target_host out")
+        raise TargetError(f"target_host is '{Target(target_host)}', and code for '{chosen}' runs on that target itself; leave target_host out", code="TW0505")
     with machines.use(chosen.machine):
         signed = [with_numbers(_without_blocks(f)) for f in _functions(inputs, args, name, binds)]
     for f, _ in signed:
@@ -116,16 +116,16 @@ def load_c(path: Path) -> FunctionModule:
     try:
         text = path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise ArtifactError(f"{path}: cannot be read: {error}") from error
+        raise ArtifactError(f"{path}: cannot be read: {error}", code="TW0803") from error
     found = _NOTE.search(text)
     if found is None:
-        raise ArtifactError(f"{path}: C text without the comment at its end that says what its functions take; write it with export_library('{path.name}')")
+        raise ArtifactError(f"{path}: C text without the comment at its end that says what its functions take; write it with export_library('{path.name}')", code="TW0803")
     manifest = Manifest.from_json(found[1], str(path))
     target = Target(manifest.target)
     try:
         compiled = compile_c(text, target)
     except InternalError as error:
-        raise CompileError(f"{path}: {error}") from error
+        raise CompileError(f"{path}: {error}", code="TW0508") from error
     return FunctionModule(Artifact(manifest, (compiled, *_beside(manifest, target)), np.empty(0, np.uint8)), {"c": lambda: text})
 
 
@@ -135,7 +135,7 @@ def export_sanitized(artifact: Artifact, text: str, path: Path, cc: str | None, 
     Raises `OptionError` for another sanitizer or file, and otherwise as `compiled_again`.
     """
     if sanitizer != "address" or path.suffix != ".so":
-        raise OptionError(f"{path}: sanitize='{sanitizer}' is not known; sanitize='address' makes a .so for AddressSanitizer")
+        raise OptionError(f"{path}: sanitize='{sanitizer}' is not known; sanitize='address' makes a .so for AddressSanitizer", code="TW0210")
     compiler = find_compilers(host_arch())[0] if cc is None else named_compiler(cc)
     sanitizer_of(compiler)
     made = compiled_again(artifact, text, cc, [*_SANITIZED, *options])
@@ -156,28 +156,28 @@ def compiled_again(artifact: Artifact, text: str, cc: str | None, options: Seque
     try:
         compiled = compile_c(text, Target(manifest.target), None if cc is None else named_compiler(cc), options, source)
     except InternalError as error:
-        raise CompileError(f"C text of '{manifest.name}' with the options {' '.join(options)}: {error}") from error
+        raise CompileError(f"C text of '{manifest.name}' with the options {' '.join(options)}: {error}", code="TW0513") from error
     return replace(artifact, objects=(compiled, *artifact.objects[1:]))
 
 
 def _functions(inputs: Any, args: Sequence[Any] | None, name: str, binds: Any) -> list[PrimFunc]:
     if isinstance(inputs, Schedule):
         if args is None:
-            raise CompileError("a te schedule needs args=: its tensors, in the order of the call")
+            raise CompileError("a te schedule needs args=: its tensors, in the order of the call", code="TW0610")
         return [schedule_func(inputs, args, name, binds)]
     if binds:
-        raise CompileError(f"binds= belongs to a te schedule; the buffers of a {type(inputs).__name__} are its parameters")
+        raise CompileError(f"binds= belongs to a te schedule; the buffers of a {type(inputs).__name__} are its parameters", code="TW0610")
     if args is not None:
-        raise CompileError(f"args= belongs to a te schedule; a {type(inputs).__name__} has its parameters already")
+        raise CompileError(f"args= belongs to a te schedule; a {type(inputs).__name__} has its parameters already", code="TW0610")
     if isinstance(inputs, PrimFunc):
         return [inputs]
     if not isinstance(inputs, IRModule):
-        raise CompileError(f"a te schedule, a PrimFunc or an IRModule of them can be built, and this is a {type(inputs).__name__}")
+        raise CompileError(f"a te schedule, a PrimFunc or an IRModule of them can be built, and this is a {type(inputs).__name__}", code="TW0610")
     wrong = next((n for n, f in inputs.items() if not isinstance(f, PrimFunc)), None)
     if wrong is not None:
-        raise CompileError(f"function '{wrong}' of the module is a graph, not a loop program; graphs are built with relay.build")
+        raise CompileError(f"function '{wrong}' of the module is a graph, not a loop program; graphs are built with relay.build", code="TW0610")
     if not len(inputs):
-        raise CompileError("the module has no functions to build")
+        raise CompileError("the module has no functions to build", code="TW0610")
     return [f if f.name == n else replace(f, name=n) for n, f in inputs.items()]
 
 

@@ -42,7 +42,7 @@ def fused_functions(mod: IRModule, target: Target) -> list[Fused]:
         try:
             taken, _ = take_external(offload(mod, target), target.processor)
             if needs_stages(taken["main"]):
-                raise CompileError("some sizes of the program are only known while it runs, and kernels are tuned for known ones; give its inputs known shapes")
+                raise CompileError("some sizes of the program are only known while it runs, and kernels are tuned for known ones; give its inputs known shapes", code="TW0303")
             lowered = lower_control(SettleNumerics()(ChooseNumerics()(InferType()(taken)))) if needs_control(taken["main"]) else None
             optimized = optimize(taken if lowered is None else IRModule({f"block_{k}": f for k, f in enumerate(lowered.blocks)}), target.processor)
             names = ["main"] if lowered is None else [f"block_{k}" for k in range(len(lowered.blocks))]

@@ -33,7 +33,7 @@ def shape_of(name: str, dtype: str, value: Any) -> Any:
         return None
     if sequence != isinstance(value, (list, tuple)) or value is None:
         wanted = "a list of arrays" if sequence else "an array"
-        raise InputError(f"input '{name}' is {dtype}, and takes {wanted}{', or None' if optional else ''}; it was given a {type(value).__name__}")
+        raise InputError(f"input '{name}' is {dtype}, and takes {wanted}{', or None' if optional else ''}; it was given a {type(value).__name__}", code="TW0703")
     return tuple(tuple(np.shape(v)) for v in value) if sequence else tuple(np.shape(value))
 
 

@@ -22,7 +22,7 @@ def check_memory(plan: MemoryPlan, target: Target, name: str) -> None:
     size, what, kind = max(values, key=lambda v: v[0])
     raise CompileError(
         f"'{name}' needs {shown_bytes(needed)} of memory, and there are {shown_bytes(there)}; what is largest is {what}, {kind!r}, {shown_bytes(size)}: "
-        "give smaller shapes, or correct the sizes in the model")
+        "give smaller shapes, or correct the sizes in the model", code="TW0710")
 
 
 def check_scratch(scratch: Scratch, target: Target) -> None:
@@ -30,7 +30,7 @@ def check_scratch(scratch: Scratch, target: Target) -> None:
     if scratch.heap > (there := machine_bytes()) and target.mtriple.split("-")[0] in ("", host_arch()):
         raise CompileError(
             f"{scratch.kernel} needs {shown_bytes(scratch.heap)} of memory for each thread between its stages, and there are {shown_bytes(there)}: "
-            "give smaller shapes, or correct the sizes, the padding and the windows in the model")
+            "give smaller shapes, or correct the sizes, the padding and the windows in the model", code="TW0710")
 
 
 def _nbytes(t: Type | None) -> int:

@@ -84,7 +84,7 @@ def compile(
     operator refuses its arguments, `InputError` for shapes that do not fit, `TargetError`, `OptionError`.
     """
     if not isinstance(opt_level, int) or not 0 <= opt_level <= _HIGHEST_LEVEL:
-        raise OptionError(f"opt_level is {opt_level!r}; it is a whole number from 0 to {_HIGHEST_LEVEL}")
+        raise OptionError(f"opt_level is {opt_level!r}; it is a whole number from 0 to {_HIGHEST_LEVEL}", code="TW0209")
     named = {"relay.ToMixedPrecision.type": mixed_precision, "relay.qnn.numerics": numerics}
     switches = {**(config or {}), **{name: value for name, value in named.items() if value}}
     options = Options(opt_level, settings.checked(switches), tuple(sorted(disabled_pass)))
@@ -92,7 +92,7 @@ def compile(
         checked_threads(threads)
     chosen = Target(target)
     if chosen.accelerators and has_open(shapes or {}):
-        raise OptionError(f"programs for accelerators have known sizes; give numbers in shapes, or leave {chosen.accelerators[0].name} out of the target '{chosen}'")
+        raise OptionError(f"programs for accelerators have known sizes; give numbers in shapes, or leave {chosen.accelerators[0].name} out of the target '{chosen}'", code="TW0204")
     kind = Model
     if type(model).__module__.startswith("tilewright."):  # asked by name, so that what is no module imports nothing
         from tilewright.compiler.module_model import ModuleModel
@@ -242,7 +242,7 @@ class Model:
     def artifact(self) -> Artifact:
         """What `save` writes: the program for the shapes of the last call. Raises `InputError` where it takes more than one."""
         if self._stages is not None and self._stages.root.asked:
-            raise InputError(self._stages.why_not_one())
+            raise InputError(self._stages.why_not_one(), code="TW0708")
         return self._program.artifact
 
     @property
@@ -316,7 +316,7 @@ class Model:
         results, lists = tree.run(tree.arrays(args, kwargs), out, at_once=at_once)
         self._stages = tree
         if out is not None and (lists or self._has_groups):
-            raise InputError("the model takes or gives sequences or optionals, and out= needs tensors alone; leave it out")
+            raise InputError("the model takes or gives sequences or optionals, and out= needs tensors alone; leave it out", code="TW0705")
         return grouped(results, lists) if lists else results
 
     def _tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Stages, Sequence[Any]]:
@@ -328,7 +328,7 @@ class Model:
         groups = {n: shape_of(n, dtype, v) for (n, dims, dtype), v in zip(self._signature, values, strict=True) if is_group(dims)}
         for n, shape in groups.items():
             if n in self._shapes and given_shape(self._shapes[n]) != shape:
-                raise InputError(f"input '{n}' has the shapes {shape}, and the model was compiled for {given_shape(self._shapes[n])}")
+                raise InputError(f"input '{n}' has the shapes {shape}, and the model was compiled for {given_shape(self._shapes[n])}", code="TW0704")
         return self._tree(groups), flat(values)
 
     def save(self, path: str | os.PathLike[str], linker: Linker | None = None) -> Path:
@@ -344,7 +344,7 @@ class Model:
         if tree is None or not tree.root.edges or (tree.last is not None and not tree.root.asked):
             return self.artifact.save(path, linker)
         if self._has_groups:
-            raise InputError("the model takes sequences or optionals and is compiled in stages, and such a program is not saved; give it tensors")
+            raise InputError("the model takes sequences or optionals and is compiled in stages, and such a program is not saved; give it tensors", code="TW0807")
         from tilewright.compiler.saved_stages import Way, save_stages
 
         decided = bool(tree.root.asked) and not tree.root.open
@@ -379,9 +379,9 @@ class Model:
 
         chosen = Target(target) if target is not None else self.target if self.target.processor.is_c else Target("c")
         if not chosen.processor.is_c:
-            raise OptionError(f"C files are written for a target of the kind c, such as 'c' or 'c -vector-width=128', and this is '{chosen}'")
+            raise OptionError(f"C files are written for a target of the kind c, such as 'c' or 'c -vector-width=128', and this is '{chosen}'", code="TW0204")
         if self._open is not None or self._stages is None or self._has_groups or self._stages.root.asked:
-            raise InputError("one C file has inputs of known sizes; give all of them in shapes=, and tensors alone")
+            raise InputError("one C file has inputs of known sizes; give all of them in shapes=, and tensors alone", code="TW0511")
         shapes = self._named(self._stages, [t.shape for t in self.inputs])
         with self._context():
             return c_model(lambda: self._imported(shapes, Report()), chosen, name)
@@ -396,10 +396,10 @@ class Model:
     def dump(self, stage: str) -> str:
         """The program as text at a stage: `relay`, `tir`, `ll` or `asm`; `c` in the place of these two for the target c. Compiles again when it came from the cache."""
         if stage not in (*STAGES, "c"):
-            raise OptionError(f"there is no stage '{stage}'; the stages are {', '.join(STAGES)}")
+            raise OptionError(f"there is no stage '{stage}'; the stages are {', '.join(STAGES)}", code="TW0210")
         is_c = self.target.processor.is_c
         if stage in (("ll", "asm") if is_c else ("c",)):
-            raise OptionError(f"a program for '{self.target}' has no stage '{stage}'; it has {'c' if is_c else 'll and asm'}")
+            raise OptionError(f"a program for '{self.target}' has no stage '{stage}'; it has {'c' if is_c else 'll and asm'}", code="TW0204")
         report = self.report
         if stage == "relay" or not report.kernels or not self._only:
             report = Report(keeps_module=stage == "relay")
@@ -424,9 +424,9 @@ class Model:
     @property
     def _program(self) -> Program:
         if self._stages is None:
-            raise InputError(f"the model has symbolic dimensions ({described(self._signature)}); call it once, or compile it with shapes=")
+            raise InputError(f"the model has symbolic dimensions ({described(self._signature)}); call it once, or compile it with shapes=", code="TW0708")
         if self._stages.last is None:
-            raise InputError(self._stages.why_not_one())
+            raise InputError(self._stages.why_not_one(), code="TW0708")
         return self._stages.last
 
     def _known(self, tree: Stages, key: Key) -> Edge | None:
@@ -542,7 +542,7 @@ def _is_model(tree: Stages, edge: Edge) -> bool:
 def _check_names(given: Mapping[str, Any], names: Sequence[str]) -> None:
     unknown = [n for n in given if n not in names]
     if unknown:
-        raise InputError(f"the model has no input '{unknown[0]}'; its inputs are {', '.join(names)}")
+        raise InputError(f"the model has no input '{unknown[0]}'; its inputs are {', '.join(names)}", code="TW0702")
 
 
 @functools.cache

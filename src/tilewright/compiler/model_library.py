@@ -47,11 +47,11 @@ def export_model_library_format(
     """
     path, libraries = Path(file_name), [mod] if isinstance(mod, FactoryModule) else list(mod)
     if path.suffix != ".tar":
-        raise ArtifactError(f"{path}: a model library is a .tar")
+        raise ArtifactError(f"{path}: a model library is a .tar", code="TW0802")
     names = [lib.libmod_name for lib in libraries]
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:
-        raise ArtifactError(f"{path}: two models are called '{twice}'; give relay.build another mod_name for each")
+        raise ArtifactError(f"{path}: two models are called '{twice}'; give relay.build another mod_name for each", code="TW0809")
     stamp = (now or datetime.datetime.fromtimestamp(0, datetime.UTC)).strftime("%Y-%m-%d %H:%M:%SZ")
     members: dict[str, bytes] = {}
     modules = {}
@@ -73,7 +73,7 @@ def artifact_members(content: Mapping[str, bytes], path: Path) -> bytes:
     """
     manifests = [name for name in content if name.startswith("executor-config/aot/") and name.endswith(".json")]
     if len(manifests) != 1:
-        raise ArtifactError(f"{path}: {len(manifests)} programs are in this model library; one can be run")
+        raise ArtifactError(f"{path}: {len(manifests)} programs are in this model library; one can be run", code="TW0809")
     text = content[manifests[0]]
     objects = {name.rpartition("/")[2]: data for name, data in content.items() if name.startswith("codegen/host/lib/")}
     external = sorted((n for n in content if n.startswith("external/")), key=lambda n: int(n.removeprefix("external/").partition(".")[0]))
@@ -93,9 +93,9 @@ def _files_of(lib: FactoryModule, is_one_of_several: bool, path: Path) -> tuple[
     """The files of a model, and what the metadata says of it."""
     artifact, name = lib.artifact, lib.libmod_name
     if not artifact.objects:
-        raise ArtifactError(f"{path}: '{name}' was loaded from a library, which has no object files left; compile the model again")
+        raise ArtifactError(f"{path}: '{name}' was loaded from a library, which has no object files left; compile the model again", code="TW0807")
     if is_one_of_several and not artifact.manifest.is_native:
-        raise ArtifactError(f"{path}: '{name}' has parts that are not native code, and stands beside other models; export it on its own")
+        raise ArtifactError(f"{path}: '{name}' has parts that are not native code, and stands beside other models; export it on its own", code="TW0807")
     manifest, images, _ = artifact_parts(artifact)
     with tempfile.TemporaryFile() as constants:
         write_constants(constants, artifact, manifest, b"")

@@ -32,10 +32,10 @@ def _partitioned(accelerator: Accelerator, mod: IRModule) -> IRModule:
         if not options:
             raise
         raise TargetError(
-            f"the accelerator {accelerator.name} does not take the options {', '.join(f'-{k}' for k, _ in accelerator.options)}: {error}"
+            f"the accelerator {accelerator.name} does not take the options {', '.join(f'-{k}' for k, _ in accelerator.options)}: {error}", code="TW0902"
         ) from error
     if not isinstance(made, IRModule):
         raise CompileError(
-            f"the accelerator {accelerator.name} made a {type(made).__name__} of a network; partition_for(mod, params) returns a module"
+            f"the accelerator {accelerator.name} made a {type(made).__name__} of a network; partition_for(mod, params) returns a module", code="TW0911"
         )
     return made

@@ -49,6 +49,8 @@ _SAMPLES: Final = ((61, 127, 131, 137, 139, 149, 151, 157), (211, 223, 227, 229,
 class OpenSizeError(CompileError):
     """A program has no form for open sizes; it can be compiled for each combination of them."""
 
+    code = "TW0304"
+
 
 def build_open(make: Callable[[], Function], ranges: Mapping[str, Range], target: Target, name: str, report: Report, cache: Cache) -> Artifact:
     """Compile the function that `make` imports, whose parameters have symbolic dimensions; `ranges` are by the names of these.
@@ -95,7 +97,7 @@ def _symbol(old: Var, new: Var, wanted: Range, limits: Sequence[Limit | None]) -
         least = max(least, low)
         most = high if most is None else most if high is None else min(most, high)
     if most is not None and most < least:
-        raise InputError(f"dimension '{old.name}' is asked for from {wanted[0]} to {wanted[1]}, and the model takes {least} to {most}; give another range")
+        raise InputError(f"dimension '{old.name}' is asked for from {wanted[0]} to {wanted[1]}, and the model takes {least} to {most}; give another range", code="TW0709")
     return Symbol(new.name, least, most)
 
 

@@ -133,7 +133,7 @@ def build_flow(
     Raises `CompileError` where the target is not a Linux of 64 bits, for which alone its cells and its limit of the stack are written."""
     if not target.has_threads:
         raise CompileError(f"'{name}' has control flow (branches, loops, closures), whose native code is written for Linux of 64 bits, and the target is {target.mtriple}; "
-                           "compile it for such a target, or evaluate it with relay.create_executor('debug')")
+                           "compile it for such a target, or evaluate it with relay.create_executor('debug')", code="TW0403")
     builder = _Builder(target, report, cache, in_python=False, loops=loops)
     _refuse_objects([(p.name_hint, p.checked_type) for b in (main, *(blocks[f"block_{k}"] for k in range(len(lowered.blocks)))) for p in b.params])
     made = []
@@ -164,7 +164,7 @@ def _refuse_objects(values: Sequence[tuple[str, Type | None]]) -> None:
     for name, kind in values:
         if any(t.dtype.is_object for t in ([] if kind is None else _tensors(kind))):
             raise CompileError(f"'{name}' is of type {kind!r}, and a program with control flow does not go back to Python, where alone there are such values; "
-                               "keep strings out of the branches, or evaluate the program with relay.create_executor('debug')")
+                               "keep strings out of the branches, or evaluate the program with relay.create_executor('debug')", code="TW0403")
 
 
 def _manifest(
@@ -217,7 +217,7 @@ def _info(name: str, kind: Any, parts: int) -> TensorInfo:
 
 def _static(t: Any, what: str) -> tuple[int, ...]:
     if not t.is_static:
-        raise CompileError(f"the shape of {what} is {t!r}; give its symbolic dimensions a size (shapes={{name: (1, 3, 224, 224)}})")
+        raise CompileError(f"the shape of {what} is {t!r}; give its symbolic dimensions a size (shapes={{name: (1, 3, 224, 224)}})", code="TW0303")
     return tuple(t.shape)
 
 
@@ -276,7 +276,7 @@ class _Builder:
             except CompileError as error:
                 if error.origin is not None or not self.symbols:
                     raise
-                raise type(error)(error.message, s.call.span or function.span) from error
+                raise type(error)(error.message, s.call.span or function.span, code=error.code) from error
         found = self.kernels[key]
         if found is None:
             return [self._host_step(function, s, origin)]
@@ -367,7 +367,7 @@ class _Builder:
         if not self.in_python:
             raise CompileError(
                 f"{title} ({origin or 'no origin'}) has no native kernel, and stands in a program with control flow, which does not go back to Python; "
-                "replace it, or evaluate the program with relay.create_executor('debug')"
+                "replace it, or evaluate the program with relay.create_executor('debug')", code="TW0403"
             )
 
         kept = [self.known[loc.index] if loc.place is Memory.CONSTANT and loc.type.dtype.is_object else None for loc in s.inputs]

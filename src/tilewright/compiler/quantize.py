@@ -48,7 +48,7 @@ def quantize(model: Any, data: Any, shapes: Mapping[str, Sequence[int]] | None =
     known = list(PostTraining.__dataclass_fields__)
     for name in options:
         if name not in known:
-            raise OptionError(f"quantize: there is no option '{name}'{nearest(name, known) or '; the options are: ' + ', '.join(known)}")
+            raise OptionError(f"quantize: there is no option '{name}'{nearest(name, known) or '; the options are: ' + ', '.join(known)}", code="TW1001")
     config = PostTraining(**options)
     samples = _read(data)
     params: dict[str, Any] = {}
@@ -68,11 +68,11 @@ def _read(data: Any) -> Any:
             with np.load(Path(data), allow_pickle=False) as archive:
                 return {name: archive[name] for name in archive.files}
         except (OSError, ValueError, EOFError, AttributeError, TypeError) as error:
-            raise InputError(f"cannot read calibration data from '{data}': {error}; write a .npz with np.savez(path, input_name=array)") from None
+            raise InputError(f"cannot read calibration data from '{data}': {error}; write a .npz with np.savez(path, input_name=array)", code="TW1002") from None
     if isinstance(data, Mapping) or hasattr(data, "shape"):
         return data
     if not isinstance(data, Iterable):
-        raise InputError(f"calibration data are a dictionary of arrays, an iterable of them, an array or the path of a .npz, and a {type(data).__name__} was given")
+        raise InputError(f"calibration data are a dictionary of arrays, an iterable of them, an array or the path of a .npz, and a {type(data).__name__} was given", code="TW1002")
     return list(data)
 
 
@@ -84,7 +84,7 @@ def _sizes(signature: Sequence[tuple[str, Sequence[int | str], str]], data: Any,
             continue
         found = first.get(name) if isinstance(first, Mapping) else first if len(signature) == 1 else None
         if found is None:
-            raise InputError(f"input '{name}' has open sizes, and the data have none of that name; give shapes={{'{name}': (1, …)}}")
+            raise InputError(f"input '{name}' has open sizes, and the data have none of that name; give shapes={{'{name}': (1, …)}}", code="TW1002")
         whole = tuple(np.shape(found))
         shapes[name] = (1, *whole[1:]) if isinstance(data, Mapping) or hasattr(data, "shape") else whole
     return shapes

@@ -68,12 +68,12 @@ def save_stages(tree: Stages, way: Way, main: Function | None, path: Path) -> Pa
     Raises `ArtifactError` for another kind of file, and for a first stage that needs Python.
     """
     if path.suffix != ".tar":
-        raise ArtifactError(f"{path}: a program in stages, which goes on growing while it runs, is saved as .tar, not as '{path.suffix}'")
+        raise ArtifactError(f"{path}: a program in stages, which goes on growing while it runs, is saved as .tar, not as '{path.suffix}'", code="TW0802")
     try:
         with tempfile.TemporaryDirectory(prefix="tilewright-stages-") as folder:
             write_atomically(path, _Writer(Path(folder), tree, way, main).write)
     except OSError as error:
-        raise ArtifactError(f"{path}: cannot be written: {error.strerror or error}") from error
+        raise ArtifactError(f"{path}: cannot be written: {error.strerror or error}", code="TW0801") from error
     return path
 
 
@@ -143,7 +143,7 @@ class SavedStages(Stages):
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         results, lists = self.run(self.arrays(args, kwargs), out)
         if out is not None and lists:
-            raise InputError("the program gives sequences or optionals, and out= needs tensors alone; leave it out")
+            raise InputError("the program gives sequences or optionals, and out= needs tensors alone; leave it out", code="TW0705")
         return grouped(results, lists) if lists else results
 
 
@@ -157,11 +157,11 @@ def load_stages(path: Path, threads: int | None = None) -> SavedStages:
     except (tarfile.TarError, KeyError, EOFError, ValueError, TypeError, IndexError, ParseError) as error:
         raise _damaged(path) from error
     except OSError as error:
-        raise ArtifactError(f"{path}: cannot be read: {error.strerror or error}") from error
+        raise ArtifactError(f"{path}: cannot be read: {error.strerror or error}", code="TW0803") from error
 
 
 def _damaged(path: Path) -> ArtifactError:
-    return ArtifactError(f"{path}: the file is damaged (its contents do not match its checksum); copy it again, or compile the model again")
+    return ArtifactError(f"{path}: the file is damaged (its contents do not match its checksum); copy it again, or compile the model again", code="TW0804")
 
 
 class _Reader:
@@ -177,7 +177,7 @@ class _Reader:
             raise _damaged(self.path)
         said = json.loads(text)
         if said["format"] != FORMAT:
-            raise ArtifactError(f"{self.path}: a program in stages of the form '{said['format']}', and '{FORMAT}' is read; compile the model again")
+            raise ArtifactError(f"{self.path}: a program in stages of the form '{said['format']}', and '{FORMAT}' is read; compile the model again", code="TW0806")
         for name, wanted in said["sums"].items():
             if hashlib.sha256(self._bytes(name)).hexdigest() != wanted:
                 raise _damaged(self.path)
@@ -190,7 +190,7 @@ class _Reader:
             if point.function is None:
                 shapes = "these" if values is None else ", ".join(str(v.shape) for v in values)
                 raise InputError(f"{self.path}: the program takes ({described(inputs)}), and was not called with inputs of the shapes {shapes} before it was "
-                                 "saved; compile the model, call it with them, and save it again")
+                                 "saved; compile the model, call it with them, and save it again", code="TW0704")
             with no_garbage_collection(), way.options.context():
                 return grow(point.function, values)
 

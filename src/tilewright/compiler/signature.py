@@ -24,7 +24,7 @@ def with_numbers(func: PrimFunc) -> tuple[PrimFunc, tuple[Parameter | Scalar, ..
     alone = {d for b in func.params for d in (*b.shape, *b.strides)}
     for v in found:
         if v not in alone:
-            raise CompileError(f"size '{v.name}' of '{func.name}' is no dimension by itself, so no call would tell it; make it an argument: args=[{v.name}, …]")
+            raise CompileError(f"size '{v.name}' of '{func.name}' is no dimension by itself, so no call would tell it; make it an argument: args=[{v.name}, …]", code="TW0610")
     named = _named([*scalars, *found])
     written = stored_buffers(func.body)
     params: list[Parameter | Scalar] = [_parameter(b, b in written, named) for b in func.params]
@@ -42,7 +42,7 @@ def refuse_gpu_threads(func: PrimFunc) -> None:
         if isinstance(s, For) and tag and not tag.startswith(("vthread", "cthread")):
             raise TargetError(
                 f"loop '{s.var.name}' of '{func.name}' is bound to '{tag}', threads of a GPU, and the target is a CPU; "
-                "use parallel for its cores and vectorize for its lanes, or bind to te.thread_axis(n, 'vthread')"
+                "use parallel for its cores and vectorize for its lanes, or bind to te.thread_axis(n, 'vthread')", code="TW0512"
             )
 
 

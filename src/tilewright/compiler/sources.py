@@ -41,7 +41,7 @@ def asked_for(target: Target) -> str:
     if not target.is_c:
         return kind
     if kind not in ("", OFF):
-        raise OptionError(f"{SETTING}='{kind}' is for targets of LLVM; a debugger shows the C text itself where it is compiled with -g: export_library('….so', options=['-g'])")
+        raise OptionError(f"{SETTING}='{kind}' is for targets of LLVM; a debugger shows the C text itself where it is compiled with -g: export_library('….so', options=['-g'])", code="TW0204")
     return OFF
 
 

@@ -368,7 +368,7 @@ class Stages:
     def inputs(self) -> tuple[TensorInfo, ...]:
         """The inputs; raises `InputError` where sizes are open."""
         if self.open:
-            raise InputError(f"the model has symbolic dimensions ({self.described()}); call it once, or compile it with shapes=")
+            raise InputError(f"the model has symbolic dimensions ({self.described()}); call it once, or compile it with shapes=", code="TW0708")
         return tuple(TensorInfo(n, dims, t) for n, dims, t, _ in self.signature)
 
     def why_not_one(self) -> str:
@@ -398,7 +398,7 @@ class Stages:
     def _array(self, value: Any, name: str, dims: Dims, dtype: DataType) -> Array:
         shape = tuple(value.shape) if hasattr(value, "shape") else np.shape(value)
         if len(shape) != len(dims) or any(isinstance(w, int) and w != d for w, d in zip(dims, shape, strict=True)):
-            raise InputError(f"input '{name}' has the shape {shape}, and the model takes ({', '.join(map(str, dims))})")
+            raise InputError(f"input '{name}' has the shape {shape}, and the model takes ({', '.join(map(str, dims))})", code="TW0704")
         return readable(TensorInfo(name, shape, dtype), dtype.numpy(), value)
 
     def edges(self) -> Iterator[Edge]:
@@ -425,7 +425,7 @@ class Stages:
     def example_inputs(self, seed: int = 0) -> dict[str, Array]:
         """Arrays that the program accepts: floats uniform in [0, 1), integers and booleans 0 or 1. Raises `InputError` where sizes are open."""
         if self.open:
-            raise InputError(f"the model has symbolic dimensions ({self.described()}); give the inputs")
+            raise InputError(f"the model has symbolic dimensions ({self.described()}); give the inputs", code="TW0708")
         random = np.random.default_rng(seed)
         values = ((n, t, random.random(dims)) for n, dims, t, _ in self.signature)  # type: ignore[arg-type]
         return {n: (v if t.is_float else v + 0.5).astype(t.numpy()) for n, t, v in values}
@@ -464,15 +464,15 @@ def in_order(inputs: Sequence[Sequence[Any]], args: Sequence[Any], kwargs: Mappi
         kwargs, args = {**args[0], **kwargs}, ()
     names = [i[0] for i in inputs]
     if unknown := [n for n in kwargs if n not in names]:
-        raise InputError(f"the model has no input '{unknown[0]}'; its inputs are {', '.join(names)}")
+        raise InputError(f"the model has no input '{unknown[0]}'; its inputs are {', '.join(names)}", code="TW0702")
     given = dict(zip(names, args, strict=False))
     if twice := [n for n in kwargs if n in given]:
-        raise InputError(f"input '{twice[0]}' was given twice: by position and by name")
+        raise InputError(f"input '{twice[0]}' was given twice: by position and by name", code="TW0701")
     given.update(kwargs)
     missing = [n for n in names if n not in given]
     if missing or len(args) > len(names):
         found = f"missing: {', '.join(missing)}" if missing else f"{len(args)} were given"
-        raise InputError(f"the model takes {len(names)} inputs ({described(inputs)}); {found}")
+        raise InputError(f"the model takes {len(names)} inputs ({described(inputs)}); {found}", code="TW0701")
     return [given[n] for n in names]
 
 

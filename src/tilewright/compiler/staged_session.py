@@ -32,7 +32,7 @@ class StagedSession(Session):
     def output_infos(self) -> Sequence[TensorInfo]:
         """Of the last run; raises `InputError` before there was one."""
         if not self.outputs:
-            raise InputError("the sizes of the outputs are only known when the model has run; call run() first")
+            raise InputError("the sizes of the outputs are only known when the model has run; call run() first", code="TW0708")
         return [TensorInfo(f"output{k}", y.shape, y.dtype) for k, y in enumerate(self.outputs)]
 
     @property

@@ -43,19 +43,19 @@ def take_hooked(external: Mapping[str, Function], results: Mapping[str, Sequence
         with machines.use(target.machine):
             made: Any = hook(IRModule(functions))
         if not isinstance(made, IRModule):
-            raise CompileError(f"RelayToTIR of '{kind}', at {hook.where}, returned a {type(made).__name__}; it returns an IRModule of loop programs")
+            raise CompileError(f"RelayToTIR of '{kind}', at {hook.where}, returned a {type(made).__name__}; it returns an IRModule of loop programs", code="TW0911")
         for symbol, function in functions.items():
             _check(kind, symbol, function, results[symbol], dict(made.items()).get(symbol))
         finish = hook_of(kind, "TIRToRuntime")
         if finish is None:
             more = [n for n, _ in made.items() if n not in functions]
             if more:
-                raise CompileError(f"RelayToTIR of '{kind}' made {', '.join(more)}, which nothing calls on the host; give the target TIRToRuntime, or leave them out")
+                raise CompileError(f"RelayToTIR of '{kind}' made {', '.join(more)}, which nothing calls on the host; give the target TIRToRuntime, or leave them out", code="TW0911")
             kernels |= {s: made[s] for s in functions}
             continue
         module = finish(made, target)
         if not isinstance(module, ModuleNode):
-            raise CompileError(f"TIRToRuntime of '{kind}', at {finish.where}, returned a {type(module).__name__}; it returns a tvm.runtime.ModuleNode")
+            raise CompileError(f"TIRToRuntime of '{kind}', at {finish.where}, returned a {type(module).__name__}; it returns a tvm.runtime.ModuleNode", code="TW0911")
         modules.append(module)
     return kernels, modules
 
@@ -64,11 +64,11 @@ def _check(kind: str, symbol: str, function: Function, results: Sequence[TensorT
     """Raise `CompileError` where a loop program does not take what the function takes and gives."""
     wanted = [(tuple(t.shape), t.dtype) for t in (*(p.tensor_type for p in function.params), *results)]
     if not isinstance(found, PrimFunc):
-        raise CompileError(f"RelayToTIR of '{kind}' made no loop program '{symbol}'; it makes one for each function, of the same name", function.span)
+        raise CompileError(f"RelayToTIR of '{kind}' made no loop program '{symbol}'; it makes one for each function, of the same name", function.span, code="TW0911")
     given = [(tuple(p.shape), p.dtype) for p in found.params]
     if given != wanted:
         listed = ", ".join(f"{dtype}[{', '.join(map(str, shape))}]" for shape, dtype in wanted)
-        raise CompileError(f"the loop program '{symbol}' that RelayToTIR of '{kind}' made takes {', '.join(map(str, found.params))}; inputs and outputs are {listed}", function.span)
+        raise CompileError(f"the loop program '{symbol}' that RelayToTIR of '{kind}' made takes {', '.join(map(str, found.params))}; inputs and outputs are {listed}", function.span, code="TW0911")
 
 
 def host_kernel(

@@ -38,7 +38,7 @@ class GraphModule:
                 self.set_input(name, entry)
         elif key is not None:
             if value is None:
-                raise InputError(f"set_input({key!r}) was given no value")
+                raise InputError(f"set_input({key!r}) was given no value", code="TW0701")
             self.module.set_input(self.module.input_index(key), value)
         names = {t.name for t in self.module.input_infos}
         for name, entry in params.items():
@@ -59,9 +59,9 @@ class GraphModule:
         """An output's array, or `out` with a copy of it."""
         outputs, count = self.module.outputs, self.module.output_count
         if not 0 <= index < count:
-            raise InputError(f"the model has no output {index}; it has {count}")
+            raise InputError(f"the model has no output {index}; it has {count}", code="TW0707")
         if not outputs:
-            raise InputError("the sizes of the outputs are only known when the model has run; call run() first")
+            raise InputError("the sizes of the outputs are only known when the model has run; call run() first", code="TW0708")
         return outputs[index] if out is None else outputs[index].copyto(out)
 
     def get_num_inputs(self) -> int:
@@ -106,6 +106,6 @@ class GraphModule:
     ) -> BenchmarkResult:
         """Time `run`, with `inputs` set before; `end_to_end` counts copying inputs and outputs too."""
         if func_name != "run":
-            raise InputError(f"only 'run' can be timed, not '{func_name}'")
+            raise InputError(f"only 'run' can be timed, not '{func_name}'", code="TW0717")
         self.set_input(**inputs)
         return self.module.benchmark(repeat, number, min_repeat_ms or 0, end_to_end)

@@ -18,5 +18,5 @@ def precision_of(dtype: str | DataType) -> str:
     found = PRECISIONS.get(str(known))
     if found is None:
         why = f"it has {known.lanes} lanes" if known.lanes != 1 else f"the types are {', '.join(PRECISIONS)}"
-        raise TargetError(f"Unsupported type: {known}; {why}")
+        raise TargetError(f"Unsupported type: {known}; {why}", code="TW0506")
     return found

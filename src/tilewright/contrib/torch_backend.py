@@ -89,7 +89,7 @@ def _kind(x: Any) -> Any:
 def _described(name: str, x: Any) -> tuple[str, tuple[int, ...], str]:
     """Name, shape and type of an input."""
     if x.device.type != "cpu":
-        raise ModelError(f"a tensor on {x.device} is given to a model that is compiled for the CPU; move it there with .cpu()")
+        raise ModelError(f"a tensor on {x.device} is given to a model that is compiled for the CPU; move it there with .cpu()", code="TW0114")
     return name, tuple(x.shape), str(x.dtype).removeprefix("torch.")
 
 

@@ -18,7 +18,7 @@ import typer
 from tilewright import logs
 from tilewright.driver.config import option_values
 from tilewright.driver.targets import TargetOption, read_target, split_target_options
-from tilewright.errors import InternalError, OptionError, TVMError
+from tilewright.errors import InternalError, OptionError, TVMError, with_code
 from tilewright.target.accelerators import parts
 from tilewright.target.target import KEYS
 
@@ -27,6 +27,7 @@ UsageError: Final[type[Any]] = typer.BadParameter.__bases__[0]
 
 WRONG_USE, INTERRUPTED, OURS = 2, 130, 1
 """Exit codes of commands that are not written right, of those that were interrupted, and of faults of the compiler."""
+_NOT_WRITTEN_RIGHT: Final = "TW0201"
 _LEVELS: Final = ("ERROR", "WARNING", "INFO", "DEBUG")
 _WIDTH: Final = 100
 
@@ -87,7 +88,7 @@ def check_target_options(context: typer.Context) -> None:
     given = invocation(context).target_options
     command: Any = context.command.get_command(context, context.invoked_subcommand) if context.invoked_subcommand else None  # type: ignore[attr-defined]
     if given and command is not None and all(p.name != "target" for p in command.params):
-        raise OptionError(f"{given[0]}: '{context.invoked_subcommand}' takes no target")
+        raise OptionError(f"{given[0]}: '{context.invoked_subcommand}' takes no target", code="TW0204")
 
 
 def chosen_target(context: typer.Context, text: str) -> str:
@@ -143,10 +144,11 @@ def run(app: typer.Typer, name: str, arguments: Sequence[str] | None, exit_code:
 def _explained(error: BaseException, verbose: bool, exit_code: Callable[[TVMError], int]) -> tuple[int, str]:
     """Exit code and message for what ended a command."""
     if isinstance(error, UsageError):
-        return WRONG_USE, error.format_message()
+        return WRONG_USE, (said := error.format_message()) and f"{said} [{_NOT_WRITTEN_RIGHT}]"
     if isinstance(error, (KeyboardInterrupt, typer.Abort)):
         return INTERRUPTED, "interrupted"
     if isinstance(error, TVMError) and not isinstance(error, InternalError):
-        return exit_code(error), str(error)
+        return exit_code(error), with_code(error)
     what = str(error) if isinstance(error, InternalError) else f"{type(error).__name__}: {error}"
-    return OURS, f"this is a fault of the compiler, not of the model: {what}{'' if verbose else '; -v shows where'}"
+    code = error.code if isinstance(error, InternalError) else InternalError.code
+    return OURS, f"this is a fault of the compiler, not of the model: {what}{'' if verbose else '; -v shows where'} [{code}]"

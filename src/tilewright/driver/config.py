@@ -28,16 +28,16 @@ def option_values(name: str, known: Collection[str | None]) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise OptionError(f"--config: cannot read '{path}': {error.strerror or error}") from None
+        raise OptionError(f"--config: cannot read '{path}': {error.strerror or error}", code="TW0205") from None
     except ValueError as error:
-        raise OptionError(f"--config: '{path}' is no JSON: {error}") from None
+        raise OptionError(f"--config: '{path}' is no JSON: {error}", code="TW0205") from None
     if not isinstance(content, dict):
-        raise OptionError(f"--config: '{path}' holds a {type(content).__name__}; write an object of options by name")
+        raise OptionError(f"--config: '{path}' holds a {type(content).__name__}; write an object of options by name", code="TW0205")
     values = {key: value for option, given in content.items() for key, value in _values(option.replace("-", "_"), given, path).items()}
     for key in values:
         if key not in known:
             options = sorted(k for k in known if k)
-            raise OptionError(f"--config: '{path}' gives '{key.replace('_', '-')}', which is no option{nearest(key, options).replace('_', '-')}")
+            raise OptionError(f"--config: '{path}' gives '{key.replace('_', '-')}', which is no option{nearest(key, options).replace('_', '-')}", code="TW0205")
     return values
 
 
@@ -46,7 +46,7 @@ def _path(name: str) -> Path:
         return Path(name)
     shipped = sorted(p.stem for p in SHIPPED.glob("*.json"))
     if name not in shipped:
-        raise OptionError(f"--config: there is no configuration '{name}'{nearest(name, shipped)}; give a .json file, or one of {', '.join(shipped)}")
+        raise OptionError(f"--config: there is no configuration '{name}'{nearest(name, shipped)}; give a .json file, or one of {', '.join(shipped)}", code="TW0205")
     return SHIPPED / f"{name}.json"
 
 
@@ -54,11 +54,11 @@ def _values(key: str, given: Any, path: Path) -> dict[str, Any]:
     """What one key says, by the names of parameters."""
     if key == "targets":
         if not isinstance(given, list) or not all(isinstance(t, dict) and "kind" in t for t in given):
-            raise OptionError(f"--config: the targets of '{path}' are a list of objects with a 'kind', accelerators first")
+            raise OptionError(f"--config: the targets of '{path}' are a list of objects with a 'kind', accelerators first", code="TW0205")
         return {"target": ", ".join(_target(t) for t in given)}
     if key in ("executor", "runtime") and isinstance(given, dict):
         if "kind" not in given:
-            raise OptionError(f"--config: the {key} of '{path}' has no 'kind'")
+            raise OptionError(f"--config: the {key} of '{path}' has no 'kind'", code="TW0205")
         kind = given["kind"]
         return {key: kind, **{f"{key}_{kind}_{name.replace('-', '_')}": _word(v) for name, v in given.items() if name != "kind"}}
     if key == "pass_config" and isinstance(given, dict):

@@ -26,13 +26,13 @@ def replacing(path: Path) -> Iterator[Path]:
         number, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=path.suffix)
         os.close(number)
     except OSError as error:
-        raise ArtifactError(f"cannot write '{path}': {error.strerror}; choose another place with -o") from None
+        raise ArtifactError(f"cannot write '{path}': {error.strerror}; choose another place with -o", code="TW0801") from None
     try:
         yield Path(scratch)
         Path(scratch).chmod(0o666 & ~_umask())
         Path(scratch).replace(path)
     except OSError as error:
-        raise ArtifactError(f"cannot write '{path}': {error.strerror or error}; choose another place with -o") from None
+        raise ArtifactError(f"cannot write '{path}': {error.strerror or error}; choose another place with -o", code="TW0801") from None
     finally:
         Path(scratch).unlink(missing_ok=True)
 
@@ -60,8 +60,8 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         archive = np.load(path, allow_pickle=False)
         if isinstance(archive, np.ndarray):
-            raise InputError(f"'{path}' holds one array without a name; write a .npz with np.savez(path, input_name=array)")
+            raise InputError(f"'{path}' holds one array without a name; write a .npz with np.savez(path, input_name=array)", code="TW0716")
         with archive:
             return {name: archive[name] for name in archive.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError) as error:
-        raise InputError(f"cannot read arrays from '{path}': {error}; it must be written with np.savez") from None
+        raise InputError(f"cannot read arrays from '{path}': {error}; it must be written with np.savez", code="TW0716") from None

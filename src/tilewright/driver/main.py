@@ -1,5 +1,5 @@
 """The command line: `tilewright compile MODEL`, `tilewright run MODEL_OR_ARTIFACT`, `tilewright check MODEL`,
-`tilewright quantize MODEL`, `tilewright offload MODEL`, `tilewright tune MODEL`.
+`tilewright quantize MODEL`, `tilewright offload MODEL`, `tilewright tune MODEL`, `tilewright explain-error CODE`.
 
 Exit codes: 0 when all is well, 1 when the model cannot be compiled or run, 2 when the command is not written right. What
 went wrong stands on stderr after `Error:`, never as a traceback unless `-v` asks for one.
@@ -30,6 +30,7 @@ from tilewright.driver.application import (
     examples,
     run,
 )
+from tilewright.driver.explain_error import EXPLAIN_EXAMPLES, explain_error_command
 from tilewright.driver.tune import EXAMPLES, tune_command
 from tilewright.errors import InputError, OptionError, TVMError
 
@@ -105,7 +106,7 @@ def compile_command(
     stages = options.names("--dump-code", dump_code, (*options.STAGES, options.C_STAGE))
     path = output or (None if c_source else Path(model.with_suffix(".tar").name))
     if path is not None and path.suffix not in (*options.OUTPUTS, options.C_SOURCE):
-        raise OptionError(f"--output: '{path}' ends in neither {' nor '.join((*options.OUTPUTS, options.C_SOURCE))}, which are what can be written")
+        raise OptionError(f"--output: '{path}' ends in neither {' nor '.join((*options.OUTPUTS, options.C_SOURCE))}, which are what can be written", code="TW0206")
     begin = time.perf_counter()
     target = chosen_target(context, target)
     linker = options.linker(cross_compiler, cross_compiler_options)
@@ -155,7 +156,7 @@ def run_command(
 ) -> None:
     """Run MODEL once, compiling it first when it is not compiled; show or write the outputs."""
     if outputs is not None and outputs.suffix != ".npz":
-        raise OptionError(f"--outputs: '{outputs}' does not end in .npz")
+        raise OptionError(f"--outputs: '{outputs}' does not end in .npz", code="TW0206")
     offload.load_plugins(plugin or [])
     given = files.read_arrays(inputs) if inputs else {}
     if model.suffix in (*options.FORMATS, ".wasm"):
@@ -246,7 +247,7 @@ def quantize_command(
 
     path = output or Path(f"{model.stem}_int8.tar")
     if path.suffix not in options.FORMATS:
-        raise OptionError(f"--output: '{path}' ends in neither {' nor '.join(options.FORMATS)}, which are what can be written")
+        raise OptionError(f"--output: '{path}' ends in neither {' nor '.join(options.FORMATS)}, which are what can be written", code="TW0206")
     begin = time.perf_counter()
     made = quantize(
         model, files.read_arrays(data), options.input_shapes(input_shapes) or None, calibration=calibration, percentile=percentile, per_channel=not per_tensor,
@@ -263,6 +264,7 @@ def quantize_command(
 
 
 app.command("tune", epilog=EXAMPLES)(tune_command)
+app.command("explain-error", epilog=EXPLAIN_EXAMPLES)(explain_error_command)
 
 
 def _compile(
@@ -285,7 +287,7 @@ def _compile(
     try:
         _ = compiled.inputs
     except InputError as error:
-        raise OptionError(f'{error}. On the command line that is --input-shapes "NAME:[1,3,224,224]"') from None
+        raise OptionError(f'{error}. On the command line that is --input-shapes "NAME:[1,3,224,224]"', code="TW0113") from None
     return compiled
 
 

@@ -28,7 +28,7 @@ def accelerators_of(target: str) -> tuple[Accelerator, ...]:
     processor = parts(target)[-1].split(" ", maxsplit=1)[0] in KEYS
     found = Target(target if processor else f"{target}, llvm").accelerators
     if not found:
-        raise OptionError(f"--target: '{target}' names no accelerator; name it before the processor: --target \"npu, llvm\"")
+        raise OptionError(f"--target: '{target}' names no accelerator; name it before the processor: --target \"npu, llvm\"", code="TW0204")
     return found
 
 
@@ -37,7 +37,7 @@ def share(option: str, text: str) -> float:
     found = _SHARE.fullmatch(text.strip())
     value = float(found[1]) / (100 if found[2] else 1) if found else -1.0
     if not 0 <= value <= 1:
-        raise OptionError(f"{option}: '{text}' is no share; write 95% or 0.95")
+        raise OptionError(f"{option}: '{text}' is no share; write 95% or 0.95", code="TW0202")
     return value
 
 
@@ -48,7 +48,7 @@ def load_plugins(paths: Sequence[str]) -> None:
             file = Path(path)
             spec = importlib.util.spec_from_file_location(file.stem, file)
             if not file.is_file() or spec is None or spec.loader is None:
-                raise OptionError(f"--plugin: there is no file '{path}'")
+                raise OptionError(f"--plugin: there is no file '{path}'", code="TW0205")
             spec.loader.exec_module(importlib.util.module_from_spec(spec))
             continue
         try:
@@ -56,7 +56,7 @@ def load_plugins(paths: Sequence[str]) -> None:
         except ModuleNotFoundError as error:
             if error.name is None or not path.startswith(error.name):
                 raise
-            raise OptionError(f"--plugin: there is no module '{path}'; give a module that can be imported, or a file that ends in .py") from None
+            raise OptionError(f"--plugin: there is no module '{path}'; give a module that can be imported, or a file that ends in .py", code="TW0205") from None
 
 
 def explained(model: Path, target: str, shapes: Mapping[str, Any] | None) -> Offload:
@@ -82,7 +82,7 @@ def explained_module(mod: IRModule, params: Mapping[str, Any], target: str) -> O
 def check_picture(path: Path | None) -> None:
     """Raise `OptionError` where a picture cannot be written to `path`, before anything else is done."""
     if path is not None and path.suffix not in PICTURES:
-        raise OptionError(f"--output: '{path}' ends in neither {' nor '.join(PICTURES)}, which are what can be written")
+        raise OptionError(f"--output: '{path}' ends in neither {' nor '.join(PICTURES)}, which are what can be written", code="TW0206")
 
 
 def write_picture(report: Offload, path: Path) -> None:

@@ -39,15 +39,15 @@ def input_shapes(text: str, below_one_is_open: bool = False) -> dict[str, tuple[
     while text[position:].strip(" ,\t\n"):
         match = _SHAPE.match(text, position)
         if match is None:
-            raise OptionError(f"--input-shapes: cannot read '{text[position:].strip()}'; write for example \"x:[1,3,224,224] y:[1,10]\"")
+            raise OptionError(f"--input-shapes: cannot read '{text[position:].strip()}'; write for example \"x:[1,3,224,224] y:[1,10]\"", code="TW0202")
         name, sizes = match[1], [size.strip() for size in match[2].split(",")] if match[2].strip() else []
         if below_one_is_open:
             sizes = [f"{re.sub(r'[^A-Za-z0-9_]', '_', f'd_{name}_{k}')}" if re.fullmatch(r"-\d+|0+", size) else size for k, size in enumerate(sizes)]
         wrong = next((size for size in sizes if not _SIZE.fullmatch(size)), None)
         if wrong is not None:
-            raise OptionError(f"--input-shapes: '{wrong}' in the shape of '{name}' is not a size; sizes are whole numbers, none negative, or open: n, 1..64, n=1..64, n=32..1280:32")
+            raise OptionError(f"--input-shapes: '{wrong}' in the shape of '{name}' is not a size; sizes are whole numbers, none negative, or open: n, 1..64, n=1..64, n=32..1280:32", code="TW0202")
         if name in shapes:
-            raise OptionError(f"--input-shapes: '{name}' is given twice")
+            raise OptionError(f"--input-shapes: '{name}' is given twice", code="TW0202")
         shapes[name] = tuple(int(size) if size.isdecimal() else size for size in sizes)
         position = match.end()
     return shapes
@@ -59,7 +59,7 @@ def pass_config(pairs: Iterable[str]) -> dict[str, Any]:
     for pair in pairs:
         name, equals, word = pair.partition("=")
         if not equals:
-            raise OptionError(f"--pass-config: '{pair}' has no value; write {pair}=VALUE")
+            raise OptionError(f"--pass-config: '{pair}' has no value; write {pair}=VALUE", code="TW0202")
         config[name] = _value(name, word, settings.setting(name).type)
     return config
 
@@ -69,14 +69,14 @@ def _value(name: str, word: str, kind: type) -> Any:
         read: Callable[[str], Any] = (lambda w: _WORDS[w.lower()]) if kind is bool else kind
         return read(word)
     except (ValueError, KeyError):
-        raise OptionError(f"--pass-config: {name} is {kind.__name__}, and '{word}' is not one") from None
+        raise OptionError(f"--pass-config: {name} is {kind.__name__}, and '{word}' is not one", code="TW0202") from None
 
 
 def flag(option: str, word: Any) -> bool:
     """1 or 0, true or false, on or off."""
     found = _WORDS.get(str(word).lower())
     if found is None:
-        raise OptionError(f"{option}: '{word}' is neither 1 nor 0")
+        raise OptionError(f"{option}: '{word}' is neither 1 nor 0", code="TW0202")
     return found
 
 
@@ -85,9 +85,9 @@ def mixed_precision(kind: str, sums: str) -> list[str]:
     if not kind:
         return []
     if kind not in ("bfloat16", "float16"):
-        raise OptionError(f"--mixed-precision: '{kind}' is neither bfloat16 nor float16")
+        raise OptionError(f"--mixed-precision: '{kind}' is neither bfloat16 nor float16", code="TW0202")
     if sums not in ("float32", kind):
-        raise OptionError(f"--mixed-precision-acc-type: products of {kind} are summed in float32 or in {kind}, not in '{sums}'")
+        raise OptionError(f"--mixed-precision-acc-type: products of {kind} are summed in float32 or in {kind}, not in '{sums}'", code="TW0202")
     return [f"relay.ToMixedPrecision.type={kind}", f"relay.ToMixedPrecision.acc_type={sums}"]
 
 
@@ -95,14 +95,14 @@ def numerics(runtime: str) -> list[str]:
     """The switch of `--numerics`; none where it is not given."""
     known = settings.setting("relay.qnn.numerics").choices[1:]
     if runtime and runtime not in known:
-        raise OptionError(f"--numerics: there is no '{runtime}'; choose from {', '.join(known)}")
+        raise OptionError(f"--numerics: there is no '{runtime}'; choose from {', '.join(known)}", code="TW0203")
     return [f"relay.qnn.numerics={runtime}"] if runtime else []
 
 
 def linker(compiler: str, words: str) -> Linker | None:
     """What `--cross-compiler` and its options link with; None without, which leaves the choice to the compiler."""
     if words and not compiler:
-        raise OptionError("--cross-compiler-options are those of the program after --cross-compiler; name it, for example --cross-compiler aarch64-linux-gnu-gcc")
+        raise OptionError("--cross-compiler-options are those of the program after --cross-compiler; name it, for example --cross-compiler aarch64-linux-gnu-gcc", code="TW0204")
     from tilewright.target.link import user_linker
 
     return user_linker(compiler, words) if compiler else None
@@ -113,5 +113,5 @@ def names(option: str, text: str, known: tuple[str, ...] = ()) -> list[str]:
     chosen = [name.strip() for name in text.split(",") if name.strip()]
     wrong = next((name for name in chosen if known and name not in known), None)
     if wrong is not None:
-        raise OptionError(f"{option}: there is no '{wrong}'; choose from {', '.join(known)}")
+        raise OptionError(f"{option}: there is no '{wrong}'; choose from {', '.join(known)}", code="TW0203")
     return chosen

@@ -48,7 +48,7 @@ def split_target_options(arguments: Sequence[str]) -> tuple[list[str], tuple[Tar
             rest.append(word)
             continue
         if not equals and (not left or left[0].startswith("--")):
-            raise OptionError(f"{name} has no value; write {name}=VALUE")
+            raise OptionError(f"{name} has no value; write {name}=VALUE", code="TW0202")
         found.append(TargetOption(name.removeprefix(_PREFIX), value if equals else left.pop(0)))
     return rest, tuple(found)
 
@@ -69,7 +69,7 @@ def read_target(text: str, options: Sequence[TargetOption] = ()) -> Target:
             raise _absent(o, text)
         at = names.index(part)
         if any(word.lstrip("-").partition("=")[0] == name for word in shlex.split(pieces[at])[1:]):
-            raise OptionError(f"{o}: the target '{pieces[at]}' says {name} already; say it once")
+            raise OptionError(f"{o}: the target '{pieces[at]}' says {name} already; say it once", code="TW0204")
         pieces[at] += f" -{name}={shlex.quote(o.value)}"
     return Target(", ".join(pieces))
 
@@ -81,9 +81,9 @@ def _absent(option: TargetOption, text: str) -> OptionError:
     known = sorted({*KEYS, *known_targets()})
     part, _ = option.split(known)
     if part:
-        return OptionError(f"{option}: the target '{text}' has no {part}; name it in --target, or leave the option out")
+        return OptionError(f"{option}: the target '{text}' has no {part}; name it in --target, or leave the option out", code="TW0204")
     near = nearest(option.words.partition("-")[0], known)
-    return OptionError(f"{option}: there is no target that is called so{near}; write --target-<part>-<option>, where a part is one of {', '.join(known)}")
+    return OptionError(f"{option}: there is no target that is called so{near}; write --target-<part>-<option>, where a part is one of {', '.join(known)}", code="TW0204")
 
 
 def _text(text: str) -> str:
@@ -94,4 +94,4 @@ def _text(text: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise OptionError(f"--target: cannot read '{text}': {getattr(error, 'strerror', None) or error}") from None
+        raise OptionError(f"--target: cannot read '{text}': {getattr(error, 'strerror', None) or error}", code="TW0205") from None

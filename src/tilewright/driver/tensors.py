@@ -28,7 +28,7 @@ def feed(infos: Sequence[Any], given: Mapping[str, NDArray[Any]], fill: Fill) ->
     """
     known = [info.name for info in infos]
     if extra := [name for name in given if name not in known]:
-        raise InputError(f"the model has no input '{extra[0]}'; it has {', '.join(known)}")
+        raise InputError(f"the model has no input '{extra[0]}'; it has {', '.join(known)}", code="TW0702")
     random = np.random.default_rng(0)
     return {info.name: given[info.name] if info.name in given else filled(info, fill, random) for info in infos}
 
@@ -37,9 +37,9 @@ def filled(info: Any, fill: Fill, random: np.random.Generator) -> NDArray[Any]:
     """An array for one input: random means uniform in [0, 1) for floats, 0 or 1 for the others."""
     if not all(isinstance(size, int) for size in info.shape):
         shape = ", ".join(map(str, info.shape))
-        raise OptionError(f"input '{info.name}' has the open shape [{shape}]; say which with --input-shapes \"{info.name}:[…]\", or give it with --inputs")
+        raise OptionError(f"input '{info.name}' has the open shape [{shape}]; say which with --input-shapes \"{info.name}:[…]\", or give it with --inputs", code="TW0113")
     if (needed := info.nbytes) > (there := machine_bytes()):
-        raise InputError(f"input '{info.name}' has {shown_bytes(needed)}, and there are {shown_bytes(there)} of memory; say which size with --input-shapes \"{info.name}:[…]\"")
+        raise InputError(f"input '{info.name}' has {shown_bytes(needed)}, and there are {shown_bytes(there)} of memory; say which size with --input-shapes \"{info.name}:[…]\"", code="TW0710")
     dtype = np.dtype(getattr(info.dtype, "numpy", lambda: info.dtype)())
     if dtype.kind == "O":
         return np.full(info.shape, {Fill.ZEROS: "", Fill.ONES: "1", Fill.RANDOM: "text"}[fill], object)

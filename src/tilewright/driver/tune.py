@@ -69,9 +69,9 @@ def measurable(wanted: str | Mapping[str, Any] | Processor) -> Processor:
 
     target, here = Processor(wanted), Processor("llvm")
     if target.accelerators:
-        raise TargetError(f"kernels of the processor are tuned, and '{wanted}' has accelerators before it; give the processor alone")
+        raise TargetError(f"kernels of the processor are tuned, and '{wanted}' has accelerators before it; give the processor alone", code="TW1114")
     if target.family != here.family or not target.features <= here.features:
-        raise TargetError(f"code for '{wanted}' does not run here, and tuning is measuring; tune on such a machine, or in Python on devices behind a tracker (autotvm.RPCRunner)")
+        raise TargetError(f"code for '{wanted}' does not run here, and tuning is measuring; tune on such a machine, or in Python on devices behind a tracker (autotvm.RPCRunner)", code="TW1114")
     return target
 
 

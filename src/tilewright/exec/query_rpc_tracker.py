@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from tilewright.errors import RPCError
+from tilewright.errors import RPCError, with_code
 from tilewright.rpc.client import connect_tracker
 from tilewright.rpc.connection import LOOPBACK
 from tilewright.rpc.tracker import PORT
@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with connect_tracker(options.host, options.port) as tracker:
             print(tracker.text_summary())
     except RPCError as error:
-        print(f"Error: {error}", file=sys.stderr)
+        print(f"Error: {with_code(error)}", file=sys.stderr)
         return 1
     return 0
 

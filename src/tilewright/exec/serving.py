@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from tilewright.errors import RPCError, TVMError
+from tilewright.errors import RPCError, TVMError, with_code
 from tilewright.rpc.connection import LOOPBACK
 
 
@@ -41,7 +41,7 @@ def serve(start: Callable[[argparse.Namespace], Serving], options: argparse.Name
     try:
         serving = start(options)
     except TVMError as error:
-        print(f"Error: {error}", file=sys.stderr)
+        print(f"Error: {with_code(error)}", file=sys.stderr)
         return 1
     if not options.silent:
         print(f"{what} at {serving.host}:{serving.port}", flush=True)
@@ -56,4 +56,4 @@ def parse(made: argparse.ArgumentParser, arguments: Sequence[str] | None) -> arg
     try:
         return made.parse_args(arguments)
     except RPCError as error:
-        made.error(str(error))
+        made.error(with_code(error))

@@ -147,4 +147,4 @@ class VerifyInstrument(PassInstrument):
         try:
             self.check(mod)
         except TVMError as error:
-            raise InternalError(f"the module is not well formed after the pass {info.name}: {error}") from error
+            raise InternalError(f"the module is not well formed after the pass {info.name}: {error}", code="TW1302") from error

@@ -48,7 +48,7 @@ class IRModule:
         key = _name(name)
         found = self._functions.get(key)
         if found is None:
-            raise CompileError(f"the module has no function '{key}'{nearest(key, self._functions)}")
+            raise CompileError(f"the module has no function '{key}'{nearest(key, self._functions)}", code="TW0401")
         return found
 
     def __setitem__(self, name: Any, function: Any) -> None:
@@ -100,7 +100,7 @@ class IRModule:
         """The definition of a data type by its name; raises `CompileError` naming the nearest."""
         names = {g.name_hint: d for g, d in self.type_definitions.items()}
         if name not in names:
-            raise CompileError(f"the module has no data type '{name}'{nearest(name, names)}")
+            raise CompileError(f"the module has no data type '{name}'{nearest(name, names)}", code="TW0401")
         return names[name]
 
     def get_global_type_var(self, name: str) -> GlobalTypeVar:
@@ -197,7 +197,7 @@ class IRModule:
         folder = Path(__file__).parent.parent / "relay" / "std"
         names = sorted(path.name for path in folder.glob("*.rly"))
         if name not in names:
-            raise CompileError(f"the standard library has no '{name}'; it has {', '.join(names)}")
+            raise CompileError(f"the standard library has no '{name}'; it has {', '.join(names)}", code="TW0401")
         self.update(parse((folder / name).read_text(encoding="utf-8"), name, init_module=self))
 
     def astext(self, show_meta_data: bool = True, annotate: Callable[[Any], str] | None = None, show_spans: bool = False) -> str:
@@ -234,5 +234,5 @@ class IRModule:
 def _name(key: Any) -> str:
     name = key if isinstance(key, str) else getattr(key, "name_hint", None)
     if not isinstance(name, str):
-        raise CompileError(f"{key!r} is not the name of a function; use a string or a GlobalVar")
+        raise CompileError(f"{key!r} is not the name of a function; use a string or a GlobalVar", code="TW0401")
     return name

@@ -49,7 +49,7 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
         if known is not None and known.level >= level:
             raise OptionError(
                 f"the attribute '{attr_key}' of {op_name} is registered already, with level {known.level}; "
-                f"give a level above it, or take it back with reset_op_attr({op_name!r}, {attr_key!r}); it is at {known.place}"
+                f"give a level above it, or take it back with reset_op_attr({op_name!r}, {attr_key!r}); it is at {known.place}", code="TW0212"
             )
         OP_ATTRIBUTES[op_name, attr_key] = Registered(given, level, place)
         return given

@@ -300,7 +300,7 @@ def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> 
     for side, whole, at in (("left", lhs, a), ("right", rhs, b)):
         line = _line_around(whole, at, path, side)
         lines += [f"  in the {side} program: {line}"] if line else []
-    raise CompileError("\n".join(lines))
+    raise CompileError("\n".join(lines), code="TW0411")
 
 
 def _line_around(whole: Any, at: Any, path: _Step | None, side: str) -> str | None:
@@ -329,7 +329,7 @@ def structural_hash(x: Any, map_free_vars: bool = True, constants: str = "conten
     let only the shape and dtype of a constant count, which reads no data.
     """
     if constants not in ("content", "type"):
-        raise CompileError(f"constants is 'content' or 'type', and was given {constants!r}")
+        raise CompileError(f"constants is 'content' or 'type', and was given {constants!r}", code="TW0209")
     return _Digest(map_free_vars, constants == "content").of(_program(x))
 
 

@@ -124,7 +124,7 @@ def named_pass(name: str) -> Pass:
     """The pass of that name with its default options; raises `OptionError` naming the nearest."""
     found = PASSES.get(name)
     if found is None:
-        raise OptionError(f"there is no pass '{name}'{settings.nearest(name, PASSES)}")
+        raise OptionError(f"there is no pass '{name}'{settings.nearest(name, PASSES)}", code="TW0210")
     return found()
 
 
@@ -210,7 +210,7 @@ class PassContext:
 
 def _run(p: Pass, mod: IRModule, context: PassContext) -> IRModule:
     if not isinstance(mod, IRModule):
-        raise CompileError(f"the pass {p.name} takes a module, and is given a {type(mod).__name__}; make one of a function with IRModule.from_expr")
+        raise CompileError(f"the pass {p.name} takes a module, and is given a {type(mod).__name__}; make one of a function with IRModule.from_expr", code="TW0412")
     info = p.info
     if not all(i.should_run(mod, info) for i in context.instruments):
         return mod
@@ -223,9 +223,9 @@ def _run(p: Pass, mod: IRModule, context: PassContext) -> IRModule:
         error.add_note(f"in the pass {info.name}")
         raise
     except Exception as error:
-        raise InternalError(f"the pass {info.name} failed with {type(error).__name__}: {error}") from error
+        raise InternalError(f"the pass {info.name} failed with {type(error).__name__}: {error}", code="TW1302") from error
     if not isinstance(new, IRModule):
-        raise InternalError(f"the pass {info.name} returned a {type(new).__name__}, not an IRModule")
+        raise InternalError(f"the pass {info.name} returned a {type(new).__name__}, not an IRModule", code="TW1302")
     if new is not mod and p.exact and not isinstance(p, Sequential) and (mode := context.get("relay.check_rewrites")):
         from tilewright.relay.check_rewrites import checked_rewrite  # the meaning of a module is its dialect's
 
@@ -243,7 +243,7 @@ def _declared(base: type[Pass], method: str, target: Any, info: PassInfo) -> Any
     }
     if isinstance(target, type):
         if not hasattr(target, method):
-            raise OptionError(f"the class {target.__name__} is no pass: it has no method {method}(self, …)")
+            raise OptionError(f"the class {target.__name__} is no pass: it has no method {method}(self, …)", code="TW0412")
         return type(f"_{target.__name__}", (target, base), spec)
     return type(f"_{target.__name__}", (base,), {**spec, method: lambda self, *args: target(*args)})()
 
@@ -251,7 +251,7 @@ def _declared(base: type[Pass], method: str, target: Any, info: PassInfo) -> Any
 def _declaration(base: type[Pass], method: str, pass_func: Any, opt_level: int, name: str | None, required: Sequence[str] | None, traceable: bool) -> Any:
     def declare(target: Any) -> Any:
         if not callable(target):
-            raise OptionError(f"a pass is made of a function or a class, not of {target!r}")
+            raise OptionError(f"a pass is made of a function or a class, not of {target!r}", code="TW0412")
         return _declared(base, method, target, PassInfo(opt_level, name or target.__name__, tuple(required or ()), traceable))
 
     return declare if pass_func is None else declare(pass_func)
@@ -291,7 +291,7 @@ class ApplyPassToFunction(Pass):
         kept = {name: f for name, f in mod.items() if not re.fullmatch(self.func_name_regex, name)}
         if len(kept) == len(mod):
             if self.error_if_no_function_matches_regex:
-                raise OptionError(f"no function of the module is called like '{self.func_name_regex}'; it has {', '.join(mod)}")
+                raise OptionError(f"no function of the module is called like '{self.func_name_regex}'; it has {', '.join(mod)}", code="TW0401")
             return mod
         new = self.transform(mod).copy()
         for name, f in kept.items():

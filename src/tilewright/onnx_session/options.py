@@ -79,17 +79,17 @@ class SessionOptions:
     def get_session_config_entry(self, key: str) -> str:
         """An entry that was added; raises `OptionError` for others."""
         if key not in self._entries:
-            raise OptionError(f"there is no session configuration entry '{key}'; those added are: {', '.join(self._entries) or 'none'}")
+            raise OptionError(f"there is no session configuration entry '{key}'; those added are: {', '.join(self._entries) or 'none'}", code="TW0214")
         return self._entries[key]
 
     def add_initializer(self, name: str, ort_value: Any) -> NoReturn:
         """Refused: weights are the model's."""
-        raise OptionError(f"the weight '{name}' cannot be given from outside; store it in the model, or make it an input")
+        raise OptionError(f"the weight '{name}' cannot be given from outside; store it in the model, or make it an input", code="TW0214")
 
     def register_custom_ops_library(self, path: str) -> NoReturn:
         """Refused: nothing from a library runs here."""
         raise OptionError(f"'{path}' cannot be loaded: operators of your own are written in Python, "
-                          "with @tilewright.relay.frontend.onnx.register_converter")
+                          "with @tilewright.relay.frontend.onnx.register_converter", code="TW0214")
 
 
 @dataclass(slots=True)
@@ -111,10 +111,10 @@ def compile_options(options: Any) -> dict[str, Any]:
     if options is None:
         return {}
     if getattr(options, "optimized_model_filepath", ""):
-        raise OptionError("optimized_model_filepath is not supported: there is no optimized ONNX file; write the compiled program with session.model.save('model.so')")
+        raise OptionError("optimized_model_filepath is not supported: there is no optimized ONNX file; write the compiled program with session.model.save('model.so')", code="TW0214")
     threads = int(getattr(options, "intra_op_num_threads", 0))
     if threads < 0:
-        raise OptionError(f"intra_op_num_threads is {threads}; it is a number of threads, or 0 for all cores")
+        raise OptionError(f"intra_op_num_threads is {threads}; it is a number of threads, or 0 for all cores", code="TW0214")
     level = int(getattr(options, "graph_optimization_level", GraphOptimizationLevel.ORT_ENABLE_ALL))
     return {"threads": threads or None, "opt_level": max(0, min(level, _HIGHEST_LEVEL))}
 

@@ -18,7 +18,7 @@ import onnx
 from onnx import TensorProto
 
 from tilewright.compiler.model import compile
-from tilewright.errors import InputError, OptionError, TargetError
+from tilewright.errors import InputError, OptionError, ProviderWarning, TargetError
 from tilewright.nd import as_numpy
 from tilewright.onnx_session.options import RunOptions, SessionOptions, compile_options, dimension_overrides
 from tilewright.onnx_session.values import ModelMetadata, NodeArg, OrtValue, check_device, metadata, node_arg
@@ -143,7 +143,7 @@ class InferenceSession:
         Raises `OptionError` when profiling was not enabled.
         """
         if self._profile is None:
-            raise OptionError("nothing was profiled: make the session with sess_options.enable_profiling = True")
+            raise OptionError("nothing was profiled: make the session with sess_options.enable_profiling = True", code="TW0708")
         path = Path(f"{self._options.profile_file_prefix}_{time.strftime('%Y-%m-%d_%H-%M-%S')}.json")
         path.write_text(json.dumps(self._profile, indent=1), encoding="utf-8")
         self._profile = None
@@ -157,15 +157,15 @@ class InferenceSession:
     def _checked(self, feed: Mapping[str, Any]) -> dict[str, Any]:
         """The inputs as arrays; raises `InputError` for whatever the model does not take."""
         if not isinstance(feed, Mapping):
-            raise InputError(f"input_feed is a mapping of names to arrays, and this is a {type(feed).__name__}; {self._takes()}")
+            raise InputError(f"input_feed is a mapping of names to arrays, and this is a {type(feed).__name__}; {self._takes()}", code="TW0701")
         for name in feed:
             if name not in self._elements:
                 stored = any(a.name == name for a in self._overridable)
                 why = "is a weight that is stored in the model, and cannot be replaced" if stored else "is none of the model's inputs"
-                raise InputError(f"'{name}' {why}; {self._takes()}")
+                raise InputError(f"'{name}' {why}; {self._takes()}", code="TW0701")
         missing = [n for n in self._elements if n not in feed]
         if missing:
-            raise InputError(f"missing input {', '.join(map(repr, missing))}; {self._takes()}")
+            raise InputError(f"missing input {', '.join(map(repr, missing))}; {self._takes()}", code="TW0701")
         return {n: self._input(n, feed[n]) for n in self._elements}
 
     def _input(self, name: str, value: Any) -> Any:
@@ -174,15 +174,15 @@ class InferenceSession:
             return value.numpy() if isinstance(value, OrtValue) else value
         x: Array = value.numpy() if isinstance(value, OrtValue) else as_numpy(value) if hasattr(value, "dtype") else np.asarray(value, wanted)
         if x.dtype != wanted:
-            raise InputError(f"input '{name}' has the element type {x.dtype}, and the model takes {wanted}; convert it with .astype('{wanted}')")
+            raise InputError(f"input '{name}' has the element type {x.dtype}, and the model takes {wanted}; convert it with .astype('{wanted}')", code="TW0703")
         if declared is not None:
             if not len(declared) and x.size == 1:
                 return x.reshape(())
             if x.ndim != len(declared):
-                raise InputError(f"input '{name}' has {x.ndim} dimensions, {list(x.shape)}, and the model takes {len(declared)}: {list(declared)}")
+                raise InputError(f"input '{name}' has {x.ndim} dimensions, {list(x.shape)}, and the model takes {len(declared)}: {list(declared)}", code="TW0704")
             for axis, (size, known) in enumerate(zip(x.shape, declared, strict=True)):
                 if isinstance(known, int) and known > 0 and size != known:
-                    raise InputError(f"input '{name}' has {size} as dimension {axis}, {list(x.shape)}, and the model takes {list(declared)}")
+                    raise InputError(f"input '{name}' has {size} as dimension {axis}, {list(x.shape)}, and the model takes {list(declared)}", code="TW0704")
         return x
 
     def _takes(self) -> str:
@@ -226,7 +226,7 @@ class IOBinding:
     def run(self) -> None:
         """Run the session on what is bound. Raises `InputError`."""
         if not self._outputs:
-            raise InputError("no output is bound; call bind_output(name) for those that are wanted")
+            raise InputError("no output is bound; call bind_output(name) for those that are wanted", code="TW0708")
         results = self._session.run(list(self._outputs), self._inputs)
         self._results = []
         for y, bound in zip(results, self._outputs.values(), strict=True):
@@ -252,10 +252,10 @@ class IOBinding:
 def _check_providers(providers: Sequence[Any] | None) -> None:
     names = [p if isinstance(p, str) else p[0] for p in providers or ()]
     if names and _PROVIDER not in names:
-        raise TargetError(f"none of the providers {', '.join(names)} is here; code is compiled for the CPU: providers=['{_PROVIDER}']")
+        raise TargetError(f"none of the providers {', '.join(names)} is here; code is compiled for the CPU: providers=['{_PROVIDER}']", code="TW0506")
     others = [n for n in names if n != _PROVIDER]
     if others:
-        warnings.warn(f"{', '.join(others)} {'is' if len(others) == 1 else 'are'} not here; the model runs on the CPU", stacklevel=3)
+        warnings.warn(f"{', '.join(others)} {'is' if len(others) == 1 else 'are'} not here; the model runs on the CPU", ProviderWarning, stacklevel=3)
 
 
 def _overridden(infos: Iterable[onnx.ValueInfoProto], names: Mapping[str, int], denotations: Mapping[str, int]) -> dict[str, list[int]]:
@@ -274,7 +274,7 @@ def _overridden(infos: Iterable[onnx.ValueInfoProto], names: Mapping[str, int], 
             shapes[info.name] = [int(d) for d in dims if d is not None]
     unknown = [n for n in (*names, *denotations) if n not in used]
     if unknown:
-        raise OptionError(f"no input has the free dimension '{unknown[0]}'; there are: {', '.join(sorted(u for u in used if u)) or 'none'}")
+        raise OptionError(f"no input has the free dimension '{unknown[0]}'; there are: {', '.join(sorted(u for u in used if u)) or 'none'}", code="TW0214")
     return shapes
 
 
@@ -297,5 +297,5 @@ def _numpy_type(kind: onnx.TypeProto) -> np.dtype[Any] | None:
 
 def _place(name: str, names: Sequence[str]) -> int:
     if name not in names:
-        raise InputError(f"'{name}' is none of the model's outputs; they are: {', '.join(names)}")
+        raise InputError(f"'{name}' is none of the model's outputs; they are: {', '.join(names)}", code="TW0707")
     return names.index(name)

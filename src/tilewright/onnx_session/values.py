@@ -147,11 +147,11 @@ class OrtValue:
     def update_inplace(self, np_arr: Array) -> None:
         """Write `np_arr`, which has the same shape and dtype, over it."""
         if np_arr.shape != self._value.shape or np_arr.dtype != self._value.dtype:
-            raise InputError(f"the value is {self._value.dtype}{self.shape()}, and {np_arr.dtype}{list(np_arr.shape)} cannot be written over it")
+            raise InputError(f"the value is {self._value.dtype}{self.shape()}, and {np_arr.dtype}{list(np_arr.shape)} cannot be written over it", code="TW0704")
         np.copyto(self._value, np_arr)
 
 
 def check_device(name: str) -> None:
     """Raise `TargetError` for a device that is not the CPU."""
     if name.lower() not in ("cpu", "cpu_pinned"):
-        raise TargetError(f"there is no device '{name}' to hold values; models run on the CPU: device_type='cpu'")
+        raise TargetError(f"there is no device '{name}' to hold values; models run on the CPU: device_type='cpu'", code="TW0506")

@@ -38,7 +38,7 @@ class TypeData:
             if c.name_hint == name:
                 return c
         known = ", ".join(c.name_hint for c in self.constructors)
-        raise CompileError(f"the data type {self.header} has no constructor '{name}'; it has {known}")
+        raise CompileError(f"the data type {self.header} has no constructor '{name}'; it has {known}", code="TW0401")
 
 
 class Constructor(Expr):
@@ -114,7 +114,7 @@ class PatternConstructor(Pattern):
     def __post_init__(self) -> None:
         object.__setattr__(self, "patterns", tuple(self.patterns or ()))
         if len(self.patterns) != len(self.constructor.inputs):
-            raise CompileError(f"{self.constructor.name_hint} has {len(self.constructor.inputs)} fields, and the pattern {len(self.patterns)}")
+            raise CompileError(f"{self.constructor.name_hint} has {len(self.constructor.inputs)} fields, and the pattern {len(self.patterns)}", code="TW0402")
 
 
 @node

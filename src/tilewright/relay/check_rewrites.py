@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import InternalError, TVMError
+from tilewright.errors import InternalError, RewriteWarning, TVMError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Expr, Function, GlobalVar
 from tilewright.relay.first_difference import first_difference
@@ -35,6 +35,8 @@ _FAILURES: Final = (TVMError, NotImplementedError, ArithmeticError, LookupError,
 class RewriteError(InternalError):
     """A pass changed what a module computes."""
 
+    code = "TW0415"
+
 
 class _NotChecked(Exception):
     """Why a function is not run."""
@@ -52,14 +54,14 @@ def checked_rewrite(before: IRModule, after: IRModule, pass_name: str, *, skip: 
         try:
             fault = _fault(old, new, dict(before.items()), dict(after.items()), most)
         except _NotChecked as reason:
-            warnings.warn(f"the pass {pass_name} is not checked on @{name}: {reason}", stacklevel=2)
+            warnings.warn(f"the pass {pass_name} is not checked on @{name}: {reason}", RewriteWarning, stacklevel=2)
             continue
         if fault is None:
             continue
         message = f"the pass {pass_name} changed what @{name} computes:\n{fault}"
         if not skip:
             raise RewriteError(message)
-        warnings.warn(f"{message}\nthe pass is left out", stacklevel=2)
+        warnings.warn(f"{message}\nthe pass is left out", RewriteWarning, stacklevel=2)
         return before
     return after
 

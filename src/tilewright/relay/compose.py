@@ -38,7 +38,7 @@ def segment_sum(data: Any, segment_ids: Any, num_segments: int) -> Call:
     x, where = as_relay(data), as_relay(segment_ids)
     shape = x.tensor_type.shape
     if len(where.tensor_type.shape) != 1:
-        raise CompileError(f"segment_ids must be one for each row of data, and they have the shape {where.tensor_type.shape}", where.span)
+        raise CompileError(f"segment_ids must be one for each row of data, and they have the shape {where.tensor_type.shape}", where.span, code="TW0308")
     wide = BroadcastTo(shape)(Reshape((shape[0], *(1 for _ in shape[1:])))(where))
     return ScatterElements(0, "add")(Zeros((num_segments, *shape[1:]), x.tensor_type.dtype)(), wide, x)
 
@@ -62,7 +62,7 @@ def _number(value: Any, name: str, what: str) -> Any:
     if isinstance(value, Constant) and value.value.size == 1:
         return value.value.item()
     if isinstance(value, Expr):
-        raise CompileError(f"{name}: {what} must be a number or a constant, for the shape of the result to be known", value.span)
+        raise CompileError(f"{name}: {what} must be a number or a constant, for the shape of the result to be known", value.span, code="TW0303")
     return value
 
 
@@ -106,7 +106,7 @@ def matrix_set_diag(data: Any, diagonal: Any, k: int | tuple[int, int] = 0, alig
     low, high = (k, k) if isinstance(k, int) else (k[0], k[-1])
     above, _, below = align.partition("_")
     if {above, below} - {"LEFT", "RIGHT"}:
-        raise CompileError(f"matrix_set_diag: align '{align}' is not known; it is RIGHT_LEFT, LEFT_RIGHT, LEFT_LEFT or RIGHT_RIGHT")
+        raise CompileError(f"matrix_set_diag: align '{align}' is not known; it is RIGHT_LEFT, LEFT_RIGHT, LEFT_LEFT or RIGHT_RIGHT", code="TW0308")
     return MatrixSetDiag(low, high, above == "RIGHT", below == "RIGHT")(data, diagonal)
 
 

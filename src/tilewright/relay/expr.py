@@ -57,7 +57,7 @@ class Expr:
         """The type; raises `CompileError` when it is not known yet."""
         found = self.known_type()
         if found is None:
-            raise CompileError(f"the type of this {type(self).__name__} is not known; annotate its variables", self.span)
+            raise CompileError(f"the type of this {type(self).__name__} is not known; annotate its variables", self.span, code="TW0310")
         return found
 
     @property
@@ -65,7 +65,7 @@ class Expr:
         """The type of a tensor value; raises `CompileError` for tuples and functions."""
         found = self.checked_type
         if not isinstance(found, TensorType):
-            raise CompileError(f"a tensor was expected, and this is {found!r}", self.span)
+            raise CompileError(f"a tensor was expected, and this is {found!r}", self.span, code="TW0311")
         return found
 
     def __repr__(self) -> str:
@@ -97,7 +97,7 @@ class Expr:
             return TupleGetItem(self, index)
         whole = self.checked_type
         if not isinstance(whole, TupleType):
-            raise CompileError(f"a tuple was expected, and this is {whole!r}; take elements of a tensor with strided_slice or take", self.span)
+            raise CompileError(f"a tuple was expected, and this is {whole!r}; take elements of a tensor with strided_slice or take", self.span, code="TW0311")
         if not -len(whole.fields) <= index < len(whole.fields):
             raise IndexError(f"field {index} of a tuple of {len(whole.fields)}")
         return self.fields[index] if isinstance(self, Tuple) else TupleGetItem(self, index % len(whole.fields))
@@ -106,7 +106,7 @@ class Expr:
         """The fields of a tuple."""
         known = self.known_type()
         if known is None and not (isinstance(self, Call) and getattr(self.op, "results", None) is not None):
-            raise CompileError("how many fields this has is not known; take them by index, or annotate the variables", self.span)
+            raise CompileError("how many fields this has is not known; take them by index, or annotate the variables", self.span, code="TW0310")
         count = self.op.results if known is None and isinstance(self, Call) else len(getattr(known, "fields", (0,)))
         return (self[i] for i in range(count))
 
@@ -427,7 +427,7 @@ def _applied(op: Any, attrs: Any) -> Any:
     if isinstance(attrs, kind):
         return attrs
     if isinstance(op, Expr) or not (attrs is None or isinstance(attrs, Mapping)):
-        raise CompileError(f"{getattr(op, 'name', 'a function')} cannot take the attributes {attrs!r}")
+        raise CompileError(f"{getattr(op, 'name', 'a function')} cannot take the attributes {attrs!r}", code="TW0307")
     given = dict(attrs or {})
     return kind(**given) if isinstance(op, type) or given else op
 
@@ -467,7 +467,7 @@ def var(
     Raises `CompileError` when both a type and a shape are given.
     """
     if type_annotation is not None and shape is not None:
-        raise CompileError(f"the variable {name_hint} is given the type {type_annotation!r} and the shape {tuple(shape)}; leave one of them out", span)
+        raise CompileError(f"the variable {name_hint} is given the type {type_annotation!r} and the shape {tuple(shape)}; leave one of them out", span, code="TW0307")
     if shape is not None:
         return Var(name_hint, TensorType(shape, dtype), span)
     return Var(name_hint, TensorType((), type_annotation) if isinstance(type_annotation, str) else type_annotation, span)

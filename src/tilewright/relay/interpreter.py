@@ -73,7 +73,7 @@ def evaluate(what: Any, *args: Any, functions: Functions | None = None) -> Any:
         function, functions = _settled(function, functions)
     if len(args) != len(function.params):
         names = ", ".join(p.name_hint for p in function.params)
-        raise InputError(f"{len(args)} inputs were given, and there are {len(function.params)}: {names}")
+        raise InputError(f"{len(args)} inputs were given, and there are {len(function.params)}: {names}", code="TW0701")
     parts = function.attrs.get("Parts", 1)
     results = []
     for k in range(parts):
@@ -137,7 +137,7 @@ def _checked(param: Var, value: Any) -> Any:
     if isinstance(wanted, TensorType):
         fits = len(wanted.shape) == array.ndim and all(not isinstance(d, int) or d == n for d, n in zip(wanted.shape, array.shape, strict=True))
         if not fits or wanted.dtype.numpy() != array.dtype:
-            raise InputError(f"input '{param.name_hint}' is {wanted!r}, and was given {array.dtype} of shape {array.shape}")
+            raise InputError(f"input '{param.name_hint}' is {wanted!r}, and was given {array.dtype} of shape {array.shape}", code="TW0704")
     return array
 
 
@@ -168,7 +168,7 @@ class Interpreter:
     def frame(self, function: Function, args: Sequence[Any], scope: Values, root: Function) -> _Frame:
         """An activation of `function`, which stands inside the function `root` of the module or of the call from outside."""
         if len(args) != len(function.params):
-            raise InputError(f"{len(args)} arguments were given to a function of {len(function.params)}", function.span)
+            raise InputError(f"{len(args)} arguments were given to a function of {len(function.params)}", function.span, code="TW0701")
         plan = self._plans.get(function)
         if plan is None:
             plan = self._plans[function] = _Plan(function, root, self.scopes(root))
@@ -186,7 +186,7 @@ class Interpreter:
     def global_function(self, name: GlobalVar) -> Function:
         found = self.functions.get(name.name_hint)
         if not isinstance(found, Function):
-            raise CompileError(f"the function @{name.name_hint} is not in the module", name.span)
+            raise CompileError(f"the function @{name.name_hint} is not in the module", name.span, code="TW0401")
         return found
 
 
@@ -309,7 +309,7 @@ class _Frame:
             if _fits(c.lhs, value, found):
                 self.values.update(found)
                 return c.rhs
-        raise CompileError(f"no clause of the match fits the value {value!r}", e.span)
+        raise CompileError(f"no clause of the match fits the value {value!r}", e.span, code="TW0713")
 
     def _value(self, e: Expr) -> Any:
         compute = _VALUES.get(type(e))
@@ -318,7 +318,7 @@ class _Frame:
         return compute(self, e)
 
     def _of_var(self, e: Var) -> Any:
-        raise CompileError(f"the variable '{e.name_hint}' has no value here", e.span)
+        raise CompileError(f"the variable '{e.name_hint}' has no value here", e.span, code="TW0402")
 
     def _of_global(self, e: GlobalVar) -> Closure:
         function = self.interpreter.global_function(e)
@@ -398,7 +398,7 @@ MEANINGLESS: Final = (ArithmeticError, LookupError, MemoryError, TypeError, Valu
 def meaningless(call: Call, args: Sequence[Any], error: Exception) -> RunError:
     """What to raise for the values of a call that its reference refused with `error`."""
     shown = ", ".join(f"{np.asarray(a).dtype}{list(np.shape(a))}" if isinstance(a, np.ndarray) else type(a).__name__ for a in args)
-    return RunError(f"{call.op.name} of {shown} has no meaning for these values: {error or type(error).__name__}; correct what is given to it", call.span)
+    return RunError(f"{call.op.name} of {shown} has no meaning for these values: {error or type(error).__name__}; correct what is given to it", call.span, code="TW0712")
 
 
 def arrays_of(result: Any) -> Any:

@@ -102,7 +102,7 @@ def _sparse(given: tuple[Any, ...], named: Mapping[str, Any], what: str) -> tupl
         parts = matrix if isinstance(matrix, (tuple, list)) else tuple(getattr(matrix, n, None) for n in ("data", "indices", "indptr"))
         parts = matrix.fields if isinstance(matrix, Tuple) else parts
     if len(parts) != 3 or any(p is None for p in parts):
-        raise CompileError(f"nn.{what}: a sparse matrix is (data, indices, indptr), or has these attributes; this is {given!r}")
+        raise CompileError(f"nn.{what}: a sparse matrix is (data, indices, indptr), or has these attributes; this is {given!r}", code="TW0307")
     return tuple(p if isinstance(p, Expr) else const(np.asarray(p)) for p in parts)
 
 

@@ -131,7 +131,7 @@ def _meaning(reference: Step, call: Call, *args: Any) -> Any:
     except CompileError as error:
         if error.origin is not None:
             raise
-        raise type(error)(f"{call.op.name}: {error.message}", call.span) from error
+        raise type(error)(f"{call.op.name}: {error.message}", call.span, code=error.code) from error
     return result if type(result) is np.ndarray else arrays_of(result)
 
 
@@ -261,7 +261,7 @@ class _Converted:
         try:
             return found.run(*args)
         except RunError as error:
-            raise RunError(error.message, call.span) from error
+            raise RunError(error.message, call.span, code="TW0712") from error
 
     def _found(self, call: Call, args: Sequence[Array]) -> _Conversion:
         alike = self._all.setdefault(tuple([(a.ndim, a.dtype) for a in args]), [])
@@ -318,7 +318,7 @@ def _convert(call: Call, args: Sequence[Array], shapes: Sequence[Sequence[Any]])
 
     found = call.op.resolve(Call(call.op, given, span=call.span), ask)
     if found is None:
-        raise CompileError("it waits for a value that no run makes; evaluate the program with relay.create_executor('debug')", call.span)
+        raise CompileError("it waits for a value that no run makes; evaluate the program with relay.create_executor('debug')", call.span, code="TW0403")
     return Function(params, found), asked
 
 

@@ -62,7 +62,7 @@ class ScopeBuilder:
     def else_scope(self) -> Iterator[None]:
         """What is done where the condition of the `if_scope` before does not hold."""
         if self._branch[-1] is None:
-            raise CompileError("else_scope needs an if_scope right before it")
+            raise CompileError("else_scope needs an if_scope right before it", code="TW0420")
         self._open()
         yield
         other = self._close("else_scope")
@@ -79,7 +79,7 @@ class ScopeBuilder:
     def ret(self, value: Any) -> None:
         """The value of the scope, after which nothing comes."""
         if self._results[-1] is not None:
-            raise CompileError("ret was called twice in one scope")
+            raise CompileError("ret was called twice in one scope", code="TW0420")
         self._results[-1] = _value(value)
 
     def get(self) -> Expr:
@@ -98,7 +98,7 @@ class ScopeBuilder:
     def _close(self, what: str) -> Expr:
         body = self._results[-1]
         if body is None:
-            raise CompileError(f"{what} has no value; call ret")
+            raise CompileError(f"{what} has no value; call ret", code="TW0420")
         for var, value in reversed(self._scopes[-1]):
             body = Let(var, value, body)
         return body

@@ -65,7 +65,7 @@ class _Remote:
             self._connection.close()  # an answer that comes later must not be taken for that of another call
             raise
         if "refused" in answer:
-            raise RPCError(str(answer["refused"]))
+            raise RPCError(str(answer["refused"]), code="TW1203")
         if "raised" in answer:
             raise WorkerRaised(str(answer["raised"]), str(answer["text"]))
         if "timed_out" in answer:
@@ -96,7 +96,7 @@ class RPCSession:
         """Send a file, or bytes under the name `target`."""
         if isinstance(data, (bytes, bytearray)):
             if target is None:
-                raise InputError("bytes are uploaded under a name: target=")
+                raise InputError("bytes are uploaded under a name: target=", code="TW1206")
             self._do("upload", {"name": target}, [bytes(data)])
         else:
             self._do("upload", {"name": target or Path(data).name}, [Path(data).read_bytes()])
@@ -183,7 +183,7 @@ class RemoteModule:
 
     def _check(self, name: str) -> None:
         if name not in self._functions:
-            raise InputError(f"the module has no function '{name}'; it has {', '.join(self._functions)}")
+            raise InputError(f"the module has no function '{name}'; it has {', '.join(self._functions)}", code="TW1206")
 
     def _arguments(self, name: str, args: Sequence[Any]) -> tuple[Message, list[bytes]]:
         described: list[Any] = []
@@ -227,7 +227,7 @@ def connect(
         return RPCSession(_Remote(connection), str(ready["ready"]))
     except (OSError, RPCError) as error:
         connection.close()
-        raise RPCError(f"no session at {url}:{port}: {error}") from error
+        raise RPCError(f"no session at {url}:{port}: {error}", code="TW1201") from error
 
 
 def connect_tracker(url: str, port: int, secret: str | None = None) -> TrackerSession:
@@ -258,7 +258,7 @@ class TrackerSession:
                 return connect(found["host"], found["port"], key, session_timeout, token=found["token"], secret=self._secret)
             except RPCError as error:
                 if attempt == max_retry or time.monotonic() >= end:
-                    raise RPCError(f"the tracker's server for '{key}' cannot be used: {error}") from error
+                    raise RPCError(f"the tracker's server for '{key}' cannot be used: {error}", code="TW1201") from error
         raise AssertionError("not reached")
 
     def summary(self) -> dict[str, Any]:
@@ -295,7 +295,7 @@ class TrackerSession:
             try:
                 return self._connection.ask(message, timeout=timeout)
             except OSError as error:
-                raise RPCError(f"the tracker at {self._address[0]}:{self._address[1]} does not answer: {error}") from error
+                raise RPCError(f"the tracker at {self._address[0]}:{self._address[1]} does not answer: {error}", code="TW1201") from error
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

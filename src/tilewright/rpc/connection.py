@@ -55,19 +55,19 @@ class Connection:
         """The next message, where that is not a refusal; raises as `ask`."""
         answer, _ = self.receive(timeout)
         if "refused" in answer:
-            raise RPCError(str(answer["refused"]))
+            raise RPCError(str(answer["refused"]), code="TW1203")
         return answer
 
     def open(self, secret: bytes, wanted: Message) -> None:
         """Show that we know the secret, say what we want, and see that they know it. Raises `RPCError` where not."""
         hello, _ = self.receive(HANDSHAKE_SECONDS)
         if hello.get("tilewright-rpc") != PROTOCOL:
-            raise RPCError(f"the other side speaks version {hello.get('tilewright-rpc')} of the protocol, and this is version {PROTOCOL}")
+            raise RPCError(f"the other side speaks version {hello.get('tilewright-rpc')} of the protocol, and this is version {PROTOCOL}", code="TW1204")
         theirs, ours = str(hello.get("nonce")), nonce()
         self.send({"nonce": ours, "wanted": wanted, "proof": proof(secret, "client", theirs, ours, wanted)})
         answer = self.answer(HANDSHAKE_SECONDS)
         if not proves(answer.get("proof"), proof(secret, "server", theirs, ours, wanted)):
-            raise RPCError("the other side does not know the secret; use the same on all machines")
+            raise RPCError("the other side does not know the secret; use the same on all machines", code="TW1202")
         self.peer = hello
         self.channel.limit(*_AFTER)
 
@@ -80,7 +80,7 @@ class Connection:
         theirs, wanted = str(reply.get("nonce")), reply.get("wanted")
         if not isinstance(wanted, dict) or not proves(reply.get("proof"), proof(secret, "client", ours, theirs, wanted)):
             self.send({"refused": "the secrets differ; use the same on all machines (TILEWRIGHT_RPC_SECRET)"}, timeout=HANDSHAKE_SECONDS)
-            raise RPCError("somebody who does not know the secret was refused")
+            raise RPCError("somebody who does not know the secret was refused", code="TW1202")
         self.send({"proof": proof(secret, "server", ours, theirs, wanted)}, timeout=HANDSHAKE_SECONDS)
         self.channel.limit(*_AFTER)
         return wanted
@@ -115,7 +115,7 @@ def dial(host: str, port: int, secret: bytes, wanted: Message, timeout: float = 
     except (OSError, RPCError) as error:
         if connection is not None:
             connection.close()
-        raise RPCError(f"no connection to {host}:{port}: {error}") from error
+        raise RPCError(f"no connection to {host}:{port}: {error}", code="TW1201") from error
 
 
 def serve(connection: Connection, secret: bytes, role: Message, handle: Handle) -> None:
@@ -191,12 +191,12 @@ def _bound(host: str, port: int, port_end: int) -> socket.socket:
             return socket.create_server((host, number), backlog=64)
         except OSError as error:
             reason = error
-    raise RPCError(f"no port from {port} to {port_end} of {host} is free: {reason}")
+    raise RPCError(f"no port from {port} to {port_end} of {host} is free: {reason}", code="TW1211")
 
 
 def parse_address(text: str) -> tuple[str, int]:
     """`host:port`; raises `RPCError`."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise RPCError(f"'{text}' is no address; write host:port, like {LOOPBACK}:9190")
+        raise RPCError(f"'{text}' is no address; write host:port, like {LOOPBACK}:9190", code="TW1211")
     return host.strip("[]"), int(port)

@@ -53,7 +53,7 @@ class Proxy:
         elif wanted["role"] == "session":
             self._join(connection, str(wanted["key"]), str(wanted["token"]), float(wanted["patience"]))
         else:
-            raise RPCError(f"a proxy joins servers and clients, and '{wanted['role']}' was asked for")
+            raise RPCError(f"a proxy joins servers and clients, and '{wanted['role']}' was asked for", code="TW1203")
 
     def _keep(self, server: _Waiting) -> None:
         """Until it is taken and its session is over, or it goes away."""
@@ -86,7 +86,7 @@ class Proxy:
                     return found
                 if time.monotonic() >= end or client.gone():
                     keys = ", ".join(sorted({w.key for w in self._waiting})) or "none"
-                    raise RPCError(f"no server '{key}' waits at the proxy; there are: {keys}")
+                    raise RPCError(f"no server '{key}' waits at the proxy; there are: {keys}", code="TW1203")
                 self._changed.wait(_SLICE)
 
 

@@ -29,7 +29,7 @@ def shared_secret(given: str | None = None) -> bytes:
     """
     text = given or os.environ.get(VARIABLE) or _of_user()
     if len(text) < _LEAST:
-        raise RPCError(f"the secret has {len(text)} characters and needs {_LEAST}; `python -c 'import secrets; print(secrets.token_hex(32))'` makes one")
+        raise RPCError(f"the secret has {len(text)} characters and needs {_LEAST}; `python -c 'import secrets; print(secrets.token_hex(32))'` makes one", code="TW1202")
     return text.encode()
 
 
@@ -54,10 +54,10 @@ def _of_user() -> str:
             finally:
                 temporary.unlink()
         if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise RPCError(f"{path}: others can read the secret; `chmod 600 {path}`, or make a new one")
+            raise RPCError(f"{path}: others can read the secret; `chmod 600 {path}`, or make a new one", code="TW1202")
         return path.read_text().strip()
     except OSError as error:
-        raise RPCError(f"{path}: the secret cannot be read or made ({error.strerror}); set {VARIABLE}") from error
+        raise RPCError(f"{path}: the secret cannot be read or made ({error.strerror}); set {VARIABLE}", code="TW1202") from error
 
 
 def nonce() -> str:

@@ -41,7 +41,7 @@ class Server:
         may use, `memory_limit` its bytes. Raises `RPCError` when no port is free.
         """
         if (tracker or proxy) and not key:
-            raise RPCError("a server behind a tracker or proxy needs a key, by which clients find it")
+            raise RPCError("a server behind a tracker or proxy needs a key, by which clients find it", code="TW1211")
         self.key, self.tracker, self.proxy = key, tracker, proxy
         self._secret = shared_secret(secret)
         self._worker = (memory_limit, threads, ("tilewright.rpc.service",))
@@ -82,13 +82,13 @@ class Server:
 
     def _handle(self, connection: Connection, wanted: Message) -> None:
         if wanted["role"] != "session":
-            raise RPCError(f"this is a server of sessions, and '{wanted['role']}' was asked for")
+            raise RPCError(f"this is a server of sessions, and '{wanted['role']}' was asked for", code="TW1203")
         if wanted["key"] not in ("", self.key):
-            raise RPCError(f"this server has the key '{self.key}', and '{wanted['key']}' was asked for")
+            raise RPCError(f"this server has the key '{self.key}', and '{wanted['key']}' was asked for", code="TW1203")
         if not self._claim(str(wanted["token"])):
-            raise RPCError("the server was given to another client, or its offer has lapsed; ask the tracker again")
+            raise RPCError("the server was given to another client, or its offer has lapsed; ask the tracker again", code="TW1203")
         if not self._session.acquire(timeout=float(wanted["patience"])):
-            raise RPCError("the server is busy with another session; try again later, or use a tracker")
+            raise RPCError("the server is busy with another session; try again later, or use a tracker", code="TW1203")
         worker = Worker(*self._worker)
         try:
             self._serve(connection, worker, float(wanted["seconds"]))
@@ -103,19 +103,19 @@ class Server:
         while True:
             left = end - time.monotonic()
             if left <= 0:
-                raise RPCError(f"the session's {seconds:g} s are over")
+                raise RPCError(f"the session's {seconds:g} s are over", code="TW1205")
             try:
                 message, pieces = connection.receive(min(left, _IDLE_SECONDS))
             except ConnectionError:
                 return
             except TimeoutError as error:
-                raise RPCError("the session's time is over" if end - time.monotonic() <= 0 else "the client was silent for too long") from error
+                raise RPCError("the session's time is over" if end - time.monotonic() <= 0 else "the client was silent for too long", code="TW1205") from error
             if "restart" in message:
                 worker.restart()
                 connection.send({})
                 continue
             if message["call"] not in OPERATIONS:
-                raise RPCError(f"a session cannot call '{message['call']}'")
+                raise RPCError(f"a session cannot call '{message['call']}'", code="TW1204")
             limit = min(float(message["timeout"] or _LONGEST_CALL), _LONGEST_CALL, end - time.monotonic())
             answer, out = self._call(worker, message, pieces, max(limit, 0.01))
             connection.send(answer, out)
@@ -132,7 +132,7 @@ class Server:
         except WorkerCrashed as error:
             return {"crashed": str(error)}, []
         except WorkerNotStarted as error:
-            raise RPCError(f"the device cannot run anything: {error}") from error
+            raise RPCError(f"the device cannot run anything: {error}", code="TW1212") from error
 
     # ---- the offer
 

@@ -42,14 +42,14 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 def _file(name: Any) -> Path:
     """A file of the session; raises `InputError` for a name that leads elsewhere."""
     if not isinstance(name, str) or not name or name in (".", "..") or Path(name).name != name:
-        raise InputError(f"'{name}' is no name of a file of a session; use one without folders")
+        raise InputError(f"'{name}' is no name of a file of a session; use one without folders", code="TW1206")
     return Path(_folder().name) / name
 
 
 def _present(name: Any) -> Path:
     path = _file(name)
     if not path.is_file():
-        raise InputError(f"the session has no file '{name}'; upload it first")
+        raise InputError(f"the session has no file '{name}'; upload it first", code="TW1206")
     return path
 
 
@@ -74,7 +74,7 @@ def load(message: Message, pieces: Pieces) -> Answer:
     """Load a library of functions that was uploaded: `{"module": number, "functions": {name: parameters}}`."""
     module = load_module(_present(message["name"]))
     if not isinstance(module, FunctionModule):
-        raise InputError(f"'{message['name']}' is a model; a session loads libraries of functions, which tvm.build makes")
+        raise InputError(f"'{message['name']}' is a model; a session loads libraries of functions, which tvm.build makes", code="TW1206")
     _MODULES.append(module)
     return {"module": len(_MODULES) - 1, "functions": {name: str(module[name]) for name in module.artifact.manifest.functions}}, []
 
@@ -97,7 +97,7 @@ def time(message: Message, pieces: Pieces) -> Answer:
 def _call(message: Message, pieces: Pieces) -> tuple[NativeFunction, list[Any]]:
     number = message["module"]
     if not isinstance(number, int) or not 0 <= number < len(_MODULES):
-        raise InputError("the session has no such module; its process was replaced since it was loaded: load it again")
+        raise InputError("the session has no such module; its process was replaced since it was loaded: load it again", code="TW1206")
     function = _MODULES[number][message["function"]]
     rest = iter(pieces)
     return function, [_array(arg, next(rest)) if isinstance(arg, list) else arg for arg in message["args"]]

@@ -68,7 +68,7 @@ class Tracker:
         elif wanted["role"] == "client":
             self._serve_client(connection)
         else:
-            raise RPCError(f"a tracker serves servers and clients, not '{wanted['role']}'")
+            raise RPCError(f"a tracker serves servers and clients, not '{wanted['role']}'", code="TW1203")
 
     # ---- servers
 
@@ -113,7 +113,7 @@ class Tracker:
             elif "summary" in message:
                 connection.send(self.summary())
             else:
-                raise RPCError(f"a tracker is asked for request or summary, not for {', '.join(message)}")
+                raise RPCError(f"a tracker is asked for request or summary, not for {', '.join(message)}", code="TW1204")
 
     def _grant(self, connection: Connection, key: str, priority: int, timeout: float) -> Message:
         """A free server, waited for; none for a client that has gone."""

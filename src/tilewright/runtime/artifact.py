@@ -67,7 +67,7 @@ class Artifact:
         Raises `ArtifactError` when the code is for another machine.
         """
         if self.manifest.functions:
-            raise ArtifactError(f"{self.path}: a library of functions ({', '.join(self.manifest.functions)}), not a model; read it with runtime.load_module")
+            raise ArtifactError(f"{self.path}: a library of functions ({', '.join(self.manifest.functions)}), not a model; read it with runtime.load_module", code="TW0809")
         if self.manifest.symbols:
             return OpenExecutable(self.manifest, self.code(), self.constants, threads)
         return Executable(self.manifest, self.code(), self.constants, threads, modules=self.modules)
@@ -95,7 +95,7 @@ class Artifact:
                 return link_for_debuggers(self)
             from tilewright.target.llvm.jit import LoadedCode
         except ImportError as error:
-            raise ArtifactError(f"object files can only be loaded where the compiler is installed ({error}); save the model as .so") from error
+            raise ArtifactError(f"object files can only be loaded where the compiler is installed ({error}); save the model as .so", code="TW0807") from error
         return LoadedCode(self.objects, self.symbols())
 
     def symbols(self) -> tuple[str, ...]:
@@ -110,20 +110,20 @@ def load(path: str | os.PathLike[str]) -> Artifact:
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise ArtifactError(f"{file}: cannot be read: {error.strerror}") from error
+        raise ArtifactError(f"{file}: cannot be read: {error.strerror}", code="TW0803") from error
     try:
         start = os.pread(descriptor, 512, 0)
         if start[:4] == b"\x7fELF":
             manifest = _checked_library(descriptor, file)
         elif start[:8] == webassembly.MAGIC:
             manifest = webassembly.read_manifest(file.read_bytes(), str(file))
-            raise ArtifactError(f"{file}: '{manifest.name}' as a WebAssembly module, which Python does not run; load it in Node.js or a browser with {webassembly.LOADER.name}, which stands beside it")
+            raise ArtifactError(f"{file}: '{manifest.name}' as a WebAssembly module, which Python does not run; load it in Node.js or a browser with {webassembly.LOADER.name}, which stands beside it", code="TW0805")
         elif start[257:262] == b"ustar":
             if _is_staged(start):
-                raise ArtifactError(f"{file}: a program in stages, which is no single artifact; read it with tilewright.load")
+                raise ArtifactError(f"{file}: a program in stages, which is no single artifact; read it with tilewright.load", code="TW0809")
             return load_tar(file)
         else:
-            raise ArtifactError(f"{file}: not a compiled model (neither a library nor a tar); expected what save() or export_library() wrote")
+            raise ArtifactError(f"{file}: not a compiled model (neither a library nor a tar); expected what save() or export_library() wrote", code="TW0803")
         library = _loaded(descriptor, file, manifest)
     finally:
         os.close(descriptor)
@@ -131,7 +131,7 @@ def load(path: str | os.PathLike[str]) -> Artifact:
         constants = library.bytes_at("tw_constants", manifest.constants_bytes)
         blobs = bytes(library.bytes_at("tw_modules", sum(size for _, size in manifest.modules))) if manifest.modules else b""
     except KeyError as error:
-        raise ArtifactError(f"{file}: the library has no symbol {error}; compile the model again") from error
+        raise ArtifactError(f"{file}: the library has no symbol {error}; compile the model again", code="TW0803") from error
     return Artifact(manifest, (), constants, library, file, _modules(manifest, blobs, file))
 
 
@@ -139,7 +139,7 @@ def _loaded(descriptor: int, file: Path, manifest: Manifest) -> SharedLibrary:
     """The library in this process, under its own name where tools read it."""
     if manifest.sanitizer:
         if not under_sanitizer():
-            raise ArtifactError(f"{file}: made for AddressSanitizer, which has to be in the process from its beginning: python -m tilewright.debug asan SCRIPT")
+            raise ArtifactError(f"{file}: made for AddressSanitizer, which has to be in the process from its beginning: python -m tilewright.debug asan SCRIPT", code="TW0811")
         return SharedLibrary(descriptor, file.resolve(), stays=True)
     return _for_debuggers(descriptor, file) if manifest.debug else SharedLibrary(descriptor, file)
 
@@ -163,17 +163,17 @@ def check_host(manifest: Manifest, where: object) -> None:
     """Raises `ArtifactError` when this machine cannot run the code of `manifest`."""
     arch = manifest.triple.split("-")[0]
     if arch and arch != host.host_arch():
-        raise ArtifactError(f"{where}: made for {arch}, this machine is {host.host_arch()}; compile it here, or with -mtriple of this machine")
+        raise ArtifactError(f"{where}: made for {arch}, this machine is {host.host_arch()}; compile it here, or with -mtriple of this machine", code="TW0805")
     system, ours = host.system_of(manifest.triple), host.system_of(host.host_triple())
     if system not in ("", ours):
-        raise ArtifactError(f"{where}: made for {system}, this machine runs {ours}; compile it here, or with -mtriple of this machine")
+        raise ArtifactError(f"{where}: made for {system}, this machine runs {ours}; compile it here, or with -mtriple of this machine", code="TW0805")
     present = host.host_features()
     missing = sorted(set(manifest.features) - present)
     if missing:
         level = next((name for name, base in _LEVELS.items() if base in present), "generic")
         raise ArtifactError(
             f"{where}: made for a CPU with {', '.join(missing)}, this machine lacks {'it' if len(missing) == 1 else 'them'}: "
-            f"compile with --target 'llvm -mcpu={level}'"
+            f"compile with --target 'llvm -mcpu={level}'", code="TW0805"
         )
 
 
@@ -192,7 +192,7 @@ def _checked_library(descriptor: int, file: Path) -> Manifest:
     with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as view:
         tail = view[max(0, size - TRAILER.size) :]
         if len(tail) < TRAILER.size or not tail.endswith(MAGIC):
-            raise ArtifactError(f"{file}: a library without the mark of a compiled model at its end: truncated, stripped, or not one of ours")
+            raise ArtifactError(f"{file}: a library without the mark of a compiled model at its end: truncated, stripped, or not one of ours", code="TW0804")
         digest, length, _ = TRAILER.unpack(tail)
         end = size - TRAILER.size
         with memoryview(view) as whole, whole[:end] as checked:
@@ -258,7 +258,7 @@ def _member(archive: tarfile.TarFile, members: dict[str, tarfile.TarInfo], name:
 
 
 def _damaged(file: Path) -> ArtifactError:
-    return ArtifactError(f"{file}: the file is damaged (its contents do not match its checksum); copy it again, or compile the model again")
+    return ArtifactError(f"{file}: the file is damaged (its contents do not match its checksum); copy it again, or compile the model again", code="TW0804")
 
 
 def _from(stream: BinaryIO, offset: int) -> BinaryIO:

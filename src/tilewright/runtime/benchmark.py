@@ -47,7 +47,7 @@ class BenchmarkResult:
 def measure(call: Callable[[], object], repeat: int, number: int, min_repeat_ms: float = 0) -> BenchmarkResult:
     """Run `call` once unmeasured, then `repeat` times `number` calls; `number` grows until these take `min_repeat_ms`."""
     if repeat < 1 or number < 1:
-        raise OptionError(f"repeat={repeat} and number={number} must both be at least 1")
+        raise OptionError(f"repeat={repeat} and number={number} must both be at least 1", code="TW0209")
     call()
     results = []
     for _ in range(repeat):

@@ -40,7 +40,7 @@ class ConstantsModule(ModuleNode):
             return
         take = module.get_function(f"{INITIALIZER}{symbol}")
         if take is None:
-            raise ArtifactError(f"the module '{module.type_key}' has constants for '{symbol}', and no function '{INITIALIZER}{symbol}' that takes them")
+            raise ArtifactError(f"the module '{module.type_key}' has constants for '{symbol}', and no function '{INITIALIZER}{symbol}' that takes them", code="TW0808")
         take(*found.values())
 
     def save_to_binary(self) -> bytes:
@@ -61,5 +61,5 @@ class ConstantsModule(ModuleNode):
                     made[symbol][str(name)] = array(values.reshape(shape))
                     at += values.nbytes
         except (struct.error, ValueError, TypeError, KeyError) as error:
-            raise ArtifactError(f"the constants of modules are damaged ({error!r}); compile the model again") from error
+            raise ArtifactError(f"the constants of modules are damaged ({error!r}); compile the model again", code="TW0804") from error
         return cls(made)

@@ -77,16 +77,16 @@ class Driver:
             self._library = ctypes.CDLL(str(path))
             entry = self._library.tw_driver
         except OSError as error:
-            raise TargetError(f"the driver {path} cannot be loaded: {error}; build it for this machine as a shared library") from error
+            raise TargetError(f"the driver {path} cannot be loaded: {error}; build it for this machine as a shared library", code="TW0916") from error
         except AttributeError as error:
-            raise TargetError(f"{path} is no driver: it has no function tw_driver; {HEADER} says what one exports") from error
+            raise TargetError(f"{path} is no driver: it has no function tw_driver; {HEADER} says what one exports", code="TW0916") from error
         entry.restype = ctypes.POINTER(_Table)
         table = entry()
         if not table:
-            raise TargetError(f"tw_driver of {path} returned null; it returns its table of functions")
+            raise TargetError(f"tw_driver of {path} returned null; it returns its table of functions", code="TW0916")
         found = table.contents
         if found.version != VERSION:
-            raise TargetError(f"the driver {path} is for version {found.version} of the interface, and this is version {VERSION}; build it with {HEADER}")
+            raise TargetError(f"the driver {path} is for version {found.version} of the interface, and this is version {VERSION}; build it with {HEADER}", code="TW0916")
         self.kind = (found.kind or b"").decode("utf-8", "replace")
         self.one_at_a_time = bool(found.flags & _ONE_AT_A_TIME)
         self.functions: dict[str, Callable[..., Any]] = {
@@ -96,7 +96,7 @@ class Driver:
         partial = [name for name in _OF_DEVICES if name not in self.functions]
         if missing or (partial and len(partial) < len(_OF_DEVICES)):
             why = "" if missing else "; those of a device's memory are all there, or none"
-            raise TargetError(f"the driver {path} has no function {', '.join(missing or partial)}{why}")
+            raise TargetError(f"the driver {path} has no function {', '.join(missing or partial)}{why}", code="TW0916")
         self.lock = threading.Lock()
         self.type: type[CModule] = type(f"CModule_{self.kind}", (CModule,), {"type_key": self.kind, "driver": self, "__module__": f"{__name__}:{path}"})
         register_module(self.type)
@@ -120,7 +120,7 @@ class CModule(ModuleNode):
         message = ctypes.create_string_buffer(_MESSAGE)
         handle = self.driver.functions["create"](blob, len(blob), message)
         if not handle:
-            raise ArtifactError(f"the driver of '{self.type_key}' ({self.driver.path}) takes no such module: {_said(message)}")
+            raise ArtifactError(f"the driver of '{self.type_key}' ({self.driver.path}) takes no such module: {_said(message)}", code="TW0917")
         self._handle, self._blob = int(handle), bytes(blob)
         weakref.finalize(self, self.driver.functions["destroy"], self._handle)
 
@@ -137,7 +137,7 @@ class CModule(ModuleNode):
         room = int(save(self._handle, None, 0))
         data = ctypes.create_string_buffer(room)
         if int(save(self._handle, data, room)) != room:
-            raise ArtifactError(f"the driver of '{self.type_key}' says that a module takes {room} bytes, and then another number")
+            raise ArtifactError(f"the driver of '{self.type_key}' says that a module takes {room} bytes, and then another number", code="TW0917")
         return data.raw
 
     @classmethod
@@ -151,7 +151,7 @@ class CModule(ModuleNode):
             self.driver.functions["describe"](self._handle, ctypes.byref(function), k, ctypes.byref(memory))
         scope = (memory.scope or b"").decode()
         if scope != HOST_SCOPE and not self.driver.has_memory:
-            raise TargetError(f"the driver of '{self.type_key}' asks for memory in '{scope}', and has no functions for it: {', '.join(_OF_DEVICES)}")
+            raise TargetError(f"the driver of '{self.type_key}' asks for memory in '{scope}', and has no functions for it: {', '.join(_OF_DEVICES)}", code="TW0916")
         return scope, int(memory.alignment)
 
 
@@ -165,7 +165,7 @@ class _Call:
     def __call__(self, *arrays: NDArray) -> None:
         driver, function = self.module.driver, self.function
         if len(arrays) != len(self.asked):
-            raise RunError(f"'{self.name}' of the driver of '{driver.kind}' takes {function.inputs} inputs and {function.outputs} outputs, and was given {len(arrays)} arrays")
+            raise RunError(f"'{self.name}' of the driver of '{driver.kind}' takes {function.inputs} inputs and {function.outputs} outputs, and was given {len(arrays)} arrays", code="TW0917")
         message = ctypes.create_string_buffer(_MESSAGE)
         with driver.lock if driver.one_at_a_time else contextlib.nullcontext(), contextlib.ExitStack() as held:
             placed = [_Placed(self.module, self.asked[k], as_numpy(a), held) for k, a in enumerate(arrays)]
@@ -173,7 +173,7 @@ class _Call:
             for p in placed[: function.inputs]:
                 p.copy_in()
             if driver.functions["call"](self.module._handle, ctypes.byref(function), tensors, message):
-                raise RunError(f"the driver of '{driver.kind}' cannot go on in '{self.name}': {_said(message)}")
+                raise RunError(f"the driver of '{driver.kind}' cannot go on in '{self.name}': {_said(message)}", code="TW0917")
             for p in placed[function.inputs :]:
                 p.copy_out()
 
@@ -199,7 +199,7 @@ class _Placed:
         scope = self.memory.scope.encode()
         place = self.driver.functions["allocate"](self.handle, scope, self.memory.allocated, self.memory.alignment)
         if not place:
-            raise RunError(f"the driver of '{self.driver.kind}' has no {self.memory.allocated} bytes of '{self.memory.scope}'; give it a smaller part of the network")
+            raise RunError(f"the driver of '{self.driver.kind}' has no {self.memory.allocated} bytes of '{self.memory.scope}'; give it a smaller part of the network", code="TW0917")
         held.callback(self.driver.functions["release"], self.handle, scope, place)
         return int(place)
 
@@ -217,7 +217,7 @@ class _Placed:
 
     def _checked(self, status: int) -> None:
         if status:
-            raise RunError(f"the driver of '{self.driver.kind}' cannot copy {self.memory.nbytes} bytes from or to '{self.memory.scope}' (status {status})")
+            raise RunError(f"the driver of '{self.driver.kind}' cannot copy {self.memory.nbytes} bytes from or to '{self.memory.scope}' (status {status})", code="TW0917")
 
 
 def load_driver(path: str | os.PathLike[str]) -> Driver:

@@ -205,7 +205,7 @@ class Executable:
         Raises `RunError` for programs whose steps cannot be called one by one: those with control flow, of open sizes, or with texts.
         """
         if not self.manifest.steps or self.manifest.symbols or self._texts:
-            raise RunError(f"the steps of '{self.manifest.name}' cannot be timed apart: it has control flow, open sizes or texts; time it as a whole")
+            raise RunError(f"the steps of '{self.manifest.name}' cannot be timed apart: it has control flow, open sizes or texts; time it as a whole", code="TW0714")
         arrays = self._arrange(args or (self.example_inputs(),), kwargs)
         results = [np.empty(shape, dtype) for dtype, shape in self._gives]
         if self._generation != POOLS.generation:
@@ -263,20 +263,20 @@ class Executable:
 
     def _by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         if len(args) > len(self._inputs):
-            raise InputError(f"{len(args)} inputs were given, the model has {len(self._inputs)}: {self._signature()}")
+            raise InputError(f"{len(args)} inputs were given, the model has {len(self._inputs)}: {self._signature()}", code="TW0701")
         if not args and tuple(kwargs) == self._names:
             return list(kwargs.values())
         values: dict[int, Any] = dict(enumerate(args))
         for name, value in kwargs.items():
             position = self._position.get(name)
             if position is None:
-                raise InputError(f"the model has no input '{name}'; it has {self._signature()}")
+                raise InputError(f"the model has no input '{name}'; it has {self._signature()}", code="TW0702")
             if position in values:
-                raise InputError(f"input '{name}' was given twice: by position {position} and by name")
+                raise InputError(f"input '{name}' was given twice: by position {position} and by name", code="TW0701")
             values[position] = value
         missing = [t.name for i, t in enumerate(self.manifest.inputs) if i not in values]
         if missing:
-            raise InputError(f"missing input {', '.join(repr(n) for n in missing)}; the model takes {self._signature()}")
+            raise InputError(f"missing input {', '.join(repr(n) for n in missing)}; the model takes {self._signature()}", code="TW0701")
         return [values[i] for i in range(len(self._inputs))]
 
     def _signature(self) -> str:
@@ -305,7 +305,7 @@ class Executable:
     def _no_memory(self) -> RunError:
         manifest = self.manifest
         needed = manifest.workspace_bytes + sum(t.nbytes for t in manifest.outputs)
-        return RunError(f"'{manifest.name}' needs {shown_bytes(needed)} of memory for its values and outputs, and there is less; give it smaller inputs, or end other programs")
+        return RunError(f"'{manifest.name}' needs {shown_bytes(needed)} of memory for its values and outputs, and there is less; give it smaller inputs, or end other programs", code="TW0710")
 
     def _run(self, inputs: Sequence[Array], outputs: Any, places: Sequence[int], fresh: bool = False) -> None:
         """Run on arrays that kernels can read and write as they are; `places` are their addresses. `outputs` that are `fresh` may be replaced."""
@@ -396,7 +396,7 @@ class Executable:
             self._run(inputs, given, [*places, *direct])
             return given
         if len(given) != len(self._outputs):
-            raise InputError(f"out= has {len(given)} arrays, the model has {len(self._outputs)} outputs")
+            raise InputError(f"out= has {len(given)} arrays, the model has {len(self._outputs)} outputs", code="TW0705")
         targets = [_writable(info, dtype, o) for (info, dtype, _), o in zip(self._outputs, given, strict=True)]
         written: list[Array] = []
         for target in targets:
@@ -413,16 +413,16 @@ class Executable:
 def failure(manifest: Manifest, status: int) -> RunError | InternalError:
     """What a status other than 0 means."""
     if status == NO_MEMORY:
-        return RunError(f"'{manifest.name}' needs more memory than there is")
+        return RunError(f"'{manifest.name}' needs more memory than there is", code="TW0710")
     if status == NO_SCRATCH:
         return manifest.scratch.lacking(manifest.name)
     if status == NO_STACK:
         return RunError(
             f"functions of '{manifest.name}' call each other too deeply for the stack; make the recursive call the last thing that the function does, "
-            "or raise the limit (ulimit -s)"
+            "or raise the limit (ulimit -s)", code="TW0711"
         )
     if FIRST_MESSAGE <= status < FIRST_MESSAGE + len(manifest.failures):
-        return RunError(manifest.failures[status - FIRST_MESSAGE])
+        return RunError(manifest.failures[status - FIRST_MESSAGE], code="TW0713")
     return InternalError(f"the compiled model '{manifest.name}' failed with status {status}")
 
 
@@ -506,12 +506,12 @@ def readable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
     if x.dtype != dtype:
         loses = x.dtype.kind == "f" and dtype.kind in "biu"
         if loses or isinstance(value, (np.ndarray, NDArray)) or hasattr(value, "__dlpack__"):
-            raise InputError(f"input '{info.name}' has dtype {x.dtype}, expected {info}; convert it with .astype('{info.dtype}')")
+            raise InputError(f"input '{info.name}' has dtype {x.dtype}, expected {info}; convert it with .astype('{info.dtype}')", code="TW0703")
         x = x.astype(dtype)
     if x.shape != info.shape and not info.shape and x.size == 1:  # one number, of whatever rank, for a scalar
         x = x.reshape(())
     if x.shape != info.shape:
-        raise InputError(f"input '{info.name}' has shape {list(x.shape)}, expected {info}")
+        raise InputError(f"input '{info.name}' has shape {list(x.shape)}, expected {info}", code="TW0704")
     if x.flags.c_contiguous and not _address(x) & (_KERNEL_ALIGNMENT - 1):
         return x
     copy = aligned_empty(x.shape, x.dtype)
@@ -523,7 +523,7 @@ def _of_objects(info: TensorInfo, x: Array) -> Array:
     """An input of strings (any of numpy's kinds of them) or of other Python objects as an array of objects, which are not looked at."""
     found = x if x.dtype == object and x.flags.c_contiguous else np.ascontiguousarray(x.astype(object)).reshape(x.shape)
     if x.shape != info.shape:
-        raise InputError(f"input '{info.name}' has shape {list(x.shape)}, expected {info}")
+        raise InputError(f"input '{info.name}' has shape {list(x.shape)}, expected {info}", code="TW0704")
     return found
 
 
@@ -533,15 +533,15 @@ def check_texts(info: TensorInfo, texts: Sequence[Any]) -> None:
         return
     wrong = next((type(v).__name__ for v in texts if not isinstance(v, str)), "")
     if wrong:
-        raise InputError(f"input '{info.name}' has elements of type {wrong}, expected {info}; pass strings: np.array([\"a\", \"b\"], object)")
+        raise InputError(f"input '{info.name}' has elements of type {wrong}, expected {info}; pass strings: np.array([\"a\", \"b\"], object)", code="TW0703")
 
 
 def _writable(info: TensorInfo, dtype: np.dtype[Any], value: Any) -> Array:
     if not isinstance(value, (np.ndarray, NDArray)) and not hasattr(value, "__dlpack__"):
-        raise InputError(f"out= for '{info.name}' is a {type(value).__name__}, expected an array: {info}")
+        raise InputError(f"out= for '{info.name}' is a {type(value).__name__}, expected an array: {info}", code="TW0705")
     x = as_numpy(value)
     if x.dtype != dtype or x.shape != info.shape:
-        raise InputError(f"out= for '{info.name}' is {x.dtype}{list(x.shape)}, expected {info}")
+        raise InputError(f"out= for '{info.name}' is {x.dtype}{list(x.shape)}, expected {info}", code="TW0705")
     if not x.flags.writeable:
-        raise InputError(f"out= for '{info.name}' cannot be written to; pass an array that owns its memory")
+        raise InputError(f"out= for '{info.name}' cannot be written to; pass an array that owns its memory", code="TW0705")
     return x

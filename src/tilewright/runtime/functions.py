@@ -94,7 +94,7 @@ class NativeFunction:
     def _passed(self, args: Sequence[Any]) -> tuple[list[Array], list[Array], list[Any]]:
         """The arrays as given, the arrays and the numbers as the code takes them."""
         if len(args) != len(self.params):
-            raise InputError(f"{self.name} takes {len(self.params)} {'arguments' if self.scalars else 'arrays'} and was given {len(args)}: {self}")
+            raise InputError(f"{self.name} takes {len(self.params)} {'arguments' if self.scalars else 'arrays'} and was given {len(args)}: {self}", code="TW0701")
         known: dict[str, Any] = {}
         arrays: list[Array] = []
         for k, (p, x) in enumerate(zip(self.params, args, strict=True)):
@@ -114,19 +114,19 @@ class NativeFunction:
                 raise TypeError
             return p.dtype.numpy().type(value).item() if p.dtype.is_float else int(operator.index(value))
         except TypeError:
-            raise InputError(f"argument {k} of {self.name}, '{p.name}', is a {type(value).__name__}; pass a number, {p.dtype}") from None
+            raise InputError(f"argument {k} of {self.name}, '{p.name}', is a {type(value).__name__}; pass a number, {p.dtype}", code="TW0706") from None
 
     def _array(self, k: int, p: Parameter, value: Any) -> Array:
         what = f"argument {k} of {self.name}, '{p.name}',"
         if not isinstance(value, (np.ndarray, NDArray)) and not hasattr(value, "__dlpack__"):
-            raise InputError(f"{what} is a {type(value).__name__}; pass an array: tvm.nd.array(…) of {p}")
+            raise InputError(f"{what} is a {type(value).__name__}; pass an array: tvm.nd.array(…) of {p}", code="TW0706")
         x = as_numpy(value)
         if x.dtype != p.dtype.numpy():
-            raise InputError(f"{what} has dtype {x.dtype}, expected {p}; convert it with .astype('{p.dtype}')")
+            raise InputError(f"{what} has dtype {x.dtype}, expected {p}; convert it with .astype('{p.dtype}')", code="TW0703")
         if len(x.shape) != len(p.shape) or any(isinstance(d, int) and d != n for n, d in zip(x.shape, p.shape, strict=True)):
-            raise InputError(f"{what} has shape {list(x.shape)}, expected {p}")
+            raise InputError(f"{what} has shape {list(x.shape)}, expected {p}", code="TW0704")
         if p.written and not x.flags.writeable:
-            raise InputError(f"{what} is written by the function, and this array is read-only")
+            raise InputError(f"{what} is written by the function, and this array is read-only", code="TW0705")
         return x
 
     def _find_sizes(self, arrays: Sequence[Array], known: dict[str, Any]) -> None:
@@ -138,7 +138,7 @@ class NativeFunction:
         for p, x in zip(self.arrays, arrays, strict=True):
             if any(isinstance(d, str) and size_of(d, known) != n for d, n in zip(p.shape, x.shape, strict=True)):
                 sizes = ", ".join(f"{name} = {n}" for name, n in known.items())
-                raise InputError(f"argument {self.params.index(p)} of {self.name}, '{p.name}', has shape {list(x.shape)}, expected {p} where {sizes}")
+                raise InputError(f"argument {self.params.index(p)} of {self.name}, '{p.name}', has shape {list(x.shape)}, expected {p} where {sizes}", code="TW0704")
 
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(map(str, self.params))})"
@@ -180,7 +180,7 @@ class FunctionModule:
         """The function of that name; raises `InputError` when there is none."""
         params = self.artifact.manifest.functions.get(name)
         if params is None:
-            raise InputError(f"the module has no function '{name}'; it has {', '.join(self.artifact.manifest.functions)}")
+            raise InputError(f"the module has no function '{name}'; it has {', '.join(self.artifact.manifest.functions)}", code="TW0707")
         if self._code is None:
             self._code = self.artifact.code()
         return NativeFunction(name, params, self._code, self.artifact.manifest)
@@ -188,10 +188,10 @@ class FunctionModule:
     def get_source(self, fmt: str = "") -> str:
         """The code as text: `ll` and `asm`, or `c` where it was built for C (the first of them without `fmt`), or `tir` (the loops that it was made from)."""
         if not self._sources:
-            raise ArtifactError(f"{self.artifact.path}: a library has no source; build the function again to see it")
+            raise ArtifactError(f"{self.artifact.path}: a library has no source; build the function again to see it", code="TW0807")
         wanted = {"": next(iter(self._sources)), "s": "asm"}.get(fmt, fmt)
         if wanted not in self._sources:
-            raise OptionError(f"there is no source '{fmt}' of this module; there is {', '.join(self._sources)}")
+            raise OptionError(f"there is no source '{fmt}' of this module; there is {', '.join(self._sources)}", code="TW0210")
         return self._sources[wanted]()
 
     def time_evaluator(
@@ -211,7 +211,7 @@ class FunctionModule:
         if cc is not None or options or sanitize:
             if path.suffix == ".c" or (self._sources and "c" not in self._sources):
                 target = self.artifact.manifest.target
-                raise OptionError(f"{path}: cc=, options= and sanitize= compile the C text of a module built for 'c' into a .so or .tar; this module is for '{target}'")
+                raise OptionError(f"{path}: cc=, options= and sanitize= compile the C text of a module built for 'c' into a .so or .tar; this module is for '{target}'", code="TW0211")
             from tilewright.compiler.functions import compiled_again, export_sanitized
 
             if sanitize:
@@ -258,7 +258,7 @@ def _c_type(dtype: DataType) -> Any:
     name = {"float32": "c_float", "float64": "c_double", "bool": "c_bool"}.get(dtype, f"c_{dtype}")
     found = getattr(ctypes, name, None)
     if found is None:
-        raise ArtifactError(f"a number of type {dtype} cannot be passed by value; pass an array of one element")
+        raise ArtifactError(f"a number of type {dtype} cannot be passed by value; pass an array of one element", code="TW0703")
     return found
 
 

@@ -46,7 +46,7 @@ class SharedLibrary:
                 name.symlink_to(of_process if of_process.exists() else path.resolve())
                 self._library = ctypes.CDLL(str(name))
         except OSError as error:
-            raise ArtifactError(f"{path}: the system cannot load this library: {error}") from error
+            raise ArtifactError(f"{path}: the system cannot load this library: {error}", code="TW0803") from error
         weakref.finalize(self, _ctypes.dlclose, self._library._handle).atexit = False
 
     def address(self, symbol: str) -> int:

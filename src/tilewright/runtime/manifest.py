@@ -199,7 +199,7 @@ class Manifest:
                 names = ", ".join(dict.fromkeys(f"{s.name} ({s.origin})" if s.origin else s.name for s in self.host_steps))
                 raise ArtifactError(
                     f"this program cannot leave the process: these operators have no native kernel and run in Python: {names}; "
-                    "replace them in the model, or keep the compiled model in memory"
+                    "replace them in the model, or keep the compiled model in memory", code="TW0807"
                 )
             steps.append(step)
         content = {
@@ -252,17 +252,17 @@ class Manifest:
         try:
             content = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise ArtifactError(f"{where}: the manifest is damaged ({error}); compile the model again") from error
+            raise ArtifactError(f"{where}: the manifest is damaged ({error}); compile the model again", code="TW0804") from error
         version = content.get("format") if isinstance(content, dict) else None
         if version != FORMAT:
             raise ArtifactError(
                 f"{where}: the artifact has format {version}, this version reads format {FORMAT}; "
-                "compile the model again with this version, or load it with the one that made it"
+                "compile the model again with this version, or load it with the one that made it", code="TW0806"
             )
         try:
             return _read(content)
         except (KeyError, TypeError, ValueError, CompileError) as error:
-            raise ArtifactError(f"{where}: the manifest is damaged ({error!r}); compile the model again") from error
+            raise ArtifactError(f"{where}: the manifest is damaged ({error!r}); compile the model again", code="TW0804") from error
 
 
 def _read(content: dict[str, Any]) -> Manifest:

@@ -56,10 +56,10 @@ class Session:
         names = [t.name for t in self.input_infos]
         if isinstance(key, str):
             if key not in names:
-                raise InputError(f"the model has no input '{key}'; it has {', '.join(names) or 'none'}")
+                raise InputError(f"the model has no input '{key}'; it has {', '.join(names) or 'none'}", code="TW0702")
             return names.index(key)
         if not 0 <= key < len(names):
-            raise InputError(f"the model has no input {key}; it has {len(names)}: {', '.join(names)}")
+            raise InputError(f"the model has no input {key}; it has {len(names)}: {', '.join(names)}", code="TW0702")
         return key
 
     def benchmark(self, repeat: int, number: int, min_repeat_ms: float, end_to_end: bool) -> BenchmarkResult:
@@ -83,7 +83,7 @@ class Session:
     ) -> Callable[[], BenchmarkResult]:
         """A function that times `run`: the field's `module.module.time_evaluator("run", device, number, repeat)()`."""
         if func_name != "run":
-            raise InputError(f"only 'run' can be timed, not '{func_name}'")
+            raise InputError(f"only 'run' can be timed, not '{func_name}'", code="TW0717")
         return lambda: self.benchmark(repeat, number, min_repeat_ms, end_to_end=False)
 
 
@@ -117,7 +117,7 @@ class FactoryModule:
 
     def __getitem__(self, name: str) -> Callable[..., Session]:
         if name != "default":
-            raise InputError(f"a compiled model has no entry '{name}'; it has 'default'")
+            raise InputError(f"a compiled model has no entry '{name}'; it has 'default'", code="TW0707")
         return lambda device=None: self.session(device or Device())
 
     def session(self, device: Device) -> Session:

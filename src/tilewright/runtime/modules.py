@@ -38,19 +38,19 @@ class ModuleNode:
 
     def get_function(self, name: str) -> Callable[..., Any] | None:
         """The function of that name, called with the input arrays (`NDArray`s), then those to write to; None when it is of another module."""
-        raise OptionError(f"{type(self).__name__} has no get_function(name); it returns a function that takes inputs and outputs, or None for names of others")
+        raise OptionError(f"{type(self).__name__} has no get_function(name); it returns a function that takes inputs and outputs, or None for names of others", code="TW0808")
 
     def initialize(self, module: ModuleNode, symbol: str) -> None:
         """Give another module of the program what its function needs before it is called; most modules have nothing to give."""
 
     def save_to_binary(self) -> bytes:
         """The module as bytes, for artifacts; `load_from_binary` reads them."""
-        raise ArtifactError(f"{_named(self)} cannot be saved: {type(self).__name__} has no save_to_binary(); write it and load_from_binary, or keep the model in memory")
+        raise ArtifactError(f"{_named(self)} cannot be saved: {type(self).__name__} has no save_to_binary(); write it and load_from_binary, or keep the model in memory", code="TW0808")
 
     @classmethod
     def load_from_binary(cls, blob: bytes) -> ModuleNode:
         """The inverse of `save_to_binary`."""
-        raise ArtifactError(f"{_named(cls)} cannot be loaded: {cls.__name__} has no load_from_binary(blob), the inverse of save_to_binary")
+        raise ArtifactError(f"{_named(cls)} cannot be loaded: {cls.__name__} has no load_from_binary(blob), the inverse of save_to_binary", code="TW0808")
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         """The function of that name; raises `KeyError` when there is none."""
@@ -69,10 +69,10 @@ def register_module(cls: M) -> M:
     Raises `OptionError` for a class without a `type_key`, and for the `type_key` of another class.
     """
     if not (isinstance(cls, type) and issubclass(cls, ModuleNode)):
-        raise OptionError(f"register_module takes a subclass of ModuleNode, and was given {cls!r}")
+        raise OptionError(f"register_module takes a subclass of ModuleNode, and was given {cls!r}", code="TW0808")
     key = cls.type_key
     if not key or not key.replace("_", "").replace("-", "").isalnum():
-        raise OptionError(f"{cls.__name__} has the type_key {key!r}; it is a name of letters, digits, '-' and '_', which files carry")
+        raise OptionError(f"{cls.__name__} has the type_key {key!r}; it is a name of letters, digits, '-' and '_', which files carry", code="TW0808")
     known = FUNCTIONS.get(_LOADER + key)
     owner = getattr(getattr(known, "__wrapped__", None), "__self__", None)
     same = isinstance(owner, type) and (owner.__module__, owner.__qualname__) == (cls.__module__, cls.__qualname__)  # the same file, run again
@@ -95,11 +95,11 @@ def _loaded(key: str, blob: bytes, where: object) -> ModuleNode:
         known = [n.removeprefix(_LOADER) for n in FUNCTIONS if n.startswith(_LOADER)]
         raise ArtifactError(
             f"{where}: it has a module of the kind '{key}', and nothing here reads one{nearest(key, known)}; import what registers it "
-            f"(the accelerator's file, or tilewright.runtime.register_module) before loading, or install the package whose entry point has that name; known are: {', '.join(known) or 'none'}"
+            f"(the accelerator's file, or tilewright.runtime.register_module) before loading, or install the package whose entry point has that name; known are: {', '.join(known) or 'none'}", code="TW0808"
         )
     found = loader(blob)
     if not isinstance(found, ModuleNode):
-        raise ArtifactError(f"{where}: the loader of '{key}', at {loader.where}, returned a {type(found).__name__}; it returns a ModuleNode")
+        raise ArtifactError(f"{where}: the loader of '{key}', at {loader.where}, returned a {type(found).__name__}; it returns a ModuleNode", code="TW0808")
     return found
 
 
@@ -109,9 +109,9 @@ def saved_modules(modules: Sequence[ModuleNode]) -> list[bytes]:
     for module in modules:
         blob = module.save_to_binary()
         if not isinstance(blob, (bytes, bytearray, memoryview)):
-            raise ArtifactError(f"{_named(module)} cannot be saved: its save_to_binary returned a {type(blob).__name__}; it returns bytes")
+            raise ArtifactError(f"{_named(module)} cannot be saved: its save_to_binary returned a {type(blob).__name__}; it returns bytes", code="TW0808")
         if _LOADER + module.type_key not in FUNCTIONS:
-            raise ArtifactError(f"{_named(module)} could not be loaded again: register its class (tilewright.runtime.register_module)")
+            raise ArtifactError(f"{_named(module)} could not be loaded again: register its class (tilewright.runtime.register_module)", code="TW0808")
         result.append(bytes(blob))
     return result
 
@@ -125,7 +125,7 @@ def function_of(modules: Sequence[ModuleNode], symbol: str) -> Callable[..., Any
                 other.initialize(module, symbol)
             return found
     kinds = ", ".join(map(_named, modules)) or "it has no modules"
-    raise ArtifactError(f"the program calls '{symbol}', and no module of it has that function: {kinds}")
+    raise ArtifactError(f"the program calls '{symbol}', and no module of it has that function: {kinds}", code="TW0808")
 
 
 def _named(module: ModuleNode | type[ModuleNode]) -> str:

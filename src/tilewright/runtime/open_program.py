@@ -85,7 +85,7 @@ class OpenExecutable(Executable):
             given = self._in_order(args, kwargs)
             return self._for(given).benchmark(*given, **options)
         if self.last is None:
-            raise InputError(f"the program takes open sizes ({self._signature()}); call it once, or give the inputs to time it with")
+            raise InputError(f"the program takes open sizes ({self._signature()}); call it once, or give the inputs to time it with", code="TW0708")
         return self.last.benchmark(**options)
 
     def example_inputs(self, seed: int = 0) -> dict[str, Array]:
@@ -149,14 +149,14 @@ class OpenExecutable(Executable):
         known: dict[str, int] = {}
         for info, shape in zip(self.manifest.inputs, shapes, strict=True):
             if len(shape) != len(info.shape) or any(isinstance(w, int) and w != d for w, d in zip(info.shape, shape, strict=True)):
-                raise InputError(f"input '{info.name}' has shape {list(shape)}, expected {info}")
+                raise InputError(f"input '{info.name}' has shape {list(shape)}, expected {info}", code="TW0704")
             for w, d in zip(info.shape, shape, strict=True):
                 if (found := multiple_of(w)) is not None and found[0] not in known:
                     known[found[0]] = d // found[1]
         for info, shape in zip(self.manifest.inputs, shapes, strict=True):
             if any(value(w, known) != d for w, d in zip(info.shape, shape, strict=True)):
                 told = ", ".join(f"{name} = {n}" for name, n in known.items())
-                raise InputError(f"input '{info.name}' has shape {list(shape)}, expected {info} where {told}")
+                raise InputError(f"input '{info.name}' has shape {list(shape)}, expected {info} where {told}", code="TW0704")
         for s in self.manifest.symbols:
             if not s.least <= known[s.name] or (s.most is not None and known[s.name] > s.most):
                 raise self._out_of_range(s, known[s.name])
@@ -168,14 +168,14 @@ class OpenExecutable(Executable):
                 if (found := multiple_of(size)) is not None and found[0] == symbol.name:
                     told = symbol if found[1] == 1 else Symbol(str(size), symbol.least * found[1], None if symbol.most is None else symbol.most * found[1])
                     place = f"dimension {axis} of input '{t.name}' is {number * found[1]}"
-                    return InputError(f"{place}, and the program was compiled for {told}; compile it with a wider range of '{size}'")
-        return InputError(f"the size {symbol.name} is {number}, and the program was compiled for {symbol}; compile it with a wider range")
+                    return InputError(f"{place}, and the program was compiled for {told}; compile it with a wider range of '{size}'", code="TW0709")
+        return InputError(f"the size {symbol.name} is {number}, and the program was compiled for {symbol}; compile it with a wider range", code="TW0709")
 
 
 def _number(size: Size, known: Mapping[str, int]) -> int:
     found = value(size, known)
     if found is None:
-        raise InputError(f"the size {size} is not known from the inputs, which tell {', '.join(known) or 'none'}")
+        raise InputError(f"the size {size} is not known from the inputs, which tell {', '.join(known) or 'none'}", code="TW0709")
     return found
 
 

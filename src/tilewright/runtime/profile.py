@@ -54,9 +54,9 @@ def time_steps(manifest: Manifest, code: Code, context: int, memory: Memory, out
     A program in equal parts is measured on the first, as many times as there are parts. Raises `ArtifactError` where kernels are hidden in the code.
     """
     if number < 1:
-        raise OptionError(f"number={number} must be at least 1")
+        raise OptionError(f"number={number} must be at least 1", code="TW0209")
     if not isinstance(manifest.parts, int):
-        raise RunError(f"the steps of '{manifest.name}' cannot be timed apart: how many parts it is computed in is known when it is called; time it as a whole")
+        raise RunError(f"the steps of '{manifest.name}' cannot be timed apart: how many parts it is computed in is known when it is called; time it as a whole", code="TW0714")
     calls = [_call(step, code, context, memory, outside) for step in manifest.steps]
     totals = [0.0] * len(calls)
     for turn in range(number + 1):
@@ -81,14 +81,14 @@ def _call(step: Step, code: Code, context: int, memory: Memory, outside: Callabl
     match step:
         case Copy():
             if not isinstance(step.nbytes, int):
-                raise RunError("a copy whose size is known when the program is called cannot be timed apart; time the program as a whole")
+                raise RunError("a copy whose size is known when the program is called cannot be timed apart; time the program as a whole", code="TW0714")
             to, source, count = _address(step.destination, memory), _address(step.source, memory), step.nbytes
             return lambda: ctypes.memmove(to, source, count)
         case KernelCall():
             try:
                 entry = code.hidden_address(step.symbol) if isinstance(code, SharedLibrary) else code.address(step.symbol)
             except KeyError as error:
-                raise ArtifactError(f"the kernel '{step.symbol}' is hidden in the code, and cannot be timed apart; save the program as .so, and load that") from error
+                raise ArtifactError(f"the kernel '{step.symbol}' is hidden in the code, and cannot be timed apart; save the program as .so, and load that", code="TW0714") from error
             function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (1 + len(step.args)))(entry)
             given = [context, *(_address(place, memory) for place in step.args)]
             return lambda: function(*given)
@@ -97,6 +97,6 @@ def _call(step: Step, code: Code, context: int, memory: Memory, outside: Callabl
 
 def _address(place: Place, memory: Memory) -> int:
     if not isinstance(place.skip, int):
-        raise RunError("a value whose place is known when the program is called cannot be timed apart; time the program as a whole")
+        raise RunError("a value whose place is known when the program is called cannot be timed apart; time the program as a whole", code="TW0714")
     bases = memory[place.kind]
     return bases[0] + place.offset if place.kind in (CONSTANT, WORKSPACE) else bases[place.offset] + place.skip

@@ -180,7 +180,7 @@ def step_from_json(fields: Any) -> NativeStep | ExternalStep:
         case ["call", str(symbol), str(origin), *places]:
             return KernelCall(symbol, tuple(map(_place_from_json, places)), origin)
         case _:
-            raise ArtifactError(f"the manifest has a step that is not known: {str(fields)[:80]}; compile the model again")
+            raise ArtifactError(f"the manifest has a step that is not known: {str(fields)[:80]}; compile the model again", code="TW0804")
 
 
 def _value_to_json(value: HostValue) -> list[Any]:
@@ -194,7 +194,7 @@ def _value_from_json(fields: Any) -> HostValue:
         case [place, [*shape], str(dtype), [*strides]] if len(strides) == len(shape):
             return HostValue(_place_from_json(place), tuple(map(int, shape)), DataType(dtype), tuple(map(int, strides)))
         case _:
-            raise ArtifactError(f"the manifest has a value that is not known: {str(fields)[:80]}; compile the model again")
+            raise ArtifactError(f"the manifest has a value that is not known: {str(fields)[:80]}; compile the model again", code="TW0804")
 
 
 def _place_to_json(place: Place) -> str:
@@ -205,5 +205,5 @@ def _place_from_json(text: Any) -> Place:
     kind, _, where = str(text).partition(":")
     offset, plus, skip = where.partition("+")
     if kind not in _KINDS or not offset.isdecimal() or (plus and kind != PIECE and not skip.isdecimal()):
-        raise ArtifactError(f"the manifest has a place that is not known: {str(text)[:40]}; compile the model again")
+        raise ArtifactError(f"the manifest has a place that is not known: {str(text)[:40]}; compile the model again", code="TW0804")
     return Place(kind, int(offset), int(skip or 0) if skip.isdecimal() or not plus else check_size(skip))

@@ -36,7 +36,7 @@ class Scratch:
     def lacking(self, name: str) -> RunError:
         """What is said where the C library has no memory for it."""
         size = f"{shown_bytes(self.heap)} for each thread" if self.heap >= 64 else "as much as its sizes ask for"
-        return RunError(f"there is too little memory for what stands between the stages of '{name}': {self.kernel} takes most, {size}; give it smaller sizes, or fewer threads")
+        return RunError(f"there is too little memory for what stands between the stages of '{name}': {self.kernel} takes most, {size}; give it smaller sizes, or fewer threads", code="TW0710")
 
 
 NOTHING: Final = Scratch()
@@ -66,7 +66,7 @@ def check_stack(name: str, scratch: Scratch) -> None:
     if scratch.stack + BESIDE > room:
         raise RunError(
             f"the stack of this thread has {shown_bytes(room)} for kernels, and '{name}' takes {shown_bytes(scratch.stack + BESIDE)} of it in {scratch.kernel}; "
-            "call it from a thread with a larger stack (threading.stack_size, ulimit -s)")
+            "call it from a thread with a larger stack (threading.stack_size, ulimit -s)", code="TW0711")
 
 
 def stack_room() -> int:

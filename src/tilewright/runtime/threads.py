@@ -97,7 +97,7 @@ def default_threads() -> int:
     if not text:
         return physical_cores()
     if not text.isdecimal():
-        raise OptionError(f"{VARIABLE} is '{text}', which is not a number of threads; set it to 1 or more, or unset it")
+        raise OptionError(f"{VARIABLE} is '{text}', which is not a number of threads; set it to 1 or more, or unset it", code="TW0208")
     return checked_threads(int(text))
 
 
@@ -120,13 +120,13 @@ def set_threads_of_call(count: int | None) -> int | None:
 def _check_binding() -> None:
     text = os.environ.get(BINDING, "")
     if text not in ("", "0", "1"):
-        raise OptionError(f"{BINDING} is '{text}'; set it to 0 to let the system place the threads, or to 1, or unset it, to keep them off the caller's core")
+        raise OptionError(f"{BINDING} is '{text}'; set it to 0 to let the system place the threads, or to 1, or unset it, to keep them off the caller's core", code="TW0208")
 
 
 def checked_threads(count: int) -> int:
     """`count`, if it is a number of threads."""
     if not 1 <= count <= _MOST:
-        raise OptionError(f"{count} is not a number of threads; use 1 to {_MOST}")
+        raise OptionError(f"{count} is not a number of threads; use 1 to {_MOST}", code="TW0209")
     return count
 
 

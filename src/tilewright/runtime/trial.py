@@ -50,7 +50,7 @@ class TrialOptions:
     def __post_init__(self) -> None:
         if self.number < 1 or self.repeat < 1 or self.min_repeat_ms < 0 or self.noise <= 0:
             raise InputError(
-                f"number={self.number} and repeat={self.repeat} must be at least 1, min_repeat_ms={self.min_repeat_ms} at least 0, noise={self.noise} above 0"
+                f"number={self.number} and repeat={self.repeat} must be at least 1, min_repeat_ms={self.min_repeat_ms} at least 0, noise={self.noise} above 0", code="TW0717"
             )
 
     def to_message(self) -> Message:
@@ -91,7 +91,7 @@ def prepare(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[by
 def trial(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
     """Time the code `pieces[0]` of the prepared workload: `{"costs", "spread", "noisy"}`, or `{"wrong": why}`."""
     if not _PREPARED or _PREPARED[0].key != message["key"]:
-        raise InputError("the workload of this trial was not prepared")
+        raise InputError("the workload of this trial was not prepared", code="TW0717")
     prepared, options = _PREPARED[0], TrialOptions(**message["options"])
     code = _Code.of(message, pieces)
     if [(p.shape, p.dtype) for p in code.params] != [(p.shape, p.dtype) for p in prepared.params]:
@@ -129,7 +129,7 @@ class _Code:
         values = {name: np.frombuffer(data, DataType(dtype).numpy()).reshape(shape) for (name, dtype, shape), data in described}
         for name, value in values.items():
             if not any(p.name == name and p.shape == value.shape and p.dtype == DataType(value.dtype) for p in params):
-                raise InputError(f"'{name}', {value.dtype}{list(value.shape)}, is given a value and is no parameter of {module.entry_func}")
+                raise InputError(f"'{name}', {value.dtype}{list(value.shape)}, is given a value and is no parameter of {module.entry_func}", code="TW0717")
         return cls(module, params, values)
 
     @property
@@ -158,7 +158,7 @@ def load_library(image: bytes) -> FunctionModule:
         path.write_bytes(image)
         module = load_module(path)
         if not isinstance(module, FunctionModule):
-            raise InputError("a trial takes a library of functions, and this is a model")
+            raise InputError("a trial takes a library of functions, and this is a model", code="TW0717")
         _ = module.entry_func
         return module
 

@@ -46,7 +46,7 @@ def arrays_of(name: str, params: Sequence[Parameter | Scalar]) -> tuple[Paramete
     """The arrays that a function takes; raises `InputError` where it takes numbers or open sizes, whose values nobody has said."""
     arrays = tuple(p for p in params if isinstance(p, Parameter))
     if len(arrays) != len(params) or any(not isinstance(d, int) for p in arrays for d in p.shape):
-        raise InputError(f"{name} takes numbers or arrays of open sizes; what is measured has arrays of known shapes: lower it for sizes of your choice")
+        raise InputError(f"{name} takes numbers or arrays of open sizes; what is measured has arrays of known shapes: lower it for sizes of your choice", code="TW0717")
     return arrays
 
 

@@ -60,4 +60,4 @@ class VirtualMachine:
 
     def _check(self, name: str) -> None:
         if name != "main":
-            raise InputError(f"a compiled program is entered by 'main', not by '{name}'; make '{name}' the main of a module, and compile that")
+            raise InputError(f"a compiled program is entered by 'main', not by '{name}'; make '{name}' the main of a module, and compile that", code="TW0707")

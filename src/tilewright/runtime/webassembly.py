@@ -32,9 +32,9 @@ def read_manifest(data: bytes, where: str) -> Manifest:
     tail = _section(_DIGEST, bytes(_DIGEST_BYTES))
     begin = len(data) - len(tail)
     if begin < len(MAGIC) or not data.startswith(MAGIC) or data[begin:-_DIGEST_BYTES] != tail[:-_DIGEST_BYTES]:
-        raise ArtifactError(f"{where}: a WebAssembly module without the mark of a compiled model at its end: truncated, stripped, or not one of ours")
+        raise ArtifactError(f"{where}: a WebAssembly module without the mark of a compiled model at its end: truncated, stripped, or not one of ours", code="TW0804")
     if hashlib.sha256(data[:begin]).digest() != data[begin + len(tail) - _DIGEST_BYTES :]:
-        raise ArtifactError(f"{where}: the file is damaged (its contents do not match its checksum); copy it again, or compile the model again")
+        raise ArtifactError(f"{where}: the file is damaged (its contents do not match its checksum); copy it again, or compile the model again", code="TW0804")
     name = bytes([len(_MANIFEST)]) + _MANIFEST
     text = data[data.rindex(name, 0, begin) + len(name) : begin]
     return Manifest.from_json(text, where)

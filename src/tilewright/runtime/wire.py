@@ -79,16 +79,16 @@ class Channel:
         magic, text_size, size = _HEAD.unpack(self._read(_HEAD.size, patience))
         most_text, most_bytes = self._limits
         if magic != _MAGIC:
-            raise RPCError("the other side does not speak this protocol; check host and port, and that both are of the same version")
+            raise RPCError("the other side does not speak this protocol; check host and port, and that both are of the same version", code="TW1204")
         if text_size > most_text or size > most_bytes:
-            raise RPCError(f"a message of {text_size} + {size} bytes is refused, the limits are {most_text} and {most_bytes}")
+            raise RPCError(f"a message of {text_size} + {size} bytes is refused, the limits are {most_text} and {most_bytes}", code="TW1204")
         try:
             content = json.loads(self._read(text_size, patience))
             message, sizes = content["message"], content["pieces"]
             if not isinstance(message, dict) or sum(sizes) != size or any(not isinstance(n, int) or n < 0 for n in sizes):
                 raise ValueError
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise RPCError("a message of the other side cannot be read") from error
+            raise RPCError("a message of the other side cannot be read", code="TW1204") from error
         return message, [bytes(self._read(n, patience)) for n in sizes]
 
     def _write(self, data: bytes | memoryview, patience: Patience) -> None:

@@ -75,7 +75,7 @@ class _Writer:
                 continue
             if values is None:
                 if id(x) in opened:
-                    raise CompileError(f"a {type(x).__name__} contains itself, and cannot be saved")
+                    raise CompileError(f"a {type(x).__name__} contains itself, and cannot be saved", code="TW0407")
                 opened.add(id(x))
                 values = _values(x)
                 stack.append((x, values))
@@ -131,7 +131,7 @@ class _Writer:
                 return {"number": self._array_number(np.asarray(x))}
             case bytes():
                 return {"bytes": base64.b64encode(x).decode("ascii")}
-        raise CompileError(f"a {type(x).__name__} cannot be saved as JSON: {x!r}; modules, expressions, types, functions, arrays and plain values can")
+        raise CompileError(f"a {type(x).__name__} cannot be saved as JSON: {x!r}; modules, expressions, types, functions, arrays and plain values can", code="TW0407")
 
     def _array_number(self, a: np.ndarray[Any, Any]) -> int:
         number = self._array_numbers.setdefault(id(a), len(self.arrays))

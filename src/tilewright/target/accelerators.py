@@ -47,7 +47,7 @@ def parts(text: str) -> list[str]:
                 found[-1].append(piece)
     targets = [" ".join(words) for words in found]
     if len(targets) > 1 and not all(targets):
-        raise TargetError(f"the target '{text}' has nothing between two commas, or behind the last; write for example 'npu, llvm'")
+        raise TargetError(f"the target '{text}' has nothing between two commas, or behind the last; write for example 'npu, llvm'", code="TW0501")
     return targets
 
 
@@ -55,12 +55,12 @@ def _accelerator(text: str) -> Accelerator:
     try:
         name, *words = shlex.split(text)
     except ValueError as error:
-        raise TargetError(f"the target '{text}' cannot be read: {error}") from error
+        raise TargetError(f"the target '{text}' cannot be read: {error}", code="TW0501") from error
     options = []
     for word in words:
         key, equals, value = word.lstrip("-").partition("=")
         if not word.startswith("-") or not equals or not value:
-            raise TargetError(f"'{word}' of the accelerator {name} is no option; write -name=value")
+            raise TargetError(f"'{word}' of the accelerator {name} is no option; write -name=value", code="TW0902")
         options.append((key, value))
     return Accelerator(name, tuple(options))
 

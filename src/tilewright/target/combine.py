@@ -25,7 +25,7 @@ def combine_object(objects: Sequence[Path], out: Path, triple: str, linker: Link
     """Join `objects` for `triple` into the object file `out`. Raises `ArtifactError` when no linker can."""
     form, arch = cpu.object_format(triple), triple.split("-", maxsplit=1)[0]
     if form == "coff":
-        raise ArtifactError(f"{out.name}: object files of Windows cannot be joined into one; save as .a, which has them all, as .dll, or as .tar")
+        raise ArtifactError(f"{out.name}: object files of Windows cannot be joined into one; save as .a, which has them all, as .dll, or as .tar", code="TW0802")
     if linker is not None:
         linkers = [linker]
     elif form == "macho":
@@ -64,14 +64,14 @@ def _archiver_of(compiler: Linker) -> str:
 def _first(commands: dict[str, list[str]], missing: str, out: Path) -> None:
     """Run the commands until one succeeds."""
     if not commands:
-        raise ArtifactError(f"{missing}; `pip install ziglang`, or save as .tar, which needs none")
+        raise ArtifactError(f"{missing}; `pip install ziglang`, or save as .tar, which needs none", code="TW0507")
     failures = []
     for name, command in commands.items():
         failure = run_tool(command)
         if failure is None:
             return
         failures.append(f"{name}: {failure}")
-    raise ArtifactError(f"{out.name} could not be made; save as .tar, which needs no linker. " + "; ".join(failures))
+    raise ArtifactError(f"{out.name} could not be made; save as .tar, which needs no linker. " + "; ".join(failures), code="TW0508")
 
 
 def has_zig() -> bool:

@@ -24,9 +24,9 @@ def register_target_kind(kind: str, hooks: Mapping[str, Callable[..., Any]], ove
     """Give a kind of target its hooks, by the names of the field. Raises `OptionError` for another name, and for a kind that has them already."""
     for name in hooks:
         if name not in HOOKS:
-            raise OptionError(f"a target has no hook '{name}'{nearest(name, HOOKS)}; there are {', '.join(HOOKS)}")
+            raise OptionError(f"a target has no hook '{name}'{nearest(name, HOOKS)}; there are {', '.join(HOOKS)}", code="TW0213")
     if "TIRToRuntime" in hooks and "RelayToTIR" not in hooks and hook_of(kind, "RelayToTIR") is None:
-        raise OptionError(f"the target '{kind}' has TIRToRuntime and nothing that makes loop programs; give it RelayToTIR, too")
+        raise OptionError(f"the target '{kind}' has TIRToRuntime and nothing that makes loop programs; give it RelayToTIR, too", code="TW0911")
     for name, function in hooks.items():
         register_func(f"relay.ext.{kind}.{HOOKS[name]}", function, override=override)
 

@@ -66,7 +66,7 @@ def find_linkers(arch: str) -> list[Linker]:
 def emulation(arch: str) -> str:
     """What bare linkers call the format of libraries of Linux for `arch`. Raises `ArtifactError` where they have none."""
     if arch not in _EMULATIONS:
-        raise ArtifactError(f"libraries for {arch} cannot be linked here; save as .tar, which needs no linker")
+        raise ArtifactError(f"libraries for {arch} cannot be linked here; save as .tar, which needs no linker", code="TW0507")
     return _EMULATIONS[arch]
 
 
@@ -74,11 +74,11 @@ def user_linker(compiler: str, options: str = "") -> Linker:
     """The user's compiler driver, with options as a shell would split them. Raises `OptionError` where it is not found, or they cannot be split."""
     path = shutil.which(compiler)
     if path is None:
-        raise OptionError(f"there is no compiler '{compiler}' on the search path; install it, or give its path")
+        raise OptionError(f"there is no compiler '{compiler}' on the search path; install it, or give its path", code="TW0507")
     try:
         words = shlex.split(options)
     except ValueError as error:
-        raise OptionError(f"the options of {compiler}, '{options}', cannot be read: {error}") from None
+        raise OptionError(f"the options of {compiler}, '{options}', cannot be read: {error}", code="TW0202") from None
     return Linker(compiler, (path, *words), True)
 
 
@@ -91,7 +91,7 @@ def link_shared(objects: Sequence[Path], out: Path, exports: Sequence[str], trip
     linkers = [linker] if linker else find_linkers(arch)
     if not linkers:
         raise ArtifactError(
-            f"no linker for {arch} was found (cc, ld.lld, the Python package ziglang); `pip install ziglang`, or save as .tar, which needs none"
+            f"no linker for {arch} was found (cc, ld.lld, the Python package ziglang); `pip install ziglang`, or save as .tar, which needs none", code="TW0507"
         )
     script = out.with_suffix(".map")
     script.write_text(f"{{ global: {' '.join(f'{name};' for name in exports)} local: *; }};\n")
@@ -102,7 +102,7 @@ def link_shared(objects: Sequence[Path], out: Path, exports: Sequence[str], trip
         if failure is None:
             return
         failures.append(f"{candidate.name}: {failure}")
-    raise ArtifactError("the library could not be linked; save as .tar, which needs no linker. " + "; ".join(failures))
+    raise ArtifactError("the library could not be linked; save as .tar, which needs no linker. " + "; ".join(failures), code="TW0508")
 
 
 def link_dll(objects: Sequence[Path], out: Path, exports: Sequence[str], triple: str, linker: Linker | None = None) -> None:
@@ -114,7 +114,7 @@ def link_dll(objects: Sequence[Path], out: Path, exports: Sequence[str], triple:
     if not linker and importlib.util.find_spec("ziglang") is not None:
         linkers.append(Linker("ziglang", (sys.executable, "-m", "ziglang", "cc", "-target", f"{arch}-windows-gnu"), True))
     if not linkers:
-        raise ArtifactError(f"no linker for {triple} was found ({arch}-w64-mingw32-gcc, the Python package ziglang); `pip install ziglang`, or save as .tar, which needs none")
+        raise ArtifactError(f"no linker for {triple} was found ({arch}-w64-mingw32-gcc, the Python package ziglang); `pip install ziglang`, or save as .tar, which needs none", code="TW0507")
     mark = out.with_name("mark.o")  # of a program that computes with floats, which Microsoft's C library brings and MinGW's does not
     mark.write_bytes(compile_text("@_fltused = global i32 1", Target(f"llvm -mtriple={triple}")))
     marked = objects if triple.endswith("gnu") else [*objects, mark]
@@ -127,7 +127,7 @@ def link_dll(objects: Sequence[Path], out: Path, exports: Sequence[str], triple:
             _without_time(out)
             return
         failures.append(f"{candidate.name}: {failure}")
-    raise ArtifactError("the library could not be linked; save as .tar, which needs no linker. " + "; ".join(failures))
+    raise ArtifactError("the library could not be linked; save as .tar, which needs no linker. " + "; ".join(failures), code="TW0508")
 
 
 def _without_time(library: Path) -> None:
@@ -148,7 +148,7 @@ def _stand_ins(linker: Linker, triple: str, folder: Path) -> list[Path]:
         path = folder / name
         failure = run_tool([*linker.command, "-shared", "-m", emulation(arch), "-soname", name, "-o", str(path), str(nothing)])
         if failure is not None:
-            raise ArtifactError(f"{linker.name} could not make a library: {failure}")
+            raise ArtifactError(f"{linker.name} could not make a library: {failure}", code="TW0508")
         made.append(path)
     return made
 

@@ -40,7 +40,7 @@ def link_wasm(objects: Sequence[Path], out: Path, exports: Sequence[str], stack:
     """
     linkers = [linker] if linker else find_wasm_linkers()
     if not linkers:
-        raise ArtifactError("no linker for WebAssembly was found (wasm-ld, the Python package ziglang); `pip install ziglang`, or save as .tar, which needs none")
+        raise ArtifactError("no linker for WebAssembly was found (wasm-ld, the Python package ziglang); `pip install ziglang`, or save as .tar, which needs none", code="TW0507")
     imports = out.with_suffix(".imports")
     imports.write_text("".join(f"{name}\n" for name in IMPORTS))
     size = -(-(stack + _BESIDE) // 16) * 16
@@ -52,4 +52,4 @@ def link_wasm(objects: Sequence[Path], out: Path, exports: Sequence[str], stack:
         if failure is None:
             return
         failures.append(f"{candidate.name}: {failure}")
-    raise ArtifactError("the WebAssembly module could not be linked. " + "; ".join(failures))
+    raise ArtifactError("the WebAssembly module could not be linked. " + "; ".join(failures), code="TW0508")

@@ -73,16 +73,16 @@ class Target:
     def _check(self) -> None:
         arch = self.mtriple.split("-", maxsplit=1)[0]
         if arch not in cpu.FAMILIES:
-            raise TargetError(f"'{self.mtriple}' is not a triple that code can be made for: {_nearest(arch, cpu.FAMILIES, 'architecture')}")
+            raise TargetError(f"'{self.mtriple}' is not a triple that code can be made for: {_nearest(arch, cpu.FAMILIES, 'architecture')}", code="TW0503")
         if self.mcpu != "native" and self.mcpu not in cpu.CPUS[self.family]:
             others = [family for family, names in cpu.CPUS.items() if self.mcpu in names]
             hint = f"it is one of {others[0]}; give its -mtriple" if others else _nearest(self.mcpu, cpu.CPUS[self.family], "CPU")
-            raise TargetError(f"CPU '{self.mcpu}' is not known for {arch}: {hint}")
+            raise TargetError(f"CPU '{self.mcpu}' is not known for {arch}: {hint}", code="TW0503")
         if self.mcpu == "native" and cpu.FAMILIES[arch] != cpu.FAMILIES.get(host_arch()):
-            raise TargetError(f"-mcpu=native is this machine ({host_arch()}), but the triple says '{self.mtriple}'; name a CPU of {arch}")
+            raise TargetError(f"-mcpu=native is this machine ({host_arch()}), but the triple says '{self.mtriple}'; name a CPU of {arch}", code="TW0503")
         for change in self.mattr:
             if change[:1] not in "+-" or len(change) < 2:
-                raise TargetError(f"'{change}' in -mattr is not a change of features; write +{change.strip('+-')} or -{change.strip('+-')}")
+                raise TargetError(f"'{change}' in -mattr is not a change of features; write +{change.strip('+-')} or -{change.strip('+-')}", code="TW0503")
 
     @property
     def processor(self) -> Target:
@@ -238,7 +238,7 @@ class Target:
         """The target of the innermost `with target:`; raises `TargetError` outside of one when `allow_none` is false."""
         stack = _CURRENT.get()
         if not stack and not allow_none:
-            raise TargetError("no target is set here; write `with Target('llvm'):` around this, or pass a target")
+            raise TargetError("no target is set here; write `with Target('llvm'):` around this, or pass a target", code="TW0514")
         return stack[-1] if stack else None
 
     @staticmethod
@@ -254,7 +254,7 @@ def _split_accelerators(target: Any) -> tuple[tuple[Accelerator, ...], Any]:
         try:
             target = json.loads(target)
         except json.JSONDecodeError as error:
-            raise TargetError(f"the target is not valid JSON: {error}") from error
+            raise TargetError(f"the target is not valid JSON: {error}", code="TW0501") from error
     if isinstance(target, Mapping) and "accelerators" in target:
         return split_accelerators(f"{target['accelerators']}, llvm")[0], {k: v for k, v in target.items() if k != "accelerators"}
     if not isinstance(target, str):
@@ -270,13 +270,13 @@ def _check_parts(text: str, accelerators: list[str], processor: str) -> None:
     kinds = [n for n in names if n in KEYS]
     twice = next((n for n in names if names.count(n) > 1), None)
     if len(kinds) > 2:
-        raise TargetError(f"the target '{text}' names {len(kinds)} processors ({', '.join(kinds)}), and a program is for one; give accelerators, then one processor")
+        raise TargetError(f"the target '{text}' names {len(kinds)} processors ({', '.join(kinds)}), and a program is for one; give accelerators, then one processor", code="TW0504")
     if twice is not None:
-        raise TargetError(f"the target '{text}' names {twice} twice; give it once, with all of its options")
+        raise TargetError(f"the target '{text}' names {twice} twice; give it once, with all of its options", code="TW0504")
     if len(kinds) > 1:
-        raise TargetError(f"the target '{text}' names two processors, {' and '.join(kinds)}, and a program is for one; leave {kinds[0]} out")
+        raise TargetError(f"the target '{text}' names two processors, {' and '.join(kinds)}, and a program is for one; leave {kinds[0]} out", code="TW0504")
     if kinds and processor not in KEYS:
-        raise TargetError(f"the target '{text}' has {kinds[0]} before {processor}; the processor stands last: '{', '.join([*accelerators[:-1], processor, kinds[0]])}'")
+        raise TargetError(f"the target '{text}' has {kinds[0]} before {processor}; the processor stands last: '{', '.join([*accelerators[:-1], processor, kinds[0]])}'", code="TW0504")
 
 
 def _parse(target: str | Mapping[str, Any] | Target) -> tuple[str, dict[str, Any]]:
@@ -289,13 +289,13 @@ def _parse(target: str | Mapping[str, Any] | Target) -> tuple[str, dict[str, Any
         options = {str(k): v for k, v in target.items() if k != "kind"}
         kind = str(target.get("kind", ""))
     else:
-        raise TargetError(f"a target is text, a dictionary or a Target, not {type(target).__name__}")
+        raise TargetError(f"a target is text, a dictionary or a Target, not {type(target).__name__}", code="TW0501")
     if kind not in KEYS:
         from tilewright.relay.op.contrib import known_targets
 
         if kind in known_targets():
-            raise TargetError(f"'{kind}' takes parts of a network, and the rest needs a processor; name one behind it: '{kind}, llvm'")
-        raise TargetError(f"'{kind}' is not a kind of target: {_nearest(kind, KEYS, 'kind')}")
+            raise TargetError(f"'{kind}' takes parts of a network, and the rest needs a processor; name one behind it: '{kind}, llvm'", code="TW0504")
+        raise TargetError(f"'{kind}' is not a kind of target: {_nearest(kind, KEYS, 'kind')}", code="TW0502")
     return kind, {name: _option(name, value) for name, value in options.items()}
 
 
@@ -304,14 +304,14 @@ def _split(text: str) -> tuple[str, dict[str, Any]]:
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise TargetError(f"the target '{text}' cannot be read: {error}") from error
+        raise TargetError(f"the target '{text}' cannot be read: {error}", code="TW0501") from error
     if not words:
-        raise TargetError("the target is empty; write for example 'llvm' or 'llvm -mcpu=x86-64-v3'")
+        raise TargetError("the target is empty; write for example 'llvm' or 'llvm -mcpu=x86-64-v3'", code="TW0501")
     options: dict[str, Any] = {}
     rest = iter(words[1:])
     for word in rest:
         if not word.startswith("-"):
-            raise TargetError(f"'{word}' in the target '{text}' is not an option; options start with a dash, as in -mcpu=znver4")
+            raise TargetError(f"'{word}' in the target '{text}' is not an option; options start with a dash, as in -mcpu=znver4", code="TW0501")
         name, equals, value = word.lstrip("-").partition("=")
         options[name] = value if equals else next(rest, "")
     return words[0], options
@@ -320,12 +320,12 @@ def _split(text: str) -> tuple[str, dict[str, Any]]:
 def _option(name: str, value: Any) -> Any:
     kind = _OPTIONS.get(name)
     if kind is None:
-        raise TargetError(f"'-{name}' is not an option of a target: {_nearest(name, _OPTIONS, 'option')}")
+        raise TargetError(f"'-{name}' is not an option of a target: {_nearest(name, _OPTIONS, 'option')}", code="TW0502")
     if value in ("", None):
-        raise TargetError(f"the target's option '-{name}' has no value")
+        raise TargetError(f"the target's option '-{name}' has no value", code="TW0501")
     if kind is _NUMBER:
         if not str(value).isdigit():
-            raise TargetError(f"the target's option '-{name}' is '{value}'; it must be a number")
+            raise TargetError(f"the target's option '-{name}' is '{value}'; it must be a number", code="TW0501")
         return int(value)
     if kind is _LIST:
         return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else tuple(map(str, value))

@@ -87,7 +87,7 @@ def tensors_as_prim_func(ops: Sequence[Any], name: str = "main") -> PrimFunc:
     scalars = tuple((k, a) for k, a in enumerate(ops) if isinstance(a, Var))
     tensors = [a for a in ops if not isinstance(a, Var)]
     if not tensors or not all(isinstance(t, Tensor) for t in tensors):
-        raise CompileError(f"create_prim_func takes the tensors of a program, inputs and results, and was given {ops!r}")
+        raise CompileError(f"create_prim_func takes the tensors of a program, inputs and results, and was given {ops!r}", code="TW0614")
     inputs = [t for t in tensors if isinstance(t.op, PlaceholderOp)]
     outputs = [t for t in tensors if not isinstance(t.op, PlaceholderOp)]
     func = create_prim_func(inputs, outputs, name)
@@ -105,7 +105,7 @@ def _share_memory(scans: Sequence[ScanOp], buffers: dict[Tensor, Buffer], names:
                 inner.append(buffers[result])
             for t in parts:
                 if t in buffers:
-                    raise CompileError(f"'{t.name}' is a part of scan '{scan.name}' and cannot be an argument, or a part of another scan; take '{result.name}'")
+                    raise CompileError(f"'{t.name}' is a part of scan '{scan.name}' and cannot be an argument, or a part of another scan; take '{result.name}'", code="TW0614")
                 buffers[t] = buffers[result]
     return inner
 
@@ -121,7 +121,7 @@ def computations(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Oper
         if op in given or id(op) in done:
             continue
         if isinstance(op, PlaceholderOp):
-            raise CompileError(f"placeholder '{op.name}' is needed and is not among the arguments")
+            raise CompileError(f"placeholder '{op.name}' is needed and is not among the arguments", code="TW0614")
         if expanded:
             done.add(id(op))
             order.append(op)
@@ -151,9 +151,9 @@ def _bound(t: Tensor, buffer: Buffer, larger: Sequence[int] | None = None) -> Bu
         return buffer
     shape = [d.value if isinstance(d, IntImm) else d for d in t.shape]
     if not isinstance(buffer, Buffer):
-        raise CompileError(f"binds: '{t.name}' is bound to a {type(buffer).__name__}; make a buffer with tir.decl_buffer({t.name}.shape, {t.name}.dtype, …)")
+        raise CompileError(f"binds: '{t.name}' is bound to a {type(buffer).__name__}; make a buffer with tir.decl_buffer({t.name}.shape, {t.name}.dtype, …)", code="TW0614")
     if buffer.dtype is not t.dtype or len(buffer.shape) != len(shape) or any(a is not b and not (isinstance(a, int) and a == b) for a, b in zip(buffer.shape, shape, strict=True)):
-        raise CompileError(f"binds: buffer '{buffer!r}' does not fit {t!r}; make it with tir.decl_buffer({t.name}.shape, {t.name}.dtype, …)")
+        raise CompileError(f"binds: buffer '{buffer!r}' does not fit {t!r}; make it with tir.decl_buffer({t.name}.shape, {t.name}.dtype, …)", code="TW0614")
     return buffer
 
 

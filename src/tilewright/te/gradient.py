@@ -52,7 +52,7 @@ def gradient(output: Tensor, inputs: Sequence[Tensor] | Tensor, head: Tensor | N
     wanted = [inputs] if isinstance(inputs, Tensor) else list(inputs)
     for t in (output, *wanted, *([] if head is None else [head])):
         if not t.dtype.is_float:
-            raise CompileError(f"te.gradient: '{t.name}' has type {t.dtype}, and only floating-point values have derivatives; cast it to float32")
+            raise CompileError(f"te.gradient: '{t.name}' has type {t.dtype}, and only floating-point values have derivatives; cast it to float32", code="TW0605")
     prefix = _prefix(output, head)
     order = producers_first([output.op])
     depending = _depending(order, wanted)
@@ -65,7 +65,7 @@ def gradient(output: Tensor, inputs: Sequence[Tensor] | Tensor, head: Tensor | N
                 continue
             if not isinstance(op, ComputeOp):
                 kind = type(op).__name__
-                raise CompileError(f"te.gradient: '{op.name}' is a {kind}, and '{output.name}' depends on the inputs through it; only values of te.compute have derivatives")
+                raise CompileError(f"te.gradient: '{op.name}' is a {kind}, and '{output.name}' depends on the inputs through it; only values of te.compute have derivatives", code="TW0605")
             if t not in adjoints:
                 adjoints[t] = _total(t, prefix, parts[t])
             for source, part in _contributions(op, t, adjoints[t], sources, prefix):
@@ -88,7 +88,7 @@ def _prefix(output: Tensor, head: Tensor | None) -> tuple[PrimExpr, ...]:
     split = head.ndim - output.ndim
     if split < 0 or any(a is not b for a, b in zip(head.shape[split:], output.shape, strict=True)):
         shape = ", ".join(map(str, output.shape))
-        raise CompileError(f"te.gradient: the head '{head!r}' has to end in the dimensions of '{output.name}', [{shape}]")
+        raise CompileError(f"te.gradient: the head '{head!r}' has to end in the dimensions of '{output.name}', [{shape}]", code="TW0605")
     return head.shape[:split]
 
 

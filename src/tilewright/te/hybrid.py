@@ -81,7 +81,7 @@ class HybridFunction:
         definition = next(x for x in ast.walk(ast.parse("\n".join(source.lines))) if isinstance(x, ast.FunctionDef))
         names = [a.arg for a in definition.args.args]
         if len(names) != len(args):
-            raise CompileError(f"hybrid function '{self.__name__}' takes {len(names)} arguments ({', '.join(names)}) and was given {len(args)}")
+            raise CompileError(f"hybrid function '{self.__name__}' takes {len(names)} arguments ({', '.join(names)}) and was given {len(args)}", code="TW0606")
         reader = Reader(source, {**around.globals, **around.nonlocals}, definition, dict(zip(names, args, strict=True)))
         body, results = reader.function()
         inputs = list(reader.inputs)
@@ -93,7 +93,7 @@ class HybridFunction:
 def script(function: Callable[..., Any]) -> HybridFunction:
     """A Python function in hybrid script."""
     if not isinstance(function, types.FunctionType):
-        raise CompileError(f"te.hybrid.script decorates a Python function, and this is a {type(function).__name__}")
+        raise CompileError(f"te.hybrid.script decorates a Python function, and this is a {type(function).__name__}", code="TW0606")
     return HybridFunction(function)
 
 

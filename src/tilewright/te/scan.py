@@ -54,13 +54,13 @@ def scan(init: Any, update: Any, state_placeholder: Any, inputs: Sequence[Tensor
     several = isinstance(update, (list, tuple))
     inits, updates, states = (tuple(x) if isinstance(x, (list, tuple)) else (x,) for x in (init, update, state_placeholder))
     if not len(inits) == len(updates) == len(states) or not updates:
-        raise CompileError(f"te.scan '{name}' takes one init, update and state for each result, and was given {len(inits)}, {len(updates)} and {len(states)}")
+        raise CompileError(f"te.scan '{name}' takes one init, update and state for each result, and was given {len(inits)}, {len(updates)} and {len(states)}", code="TW0604")
     for first, each, state in zip(inits, updates, states, strict=True):
         _check(name, first, each, state)
     steps = updates[0].shape[0]
     axis = IterVar(Var(f"{name}.idx"), sub(steps, inits[0].shape[0]))
     if any(u.shape[0] is not steps or i.shape[0] is not inits[0].shape[0] for i, u in zip(inits, updates, strict=True)):
-        raise CompileError(f"te.scan '{name}': all results have as many steps, and as many of them from their init")
+        raise CompileError(f"te.scan '{name}': all results have as many steps, and as many of them from their init", code="TW0604")
     op = ScanOp(name, axis, inits, updates, states, tuple(inputs or ()))
     op.tensors.extend(Tensor(op, k, u.shape, u.dtype) for k, u in enumerate(updates))
     return list(op.tensors) if several else op.tensors[0]
@@ -68,9 +68,9 @@ def scan(init: Any, update: Any, state_placeholder: Any, inputs: Sequence[Tensor
 
 def _check(name: str, init: Tensor, update: Tensor, state: Tensor) -> None:
     if not isinstance(state.op, PlaceholderOp):
-        raise CompileError(f"te.scan '{name}': the state '{state.name}' is a te.placeholder, which stands for the result so far")
+        raise CompileError(f"te.scan '{name}': the state '{state.name}' is a te.placeholder, which stands for the result so far", code="TW0604")
     if not isinstance(init.op, ComputeOp) or not isinstance(update.op, ComputeOp):
-        raise CompileError(f"te.scan '{name}': init and update are made by te.compute")
+        raise CompileError(f"te.scan '{name}': init and update are made by te.compute", code="TW0604")
     same = init.dtype is update.dtype is state.dtype and update.shape == state.shape and init.shape[1:] == update.shape[1:]
     if not same:
-        raise CompileError(f"te.scan '{name}': state and update have one shape and type, and init but for its steps: {state!r}, {update!r}, {init!r}")
+        raise CompileError(f"te.scan '{name}': state and update have one shape and type, and init but for its steps: {state!r}, {update!r}, {init!r}", code="TW0604")

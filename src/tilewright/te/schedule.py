@@ -76,7 +76,7 @@ class Schedule:
         found = self.stage_map.get(op) if isinstance(op, Operation) else None
         if found is None:
             names = ", ".join(s.op.name for s in self.stages)
-            raise ScheduleError(f"{getattr(op, 'name', op)!r} is not part of this schedule; its stages are {names}")
+            raise ScheduleError(f"{getattr(op, 'name', op)!r} is not part of this schedule; its stages are {names}", code="TW0613")
         return found
 
     def normalize(self) -> Schedule:

@@ -313,7 +313,7 @@ class Stage:
             if a is axis:
                 return k
         gone = " any more: it was split or fused" if axis in self.all_iter_vars else ""
-        raise ScheduleError(f"'{_name(axis)}' is not a loop of '{self.op.name}'{gone}; its loops are {self._order()}")
+        raise ScheduleError(f"'{_name(axis)}' is not a loop of '{self.op.name}'{gone}; its loops are {self._order()}", code="TW0613")
 
     def _unmarked(self, axis: IterVar, step: str) -> int:
         at = self._place(axis)

@@ -87,7 +87,7 @@ class Tensor:
         """The shape as integers, samples for open sizes; raises `CompileError` when a dimension is symbolic otherwise."""
         found = [d.value if isinstance(d, IntImm) else open_size(d) for d in self.shape]
         if any(d is None for d in found):
-            raise CompileError(f"tensor '{self.name}' has a symbolic shape where a static one is needed")
+            raise CompileError(f"tensor '{self.name}' has a symbolic shape where a static one is needed", code="TW0303")
         return tuple(d for d in found if d is not None)
 
     def __add__(self, other: Any) -> Tensor:
@@ -120,7 +120,7 @@ class Tensor:
     def __call__(self, *indices: Any) -> PrimExpr:
         at = [i.var if isinstance(i, IterVar) else i for i in indices]
         if len(at) != len(self.shape):
-            raise CompileError(f"tensor '{self.name}' has {len(self.shape)} dimensions and was given {len(at)} indices")
+            raise CompileError(f"tensor '{self.name}' has {len(self.shape)} dimensions and was given {len(at)} indices", code="TW0609")
         return TensorElem(self, [cast(INT64, as_expr(i)) for i in at])
 
     def __repr__(self) -> str:
@@ -282,7 +282,7 @@ def dimension(d: Any) -> PrimExpr:
     """A dimension of a shape as an expression; a quotient that is whole (`n / 8`) counts as an integer."""
     if isinstance(d, float):
         if not d.is_integer():
-            raise CompileError(f"a dimension of {d} is not a whole number; divide with //")
+            raise CompileError(f"a dimension of {d} is not a whole number; divide with //", code="TW0602")
         d = int(d)
     return cast(INT64, as_expr(d))
 
@@ -325,7 +325,7 @@ def reduce_axis(dom: tuple[Any, Any], name: str = "r") -> IterVar:
     """A reduction axis over `[dom[0], dom[1])`; the lower end must be 0."""
     low, high = as_expr(dom[0]), as_expr(dom[1])
     if not (isinstance(low, IntImm) and low.value == 0):
-        raise CompileError(f"reduction axis '{name}' starts at {low}; it must start at 0 (shift the index instead)")
+        raise CompileError(f"reduction axis '{name}' starts at {low}; it must start at 0 (shift the index instead)", code="TW0609")
     return IterVar(Var(name), high, "reduce")
 
 

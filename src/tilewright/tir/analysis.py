@@ -28,7 +28,7 @@ def verify_well_formed(func: PrimFunc, assert_mode: bool = True) -> bool:
     """Whether variables and memory are used only where they are bound; with `assert_mode`, `CompileError` says what is not."""
     found = _fault(func, variables=True)
     if found is not None and assert_mode:
-        raise CompileError(f"function '{func.name}' is not well formed: {found}", func.origin)
+        raise CompileError(f"function '{func.name}' is not well formed: {found}", func.origin, code="TW0611")
     return found is None
 
 

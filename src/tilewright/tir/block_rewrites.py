@@ -54,7 +54,7 @@ def named_buffer(func: PrimFunc, name: str) -> Buffer:
     for b in known:
         if b.name == name:
             return b
-    raise ScheduleError(f"there is no buffer '{name}'; the buffers are {', '.join(b.name for b in known)}")
+    raise ScheduleError(f"there is no buffer '{name}'; the buffers are {', '.join(b.name for b in known)}", code="TW0613")
 
 
 def redirect(s: Stmt, old: Buffer, new: Buffer, at: Access = lambda indices: indices) -> Stmt:
@@ -269,7 +269,7 @@ def _find(statements: Sequence[Stmt], name: str) -> tuple[int, Block]:
             if isinstance(s, Block) and s.name == name:
                 return k, s
     names = ", ".join(s.name for top in statements for s in walk_stmt(top) if isinstance(s, Block))
-    raise ScheduleError(f"there is no block '{name}'; the blocks are {names}")
+    raise ScheduleError(f"there is no block '{name}'; the blocks are {names}", code="TW0613")
 
 
 def swap(s: Stmt, old: Stmt, new: Stmt) -> Stmt:

@@ -48,7 +48,7 @@ class BufferVar:
     def __setitem__(self, index: Any, value: Value) -> None:
         stored = as_expr(value, None if isinstance(value, PrimExpr) else self.buffer.dtype)
         if stored.dtype is not self.buffer.dtype:
-            raise CompileError(f"a value of {stored.dtype} is stored in '{self.buffer.name}', which holds {self.buffer.dtype}; write .astype('{self.buffer.dtype}')")
+            raise CompileError(f"a value of {stored.dtype} is stored in '{self.buffer.name}', which holds {self.buffer.dtype}; write .astype('{self.buffer.dtype}')", code="TW0608")
         self._builder.emit(Store(self.buffer, stored, self._place(index)))
 
     def _place(self, index: Any) -> tuple[PrimExpr, ...]:
@@ -57,7 +57,7 @@ class BufferVar:
         if len(given) == len(shape):
             return tuple(given)
         if len(given) != 1:
-            raise CompileError(f"'{self.buffer.name}' has {len(shape)} dimensions and was given {len(given)} indices")
+            raise CompileError(f"'{self.buffer.name}' has {len(shape)} dimensions and was given {len(given)} indices", code="TW0608")
         places, rest = list[PrimExpr](), given[0]
         for d in reversed(shape[1:]):
             places.append(floormod(rest, d))
@@ -78,9 +78,9 @@ class IRBuilder:
     def buffer_ptr(self, buf: Buffer, shape: Sequence[Any] | None = None) -> BufferVar:
         """A buffer, to be indexed."""
         if not isinstance(buf, Buffer):
-            raise CompileError(f"buffer_ptr takes a buffer, one of the arguments of a te.extern body, and was given a {type(buf).__name__}")
+            raise CompileError(f"buffer_ptr takes a buffer, one of the arguments of a te.extern body, and was given a {type(buf).__name__}", code="TW0608")
         if shape is not None and len(shape) != len(buf.shape):
-            raise CompileError(f"buffer '{buf.name}' has {len(buf.shape)} dimensions and cannot be seen with {len(shape)}")
+            raise CompileError(f"buffer '{buf.name}' has {len(buf.shape)} dimensions and cannot be seen with {len(shape)}", code="TW0608")
         return BufferVar(self, buf)
 
     def allocate(self, dtype: str | DataType, shape: Any, name: str = "buf", scope: str = "global") -> BufferVar:
@@ -99,7 +99,7 @@ class IRBuilder:
         The threads of a parallel loop take `grain` trips at a time.
         """
         if kind not in _KINDS:
-            raise CompileError(f"a loop cannot be '{kind}'; use serial, parallel, vectorize or unroll")
+            raise CompileError(f"a loop cannot be '{kind}'; use serial, parallel, vectorize or unroll", code="TW0608")
         var = Var(name)
         low, high = cast(INT64, as_expr(begin)), cast(INT64, as_expr(end))
         self._open.append([])
@@ -119,7 +119,7 @@ class IRBuilder:
         """Statements that run where the condition of the `if_scope` directly before does not hold."""
         last = self._open[-1][-1] if self._open[-1] else None
         if not isinstance(last, IfThenElse) or last.else_case is not None:
-            raise CompileError("else_scope stands directly after an if_scope")
+            raise CompileError("else_scope stands directly after an if_scope", code="TW0608")
         self._open[-1].pop()
         self._open.append([])
         yield
@@ -138,12 +138,12 @@ class IRBuilder:
 
     def scope_attr(self, node: Any, attr_key: str, value: Any) -> None:
         """Refused: attributes belong to loops and blocks here."""
-        raise CompileError(f"scope_attr '{attr_key}' has no meaning here; name the kind of a loop in for_range, and the memory in allocate")
+        raise CompileError(f"scope_attr '{attr_key}' has no meaning here; name the kind of a loop in for_range, and the memory in allocate", code="TW0608")
 
     def get(self) -> Stmt:
         """The whole program. Raises `CompileError` inside an open `with`."""
         if len(self._open) != 1:
-            raise CompileError("get() is called inside a for_range, if_scope or else_scope; call it after their end")
+            raise CompileError("get() is called inside a for_range, if_scope or else_scope; call it after their end", code="TW0608")
         body = self._close()
         self._open.append([body])
         return body

@@ -14,7 +14,7 @@ ACROSS_LANES = ("sum", "prod", "max", "min")
 
 def fault(message: str, at: Stmt, func: PrimFunc | None = None) -> ScheduleError:
     """An error that shows the nest around `at`, its first line marked."""
-    return ScheduleError(f"{message}. The loops there:\n{text_marking(_nest_of(func, at), at)}")
+    return ScheduleError(f"{message}. The loops there:\n{text_marking(_nest_of(func, at), at)}", code="TW0612")
 
 
 def _nest_of(func: PrimFunc | None, at: Stmt) -> Stmt:

@@ -216,7 +216,7 @@ class LoopSteps(Recorder):
     def _engine(self, func: str) -> engine.Schedule:
         found = self._engines.get(self._named(func))
         if found is None:
-            raise ScheduleError(f"there is no loop function '{func}' in the module; there are {', '.join(self._engines) or 'none'}")
+            raise ScheduleError(f"there is no loop function '{func}' in the module; there are {', '.join(self._engines) or 'none'}", code="TW0613")
         return found
 
     def _together(self, loops: Sequence[LoopRV]) -> engine.Schedule:

@@ -85,7 +85,7 @@ class Schedule(Recorder):
             if isinstance(s, Block) and s.name == name:
                 return s
         names = ", ".join(s.name for s in walk_stmt(self.func.body) if isinstance(s, Block))
-        raise ScheduleError(f"there is no block '{name}'; the blocks are {names}")
+        raise ScheduleError(f"there is no block '{name}'; the blocks are {names}", code="TW0613")
 
     def loop(self, var: Var) -> For:
         """The loop of that variable."""
@@ -282,7 +282,7 @@ class Schedule(Recorder):
 
     def _parameter(self, buffer: str) -> None:
         if buffer not in (b.name for b in self.func.params):
-            raise ScheduleError(f"there is no parameter '{buffer}' to prefetch; the parameters are {', '.join(b.name for b in self.func.params)}")
+            raise ScheduleError(f"there is no parameter '{buffer}' to prefetch; the parameters are {', '.join(b.name for b in self.func.params)}", code="TW0613")
 
     @recorded
     def compute_inline(self, block: str) -> None:
@@ -438,7 +438,7 @@ class Schedule(Recorder):
         raise self._gone(loop)
 
     def _gone(self, loop: Var) -> ScheduleError:
-        return ScheduleError(f"there is no loop '{loop.name}' in the program any more:\n{self.func}")
+        return ScheduleError(f"there is no loop '{loop.name}' in the program any more:\n{self.func}", code="TW0613")
 
     def around(self, s: Stmt) -> list[Stmt]:
         """The statements around one of the program, outermost first."""

@@ -92,7 +92,7 @@ def reinterpret(x: te.Tensor, dtype: str | DataType) -> te.Tensor:
     """The bits of x as `dtype`, which is as wide. Raises `CompileError` when it is not."""
     wanted = DataType(dtype)
     if wanted.bits != x.dtype.bits:
-        raise CompileError(f"the bits of {x.dtype} cannot be read as {wanted}: the widths differ; cast the tensor instead")
+        raise CompileError(f"the bits of {x.dtype} cannot be read as {wanted}: the widths differ; cast the tensor instead", code="TW0308")
     return of.elementwise(x, lambda e: I.reinterpret(e, dtype=wanted), "reinterpret")
 
 

@@ -22,14 +22,14 @@ def get_const_int(expr: Any) -> int:
         return expr.value
     if isinstance(expr, int):
         return expr
-    raise CompileError(f"{expr!r} is not a constant; give the tensor a static shape")
+    raise CompileError(f"{expr!r} is not a constant; give the tensor a static shape", code="TW0303")
 
 
 def get_const_float(expr: Any) -> float:
     """A constant as a float; raises `CompileError` for an expression that is none."""
     value = getattr(expr, "value", expr)
     if not isinstance(value, (int, float)):
-        raise CompileError(f"{expr!r} is not a constant")
+        raise CompileError(f"{expr!r} is not a constant", code="TW0303")
     return float(value)
 
 

@@ -107,7 +107,7 @@ def build_image(message: Message, pieces: Sequence[bytes]) -> tuple[Message, lis
         candidate, build_func = pickle.loads(pieces[0])
         func = candidate.lower()
         if not isinstance(func, PrimFunc):
-            raise OptionError(f"{type(candidate).__name__}.lower() gives a {type(func).__name__}, and has to give a PrimFunc")
+            raise OptionError(f"{type(candidate).__name__}.lower() gives a {type(func).__name__}, and has to give a PrimFunc", code="TW1110")
         values = {name: np.ascontiguousarray(value) for name, value in candidate.values().items()}
     except Exception as error:
         return _refused(MeasureErrorNo.INSTANTIATION_ERROR, error, start), []

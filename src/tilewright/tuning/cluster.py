@@ -36,14 +36,14 @@ class _Cluster:
         try:
             import distributed
         except ImportError as error:
-            raise OptionError("measuring on a cluster needs Dask; `pip install distributed`, on its workers too") from error
+            raise OptionError("measuring on a cluster needs Dask; `pip install distributed`, on its workers too", code="TW1111") from error
         self.workers = [workers] if isinstance(workers, str) else [*workers] if workers is not None else None
         self.resources = dict(resources) if resources else None
         try:
             connect: Any = distributed.Client
             self.client = connect(address, timeout=_CONNECT_SECONDS, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
-            raise OptionError(f"no Dask scheduler answers at '{address}' ({error}); start one with `dask scheduler`") from error
+            raise OptionError(f"no Dask scheduler answers at '{address}' ({error}); start one with `dask scheduler`", code="TW1111") from error
 
     def run(self, function: Any, jobs: Mapping[int, tuple[Any, ...]], on_done: Any) -> None:
         """`on_done(place, result or exception)` in this thread, in the order in which the jobs end. Raises what `on_done` raises."""
@@ -68,7 +68,7 @@ class _Cluster:
                 return finished.get(timeout=_CONNECT_SECONDS)
             except queue.Empty:
                 if self.client.status != "running":
-                    raise OptionError(f"the Dask scheduler is gone (the connection is {self.client.status})") from None
+                    raise OptionError(f"the Dask scheduler is gone (the connection is {self.client.status})", code="TW1111") from None
                 self.check_workers()
 
     def check_workers(self) -> None:
@@ -80,7 +80,7 @@ class _Cluster:
         ]
         if not fitting:
             names = ", ".join(sorted(str(w["name"]) for w in there.values())) or "none"
-            raise OptionError(f"the cluster has no worker named {self.workers or 'anything'} with resources {self.resources or 'of any kind'}; its workers: {names}")
+            raise OptionError(f"the cluster has no worker named {self.workers or 'anything'} with resources {self.resources or 'of any kind'}; its workers: {names}", code="TW1111")
 
     def wait(self) -> None:
         """Until there is a worker that can take work."""
@@ -103,7 +103,7 @@ class _OnCluster:
             try:
                 self._known.wait()
             except TimeoutError as error:
-                raise OptionError(f"the Dask scheduler at '{self._arguments[0]}' has no workers; start some with `dask worker {self._arguments[0]}`") from error
+                raise OptionError(f"the Dask scheduler at '{self._arguments[0]}' has no workers; start some with `dask worker {self._arguments[0]}`", code="TW1111") from error
             return self._known
 
     def close(self) -> None:

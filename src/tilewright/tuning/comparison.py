@@ -50,7 +50,7 @@ class Comparison:
 def compared(first: Sequence[float], second: Sequence[float], seed: int = 0) -> Comparison:
     """Of two lists of seconds, the k-th of each measured one after the other. Raises `InputError` without pairs."""
     if not first or len(first) != len(second):
-        raise InputError(f"{len(first)} and {len(second)} figures are no pairs; measure both programs equally often, at least once")
+        raise InputError(f"{len(first)} and {len(second)} figures are no pairs; measure both programs equally often, at least once", code="TW0717")
     a, b = np.asarray(first), np.asarray(second)
     logs = np.log(b) - np.log(a)
     drawn = np.random.default_rng(seed).integers(len(logs), size=(_DRAWN, len(logs)))

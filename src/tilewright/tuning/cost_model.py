@@ -166,12 +166,12 @@ class CostModel:
     def __init__(self, loss: str = "reg", kind: str = "numpy", seed: int = 0) -> None:
         """`kind` is "numpy", "xgboost", or "auto": xgboost where it is installed. Raises `OptionError`."""
         if loss not in LOSSES:
-            raise OptionError(f"there is no loss '{loss}'{nearest(loss, LOSSES) or '; the losses are ' + ', '.join(LOSSES)}")
+            raise OptionError(f"there is no loss '{loss}'{nearest(loss, LOSSES) or '; the losses are ' + ', '.join(LOSSES)}", code="TW1103")
         if kind not in KINDS:
-            raise OptionError(f"there is no cost model '{kind}'{nearest(kind, KINDS) or '; the kinds are ' + ', '.join(KINDS)}")
+            raise OptionError(f"there is no cost model '{kind}'{nearest(kind, KINDS) or '; the kinds are ' + ', '.join(KINDS)}", code="TW1103")
         installed = importlib.util.find_spec("xgboost") is not None
         if kind == "xgboost" and not installed:
-            raise OptionError("xgboost is not installed; `pip install tilewright[tune]`, or take the cost model 'numpy'")
+            raise OptionError("xgboost is not installed; `pip install tilewright[tune]`, or take the cost model 'numpy'", code="TW1103")
         self.kind = "xgboost" if kind != "numpy" and installed else "numpy"
         self._model: Any = _XGBoost(loss, seed) if self.kind == "xgboost" else BoostedTrees(loss, seed=seed)
         self.rows = 0

@@ -25,12 +25,12 @@ class LineFile:
         self.path = Path(path)
         self._read = 0
         if not self.path.parent.is_dir() or self.path.is_dir():
-            raise OptionError(f"{self.path}: records go into a file, in a folder that exists")
+            raise OptionError(f"{self.path}: records go into a file, in a folder that exists", code="TW1115")
 
     def append(self, line: str) -> None:
         """Write one line; it outlives this process when the call returns. Raises `OSError`, and then nothing of it was written."""
         if "\n" in line:
-            raise OptionError(f"{self.path}: a record is one line, and this one has several: {line[:80]!r}")
+            raise OptionError(f"{self.path}: a record is one line, and this one has several: {line[:80]!r}", code="TW1115")
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -42,7 +42,7 @@ class LocalBuilder:
         Raises `OptionError`.
         """
         if timeout <= 0 or (n_parallel is not None and n_parallel < 1):
-            raise OptionError(f"timeout={timeout} must be above 0 seconds, and n_parallel={n_parallel} at least 1")
+            raise OptionError(f"timeout={timeout} must be above 0 seconds, and n_parallel={n_parallel} at least 1", code="TW1110")
         self.timeout, self.build_func = timeout, _build_func(build_func)
         self.n_parallel = n_parallel or cores()
         self._workers = Workers(self.n_parallel, memory_limit, 1, (BUILD.partition(":")[0],))
@@ -116,7 +116,7 @@ class LocalRunner:
         Raises `OptionError` or `InputError` for values that make no sense.
         """
         if timeout <= 0 or cooldown_interval < 0:
-            raise OptionError(f"timeout={timeout} must be above 0 seconds, and cooldown_interval={cooldown_interval} at least 0")
+            raise OptionError(f"timeout={timeout} must be above 0 seconds, and cooldown_interval={cooldown_interval} at least 0", code="TW1110")
         self.options = TrialOptions(number, repeat, min_repeat_ms, enable_cpu_cache_flush, noise)
         self.cooldown_interval = cooldown_interval
         self._worker = Worker(memory_limit, threads or default_threads(), (TRIAL.partition(":")[0], "tilewright.target.llvm.jit"))
@@ -177,12 +177,12 @@ def _build_func(given: str | BuildFunc) -> BuildFunc:
         try:
             _, of_script = pickled(given)
         except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise OptionError(f"build_func cannot be given to other processes ({error}); define it at the top of a module") from error
+            raise OptionError(f"build_func cannot be given to other processes ({error}); define it at the top of a module", code="TW1110") from error
         if of_script:
-            raise OptionError("build_func is defined in the script that runs, which other processes do not have; define it in a module and import it")
+            raise OptionError("build_func is defined in the script that runs, which other processes do not have; define it in a module and import it", code="TW1110")
         return given
     if given not in _BUILD_FUNCS:
-        raise OptionError(f"there is no build_func '{given}'{nearest(given, _BUILD_FUNCS)}; use 'default', or a function (PrimFunc, target) -> FunctionModule")
+        raise OptionError(f"there is no build_func '{given}'{nearest(given, _BUILD_FUNCS)}; use 'default', or a function (PrimFunc, target) -> FunctionModule", code="TW1110")
     return _BUILD_FUNCS[given]
 
 

@@ -113,7 +113,7 @@ def decode(line: str, where: str) -> Record:
         )
         return Record(str(target), json.dumps([task, args, kwargs]), json.dumps(config), measured, str(row.get("tvm_version", "")))
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise ModelError(f"{where}: not a tuning record of AutoTVM's layout ({type(error).__name__}: {error}): {line[:80]}") from error
+        raise ModelError(f"{where}: not a tuning record of AutoTVM's layout ({type(error).__name__}: {error}): {line[:80]}", code="TW1101") from error
 
 
 def _input(row: Any) -> tuple[Any, Any, Any, Any]:

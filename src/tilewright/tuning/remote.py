@@ -48,7 +48,7 @@ class RPCRunner:
         Raises `OptionError` or `InputError` for values that make no sense.
         """
         if timeout <= 0 or cooldown_interval < 0 or (n_parallel is not None and n_parallel < 1):
-            raise OptionError(f"timeout={timeout} must be above 0 seconds, cooldown_interval={cooldown_interval} at least 0, n_parallel={n_parallel} at least 1")
+            raise OptionError(f"timeout={timeout} must be above 0 seconds, cooldown_interval={cooldown_interval} at least 0, n_parallel={n_parallel} at least 1", code="TW1110")
         self.key, self.host, self.port, self.priority = key, host, port, priority
         self.timeout, self.n_parallel, self.cooldown_interval, self.patience = timeout, n_parallel, cooldown_interval, patience
         self.options = TrialOptions(number, repeat, min_repeat_ms, enable_cpu_cache_flush, noise)

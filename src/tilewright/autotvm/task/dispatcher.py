@@ -56,7 +56,7 @@ class DispatchContext(decided.Advisor):
 
     def update(self, target: Target | None, workload: Workload, cfg: Any) -> None:
         """Have `cfg` for a workload; raises `OptionError` in a context whose answers are fixed."""
-        raise OptionError(f"the answers of {type(self).__name__} are fixed; use ApplyHistoryBest")
+        raise OptionError(f"the answers of {type(self).__name__} are fixed; use ApplyHistoryBest", code="TW1106")
 
     def decisions(self, function: Function, constants: Sequence[bool], target: Target) -> Mapping[str, int | str] | None:
         from tilewright.autotvm.task.kernels import workload_of

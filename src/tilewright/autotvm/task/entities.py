@@ -36,12 +36,12 @@ class VirtualAxis:
         elif isinstance(var, IterVar):
             extent = getattr(var.extent, "value", None)
             if extent is None:
-                raise OptionError(f"axis '{var.var.name}' has an open size, {var.extent}, and a template splits axes of known sizes")
+                raise OptionError(f"axis '{var.var.name}' has an open size, {var.extent}, and a template splits axes of known sizes", code="TW1106")
             self.name, self.length = name or var.var.name, int(extent)
         elif isinstance(var, int):
             self.length = var
         else:
-            raise OptionError(f"an axis of a template is a length, an axis of a stage or a virtual axis, and not a {type(var).__name__}")
+            raise OptionError(f"an axis of a template is a length, an axis of a stage or a virtual axis, and not a {type(var).__name__}", code="TW1106")
 
     def __repr__(self) -> str:
         return f"VirtualAxis({self.name}, {self.length})"
@@ -265,7 +265,7 @@ def annotate(axes: Sequence[Any], policy: str, options: Mapping[str, Any]) -> Tr
     _known_policy(policy, ANNOTATE_POLICIES, "annotate")
     count = len(axes)
     if policy == "bind_gpu":
-        raise OptionError("policy 'bind_gpu' binds axes to threads of a GPU, and code is made for CPUs here; use 'try_unroll_vec'")
+        raise OptionError("policy 'bind_gpu' binds axes to threads of a GPU, and code is made for CPUs here; use 'try_unroll_vec'", code="TW1106")
     if policy == "locate_cache":
         return _found([AnnotateEntity(p) for p in itertools.product(range(count), repeat=int(options["num_anchor"]))], count, "the axes")
     ways: dict[str, list[tuple[str, ...]]] = {
@@ -291,10 +291,10 @@ def _axis_name(axis: Any) -> str:
 
 def _known_policy(policy: str, known: Sequence[str], what: str) -> None:
     if policy not in known:
-        raise OptionError(f"there is no policy '{policy}' of define_{what}; the policies are {', '.join(known)}")
+        raise OptionError(f"there is no policy '{policy}' of define_{what}; the policies are {', '.join(known)}", code="TW1106")
 
 
 def _found(entities: Sequence[Entity], outputs: int, what: str) -> Transform:
     if not entities:
-        raise OptionError(f"nothing is left to choose from for {what}: the filter, the candidates or max_factor leave no answer")
+        raise OptionError(f"nothing is left to choose from for {what}: the filter, the candidates or max_factor leave no answer", code="TW1106")
     return Transform(tuple(entities), outputs)

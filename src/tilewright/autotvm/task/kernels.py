@@ -68,7 +68,7 @@ class KernelTask(Task):
     def __init__(self, name: str, args: Sequence[Any], target: Target) -> None:
         super().__init__(name, args, target)
         if len(self.args) != 2 or not all(isinstance(a, str) for a in self.args):
-            raise OptionError(f"a task '{name}' has two arguments, the text of a function and the flags of its constants, and was given {len(self.args)}")
+            raise OptionError(f"a task '{name}' has two arguments, the text of a function and the flags of its constants, and was given {len(self.args)}", code="TW1105")
 
     @staticmethod
     def of(function: Function, constants: Sequence[bool], target: Target) -> KernelTask:
@@ -81,7 +81,7 @@ class KernelTask(Task):
         """The fused function; raises `ParseError` where the text is none."""
         made = parse_expr(self.args[0])
         if not isinstance(made, Function) or len(made.params) != len(self.args[1]):
-            raise OptionError(f"the record of '{self.name}' holds no function of {len(self.args[1])} parameters")
+            raise OptionError(f"the record of '{self.name}' holds no function of {len(self.args[1])} parameters", code="TW1105")
         return made
 
     @property
@@ -131,7 +131,7 @@ class KernelTask(Task):
         decisions = Decisions(config.decisions)
         made = self.kernel(decisions, flat)
         if decisions.refused:
-            raise OptionError(f"{self.title} takes no such {', '.join(sorted(set(decisions.refused)))}: {dict(decisions.given)}")
+            raise OptionError(f"{self.title} takes no such {', '.join(sorted(set(decisions.refused)))}: {dict(decisions.given)}", code="TW1106")
         return made
 
     def instantiate(self, config: ConfigSpace) -> tuple[Any, Any]:

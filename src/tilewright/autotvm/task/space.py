@@ -44,6 +44,8 @@ _MOST_FILTERED: Final = 1 << 22
 class InstantiationError(TVMError):
     """A configuration gives no program; `ConfigSpace.raise_error` says why."""
 
+    code = "TW1107"
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -155,10 +157,10 @@ class ConfigSpace:
         if not self._filters:
             return None
         if self.range_length > _MOST_FILTERED:
-            raise OptionError(f"the space has {self.range_length} configurations, more than multi_filter looks through ({_MOST_FILTERED}); define fewer answers")
+            raise OptionError(f"the space has {self.range_length} configurations, more than multi_filter looks through ({_MOST_FILTERED}); define fewer answers", code="TW1106")
         kept = [i for i in range(self.range_length) if all(keep(self._entity(i)) for keep in self._filters)]
         if not kept:
-            raise OptionError("the filters of multi_filter leave no configuration")
+            raise OptionError("the filters of multi_filter leave no configuration", code="TW1106")
         return np.asarray(kept)
 
     def __len__(self) -> int:
@@ -308,7 +310,7 @@ class ConfigEntity(ConfigSpace):
             found = OrderedDict((str(name), ENTITIES[kind](value)) for name, kind, value in json_dict["entity"])
             return ConfigEntity(int(json_dict["index"]), json_dict.get("code_hash"), found)
         except (KeyError, TypeError, ValueError) as error:
-            raise OptionError(f"this is no configuration of a record: {dict(json_dict)!r} ({type(error).__name__}: {error})") from error
+            raise OptionError(f"this is no configuration of a record: {dict(json_dict)!r} ({type(error).__name__}: {error})", code="TW1106") from error
 
     def get_flatten_feature(self) -> np.ndarray[Any, Any]:
         """The answers as numbers."""
@@ -348,4 +350,4 @@ class FallbackConfigEntity(ConfigSpace):
             if fitting:
                 self.entity_map[name] = max(fitting, key=lambda e: e.size[:0:-1])
                 return
-        raise OptionError(f"no split of '{name}' fits any of {list(map(list, constraints))}")
+        raise OptionError(f"no split of '{name}' fits any of {list(map(list, constraints))}", code="TW1106")

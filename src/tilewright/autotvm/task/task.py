@@ -133,7 +133,7 @@ def template(task_name: str, func: Callable[..., Any] | None = None) -> Any:
 
     def register(f: Callable[..., Any]) -> Callable[..., Any]:
         if task_name in TEMPLATES and _place(TEMPLATES[task_name]) != _place(f):
-            raise OptionError(f"there is a template '{task_name}' already, {_place(TEMPLATES[task_name])}; give this one another name")
+            raise OptionError(f"there is a template '{task_name}' already, {_place(TEMPLATES[task_name])}; give this one another name", code="TW1105")
         TEMPLATES[task_name] = f
 
         @functools.wraps(f)
@@ -155,7 +155,7 @@ def template_of(name: str) -> Callable[..., Any]:
     """The template of a name; raises `OptionError` naming the nearest."""
     if name not in TEMPLATES:
         hint = nearest(name, TEMPLATES) or f"; the templates are: {', '.join(sorted(TEMPLATES)) or 'none yet'}"
-        raise OptionError(f"there is no template '{name}'{hint}. A template is registered by @autotvm.template, before its task is created or a record of it is read")
+        raise OptionError(f"there is no template '{name}'{hint}. A template is registered by @autotvm.template, before its task is created or a record of it is read", code="TW1105")
     return TEMPLATES[name]
 
 

@@ -24,7 +24,7 @@ class DropletTuner(RandomTuner):
         if start_position is not None:
             dims = self.space.dims
             if len(start_position) != len(dims) or not all(0 <= k < n for k, n in zip(start_position, dims, strict=True)):
-                raise OptionError(f"start_position={list(start_position)} is no point of a space of {' x '.join(map(str, dims))} answers")
+                raise OptionError(f"start_position={list(start_position)} is no point of a space of {' x '.join(map(str, dims))} answers", code="TW1104")
             start = (0, *start_position)
             self._first = self.space.index_of_point(start)
         self._at, self._gain, self._step = start, pvalue, 1

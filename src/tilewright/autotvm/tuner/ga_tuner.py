@@ -18,7 +18,7 @@ class GATuner(RandomTuner):
     def __init__(self, task: Task, pop_size: int = 100, elite_num: int = 3, mutation_prob: float = 0.1, seed: int = 0) -> None:
         super().__init__(task, seed)
         if pop_size < 2 or not 0 < elite_num <= pop_size or not 0 <= mutation_prob <= 1:
-            raise OptionError(f"pop_size={pop_size} must be at least 2, elite_num={elite_num} at most that, mutation_prob={mutation_prob} between 0 and 1")
+            raise OptionError(f"pop_size={pop_size} must be at least 2, elite_num={elite_num} at most that, mutation_prob={mutation_prob} between 0 and 1", code="TW1104")
         self.pop_size, self.elite_num, self.mutation_prob = pop_size, elite_num, mutation_prob
         self._generation: dict[int, float] = {}
         self._elites: dict[int, float] = {}

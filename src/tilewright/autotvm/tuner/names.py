@@ -51,5 +51,5 @@ def get_tuner(name: str, task: Task, **options: Any) -> Tuner:
 def tuner_named(name: str) -> Callable[..., Tuner]:
     """What makes tuners of a name; raises `OptionError` for one that there is not."""
     if name not in TUNERS:
-        raise OptionError(f"Invalid tuner: {name}{nearest(name, TUNERS)}; the tuners are {', '.join(TUNERS)}")
+        raise OptionError(f"Invalid tuner: {name}{nearest(name, TUNERS)}; the tuners are {', '.join(TUNERS)}", code="TW1103")
     return TUNERS[name]

@@ -73,9 +73,9 @@ class Tuner:
     ) -> None:
         """Measure up to `n_trial` configurations; stop when `early_stopping` of them in succession were not better. Raises `OptionError`."""
         if n_trial < 0 or (early_stopping is not None and early_stopping < 1):
-            raise OptionError(f"n_trial={n_trial} must not be negative, and early_stopping={early_stopping} at least 1")
+            raise OptionError(f"n_trial={n_trial} must not be negative, and early_stopping={early_stopping} at least 1", code="TW1104")
         if si_prefix not in ("", "K", "M", "G", "T"):
-            raise OptionError(f"there is no prefix '{si_prefix}' of units; the prefixes are K, M, G, T")
+            raise OptionError(f"there is no prefix '{si_prefix}' of units; the prefixes are K, M, G, T", code="TW1103")
         measure_batch, width = create_measure_batch(self.task, measure_option), at_once(measure_option)
         while self.trials < n_trial and self.has_next():
             self.step(measure_batch, min(width, n_trial - self.trials), callbacks)
@@ -112,7 +112,7 @@ class Tuner:
 
         Only tuners with a cost model do; with fewer than `min_seed_records` records of tasks of this name nothing is learnt.
         """
-        raise OptionError(f"{type(self).__name__} learns nothing from other tasks; use XGBTuner")
+        raise OptionError(f"{type(self).__name__} learns nothing from other tasks; use XGBTuner", code="TW1103")
 
     def resume(self, data_set: History) -> int:
         """Know what records say of this very task: it is not proposed again, and what was best stays so. Returns how many there are."""

@@ -41,11 +41,11 @@ class XGBTuner(RandomTuner):
         """`model` is "numpy", "xgboost" or "auto". Raises `OptionError` for names that there are not."""
         super().__init__(task, seed)
         if feature_type not in feature.KINDS:
-            raise OptionError(f"there are no features '{feature_type}'{nearest(feature_type, feature.KINDS) or '; they are ' + ', '.join(feature.KINDS)}")
+            raise OptionError(f"there are no features '{feature_type}'{nearest(feature_type, feature.KINDS) or '; they are ' + ', '.join(feature.KINDS)}", code="TW1103")
         if optimizer != "sa":
-            raise OptionError(f"there is no optimizer '{optimizer}'; 'sa' is simulated annealing")
+            raise OptionError(f"there is no optimizer '{optimizer}'; 'sa' is simulated annealing", code="TW1103")
         if plan_size < 1 or (diversity_filter_ratio is not None and diversity_filter_ratio < 1):
-            raise OptionError(f"plan_size={plan_size} and diversity_filter_ratio={diversity_filter_ratio} must be at least 1")
+            raise OptionError(f"plan_size={plan_size} and diversity_filter_ratio={diversity_filter_ratio} must be at least 1", code="TW1104")
         self.plan_size, self.feature_type, self.diversity = plan_size, feature_type, diversity_filter_ratio or 1.0
         self.cost_model = CostModel(loss_type, model, seed)
         self._knobs = KnobFeatures(self.space)

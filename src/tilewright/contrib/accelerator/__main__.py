@@ -21,7 +21,7 @@ from tilewright.contrib.accelerator import page, share
 from tilewright.contrib.accelerator.declaration import Accelerator
 from tilewright.contrib.accelerator.report import cycle_reports, modules_of
 from tilewright.contrib.accelerator.testing import conformance
-from tilewright.errors import OptionError, TVMError
+from tilewright.errors import OptionError, TVMError, with_code
 from tilewright.plugins import accelerator_names, find_accelerator
 
 
@@ -31,7 +31,7 @@ def accelerator_of(name: str) -> Accelerator:
     if path.endswith(".py"):
         spec = importlib.util.spec_from_file_location(Path(path).stem, Path(path).resolve())
         if spec is None or spec.loader is None or not Path(path).exists():
-            raise OptionError(f"there is no file {path}")
+            raise OptionError(f"there is no file {path}", code="TW0901")
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
@@ -39,7 +39,7 @@ def accelerator_of(name: str) -> Accelerator:
     else:
         found = find_accelerator(name)
     if not isinstance(found, Accelerator):
-        raise OptionError(f"'{name}' is no accelerator; those there are: {', '.join(accelerator_names())}; or write file.py:name")
+        raise OptionError(f"'{name}' is no accelerator; those there are: {', '.join(accelerator_names())}; or write file.py:name", code="TW0901")
     return found
 
 
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(given)
     except TVMError as error:
-        print(f"Error: {error}", file=sys.stderr)
+        print(f"Error: {with_code(error)}", file=sys.stderr)
         return 1
 
 

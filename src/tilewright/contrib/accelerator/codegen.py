@@ -70,7 +70,7 @@ class _Builder:
         if far_bytes > self.accelerator.far.size:
             raise CompileError(
                 f"the function @{self.region.symbol} takes {far_bytes:,} bytes of {self.accelerator.far.name}, which has {self.accelerator.far.size:,}; "
-                "split the network, or declare the memory as large as it is"
+                "split the network, or declare the memory as large as it is", code="TW0906"
             )
         steps: list[Step] = []
         layers = []

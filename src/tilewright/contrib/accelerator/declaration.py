@@ -68,9 +68,9 @@ class Memory:
     def __post_init__(self) -> None:
         for what in ("size", "align", "bytes_per_cycle"):
             if getattr(self, what) <= 0:
-                raise OptionError(f"the memory {self.name} has {what}={getattr(self, what)}; it is above zero")
+                raise OptionError(f"the memory {self.name} has {what}={getattr(self, what)}; it is above zero", code="TW0903")
         if self.latency < 0 or self.align & (self.align - 1) or self.size % self.align:
-            raise OptionError(f"the memory {self.name}: align is a power of two that divides the size, and latency is not negative")
+            raise OptionError(f"the memory {self.name}: align is a power of two that divides the size, and latency is not negative", code="TW0903")
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Operand:
         """The same elements in order under another shape."""
         if self.shape != self.whole or any(self.before) or any(self.after) or int(np.prod(shape)) != int(np.prod(self.whole)):
             raise OptionError(
-                f"a whole tensor of {self.whole} cannot be reshaped to {shape} here; only whole tensors without padding can, to as many elements"
+                f"a whole tensor of {self.whole} cannot be reshaped to {shape} here; only whole tensors without padding can, to as many elements", code="TW0903"
             )
         return Operand(self.source, tuple(shape), self.dtype)
 
@@ -157,16 +157,16 @@ class Instruction:
         self.dtypes = {name: (kinds,) if isinstance(kinds, str) else tuple(kinds) for name, kinds in dtypes.items()}
         if OUTPUT not in self.accesses or not all(d.axis or not d.terms for d in self.accesses[OUTPUT]):
             raise OptionError(
-                f"{where} writes {OUTPUT}, each of whose dimensions is an axis or a size; it says {self.texts.get(OUTPUT, 'nothing')!r}"
+                f"{where} writes {OUTPUT}, each of whose dimensions is an axis or a size; it says {self.texts.get(OUTPUT, 'nothing')!r}", code="TW0903"
             )
         if set(self.dtypes) != set(self.accesses):
-            raise OptionError(f"{where} gives dtypes of {', '.join(self.dtypes)}, and its operands are {', '.join(self.accesses)}")
+            raise OptionError(f"{where} gives dtypes of {', '.join(self.dtypes)}, and its operands are {', '.join(self.accesses)}", code="TW0903")
         unknown = [t.factor for a in self.accesses.values() for d in a for t in d.terms if isinstance(t.factor, str) and t.factor not in fields]
         if unknown:
-            raise OptionError(f"{where} multiplies an axis by {unknown[0]}, which is none of its fields")
+            raise OptionError(f"{where} multiplies an axis by {unknown[0]}, which is none of its fields", code="TW0903")
         strange = [a for a in blocks if a not in access.axes_of(self.accesses)]
         if strange:
-            raise OptionError(f"{where} has blocks along {strange[0]}, which is none of its axes")
+            raise OptionError(f"{where} has blocks along {strange[0]}, which is none of its axes", code="TW0903")
         self.inputs = tuple(name for name in self.accesses if name != OUTPUT)
         self.cut = tuple(d.axis for d in self.accesses[OUTPUT] if d.axis)
         self.asked = frozenset(inspect.signature(cycles).parameters)
@@ -186,7 +186,7 @@ class Instruction:
         unknown = [n for n in given if n not in self.accesses and n not in self.fields]
         if missing or unknown:
             raise OptionError(
-                f"the instruction {self.name} was called {f'without {missing[0]}' if missing else f'with {unknown[0]}, which it has not'}"
+                f"the instruction {self.name} was called {f'without {missing[0]}' if missing else f'with {unknown[0]}, which it has not'}", code="TW0903"
             )
         fields = {name: int(given[name]) for name in self.fields}
         for name, value in fields.items():
@@ -203,7 +203,7 @@ class Instruction:
         shapes = {name: getattr(o, "padded", o.shape) for name, o in operands.items()}
         extents, wrong = access.extents(self.accesses, shapes, fields)
         if wrong:
-            raise OptionError(f"the instruction {self.name}: {wrong}")
+            raise OptionError(f"the instruction {self.name}: {wrong}", code="TW0903")
         for axis, block in self.blocks.items():
             if extents[axis] % block:
                 filled = -(-extents[axis] // block) * block
@@ -220,7 +220,7 @@ class Instruction:
             operand = operands[name]
             for d, size in zip(dimensions, getattr(operand, "padded", operand.shape), strict=True):
                 if d.range(ranges, fields)[1] > size:
-                    raise OptionError(f"the instruction {self.name} would read {name} up to {d.range(ranges, fields)[1]}, and it ends at {size}")
+                    raise OptionError(f"the instruction {self.name} would read {name} up to {d.range(ranges, fields)[1]}, and it ends at {size}", code="TW0903")
 
     def describe(self) -> str:
         """One line: what makes a command stream of one declaration unreadable by another."""
@@ -268,7 +268,7 @@ class Accelerator:
 
     def __post_init__(self) -> None:
         if not self.name.replace("_", "").isalnum():
-            raise OptionError(f"an accelerator's name is of letters, digits and underscores, and this one is {self.name!r}")
+            raise OptionError(f"an accelerator's name is of letters, digits and underscores, and this one is {self.name!r}", code="TW0903")
 
     def instruction(
         self,
@@ -291,7 +291,7 @@ class Accelerator:
             if taken or not FIRST_OPCODE <= opcode <= 0xFF:
                 raise OptionError(
                     f"the instruction {made.name} has the opcode {opcode:#x}"
-                    + (f", and {taken} has it or its name" if taken else "; opcodes are 0x10 to 0xff")
+                    + (f", and {taken} has it or its name" if taken else "; opcodes are 0x10 to 0xff"), code="TW0903"
                 )
             self.instructions[made.name] = made
             return made
@@ -303,7 +303,7 @@ class Accelerator:
 
         def declare(lower: Callable[[Any], Emitted | Sequence[Emitted]]) -> Operator:
             if lower.__name__ in self.operators:
-                raise OptionError(f"{self.name} has an operator {lower.__name__} already")
+                raise OptionError(f"{self.name} has an operator {lower.__name__} already", code="TW0903")
             made = self.operators[lower.__name__] = Operator(lower.__name__, form, lower)
             return made
 

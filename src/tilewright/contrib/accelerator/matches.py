@@ -65,7 +65,7 @@ class Form:
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
         """A random program of this form, among them some that the accelerator may refuse."""
-        raise CompileError(f"{type(self).__name__} has no sample(rng, accelerator), a function of this form, so it cannot be tested; write one")
+        raise CompileError(f"{type(self).__name__} has no sample(rng, accelerator), a function of this form, so it cannot be tested; write one", code="TW0903")
 
 
 # Reading

@@ -80,13 +80,13 @@ def load(blob: bytes, accelerator: Accelerator) -> Program:
     """The inverse of `save`. Raises `ArtifactError` for bytes that are damaged, or of another format, accelerator, version or declaration."""
     what = f"a program for {accelerator.name}"
     if len(blob) < _HEAD.size or blob[:4] != MAGIC:
-        raise ArtifactError(f"{what} begins with {MAGIC!r}, and these bytes do not")
+        raise ArtifactError(f"{what} begins with {MAGIC!r}, and these bytes do not", code="TW0918")
     _, form, version, fingerprint, checksum = _HEAD.unpack_from(blob)
     rest = blob[_HEAD.size :]
     if form != FORMAT:
-        raise ArtifactError(f"{what} is of format {form}, and this reads {FORMAT}; compile it again")
+        raise ArtifactError(f"{what} is of format {form}, and this reads {FORMAT}; compile it again", code="TW0918")
     if zlib.crc32(rest) != checksum:
-        raise ArtifactError(f"{what} is damaged: its checksum does not fit; compile it again")
+        raise ArtifactError(f"{what} is damaged: its checksum does not fit; compile it again", code="TW0918")
     said, constants, commands = _parts(rest, what)
     try:
         header: dict[str, Any] = json.loads(said)
@@ -96,19 +96,19 @@ def load(blob: bytes, accelerator: Accelerator) -> Program:
         )
         layers = tuple(Layer(str(x["name"]), str(x["operator"]), int(x["macs"]), int(x["near"])) for x in header["layers"])
     except (ValueError, KeyError, TypeError) as error:
-        raise ArtifactError(f"{what} has a header that cannot be read: {error!r}; compile it again") from error
+        raise ArtifactError(f"{what} has a header that cannot be read: {error!r}; compile it again", code="TW0918") from error
     if owner != accelerator.name:
-        raise ArtifactError(f"{what} is one for {owner}")
+        raise ArtifactError(f"{what} is one for {owner}", code="TW0918")
     if (version, fingerprint) != (accelerator.version, accelerator.fingerprint):
         raise ArtifactError(
             f"{what} is for version {version} ({fingerprint:08x}), and the one here is declared as version {accelerator.version} "
-            f"({accelerator.fingerprint:08x}); compile it again"
+            f"({accelerator.fingerprint:08x}); compile it again", code="TW0918"
         )
     if not len(constants) <= far_bytes <= accelerator.far.size or not all(
         p.dtype in DTYPES and min(p.shape, default=0) >= 0 for p in (*inputs, *outputs)
     ):
         raise ArtifactError(
-            f"{what} wants {far_bytes} bytes of {accelerator.far.name}, which has {accelerator.far.size}, or tensors that there are none of"
+            f"{what} wants {far_bytes} bytes of {accelerator.far.name}, which has {accelerator.far.size}, or tensors that there are none of", code="TW0918"
         )
     return Program(symbol, inputs, outputs, layers, far_bytes, constants, commands)
 
@@ -119,7 +119,7 @@ def _parts(rest: bytes, what: str) -> list[bytes]:
         (length,) = _LENGTH.unpack_from(rest, at) if at + _LENGTH.size <= len(rest) else (len(rest),)
         at += _LENGTH.size
         if at + length > len(rest):
-            raise ArtifactError(f"{what} ends in the middle of a part; compile it again")
+            raise ArtifactError(f"{what} ends in the middle of a part; compile it again", code="TW0918")
         parts.append(rest[at : at + length])
         at += length
     return parts

@@ -45,7 +45,7 @@ def lowered(operator: Operator, match: Match) -> tuple[list[Emitted], Operand | 
     found = list(made) if isinstance(made, Sequence) else [made]
     if not found or not all(isinstance(e, Emitted) for e in found):
         raise CompileError(
-            f"the operator {operator.name} returned {made!r}; it returns an instruction that it called, several in a list, or the operand that the result is"
+            f"the operator {operator.name} returned {made!r}; it returns an instruction that it called, several in a list, or the operand that the result is", code="TW0903"
         )
     return found, None
 
@@ -57,7 +57,7 @@ def operator_of(accelerator: Accelerator, call: Expr) -> Operator:
     if owner != accelerator.name or name not in accelerator.operators:
         what = composite or (call.op.name if isinstance(call, Call) and hasattr(call.op, "name") else type(call).__name__)
         raise CompileError(
-            f"{accelerator.name} was handed {what}, which is none of its operators; partition with {accelerator.name}.partition_for(mod)", call.span
+            f"{accelerator.name} was handed {what}, which is none of its operators; partition with {accelerator.name}.partition_for(mod)", call.span, code="TW0904"
         )
     return accelerator.operators[name]
 
@@ -79,7 +79,7 @@ class _Reader:
                 f'the network has the numerics "{own}", and {accelerator.name} rounds as "{accelerator.numerics}"; '
                 f"partition with {accelerator.name}.partition_for(mod), "
                 "which gives the whole network its roundings, and leave the option relay.qnn.numerics out",
-                function.span,
+                function.span, code="TW0905",
             )
         self.tensors: dict[Expr, Operand | Array] = {}
         self.region = Region(str(function.attrs.get("global_symbol", accelerator.name)))
@@ -92,7 +92,7 @@ class _Reader:
             found = self.tensors[e]
             if not isinstance(found, Operand):
                 raise CompileError(
-                    f"the function @{self.region.symbol} gives a constant; fold constants before the network is partitioned", function.span
+                    f"the function @{self.region.symbol} gives a constant; fold constants before the network is partitioned", function.span, code="TW0904"
                 )
             self.region.outputs.append(found)
 
@@ -110,7 +110,7 @@ class _Reader:
             self.tensors[e] = e.value
             return
         if isinstance(e, (Var, TupleGetItem)) or not isinstance(e, Call):
-            raise CompileError(f"{self.accelerator.name} was handed a {type(e).__name__}; its functions are of its operators alone", e.span)
+            raise CompileError(f"{self.accelerator.name} was handed a {type(e).__name__}; its functions are of its operators alone", e.span, code="TW0904")
         operator = operator_of(self.accelerator, e)
         composite: Any = e.op
         result = self._fresh(e)
@@ -124,7 +124,7 @@ class _Reader:
             match = operator.form.read(composite.body, Reading(self.accelerator, self.numerics, tensor))
             emitted, same = lowered(operator, match)
         except Refused as refused:
-            raise CompileError(f"{self.accelerator.name} refuses {operator.name}: {refused.rule}; {refused.edit}", e.span) from None
+            raise CompileError(f"{self.accelerator.name} refuses {operator.name}: {refused.rule}; {refused.edit}", e.span, code="TW0904") from None
         if same is not None:
             self.tensors[e] = Operand(same.source, result.whole, result.dtype)
         else:

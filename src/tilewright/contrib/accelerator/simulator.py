@@ -27,6 +27,8 @@ _JUNK: Final = 0xA5
 class SimulatorError(RunError):
     """A program does what the accelerator cannot: it reads or writes outside of a memory, too early, or what is not there."""
 
+    code = "TW0907"
+
 
 class Simulator:
     """One program, ready to run."""
@@ -202,4 +204,4 @@ def check_inputs(program: Program, inputs: Sequence[Array]) -> None:
     """Raises `RunError` where the arrays are not those of the program."""
     for place, value in zip(program.inputs, inputs, strict=True):
         if tuple(value.shape) != place.shape or str(value.dtype) != place.dtype:
-            raise RunError(f"{program.symbol} takes {place.dtype}{list(place.shape)}, and was given {value.dtype}{list(value.shape)}")
+            raise RunError(f"{program.symbol} takes {place.dtype}{list(place.shape)}, and was given {value.dtype}{list(value.shape)}", code="TW0913")

@@ -105,7 +105,7 @@ class Compute:
     def cycles(self) -> int:
         found, wrong = extents(self.instruction.accesses, {n: t.shape for n, t in self.tiles.items()}, self.fields)
         if wrong:
-            raise ArtifactError(f"the command {self.text()} contradicts itself: {wrong}")
+            raise ArtifactError(f"the command {self.text()} contradicts itself: {wrong}", code="TW0918")
         return self.instruction.cycles(found, self.fields)
 
     def text(self) -> str:
@@ -168,9 +168,9 @@ def decode(stream: bytes, accelerator: Accelerator) -> Iterator[Command]:
             elif opcode in known:
                 what, at = _read_compute(known[opcode], stream, begin)
             else:
-                raise ArtifactError(f"the command stream has the opcode {opcode:#x} at byte {at}, which {accelerator.name} has not")
+                raise ArtifactError(f"the command stream has the opcode {opcode:#x} at byte {at}, which {accelerator.name} has not", code="TW0918")
         except (struct.error, IndexError) as error:
-            raise ArtifactError(f"the command stream for {accelerator.name} ends in the middle of a command, at byte {at}") from error
+            raise ArtifactError(f"the command stream for {accelerator.name} ends in the middle of a command, at byte {at}", code="TW0918") from error
         yield Command(what, layer, wait)
 
 

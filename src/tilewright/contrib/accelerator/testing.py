@@ -40,6 +40,8 @@ _TRIES = 20
 class ConformanceError(TVMError):
     """A declaration contradicts itself, or computes something else than Relay's operators mean."""
 
+    code = "TW0915"
+
 
 @dataclass
 class Failure:

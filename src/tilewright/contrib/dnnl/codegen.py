@@ -53,7 +53,7 @@ class _Reader:
             if isinstance(e, Call):
                 self.values[e] = self._composite(e)
             elif not isinstance(e, (Var, Constant, Tuple)):
-                raise CompileError(f"a function for oneDNN has a {type(e).__name__}; partition the module with partition_for_dnnl", e.span)
+                raise CompileError(f"a function for oneDNN has a {type(e).__name__}; partition the module with partition_for_dnnl", e.span, code="TW0904")
         body = function.body
         self.program.results = [self.value(f) for f in (body.fields if isinstance(body, Tuple) else (body,))]
 
@@ -71,7 +71,7 @@ class _Reader:
         """The operations of one composite function: its anchor, and what follows that."""
         function = call.op
         if not isinstance(function, Function) or "Composite" not in function.attrs:
-            raise CompileError("a function for oneDNN calls what is in no row of its pattern table; partition the module with partition_for_dnnl", call.span)
+            raise CompileError("a function for oneDNN calls what is in no row of its pattern table; partition the module with partition_for_dnnl", call.span, code="TW0904")
         for p, a in zip(function.params, call.args, strict=True):
             if not isinstance(a, Tuple):
                 self.values[p] = self.value(a)
@@ -102,7 +102,7 @@ class _Reader:
         activation = Activation(kind, x)
         found = Matcher(e).match(activation.pattern, e)
         if found is None:
-            raise CompileError(f"a function {name} for oneDNN is no {kind}; partition the module with partition_for_dnnl", e.span)
+            raise CompileError(f"a function {name} for oneDNN is no {kind}; partition the module with partition_for_dnnl", e.span, code="TW0904")
         steps.append(lambda o: o.post.append(["eltwise", activation.algorithm, activation.alpha, activation.beta]))
         inner: Expr = found[x][0]
         return inner
@@ -114,7 +114,7 @@ class _Reader:
             return lambda o: o.post.append(["eltwise", *UNARY[name](e.op)])
         other = next((a for a in e.args if a is not inner), None)
         if other is None or name not in ("add", "nn.bias_add"):
-            raise CompileError(f"{name} follows another operator in a function for oneDNN, and no row of its pattern table says so", e.span)
+            raise CompileError(f"{name} follows another operator in a function for oneDNN, and no row of its pattern table says so", e.span, code="TW0904")
         return lambda o: self._added(o, e, other)
 
     def _added(self, o: Operation, e: Call, other: Expr) -> None:
@@ -159,7 +159,7 @@ class _Reader:
         name = _name(e)
         build = _ANCHORS.get(name)
         if build is None:
-            raise CompileError(f"{name} is in no row of oneDNN's pattern table; partition the module with partition_for_dnnl", e.span)
+            raise CompileError(f"{name} is in no row of oneDNN's pattern table; partition the module with partition_for_dnnl", e.span, code="TW0904")
         if name == "concatenate":
             joined = e.args[0]
             given = fields.get(joined, joined) if isinstance(joined, Var) else joined

@@ -73,15 +73,15 @@ class Library:
         self.code = _loaded(path)
         version = getattr(self.code, "dnnl_version", None)
         if version is None:
-            raise TargetError(f"{path} is not oneDNN: it has no dnnl_version; {INSTALL}")
+            raise TargetError(f"{path} is not oneDNN: it has no dnnl_version; {INSTALL}", code="TW0912")
         version.restype = ctypes.POINTER(_Version)
         found = version().contents
         self.version = f"{found.major}.{found.minor}.{found.patch}"
         if found.major != 3:
-            raise TargetError(f"{path} is oneDNN {self.version}, and its interface is called as version 3 has it; {INSTALL}")
+            raise TargetError(f"{path} is oneDNN {self.version}, and its interface is called as version 3 has it; {INSTALL}", code="TW0912")
         self.runtime = _RUNTIMES.get(found.cpu_runtime, str(found.cpu_runtime))
         if found.cpu_runtime not in _CALLABLE:
-            raise TargetError(f"{path} is oneDNN {self.version} for {self.runtime}, which shares no plain memory with its caller; {INSTALL}")
+            raise TargetError(f"{path} is oneDNN {self.version} for {self.runtime}, which shares no plain memory with its caller; {INSTALL}", code="TW0912")
         self.code.dnnl_memory_desc_get_size.restype = ctypes.c_size_t
         self.code.dnnl_primitive_desc_query_md.restype = ctypes.c_void_p
         self.execute = self.code.dnnl_primitive_execute
@@ -177,7 +177,7 @@ def check(status: int, what: str) -> None:
     """Raise `RunError` for a status that is not success."""
     if status:
         said = _STATUS[status] if status < len(_STATUS) else f"status {status}"
-        raise RunError(f"oneDNN answered '{said}' to dnnl_{what}; keep the operator on the CPU, or report it with the network")
+        raise RunError(f"oneDNN answered '{said}' to dnnl_{what}; keep the operator on the CPU, or report it with the network", code="TW0913")
 
 
 def _destroy(made: list[tuple[Any, int]]) -> None:
@@ -197,7 +197,7 @@ def find() -> str:
     named = os.environ.get(VARIABLE, "")
     if named:
         if not Path(named).is_file():
-            raise TargetError(f"{VARIABLE} is '{named}', and there is no such file; {INSTALL}")
+            raise TargetError(f"{VARIABLE} is '{named}', and there is no such file; {INSTALL}", code="TW0912")
         return named
     for root in (sys.prefix, site.getuserbase(), sys.base_prefix):
         if (Path(root) / "lib" / FILE).is_file():
@@ -215,6 +215,6 @@ def _loaded(path: str) -> ctypes.CDLL:
             missing = re.match(r"([^\s/]+): cannot open shared object file", str(error))
             beside = Path(path).parent / missing[1] if missing else None
             if beside is None or str(beside) in tried or not beside.is_file() or beside.name == Path(path).name:
-                raise TargetError(f"oneDNN cannot be loaded ({error}); {INSTALL}") from error
+                raise TargetError(f"oneDNN cannot be loaded ({error}); {INSTALL}", code="TW0912") from error
             tried.add(str(beside))
             _loaded(str(beside))

@@ -55,7 +55,7 @@ class _Post:
                     self.reads.append(Read(dnnl.ARG_POST_OP * (k + 1) | dnnl.ARG_SRC_1, r.desc, r.buffer))
                     self._append(plan, made, "binary", dnnl.BINARIES[name], _pointer(r.desc))
                 case _:
-                    raise RunError(f"a program for oneDNN has the post-op {post!r}, which this version does not know; compile the model again")
+                    raise RunError(f"a program for oneDNN has the post-op {post!r}, which this version does not know; compile the model again", code="TW0913")
         self.attributes = plan.attributes(made)
 
     def _append(self, plan: Plan, ops: int | None, kind: str, *args: Any) -> None:

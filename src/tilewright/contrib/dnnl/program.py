@@ -90,7 +90,7 @@ class Program:
     def from_bytes(blob: bytes) -> Program:
         """Read what `to_bytes` wrote; raises `ArtifactError` for anything else."""
         if len(blob) < _HEAD.size or blob[:8] != _MAGIC:
-            raise ArtifactError("these bytes are no program for oneDNN of this version; compile the model again")
+            raise ArtifactError("these bytes are no program for oneDNN of this version; compile the model again", code="TW0918")
         end = _HEAD.size + _HEAD.unpack_from(blob)[1]
         try:
             content = json.loads(blob[_HEAD.size : end])
@@ -101,7 +101,7 @@ class Program:
             made.results = list(content["results"])
             made._check()
         except (ValueError, KeyError, TypeError) as error:
-            raise ArtifactError(f"a program for oneDNN is damaged ({error!r}); compile the model again") from error
+            raise ArtifactError(f"a program for oneDNN is damaged ({error!r}); compile the model again", code="TW0918") from error
         made._take_constants(memoryview(blob)[end:])
         return made
 
@@ -120,7 +120,7 @@ class Program:
     def _take_constants(self, data: memoryview) -> None:
         constants = [v for v in self.values if v.kind == CONSTANT]
         if len(data) != sum(v.nbytes for v in constants):
-            raise ArtifactError("a program for oneDNN is cut short; compile the model again")
+            raise ArtifactError("a program for oneDNN is cut short; compile the model again", code="TW0918")
         begin = 0
         for v in constants:
             v.data = aligned_empty(v.shape, "float32")

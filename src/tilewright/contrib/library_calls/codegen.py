@@ -52,7 +52,7 @@ class _Calls:
         t = self.tensors[number]
         if t.kind != "workspace":
             symbol = self.function.attrs["global_symbol"]
-            raise CompileError(f"@{symbol} gives back its {t.kind} {t.place} as it is, which no call of {self.library} writes; partition it again", self.function.span)
+            raise CompileError(f"@{symbol} gives back its {t.kind} {t.place} as it is, which no call of {self.library} writes; partition it again", self.function.span, code="TW0904")
         self.tensors[number] = dataclasses.replace(t, kind="output", place=place)
 
     def _lay_out(self) -> int:
@@ -66,7 +66,7 @@ class _Calls:
 
     def _tensor(self, kind: str, place: int, type_: Any) -> int:
         if not isinstance(type_, TensorType) or not type_.is_static:
-            raise CompileError(f"@{self.function.attrs['global_symbol']} has a value of type {type_}; {self.library} takes tensors of known shape", self.function.span)
+            raise CompileError(f"@{self.function.attrs['global_symbol']} has a value of type {type_}; {self.library} takes tensors of known shape", self.function.span, code="TW0904")
         self.tensors.append(Tensor(kind, place, type_.concrete_shape, str(type_.dtype)))
         return len(self.tensors) - 1
 
@@ -82,7 +82,7 @@ class _Calls:
             case Call(op=Function() as composite) if "Composite" in composite.attrs:
                 return self._call(e, composite)
         what = e.op.name if isinstance(e, Call) and isinstance(e.op, Op) else type(e).__name__
-        raise CompileError(f"{self.library} was given {what} outside of a composite function; give it rows of its pattern table only (MergeComposite)", e.span)
+        raise CompileError(f"{self.library} was given {what} outside of a composite function; give it rows of its pattern table only (MergeComposite)", e.span, code="TW0904")
 
     def _call(self, call: Call, composite: Function) -> tuple[int, ...]:
         reads = [n for a in call.args for n in self.of[a]]

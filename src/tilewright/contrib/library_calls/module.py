@@ -62,7 +62,7 @@ class LibraryModule(ModuleNode):
         if runner is None:
             raise RunError(
                 f"'{self.symbol}' calls functions of {self.library}, and nothing here runs them: register 'runtime.library.{self.library}', or, for answers "
-                f"without the library, use tilewright.contrib.library_calls.stand_in('{self.library}')"
+                f"without the library, use tilewright.contrib.library_calls.stand_in('{self.library}')", code="TW0913"
             )
         runner(self, *arrays)
 
@@ -93,4 +93,4 @@ class LibraryModule(ModuleNode):
                 at += count * np.dtype(dtype).itemsize
             return cls(head["library"], head["symbol"], tensors, steps, constants, head["workspace"])
         except (ValueError, KeyError, TypeError) as error:
-            raise ArtifactError(f"these are no calls of a library: {error}") from error
+            raise ArtifactError(f"these are no calls of a library: {error}", code="TW0918") from error

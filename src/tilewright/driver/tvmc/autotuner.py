@@ -58,7 +58,7 @@ def tune_model(
     chosen = measurable(target)
     tuner_named(tuner)  # a wrong name is told before anything takes time
     if trials < 1:
-        raise OptionError(f"--trials is {trials}, and at least one configuration has to be measured")
+        raise OptionError(f"--trials is {trials}, and at least one configuration has to be measured", code="TW1104")
     records = LineFile(tuning_records or Path(tempfile.mkdtemp(prefix="tvmc-")) / "records.json").path
     if prior_records:
         _begin_with(prior_records, records, enable_autoscheduler)
@@ -86,7 +86,7 @@ def tasks_of(model: TVMCModel, target: Target, enable_autoscheduler: bool = Fals
         found = relay_integration.tasks_of(model.mod, model.params, target)
         tasks, weights = [task for task, _ in found], [calls for _, calls in found]
     if not tasks:
-        raise OptionError("no kernel of the model leaves anything open, so there is nothing to tune")
+        raise OptionError("no kernel of the model leaves anything open, so there is nothing to tune", code="TW1112")
     return tasks, weights
 
 
@@ -98,10 +98,10 @@ def selected(text: str, count: int) -> list[int]:
     for word in text.split(","):
         match = _RANGE.fullmatch(word)
         if match is None:
-            raise OptionError(f"--tasks: cannot read '{word}'; write all, list, or numbers as in 0,2 and 3-5")
+            raise OptionError(f"--tasks: cannot read '{word}'; write all, list, or numbers as in 0,2 and 3-5", code="TW0202")
         first, last = int(match[1]), int(match[2] or match[1])
         if not first <= last < count:
-            raise OptionError(f"--tasks: the tasks are 0 to {count - 1}, and '{word}' names none of them, or others; --tasks list shows them")
+            raise OptionError(f"--tasks: the tasks are 0 to {count - 1}, and '{word}' names none of them, or others; --tasks list shows them", code="TW0202")
         chosen += range(first, last + 1)
     return list(dict.fromkeys(chosen))
 
@@ -110,7 +110,7 @@ def _begin_with(prior: str | PathLike[str], records: Path, enable_autoscheduler:
     """Copy the records of an earlier call to where there are none yet. Raises `OptionError` where they are of the other tuner."""
     if is_of_auto_scheduler(prior) != enable_autoscheduler:
         other, change = ("autotvm", "leave --enable-autoscheduler out") if enable_autoscheduler else ("auto_scheduler", "add --enable-autoscheduler")
-        raise OptionError(f"--tuning-records: '{prior}' is of {other}; {change}, or give other records")
+        raise OptionError(f"--tuning-records: '{prior}' is of {other}; {change}, or give other records", code="TW1101")
     if not records.exists():
         shutil.copyfile(prior, records)
 

@@ -64,18 +64,18 @@ def compile_model(
     packed = _executor(executor, output_format, use_vm)
     runs = Runtime(runtime) if isinstance(runtime, str) else runtime
     if output_format not in OUTPUT_FORMATS:
-        raise OptionError(f"--output-format: there is no format '{output_format}'; choose from {', '.join(OUTPUT_FORMATS)}")
+        raise OptionError(f"--output-format: there is no format '{output_format}'; choose from {', '.join(OUTPUT_FORMATS)}", code="TW0203")
     runs.check_format(output_format)
     linker = options.linker(cross, cross_options)
     if linker and output_format != "so":
-        raise OptionError(f"--cross-compiler links a library, and -f {output_format} has objects that are not linked; leave one of them out")
+        raise OptionError(f"--cross-compiler links a library, and -f {output_format} has objects that are not linked; leave one of them out", code="TW0204")
     chosen = _target(target, target_host)
     stages = options.names("--dump-code", dump_code, options.STAGES) if isinstance(dump_code, str) else list(dump_code)
     config = [*pass_context_configs, *_mixed(mixed_precision, mixed_precision_ops, mixed_precision_calculation_type, mixed_precision_acc_type)]
     tuned, switched_on = advised(tuning_records)
     switches = {**switched_on, **({_STAND_IN: True} if "bnns" in (a.name for a in chosen.accelerators) else {}), **({"relay.ConvertLayout.enabled": False} if desired_layout else {}), **options.pass_config(config)}
     if desired_layout_ops and not desired_layout:
-        raise OptionError("--desired-layout-ops says which operators get the layout of --desired-layout; give that, too")
+        raise OptionError("--desired-layout-ops says which operators get the layout of --desired-layout; give that, too", code="TW0204")
     if desired_layout:
         tvmc_model = tvmc_model.with_mod(with_layouts(tvmc_model.mod, desired_layout, desired_layout_ops))
     elif mixed_precision_ops:
@@ -105,30 +105,30 @@ def _executor(executor: Executor | str | None, output_format: str, use_vm: bool)
     """The executor; without one `aot` for the Model Library Format, and else `graph`."""
     if use_vm:
         if executor is not None:
-            raise OptionError("use_vm and an executor are two ways to say who runs the program; give one of them")
+            raise OptionError("use_vm and an executor are two ways to say who runs the program; give one of them", code="TW0204")
         return Executor("vm")
     if executor is None:
         return Executor("aot" if output_format == "mlf" else "graph")
     found = Executor(executor) if isinstance(executor, str) else executor
     if output_format == "mlf" and found.kind != "aot":
-        raise OptionError(f"--executor {found.kind} cannot be in the Model Library Format, whose programs are functions in C; say --executor aot, or -f so")
+        raise OptionError(f"--executor {found.kind} cannot be in the Model Library Format, whose programs are functions in C; say --executor aot, or -f so", code="TW0204")
     return found
 
 
 def _target(target: str | Mapping[str, Any] | Target, host: str | None) -> Target:
     chosen = Target(target)
     if host and Target(host).processor != chosen.processor:
-        raise OptionError(f"--target-host is '{host}', and code for '{chosen.processor}' runs on that itself; leave it out")
+        raise OptionError(f"--target-host is '{host}', and code for '{chosen.processor}' runs on that itself; leave it out", code="TW0204")
     return chosen
 
 
 def _mixed(wanted: bool, operators: Sequence[str], kind: str, sums: str) -> list[str]:
     if wanted:
         if kind == "float32":
-            raise OptionError("--mixed-precision-calculation-type: float32 is what is computed in without --mixed-precision; say float16 or bfloat16")
+            raise OptionError("--mixed-precision-calculation-type: float32 is what is computed in without --mixed-precision; say float16 or bfloat16", code="TW0204")
         return options.mixed_precision(kind, sums)
     if operators:
-        raise OptionError("--mixed-precision-ops says which operators --mixed-precision is about; give that, too")
+        raise OptionError("--mixed-precision-ops says which operators --mixed-precision is about; give that, too", code="TW0204")
     return []
 
 
@@ -137,7 +137,7 @@ def _named(made: Model, name: str) -> Artifact:
     try:
         artifact = made.artifact
     except InputError as error:
-        raise OptionError(f'{error}. On the command line that is --input-shapes "NAME:[1,3,224,224]"') from None
+        raise OptionError(f'{error}. On the command line that is --input-shapes "NAME:[1,3,224,224]"', code="TW0113") from None
     return replace(artifact, manifest=replace(artifact.manifest, name=name))
 
 

@@ -26,24 +26,24 @@ Check = Callable[[str, Any], object]
 def _always(wanted: bool, why: str) -> Check:
     def check(option: str, value: Any) -> None:
         if flag(option, value) is not wanted:
-            raise OptionError(f"{option}={value} cannot be: {why}")
+            raise OptionError(f"{option}={value} cannot be: {why}", code="TW0204")
 
     return check
 
 
 def _interface(option: str, value: Any) -> None:
     if value not in ("c", "packed"):
-        raise OptionError(f"{option}: there is no interface '{value}'; choose from c, packed")
+        raise OptionError(f"{option}: there is no interface '{value}'; choose from c, packed", code="TW0203")
     if value == "packed":
-        raise OptionError(f"{option}=packed cannot be: the entry function is a plain function in C, over pointers; leave the option out, or say c")
+        raise OptionError(f"{option}=packed cannot be: the entry function is a plain function in C, over pointers; leave the option out, or say c", code="TW0204")
 
 
 def _alignment(option: str, value: Any) -> None:
     size = int(value) if str(value).isdecimal() else 0
     if size < 1 or size & (size - 1):
-        raise OptionError(f"{option}: '{value}' is no alignment; write a power of two, in bytes")
+        raise OptionError(f"{option}: '{value}' is no alignment; write a power of two, in bytes", code="TW0202")
     if size > _ALIGNMENT:
-        raise OptionError(f"{option}={value} cannot be: memory is aligned to {_ALIGNMENT} bytes, which is a line of the cache; say {_ALIGNMENT} or less")
+        raise OptionError(f"{option}={value} cannot be: memory is aligned to {_ALIGNMENT} bytes, which is a line of the cache; say {_ALIGNMENT} or less", code="TW0202")
 
 
 _LINKED: Final = _always(True, "constants are packed for the kernels that read them, and stay within the library; leave the option out, or say 1")
@@ -60,12 +60,12 @@ class _Kind:
 
     def __post_init__(self) -> None:
         if self.kind not in self.kinds:
-            raise OptionError(f"--{self.word}: there is no {self.word} '{self.kind}'{nearest(self.kind, self.kinds)}; choose from {', '.join(self.kinds)}")
+            raise OptionError(f"--{self.word}: there is no {self.word} '{self.kind}'{nearest(self.kind, self.kinds)}; choose from {', '.join(self.kinds)}", code="TW0203")
         known = self.kinds[self.kind]
         for name, value in self.options.items():
             option = f"--{self.word}-{self.kind}-{name}"
             if name not in known:
-                raise OptionError(f"{option}: {self.kind} has no option '{name}'{nearest(name, known)}; it has {', '.join(known) or 'none'}")
+                raise OptionError(f"{option}: {self.kind} has no option '{name}'{nearest(name, known)}; it has {', '.join(known) or 'none'}", code="TW0203")
             known[name](option, value)
 
 
@@ -123,7 +123,7 @@ class WorkspacePool:
         if self.size is not None and needed > self.size:
             raise OptionError(
                 f"--workspace-pools-size-hint-bytes: the pool '{self.name}' has {self.size} bytes ({shown_bytes(self.size)}), and the workspace of the program "
-                f"needs {needed} ({shown_bytes(needed)}); give it more, or give the model smaller inputs"
+                f"needs {needed} ({shown_bytes(needed)}); give it more, or give the model smaller inputs", code="TW0204"
             )
 
 
@@ -134,20 +134,20 @@ def workspace_pool(names: str, targets: str, sizes: str, hints: Mapping[str, str
     for option, text in given.items():
         for pool in _by_pool(f"--workspace-pools-{option}", text):
             if pool not in pools:
-                raise OptionError(f"--workspace-pools-{option}: there is no pool '{pool}'; name it in --workspace-pools")
+                raise OptionError(f"--workspace-pools-{option}: there is no pool '{pool}'; name it in --workspace-pools", code="TW0203")
     if len(pools) > 1:
-        raise OptionError(f"--workspace-pools: {len(pools)} pools are given, and the workspace of a program is one block; give the one that it is to be in")
+        raise OptionError(f"--workspace-pools: {len(pools)} pools are given, and the workspace of a program is one block; give the one that it is to be in", code="TW0204")
     for option, text in hints.items():
         if text:
-            raise OptionError(f"--workspace-pools-{option}: it helps to choose between pools, and a program has one; leave it out")
+            raise OptionError(f"--workspace-pools-{option}: it helps to choose between pools, and a program has one; leave it out", code="TW0204")
     for pool, target in _by_pool("--workspace-pools-targets", targets).items():
         if target not in processors:
-            raise OptionError(f"--workspace-pools-targets: the pool '{pool}' is for '{target}', and the workspace is used by {', '.join(processors)}; say that, or leave it out")
+            raise OptionError(f"--workspace-pools-targets: the pool '{pool}' is for '{target}', and the workspace is used by {', '.join(processors)}; say that, or leave it out", code="TW0204")
     if not pools:
         return None
     size = _by_pool("--workspace-pools-size-hint-bytes", sizes).get(pools[0])
     if size is not None and not size.isdecimal():
-        raise OptionError(f"--workspace-pools-size-hint-bytes: '{size}' is no number of bytes")
+        raise OptionError(f"--workspace-pools-size-hint-bytes: '{size}' is no number of bytes", code="TW0202")
     return WorkspacePool(pools[0], None if size is None else int(size))
 
 
@@ -157,6 +157,6 @@ def _by_pool(option: str, text: str) -> dict[str, str]:
     for word in filter(None, (w.strip() for w in text.split(","))):
         name, colon, value = word.partition(":")
         if not colon or not name or not value:
-            raise OptionError(f"{option}: cannot read '{word}'; write NAME:VALUE")
+            raise OptionError(f"{option}: cannot read '{word}'; write NAME:VALUE", code="TW0202")
         found[name] = value
     return found

@@ -124,7 +124,7 @@ def _only_of(kind: str, word: str, by_kind: dict[str, dict[str, object]]) -> dic
     """The options of the kind that was chosen. Raises `OptionError` for those of another."""
     for other, found in by_kind.items():
         if other != kind and found:
-            raise OptionError(f"--{word}-{other}-{next(iter(found))} is of the {word} {other}, and the {word} is {kind}; say --{word} {other}, or leave it out")
+            raise OptionError(f"--{word}-{other}-{next(iter(found))} is of the {word} {other}, and the {word} is {kind}; say --{word} {other}, or leave it out", code="TW0204")
     return by_kind[kind]
 
 
@@ -160,12 +160,12 @@ def run_command(
 ) -> None:
     """Run the package PATH once; show or write its outputs."""
     if outputs is not None and outputs.suffix != ".npz":
-        raise OptionError(f"--outputs: '{outputs}' does not end in .npz")
+        raise OptionError(f"--outputs: '{outputs}' does not end in .npz", code="TW0206")
     for word, value in (("--project-option", project_option), ("--list-options", list_options)):
         if value:
-            raise OptionError(f"{word} is for --device micro, and {DEVICES['micro']}")
+            raise OptionError(f"{word} is for --device micro, and {DEVICES['micro']}", code="TW0204")
     if end_to_end and not print_time:
-        raise OptionError("--end-to-end says what is measured, and nothing is; give --print-time, too")
+        raise OptionError("--end-to-end says what is measured, and nothing is; give --print-time, too", code="TW0204")
     result = run_module(
         TVMCPackage(path), device, rpc_tracker or None, rpc_key or None, inputs, str(fill_mode), print_time, repeat, number, profile, end_to_end,
     )

@@ -46,7 +46,7 @@ class TVMCModel:
         shape_dict: Shapes | None = None, model_format: Format | None = None,
     ) -> None:
         if (mod is None) == (model_path is None):
-            raise OptionError("a TVMCModel is of a module, or of the file at model_path; give one of them")
+            raise OptionError("a TVMCModel is of a module, or of the file at model_path; give one of them", code="TW0204")
         self._mod, self._params = mod, dict(params or {})
         self.path = None if model_path is None else Path(model_path)
         self.shapes: dict[str, Sequence[Any]] = dict(shape_dict or {})
@@ -62,7 +62,7 @@ class TVMCModel:
             if name := next((n for n, dims in self.shapes.items() if not all(isinstance(d, int) for d in dims)), None):
                 raise OptionError(
                     f"--input-shapes leaves sizes of '{name}' open, and layouts, operators of mixed precision, off-loading and the Model Library Format need the network "
-                    "with all of its sizes; give numbers"
+                    "with all of its sizes; give numbers", code="TW0204"
                 )
             self._mod, params = (self._format or format_of(self.path)).read(self.path, self.shapes or None)
             self._params.update(params)
@@ -117,15 +117,15 @@ def load_model(path: str | os.PathLike[str], model_format: str | None = None, sh
     """
     file = Path(path)
     if not file.is_file():
-        raise InputError(f"the model '{path}' does not exist, is a broken link, or a folder")
+        raise InputError(f"the model '{path}' does not exist, is a broken link, or a folder", code="TW0101")
     name = model_format or _SUFFIXES.get(file.suffix)
     reader = None if name is None else FORMATS.get(name, f"there is no format '{name}'; choose from {', '.join(FORMATS)}")
     if isinstance(reader, str):
-        raise OptionError(f"--model-format {name}: {reader}")
+        raise OptionError(f"--model-format {name}: {reader}", code="TW0203")
     if reader is TFLITE and file.read_bytes()[4:8] != b"TFL3":
-        raise ModelError(f"{file.name}: no TFLite model: bytes 4 to 8 are not TFL3; leave --model-format out, and its contents say what it is")
+        raise ModelError(f"{file.name}: no TFLite model: bytes 4 to 8 are not TFL3; leave --model-format out, and its contents say what it is", code="TW0102")
     if (reader or format_of(file)) is PYTORCH and not shape_dict:
-        raise OptionError(f"{file.name}: a PyTorch model does not say the shapes of its inputs; give them with --input-shapes \"x:[1,3,224,224]\"")
+        raise OptionError(f"{file.name}: a PyTorch model does not say the shapes of its inputs; give them with --input-shapes \"x:[1,3,224,224]\"", code="TW0113")
     return TVMCModel(model_path=file, shape_dict=shape_dict, model_format=reader)
 
 
@@ -139,7 +139,7 @@ def _read_saved(path: Path) -> tuple[IRModule, dict[str, Any]]:
             content = {name: stream.read() for name, stream in found.items() if stream is not None}
         mod = load_json(content[_MODULE].decode())
     except (tarfile.TarError, OSError, KeyError, json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ModelError(f"{path}: not what TVMCModel.save wrote ({_MODULE} and {_PARAMS} in a tar): {error}") from None
+        raise ModelError(f"{path}: not what TVMCModel.save wrote ({_MODULE} and {_PARAMS} in a tar): {error}", code="TW0103") from None
     if not isinstance(mod, IRModule):
-        raise ModelError(f"{path}: {_MODULE} holds a {type(mod).__name__}, and no module")
+        raise ModelError(f"{path}: {_MODULE} holds a {type(mod).__name__}, and no module", code="TW0103")
     return mod, dict(load_param_dict(content.get(_PARAMS, save_param_dict({}))))

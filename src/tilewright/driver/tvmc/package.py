@@ -68,7 +68,7 @@ class TVMCPackage:
         if not self.lib_name and _METADATA not in content:
             raise self._no_package(f"it has none of {', '.join((*_LIBRARIES, _METADATA))}")
         if not is_sealed(self.package_path):
-            raise ArtifactError(f"the package '{self.package_path}' is damaged (its contents do not match its checksum), or was packed by somebody else; copy it again, or compile the model again")
+            raise ArtifactError(f"the package '{self.package_path}' is damaged (its contents do not match its checksum), or was packed by somebody else; copy it again, or compile the model again", code="TW0804")
         self.graph = content[_GRAPH].decode() if _GRAPH in content else None
         self.params = bytearray(content[_PARAMS]) if _PARAMS in content else None
         if self.lib_name:
@@ -86,12 +86,12 @@ class TVMCPackage:
                 found = {m.name.removeprefix("./"): archive.extractfile(m) for m in archive.getmembers() if m.isfile()}
                 return {name: stream.read() for name, stream in found.items() if stream is not None}
         except FileNotFoundError:
-            raise ArtifactError(f"the package '{self.package_path}' does not exist") from None
+            raise ArtifactError(f"the package '{self.package_path}' does not exist", code="TW0810") from None
         except (tarfile.TarError, OSError, EOFError, ValueError) as error:
             raise self._no_package(str(error)) from None
 
     def _no_package(self, why: str) -> ArtifactError:
-        return ArtifactError(f"'{self.package_path}' is no package of tvmc: {why}; make one with: tvmc compile MODEL --target llvm -o {self.package_path.name}")
+        return ArtifactError(f"'{self.package_path}' is no package of tvmc: {why}; make one with: tvmc compile MODEL --target llvm -o {self.package_path.name}", code="TW0810")
 
     @property
     def lib_path(self) -> str:
@@ -110,7 +110,7 @@ class TVMCPackage:
         try:
             made = load_executable(self.lib_path)
         except ArtifactError as error:
-            raise ArtifactError(error.message.replace(self.lib_path, f"{self.package_path} ({self.lib_name})")) from None
+            raise ArtifactError(error.message.replace(self.lib_path, f"{self.package_path} ({self.lib_name})"), code="TW0810") from None
         if self.graph is not None:
             check_graph(self.graph, made.manifest)
         return made
@@ -119,6 +119,6 @@ class TVMCPackage:
         """`metadata.json` of the Model Library Format; raises `ArtifactError` where the package is another."""
         content = self._members()
         if _METADATA not in content:
-            raise ArtifactError(f"'{self.package_path}' has no {_METADATA}: it is not in the Model Library Format; compile with -f mlf")
+            raise ArtifactError(f"'{self.package_path}' has no {_METADATA}: it is not in the Model Library Format; compile with -f mlf", code="TW0810")
         found: dict[str, Any] = json.loads(content[_METADATA])
         return found

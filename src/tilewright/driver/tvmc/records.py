@@ -26,7 +26,7 @@ def is_of_auto_scheduler(path: File) -> bool:
         except ValueError:
             return False  # autotvm's reader says where, and what a record is
         return isinstance(first, dict) and isinstance(first.get("v"), str)
-    raise OptionError(f"--tuning-records: '{path}' has no records; tune first, or leave it out")
+    raise OptionError(f"--tuning-records: '{path}' has no records; tune first, or leave it out", code="TW1102")
 
 
 def advised(path: File | None) -> tuple[AbstractContextManager[Any], dict[str, Any]]:

@@ -22,13 +22,13 @@ class TVMCResult:
     def format_times(self) -> str:
         """The times as a table, in milliseconds. Raises `InputError` where none were measured."""
         if self.times is None:
-            raise InputError("no times were measured; run the package with benchmark=True, on the command line with --print-time")
+            raise InputError("no times were measured; run the package with benchmark=True, on the command line with --print-time", code="TW0708")
         return str(self.times)
 
     def get_output(self, name: str) -> np.ndarray[Any, Any]:
         """An output by name; raises `InputError` when there is none."""
         if name not in self.outputs:
-            raise InputError(f"there is no output '{name}'; there are {', '.join(self.outputs) or 'none'}")
+            raise InputError(f"there is no output '{name}'; there are {', '.join(self.outputs) or 'none'}", code="TW0707")
         return self.outputs[name]
 
     def save(self, output_path: str | Path) -> None:

@@ -43,13 +43,13 @@ def run_module(
     here, `InputError` for inputs that do not fit, `ArtifactError` for a package that cannot run here.
     """
     if device not in DEVICES:
-        raise OptionError(f"--device: there is no device '{device}'; choose from {', '.join(DEVICES)}")
+        raise OptionError(f"--device: there is no device '{device}'; choose from {', '.join(DEVICES)}", code="TW0203")
     if DEVICES[device]:
-        raise OptionError(f"--device {device}: {DEVICES[device]}")
+        raise OptionError(f"--device {device}: {DEVICES[device]}", code="TW0204")
     if hostname or rpc_key:
-        raise OptionError("--rpc-tracker, --rpc-key: packages run in this process, not over the network; copy the package there and run it")
+        raise OptionError("--rpc-tracker, --rpc-key: packages run in this process, not over the network; copy the package there and run it", code="TW0204")
     if fill_mode not in list(tensors.Fill):
-        raise OptionError(f"--fill-mode: there is no '{fill_mode}'; choose from {', '.join(tensors.Fill)}")
+        raise OptionError(f"--fill-mode: there is no '{fill_mode}'; choose from {', '.join(tensors.Fill)}", code="TW0203")
     given = files.read_arrays(Path(inputs)) if isinstance(inputs, (str, os.PathLike)) else dict(inputs or {})
     program = tvmc_package.executable()
     fed = tensors.feed(program.inputs, given, tensors.Fill(fill_mode))

@@ -112,5 +112,5 @@ _REDUCED: Final[dict[str, Any]] = {
 def _shape(e: Expr) -> tuple[int, ...]:
     found = e.checked_type
     if not isinstance(found, TensorType):
-        raise CompileError(f"a tensor was expected, and this is {found!r}", e.span)
+        raise CompileError(f"a tensor was expected, and this is {found!r}", e.span, code="TW0311")
     return found.concrete_shape

@@ -99,7 +99,7 @@ def extract_intermediate_expr(mod: IRModule, expr_id: int) -> IRModule:
     """
     values = [e for e in post_order(mod["main"].body) if isinstance(e, (Call, Tuple, TupleGetItem))]
     if not 0 <= expr_id < len(values):
-        raise CompileError(f"@main has {len(values)} values, numbered from 0, and number {expr_id} is asked for")
+        raise CompileError(f"@main has {len(values)} values, numbered from 0, and number {expr_id} is asked for", code="TW0402")
     value = values[expr_id]
     new = mod.copy()
     needed = set(free_vars(value))
@@ -118,7 +118,7 @@ def get_calibration_data(mod: IRModule, data: Mapping[str, Any]) -> dict[GlobalV
     main = mod["main"]
     missing = [p.name_hint for p in main.params if p.name_hint not in data]
     if missing:
-        raise CompileError(f"the inputs {', '.join(missing)} of @main are not in the data, which has {', '.join(data) or 'none'}")
+        raise CompileError(f"the inputs {', '.join(missing)} of @main are not in the data, which has {', '.join(data) or 'none'}", code="TW0402")
     calls = [e for e in post_order(main.body) if isinstance(e, Call) and isinstance(e.op, GlobalVar) and "Compiler" in mod[e.op].attrs]
     seen = mod.copy()
     seen["main"] = Function(main.params, Tuple(tuple(Tuple((Tuple(tuple(c.args)), c)) for c in calls)))

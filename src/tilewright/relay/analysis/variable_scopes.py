@@ -24,7 +24,7 @@ def check_variable_scopes(name: str, function: Function) -> None:
     for v, scope, user in reversed(found.uses):
         known = found.bound.get(v)
         if known is not None and not found.tree.within(scope, known[0]):
-            raise CompileError(f"in '{name}' the variable '{v.name_hint}' is used in {short(user)}, outside of {_outside(v, known[1])}", user.span or v.span)
+            raise CompileError(f"in '{name}' the variable '{v.name_hint}' is used in {short(user)}, outside of {_outside(v, known[1])}", user.span or v.span, code="TW0402")
 
 
 class _Uses:

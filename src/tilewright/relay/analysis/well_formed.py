@@ -26,21 +26,21 @@ def check_well_formed(what: Any) -> None:
 
 def _check(name: str, function: Function, functions: dict[str, Any] | None) -> None:
     for v in free_vars(function):
-        raise CompileError(f"'{name}' uses the variable '{v.name_hint}', which nothing binds", v.span)
+        raise CompileError(f"'{name}' uses the variable '{v.name_hint}', which nothing binds", v.span, code="TW0402")
     order = post_order(function)
     bound: set[Expr] = set()
     for e in order:
         for v in binders(e):
             if v in bound:
-                raise CompileError(f"in '{name}' the variable '{v.name_hint}' is bound twice", v.span)
+                raise CompileError(f"in '{name}' the variable '{v.name_hint}' is bound twice", v.span, code="TW0402")
             bound.add(v)
     check_variable_scopes(name, function)
     for e in order:
         if isinstance(e, GlobalVar):
             if functions is not None and e.name_hint not in functions:
-                raise CompileError(f"'{name}' calls @{e.name_hint}, which is not in the module", e.span)
+                raise CompileError(f"'{name}' calls @{e.name_hint}, which is not in the module", e.span, code="TW0402")
         elif e.known_type() is None:
-            raise CompileError(f"in '{name}' the type of a {type(e).__name__} is not known", e.span)
+            raise CompileError(f"in '{name}' the type of a {type(e).__name__} is not known", e.span, code="TW0402")
 
 
 def _check_data_types(name: str, function: Function, mod: IRModule) -> None:
@@ -50,13 +50,13 @@ def _check_data_types(name: str, function: Function, mod: IRModule) -> None:
         for c in made:
             data = mod.type_definitions.get(c.belong_to)
             if data is None:
-                raise CompileError(f"'{name}' uses {c.name_hint} of the data type {c.belong_to}, which is not in the module", e.span)
+                raise CompileError(f"'{name}' uses {c.name_hint} of the data type {c.belong_to}, which is not in the module", e.span, code="TW0402")
             if not any(c is known for known in data.constructors):
-                raise CompileError(f"'{name}' uses a {c.name_hint} that is not the constructor of the data type {c.belong_to} of the module", e.span)
+                raise CompileError(f"'{name}' uses a {c.name_hint} that is not the constructor of the data type {c.belong_to} of the module", e.span, code="TW0402")
         for v in binders(e):
             for header in _headers(v.type_annotation):
                 if header not in mod.type_definitions:
-                    raise CompileError(f"in '{name}' the variable '{v.name_hint}' is of the data type {header}, which is not in the module", v.span)
+                    raise CompileError(f"in '{name}' the variable '{v.name_hint}' is of the data type {header}, which is not in the module", v.span, code="TW0402")
 
 
 def _constructors(p: Pattern) -> Iterator[Constructor]:

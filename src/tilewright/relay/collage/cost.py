@@ -23,7 +23,7 @@ class CostEstimator:
 
     def estimate(self, function: Function, target: str) -> float:
         """What one run of a part costs on a target; infinity where the target cannot. The attribute `Compiler` is the target's, but for `default`."""
-        raise OptionError(f"{type(self).__name__} has no estimate(function, target); it returns what one run of the function costs on the target")
+        raise OptionError(f"{type(self).__name__} has no estimate(function, target); it returns what one run of the function costs on the target", code="TW0419")
 
     def transfer(self, nbytes: int, source: str, destination: str) -> float:
         """What it costs to hand a value of `nbytes` from one target to another; nothing, unless a subclass says so."""
@@ -100,7 +100,7 @@ class CycleCostEstimator(CostEstimator):
         program = generator(function) if generator is not None else None
         if program is None or not hasattr(program, "cycles"):
             why = f"there is no relay.ext.{target}" if generator is None else f"a {type(program).__name__} has no cycles()"
-            raise OptionError(f"the programs for '{target}' do not count cycles: {why}; register relay.ext.{target}.cost, and measure")
+            raise OptionError(f"the programs for '{target}' do not count cycles: {why}; register relay.ext.{target}.cost, and measure", code="TW0419")
         return float(program.cycles().total / self.hertz[target])
 
 

@@ -59,7 +59,7 @@ class DFPatternCallback:
 
     def __getattr__(self, name: str) -> Any:
         if name == "pattern":
-            raise CompileError(f"{type(self).__name__} has no pattern; set self.pattern in __init__, after super().__init__()")
+            raise CompileError(f"{type(self).__name__} has no pattern; set self.pattern in __init__, after super().__init__()", code="TW0413")
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name, obj=self)
 
 
@@ -84,7 +84,7 @@ def rewrite(callbacks: DFPatternCallback | Sequence[DFPatternCallback], expr: Ex
         if not changed or not active or (count and structural_equal(before, expr)):
             return expr
     names = " and ".join(dict.fromkeys(type(c).__name__ for c in changed))
-    raise CompileError(f"after {_ROUNDS} rounds {names} still rewrites the graph; a callback must not make what its own or another's pattern matches")
+    raise CompileError(f"after {_ROUNDS} rounds {names} still rewrites the graph; a callback must not make what its own or another's pattern matches", code="TW0413")
 
 
 def partition(pattern: DFPattern, expr: Expr, attrs: Mapping[str, Any] | None, check: Callable[[Expr], bool]) -> Expr:
@@ -106,7 +106,7 @@ def _rewritten(c: DFPatternCallback, graph: Graph) -> Expr:
         node_map = {p: [post if e is group.root else new.get(e, e) for e in matched] for p, matched in group.node_map.items()}
         given = c.callback(group.root, post, node_map)
         if not isinstance(given, Expr):
-            raise CompileError(f"{type(c).__name__}.callback returned {given!r}, which is no expression; return `post` to change nothing", group.root.span)
+            raise CompileError(f"{type(c).__name__}.callback returned {given!r}, which is no expression; return `post` to change nothing", group.root.span, code="TW0413")
         return given
 
     return _replaced(graph, groups(c.pattern, graph), replace)

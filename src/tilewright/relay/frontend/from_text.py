@@ -22,11 +22,11 @@ def from_text(text: str, shapes: Mapping[str, Sequence[Any]] | None = None, name
     module = parse(text, name)
     main = dict(module.items()).get("main")
     if not isinstance(main, Function):
-        raise ModelError(f"{name}: a module without a function @main; call the one that is compiled so")
+        raise ModelError(f"{name}: a module without a function @main; call the one that is compiled so", code="TW0103")
     params = {p.name_hint: p for p in main.params}
     for given in shapes or {}:
         if given not in params:
-            raise InputError(f"{name} has no input '{given}'; it has {', '.join(params) or 'none'}")
+            raise InputError(f"{name} has no input '{given}'; it has {', '.join(params) or 'none'}", code="TW0702")
     if shapes:
         new: dict[Expr, Expr] = {params[n]: _of_shape(params[n], shape, name) for n, shape in shapes.items()}
         module["main"] = Function([new.get(p, p) for p in main.params], substitute(main.body, new), attrs=main.attrs, span=main.span)  # type: ignore[misc]
@@ -38,5 +38,5 @@ def _of_shape(p: Var, shape: Sequence[Any], name: str) -> Var:
     old = p.tensor_type
     fits = len(shape) == len(old.shape) and all(a == b for a, b in zip(old.shape, shape, strict=True) if isinstance(a, int))
     if not fits:
-        raise InputError(f"input '{p.name_hint}' of {name} is {old}, and was given the shape [{', '.join(map(str, shape))}]")
+        raise InputError(f"input '{p.name_hint}' of {name} is {old}, and was given the shape [{', '.join(map(str, shape))}]", code="TW0704")
     return Var(p.name_hint, TensorType(tuple(shape), old.dtype))

@@ -40,6 +40,6 @@ def naming(origin: Origin, senseless: tuple[type[Exception], ...], what: str, ru
     except CompileError as error:
         if error.origin is not None:
             raise
-        raise type(error)(error.message, origin) from error
+        raise type(error)(error.message, origin, code=error.code) from error
     except senseless as error:
-        raise ModelError(f"{what} cannot be made sense of ({shortly(error)}); where {runtime} runs the model, this is a fault of the importer", origin) from error
+        raise ModelError(f"{what} cannot be made sense of ({shortly(error)}); where {runtime} runs the model, this is a fault of the importer", origin, code="TW0109") from error

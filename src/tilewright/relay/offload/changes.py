@@ -55,7 +55,7 @@ class Edit:
         the rest of the program has no type with it.
         """
         if not self.can_apply:
-            raise OptionError(f"this edit is not made by a program: {self.text}")
+            raise OptionError(f"this edit is not made by a program: {self.text}", code="TW0909")
         return applied(mod, [self], params)
 
 
@@ -66,12 +66,12 @@ def applied(mod: IRModule, edits: Iterable[Edit], params: Mapping[str, Any] | No
     edits = list(edits)
     missing = [n for n in dict.fromkeys(n for e in edits for n in e.needs) if n not in (params or {})]
     if missing:
-        raise OptionError(f"the values of {', '.join(f'%{n}' for n in missing)} are not in the model; give them: apply(params={{{missing[0]!r}: array}})")
+        raise OptionError(f"the values of {', '.join(f'%{n}' for n in missing)} are not in the model; give them: apply(params={{{missing[0]!r}: array}})", code="TW0909")
     changes = list({id(c): c for e in edits for c in e.changes}.values())
     try:
         new = mod.map_functions(lambda f: changed_function(f, changes), Function) if changes else mod
     except ShapeError as error:
-        raise CompileError(f"the rest of the program has no type with the edit '{'; '.join(e.text for e in edits)}': {error}") from None
+        raise CompileError(f"the rest of the program has no type with the edit '{'; '.join(e.text for e in edits)}': {error}", code="TW0909") from None
     needed = {n: (params or {})[n] for e in edits for n in e.needs}
     new = bind_params(new, needed) if needed else new
     for p in {repr(p): p for e in edits for p in e.passes}.values():

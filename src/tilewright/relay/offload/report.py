@@ -44,7 +44,7 @@ class Record:
     def apply(self, mod: IRModule | None = None, params: Mapping[str, Any] | None = None) -> IRModule:
         """The module that was explained (`mod`, when it is given, is that one) with the edit; see `Edit.apply`."""
         if self.edit is None:
-            raise OptionError(f"there is no small edit that brings '{self.node}' to {self.target}: {self.why}")
+            raise OptionError(f"there is no small edit that brings '{self.node}' to {self.target}: {self.why}", code="TW0909")
         whole = mod if mod is not None else self.mod
         assert whole is not None
         return self.edit.apply(whole, params)
@@ -52,7 +52,7 @@ class Record:
     def table(self, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """The pattern table with the edit, where it is one of the table; raises `OptionError` where it is not."""
         if self.edit is None or self.edit.table is None:
-            raise OptionError(f"the edit for '{self.node}' is none of the pattern table: {self.edit.text if self.edit else self.why}")
+            raise OptionError(f"the edit for '{self.node}' is none of the pattern table: {self.edit.text if self.edit else self.why}", code="TW0909")
         return self.edit.table(rows)
 
     def as_dict(self) -> dict[str, Any]:
@@ -225,6 +225,8 @@ def one_after_another(targets: tuple[str, ...], reports: Sequence[Offload]) -> O
 
 class OffloadError(CompileError):
     """Less of a model is off-loaded than is required. The message names what is left on the CPU, and why."""
+
+    code = "TW0908"
 
 
 def percent(share: float) -> str:

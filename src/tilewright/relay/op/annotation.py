@@ -149,7 +149,7 @@ class SimulatedQuantize(Op):
 
     def __post_init__(self) -> None:
         if self.rounding != "round":
-            raise CompileError(f"{self.name}: rounding is {self.rounding!r}; values are rounded to the nearest, which is 'round'")
+            raise CompileError(f"{self.name}: rounding is {self.rounding!r}; values are rounded to the nearest, which is 'round'", code="TW1004")
 
     def infer(self, data: Type, dom_scale: Type, clip_min: Type, clip_max: Type) -> TensorType:
         t, *parameters = tensors(data, dom_scale, clip_min, clip_max)

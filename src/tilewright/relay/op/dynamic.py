@@ -62,7 +62,7 @@ def with_tensor_attributes(cls: type[Op], args: Sequence[Any], named: Mapping[st
     left = inputs[len(args) :]
     if dynamic is None or computed or any(n not in named for n in left):
         need = f"; dyn.{cls.name} takes {', '.join(inputs)}" if dynamic is not None else ""
-        raise CompileError(f"{cls.name} cannot take {', '.join(computed or [n for n, v in plain.items() if isinstance(v, Expr)])} as a tensor{need}", span)
+        raise CompileError(f"{cls.name} cannot take {', '.join(computed or [n for n, v in plain.items() if isinstance(v, Expr)])} as a tensor{need}", span, code="TW0307")
     return dynamic(**{n: v for n, v in plain.items() if n not in inputs})(*args, *(named[n] for n in left), span=span)
 
 

@@ -398,7 +398,7 @@ def _numbers(data: Array, wanted: DataType) -> Array:
     try:
         return np.array([read(s) for s in data.flat], kind).reshape(data.shape)
     except (ValueError, OverflowError) as error:
-        raise InputError(f"a string cannot be cast to {wanted}: {error}") from None
+        raise InputError(f"a string cannot be cast to {wanted}: {error}", code="TW0712") from None
 
 
 @op("cast", kind=Fusion.ELEMWISE)

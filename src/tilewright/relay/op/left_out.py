@@ -52,6 +52,8 @@ LEFT_OUT: Final[dict[str, str]] = {
 class OperatorLeftOut(CompileError, AttributeError):
     """An operator of the field is asked for that is not here on purpose. It is an `AttributeError` too, so that `hasattr` is False."""
 
+    code = "TW0309"
+
 
 def left_out(name: str) -> OperatorLeftOut | None:
     """What asking for that operator raises, or None when it is not one that was left out."""

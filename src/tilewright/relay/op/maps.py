@@ -111,7 +111,7 @@ class CastMap(Op):
     def infer(self, data: Type) -> TensorType:
         (t,) = tensors(data)
         if self.cast_to not in _CASTS:
-            raise CompileError(f"cast_map: cast_to is {self.cast_to!r}; it is one of {', '.join(_CASTS)}")
+            raise CompileError(f"cast_map: cast_to is {self.cast_to!r}; it is one of {', '.join(_CASTS)}", code="TW0308")
         if t.dtype is not OBJECT or t.ndim:
             raise ShapeError(f"a dictionary was expected, and this is {t!r}")
         return TensorType((1, self.size), _CASTS[self.cast_to][0])

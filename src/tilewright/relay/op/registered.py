@@ -43,7 +43,7 @@ class Registered(Op):
     def add_type_rel(cls, rel_name: str, type_rel_func: TypeRelation | None = None) -> None:
         """Give the function that says the type of a call. Raises `CompileError` without one: relations of the field's C++ are not here."""
         if type_rel_func is None:
-            raise CompileError(f"the type relation '{rel_name}' of {cls.name} is only a name; give its function: add_type_rel({rel_name!r}, lambda arg_types, attrs: …)")
+            raise CompileError(f"the type relation '{rel_name}' of {cls.name} is only a name; give its function: add_type_rel({rel_name!r}, lambda arg_types, attrs: …)", code="TW0312")
         cls.relation = (type_rel_func,)
 
     @classmethod
@@ -81,7 +81,7 @@ class Registered(Op):
     def compute(self, *inputs: te.Tensor) -> te.Tensor | tuple[te.Tensor, ...]:
         rule = op_attr(self.name, COMPUTE)
         if rule is None:
-            raise CompileError(f"nothing says what {self.name} computes; give a tensor expression with relay.op.register_compute({self.name!r}, …)")
+            raise CompileError(f"nothing says what {self.name} computes; give a tensor expression with relay.op.register_compute({self.name!r}, …)", code="TW0312")
         out_type = self.infer(*(TensorType(dims(x), x.dtype) for x in inputs))
         made = rule(self, list(inputs), out_type)
         outputs = (made,) if isinstance(made, te.Tensor) else tuple(made)

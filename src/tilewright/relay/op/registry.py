@@ -92,12 +92,12 @@ class Op:
         missing = [n for n in names if n not in values]
         if wrong or missing:
             why = wrong or f"missing {len(missing)} required argument{'s' * (len(missing) > 1)}: {', '.join(missing)}"
-            raise CompileError(f"{self.name}: {why}; its attributes are: {', '.join(names) or 'none'}")
+            raise CompileError(f"{self.name}: {why}; its attributes are: {', '.join(names) or 'none'}", code="TW0307")
         self.__dict__.update(values)
         try:
             self.__post_init__()
         except TypeError as error:
-            raise CompileError(f"{self.name}: {error}; its attributes are: {', '.join(names)}") from None
+            raise CompileError(f"{self.name}: {error}; its attributes are: {', '.join(names)}", code="TW0307") from None
 
     def __post_init__(self) -> None:
         """What an operator does to its attributes to bring them to one form."""
@@ -296,7 +296,7 @@ def op(name: str, kind: Fusion, *, variadic: bool = False, takes_open_sizes: boo
         made.attribute_defaults = {f.name: f.default for f in fields if f.default is not dataclasses.MISSING}
         made.name, made.kind, made.variadic, made.takes_open_sizes = name, kind, variadic, takes_open_sizes
         if name in OPS:
-            raise CompileError(f"operator '{name}' is declared twice")
+            raise CompileError(f"operator '{name}' is declared twice", code="TW0212")
         OPS[name] = made
         return made
 
@@ -325,7 +325,7 @@ def get(name: str) -> type[Op]:
             raise missing
 
         near = ", ".join(difflib.get_close_matches(name, OPS, 3))
-        raise CompileError(f"there is no operator '{name}'" + (f"; did you mean {near}?" if near else ""))
+        raise CompileError(f"there is no operator '{name}'" + (f"; did you mean {near}?" if near else ""), code="TW0306")
     return found
 
 
@@ -352,10 +352,10 @@ def function(cls: type[Op]) -> Callable[..., Call]:
         values += [named.pop(n) for n in inputs[len(values) :] if n in named]
         by_place = args[len(inputs) :]
         if len(by_place) > len(attributes):
-            raise CompileError(f"{cls.name} takes at most {len(inputs) + len(attributes)} arguments: {', '.join(inputs + attributes)}", span)
+            raise CompileError(f"{cls.name} takes at most {len(inputs) + len(attributes)} arguments: {', '.join(inputs + attributes)}", span, code="TW0307")
         for n, value in zip(attributes, by_place, strict=False):
             if n in named:
-                raise CompileError(f"{cls.name} was given '{n}' twice", span)
+                raise CompileError(f"{cls.name} was given '{n}' twice", span, code="TW0307")
             named[n] = value
         if any(isinstance(v, Expr) for v in named.values()):
             from tilewright.relay.op.dynamic import with_tensor_attributes

@@ -25,7 +25,7 @@ def read_metadata(text: str) -> dict[str, list[Any]]:
         found = json.loads(text)
         return _tvm_form(found) if "b64ndarrays" in found else {kind: [_entry(e) for e in entries] for kind, entries in found.items()}
     except (CompileError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        raise CompileError(f"the section #[metadata] is damaged: {error}") from None
+        raise CompileError(f"the section #[metadata] is damaged: {error}", code="TW0406") from None
 
 
 def _entry(entry: Any) -> Any:

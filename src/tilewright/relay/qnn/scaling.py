@@ -25,7 +25,7 @@ class Scaling(Op):
     def __post_init__(self) -> None:
         out = DataType(self.attributes()["out_dtype"])
         if out not in N.QUANTIZED and not isinstance(self, Dequantize):
-            raise CompileError(f"{self.name}: out_dtype is {out}; it is one of {', '.join(N.QUANTIZED)}")
+            raise CompileError(f"{self.name}: out_dtype is {out}; it is one of {', '.join(N.QUANTIZED)}", code="TW1004")
 
     def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None]:
         perm = perms[0]
@@ -136,7 +136,7 @@ class Requantize(Scaling):
             real = Call(Multiply(), [N.casted(exact, kind, span), factor], span=span)
             return N.saturated_graph(N.rounded_graph(real, rounding, span), out_z, self.out_dtype, span)
         if not isinstance(s, Constant) or not isinstance(to, Constant):
-            raise CompileError('qnn.requantize in integers needs constant scales; give compute_dtype="float32" for others', span)
+            raise CompileError('qnn.requantize in integers needs constant scales; give compute_dtype="float32" for others', span, code="TW1006")
         wide = data.tensor_type.dtype is INT64
         factor = s.value.astype(np.float64) / to.value.astype(np.float64)
         centred = N.is_zero(z) or data.tensor_type.dtype.bits <= 16

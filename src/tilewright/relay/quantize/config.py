@@ -76,15 +76,15 @@ class QConfig:
             given = getattr(self, name)
             if given not in values:
                 near = nearest(given, [v for v in values if isinstance(v, str)]) if isinstance(given, str) else ""
-                raise OptionError(f"qconfig: {name} is {given!r}; what there is: {', '.join(map(str, values))}{near}")
+                raise OptionError(f"qconfig: {name} is {given!r}; what there is: {', '.join(map(str, values))}{near}", code="TW1001")
         for name in ("nbit_input", "nbit_weight"):
             bits = getattr(self, name)
             if not isinstance(bits, int) or not 2 <= bits <= 8:
-                raise OptionError(f"qconfig: {name} is {bits!r}; kernels multiply bytes, so it is a whole number from 2 to 8")
+                raise OptionError(f"qconfig: {name} is {bits!r}; kernels multiply bytes, so it is a whole number from 2 to 8", code="TW1001")
         if not self.global_scale > 0:
-            raise OptionError(f"qconfig: global_scale is {self.global_scale!r}; it is the largest magnitude of a value, above zero")
+            raise OptionError(f"qconfig: global_scale is {self.global_scale!r}; it is the largest magnitude of a value, above zero", code="TW1001")
         if not isinstance(self.calibrate_chunk_by, int) or self.calibrate_chunk_by == 0 or self.calibrate_chunk_by < -1:
-            raise OptionError(f"qconfig: calibrate_chunk_by is {self.calibrate_chunk_by!r}; it is how many values are calibrated at a time, or -1 for all")
+            raise OptionError(f"qconfig: calibrate_chunk_by is {self.calibrate_chunk_by!r}; it is how many values are calibrated at a time, or -1 for all", code="TW1001")
 
     def get_nbit_by_kind(self, kind: int) -> int:
         """The bits of a kind of values."""
@@ -115,5 +115,5 @@ def qconfig(**options: Any) -> QConfig:
     known = [f.name for f in fields(QConfig) if not f.name.startswith("_")]
     for name in options:
         if name not in known:
-            raise OptionError(f"qconfig: there is no option '{name}'{nearest(name, known) or '; the options are: ' + ', '.join(known)}")
+            raise OptionError(f"qconfig: there is no option '{name}'{nearest(name, known) or '; the options are: ' + ', '.join(known)}", code="TW1001")
     return QConfig(**options)

@@ -50,7 +50,7 @@ class QuantizeRealize(FunctionPass):
             return None
         x, *parameters = e.args
         if not all(isinstance(p, Constant) for p in parameters):
-            raise CompileError("a simulated quantization has no scale yet; run quantize.calibrate() before quantize.realize()", e.span)
+            raise CompileError("a simulated quantization has no scale yet; run quantize.calibrate() before quantize.realize()", e.span, code="TW1006")
         scale, low, high = (p.value for p in parameters if isinstance(p, Constant))
         least, most = round(float(low)), round(float(high))
         if isinstance(x, Constant):
@@ -74,7 +74,7 @@ class QuantizeRealize(FunctionPass):
 def stored_as(low: int, high: int, preferred: str) -> tuple[str, int]:
     """The type and zero point of levels from `low` to `high`; raises `CompileError` for more than a byte has."""
     if high - low > 255:
-        raise CompileError(f"levels from {low} to {high} do not fit into a byte; simulate them (do_simulation=True), or take 8 bits or fewer")
+        raise CompileError(f"levels from {low} to {high} do not fit into a byte; simulate them (do_simulation=True), or take 8 bits or fewer", code="TW1006")
     if preferred == "int8" and low >= -128 and high <= 127:
         return "int8", 0
     return ("uint8", -low) if preferred == "uint8" else ("int8", -128 - low)

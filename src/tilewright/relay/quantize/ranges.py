@@ -73,7 +73,7 @@ class Distribution:
         x = values.ravel()
         least, greatest = float(x.min()), float(x.max())
         if not np.isfinite(least) or not np.isfinite(greatest):
-            raise InputError("a value of the network is infinite or no number for the calibration data; such data say nothing of its range")
+            raise InputError("a value of the network is infinite or no number for the calibration data; such data say nothing of its range", code="TW1002")
         self.least, self.greatest = min(self.least, least), max(self.greatest, greatest)
         if not counted:
             return
@@ -107,7 +107,7 @@ class Distribution:
     def most(self) -> float:
         """The greatest magnitude; raises `InputError` where nothing was counted."""
         if self.least > self.greatest:
-            raise InputError("there are no calibration data; give at least one input")
+            raise InputError("there are no calibration data; give at least one input", code="TW1002")
         return max(-self.least, self.greatest)
 
     def within(self, most: float) -> tuple[float, float]:

@@ -32,12 +32,12 @@ def samples_of(data: Any, function: Function) -> list[Sample]:
     for item in items:
         given = item if isinstance(item, Mapping) else {names[0]: item} if len(names) == 1 else None
         if given is None:
-            raise InputError(f"the network takes {len(names)} inputs: {', '.join(names)}; give each sample as a dictionary of arrays by these names")
+            raise InputError(f"the network takes {len(names)} inputs: {', '.join(names)}; give each sample as a dictionary of arrays by these names", code="TW1002")
         for wrong in set(given) ^ set(names):
-            raise InputError(f"calibration data: '{wrong}' is {'no input of the network' if wrong in given else 'not given'}; the inputs are: {', '.join(names)}")
+            raise InputError(f"calibration data: '{wrong}' is {'no input of the network' if wrong in given else 'not given'}; the inputs are: {', '.join(names)}", code="TW1002")
         found += _batches({n: _array(given[n]) for n in names}, function.params)
     if not found:
-        raise InputError("there are no calibration data; give at least one input")
+        raise InputError("there are no calibration data; give at least one input", code="TW1002")
     return found
 
 
@@ -52,10 +52,10 @@ def _batches(sample: Sample, params: Sequence[Var]) -> list[Sample]:
         assert isinstance(kind, TensorType)
         fits = x.shape[1:] == tuple(kind.shape[1:]) and x.ndim == kind.ndim and (not x.ndim or (x.shape[0] and x.shape[0] % kind.shape[0] == 0))
         if not fits or x.dtype != kind.dtype.numpy():
-            raise InputError(f"calibration data for '{p.name_hint}' are {x.dtype}{list(x.shape)}, and the network takes {kind!r}, or several of them along the first axis")
+            raise InputError(f"calibration data for '{p.name_hint}' are {x.dtype}{list(x.shape)}, and the network takes {kind!r}, or several of them along the first axis", code="TW1002")
         counts.add(x.shape[0] // kind.shape[0] if x.ndim else 1)
     if len(counts) > 1:
-        raise InputError(f"calibration data have different numbers of samples: {', '.join(map(str, sorted(counts)))}; give as many of each input")
+        raise InputError(f"calibration data have different numbers of samples: {', '.join(map(str, sorted(counts)))}; give as many of each input", code="TW1002")
     count = counts.pop() if counts else 1
     return [{n: x if not x.ndim else np.ascontiguousarray(np.split(x, count)[k]) for n, x in sample.items()} for k in range(count)]
 

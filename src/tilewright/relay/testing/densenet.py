@@ -20,7 +20,7 @@ def get_net(
 ) -> Function:
     """The network of `densenet_size` layers; raises `CompileError` for sizes that there are none of."""
     if densenet_size not in _SPECS:
-        raise CompileError(f"there is no DenseNet of {densenet_size} layers; take one of {', '.join(map(str, _SPECS))}")
+        raise CompileError(f"there is no DenseNet of {densenet_size} layers; take one of {', '.join(map(str, _SPECS))}", code="TW0417")
     channels, growth, blocks = _SPECS[densenet_size]
     x: Expr = conv2d(data_of(batch_size, image_shape, dtype), name="conv1", channels=channels, kernel_size=(7, 7), strides=(2, 2), padding=(3, 3))
     x = nn.max_pool2d(_active(x, "batch1"), pool_size=(3, 3), strides=(2, 2), padding=(1, 1))

@@ -37,7 +37,7 @@ def workload(net: Function) -> Workload:
 def _channels(data: Expr, layout: str) -> int:
     size = data.tensor_type.shape[layout.index("C")]
     if not isinstance(size, int):
-        raise CompileError(f"the channels of {data.checked_type!r} are not a number", data.span)
+        raise CompileError(f"the channels of {data.checked_type!r} are not a number", data.span, code="TW0417")
     return size
 
 
@@ -77,7 +77,7 @@ def dense_add_bias(data: Expr, weight: Expr | None = None, bias: Expr | None = N
     t = data.tensor_type
     if weight is None or bias is None:
         if units is None:
-            raise CompileError(f"the layer {name} needs `units`, or a weight and a bias", data.span)
+            raise CompileError(f"the layer {name} needs `units`, or a weight and a bias", data.span, code="TW0417")
         weight = weight if weight is not None else var(f"{name}_weight", shape=(units, t.shape[-1]), dtype=t.dtype)
         bias = bias if bias is not None else var(f"{name}_bias", shape=(units,), dtype=t.dtype)
     made: Expr = nn.bias_add(nn.dense(data, weight, units=units), bias, axis=-1)

@@ -16,7 +16,7 @@ class _Images:
 
     def __init__(self, layout: str) -> None:
         if layout not in ("NCHW", "NHWC"):
-            raise CompileError(f"the layout is NCHW or NHWC, and was given as {layout!r}")
+            raise CompileError(f"the layout is NCHW or NHWC, and was given as {layout!r}", code="TW0417")
         self.layout, self.axis = layout, layout.index("C")
         self.kernel_layout = "OIHW" if layout == "NCHW" else "HWIO"
 
@@ -58,11 +58,11 @@ def get_net(
         units: tuple[int, ...] = (count,) * 3
         filters: tuple[int, ...] = (64, 128, 256) if bottle_neck else (16, 32, 64)
         if rest or count < 1:
-            raise CompileError(f"there is no residual network of {num_layers} layers for small images; take 6n + 2, such as 20 or 56")
+            raise CompileError(f"there is no residual network of {num_layers} layers for small images; take 6n + 2, such as 20 or 56", code="TW0417")
         x = images.conv(x, "conv0", 16, 3)
     else:
         if num_layers not in _UNITS:
-            raise CompileError(f"there is no residual network of {num_layers} layers; take one of {', '.join(map(str, _UNITS))}")
+            raise CompileError(f"there is no residual network of {num_layers} layers; take one of {', '.join(map(str, _UNITS))}", code="TW0417")
         bottle_neck, units = num_layers >= 50, _UNITS[num_layers]
         filters = (256, 512, 1024, 2048) if bottle_neck else (64, 128, 256, 512)
         x = images.active(images.conv(x, "conv0", 64, 7, 2), "bn0")

@@ -22,7 +22,7 @@ def _conv(data: Expr, name: str, channels: int, kernel: int, stride: int = 1, pa
 def get_net(batch_size: int, image_shape: tuple[int, ...], num_classes: int, version: str, dtype: str) -> Function:
     """Version "1.0" or "1.1"; raises `CompileError` for another."""
     if version not in _FIRE:
-        raise CompileError(f"there is no SqueezeNet {version!r}; take 1.0 or 1.1")
+        raise CompileError(f"there is no SqueezeNet {version!r}; take 1.0 or 1.1", code="TW0417")
     first, kernel, blocks = _FIRE[version]
     x = _conv(data_of(batch_size, image_shape, dtype), "conv1", first, kernel, 2)
     x = nn.max_pool2d(x, pool_size=(3, 3), strides=(2, 2))

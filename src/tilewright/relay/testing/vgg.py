@@ -15,7 +15,7 @@ def get_net(
 ) -> Function:
     """The network of `num_layers` layers; raises `CompileError` for numbers of layers that there are none of."""
     if num_layers not in _CONVS:
-        raise CompileError(f"there is no VGG of {num_layers} layers; take one of {', '.join(map(str, _CONVS))}")
+        raise CompileError(f"there is no VGG of {num_layers} layers; take one of {', '.join(map(str, _CONVS))}", code="TW0417")
     x: Expr = data_of(batch_size, image_shape, dtype)
     for stage, (count, channels) in enumerate(zip(_CONVS[num_layers], (64, 128, 256, 512, 512), strict=True), 1):
         for k in range(1, count + 1):

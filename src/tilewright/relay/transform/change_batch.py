@@ -34,7 +34,7 @@ class ChangeBatch(FunctionPass):
         names = {p.name_hint for p in known}
         for v in self.data:
             if v not in known and v not in names:
-                raise OptionError(f"no function of the module has the parameter {getattr(v, 'name_hint', v)!r}; it has {', '.join(sorted(names))}")
+                raise OptionError(f"no function of the module has the parameter {getattr(v, 'name_hint', v)!r}; it has {', '.join(sorted(names))}", code="TW0408")
         return FunctionPass.transform_module(self, mod, context)
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
@@ -55,7 +55,7 @@ class ChangeBatch(FunctionPass):
         if axis is None:
             return p
         if not isinstance(kind, TensorType) or not -kind.ndim <= axis < kind.ndim:
-            raise OptionError(f"the parameter '{p.name_hint}' is {kind!r} and has no axis {axis}; name tensors in data, each with its axis of the batch", p.span)
+            raise OptionError(f"the parameter '{p.name_hint}' is {kind!r} and has no axis {axis}; name tensors in data, each with its axis of the batch", p.span, code="TW0408")
         if kind.shape[axis] == self.batch_size:
             return p
         at = axis % kind.ndim

@@ -41,7 +41,7 @@ class Conv2dToSparse(Pass):
     def __post_init__(self) -> None:
         _check(self.layout, self.kernel_size)
         if len(self.weight_name) != len(self.weight_shape) or any(len(s) != 3 for s in self.weight_shape):
-            raise OptionError("weight_shape has three shapes for each of weight_name: of the data, the indices and the row starts")
+            raise OptionError("weight_shape has three shapes for each of weight_name: of the data, the indices and the row starts", code="TW0408")
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         main = mod["main"]
@@ -95,7 +95,7 @@ class Conv2dToSparse2(FunctionPass):
 
 def _check(layout: str, kernel_size: int) -> None:
     if (layout, kernel_size) not in (("NHWC", 1), ("NHWC", 3), ("NCHW", 1)):
-        raise OptionError(f"sparse convolutions of layout {layout} with a kernel of {kernel_size} are not made: NHWC has 1 and 3, NCHW has 1")
+        raise OptionError(f"sparse convolutions of layout {layout} with a kernel of {kernel_size} are not made: NHWC has 1 and 3, NCHW has 1", code="TW0408")
 
 
 def _qualifies(e: Call, layout: str, size: int) -> bool:

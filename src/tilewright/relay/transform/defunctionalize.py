@@ -53,7 +53,7 @@ class Defunctionalize(Pass):
         mod = InferType()(mod)
         main = mod["main"]
         if main.type_params or any(_has_function(t) for t in (*(p.checked_type for p in main.params), main.body.checked_type)):
-            raise CompileError(f"@main is {main.checked_type!r}; to make a program first-order, main has no type parameters, takes and returns no functions")
+            raise CompileError(f"@main is {main.checked_type!r}; to make a program first-order, main has no type parameters, takes and returns no functions", code="TW0404")
         lifted = InferType()(LambdaLift()(_with_plain_closures(mod)))
         work = _Defunctionalization(lifted)
         made = work.run()
@@ -151,7 +151,7 @@ class _Defunctionalization:
         for c in data.constructors:
             for t in c.inputs:
                 if _has_function(t) and free_type_vars(t):
-                    raise CompileError(f"{c.name_hint} of the data type {data.header} holds {t!r}, which depends on its type parameters; write out the types in its definition", c.span)
+                    raise CompileError(f"{c.name_hint} of the data type {data.header} holds {t!r}, which depends on its type parameters; write out the types in its definition", c.span, code="TW0404")
         made = [Constructor(c.name_hint, [self.first_order(t) for t in c.inputs], data.header) for c in data.constructors]
         self.constructors.update(zip(data.constructors, made, strict=True))
         return TypeData(data.header, data.type_vars, tuple(made))
@@ -168,7 +168,7 @@ class _Defunctionalization:
         found = next((a for a in self.arrows if a.type == t), None)
         if found is None:
             if t.type_params:
-                raise CompileError(f"a value of the type {t!r} is used, which is generic; give it to what calls it by name, or write a function of plain types around it", span)
+                raise CompileError(f"a value of the type {t!r} is used, which is generic; give it to what calls it by name, or write a function of plain types around it", span, code="TW0404")
             found = _Arrow(t, GlobalTypeVar(self.name("Func")), GlobalVar(self.name("apply")))
             self.arrows.append(found)
         return found
@@ -194,7 +194,7 @@ class _Defunctionalization:
             if sum(n == name for n, _ in self.instances) == COPIES or any(_size(t) > LARGEST for t in key[1]):
                 raise CompileError(
                     f"@{name} is used with ever more types, as where it calls itself with a tuple of its argument, and there is no end of first-order copies of it; "
-                    "make it a function of plain types", function.span,
+                    "make it a function of plain types", function.span, code="TW0404",
                 )
             self.copied = self.copied or bool(variables)
             found = self.instances[key] = GlobalVar(self.name(name) if variables else name)
@@ -292,7 +292,7 @@ class _Body:
         bound = bound_types(own, args, ret)
         for v in own.type_params:
             if v not in bound and isinstance(target, GlobalVar):
-                raise CompileError(f"the type {v!r} of @{target.name_hint} does not follow from what it is given and gives where it is used; write the types of the function there", span)
+                raise CompileError(f"the type {v!r} of @{target.name_hint} does not follow from what it is given and gives where it is used; write the types of the function there", span, code="TW0404")
         return bound
 
     def copied(self, e: Expr) -> Expr:
@@ -333,7 +333,7 @@ class _Body:
             return Call(self.new[op], [self.operand(a) for a in e.args], span=e.span)
         kind = self.type_of(op)
         if not isinstance(kind, FuncType):
-            raise CompileError(f"{short(op)} is called, and is {kind!r}", e.span)
+            raise CompileError(f"{short(op)} is called, and is {kind!r}", e.span, code="TW0404")
         args = [self.operand(a, t, e) for a, t in zip(e.args, kind.arg_types, strict=True)]
         if isinstance(op, Call) and isinstance(op.op, GlobalVar) and _makes_closures(self.program.mod, op.op):
             target = self.program.instance(op.op, {**self.bound, **self.bindings(op.op, [self.type_of(a) for a in op.args], kind, e.span)})

@@ -44,11 +44,11 @@ class FlexibleShapeDispatch(Pass):
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         buckets = sorted(self.buckets or ())
         if not buckets or buckets[0] < 1:
-            raise OptionError(f"buckets are the sizes to compile for, one or more, and were given as {self.buckets!r}")
+            raise OptionError(f"buckets are the sizes to compile for, one or more, and were given as {self.buckets!r}", code="TW0408")
         main = mod["main"]
         varying = range(len(main.params)) if self.input_indices is None else self.input_indices
         if not varying or not all(0 <= k < len(main.params) for k in varying):
-            raise OptionError(f"input_indices are positions among the {len(main.params)} inputs, one or more, and were given as {self.input_indices!r}")
+            raise OptionError(f"input_indices are positions among the {len(main.params)} inputs, one or more, and were given as {self.input_indices!r}", code="TW0408")
         new = mod.copy()
         for size in buckets:
             new[f"main_{size}"] = ChangeBatch({main.params[k]: self.axis for k in varying}, size).transform_function(main, mod, context)
@@ -66,7 +66,7 @@ class FlexibleShapeDispatch(Pass):
     def _open(self, p: Var) -> Var:
         kind = p.checked_type
         if not isinstance(kind, TensorType):
-            raise OptionError(f"the input '{p.name_hint}' is {kind!r}, and only a tensor can have another size; name the others in input_indices")
+            raise OptionError(f"the input '{p.name_hint}' is {kind!r}, and only a tensor can have another size; name the others in input_indices", code="TW0408")
         return Var(p.name_hint, TensorType([UnknownDim() if d == self.axis else n for d, n in enumerate(kind.shape)], kind.dtype), p.span)
 
     def _run(self, mod: IRModule, params: Sequence[Var], varying: Sequence[int], size: int, given: Expr) -> Expr:

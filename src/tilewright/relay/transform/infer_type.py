@@ -292,13 +292,13 @@ class _Inference:
             user = next((s for s, (where, hole) in self.stuck.items() if where == name and self.solver.hole_in(self.type_of(e)) is hole), None)
             needed = f" where {short(user)} needs it" if user is not None else ""
             hint = f'write relay.var("{e.name_hint}", shape=…, dtype=…), or in the text %{e.name_hint}: Tensor[(…), …]'
-            raise CompileError(f"{_in(name)}the type of %{e.name_hint} is not known{needed}; {hint}", e.span)
+            raise CompileError(f"{_in(name)}the type of %{e.name_hint} is not known{needed}; {hint}", e.span, code="TW0310")
         if isinstance(e, GlobalVar):
-            raise CompileError(f"{_in(name)}the function @{e.name_hint} is not in the module, so its type is not known", e.span)
+            raise CompileError(f"{_in(name)}the function @{e.name_hint} is not in the module, so its type is not known", e.span, code="TW0401")
         found = self.shown(self.type_of(e))
         partly = "" if found == "_" else f", only that it is {found}"
         hint = "bind it to a variable of a written type, or declare the type of the function's result"
-        raise CompileError(f"{_in(name)}the type of {short(e)} is not known{partly}; {hint}", e.span)
+        raise CompileError(f"{_in(name)}the type of {short(e)} is not known{partly}; {hint}", e.span, code="TW0310")
 
     def record(self, e: Expr) -> None:
         for v in (*binders(e), e):

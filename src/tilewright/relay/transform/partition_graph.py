@@ -52,7 +52,7 @@ def _optimize(mod: IRModule, targets: set[str]) -> None:
         if hook is not None:
             found = hook(IRModule({n: f for n, f in mod.items() if isinstance(f, Function) and f.attrs.get("Compiler") == target}))
             if not isinstance(found, IRModule):
-                raise CompileError(f"the hook relay.ext.{target}.optimize returned {type(found).__name__}; it returns a module of functions")
+                raise CompileError(f"the hook relay.ext.{target}.optimize returned {type(found).__name__}; it returns a module of functions", code="TW0409")
             mod.update(found)
 
 
@@ -126,7 +126,7 @@ class _Partition:
         """The name of the region's function, of letters, digits and underscores."""
         name = re.sub(r"\W", "_", f"tvmgen_{self.options.mod_name}_{region.target}_{self.name}_{region.id}")
         if name in self.mod:
-            raise CompileError(f"the module has a function @{name} already; give PartitionGraph another mod_name than '{self.options.mod_name}'")
+            raise CompileError(f"the module has a function @{name} already; give PartitionGraph another mod_name than '{self.options.mod_name}'", code="TW0414")
         return name
 
 
@@ -145,7 +145,7 @@ def _calling_order(root: Expr, region: Mapping[Expr, Region]) -> list[Expr]:
             below = [begin.args[0] for begin in region[e].ins] if e in region else operands(e)
             stack.extend((o, False) for o in reversed(below))
         elif e not in done:
-            raise CompileError("a region reads what is made of its own results; make two regions of it, so that one can be computed first", e.span)
+            raise CompileError("a region reads what is made of its own results; make two regions of it, so that one can be computed first", e.span, code="TW0414")
     return list(done)
 
 

@@ -147,7 +147,7 @@ class _Copies:
             if v not in bound:
                 raise CompileError(
                     f"the type {v!r} of {short(function)} does not follow from what it is given and gives in {short(e)}; write the types of the function there",
-                    e.span or function.span,
+                    e.span or function.span, code="TW0404",
                 )
         return tuple(bound[v] for v in function.type_params)
 
@@ -155,7 +155,7 @@ class _Copies:
         t = self.meant[o].checked_type
         raise CompileError(
             f"{short(o)} has the type {t!r}, which is generic, and is a value in {short(e)}; call it by name, or write a function of plain types around it",
-            e.span or o.span,
+            e.span or o.span, code="TW0404",
         )
 
     def _lets(self, e: Let, body: Expr) -> Expr:
@@ -171,7 +171,7 @@ class _Copies:
                 if o in own_name and self._key(e, k, o) != function.type_params:
                     raise CompileError(
                         f"{short(o)} calls itself with other types in {short(e)}, so there is no end of copies of it; make it a function of plain types",
-                        e.span or function.span,
+                        e.span or function.span, code="TW0404",
                     )
         plain = Function(function.params, function.body, function.declared_ret_type, None, function.attrs, function.span)
         made = fresh_copy(plain, own_name, dict(zip(function.type_params, key, strict=True)))

@@ -176,7 +176,7 @@ def plan_memory(function: Function) -> MemoryPlan:
     for k, p in enumerate(function.params):
         types = _tensors(p.checked_type, p)
         if not isinstance(p.checked_type, TensorType):
-            raise CompileError(f"input '{p.name_hint}' is a tuple; give its tensors as inputs of their own", p.span)
+            raise CompileError(f"input '{p.name_hint}' is a tuple; give its tensors as inputs of their own", p.span, code="TW0403")
         planner.values[p] = [_value(_Memory(Place.INPUT, k), types[0])]
     for e in _order(function):
         planner.visit(e)
@@ -231,9 +231,9 @@ class _Planner:
             case Let():
                 self.values[e] = self.values[e.body]
             case Var():
-                raise CompileError(f"the variable '{e.name_hint}' is bound by a let; convert to graph form first", e.span)
+                raise CompileError(f"the variable '{e.name_hint}' is bound by a let; convert to graph form first", e.span, code="TW0402")
             case _:
-                raise CompileError(f"an expression of the kind {type(e).__name__} cannot be compiled to straight-line code; only calls and tuples can", e.span)
+                raise CompileError(f"an expression of the kind {type(e).__name__} cannot be compiled to straight-line code; only calls and tuples can", e.span, code="TW0403")
 
     def _constant(self, array: np.ndarray[Any, Any]) -> _Memory:
         memory = self.known.get(id(array))
@@ -245,7 +245,7 @@ class _Planner:
     def _field(self, e: TupleGetItem) -> list[_Value]:
         whole = e.tuple_value.checked_type
         if not isinstance(whole, TupleType):
-            raise CompileError(f"field {e.index} is taken of a value of type {whole!r}, which is no tuple", e.span)
+            raise CompileError(f"field {e.index} is taken of a value of type {whole!r}, which is no tuple", e.span, code="TW0402")
         before = sum(len(_tensors(t, e)) for t in whole.fields[: e.index])
         count = len(_tensors(whole.fields[e.index], e))
         return self.values[e.tuple_value][before : before + count]
@@ -411,11 +411,11 @@ def _tensors(kind: Type, e: Expr) -> list[TensorType]:
     """The tensors of a type, nested tuples flattened; raises `CompileError` when a size is not known."""
     if isinstance(kind, TensorType):
         if not kind.is_static:
-            raise CompileError(f"the shape of {kind!r} is symbolic; fix the input shapes before compiling", e.span)
+            raise CompileError(f"the shape of {kind!r} is symbolic; fix the input shapes before compiling", e.span, code="TW0303")
         return [kind]
     if isinstance(kind, TupleType):
         return [t for f in kind.fields for t in _tensors(f, e)]
-    raise CompileError(f"a value of type {kind!r} has no place in memory", e.span)
+    raise CompileError(f"a value of type {kind!r} has no place in memory", e.span, code="TW0403")
 
 
 def _assign(memories: list[_Memory]) -> int:

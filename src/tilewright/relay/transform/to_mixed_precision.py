@@ -26,7 +26,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from tilewright.errors import CompileError, OptionError
+from tilewright.errors import CompileError, MixedPrecisionWarning, OptionError
 from tilewright.ir.module import IRModule
 from tilewright.ir.op_attributes import op_attr
 from tilewright.ir.transform import FunctionPass, PassContext
@@ -61,11 +61,11 @@ class ToMixedPrecision(FunctionPass):
 
     def __post_init__(self) -> None:
         if self.mixed_precision_type not in TYPES:
-            raise OptionError(f"mixed precision is in one of {', '.join(TYPES)}, and was asked for in '{self.mixed_precision_type}'")
+            raise OptionError(f"mixed precision is in one of {', '.join(TYPES)}, and was asked for in '{self.mixed_precision_type}'", code="TW0418")
         if self.missing_op_mode not in (0, 1, 2):
-            raise OptionError(f"missing_op_mode is 0, 1 or 2, and was given as {self.missing_op_mode!r}")
+            raise OptionError(f"missing_op_mode is 0, 1 or 2, and was given as {self.missing_op_mode!r}", code="TW0418")
         if self.acc_dtype not in ("float32", self.mixed_precision_type):
-            raise OptionError(f"products of {self.mixed_precision_type} are summed in it or in float32, not in '{self.acc_dtype}'")
+            raise OptionError(f"products of {self.mixed_precision_type} are summed in it or in float32, not in '{self.acc_dtype}'", code="TW0418")
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         if self.missing_op_mode < 2:
@@ -82,10 +82,10 @@ class ToMixedPrecision(FunctionPass):
         advice = "register one with relay.op.register_mixed_precision_conversion"
         if missing and self.missing_op_mode == 0:
             first = next(iter(missing.values()))[0]
-            raise CompileError(f"no category in mixed precision has {', '.join(sorted(missing))}; {advice}, or keep them in float32 with missing_op_mode=2", first.span)
+            raise CompileError(f"no category in mixed precision has {', '.join(sorted(missing))}; {advice}, or keep them in float32 with missing_op_mode=2", first.span, code="TW0418")
         for name, calls in missing.items():
             times = "once" if len(calls) == 1 else f"{len(calls)} times"
-            warnings.warn(f"{name}, called {times}, has no category in mixed precision and stays in float32; {advice}", stacklevel=5)
+            warnings.warn(f"{name}, called {times}, has no category in mixed precision and stays in float32; {advice}", MixedPrecisionWarning, stacklevel=5)
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         if not _is_converted(function):
@@ -162,7 +162,7 @@ class _Conversion:
         if not isinstance(said, (list, tuple)) or len(said) != 3 or said[0] not in (0, 1, 2) or any(str(t) not in types for t in said[1:]):
             raise OptionError(
                 f"the hook of {op.name} for ToMixedPrecision returned {said!r}; it returns 0 (always), 1 (follow) or 2 (never), "
-                f"the type to sum in and the type of the result, each {' or '.join(types)}"
+                f"the type to sum in and the type of the result, each {' or '.join(types)}", code="TW0409"
             )
         return _Said(CATEGORIES[int(said[0])], DataType(str(said[1])), DataType(str(said[2])), False)
 

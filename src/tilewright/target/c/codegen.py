@@ -71,7 +71,7 @@ class File:
         """Write a function. Raises `CompileError` for types and names that C does not have, `InternalError` for one that is not flat."""
         verify_flat(func)
         if identifier(func.name) != func.name:
-            raise CompileError(f"'{func.name}' cannot be the name of a C function; give the function another one, such as '{identifier(func.name)}'")
+            raise CompileError(f"'{func.name}' cannot be the name of a C function; give the function another one, such as '{identifier(func.name)}'", code="TW0510")
         writer = _Function(func, self)
         text = writer.function()
         self.functions += [*writer.outlined, text]
@@ -254,7 +254,7 @@ class _Function:
             self.line(f"{kind} {name}[{max(1, size)}];")
         elif self.file.alone:
             if not isinstance(size, int):
-                raise CompileError(f"'{self.func.name}' takes memory of a size that is known when it runs, and a model that is one C file has none; give all inputs known shapes")
+                raise CompileError(f"'{self.func.name}' takes memory of a size that is known when it runs, and a model that is one C file has none; give all inputs known shapes", code="TW0510")
             self.line(f"{kind} *restrict {name} = ({kind} *)(void *)(scratch + {self.in_use});")
             self.in_use += -(-size * b.dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
             self.most_in_use = max(self.most_in_use, self.in_use)

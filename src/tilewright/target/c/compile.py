@@ -70,7 +70,7 @@ def named_compiler(command: str) -> Compiler:
     words = shlex.split(command)
     path = shutil.which(words[0]) if words else None
     if path is None:
-        raise TargetError(f"there is no C compiler '{command}' here; name one that is installed, like gcc or clang, or leave cc= out for the first that is found")
+        raise TargetError(f"there is no C compiler '{command}' here; name one that is installed, like gcc or clang, or leave cc= out for the first that is found", code="TW0507")
     return Compiler(command, (path, *words[1:]))
 
 
@@ -79,7 +79,7 @@ def sanitizer_of(compiler: Compiler) -> Path:
     done = subprocess.run([*compiler.command, "-print-file-name=libasan.so"], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=_LONGEST, check=False)
     path = Path(done.stdout.strip())
     if done.returncode or not path.is_absolute():
-        raise TargetError(f"'{compiler.name}' has no libasan.so, the AddressSanitizer of gcc; install gcc and its libasan, and name it: cc='gcc', or the variable CC")
+        raise TargetError(f"'{compiler.name}' has no libasan.so, the AddressSanitizer of gcc; install gcc and its libasan, and name it: cc='gcc', or the variable CC", code="TW0507")
     return path
 
 
@@ -91,7 +91,7 @@ def compile_c(text: str, target: Target, compiler: Compiler | None = None, optio
     arch = target.mtriple.split("-")[0]
     compilers = [compiler] if compiler else find_compilers(arch)
     if not compilers:
-        raise TargetError(f"no C compiler for {arch} was found (the variable CC, cc, gcc, clang, the Python package ziglang); `pip install ziglang`, or build for 'llvm'")
+        raise TargetError(f"no C compiler for {arch} was found (the variable CC, cc, gcc, clang, the Python package ziglang); `pip install ziglang`, or build for 'llvm'", code="TW0507")
     failures = []
     with tempfile.TemporaryDirectory(prefix="tilewright-c-") as name:
         folder = Path(name)

@@ -48,7 +48,7 @@ class Writer:
         if name is not None:
             return name, PRIMARY
         if e.dtype.lanes != 1:
-            raise CompileError(f"the C back end writes scalars, and '{e}' is {e.dtype}; write a loop over its elements, or build for 'llvm'")
+            raise CompileError(f"the C back end writes scalars, and '{e}' is {e.dtype}; write a loop over its elements, or build for 'llvm'", code="TW0510")
         return _RULES[type(e)](self, e)
 
     def subscript(self, index: PrimExpr) -> str:
@@ -277,7 +277,7 @@ def _reinterpret(w: Writer, e: E.Call) -> Text:
     (value,) = e.args
     source, to = value.dtype, e.dtype
     if source.lanes != 1:
-        raise CompileError(f"the C back end does not read the bits of {source} as {to}; read them one by one, or build for 'llvm'")
+        raise CompileError(f"the C back end does not read the bits of {source} as {to}; read them one by one, or build for 'llvm'", code="TW0510")
     text = w.text(value, UNARY)
     if c_type(source) == c_type(to):
         return text, UNARY

@@ -52,14 +52,14 @@ def emit_model(manifest: Manifest, kernels: Sequence[PrimFunc], constants: Array
 def _refuse(manifest: Manifest) -> None:
     where = f"'{manifest.name}' cannot be one C file: "
     if manifest.symbols:
-        raise CompileError(f"{where}its sizes {', '.join(s.name for s in manifest.symbols)} are open; give all inputs known shapes")
+        raise CompileError(f"{where}its sizes {', '.join(s.name for s in manifest.symbols)} are open; give all inputs known shapes", code="TW0511")
     for step in manifest.steps:
         if not isinstance(step, (KernelCall, Copy)):
             named = getattr(step, "name", "") or getattr(step, "symbol", "")
-            raise CompileError(f"{where}'{named}' ({step.origin or 'no origin'}) is no code of ours; replace the operator, or leave the accelerator out of the target")
+            raise CompileError(f"{where}'{named}' ({step.origin or 'no origin'}) is no code of ours; replace the operator, or leave the accelerator out of the target", code="TW0511")
     for t in (*manifest.inputs, *manifest.outputs):
         if t.dtype.is_object or t.dtype == "string":
-            raise CompileError(f"{where}'{t.name}' is of type {t.dtype}, which C has no arrays of; give the model numbers")
+            raise CompileError(f"{where}'{t.name}' is of type {t.dtype}, which C has no arrays of; give the model numbers", code="TW0511")
         c_type(t.dtype)
 
 

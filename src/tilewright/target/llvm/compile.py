@@ -40,7 +40,7 @@ def compile_import(text: str, target: Target) -> bytes:
         try:
             return compile_text(text, target)
         except InternalError as error:
-            raise CompileError(f"the text of pragma import_llvm cannot be compiled for {machine.triple}: {error.__cause__}") from error
+            raise CompileError(f"the text of pragma import_llvm cannot be compiled for {machine.triple}: {error.__cause__}", code="TW0509") from error
 
 
 def assembly(text: str, target: Target, *, level: int = 2) -> str:
@@ -76,7 +76,7 @@ def _machine(triple: str, cpu: str, features: str, abi: str, level: int) -> Any:
     try:
         found = llvm.Target.from_triple(triple)
     except RuntimeError as error:
-        raise TargetError(f"LLVM cannot make code for '{triple}': {error}") from error
+        raise TargetError(f"LLVM cannot make code for '{triple}': {error}", code="TW0509") from error
     return found.create_target_machine(cpu=cpu, features=features, opt=level, reloc="static" if triple.startswith("wasm") else "pic", codemodel="small", abiname=abi)
 
 

@@ -53,7 +53,7 @@ def _functions(objects: Sequence[bytes]) -> dict[str, int]:
     """The functions, with their bytes, that a profiler is to know: all where it is asked for, else none. Raises `OptionError`."""
     asked = os.environ.get(PERF, "")
     if asked not in ("", "map"):
-        raise OptionError(f"{PERF} is '{asked}'; set it to map, so that perf knows the functions of loaded code, or unset it")
+        raise OptionError(f"{PERF} is '{asked}'; set it to map, so that perf knows the functions of loaded code, or unset it", code="TW0208")
     return {name: nbytes for image in objects for name, nbytes in functions_of(image).items()} if asked else {}
 
 

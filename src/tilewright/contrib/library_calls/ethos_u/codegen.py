@@ -29,7 +29,7 @@ def command_stream_module(function: Function) -> LibraryModule:
     if not rounding.startswith(_ROUNDING):
         raise CompileError(
             f'@{symbol} rounds as "{rounding}", and Ethos-U rounds as "{_ROUNDING}"; bring the network into that form with '
-            f'relay.qnn.transform.Unify("NHWC", "int8", "{_ROUNDING}") before partition_for_ethosu', function.span
+            f'relay.qnn.transform.Unify("NHWC", "int8", "{_ROUNDING}") before partition_for_ethosu', function.span, code="TW0905"
         )
     stream = compile_model(tflite_bytes(function), config, symbol)
     result: Any = function.ret_type

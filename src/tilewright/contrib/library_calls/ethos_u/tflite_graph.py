@@ -126,7 +126,7 @@ def _layers(function: Function) -> dict[Expr, Layer]:
             reader = _READERS.get(row.removeprefix("ethos-u."))
             if reader is None:
                 what = row or getattr(e.op, "name", type(e.op).__name__)
-                raise CompileError(f"Ethos-U was given {what}, which is no row of its table; partition with partition_for_ethosu(mod, params)", e.span)
+                raise CompileError(f"Ethos-U was given {what}, which is no row of its table; partition with partition_for_ethosu(mod, params)", e.span, code="TW0904")
             found[e] = reader(e.op.body, dict(zip(e.op.params, e.args, strict=True)))
     return found
 
@@ -140,7 +140,7 @@ def _scales(layers: Mapping[Expr, Layer]) -> dict[Expr, Scale]:
         for source, scale in zip(layer.reads, layer.scales, strict=True):
             known = found.get(source, scale)
             if scale is not None and known != scale:
-                raise CompileError(f"one layer gives a tensor the scale {known}, and {layer.kind} reads it as {scale}; requantize between them", e.span)
+                raise CompileError(f"one layer gives a tensor the scale {known}, and {layer.kind} reads it as {scale}; requantize between them", e.span, code="TW0904")
             if known is not None:
                 found[source] = known
     for e, layer in reversed(list(layers.items())):  # what is only moved has the scale of what is made of it

@@ -46,7 +46,7 @@ def compile_model(model: bytes, config: str, name: str) -> CommandStream:
     Raises `PackageError` where Vela is not installed, `CompileError` where it does not know the device, or does not take the model, with what it said.
     """
     if config not in CONFIGS:
-        raise CompileError(f"there is no Ethos-U '{config}'; Vela compiles for {', '.join(CONFIGS)}")
+        raise CompileError(f"there is no Ethos-U '{config}'; Vela compiles for {', '.join(CONFIGS)}", code="TW0914")
     if not is_installed():
         raise PackageError(f"@{name} is for Ethos-U, whose compiler, Vela, is not installed; pip install ethos-u-vela")
     with tempfile.TemporaryDirectory() as folder:
@@ -57,7 +57,7 @@ def compile_model(model: bytes, config: str, name: str) -> CommandStream:
         made = list(Path(folder).glob("part_vela*.npz"))
         if ran.returncode or len(made) != 1:
             said = "\n".join((ran.stderr or ran.stdout).strip().splitlines()[-5:])
-            raise CompileError(f"Vela did not compile @{name} for {config}: {said or 'it wrote no command stream'}")
+            raise CompileError(f"Vela did not compile @{name} for {config}: {said or 'it wrote no command stream'}", code="TW0914")
         with np.load(made[0]) as found:
             memory = {name: found[name].reshape(-1).astype(int).tolist() for name in _MEMORY}
             commands, weights = (np.frombuffer(found[name].tobytes(), np.uint8) for name in ("cmd_data", "weight_data"))

@@ -30,11 +30,11 @@ def opsets_of(model: onnx.ModelProto, source: Source, opset: int | None) -> dict
     where = Origin(source.name) if source.name else None
     uses_onnx = any(not registry.domain_of(n.domain) for n in model.graph.node)
     if uses_onnx and "" not in found:
-        raise ModelError("the model does not say which opset it is written in; give it when importing: opset=17", where)
+        raise ModelError("the model does not say which opset it is written in; give it when importing: opset=17", where, code="TW0110")
     newest = defs.onnx_opset_version()
     if not 0 < found.get("", 1) <= newest:
         raise ModelError(f"the model is written in opset {found['']}, and opsets 1 to {newest} are known; "
-                         "upgrade the onnx package, or convert the model with onnx.version_converter", where)
+                         "upgrade the onnx package, or convert the model with onnx.version_converter", where, code="TW0110")
     return found
 
 

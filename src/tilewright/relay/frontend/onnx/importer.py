@@ -55,7 +55,7 @@ def from_onnx(
     config = dict(_OPTIONS)
     for key, value in (convert_config or {}).items():
         if key not in _OPTIONS:
-            raise OptionError(f"convert_config has no option '{key}'; its options are: {', '.join(_OPTIONS)}")
+            raise OptionError(f"convert_config has no option '{key}'; its options are: {', '.join(_OPTIONS)}", code="TW0210")
         config[key] = value
     return _imported(model, shape, dtype, opset, freeze_params, config)
 
@@ -148,7 +148,7 @@ class Importer:
         spans = self.source.spans if body.scope.outer is None else ()
         body.scope.stored = {t.name: (t, span) for t, span in zip_longest(graph.initializer, spans)}
         if len(body.scope.stored) != len(graph.initializer):
-            raise ModelError(f"two initializers have the same name in the graph '{graph.name}'; export the model again")
+            raise ModelError(f"two initializers have the same name in the graph '{graph.name}'; export the model again", code="TW0103")
         body.scope.values.update((t.values.name, self._parameter(t.values.name, read_sparse(t, self.source))) for t in graph.sparse_initializer)
         for index, node in execution_order(with_graphs(graph.node), [o.name for o in graph.output], body.scope.has, graph.name):
             self._import_node(node, index, body)
@@ -168,7 +168,7 @@ class Importer:
             if scope.outside is not None:
                 crossed.append((scope, scope.outside))
             scope = scope.outer
-        raise ModelError(f"there is no tensor '{name}'")
+        raise ModelError(f"there is no tensor '{name}'", code="TW0103")
 
     def _parameter(self, name: str, value: Array) -> Expr:
         if self.freeze or value.dtype.kind in "iub":
@@ -180,9 +180,9 @@ class Importer:
         self._left -= 1
         if self._left < 0:
             raise ModelError("with its functions and loops written out, the model has more nodes than can be compiled, far more than are in the file; "
-                             "export it without functions that call others many times over", origin)
+                             "export it without functions that call others many times over", origin, code="TW0115")
         if body.depth > DEEPEST:
-            raise ModelError(f"it is {body.depth} graphs and functions deep; export the model with fewer levels", origin)
+            raise ModelError(f"it is {body.depth} graphs and functions deep; export the model with fewer levels", origin, code="TW0115")
         results = self.node(proto, origin, body)
         for name, result in zip(proto.output, results, strict=False):
             if name:
@@ -199,18 +199,18 @@ class Importer:
             if error.origin is not None:
                 raise
             symbolic = isinstance(error, ShapeError) and any(a is not None and not _is_static(a) for a in args)
-            raise type(error)(error.message + (self.inputs.hint() if symbolic else ""), origin) from error
+            raise type(error)(error.message + (self.inputs.hint() if symbolic else ""), origin, code=error.code) from error
         except MemoryError as error:
-            raise ModelError("it needs more memory than there is; a size in it is wrong, or the model is too large for this machine", origin) from error
+            raise ModelError("it needs more memory than there is; a size in it is wrong, or the model is too large for this machine", origin, code="TW0115") from error
         except _SENSELESS as error:
             found = specification(proto.op_type, proto.domain, body.opsets.get(registry.domain_of(proto.domain), 1))
             why = "" if found is None else wrong_input(found, proto, args)
             shown = ", ".join("nothing" if a is None else repr(a.known_type()) for a in args) or "none"
             raise ModelError(why or f"its inputs ({shown}) and attributes cannot be made sense of together; compare them with what {proto.op_type} takes, and "
-                             f"correct the model; where they are right, this is a fault of the importer ({shortly(error)})", origin) from error
+                             f"correct the model; where they are right, this is a fault of the importer ({shortly(error)})", origin, code="TW0109") from error
         if len(results) < sum(map(bool, proto.output)):
             raise ModelError(f"{len(results)} of its {len(proto.output)} outputs are supported: "
-                             f"{', '.join(proto.output[len(results):])} cannot be computed", origin)
+                             f"{', '.join(proto.output[len(results):])} cannot be computed", origin, code="TW0107")
         if proto.op_type not in _SHAPE_SOURCES and not all(a is None or self.known.of(a) is not None for a in args):
             settle: Callable[[Expr], Expr] = _unchanged
         else:
@@ -274,7 +274,7 @@ class Importer:
         if said is not None:
             given = widened(said, given)
             if why := wrong_attribute(said, given) or wrong_rank(said, proto, args):
-                raise ModelError(why, origin)
+                raise ModelError(why, origin, code="TW0107")
         node = Node(origin, opset, tuple(proto.output), self.config, self.known, self.inputs, subgraph)
         result = found.convert(node, args, {name: self._attribute_value(a) for name, a in given.items()})
         results = list(result) if isinstance(result, (tuple, list)) else [result]
@@ -288,7 +288,7 @@ class Importer:
         """Import the body of a model's or the specification's function in place of the call."""
         key = (function.domain, function.name, function.overload)
         if key in self._calling:
-            raise ModelError(f"the function '{function.name}' calls itself; a model's functions must not be recursive", origin)
+            raise ModelError(f"the function '{function.name}' calls itself; a model's functions must not be recursive", origin, code="TW0103")
         given = {a.name: a for a in function.attribute_proto} | self._given(proto, body)
         scope = Scope({name: a for name, a in zip(function.input, args, strict=False) if a is not None})
         opsets = {registry.domain_of(o.domain): o.version for o in function.opset_import} or body.opsets
@@ -318,7 +318,7 @@ class Importer:
             return read_tensor(a.t, self.source)
         if a.type == AttributeProto.SPARSE_TENSOR:
             return read_sparse(a.sparse_tensor, self.source)
-        raise ModelError(f"attribute '{a.name}' is {kind_of_attribute(a.type)}, which is not supported; correct it where the model is made")
+        raise ModelError(f"attribute '{a.name}' is {kind_of_attribute(a.type)}, which is not supported; correct it where the model is made", code="TW0107")
 
 
 _SENSELESS: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)

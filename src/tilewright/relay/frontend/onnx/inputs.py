@@ -37,7 +37,7 @@ class ModelInputs:
         protos = {i.name: i for i in taken}
         if len(protos) < len(taken):
             twice = next(name for name, count in collections.Counter(i.name for i in taken).items() if count > 1)
-            raise ModelError(f"the graph '{graph.name}' has several inputs called '{twice}'; give each a name of its own")
+            raise ModelError(f"the graph '{graph.name}' has several inputs called '{twice}'; give each a name of its own", code="TW0103")
         self.variables: dict[str, relay.Var] = {}
         self.values: dict[str, relay.Expr] = {}
         """What each name of an input stands for: its variable, a tuple of variables, or nothing."""
@@ -52,7 +52,7 @@ class ModelInputs:
         shapes, dtypes = dict(shape or {}), dtype if isinstance(dtype, Mapping) else {}
         for name in (*shapes, *dtypes):
             if name not in protos:
-                raise ModelError(f"the model has no input '{name}'; its inputs are: {', '.join(protos) or 'none'}")
+                raise ModelError(f"the model has no input '{name}'; its inputs are: {', '.join(protos) or 'none'}", code="TW0111")
         fixed = self._fixed_symbols(protos, shapes)
         for name, proto in protos.items():
             if proto.type.HasField("map_type"):
@@ -75,7 +75,7 @@ class ModelInputs:
 
     def _variable(self, name: str, dims: Sequence[Any], element: DataType) -> relay.Var:
         if why := refused_size(dims, element.itemsize):
-            raise ModelError(f"input '{name}': {why}; give it a shape that it can have: shape={{{name!r}: (…)}}")
+            raise ModelError(f"input '{name}': {why}; give it a shape that it can have: shape={{{name!r}: (…)}}", code="TW0112")
         found = self.variables[name] = relay.Var(name, TensorType(tuple(dims), element))
         return found
 
@@ -85,7 +85,7 @@ class ModelInputs:
             what = "how many tensors are in it" if kind.sequence else "whether it is there"
             shapes = "[(…), (…)]" if kind.sequence else "(…)"
             raise ModelError(f"input '{name}' is {kind}, and {what} must be known while compiling; give its shape when importing: shape={{{name!r}: {shapes}}}"
-                             + (", or None where it is empty" if kind.optional else ""))
+                             + (", or None where it is empty" if kind.optional else ""), code="TW0113")
 
     def _add_map(self, name: str, kind: onnx.TypeProto.Map) -> None:
         """An input that is a dictionary: one Python object."""
@@ -133,22 +133,22 @@ class ModelInputs:
                 continue
             if kind_given.sequence:
                 raise ModelError(f"shape={{{name!r}: {given!r}}} is not a list with the shape of each tensor, and input '{name}' is {kind_given}; write for example "
-                                 f"shape={{{name!r}: [(1, 3), (2, 3)]}}")
+                                 f"shape={{{name!r}: [(1, 3), (2, 3)]}}", code="TW0112")
             if not _is_shape(given):
-                raise ModelError(f"shape={{{name!r}: {given!r}}} is not a tuple of sizes; write for example shape={{{name!r}: (1, 3, 224, 224)}}")
+                raise ModelError(f"shape={{{name!r}: {given!r}}} is not a tuple of sizes; write for example shape={{{name!r}: (1, 3, 224, 224)}}", code="TW0112")
             kind = kind_given.tensor
             dims = kind.shape.dim
             if kind.HasField("shape") and len(dims) != len(given):
-                raise ModelError(f"shape={{{name!r}: {tuple(given)}}} has {len(given)} dimensions, and input '{name}' of the model has {len(dims)}")
+                raise ModelError(f"shape={{{name!r}: {tuple(given)}}} has {len(given)} dimensions, and input '{name}' of the model has {len(dims)}", code="TW0112")
             for dim, size in zip(dims, given, strict=False):
                 known = size if isinstance(size, scalar.PrimExpr) else int(size)
                 if dim.dim_param not in _NAMELESS and not same_shape((fixed.setdefault(dim.dim_param, known),), (known,)):
-                    raise ModelError(f"dimension '{dim.dim_param}' is given as {fixed[dim.dim_param]} and as {size}; the shapes of the inputs contradict each other")
+                    raise ModelError(f"dimension '{dim.dim_param}' is given as {fixed[dim.dim_param]} and as {size}; the shapes of the inputs contradict each other", code="TW0112")
         return fixed
 
     def _dims(self, name: str, kind: Any, fixed: Mapping[str, Any]) -> list[Any]:
         if not kind.HasField("shape"):
-            raise ModelError(f"the model does not say how many dimensions input '{name}' has; give its shape: shape={{{name!r}: (…)}}")
+            raise ModelError(f"the model does not say how many dimensions input '{name}' has; give its shape: shape={{{name!r}: (…)}}", code="TW0113")
         dims: list[Any] = []
         for axis, dim in enumerate(kind.shape.dim):
             label = f"{name}_{axis}" if dim.dim_param in _NAMELESS else dim.dim_param
@@ -208,5 +208,5 @@ def kind_of(proto: onnx.ValueInfoProto) -> Kind:
         found = getattr(found, which).elem_type
     if which != "tensor_type" or wrapped == ["sequence_type", "optional_type"]:
         shown = " of a ".join([*wrapped, which or "no type"]).replace("_type", "")
-        raise ModelError(f"input '{proto.name}' is a {shown}, and inputs are tensors, sequences of tensors and optionals of those; change the model to take such")
+        raise ModelError(f"input '{proto.name}' is a {shown}, and inputs are tensors, sequences of tensors and optionals of those; change the model to take such", code="TW0114")
     return Kind(found.tensor_type, "sequence_type" in wrapped, "optional_type" in wrapped)

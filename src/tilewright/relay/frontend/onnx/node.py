@@ -27,6 +27,8 @@ Array = np.ndarray[Any, Any]
 class NotKnownError(ModelError):
     """A conversion needs a value that is computed from the model's inputs: it is tried again when the value is there."""
 
+    code = "TW0108"
+
 
 class Node:
     """One node of the model while it is converted."""
@@ -44,7 +46,7 @@ class Node:
 
     def refuse(self, why: str) -> NoReturn:
         """Raise a `ModelError` at this node."""
-        raise ModelError(why, self.origin)
+        raise ModelError(why, self.origin, code="TW0107")
 
     def check_table(self, *sizes: int) -> None:
         """Raise `ModelError` where a table of these sizes is more than an import makes."""

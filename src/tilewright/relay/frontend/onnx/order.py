@@ -48,7 +48,7 @@ def execution_order(
                 order.append((index, nodes[index]))
     if missing:
         shown = "; ".join(f"'{name}', wanted by {who}" for name, who in list(missing.items())[:10])
-        raise ModelError(f"the graph '{graph}' uses {len(missing)} tensors that nothing makes: {shown}; the file is damaged: export the model again")
+        raise ModelError(f"the graph '{graph}' uses {len(missing)} tensors that nothing makes: {shown}; the file is damaged: export the model again", code="TW0103")
     return order
 
 
@@ -61,7 +61,7 @@ def _producers(nodes: Sequence[onnx.NodeProto], is_known: Callable[[str], bool],
             if name in producers:
                 other = producers[name]
                 raise ModelError(f"the tensor '{name}' of the graph '{graph}' is made twice, by {_name(nodes[other], other)} and by "
-                                 f"{_name(node, index)}; names must be unique: export the model again")
+                                 f"{_name(node, index)}; names must be unique: export the model again", code="TW0103")
             producers[name] = index
     return producers
 
@@ -82,7 +82,7 @@ def _wanted(node: onnx.NodeProto, producers: dict[str, int]) -> list[str]:
 
 def _refuse_cycle(nodes: Sequence[onnx.NodeProto], state: list[int], graph: str) -> None:
     shown = ", ".join(_name(nodes[i], i) for i, s in enumerate(state) if s == _OPEN)[:400]
-    raise ModelError(f"the graph '{graph}' has a cycle through these nodes: {shown}; the file is damaged: export the model again")
+    raise ModelError(f"the graph '{graph}' has a cycle through these nodes: {shown}; the file is damaged: export the model again", code="TW0103")
 
 
 def _name(node: onnx.NodeProto, index: int) -> str:

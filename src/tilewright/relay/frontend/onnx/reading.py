@@ -78,19 +78,19 @@ def read_model(model: Any, mapped: bool = False) -> Iterator[tuple[onnx.ModelPro
         path = Path(model)
         source.name, source.folder, source.data = str(path), path.resolve().parent, _open(path, mapped)
     elif not isinstance(model, onnx.ModelProto):
-        raise ModelError(f"a model is a path, bytes or an onnx.ModelProto, and this is a {type(model).__name__}")
+        raise ModelError(f"a model is a path, bytes or an onnx.ModelProto, and this is a {type(model).__name__}", code="TW0102")
     try:
         proto = model if source.data is None else _parse(source.data, source)
         if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
-            raise ModelError(f"{source.name or 'the model'} has no graph in it: this is not an ONNX model; export it again")
+            raise ModelError(f"{source.name or 'the model'} has no graph in it: this is not an ONNX model; export it again", code="TW0102")
         _check_names(proto, source)
         yield proto, source
     except RecursionError:
-        raise ModelError(f"{source.name or 'the model'} nests graphs or functions deeper than can be followed; export it again with fewer levels") from None
+        raise ModelError(f"{source.name or 'the model'} nests graphs or functions deeper than can be followed; export it again with fewer levels", code="TW0115") from None
     except EOFError:
-        raise ModelError(f"{source.name or 'the model'} became shorter while it was read; import it when it is complete") from None
+        raise ModelError(f"{source.name or 'the model'} became shorter while it was read; import it when it is complete", code="TW0101") from None
     except MemoryError:
-        raise ModelError(f"{source.name or 'the model'} asks for more memory than there is; a size in it is wrong, or it is too large for this machine") from None
+        raise ModelError(f"{source.name or 'the model'} asks for more memory than there is; a size in it is wrong, or it is too large for this machine", code="TW0115") from None
     finally:
         if source.data is not None:
             source.data.close()
@@ -114,7 +114,7 @@ def _check_names(model: onnx.ModelProto, source: Source) -> None:
         nodes = []
     wrong = next((name for name in names if type(name) is not str), None)
     if wrong is not None:
-        raise ModelError(f"{source.name or 'the model'} has the name {wrong[:40]!r} in it, which is no text in UTF-8; the file is damaged: export the model again")
+        raise ModelError(f"{source.name or 'the model'} has the name {wrong[:40]!r} in it, which is no text in UTF-8; the file is damaged: export the model again", code="TW0103")
 
 
 def _open(path: Path, mapped: bool) -> ModelData:
@@ -123,23 +123,23 @@ def _open(path: Path, mapped: bool) -> ModelData:
             raise IsADirectoryError
         return FileData(path, mapped) if path.is_file() else MemoryData(path.read_bytes())
     except FileNotFoundError:
-        raise ModelError(f"there is no file '{path}'; check the path (the current folder is '{Path.cwd()}')") from None
+        raise ModelError(f"there is no file '{path}'; check the path (the current folder is '{Path.cwd()}')", code="TW0101") from None
     except IsADirectoryError:
         inside = sorted(p.name for p in path.glob("*.onnx"))[:3]
         hint = f"; in it there is: {', '.join(inside)}" if inside else ""
-        raise ModelError(f"'{path}' is a folder; give the .onnx file itself{hint}") from None
+        raise ModelError(f"'{path}' is a folder; give the .onnx file itself{hint}", code="TW0101") from None
     except OSError as error:
-        raise ModelError(f"'{path}' cannot be read: {error.strerror}") from None
+        raise ModelError(f"'{path}' cannot be read: {error.strerror}", code="TW0101") from None
 
 
 def _parse(data: ModelData, source: Source) -> onnx.ModelProto:
     what = f"'{source.name}'" if source.name else "the given bytes"
     if not data.size:
-        raise ModelError(f"{what} is empty; copy or export the model again")
+        raise ModelError(f"{what} is empty; copy or export the model again", code="TW0103")
     start = data.read(0, min(512, data.size))
     for magic, at, meaning in _LOOKALIKES:
         if start[at:at + len(magic)] == magic:
-            raise ModelError(f"{what} is not an ONNX model: it looks like {meaning}")
+            raise ModelError(f"{what} is not an ONNX model: it looks like {meaning}", code="TW0102")
     try:
         content, source.spans = split(data)
     except MalformedError:
@@ -148,10 +148,10 @@ def _parse(data: ModelData, source: Source) -> onnx.ModelProto:
         proto: onnx.ModelProto = onnx.ModelProto.FromString(content)
     except DecodeError:
         if all(32 <= b < 127 or b in b"\t\r\n" for b in start):
-            raise ModelError(f"{what} is not an ONNX model: it is a text file that begins with {start[:24].decode()!r}") from None
+            raise ModelError(f"{what} is not an ONNX model: it is a text file that begins with {start[:24].decode()!r}", code="TW0102") from None
         if start[0] == 0x08:
-            raise ModelError(f"{what} is damaged or truncated after {data.size} bytes; copy or export the model again") from None
-        raise ModelError(f"{what} is not an ONNX model, or it is damaged; export the model again") from None
+            raise ModelError(f"{what} is damaged or truncated after {data.size} bytes; copy or export the model again", code="TW0103") from None
+        raise ModelError(f"{what} is not an ONNX model, or it is damaged; export the model again", code="TW0102") from None
     return proto
 
 
@@ -163,7 +163,7 @@ def element_type(code: int, what: str, origin: Origin | None = None) -> DataType
         except CompileError:
             pass  # a type that numpy can hold and this compiler has no name for: refused below
     shown = TensorProto.DataType.Name(code) if code in TensorProto.DataType.values() else str(code)
-    raise ModelError(f"{what} has the element type {shown}, which is not supported; convert the model to float32 or an integer type", origin)
+    raise ModelError(f"{what} has the element type {shown}, which is not supported; convert the model to float32 or an integer type", origin, code="TW0114")
 
 
 def read_tensor(tensor: TensorProto, source: Source, span: Span | None = None) -> Array:
@@ -174,7 +174,7 @@ def read_tensor(tensor: TensorProto, source: Source, span: Span | None = None) -
     what = f"tensor '{tensor.name}'" if tensor.name else "a constant tensor"
 
     def refuse(why: str) -> NoReturn:
-        raise ModelError(f"{what} {why}; the file is damaged: export the model again", source.origin)
+        raise ModelError(f"{what} {why}; the file is damaged: export the model again", source.origin, code="TW0103")
 
     dtype = element_type(tensor.data_type, what).numpy()
     shape = tuple(tensor.dims)
@@ -234,23 +234,23 @@ def _read_external(tensor: TensorProto, source: Source, nbytes: int, what: str) 
     entries = {e.key: e.value for e in tensor.external_data}
     location = entries.get("location", "")
     if source.folder is None:
-        raise ModelError(f"{what} is stored in the file '{location}' beside the model; give the path of the model, not its bytes")
+        raise ModelError(f"{what} is stored in the file '{location}' beside the model; give the path of the model, not its bytes", code="TW0105")
     try:
         file = (source.folder / location).resolve()
         is_there = file.is_file()
     except (OSError, ValueError):
-        raise ModelError(f"{what} is stored in {location[:60]!r}, which cannot be the name of a file; save the model again") from None
+        raise ModelError(f"{what} is stored in {location[:60]!r}, which cannot be the name of a file; save the model again", code="TW0104") from None
     if not location or Path(location).is_absolute() or not file.is_relative_to(source.folder):
         raise ModelError(f"{what} is said to be stored in '{location}', outside the model's folder '{source.folder}'; this is never read. "
-                         "Save the model again with its data beside it")
+                         "Save the model again with its data beside it", code="TW0104")
     if not is_there:
-        raise ModelError(f"{what} is stored in '{location}', and there is no such file in '{source.folder}'; copy it beside the model")
+        raise ModelError(f"{what} is stored in '{location}', and there is no such file in '{source.folder}'; copy it beside the model", code="TW0105")
     offset, length = (_external_number(entries, key, default, what) for key, default in (("offset", 0), ("length", nbytes)))
     if length != nbytes:
-        raise ModelError(f"{what} needs {nbytes} bytes, and its entry in '{location}' is {length} bytes; save the model again")
+        raise ModelError(f"{what} needs {nbytes} bytes, and its entry in '{location}' is {length} bytes; save the model again", code="TW0105")
     size = file.stat().st_size
     if offset + length > size:
-        raise ModelError(f"{what} is stored at bytes {offset} to {offset + length} of '{location}', and the file has {size} bytes; it is truncated: copy it again")
+        raise ModelError(f"{what} is stored at bytes {offset} to {offset + length} of '{location}', and the file has {size} bytes; it is truncated: copy it again", code="TW0105")
     if source.mapped and length:
         return np.memmap(file, np.uint8, "c", offset, (length,))
     return np.fromfile(file, np.uint8, length, offset=offset)
@@ -259,5 +259,5 @@ def _read_external(tensor: TensorProto, source: Source, nbytes: int, what: str) 
 def _external_number(entries: dict[str, str], key: str, default: int, what: str) -> int:
     text = entries.get(key, str(default))
     if not text.isdecimal() or len(text) > _LONGEST_NUMBER:
-        raise ModelError(f"{what} has the external data {key} '{text[:40]}', which is not a number of bytes; save the model again")
+        raise ModelError(f"{what} has the external data {key} '{text[:40]}', which is not a number of bytes; save the model again", code="TW0105")
     return int(text)

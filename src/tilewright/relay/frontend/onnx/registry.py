@@ -55,22 +55,22 @@ class Converter:
         for name in attributes:
             if name not in self.attributes:
                 known = ", ".join(self.attributes) or "none"
-                raise ModelError(f"attribute '{name}' is not one of {self.op_type} at opset {node.opset}; its attributes are: {known}", node.origin)
+                raise ModelError(f"attribute '{name}' is not one of {self.op_type} at opset {node.opset}; its attributes are: {known}", node.origin, code="TW0109")
         for name, default in self.attributes.items():
             if default is _REQUIRED and name not in attributes:
-                raise ModelError(f"attribute '{name}' is missing", node.origin)
+                raise ModelError(f"attribute '{name}' is missing", node.origin, code="TW0109")
         if self.wants_node:
             return self.function(*inputs, node=node, **attributes)
         return self.function(*inputs, **attributes)
 
     def _check_inputs(self, node: Node, inputs: Sequence[Expr | None]) -> None:
         if len(inputs) > len(self.inputs) and not self.variadic:
-            raise ModelError(f"{len(inputs)} inputs are given; {self.op_type} takes at most {len(self.inputs)}: {', '.join(self.inputs)}", node.origin)
+            raise ModelError(f"{len(inputs)} inputs are given; {self.op_type} takes at most {len(self.inputs)}: {', '.join(self.inputs)}", node.origin, code="TW0109")
         for k in range(self.required):
             if k >= len(inputs) or (inputs[k] is None and self.inputs[k] not in self.optional):
-                raise ModelError(f"input '{self.inputs[k]}' is missing", node.origin)
+                raise ModelError(f"input '{self.inputs[k]}' is missing", node.origin, code="TW0109")
         if self.variadic and (not inputs or any(x is None for x in inputs[len(self.inputs):])):
-            raise ModelError(f"{self.op_type} needs at least one input, and none of them empty", node.origin)
+            raise ModelError(f"{self.op_type} needs at least one input, and none of them empty", node.origin, code="TW0109")
 
 
 CONVERTERS: Final[dict[tuple[str, str], list[Converter]]] = {}

@@ -26,7 +26,7 @@ def read_sparse(tensor: SparseTensorProto, source: Source) -> np.ndarray[Any, An
     values, places, dims = read_tensor(tensor.values, source), read_tensor(tensor.indices, source), tuple(tensor.dims)
 
     def refuse(why: str) -> ModelError:
-        return ModelError(f"{what} {why}; the file is damaged: export the model again", source.origin)
+        return ModelError(f"{what} {why}; the file is damaged: export the model again", source.origin, code="TW0103")
 
     if any(d < 0 for d in dims) or math.prod(dims) * values.itemsize > _MOST_BYTES:
         raise refuse(f"has the shape {dims}, which no model stores")

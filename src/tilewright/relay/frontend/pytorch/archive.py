@@ -51,12 +51,12 @@ def check_archive(path: Path) -> list[str]:
         with path.open("rb") as file:
             if file.read(1) in (b"\x80", b"("):
                 raise ModelError(f"{path} is a pickle, as torch.save wrote them before version 1.6; reading one runs code from it, so it is not read: save the module with "
-                                 "torch.jit.trace(module, inputs).save(path), or torch.export.save")
+                                 "torch.jit.trace(module, inputs).save(path), or torch.export.save", code="TW0104")
             return list(_names(path, "", file))
     except _DAMAGED as error:
         if isinstance(error, ModelError):
             raise
-        raise ModelError(f"{path} cannot be read ({type(error).__name__}: {str(error)[:200]}); it is no archive that torch.jit.save or torch.export.save wrote") from error
+        raise ModelError(f"{path} cannot be read ({type(error).__name__}: {str(error)[:200]}); it is no archive that torch.jit.save or torch.export.save wrote", code="TW0102") from error
 
 
 def _names(path: Path, within: str, file: IO[bytes]) -> Iterator[str]:
@@ -67,11 +67,11 @@ def _names(path: Path, within: str, file: IO[bytes]) -> Iterator[str]:
         for entry in entries:
             parts = PurePosixPath(entry.filename.replace("\\", "/"))
             if parts.is_absolute() or ".." in parts.parts:
-                raise ModelError(f"{path} is refused: its entry {entry.filename!r} points outside of the archive")
+                raise ModelError(f"{path} is refused: its entry {entry.filename!r} points outside of the archive", code="TW0104")
             if entry.file_size > _SMALL and entry.file_size > _MOST_RATIO * max(entry.compress_size, 1):
-                raise ModelError(f"{path} is refused: its entry {entry.filename!r} unpacks to {entry.file_size} bytes from {entry.compress_size}")
+                raise ModelError(f"{path} is refused: its entry {entry.filename!r} unpacks to {entry.file_size} bytes from {entry.compress_size}", code="TW0104")
             if parts.suffix in (".so", ".dll", ".dylib", ".o", ".a", ".cpp", ".cubin") or "aotinductor" in parts.parts:
-                raise ModelError(f"{path} is refused: its entry {entry.filename!r} is machine code; export the program without compiling it")
+                raise ModelError(f"{path} is refused: its entry {entry.filename!r} is machine code; export the program without compiling it", code="TW0104")
         pickled = {name for entry in entries if entry.filename.endswith(".json") for name in _check_json(path, entry.filename, archive.read(entry))}
         for entry in entries:
             name = f"{within}/{entry.filename}" if within else entry.filename
@@ -85,12 +85,12 @@ def _check_frame(path: Path, within: str, file: IO[bytes], archive: zipfile.ZipF
     names = archive.namelist()
     twice = next((n for n, before in zip(sorted(names)[1:], sorted(names), strict=False) if n == before), None)
     if twice is not None:
-        raise ModelError(f"{path} is refused: its entry {twice!r} is there twice")
+        raise ModelError(f"{path} is refused: its entry {twice!r} is there twice", code="TW0104")
     file.seek(-_END, io.SEEK_END)
     last = file.read()
     file.seek(0)
     if not (last.startswith(b"PK\5\6") and file.read(4) == b"PK\3\4" and min((e.header_offset for e in archive.infolist()), default=0) == 0):
-        raise ModelError(f"{path} is refused: something stands before or behind the archive{f' in {within}' * bool(within)}, which torch would read another way; save the model again")
+        raise ModelError(f"{path} is refused: something stands before or behind the archive{f' in {within}' * bool(within)}, which torch would read another way; save the model again", code="TW0104")
 
 
 def _check_entry(path: Path, name: str, stream: IO[bytes], is_pickled: bool) -> None:
@@ -109,7 +109,7 @@ def _check_tensors(path: Path, name: str, data: bytes) -> None:
     """What torch.save wrote into an entry: an archive again. In its older form one pickle follows the other, and no tensors need it."""
     if data[:4] != b"PK\3\4":
         if data:
-            raise ModelError(f"{path} is refused: {name} is no archive, and would be read as a pickle of the oldest form; export the program again")
+            raise ModelError(f"{path} is refused: {name} is no archive, and would be read as a pickle of the oldest form; export the program again", code="TW0104")
         return
     for _ in _names(path, name, io.BytesIO(data)):
         pass
@@ -137,7 +137,7 @@ def _check_pickle(path: Path, name: str, data: bytes) -> None:
     except (ValueError, IndexError, OverflowError, UnicodeDecodeError, MemoryError) as error:
         if isinstance(error, ModelError):
             raise
-        raise ModelError(f"{path} is damaged: {name} is no pickle ({str(error)[:200]})") from error
+        raise ModelError(f"{path} is damaged: {name} is no pickle ({str(error)[:200]})", code="TW0103") from error
 
 
 def _check_global(path: Path, name: str, module: str, found: str = "") -> None:
@@ -146,7 +146,7 @@ def _check_global(path: Path, name: str, module: str, found: str = "") -> None:
     if module in _MODULES and (found in _SAFE or (module == "torch" and _TORCH_KINDS.fullmatch(found))):
         return
     raise ModelError(f"{path} is refused: {name} would call {module}.{found} when it is read, and files are read without running code from them; save the model "
-                     "with torch.jit.save or torch.export.save")
+                     "with torch.jit.save or torch.export.save", code="TW0104")
 
 
 # TorchScript
@@ -157,18 +157,18 @@ def _check_code(path: Path, name: str, data: bytes) -> None:
     try:
         tree = ast.parse(data)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ModelError(f"{path} is damaged: {name} is no TorchScript ({str(error)[:200]})") from error
+        raise ModelError(f"{path} is damaged: {name} is no TorchScript ({str(error)[:200]})", code="TW0103") from error
     packing = {method for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for method in _packing(node)}
     for node in ast.walk(tree):
         at_once: list[ast.expr | None] = []
         if isinstance(node, ast.FunctionDef):
             if node.name == "__setstate__" and node not in packing:
-                raise ModelError(f"{path} is refused: {name} has a __setstate__ that does more than pack weights, and runs when the file is read; save the module without it")
+                raise ModelError(f"{path} is refused: {name} has a __setstate__ that does more than pack weights, and runs when the file is read; save the module without it", code="TW0104")
             at_once = [*node.args.defaults, *node.args.kw_defaults]
         elif isinstance(node, (ast.ClassDef, ast.Module)):
             at_once = [x.value for x in node.body if isinstance(x, (ast.Assign, ast.AnnAssign, ast.Expr))]
         if any(isinstance(x, ast.Call) and not _is_plain(x) for value in at_once if value is not None for x in ast.walk(value)):
-            raise ModelError(f"{path} is refused: {name} calls something in a default value, which runs when the file is read; save the module with constants there")
+            raise ModelError(f"{path} is refused: {name} calls something in a default value, which runs when the file is read; save the module with constants there", code="TW0104")
 
 
 def _packing(kind: ast.ClassDef) -> Iterator[ast.FunctionDef]:
@@ -206,7 +206,7 @@ def _check_json(path: Path, name: str, data: bytes) -> set[str]:
     try:
         whole = json.loads(data)
     except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ModelError(f"{path} is damaged: {name} is no JSON ({str(error)[:200]})") from error
+        raise ModelError(f"{path} is damaged: {name} is no JSON ({str(error)[:200]})", code="TW0103") from error
     pickled: set[str] = set()
     stack = [whole]
     while stack:
@@ -227,12 +227,12 @@ def _check_expression(path: Path, name: str, text: str) -> None:
     try:
         nodes = list(ast.walk(ast.parse(text, mode="eval")))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ModelError(f"{path} is damaged: {name} has the size {text[:80]!r}") from error
+        raise ModelError(f"{path} is damaged: {name} has the size {text[:80]!r}", code="TW0103") from error
     for node in nodes:
         calls = isinstance(node, ast.Call) and not (isinstance(node.func, ast.Name) and node.func.id in _NAMES)
         odd = isinstance(node, (ast.Attribute, ast.Subscript, ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.JoinedStr))
         if calls or odd or _is_large_power(node) or (isinstance(node, ast.Name) and node.id.startswith("_")):
-            raise ModelError(f"{path} is refused: {name} has the size {text[:80]!r}, which is no arithmetic of sizes")
+            raise ModelError(f"{path} is refused: {name} has the size {text[:80]!r}, which is no arithmetic of sizes", code="TW0104")
 
 
 def _is_large_power(node: ast.AST) -> bool:

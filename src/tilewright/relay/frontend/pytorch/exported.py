@@ -40,7 +40,7 @@ class GraphWalk:
                 return self._value(node.args[0])
             else:
                 self.values[node] = self._call(node)
-        raise ModelError("the graph has no output; export the model again")
+        raise ModelError("the graph has no output; export the model again", code="TW0118")
 
     def _attribute(self, path: str) -> Any:
         import torch
@@ -79,7 +79,7 @@ class GraphWalk:
             return GraphWalk(self.importer, args[start])._run([a for a in args[start + 1 :] if not isinstance(a, str)])
         if name == "cond":
             return self._cond(args, origin)
-        raise ModelError(f"the operator {name} is not supported; export the model without it", origin)
+        raise ModelError(f"the operator {name} is not supported; export the model without it", origin, code="TW0118")
 
     def _cond(self, args: list[Any], origin: Origin) -> Any:
         condition, yes, no, inputs = args
@@ -123,5 +123,5 @@ def symbolic_dim(size: Any, symbols: dict[str, scalar.Var]) -> Any:
     if getattr(expression, "is_Integer", False):
         return int(expression)
     if not getattr(expression, "is_Symbol", False):
-        raise ModelError(f"the size {expression} of an input is computed of others; export the model with dimensions that are free")
+        raise ModelError(f"the size {expression} of an input is computed of others; export the model with dimensions that are free", code="TW0118")
     return symbols.setdefault(str(expression), scalar.Var(str(expression)))

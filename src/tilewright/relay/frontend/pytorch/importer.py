@@ -279,7 +279,7 @@ class Importer:
             return value
         if isinstance(value, (bool, int, float, np.generic, PrimExpr)):
             return tensor(value, number_type(value, self.default_dtype))
-        raise ModelError(f"a value of type {type(value).__name__} is given out by the model, and outputs are tensors; change the model to give tensors alone")
+        raise ModelError(f"a value of type {type(value).__name__} is given out by the model, and outputs are tensors; change the model to give tensors alone", code="TW0114")
 
 
 def array_of(value: Any, name: str) -> Array:
@@ -287,12 +287,12 @@ def array_of(value: Any, name: str) -> Array:
     import torch
 
     if value.layout is not torch.strided:
-        raise ModelError(f"'{name}' is a sparse tensor, which is not supported; make it dense with to_dense()")
+        raise ModelError(f"'{name}' is a sparse tensor, which is not supported; make it dense with to_dense()", code="TW0114")
     plain = value.detach().cpu()
     if plain.dtype is torch.bfloat16:
         return np.asarray(plain.contiguous().view(torch.int16).numpy().view(DataType("bfloat16").numpy()))
     if plain.is_complex():
-        raise ModelError(f"'{name}' has complex elements, which are not supported; tensors are of real numbers")
+        raise ModelError(f"'{name}' has complex elements, which are not supported; tensors are of real numbers", code="TW0114")
     if plain.is_quantized:
         plain = plain.int_repr()
     array: Array = plain.contiguous().numpy()

@@ -58,7 +58,7 @@ def _imported(model: Any, input_infos: Infos | None, importer: Importer) -> tupl
             kept.append(names[k] if k < len(names) and names[k] else f"output{k}")
             outputs.append(importer.as_expr(value))
     if not outputs:
-        raise ModelError("the model gives no tensor; there is nothing to compile")
+        raise ModelError("the model gives no tensor; there is nothing to compile", code="TW0118")
     used = importer.used_params(outputs)
     main = with_outputs((*variables, *used), kept, outputs, [True] * len(outputs))
     if importer.quantized:
@@ -99,7 +99,7 @@ def _graph(module: Any) -> Any:
     try:
         return module.inlined_graph if hasattr(module, "inlined_graph") else module.graph
     except RuntimeError as error:  # a module without `forward`, or with one that torch cannot put together
-        raise ModelError(f"the module has no program ({' '.join(str(error).split())[:200]}); save a module that has a forward method") from error
+        raise ModelError(f"the module has no program ({' '.join(str(error).split())[:200]}); save a module that has a forward method", code="TW0102") from error
 
 
 def _infos(module: Any, shapes: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -146,7 +146,7 @@ def from_graph(module: Any, inputs: Sequence[Any]) -> tuple[IRModule | None, lis
         if isinstance(value, Reference):
             outputs.append(importer.as_expr(value))
     if any(isinstance(v, Reference) and v.version for v in values):
-        raise ModelError("the graph writes into its inputs, which compiled programs do not; return the new values instead")
+        raise ModelError("the graph writes into its inputs, which compiled programs do not; return the new values instead", code="TW0118")
     if not outputs:
         return None, places
     return IRModule.from_expr(with_outputs(variables, [f"output{k}" for k in range(len(outputs))], outputs, [True] * len(outputs))), places
@@ -175,7 +175,7 @@ def _variables(infos: Infos, default: str, symbols: Mapping[str, Any]) -> tuple[
 
     def one(name: str, shape: Sequence[Any], dtype: str) -> Reference:
         if not _is_shape(shape):
-            raise ModelError(f"the shape of input '{name}' is given as {shape!r}; write for example ({name!r}, (1, 3, 224, 224))")
+            raise ModelError(f"the shape of input '{name}' is given as {shape!r}; write for example ({name!r}, (1, 3, 224, 224))", code="TW0112")
         variables.append(Var(name, TensorType([symbols.get(str(d), d) if isinstance(d, str) else d for d in shape], DataType(dtype))))
         return Reference(variables[-1])
 
@@ -195,7 +195,7 @@ def _scripted(module: Any, infos: Infos | None, importer: Importer) -> tuple[lis
     given = list(infos) if infos is not None else _traced_infos(module)
     if len(given) != len(names):
         raise ModelError(f"the model takes {len(names)} inputs ({', '.join(names)}), and input_infos has {len(given)}; give the name and shape of each: "
-                         f"input_infos=[({names[0] if names else 'x'!r}, (1, 3, 224, 224)), …]")
+                         f"input_infos=[({names[0] if names else 'x'!r}, (1, 3, 224, 224)), …]", code="TW0112")
     variables, inputs = _variables(given, importer.default_dtype, {})
     return variables, [], ScriptWalk(importer, module).run(graph, inputs)
 
@@ -214,7 +214,7 @@ def _traced_infos(module: Any) -> list[tuple[str, Any]]:
     if all(hasattr(t, "sizes") and t.sizes() is not None and t.dtype() is not None for t in kinds):
         return [(n, (tuple(t.sizes()), str(t.dtype()).removeprefix("torch."))) for n, t in zip(names, kinds, strict=True)]
     raise ModelError(f"the file does not say the shapes of its inputs ({', '.join(names)}); give them: "
-                     f"input_infos=[({names[0]!r}, (1, 3, 224, 224))] to from_pytorch, shapes={{{names[0]!r}: (1, 3, 224, 224)}} to compile")
+                     f"input_infos=[({names[0]!r}, (1, 3, 224, 224))] to from_pytorch, shapes={{{names[0]!r}: (1, 3, 224, 224)}} to compile", code="TW0113")
 
 
 # torch.export
@@ -235,7 +235,7 @@ def exported_infos(program: Any) -> list[tuple[str, Any]]:
 def _exported(program: Any, infos: Infos | None, importer: Importer) -> tuple[list[Var], list[str], Any]:
     own = exported_infos(program)
     if infos is not None and len(infos) != len(own):
-        raise ModelError(f"the model takes {len(own)} tensors ({', '.join(n for n, _ in own)}), and input_infos has {len(infos)}")
+        raise ModelError(f"the model takes {len(own)} tensors ({', '.join(n for n, _ in own)}), and input_infos has {len(infos)}", code="TW0112")
     given = [(n, s if not _is_shape(s) else (s, known[1])) for (n, s), (_, known) in zip(infos, own, strict=True)] if infos is not None else own
     variables, values = _variables(given, importer.default_dtype, {})
     by_name = dict(zip((n for n, _ in own), values, strict=True))

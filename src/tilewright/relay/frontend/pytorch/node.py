@@ -58,7 +58,7 @@ class Node:
 
     def refuse(self, why: str) -> NoReturn:
         """Raise a `ModelError` at this node."""
-        raise ModelError(why, self.origin)
+        raise ModelError(why, self.origin, code="TW0107")
 
     def known(self, x: Expr | None) -> Array | None:
         """The value of a tensor if it is known now."""

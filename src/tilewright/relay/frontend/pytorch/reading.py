@@ -20,14 +20,14 @@ def read_model(model: Any) -> tuple[Any, str]:
     if isinstance(model, (str, os.PathLike)):
         path = Path(model)
         if not path.exists():
-            raise ModelError(f"there is no file {path}")
+            raise ModelError(f"there is no file {path}", code="TW0101")
         return _load(path), str(path)
     if hasattr(model, "graph_signature") or hasattr(model, "inlined_graph") or (hasattr(model, "graph") and type(model).__module__.startswith("torch.jit")):
         return model, ""
     if type(model).__name__ == "ScriptFunction" or hasattr(model, "graph"):
         return model, ""
     raise ModelError(f"a {type(model).__name__} is no TorchScript module, exported program, or path of one; trace the module with torch.jit.trace, or export it "
-                     "with torch.export.export(module, inputs)")
+                     "with torch.export.export(module, inputs)", code="TW0102")
 
 
 def _load(path: Path) -> Any:
@@ -45,10 +45,10 @@ def _load(path: Path) -> Any:
                 return torch.jit.load(str(path), map_location="cpu")  # type: ignore[no-untyped-call]
     except Exception as error:  # whatever torch finds wrong with a file, it is the file
         found = said.error or error
-        raise ModelError(f"{path} cannot be read: {type(found).__name__}: {' '.join(str(found).split())[:300]}") from error
+        raise ModelError(f"{path} cannot be read: {type(found).__name__}: {' '.join(str(found).split())[:300]}", code="TW0102") from error
     finally:
         logger.removeFilter(said)
-    raise ModelError(f"{path} holds weights alone, without the program that uses them; save the module with torch.jit.trace(...).save, or torch.export.save")
+    raise ModelError(f"{path} holds weights alone, without the program that uses them; save the module with torch.jit.trace(...).save, or torch.export.save", code="TW0102")
 
 
 class _Said(logging.Filter):

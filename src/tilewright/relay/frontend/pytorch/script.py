@@ -87,7 +87,7 @@ class ScriptWalk:
 
     def unpack(self, node: Any, inputs: Sequence[Any], origin: Origin) -> list[Any]:
         if len(inputs[0]) != node.outputsSize():
-            raise ModelError(f"{len(inputs[0])} values are taken apart into {node.outputsSize()}; give the shapes that the model was traced with", origin)
+            raise ModelError(f"{len(inputs[0])} values are taken apart into {node.outputsSize()}; give the shapes that the model was traced with", origin, code="TW0118")
         return list(inputs[0])
 
     def index(self, node: Any, inputs: Sequence[Any], origin: Origin) -> list[Any]:
@@ -106,7 +106,7 @@ class ScriptWalk:
         return [False]
 
     def fail(self, node: Any, inputs: Sequence[Any], origin: Origin) -> list[Any]:
-        raise ModelError(f"the model raises an error for inputs of these shapes: {inputs[0]}; give the shapes that it takes", origin)
+        raise ModelError(f"the model raises an error for inputs of these shapes: {inputs[0]}; give the shapes that it takes", origin, code="TW0118")
 
     def branch(self, node: Any, inputs: Sequence[Any], origin: Origin) -> list[Any]:
         blocks = list(node.blocks())
@@ -125,7 +125,7 @@ class ScriptWalk:
             return self._looped(block, names, count, going, states, origin)
         while going and turn < count:
             if turn == _MOST_TURNS:
-                raise ModelError(f"the loop has more than {_MOST_TURNS} turns, and they are copied out; let it be shorter", origin)
+                raise ModelError(f"the loop has more than {_MOST_TURNS} turns, and they are copied out; let it be shorter", origin, code="TW0118")
             self.values.update(zip(names, [turn, *states], strict=True))
             following, *states = self._block(block)
             going, turn = self._decided(following), turn + 1

@@ -48,7 +48,7 @@ def if_(condition: Value, *inputs: Value, then_subgraph_index: int = 0, else_sub
 def while_(*inputs: Value, cond_subgraph_index: int = 0, body_subgraph_index: int = 0, node: Node) -> tuple[Expr, ...]:
     states = [x.expr for x in inputs]
     if any(map(_holds_texts, states)):
-        why = ModelError("texts have no place in a compiled loop", node.origin)
+        why = ModelError("texts have no place in a compiled loop", node.origin, code="TW0107")
         return tuple(_copied(inputs, cond_subgraph_index, body_subgraph_index, node, why))
     try:
         return tuple(_looped(states, cond_subgraph_index, body_subgraph_index, node))

@@ -40,7 +40,7 @@ class Flatbuffer:
 
     def refuse(self, what: str) -> NoReturn:
         """Raise the `ModelError` of a damaged file."""
-        raise ModelError(f"{self.name} is no whole TFLite model: {what}; the file is damaged or cut off: fetch or convert it again")
+        raise ModelError(f"{self.name} is no whole TFLite model: {what}; the file is damaged or cut off: fetch or convert it again", code="TW0103")
 
     def _table(self, kind: str, at: int) -> dict[str, Any]:
         known = self._read.get((kind, at))

@@ -29,7 +29,7 @@ def numbers_of(data: bytes) -> dict[str, Any]:
 
 
 def _refuse() -> NoReturn:
-    raise ModelError("its custom options are no whole map of a flexbuffer; the file is damaged: convert it again")
+    raise ModelError("its custom options are no whole map of a flexbuffer; the file is damaged: convert it again", code="TW0103")
 
 
 def _number(data: bytes, at: int, width: int, kind: int = _UINT) -> Any:

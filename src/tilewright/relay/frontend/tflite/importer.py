@@ -73,12 +73,12 @@ def signature_of(model: Model, key: str) -> Signature:
     """The entry of that name. Raises `ModelError` where there is none, or its tensors are not those that its graph takes and gives."""
     found = next((s for s in model.signatures if s.key == key), None)
     if found is None:
-        raise ModelError(f"the model has no signature '{key}'; its signatures are: {', '.join(s.key for s in model.signatures) or 'none'}")
+        raise ModelError(f"the model has no signature '{key}'; its signatures are: {', '.join(s.key for s in model.signatures) or 'none'}", code="TW0111")
     graph = model.graphs[found.graph]
     for said, numbers in ((found.inputs, graph.inputs), (found.outputs, graph.outputs)):
         wrong = next((name for name, n in said.items() if n not in numbers), None)
         if wrong is not None:
-            raise ModelError(f"the signature '{key}' has '{wrong}', which its graph neither takes nor gives; the file is damaged: convert it again")
+            raise ModelError(f"the signature '{key}' has '{wrong}', which its graph neither takes nor gives; the file is damaged: convert it again", code="TW0103")
     return found
 
 
@@ -94,15 +94,15 @@ def inputs_of(
     names = _distinct([(said or {}).get(n) or t.name or f"input{k}" for k, (n, t) in enumerate(zip(graph.inputs, tensors, strict=True))])
     for given in (*(shapes or {}), *(dtypes or {})):
         if given not in names:
-            raise ModelError(f"the model has no input '{given}'; its inputs are: {', '.join(names) or 'none'}")
+            raise ModelError(f"the model has no input '{given}'; its inputs are: {', '.join(names) or 'none'}", code="TW0111")
     found = []
     for name, t in zip(names, tensors, strict=True):
         shape = (shapes or {}).get(name)
         wanted = (dtypes or {}).get(name, t.dtype)
         if wanted != t.dtype:
-            raise ModelError(f"input '{name}' of the model is {t.dtype}, and dtype_dict says {wanted}; a TFLite model is made for its types")
+            raise ModelError(f"input '{name}' of the model is {t.dtype}, and dtype_dict says {wanted}; a TFLite model is made for its types", code="TW0112")
         if shape is not None and len(shape) != len(t.shape) and t.shape not in ((), (1,)):
-            raise ModelError(f"shape_dict={{{name!r}: {tuple(shape)}}} has {len(shape)} dimensions, and input '{name}' of the model has {len(t.shape)}")
+            raise ModelError(f"shape_dict={{{name!r}: {tuple(shape)}}} has {len(shape)} dimensions, and input '{name}' of the model has {len(t.shape)}", code="TW0112")
         found.append(Var(name, TensorType(t.shape if shape is None else tuple(int(d) for d in shape), element_type(t))))
     return found
 
@@ -111,7 +111,7 @@ def element_type(t: Tensor) -> DataType:
     """The type of the elements of a tensor in relay: what has less than a byte has one."""
     narrow = {"int4": "int8", "int2": "int8", "uint4": "uint8"}
     if t.dtype in ("resource", "variant"):
-        raise ModelError(f"tensor '{t.name}' is a {t.dtype}, which cannot be an input")
+        raise ModelError(f"tensor '{t.name}' is a {t.dtype}, which cannot be an input", code="TW0114")
     return DataType(narrow.get(t.dtype, t.dtype))
 
 
@@ -147,9 +147,9 @@ class Importer:
     def graph(self, graph: Graph, inputs: Sequence[Expr], outside: Outside | None, depth: int) -> list[Expr]:
         """The outputs of a graph on `inputs`; through `outside`, where that is given, goes what is used of the graph around."""
         if depth > _DEEPEST:
-            raise ModelError(f"graph '{graph.name}' is called by itself, or deeper than {_DEEPEST} levels, which is not supported")
+            raise ModelError(f"graph '{graph.name}' is called by itself, or deeper than {_DEEPEST} levels, which is not supported", code="TW0115")
         if len(inputs) != len(graph.inputs):
-            raise ModelError(f"graph '{graph.name}' takes {len(graph.inputs)} inputs, and {len(inputs)} are given; the file is damaged: convert it again")
+            raise ModelError(f"graph '{graph.name}' takes {len(graph.inputs)} inputs, and {len(inputs)} are given; the file is damaged: convert it again", code="TW0103")
         values: dict[int, Expr] = dict(zip(graph.inputs, inputs, strict=True))
         for operator in _needed(graph):
             origin = self._origin(graph, operator)
@@ -169,10 +169,10 @@ class Importer:
                 found = Constant(t.value(), Origin(t.name, "tensor", self.model.file))
             elif t.is_variable or 0 in t.shape:
                 if math.prod(t.shape) > _LARGEST_STATE:
-                    raise ModelError(f"tensor '{t.name}', which the model remembers, has the shape {t.shape}; that is larger than any network's: convert it again")
+                    raise ModelError(f"tensor '{t.name}', which the model remembers, has the shape {t.shape}; that is larger than any network's: convert it again", code="TW0115")
                 found = Constant(np.full(t.shape, _first(t), element_type(t).numpy()))
             else:
-                raise ModelError(f"tensor '{t.name}' is used before it is computed, and has no stored value; the file is damaged: convert it again")
+                raise ModelError(f"tensor '{t.name}' is used before it is computed, and has no stored value; the file is damaged: convert it again", code="TW0103")
             values[number] = found
         return found
 
@@ -191,7 +191,7 @@ class Importer:
         with _naming(origin):
             results = self._results(operator, origin, args, outputs, intermediates, outside, depth)
         if len(results) < len(operator.outputs):
-            raise ModelError(f"{len(results)} of its {len(operator.outputs)} outputs are supported", origin)
+            raise ModelError(f"{len(results)} of its {len(operator.outputs)} outputs are supported", origin, code="TW0107")
         return results
 
     def _results(
@@ -201,7 +201,7 @@ class Importer:
         """The results of an operator; where the type of an input or a value is not known yet, a call that is converted when it is."""
         def import_graph(number: int, inputs: Sequence[Expr], through: Outside | None) -> list[Expr]:
             if not 0 <= number < len(self.model.graphs):
-                raise ModelError(f"graph {number} is called, and there are {len(self.model.graphs)}; the file is damaged: convert it again", origin)
+                raise ModelError(f"graph {number} is called, and there are {len(self.model.graphs)}; the file is damaged: convert it again", origin, code="TW0103")
             return self.graph(self.model.graphs[number], inputs, through or outside, depth + 1)
 
         while args and args[-1] is None:

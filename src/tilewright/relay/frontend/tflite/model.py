@@ -132,13 +132,13 @@ def read_model(model: Any) -> Model:
     name, data = _bytes_of(model)
     shown = name or "the model"
     if len(data) < 8 or data[4:8] != _IDENTIFIER:
-        raise ModelError(f"{shown} is no TFLite model: the letters TFL3 are not at its beginning; give a .tflite file")
+        raise ModelError(f"{shown} is no TFLite model: the letters TFL3 are not at its beginning; give a .tflite file", code="TW0102")
     buffer = Flatbuffer(data, shown)
     root = buffer.root("Model")
     if root["version"] != _VERSION:
-        raise ModelError(f"{shown} has version {root['version']} of the schema, and {_VERSION} is the one that can be read; convert the model again")
+        raise ModelError(f"{shown} has version {root['version']} of the schema, and {_VERSION} is the one that can be read; convert the model again", code="TW0110")
     if not root["subgraphs"]:
-        raise ModelError(f"{shown} has no graph in it; convert the model again")
+        raise ModelError(f"{shown} has no graph in it; convert the model again", code="TW0102")
     return _Reading(buffer, root, name).model()
 
 
@@ -151,13 +151,13 @@ def _bytes_of(model: Any) -> tuple[str, bytes]:
         try:
             return str(path), path.read_bytes()
         except FileNotFoundError:
-            raise ModelError(f"there is no file '{path}'; check the path (the current folder is '{Path.cwd()}')") from None
+            raise ModelError(f"there is no file '{path}'; check the path (the current folder is '{Path.cwd()}')", code="TW0101") from None
         except OSError as error:
-            raise ModelError(f"'{path}' cannot be read: {error.strerror}") from None
+            raise ModelError(f"'{path}' cannot be read: {error.strerror}", code="TW0101") from None
     table = getattr(model, "_tab", None)
     if table is not None and hasattr(table, "Bytes"):
         return "", bytes(table.Bytes)
-    raise ModelError(f"a model is a path, bytes or a tflite.Model, and this is a {type(model).__name__}")
+    raise ModelError(f"a model is a path, bytes or a tflite.Model, and this is a {type(model).__name__}", code="TW0102")
 
 
 class _Reading:
@@ -184,7 +184,7 @@ class _Reading:
     def _tensor(self, table: dict[str, Any]) -> Tensor:
         code, number, buffers = table["type"], table["buffer"], self.root["buffers"]
         if not 0 <= code < len(ELEMENT_TYPES):
-            raise ModelError(f"tensor '{table['name']}' has elements of type {code}, which is not known; the model is newer than what can be read", self._origin)
+            raise ModelError(f"tensor '{table['name']}' has elements of type {code}, which is not known; the model is newer than what can be read", self._origin, code="TW0110")
         if number >= max(len(buffers), 1):
             self.buffer.refuse(f"tensor '{table['name']}' is in buffer {number}, and there are {len(buffers)}")
         shape = table["shape"]
@@ -229,7 +229,7 @@ class _Reading:
         code = codes[place]
         which = max(code["builtin_code"], code["deprecated_builtin_code"])
         if not 0 <= which < len(OPERATORS):
-            raise ModelError(f"operator {number} is of kind {which}, which is newer than what can be read; convert the model with an older converter", self._origin)
+            raise ModelError(f"operator {number} is of kind {which}, which is newer than what can be read; convert the model with an older converter", self._origin, code="TW0110")
         kind = code["custom_code"] if which == _CUSTOM else OPERATORS[which]
         options = table["builtin_options"] or table["builtin_options2"] or {}
         return Operator(
@@ -254,7 +254,7 @@ class _Reading:
 def _value_of(tensor: Tensor) -> Array:
     data = tensor.data
     if tensor.dtype in _HANDLES:
-        raise ModelError(f"tensor '{tensor.name}' is a {tensor.dtype}, which has no value")
+        raise ModelError(f"tensor '{tensor.name}' is a {tensor.dtype}, which has no value", code="TW0114")
     if tensor.dtype == "string":
         return _strings(tensor)
     if tensor.sparsity is not None:
@@ -267,7 +267,7 @@ def _plain(tensor: Tensor, data: Any, count: int) -> Array:
     bits = _PACKED.get(tensor.dtype)
     wanted = count * _NUMPY[tensor.dtype].itemsize if bits is None else -(-count * bits // 8)
     if len(data) < wanted:
-        raise ModelError(f"tensor '{tensor.name}' has {len(data)} bytes, and {count} elements of {tensor.dtype} need {wanted}; the file is damaged: convert it again")
+        raise ModelError(f"tensor '{tensor.name}' has {len(data)} bytes, and {count} elements of {tensor.dtype} need {wanted}; the file is damaged: convert it again", code="TW0103")
     if bits is None:
         return np.require(data[:wanted].view(_NUMPY[tensor.dtype]), requirements="A")
     raw = np.stack([(data[:wanted] >> s) & ((1 << bits) - 1) for s in range(0, 8, bits)], axis=1).reshape(-1)[:count]
@@ -280,8 +280,8 @@ def _strings(tensor: Tensor) -> Array:
     """How many there are, where each begins and where the last ends, then their letters."""
     data, count = bytes(tensor.data), math.prod(tensor.shape)
     if len(data) < 4 or struct.unpack_from("<i", data)[0] != count or len(data) < 4 * (count + 2):
-        raise ModelError(f"tensor '{tensor.name}' does not hold {count} texts; the file is damaged: convert it again")
+        raise ModelError(f"tensor '{tensor.name}' does not hold {count} texts; the file is damaged: convert it again", code="TW0103")
     ends = struct.unpack_from(f"<{count + 1}i", data, 4)
     if any(not 0 <= a <= b <= len(data) for a, b in itertools.pairwise(ends)):
-        raise ModelError(f"tensor '{tensor.name}' has texts outside of its bytes; the file is damaged: convert it again")
+        raise ModelError(f"tensor '{tensor.name}' has texts outside of its bytes; the file is damaged: convert it again", code="TW0103")
     return of_strings([data[a:b].decode("utf-8", "surrogateescape") for a, b in itertools.pairwise(ends)], tensor.shape)

@@ -23,6 +23,8 @@ QUANTIZED = frozenset({"int8", "uint8", "int16", "int4"})
 class NotKnownError(ModelError):
     """A conversion needs a value that is computed from the model's inputs: it is tried again when the value is there."""
 
+    code = "TW0108"
+
 
 @dataclass(frozen=True, slots=True)
 class Value:
@@ -81,7 +83,7 @@ def is_complex(t: Tensor) -> bool:
 
 def quantization_of(t: Tensor) -> Quantization:
     if t.quantization is None:
-        raise ModelError(f"tensor '{t.name}' of {t.dtype} has no scale, and the operator needs one; the file is damaged: convert it again")
+        raise ModelError(f"tensor '{t.name}' of {t.dtype} has no scale, and the operator needs one; the file is damaged: convert it again", code="TW0103")
     return t.quantization
 
 
@@ -89,7 +91,7 @@ def scale_of(t: Tensor) -> float:
     """The one scale of a tensor, above zero."""
     found = quantization_of(t).scales
     if len(found) != 1 or found[0] <= 0:
-        raise ModelError(f"tensor '{t.name}' has {len(found)} scales ({', '.join(map(str, found[:3]))}), and the operator needs one above zero")
+        raise ModelError(f"tensor '{t.name}' has {len(found)} scales ({', '.join(map(str, found[:3]))}), and the operator needs one above zero", code="TW0107")
     return found[0]
 
 
@@ -122,7 +124,7 @@ class Node:
 
     def refuse(self, why: str) -> NoReturn:
         """Raise a `ModelError` at this operator."""
-        raise ModelError(why, self.origin)
+        raise ModelError(why, self.origin, code="TW0107")
 
     def import_graph(self, number: int, inputs: Sequence[Expr], outside: Outside | None = None) -> list[Expr]:
         """The outputs of another graph of the model on `inputs`."""

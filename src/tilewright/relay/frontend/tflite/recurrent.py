@@ -36,7 +36,7 @@ class _Rows:
     def times(self, w: Value) -> Expr:
         """The product with a matrix of weights; with a vector, which stands for a diagonal, element by element."""
         if w.rank not in (1, 2):
-            raise ModelError(f"tensor '{w.tensor.name}', a matrix of weights, has {w.rank} dimensions; the file is damaged: convert it again")
+            raise ModelError(f"tensor '{w.tensor.name}', a matrix of weights, has {w.rank} dimensions; the file is damaged: convert it again", code="TW0103")
         if w.rank == 1:
             return op.multiply(self.expr, _real(w))
         if not w.is_quantized:
@@ -78,7 +78,7 @@ class _Gate:
     def of(self, x: _Rows, h: _Rows, c: Expr, aux: _Rows | None) -> Expr:
         """What goes into the gate's activation, added up in the order of the kernels, as a rounding may decide what is quantized next."""
         if self.input is None or self.recurrent is None:
-            raise ModelError("one of its gates has no weights; the file is damaged: convert it again")
+            raise ModelError("one of its gates has no weights; the file is damaged: convert it again", code="TW0103")
         total = x.times(self.input) if self.bias is None or self.norm is not None else op.add(self.bias, x.times(self.input))
         if aux is not None and self.auxiliary is not None:
             total = op.add(total, aux.times(self.auxiliary))

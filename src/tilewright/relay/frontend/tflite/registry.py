@@ -44,15 +44,15 @@ class Converter:
     def convert(self, node: Node, inputs: Sequence[Value | None], options: Mapping[str, Any]) -> Any:
         """Call the converter; raises `ModelError` where the operator does not fit it."""
         if len(inputs) > len(self.inputs) and not self.variadic:
-            raise ModelError(f"{len(inputs)} inputs are given; {self.kind} takes at most {len(self.inputs)}: {', '.join(self.inputs)}", node.origin)
+            raise ModelError(f"{len(inputs)} inputs are given; {self.kind} takes at most {len(self.inputs)}: {', '.join(self.inputs)}", node.origin, code="TW0109")
         for k, name in enumerate(self.inputs[: max(self.required, len(inputs))]):
             if (k >= len(inputs) and k < self.required) or (k < len(inputs) and inputs[k] is None and name not in self.optional):
-                raise ModelError(f"input '{name}' is missing", node.origin)
+                raise ModelError(f"input '{name}' is missing", node.origin, code="TW0109")
         if self.variadic and not self.gaps and any(x is None for x in inputs[len(self.inputs):]):
-            raise ModelError(f"an input of {self.kind} is missing", node.origin)
+            raise ModelError(f"an input of {self.kind} is missing", node.origin, code="TW0109")
         for name, value in options.items():
             if name not in self.options and name not in _HINTS and value:
-                raise ModelError(f"option '{name}' is {value!r}, which is not supported; convert the model without it", node.origin)
+                raise ModelError(f"option '{name}' is {value!r}, which is not supported; convert the model without it", node.origin, code="TW0107")
         given = {name: options.get(name, default) for name, default in self.options.items()}
         return self.function(*inputs, **given, **({"node": node} if self.wants_node else {}))
 

@@ -41,7 +41,7 @@ def requantize(x: Expr, scale: float | Sequence[float] | Array, to: float, zero_
     scales = np.asarray(scale, np.float64)
     if not (np.abs(scales) < to * _LARGEST).all():
         raise ModelError(f"a step of {scales.flat[np.argmax(np.abs(scales))]:g} is to be counted in steps of {to:g}, which no fixed-point number does; the file is damaged: "
-                         "convert it again")
+                         "convert it again", code="TW0107")
     return op.qnn.requantize(
         x, Constant(scales.reshape(()) if scales.size == 1 else scales), constant(0, "int32"), constant(to, "float64"), constant(zero_point, "int32"),
         axis=axis, rounding="TFLITE", out_dtype=dtype,
@@ -82,7 +82,7 @@ def centred(x: Expr, zero_point: int, dtype: str = "int32") -> Expr:
 def limits(dtype: str) -> tuple[int, int]:
     """The smallest and largest integer of a type; raises `ModelError` for another type, which is the result of a quantized operator that is none."""
     if dtype not in _INTEGERS:
-        raise ModelError(f"its result is said to be of {dtype}, and what is quantized gives integers; the file is damaged: convert it again")
+        raise ModelError(f"its result is said to be of {dtype}, and what is quantized gives integers; the file is damaged: convert it again", code="TW0103")
     info = np.iinfo(dtype)
     return int(info.min), int(info.max)
 

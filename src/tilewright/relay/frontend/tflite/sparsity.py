@@ -23,7 +23,7 @@ def densified(name: str, sparsity: dict[str, Any], shape: Sequence[int], values:
     """The dense array of `shape`; `values(n)` gives the n elements that are stored. Raises `ModelError` for parameters that contradict one another."""
 
     def refuse(why: str) -> NoReturn:
-        raise ModelError(f"the sparse tensor '{name}' {why}; the file is damaged: convert it again")
+        raise ModelError(f"the sparse tensor '{name}' {why}; the file is damaged: convert it again", code="TW0103")
 
     order, block_map, levels = sparsity["traversal_order"], sparsity["block_map"], sparsity["dim_metadata"]
     rank = len(shape)

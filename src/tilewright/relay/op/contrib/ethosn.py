@@ -296,7 +296,7 @@ def partition_for_ethosn(mod: IRModule, params: dict[str, Any] | None = None, mo
     from tilewright.relay.transform import DeadCodeElimination
 
     if variant.lower().removeprefix("ethos-") not in VARIANTS:
-        raise OptionError(f"there is no Ethos-N of the variant '{variant}'; there are {' and '.join(VARIANTS)}")
+        raise OptionError(f"there is no Ethos-N of the variant '{variant}'; there are {' and '.join(VARIANTS)}", code="TW0902")
     found = partition_with(pattern_table(), TARGET, mod, params, mod_name, before=[DeadCodeElimination()])
     extra = {"ethos-n.variant": variant, **{f"ethos-n.{k}": v for k, v in opts.items()}}
 
@@ -313,7 +313,7 @@ def partition_for_ethosn(mod: IRModule, params: dict[str, Any] | None = None, mo
 def partition_for_ethosn77(mod: IRModule, params: dict[str, Any] | None = None, **opts: Any) -> IRModule:
     """For an Ethos-N77, which has no variants."""
     if opts:
-        raise OptionError(f"an Ethos-N77 has no options, and was given {', '.join(opts)}")
+        raise OptionError(f"an Ethos-N77 has no options, and was given {', '.join(opts)}", code="TW0902")
     return partition_for_ethosn(mod, params, variant="n77")
 
 

@@ -58,14 +58,14 @@ def tensor(e: Expr) -> TensorType:
     """The type of a tensor; raises `CompileError` for what is none."""
     kind = e.checked_type
     if not isinstance(kind, TensorType):
-        raise CompileError(f"a pattern's value is a tensor, and here it is {kind!r}", e.span)
+        raise CompileError(f"a pattern's value is a tensor, and here it is {kind!r}", e.span, code="TW0413")
     return kind
 
 
 def value_of(e: Expr) -> Any:
     """The value of a constant; raises `CompileError` for another expression."""
     if not isinstance(e, Constant):
-        raise CompileError(f"a pattern's constant is a {type(e).__name__} here; match it with is_constant()", e.span)
+        raise CompileError(f"a pattern's constant is a {type(e).__name__} here; match it with is_constant()", e.span, code="TW0413")
     return e.value
 
 
@@ -76,7 +76,7 @@ def inner(e: Expr, name: str) -> Call:
         if at.op.name == name:
             return at
         at = at.args[0] if at.args else None
-    raise CompileError(f"the match of a pattern has no {name}", e.span)
+    raise CompileError(f"the match of a pattern has no {name}", e.span, code="TW0413")
 
 
 def dtype_is(e: Expr, allowed: Sequence[str], what: str) -> Rule:

@@ -1,0 +1,77 @@
+"""What provokes each code of `catalogue/compiler.md`, in an empty folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+from onnx import TensorProto, helper
+
+import tilewright as tvm
+from small_models import mlp
+from tilewright import expr, relay
+from tilewright.arith.evaluate import evaluate
+from tilewright.compiler.cache import Cache
+from tilewright.ir.op_attributes import register_op_attr
+from tilewright.onnx_session import InferenceSession
+from tilewright.relay.op.registry import OPS
+
+
+def one(body: relay.Expr, *params: relay.Var) -> tvm.IRModule:
+    """A module of one function."""
+    return tvm.IRModule.from_expr(relay.Function([*params], body))
+
+
+def tw1301() -> None:
+    evaluate(expr.Var("n"), {})
+
+
+def tw1302() -> None:
+    @tvm.transform.module_pass(opt_level=0, name="Broken")
+    def broken(mod: tvm.IRModule, context: tvm.transform.PassContext) -> tvm.IRModule:
+        return {}["main"]
+
+    broken(one(relay.const(1)))
+
+
+def tw1303() -> None:
+    x = relay.var("x", shape=(3,))
+    with mock.patch.object(OPS["erf"], "compute", side_effect=NotImplementedError):
+        relay.build(one(relay.erf(x), x), "llvm").executable  # noqa: B018
+
+
+def tw1304() -> None:
+    node = helper.make_node("NonZero", ["x"], ["y"], name="places")
+    g = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ("n",))], [helper.make_tensor_value_info("y", TensorProto.INT64, (1, "k"))])
+    tvm.compile(helper.make_model(g, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), {"x": ("n=1..4",)}, threads=1)(np.ones(3, np.float32))
+
+
+def tw1305() -> None:
+    register_op_attr("nn.conv22d", "FTVMLegalize", len)
+
+
+def tw1306() -> None:
+    @relay.transform.function_pass(opt_level=0, name="Doubles")
+    def doubles(function: relay.Function, mod: tvm.IRModule, context: tvm.transform.PassContext) -> relay.Function:
+        return relay.Function(function.params, function.body + function.body)
+
+    x = relay.var("x", shape=(2,))
+    with tvm.transform.PassContext(config={"relay.check_rewrites": True, "relay.check_rewrites.max_work": 1}):
+        doubles(one(x + relay.const(np.float32(1)), x))
+
+
+def tw1307() -> None:
+    x = relay.var("x", shape=(2, 3))
+    mod = relay.transform.InferType()(one(relay.op.cumprod(x), x))
+    relay.transform.ToMixedPrecision("float16").transform_module(mod, tvm.transform.PassContext())
+
+
+def tw1308() -> None:
+    cache = Cache(None)
+    cache.folder = Path("/var/cache/tilewright")
+    cache._give_up(PermissionError(13, "Permission denied"))
+
+
+def tw1309() -> None:
+    InferenceSession(mlp().SerializeToString(), providers=["CUDAExecutionProvider", "CPUExecutionProvider"])

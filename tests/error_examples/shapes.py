@@ -1,0 +1,67 @@
+"""What provokes each code of `catalogue/shapes.md`, in an empty folder."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import tilewright as tvm
+from small_models import mlp
+from tilewright import expr, relay, te
+from tilewright.compiler.cache import Cache
+from tilewright.compiler.open_program import build_open
+from tilewright.compiler.report import Report
+from tilewright.relay.op.registry import OPS
+from tilewright.target.target import Target
+from tilewright.types import DataType
+
+
+def tw0301() -> None:
+    relay.nn.dense(relay.var("x", shape=(2, 3)), relay.var("w", shape=(4, 5)))
+
+
+def tw0302() -> None:
+    DataType("float")
+
+
+def tw0303() -> None:
+    relay.TensorType((te.var("n"), 3)).size  # noqa: B018
+
+
+def tw0304() -> None:
+    x = relay.var("x", shape=(expr.Var("n"), 4))
+    build_open(lambda: relay.Function([x], relay.argsort(x)), {}, Target("llvm"), "m", Report(), Cache(None))
+
+
+def tw0305() -> None:
+    tvm.compile(mlp("n"), shapes={"x": ("64..1", 16)})
+
+
+def tw0306() -> None:
+    relay.op.get("nn.conv2")
+
+
+def tw0307() -> None:
+    relay.nn.softmax(relay.var("x", shape=(2, 3)), axes=1)
+
+
+def tw0308() -> None:
+    relay.matrix_set_diag(relay.var("x", shape=(2, 2)), relay.var("d", shape=(2,)), align="MIDDLE")
+
+
+def tw0309() -> None:
+    relay.op.get("image.resize")
+
+
+def tw0310() -> None:
+    relay.var("x").checked_type  # noqa: B018
+
+
+def tw0311() -> None:
+    relay.var("x", shape=(2, 3))[0]
+
+
+def tw0312() -> None:
+    with mock.patch.dict(OPS):
+        relay.op.register("errors.example")
+        relay.op.get("errors.example").add_type_rel("Example")
+

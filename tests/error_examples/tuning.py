@@ -1,0 +1,83 @@
+"""What provokes each code of `catalogue/tuning.md`, in an empty folder."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
+
+from tilewright import auto_scheduler, autotvm, te
+from tilewright.auto_scheduler.transform_step import step_from_json
+from tilewright.autotvm.task.task import TEMPLATES
+from tilewright.driver import tune
+from tilewright.tuning.cluster import _Cluster
+from tilewright.tuning.cost_model import CostModel
+from tilewright.tuning.local import LocalBuilder
+
+
+def tw1101() -> None:
+    Path("records.json").write_text('{"x": 1}\n', encoding="utf-8")
+    list(auto_scheduler.load_records("records.json"))
+
+
+def tw1102() -> None:
+    Path("records.json").touch()
+    with autotvm.apply_history_best("records.json"):
+        raise AssertionError
+
+
+def tw1103() -> None:
+    CostModel(kind="forest")
+
+
+def tw1104() -> None:
+    autotvm.tuner.GATuner(SimpleNamespace(config_space=autotvm.ConfigSpace(), default_config=None), pop_size=1)
+
+
+def tw1105() -> None:
+    with mock.patch.dict(TEMPLATES, clear=True):
+        autotvm.task.create("errors/example", (8,), "llvm")
+
+
+def tw1106() -> None:
+    space = autotvm.ConfigSpace()
+    space.define_split("tile", te.var("n"), num_outputs=2)
+
+
+def tw1107() -> None:
+    autotvm.ConfigSpace().get(0)._define("tile", list)
+
+
+def tw1108() -> None:
+    auto_scheduler.SearchTask(func="errors_example", args=(8,), target="llvm")
+
+
+def tw1109() -> None:
+    auto_scheduler.ComputeDAG([1, 2])
+
+
+def tw1110() -> None:
+    LocalBuilder(timeout=0)
+
+
+def tw1111() -> None:
+    with mock.patch.dict(sys.modules, {"distributed": None}):
+        _Cluster("tcp://10.0.0.7:8786", None, None)
+
+
+def tw1112() -> None:
+    auto_scheduler.TaskScheduler([])
+
+
+def tw1113() -> None:
+    step_from_json(["XX", 0, 1])
+
+
+def tw1114() -> None:
+    tune.measurable("npu, llvm")
+
+
+def tw1115() -> None:
+    autotvm.callback.log_to_file("records.log", protocol="pickle")
+
