@@ -42,13 +42,13 @@ done:
 }"""
 
 
-def emit_entry(manifest: Manifest) -> str:
-    """All entry functions of the program, and the declarations of its kernels."""
+def emit_entry(manifest: Manifest, mark: str = "") -> str:
+    """All entry functions of the program, and the declarations of its kernels; `mark` is a line before the first step of each and after every step."""
     native = [part for part in segments(manifest.steps) if isinstance(part, tuple)]
     lines = _declarations((step for part in native for step in part), len(manifest.symbols))
     lines += [faults.declaration()] if manifest.sites else []
     for symbol, part in zip(entry_symbols(manifest.steps), native, strict=True):
-        lines += _Function(manifest).emit(symbol, part)
+        lines += _Function(manifest, mark=mark).emit(symbol, part)
         if manifest.parts != 1:
             lines.append(_loop(manifest, symbol))
     return "\n".join(lines) + "\n"
@@ -82,9 +82,10 @@ def fails(step: Step) -> bool:
 class _Function:
     """One entry function; a pointer is loaded, and an address computed, where it is first used."""
 
-    def __init__(self, manifest: Manifest, fetches: bool = True) -> None:
+    def __init__(self, manifest: Manifest, fetches: bool = True, mark: str = "") -> None:
         count = len(manifest.inputs)
         self._fetches = fetches
+        self._mark = [mark] if mark else []
         constants = count + len(manifest.outputs)
         self._first = {INPUT: 0, OUTPUT: count, CONSTANT: constants, "workspace": constants + 1}
         self._sizes = {INPUT: count, OUTPUT: len(manifest.outputs)}
@@ -104,6 +105,7 @@ class _Function:
         self._body: list[str] = []
 
     def emit(self, symbol: str, steps: Sequence[Step], linkage: str = "") -> list[str]:
+        self._body += self._mark
         for step in steps:
             if isinstance(step, Copy):
                 destination, source = self._pointer(step.destination), self._pointer(step.source)
@@ -118,6 +120,7 @@ class _Function:
                     self._body.append(f"  call void @{_quoted(step.symbol)}(ptr %ctx{args})")
                     if self._checked:
                         self._reported(self._numbers[id(step)])
+            self._body += self._mark
         head = f"define {linkage}i32 @{symbol}(ptr %ctx, ptr %args) nounwind {{"
         if self._parts != 1:
             head = f"define internal void @{symbol}_part(ptr %ctx, ptr %args) nounwind {{"
