@@ -37,7 +37,7 @@ def estimate_peak_fma_flops(target: str | Target, dev: Device, dtype: str = "flo
     _check_local(target, remote)
     found = peaks(threads_of_call()).operations
     if dtype not in found:
-        raise OptionError(f"this machine has no instructions that make '{dtype}' faster than others; there are figures for {', '.join(found)}")
+        raise OptionError(f"this machine has no instructions that make '{dtype}' faster than others; there are figures for {', '.join(found)}", code="TW0210")
     return found[dtype]
 
 
@@ -51,4 +51,4 @@ def estimate_peak_bandwidth(target: str | Target, dev: Device, remote: Any = Non
 def _check_local(target: str | Target, remote: Any) -> None:
     arch = Target(target).mtriple.split("-")[0]
     if remote is not None or arch not in ("", host_arch()):
-        raise OptionError(f"peaks are measured on this machine ({host_arch()}), with a target of its own; run this there")
+        raise OptionError(f"peaks are measured on this machine ({host_arch()}), with a target of its own; run this there", code="TW0505")

@@ -96,7 +96,7 @@ def replay(tasks: Sequence[tuple[KernelTask, int]], records: Records) -> Outcome
     of_target = {k: found for k, found in of_target.items() if found}
     if not of_target:
         others = ", ".join(sorted({f"'{r.target}'" for found in known.values() for r in found})) or "no kernels at all"
-        raise OptionError(f"'{records.path}' has no records of kernels for '{target}'; it is of {others}: give that --target, or other records")
+        raise OptionError(f"'{records.path}' has no records of kernels for '{target}'; it is of {others}: give that --target, or other records", code="TW1102")
     mine = {_key(task): task for task, _ in tasks}
     judged: dict[tuple[str, str], dict[str, float]] = {}
     for key, found in sorted(of_target.items(), key=lambda one: one[0] not in mine)[: max(_JUDGED, len(mine))]:

@@ -29,15 +29,15 @@ def planned(main: Function, name: str, symbols: Sequence[Any] = ()) -> MemoryPla
     """
     limit = PassContext.current().get("relay.backend.max_arena")
     if limit < 0:
-        raise CompileError(f"relay.backend.max_arena is {limit}; give the bytes that values between kernels may take, or 0 for as many as they need")
+        raise CompileError(f"relay.backend.max_arena is {limit}; give the bytes that values between kernels may take, or 0 for as many as they need", code="TW0209")
     plan = plan_memory(main, limit or None)
     if not limit:
         return plan
     if symbols:
-        raise CompileError(f"'{name}' has open sizes, and what it takes for its values is only known when it is called; give numbers in shapes=, or leave the limit of the arena out")
+        raise CompileError(f"'{name}' has open sizes, and what it takes for its values is only known when it is called; give numbers in shapes=, or leave the limit of the arena out", code="TW0421")
     if plan.workspace_bytes > limit:
         tightest = plan_memory(main, _peak(plan)[1])
-        raise CompileError(_too_large(tightest, limit, name))
+        raise CompileError(_too_large(tightest, limit, name), code="TW0421")
     return plan
 
 

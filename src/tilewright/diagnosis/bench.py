@@ -111,7 +111,7 @@ class Bench:
 
 def _failure(probe: str, kind: str, text: str) -> TVMError:
     """The error of a probe that raised: of a plugin that is not there, or ours."""
-    return OptionError(text) if kind == OptionError.__name__ else InternalError(f"the probe {probe} of a diagnosis failed: {kind}: {text}")
+    return OptionError(text, code="TW0205") if kind == OptionError.__name__ else InternalError(f"the probe {probe} of a diagnosis failed: {kind}: {text}")
 
 
 def verdict_of(message: Message) -> Verdict | None:

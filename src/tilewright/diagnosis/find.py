@@ -97,7 +97,7 @@ def _find(case: Case, bench: Bench, told: Told, thorough: bool) -> Diagnosis:
     try:
         verdict = bench.check(case, Way(WHOLE))
     except NoReference as error:
-        raise CompileError(f"the interpreter cannot run the model on these inputs, so there is nothing to compare with: {error}; give others with --inputs") from error
+        raise CompileError(f"the interpreter cannot run the model on these inputs, so there is nothing to compare with: {error}; give others with --inputs", code="TW0712") from error
     if verdict is None:
         hidden = (_of_passes(case, bench, told) or _of_kernels(case, bench, told)) if thorough and _straight(case) else None
         return hidden if hidden is not None and hidden.found else Diagnosis(False)

@@ -36,9 +36,9 @@ TIMES: Final = 10
 def check_reference(name: str, model: Path) -> None:
     """Raise `OptionError` where there is no such reference, or it does not read such models, and `PackageError` where it is not installed."""
     if name not in _PACKAGES:
-        raise OptionError(f"--reference: there is no '{name}'; choose from interpreter, {', '.join(NAMES)}")
+        raise OptionError(f"--reference: there is no '{name}'; choose from interpreter, {', '.join(NAMES)}", code="TW0203")
     if format_of(model) is not _FORMATS[name]:
-        raise OptionError(f"--reference: {name} reads models of {_FORMATS[name].name}, and '{model}' is one of {format_of(model).name}; take the interpreter")
+        raise OptionError(f"--reference: {name} reads models of {_FORMATS[name].name}, and '{model}' is one of {format_of(model).name}; take the interpreter", code="TW0204")
     missing = [p for p in _PACKAGES[name] if importlib.util.find_spec(p) is None]
     if missing:
         raise PackageError(f"--reference {name} needs the package {missing[0]}: pip install {_INSTALL[name]}; or take the interpreter")
@@ -101,7 +101,7 @@ def _by_onnxruntime(model: Path, case: Case) -> tuple[list[Array], dict[str, Arr
         session = runtime.InferenceSession(loaded.SerializeToString(), options, providers=["CPUExecutionProvider"])
         found = session.run([*names, *inner], dict(zip(case.names, case.values, strict=True)))
     except Exception as error:  # of a class of the package's own
-        raise InputError(f"onnxruntime does not run the model: {error}; take another --reference") from error
+        raise InputError(f"onnxruntime does not run the model: {error}; take another --reference", code="TW0717") from error
     return flattened(found[: len(names)]), {n: v for n, v in zip(inner, found[len(names) :], strict=True) if isinstance(v, np.ndarray)}
 
 

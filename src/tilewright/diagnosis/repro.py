@@ -44,7 +44,7 @@ def write_repro(found: Diagnosis, settings: Settings, folder: Path, expected: li
         for name, content in files.items():
             (folder / name).write_bytes(content)
     except OSError as error:
-        raise ArtifactError(f"cannot write the repro into '{folder}': {error.strerror or error}; choose another folder with -o") from None
+        raise ArtifactError(f"cannot write the repro into '{folder}': {error.strerror or error}; choose another folder with -o", code="TW0801") from None
     return [folder / name for name in files]
 
 

@@ -94,6 +94,8 @@ class Verdict:
 class NoReference(TVMError):
     """The interpreter cannot run a case, so nothing can be said of it."""
 
+    code = "TW0712"
+
 
 class Trail:
     """Where a process is, in a file that whoever started it reads when it has ended."""

@@ -27,7 +27,7 @@ def read_settings(target: str, opt_level: int, config: Mapping[str, Any], disabl
 
     chosen = Target(target)
     if chosen.accelerators:
-        raise OptionError(f"--target: '{target}' has accelerators, and diagnose looks into what the processor computes; leave '{chosen.accelerators[0].name}' out")
+        raise OptionError(f"--target: '{target}' has accelerators, and diagnose looks into what the processor computes; leave '{chosen.accelerators[0].name}' out", code="TW0204")
     return Settings(str(chosen), opt_level, dict(checked(dict(config))), tuple(disabled), tuple(str(Path(p).resolve()) if p.endswith(".py") else p for p in plugins))
 
 
@@ -57,9 +57,9 @@ def read_case(model: Path, shapes: Mapping[str, Any], given: Mapping[str, Array]
     for info in infos:
         array = fed[info.name]
         if tuple(array.shape) != tuple(info.shape) or array.dtype != info.dtype.numpy():
-            raise InputError(f"input '{info.name}' is {info.dtype}[{', '.join(map(str, info.shape))}], and was given {array.dtype}[{', '.join(map(str, array.shape))}]")
+            raise InputError(f"input '{info.name}' is {info.dtype}[{', '.join(map(str, info.shape))}], and was given {array.dtype}[{', '.join(map(str, array.shape))}]", code="TW0704")
         if array.dtype == object:
-            raise InputError(f"input '{info.name}' is of strings, which diagnose does not take; it compares numbers")
+            raise InputError(f"input '{info.name}' is of strings, which diagnose does not take; it compares numbers", code="TW0703")
     return Case(module, tuple(np.asarray(fed[i.name], order="C") for i in infos))
 
 

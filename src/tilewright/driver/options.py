@@ -97,7 +97,7 @@ def byte_count(option: str, text: str) -> int:
     """`"256K"`, `"1M"`, `"300000"` as bytes; K is 1024 of them."""
     match = _BYTES.fullmatch(text.strip())
     if match is None or not int(match[1]):
-        raise OptionError(f"{option}: '{text}' is no number of bytes; write 300000, 256K or 1M")
+        raise OptionError(f"{option}: '{text}' is no number of bytes; write 300000, 256K or 1M", code="TW0202")
     return int(match[1]) << _UNITS[match[2].lower()]
 
 

@@ -27,13 +27,13 @@ class Place:
         """Raises `OptionError` for options that do not go together."""
         chosen = [f"--{word}" for word in ("cluster", "tracker", "ssh") if getattr(self, word)]
         if len(chosen) > 1:
-            raise OptionError(f"{' and '.join(chosen)} are different places to measure; give one of them")
+            raise OptionError(f"{' and '.join(chosen)} are different places to measure; give one of them", code="TW0204")
         if self.worker_tag and not self.cluster:
-            raise OptionError("--worker-tag chooses workers of a cluster; give its scheduler by --cluster tcp://HOST:PORT")
+            raise OptionError("--worker-tag chooses workers of a cluster; give its scheduler by --cluster tcp://HOST:PORT", code="TW0204")
         if bool(self.tracker) != bool(self.rpc_key):
-            raise OptionError("a tracker is asked for devices of a key; give both, the tracker's HOST:PORT and --rpc-key")
+            raise OptionError("a tracker is asked for devices of a key; give both, the tracker's HOST:PORT and --rpc-key", code="TW0204")
         if self.ssh_config and not self.ssh:
-            raise OptionError("--ssh-config is read for a board; give it by --ssh user@host")
+            raise OptionError("--ssh-config is read for a board; give it by --ssh user@host", code="TW0204")
         if self.tracker:
             address(self.tracker)
 
@@ -72,7 +72,7 @@ class Place:
             from tilewright.tuning.remote import RPCRunner
 
             if threads is not None:
-                raise OptionError("how many threads a session uses is said where its server is started: python -m tilewright.exec.rpc_server --threads")
+                raise OptionError("how many threads a session uses is said where its server is started: python -m tilewright.exec.rpc_server --threads", code="TW0204")
             return RPCRunner(self.rpc_key, *address(self.tracker), **timing)
         if self.ssh:
             from tilewright.tuning.boards import SSHRunner
@@ -87,5 +87,5 @@ def address(text: str) -> tuple[str, int]:
     """`HOST:PORT`. Raises `OptionError`."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise OptionError(f"'{text}' is no address of a tracker; write HOST:PORT, like 127.0.0.1:9190")
+        raise OptionError(f"'{text}' is no address of a tracker; write HOST:PORT, like 127.0.0.1:9190", code="TW0202")
     return host.strip("[]"), int(port)

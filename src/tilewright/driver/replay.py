@@ -30,11 +30,11 @@ def tune_by_replay(model: Path, output: Path, given: Path, wanted: str | Mapping
 
     target = Target(wanted)
     if target.accelerators:
-        raise TargetError(f"kernels of the processor are tuned, and '{wanted}' has accelerators before it; give the processor alone")
+        raise TargetError(f"kernels of the processor are tuned, and '{wanted}' has accelerators before it; give the processor alone", code="TW1114")
     mod, _ = format_of(model).read(model, shapes or {})
     tasks = tasks_of(mod, None, target)
     if not tasks:
-        raise OptionError("the network has no kernel that leaves anything to choose; there is nothing to tune")
+        raise OptionError("the network has no kernel that leaves anything to choose; there is nothing to tune", code="TW1112")
     outcome = replay(tasks, Records(given))
     typer.echo(_described(outcome))
     write_lines(output, outcome.lines())

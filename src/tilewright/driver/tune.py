@@ -74,7 +74,7 @@ def tune_command(
         from tilewright.driver.replay import tune_by_replay
 
         if place.is_elsewhere:
-            raise OptionError("--replay measures nothing, and --cluster, --tracker and --ssh say where to measure; give one of them")
+            raise OptionError("--replay measures nothing, and --cluster, --tracker and --ssh say where to measure; give one of them", code="TW0204")
         tune_by_replay(model, output, replay, wanted, shapes)
         return
     session = _Session(model, output, minutes * 60, threads, measurable(wanted, place), shapes, tuner, place)

@@ -18,7 +18,7 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 def file(name: Any) -> Path:
     """A file of the session; raises `InputError` for a name that leads elsewhere."""
     if not isinstance(name, str) or not name or name in (".", "..") or Path(name).name != name:
-        raise InputError(f"'{name}' is no name of a file of a session; use one without folders")
+        raise InputError(f"'{name}' is no name of a file of a session; use one without folders", code="TW1206")
     return Path(_folder().name) / name
 
 
@@ -26,5 +26,5 @@ def present(name: Any) -> Path:
     """One that is there. Raises `InputError`."""
     path = file(name)
     if not path.is_file():
-        raise InputError(f"the session has no file '{name}'; upload it first")
+        raise InputError(f"the session has no file '{name}'; upload it first", code="TW1206")
     return path

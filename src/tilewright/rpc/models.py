@@ -59,7 +59,7 @@ def load_model(message: Message, pieces: Sequence[bytes]) -> Answer:
     """Load the model `message["name"]`, which was uploaded: `{"model": number, "inputs": [[name, dtype, shape]]}`."""
     made = load_executable(present(message["name"]))
     if any(i.is_open or i.dtype.numpy().kind == "O" for i in made.inputs):
-        raise InputError("models with inputs of open sizes or of texts are not run on devices; compile for known sizes")
+        raise InputError("models with inputs of open sizes or of texts are not run on devices; compile for known sizes", code="TW1206")
     _MODELS.append(made)
     return {"model": len(_MODELS) - 1, "inputs": [[i.name, str(i.dtype), list(i.shape)] for i in made.inputs]}, []
 
@@ -68,7 +68,7 @@ def run_model(message: Message, pieces: Sequence[bytes]) -> Answer:
     """Run it on `message["inputs"]`, whose elements are `pieces`: `{"outputs", "times", "profile"}`, and the elements of the outputs."""
     number = message["model"]
     if not isinstance(number, int) or not 0 <= number < len(_MODELS):
-        raise InputError("the session has no such model; its process was replaced since it was loaded: load it again")
+        raise InputError("the session has no such model; its process was replaced since it was loaded: load it again", code="TW1206")
     model, inputs = _MODELS[number], dict(_unpacked(message["inputs"], pieces))
     answer = model(inputs)
     outputs, made = _packed([("", np.asarray(x)) for x in (answer if isinstance(answer, (tuple, list)) else (answer,))])

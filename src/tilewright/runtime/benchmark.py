@@ -58,7 +58,7 @@ class Pace:
         if self.limit_zero_time_iterations < 1 or self.repeats_to_cooldown < 1 or self.cooldown_interval_ms < 0:
             raise OptionError(
                 f"limit_zero_time_iterations={self.limit_zero_time_iterations} and repeats_to_cooldown={self.repeats_to_cooldown} must be at least 1, and "
-                f"cooldown_interval_ms={self.cooldown_interval_ms} at least 0")
+                f"cooldown_interval_ms={self.cooldown_interval_ms} at least 0", code="TW0209")
 
 
 USUAL: Final = Pace()

@@ -46,7 +46,7 @@ class DebugNode:
 def debug_nodes(manifest: Manifest) -> list[DebugNode]:
     """The nodes of a program. Raises `RunError` where its steps are not known one by one."""
     if len(manifest.notes) != len(manifest.steps) or not manifest.steps or not isinstance(manifest.parts, int):
-        raise RunError(f"'{manifest.name}' cannot be looked into step by step: it has control flow or open sizes, or was compiled by an older version; compile it again")
+        raise RunError(f"'{manifest.name}' cannot be looked into step by step: it has control flow or open sizes, or was compiled by an older version; compile it again", code="TW0714")
     found = [DebugNode(t.name, "null", -1, (tuple(t.shape),), (t.dtype,), ()) for t in manifest.inputs]
     writers: list[tuple[Place, int]] = [(Place(INPUT, k), k) for k in range(len(manifest.inputs))]
     taken: dict[str, int] = {}

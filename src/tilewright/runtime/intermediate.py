@@ -26,7 +26,7 @@ def values_of_steps(program: Executable, inputs: Sequence[Any], last: int | None
     """
     count = len(program.manifest.steps)
     if last is not None and not 0 <= last < count:
-        raise InputError(f"there is no step {last}; the program has {count}")
+        raise InputError(f"there is no step {last}; the program has {count}", code="TW0707")
     with program.stepwise(*inputs) as (subject, _):
         parts = [_run_part(subject, part, count if last is None else last + 1) for part in range(subject.parts)]
     return [[values[0] if len(values) == 1 else np.concatenate(values) for values in zip(*found, strict=True)] for found in zip(*parts, strict=True)]

@@ -72,7 +72,7 @@ class MemoryReport:
 def memory_report(manifest: Manifest) -> MemoryReport:
     """What a program of known sizes needs. Raises `RunError` for one with control flow, or of open sizes."""
     if not manifest.steps or manifest.symbols:
-        raise RunError(f"what '{manifest.name}' needs of memory is only known when it is called: it has {'open sizes' if manifest.symbols else 'control flow'}")
+        raise RunError(f"what '{manifest.name}' needs of memory is only known when it is called: it has {'open sizes' if manifest.symbols else 'control flow'}", code="TW0708")
     count = len(manifest.steps)
     use = [alive_bytes(manifest.arena, k) for k in range(count)]
     at = max(range(count), key=use.__getitem__)

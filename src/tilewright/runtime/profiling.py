@@ -80,7 +80,7 @@ def number_of(metric: Metric) -> float:
             return metric.percent
         case Ratio():
             return metric.ratio
-    raise InputError(f"'{metric}' is a text, and has no number")
+    raise InputError(f"'{metric}' is a text, and has no number", code="TW0717")
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class Report:
             rows = [_from_json(row) for row in content["calls"]]
             return Report(rows, {d: _from_json(row) for d, row in content["device_metrics"].items()}, _from_json(content.get("configuration", {})))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise InputError(f"this is no report: {error!r}; give what Report.json() returned") from None
+            raise InputError(f"this is no report: {error!r}; give what Report.json() returned", code="TW0716") from None
 
     def __str__(self) -> str:
         return self.table()
@@ -231,7 +231,7 @@ def profile_function(mod: Any, dev: Any, collectors: Sequence[MetricCollector] |
     It returns what the collectors say, and without any, the time: `{"Duration (us)": Duration}`. Raises `InputError` for fewer than no warm-ups.
     """
     if warmup_iters < 0:
-        raise InputError(f"warmup_iters={warmup_iters} is less than none")
+        raise InputError(f"warmup_iters={warmup_iters} is less than none", code="TW0717")
     measured = [*(collectors or ())]
     wrapped = DeviceWrapper(dev)
     for collector in measured:

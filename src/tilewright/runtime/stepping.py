@@ -33,7 +33,7 @@ class Subject:
     def parts(self) -> int:
         """How often the steps are carried out. Raises `RunError` where only a call tells."""
         if not isinstance(self.manifest.parts, int):
-            raise RunError(f"the steps of '{self.manifest.name}' cannot be timed apart: how many parts it is computed in is known when it is called; time it as a whole")
+            raise RunError(f"the steps of '{self.manifest.name}' cannot be timed apart: how many parts it is computed in is known when it is called; time it as a whole", code="TW0714")
         return self.manifest.parts
 
 
@@ -68,14 +68,14 @@ def kernel_address(code: Code, symbol: str) -> int:
     try:
         return code.hidden_address(symbol)
     except KeyError as error:
-        raise ArtifactError(f"the kernel '{symbol}' is hidden in the code, and cannot be timed apart; save the program as .so, and load that") from error
+        raise ArtifactError(f"the kernel '{symbol}' is hidden in the code, and cannot be timed apart; save the program as .so, and load that", code="TW0714") from error
 
 
 def _call(step: Step, subject: Subject, memory: Memory) -> Callable[[], object]:
     match step:
         case Copy():
             if not isinstance(step.nbytes, int):
-                raise RunError("a copy whose size is known when the program is called cannot be timed apart; time the program as a whole")
+                raise RunError("a copy whose size is known when the program is called cannot be timed apart; time the program as a whole", code="TW0714")
             to, source, count = address_of(step.destination, memory), address_of(step.source, memory), step.nbytes
             return lambda: ctypes.memmove(to, source, count)
         case KernelCall():
@@ -88,6 +88,6 @@ def _call(step: Step, subject: Subject, memory: Memory) -> Callable[[], object]:
 def address_of(place: Place, memory: Memory) -> int:
     """Where a place is in memory. Raises `RunError` where only a call tells."""
     if not isinstance(place.skip, int):
-        raise RunError("a value whose place is known when the program is called cannot be timed apart; time the program as a whole")
+        raise RunError("a value whose place is known when the program is called cannot be timed apart; time the program as a whole", code="TW0714")
     bases = memory[place.kind]
     return bases[0] + place.offset if place.kind in (CONSTANT, WORKSPACE) else bases[place.offset] + place.skip

@@ -63,14 +63,14 @@ class Trace:
 def check_format(path: Path) -> None:
     """Raise `OptionError` for a file that ends in none of the formats."""
     if path.suffix not in FORMATS:
-        raise OptionError(f"'{path}' ends in neither {' nor '.join(FORMATS)}, which are what a trace is written as")
+        raise OptionError(f"'{path}' ends in neither {' nor '.join(FORMATS)}, which are what a trace is written as", code="TW0206")
 
 
 def trace_of(profile: Profile, manifest: Manifest) -> Trace:
     """The watched run of a profile. Raises `OptionError` where none was."""
     run = profile.timeline
     if run is None:
-        raise OptionError("no run was watched: profile with timeline=True")
+        raise OptionError("no run was watched: profile with timeline=True", code="TW0211")
     chunks = _chunks(profile, run)
     steps = []
     for k, span in enumerate(run.spans):

@@ -135,7 +135,7 @@ def _locked(path: str) -> int | None:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
             os.fchmod(descriptor, 0o666)
     except OSError as error:
-        raise OptionError(f"no turn at timing can be had: {error}; name a file that all users may write, by the variable {VARIABLE}") from error
+        raise OptionError(f"no turn at timing can be had: {error}; name a file that all users may write, by the variable {VARIABLE}", code="TW0208") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

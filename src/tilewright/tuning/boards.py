@@ -86,7 +86,7 @@ class SSHRunner:
         The board is reached with the first trial. Raises `OptionError` or `InputError` for values that make no sense.
         """
         if timeout <= 0 or cooldown_interval < 0 or threads < 1:
-            raise OptionError(f"timeout={timeout} must be above 0 seconds, cooldown_interval={cooldown_interval} at least 0, threads={threads} at least 1")
+            raise OptionError(f"timeout={timeout} must be above 0 seconds, cooldown_interval={cooldown_interval} at least 0, threads={threads} at least 1", code="TW0209")
         self.destination, self.timeout, self.cooldown_interval, self.threads = destination, timeout, cooldown_interval, threads
         self.options = TrialOptions(number, repeat, min_repeat_ms, False, noise)
         self._seed, self._config, self._launcher = seed, config, tuple(launcher)
@@ -226,7 +226,7 @@ def _linked(image: Image, written: Sequence[bool] = ()) -> _Program:
         contents = {n: f.read() for n, f in parts.items() if f is not None}
         manifest = Manifest.from_json(contents["manifest.json"], "a candidate for a board")
         if ENTRY not in manifest.functions:
-            raise OptionError(f"candidates for boards are built by LocalBuilder(build_func=tuning.boards.board_build), and this one has {', '.join(manifest.functions)}")
+            raise OptionError(f"candidates for boards are built by LocalBuilder(build_func=tuning.boards.board_build), and this one has {', '.join(manifest.functions)}", code="TW1110")
         params = arrays_of(ENTRY, manifest.functions[ENTRY])
         constants = {v.name: v.data for v in image.values}
         objects = [n for n in contents if n.endswith(".o")]
@@ -245,7 +245,7 @@ def _linked(image: Image, written: Sequence[bool] = ()) -> _Program:
                 program = (folder / "program").read_bytes()
                 return _Program(program + ordered, len(program), rest)
             failures.append(f"{compiler.name}: {failure}")
-        raise OptionError(f"no program for {arch} can be linked; install a cross compiler ({arch}-linux-gnu-gcc), or `pip install ziglang`. " + "; ".join(failures))
+        raise OptionError(f"no program for {arch} can be linked; install a cross compiler ({arch}-linux-gnu-gcc), or `pip install ziglang`. " + "; ".join(failures), code="TW0507")
 
 
 def _source(params: Sequence[Parameter], constants: dict[str, bytes], written: set[str]) -> str:

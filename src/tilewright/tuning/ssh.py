@@ -32,10 +32,10 @@ class SSHConnection:
         Nothing is asked at a terminal: keys have to be there. Raises `OptionError` without ssh, `RPCError` where the board is not reached.
         """
         if not destination or destination.startswith("-"):
-            raise OptionError(f"'{destination}' is no destination for ssh; give user@host, or ssh://user@host:port")
+            raise OptionError(f"'{destination}' is no destination for ssh; give user@host, or ssh://user@host:port", code="TW1211")
         program = shutil.which("ssh")
         if program is None:
-            raise OptionError("there is no ssh here; install OpenSSH's client")
+            raise OptionError("there is no ssh here; install OpenSSH's client", code="TW0507")
         self.destination = destination
         self._folder = tempfile.TemporaryDirectory(prefix="tilewright-ssh-")
         options = ["-o", "BatchMode=yes", "-o", f"ConnectTimeout={_CONNECT_SECONDS:.0f}", "-o", "ServerAliveInterval=10", *(["-F", str(config)] if config else [])]
@@ -48,7 +48,7 @@ class SSHConnection:
         if self._master.stdout.readline() != _ALIVE:  # ssh gives up by itself behind ConnectTimeout
             errors = self._master.stderr.read().decode(errors="replace").strip()
             self.close()
-            raise RPCError(f"ssh does not reach '{destination}': {errors or 'it said nothing'}; check that `ssh {destination} true` works without a password")
+            raise RPCError(f"ssh does not reach '{destination}': {errors or 'it said nothing'}; check that `ssh {destination} true` works without a password", code="TW1201")
 
     def run(self, command: str, data: bytes = b"", timeout: float = 60.0) -> tuple[int, bytes, str]:
         """The status, standard output and errors of a command of the board's shell, which reads `data`. A signal n gives the status 128 + n.
@@ -62,7 +62,7 @@ class SSHConnection:
             raise TimeoutError(f"'{self.destination}' did not answer within {timeout:g} s") from error
         errors = done.stderr.decode(errors="replace").strip()
         if (done.returncode == _UNREACHED and not self._is_alive()) or self._master.poll() is not None:
-            raise RPCError(f"the connection to '{self.destination}' broke: {errors[-500:] or 'ssh said nothing'}")
+            raise RPCError(f"the connection to '{self.destination}' broke: {errors[-500:] or 'ssh said nothing'}", code="TW1201")
         return done.returncode, done.stdout, errors
 
     def _is_alive(self) -> bool:
@@ -75,9 +75,9 @@ class SSHConnection:
         try:
             status, said, errors = self.run(command, data, timeout)
         except TimeoutError as error:
-            raise RPCError(str(error)) from error
+            raise RPCError(str(error), code="TW1210") from error
         if status:
-            raise RPCError(f"'{command[:80]}' failed on '{self.destination}' with status {status}: {errors[-500:]}")
+            raise RPCError(f"'{command[:80]}' failed on '{self.destination}' with status {status}: {errors[-500:]}", code="TW1203")
         return said
 
     def write(self, path: str, data: bytes) -> None:

@@ -82,7 +82,7 @@ class GraphModuleDebug(GraphModule):
         """Time the step of a node, after all before it have run; of a program in parts, its first part. Calls are made from Python, and cost a microsecond of their own."""
         node = self.nodes[self.node_index(index)]
         if node.step < 0:
-            raise InputError(f"node {index} is the input '{node.name}', and takes no time; steps are the nodes from {len(self.module.inputs)} to {len(self.nodes) - 1}")
+            raise InputError(f"node {index} is the input '{node.name}', and takes no time; steps are the nodes from {len(self.module.inputs)} to {len(self.nodes) - 1}", code="TW0707")
         pace = Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
         with self._program.stepwise(*self.module.inputs) as (subject, _):
             calls = step_calls(subject)
@@ -101,7 +101,7 @@ class GraphModuleDebug(GraphModule):
         """The same for any of a node's outputs. Raises `InputError` where there is none."""
         found = self.nodes[self.node_index(node)]
         if not 0 <= output < len(found.shapes):
-            raise InputError(f"'{found.name}' has no output {output}; it has {len(found.shapes)} that are tensors of numbers")
+            raise InputError(f"'{found.name}' has no output {output}; it has {len(found.shapes)} that are tensors of numbers", code="TW0707")
         if found.step < 0:
             value: Any = self.module.inputs[self.node_index(node)]
         else:
@@ -113,10 +113,10 @@ class GraphModuleDebug(GraphModule):
         """The number of a node, from its number or name. Raises `InputError` where there is none."""
         if isinstance(node, str):
             if node not in self._index:
-                raise InputError(f"there is no node '{node}'; the nodes are {', '.join(self._index)}")
+                raise InputError(f"there is no node '{node}'; the nodes are {', '.join(self._index)}", code="TW0707")
             return self._index[node]
         if not 0 <= node < len(self.nodes):
-            raise InputError(f"there is no node {node}; they are numbered from 0 to {len(self.nodes) - 1}")
+            raise InputError(f"there is no node {node}; they are numbered from 0 to {len(self.nodes) - 1}", code="TW0707")
         return node
 
     def profile(self, collectors: Sequence[MetricCollector] | None = None, **inputs: Any) -> Report:

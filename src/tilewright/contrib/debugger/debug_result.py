@@ -65,7 +65,7 @@ class DebugResult:
     def get_output_tensors(self) -> dict[str, NDArray]:
         """Every value by the name of its node, the node's number, and its own among the node's outputs. Raises `InputError` before a run."""
         if not self.values:
-            raise InputError("there are no values yet; call run() first")
+            raise InputError("there are no values yet; call run() first", code="TW0708")
         return {
             f"{node.name}____topo-index:{k}____output-num:{j}": array(value)
             for k, (node, values) in enumerate(zip(self.nodes, self.values, strict=True)) for j, value in enumerate(values)
@@ -90,7 +90,7 @@ class DebugResult:
     def get_debug_result(self, sort_by_time: bool = True) -> str:
         """The times as a table: of each step its name, operator, microseconds, share, shape, and the numbers of inputs and outputs."""
         if not self.times:
-            raise InputError("nothing was timed yet; call run() first")
+            raise InputError("nothing was timed yet; call run() first", code="TW0708")
         means = [1e6 * sum(t) / len(t) for t in self.times]
         whole = sum(means) or 1.0
         rows = [

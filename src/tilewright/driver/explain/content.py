@@ -62,7 +62,7 @@ def explained(model: Model, name: str, run: bool = True) -> Content:
     """
     if model.artifact.manifest.symbols:
         sizes = ", ".join(s.name for s in model.artifact.manifest.symbols)
-        raise OptionError(f"'{name}' has open sizes ({sizes}), and a report is of one program with known ones; give every size a number")
+        raise OptionError(f"'{name}' has open sizes ({sizes}), and a report is of one program with known ones; give every size a number", code="TW0304")
     report, recording = Report(keeps_module=True), Recording()
     artifact = model.build_again(report, (recording,))
     steps = tuple(_steps(report, recording.external))
@@ -70,7 +70,7 @@ def explained(model: Model, name: str, run: bool = True) -> Content:
     if run:
         try:
             if not runs_here(artifact.manifest):
-                raise ArtifactError(f"the program is for '{artifact.manifest.target}', which is another machine than this one")
+                raise ArtifactError(f"the program is for '{artifact.manifest.target}', which is another machine than this one", code="TW0805")
             measurement, reason = measure(artifact.executable(model.threads), steps), ""
         except (RunError, ArtifactError) as error:
             reason = str(error)

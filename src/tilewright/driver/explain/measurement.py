@@ -50,7 +50,7 @@ def measure(executable: Executable, steps: Sequence[ProgramStep]) -> Measurement
     profile = executable.profile(number=times) if times > 1 else once
     parts = executable.manifest.parts
     if not isinstance(parts, int):
-        raise RunError(f"'{executable.manifest.name}' is computed in as many parts as a call says, and is timed as a whole alone")
+        raise RunError(f"'{executable.manifest.name}' is computed in as many parts as a call says, and is timed as a whole alone", code="TW0714")
     found = tuple(
         StepMeasure(timed.seconds, float(parts * (operations(s.function) if s.function is not None else 0)), float(parts * s.nbytes))
         for timed, s in zip(profile.steps, steps, strict=True)
