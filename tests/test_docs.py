@@ -23,6 +23,7 @@ from tilewright.driver.main import app, main
 from tilewright.global_functions import remove_global_func
 from tilewright.relay.op.contrib import _TABLES
 from tilewright.settings import SETTINGS
+from tilewright.target.combine import has_zig
 from tilewright.tir.parse_expr import _CALLS, _NAMED, INTRINSICS
 from tilewright.tir.parser import _DECLARATIONS, _HEADERS, _LOOPS
 
@@ -200,6 +201,24 @@ def test_the_page_on_c_runs(models_here: Path, capsys: pytest.CaptureFixture[str
     said = subprocess.run(["./classify", "image.raw"], capture_output=True, text=True, timeout=60, check=True, stdin=subprocess.DEVNULL).stdout
     scores = names["model"](image)[0]
     assert [int(line.split()[1]) for line in said.splitlines()] == np.argsort(-scores, kind="stable")[:3].tolist()
+
+
+@pytest.mark.skipif(not has_zig(), reason="needs the Python package ziglang")
+def test_the_page_on_shipping_runs(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = ROOT / "docs" / "shipping.md"
+    (commands,), (source,) = blocks(page, "sh"), blocks(page, "python")
+    for line in commands.splitlines():
+        assert main(shlex.split(line)[1:]) == 0, f"{line}\n{capsys.readouterr().err}"
+    exec(compile(source, page.name, "exec"), {})
+    assert {p.name for p in models_here.iterdir()} >= {"model.so", "model.a", "model.h", "model.dll", "model.wasm", "tilewright.mjs", "model.o"}
+    (declared,) = blocks(page, "c")
+    header = (models_here / "model.h").read_text()
+    assert all(line.partition("/*")[0].strip() in header for line in declared.splitlines())
+    (script,) = blocks(page, "js")
+    if shutil.which("node") is not None:
+        (models_here / "page.mjs").write_text(f"{script}\nconsole.log(y.length, model.inputs[0].name);\n")
+        done = subprocess.run(["node", "page.mjs"], capture_output=True, text=True, timeout=100, check=False, stdin=subprocess.DEVNULL)
+        assert (done.stdout, done.stderr) == ("10 x\n", "")
 
 
 def test_the_python_of_the_readme_runs(models_here: Path) -> None:

@@ -338,6 +338,7 @@ class Model:
     def save(self, path: str | os.PathLike[str], linker: Linker | None = None) -> Path:
         """Write a `.so` (needs a linker) or a `.tar`: code, constants and plan in one file, which needs nothing of ours.
 
+        For programs of others, all of which need a linker: `.a` and `.o` with their header, `.dll` for Windows, `.wasm` with its loader for JavaScript.
         A program in stages is saved as a `.tar` that the package loads: with what it was compiled for so far, and what it goes on from.
         As `.c` it is one C file with its header: see `export_c`.
         """

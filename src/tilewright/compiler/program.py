@@ -133,7 +133,12 @@ def build_flow(
     lowered: Lowered, main: Function, blocks: IRModule, target: Target, name: str, report: Report, cache: Cache, output_names: Sequence[str] = (),
     loops: Mapping[str, PrimFunc] | None = None,
 ) -> Unfinished:
-    """The same for a program with control flow, whose `blocks` have been optimized: functions `block_0`, `block_1`, …"""
+    """The same for a program with control flow, whose `blocks` have been optimized: functions `block_0`, `block_1`, …
+
+    Raises `CompileError` where the target is not a Linux of 64 bits, for which alone its cells and its limit of the stack are written."""
+    if not target.has_threads:
+        raise CompileError(f"'{name}' has control flow (branches, loops, closures), whose native code is written for Linux of 64 bits, and the target is {target.mtriple}; "
+                           "compile it for such a target, or evaluate it with relay.create_executor('debug')", code="TW0403")
     builder = _Builder(target, report, cache, in_python=False, loops=loops)
     _refuse_objects([(p.name_hint, p.checked_type) for b in (main, *(blocks[f"block_{k}"] for k in range(len(lowered.blocks)))) for p in b.params])
     made = []

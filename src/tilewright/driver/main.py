@@ -80,12 +80,13 @@ def common(context: typer.Context, verbose: Verbose = 0, version: Version = Fals
 @app.command("compile", epilog=examples(
     "tilewright compile mobilenet.tflite -o mobilenet.so",
     'tilewright compile model.onnx --input-shapes "x:[1,3,224,224]" --target "llvm -mcpu=x86-64-v3"',
+    'tilewright compile model.onnx --target "llvm -mtriple=wasm32-unknown-unknown -mattr=+simd128" -o model.wasm',
     'tilewright compile model.onnx --target "npu, llvm" --require-offload 95%',
 ))
 def compile_command(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Where to write: .so or .tar, or .c for C text. Default: MODEL.tar.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help=f"Where to write: {', '.join(options.OUTPUTS)}, or .c for C text. Default: MODEL.tar.")] = None,
     target: Target = "llvm",
     input_shapes: Shapes = "",
     dump_code: Annotated[str, typer.Option(help=f"Also write OUTPUT.STAGE for these stages: {','.join(options.STAGES)}.")] = "",
@@ -108,8 +109,8 @@ def compile_command(
     """Compile MODEL and write one file that runs without the compiler."""
     stages = options.names("--dump-code", dump_code, (*options.STAGES, options.C_STAGE))
     path = output or (None if c_source else Path(model.with_suffix(".tar").name))
-    if path is not None and path.suffix not in (*options.FORMATS, options.C_SOURCE):
-        raise OptionError(f"--output: '{path}' ends in neither {' nor '.join((*options.FORMATS, options.C_SOURCE))}, which are what can be written", code="TW0206")
+    if path is not None and path.suffix not in (*options.OUTPUTS, options.C_SOURCE):
+        raise OptionError(f"--output: '{path}' ends in neither {' nor '.join((*options.OUTPUTS, options.C_SOURCE))}, which are what can be written", code="TW0206")
     begin = time.perf_counter()
     target = chosen_target(context, target)
     linker = options.linker(cross_compiler, cross_compiler_options)
@@ -377,7 +378,7 @@ def _loaded_or_compiled(
     disabled: str, records: Path | None,
 ) -> Any:
     """A compiled file as it is; else the compiled model, whose open sizes are those of the inputs that are `given`."""
-    if model.suffix in options.FORMATS:
+    if model.suffix in (*options.FORMATS, ".wasm"):
         import tilewright
 
         return tilewright.load(model, threads)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 STAGES: Final = ("relay", "tir", "ll", "asm")
 FORMATS: Final = (".so", ".tar")
+OUTPUTS: Final = (*FORMATS, ".a", ".o", ".dll", ".wasm")
+"""What a compiled model is written as: the first two are loaded by Python."""
 C_STAGE: Final = "c"
 """Of programs whose target is C, in the place of the last two."""
 C_SOURCE: Final = ".c"
