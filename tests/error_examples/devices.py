@@ -12,9 +12,9 @@ from unittest import mock
 from tilewright.errors import WorkerNotStarted
 from tilewright.rpc.client import connect
 from tilewright.rpc.connection import Connection, parse_address
+from tilewright.rpc.files import file
 from tilewright.rpc.secret import shared_secret
 from tilewright.rpc.server import Server
-from tilewright.rpc.files import file
 from tilewright.runtime.wire import Channel
 from tilewright.runtime.worker import Worker
 
