@@ -16,6 +16,7 @@ os.environ["TILEWRIGHT_FREEZE_NODES"] = "1"
 _CACHE = tempfile.mkdtemp(prefix="tilewright-test-cache-")
 atexit.register(shutil.rmtree, _CACHE, ignore_errors=True)
 os.environ["TILEWRIGHT_CACHE_DIR"] = _CACHE
+os.environ["TILEWRIGHT_TIMING_LOCK"] = os.path.join(_CACHE, "timing")  # noqa: PTH118  # tests do not wait for what else this machine times
 
 
 @pytest.hookimpl(tryfirst=True)

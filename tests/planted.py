@@ -6,7 +6,7 @@ import json
 import os
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tilewright import tir
@@ -60,7 +60,7 @@ class Planted(Candidate):
         return tir.parse(f"@T.prim_func\n{text}")
 
     def default(self) -> Candidate | None:
-        return planted(DEFAULT, 0) if self.checked else None
+        return replace(planted(DEFAULT, 0), target=self.target) if self.checked else None
 
 
 def planted(kind: str, index: int = 0, checked: bool = True) -> Planted:

@@ -126,8 +126,8 @@ def test_saving_a_loaded_model(library, archive, tmp_path):
 
 
 def test_wrong_extension(affine, tmp_path):
-    with pytest.raises(ArtifactError, match=r"saved as .so \(one shared library\) or .tar \(its objects\), not as '.dll'"):
-        affine.save(tmp_path / "m.dll")
+    with pytest.raises(ArtifactError, match=r"saved as .so \(a shared library\), .tar \(its objects\), .* .wasm \(a module of WebAssembly\), not as '.exe'"):
+        affine.save(tmp_path / "m.exe")
 
 
 def test_unwritable_place(affine, tmp_path):

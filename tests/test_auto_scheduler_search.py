@@ -118,7 +118,10 @@ def test_models_order_programs() -> None:
     programs = Evolution(sample=24).initial(searched, p.sketches, random.Random(0))
     model = auto_scheduler.XGBModel(seed=0, num_warmup_sample=8)
     guess = model.predict(programs)
-    assert list(np.argsort(-guess)) == list(np.argsort([x.cycles for x in programs]))
+    cycles = -np.log([x.cycles for x in programs])
+    assert np.corrcoef(guess, cycles)[0, 1] > 0.8  # the model of cycles, corrected by the one that ships
+    assert not np.array_equal(guess, cycles)
+    assert np.array_equal(guess, auto_scheduler.XGBModel(seed=1).predict(programs))
     measured = [MeasureResult((1.0 / (1 + x.features[4]),)) for x in programs]  # another truth than the guess
     model.update(programs, measured)
     learnt = model.predict(programs)

@@ -16,9 +16,9 @@ import pytest
 from command_lines import CASES
 from small_models import cnn, mlp
 from tflite_small import _conv
-from tilewright.compiler.export import member
 from tilewright.driver import main as tilewright
 from tilewright.driver.tvmc import main as tvmc
+from tilewright.runtime.sealed_tar import SEAL, member, sealed_tar
 
 PROGRAMS = {"tvmc": tvmc.main, "tilewright": tilewright.main}
 RELAY = '#[version = "0.0.5"]\ndef @main(%x: Tensor[({}, 4), float32]) {{ nn.relu(add(%x, 1f)) }}\n'
@@ -36,8 +36,8 @@ TEXTS = {
 
 def rewritten(source: Path, target: Path, change: dict[str, bytes]) -> None:
     """A tar with some members changed."""
-    with tarfile.open(source) as old, tarfile.open(target, "w") as new:
-        for info in old.getmembers():
+    with tarfile.open(source) as old, target.open("wb") as file, sealed_tar(file) as new:
+        for info in (m for m in old.getmembers() if m.name != SEAL):
             stream = old.extractfile(info)
             assert stream is not None
             data = change.get(info.name, stream.read())

@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import typer
 from onnx import helper
 
 from small_models import graph
 from tilewright import relay, rpc, te
 from tilewright.contrib.accelerator.__main__ import main as accelerator_main
-from tilewright.driver.main import main
+from tilewright.driver.main import app, main
 from tilewright.global_functions import remove_global_func
 from tilewright.relay.op.contrib import _TABLES
 from tilewright.settings import SETTINGS
+from tilewright.target.combine import has_zig
 from tilewright.tir.parse_expr import _CALLS, _NAMED, INTRINSICS
 from tilewright.tir.parser import _DECLARATIONS, _HEADERS, _LOOPS
 
@@ -78,6 +80,13 @@ def test_the_page_on_quantization_runs(models_here: Path, capsys: pytest.Capture
     assert (models_here / "report.json").exists()
 
 
+def test_the_page_on_diagnosing_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    page = ROOT / "docs" / "diagnose.md"
+    (source,), (text,) = blocks(page, "python"), blocks(page, "text")
+    exec(compile(source, page.name, "exec"), {})
+    assert capsys.readouterr().out == text
+
+
 def test_the_page_on_measuring_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     page = ROOT / "docs" / "measuring.md"
     module, script = blocks(page, "python")
@@ -121,6 +130,14 @@ def test_the_page_on_offloading_is_so(models_here: Path, capsys: pytest.CaptureF
         assert "conv (nn.conv2d" in capsys.readouterr().out
     finally:
         _TABLES.pop("edge", None)
+
+
+def test_the_page_on_the_report_is_so(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (source,), (command,) = blocks(ROOT / "docs" / "explain.md", "python"), blocks(ROOT / "docs" / "explain.md", "sh")
+    exec(compile(source, "explain.md", "exec"), {})
+    assert capsys.readouterr().out.startswith("['import', ")
+    assert main([*shlex.split(command)[1:], "--no-run"]) == 0, capsys.readouterr().err
+    assert (models_here / "report.html").stat().st_size > 50_000
 
 
 def test_the_page_on_accelerators_runs(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,6 +201,24 @@ def test_the_page_on_c_runs(models_here: Path, capsys: pytest.CaptureFixture[str
     said = subprocess.run(["./classify", "image.raw"], capture_output=True, text=True, timeout=60, check=True, stdin=subprocess.DEVNULL).stdout
     scores = names["model"](image)[0]
     assert [int(line.split()[1]) for line in said.splitlines()] == np.argsort(-scores, kind="stable")[:3].tolist()
+
+
+@pytest.mark.skipif(not has_zig(), reason="needs the Python package ziglang")
+def test_the_page_on_shipping_runs(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = ROOT / "docs" / "shipping.md"
+    (commands,), (source,) = blocks(page, "sh"), blocks(page, "python")
+    for line in commands.splitlines():
+        assert main(shlex.split(line)[1:]) == 0, f"{line}\n{capsys.readouterr().err}"
+    exec(compile(source, page.name, "exec"), {})
+    assert {p.name for p in models_here.iterdir()} >= {"model.so", "model.a", "model.h", "model.dll", "model.wasm", "tilewright.mjs", "model.o"}
+    (declared,) = blocks(page, "c")
+    header = (models_here / "model.h").read_text()
+    assert all(line.partition("/*")[0].strip() in header for line in declared.splitlines())
+    (script,) = blocks(page, "js")
+    if shutil.which("node") is not None:
+        (models_here / "page.mjs").write_text(f"{script}\nconsole.log(y.length, model.inputs[0].name);\n")
+        done = subprocess.run(["node", "page.mjs"], capture_output=True, text=True, timeout=100, check=False, stdin=subprocess.DEVNULL)
+        assert (done.stdout, done.stderr) == ("10 x\n", "")
 
 
 def test_the_python_of_the_readme_runs(models_here: Path) -> None:
@@ -311,7 +346,7 @@ def test_rooms_and_files_that_are_named_exist(page: Path) -> None:
 def test_every_option_of_the_command_line_is_described(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     text = (ROOT / "docs" / "command_line.md").read_text(encoding="utf-8")
-    for command in ("compile", "run", "quantize"):
+    for command in ("compile", "run", "quantize", "explain"):
         assert main([command, "--help"]) == 0
         options = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out)) - {"--help", "--verbose"}
         assert {option for option in options if option not in text} == set()
@@ -327,11 +362,24 @@ def test_the_page_on_tuning_runs(models_here: Path, capsys: pytest.CaptureFixtur
     names: dict[str, Any] = {}
     exec(compile(source, str(page), "exec"), names)
     assert names["history"].report == {"taken": len((models_here / "log.json").read_text().splitlines())}
-    (command,) = blocks(page, "sh")
+    command, elsewhere = blocks(page, "sh")
+    group: Any = typer.main.get_command(app)
+    known = {o for p in group.commands["tune"].params for o in p.opts}  # devices are not here, but the options are
+    assert all({w for w in shlex.split(line) if w.startswith("--")} <= known for line in elsewhere.strip().splitlines())
     tune, build = (shlex.split(line)[1:] for line in command.strip().splitlines())
     tune[tune.index("--minutes") + 1] = "0.05"
     assert main(tune) == 0, capsys.readouterr().err
     assert main(build) == 0, capsys.readouterr().err
+
+
+def test_the_python_of_the_page_on_profiling_runs(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, Any] = {}
+    for source in blocks(ROOT / "docs" / "profiling.md", "python"):
+        exec(source, names)
+    out = capsys.readouterr().out
+    assert "(between steps)" in out and "Total_time" in out and "peak of the arena" in out and "and 100000 are allowed: most is alive at" in out
+    assert (models_here / "run.pftrace").stat().st_size > 0
+    assert (models_here / "dump" / "_tvmdbg_device_CPU_0" / "output_tensors.params").exists()
 
 
 def test_the_python_of_the_command_line_runs(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:

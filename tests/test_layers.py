@@ -35,12 +35,13 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("tuning",),
     ("autotvm", "auto_scheduler"),
     ("contrib",),
-    ("driver", "__main__", "debug"),
+    ("diagnosis",),
+    ("driver", "__main__", "debug", "utils"),
 )
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 
 # What runs where the compiler is not installed, and what it may use.
-STANDALONE = ("runtime", "rpc", "exec", "contrib.graph_executor")
+STANDALONE = ("runtime", "rpc", "exec", "contrib.graph_executor", "contrib.debugger")
 STANDALONE_USES = {"node", "errors", "faults", "limits", "settings", "types", "global_functions", "nd", "plugins", "params", "pieces", "texts", "runtime", "rpc", "exec", "contrib"}
 
 # Imports against the order, inside functions, each with its reason. Where the other room is missing, only that function fails.
@@ -68,6 +69,7 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("runtime.artifact", "compiler.export"): "save() of a program in memory links it",
     ("runtime.module", "compiler.functions"): "load_module() of C text compiles it",
     ("runtime.functions", "compiler.functions"): "export_library(cc=, options=) compiles C text again",
+    ("runtime.profile", "target.llvm.timed"): "native code looks at the clock between steps; without the compiler, Python does",
     ("runtime.artifact", "target.llvm.jit"): "load() of a .tar links its objects in memory",
     ("runtime.artifact", "compiler.saved_stages"): "load() of a program in stages, which the compiler goes on with",
 }

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from planted import EXPECTED, planted
+from small_models import cnn
+from tilewright.driver.main import main
 from tilewright.errors import OptionError
 from tilewright.tuning.cluster import ClusterBuilder, ClusterRunner
 from tilewright.tuning.measure import MeasureErrorNo, measure
@@ -99,3 +101,14 @@ def test_a_cluster_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(OptionError, match="needs Dask; `pip install distributed`"):
         ClusterBuilder("tcp://127.0.0.1:9").build([planted("right")])
+
+
+@pytest.mark.slow
+def test_a_model_is_tuned_on_the_cluster(cluster: tuple[str, list[Process]], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    model, out = tmp_path / "cnn.onnx", tmp_path / "records.json"
+    model.write_bytes(cnn().SerializeToString())
+    where = ["--cluster", cluster[0], "--worker-tag", "board"]
+    assert main(["tune", str(model), "-o", str(out), "--minutes", "1", "--trials", "4", "--tuner", "random", "--threads", "1", *where]) == 0
+    said = capfd.readouterr().out
+    assert "4 trials, 0 of all failed" in said and "The model as a whole was not run there." in said
+    assert main(["compile", str(model), "-o", str(tmp_path / "m.so"), "--tuning-records", str(out)]) == 0

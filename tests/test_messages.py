@@ -16,7 +16,7 @@ from tilewright import expr as E
 from tilewright import nd, relay, te
 from tilewright.compiler.build import build, build_module
 from tilewright.compiler.content import digest_file
-from tilewright.errors import ArtifactError, CompileError, InputError, ModelError, ScheduleError, ShapeError, TargetError
+from tilewright.errors import ArtifactError, CompileError, InputError, InternalError, ModelError, ScheduleError, ShapeError, TargetError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function, Tuple, TupleGetItem, var
 from tilewright.relay.interpreter import evaluate
@@ -90,7 +90,7 @@ MESSAGES: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     ),
     "lanes of two results": (vectorize_two_results, ScheduleError, "cannot be vectorized along 'k': only sums, products, maxima and minima of one value"),
     "two results apart": (sum_two_results_apart, ScheduleError, "has several results; its loop 'k_0' cannot be summed up apart"),
-    "no ELF": (lambda: _machine_of(b"MZ" + bytes(64)), TargetError, "only 64-bit little-endian ELF targets .* can be linked"),
+    "no ELF": (lambda: _machine_of(b"MZ" + bytes(64)), InternalError, "no 64-bit little-endian ELF"),
     "another entry": (
         lambda: build(Function((x,), relay.nn.relu(x)), "llvm")["main"], InputError, "a compiled model has no entry 'main'; it has 'default'",
     ),

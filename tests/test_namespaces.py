@@ -38,6 +38,9 @@ NAMES = (
     "auto_scheduler.TaskScheduler", "auto_scheduler.TuningOptions", "auto_scheduler.XGBModel", "auto_scheduler.extract_tasks",
     "auto_scheduler.load_best_record", "auto_scheduler.load_records", "auto_scheduler.make_workload_key", "auto_scheduler.measure.MeasureInput",
     "auto_scheduler.measure_record.load_record_from_string", "auto_scheduler.register_workload", "auto_scheduler.save_records",
+    "contrib.debugger.debug_executor.GraphModuleDebug", "contrib.debugger.debug_executor.create", "runtime.profiling.Count", "runtime.profiling.Duration",
+    "runtime.profiling.Percent", "runtime.profiling.Ratio", "runtime.profiling.Report", "runtime.profiling.profile_function", "utils.estimate_peak_bandwidth",
+    "utils.estimate_peak_fma_flops", "utils.roofline_analysis",
     "transform.Pass",
     "transform.PassContext", "transform.PassContext.current", "transform.PrintIR", "transform.Sequential", "transform.module_pass",
 )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 __version__ = "0.1.0"
 
 _MODULES: Final = frozenset({
-    "arith", "auto_scheduler", "autotvm", "contrib", "driver", "error", "errors", "instrument", "ir", "logs", "micro", "nd", "params", "parser", "registry", "relay", "rpc", "runtime", "script", "serialization", "settings", "target", "te", "testing", "tir", "topi", "transform", "_ffi",
+    "arith", "auto_scheduler", "autotvm", "contrib", "driver", "error", "errors", "instrument", "ir", "logs", "micro", "nd", "params", "parser", "registry", "relay", "rpc", "runtime", "script", "serialization", "settings", "target", "te", "testing", "tir", "topi", "transform", "utils", "_ffi",
 })
 _NAMES: Final = {
     "IRModule": ("ir.module", "IRModule"), "Model": ("compiler.model", "Model"), "NDArray": ("nd", "NDArray"), "TVMError": ("errors", "TVMError"),
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
         tir,
         topi,
         transform,
+        utils,
     )
     from tilewright.compiler.check import check
     from tilewright.compiler.functions import build, lower
@@ -91,7 +92,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "DataType", "DataTypeCode", "IRModule", "InferenceSession", "Model", "NDArray", "SessionOptions", "TVMError", "Target", "__version__", "arith", "auto_scheduler", "autotvm", "build", "check", "compile", "contrib", "convert", "cpu", "device", "driver",
     "error", "errors", "get_global_func", "instrument", "ir", "load", "logs", "lower", "micro", "nd", "params", "parser", "quantize", "register_func", "registry", "relay", "rpc", "runtime", "script",
-    "serialization", "settings", "target", "te", "testing", "tir", "topi", "transform",
+    "serialization", "settings", "target", "te", "testing", "tir", "topi", "transform", "utils",
 ]
 
 if os.environ.get("TILEWRIGHT_LOG") or os.environ.get("TVM_LOG_DEBUG"):

@@ -18,7 +18,10 @@ _LONGEST_NAME: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where something came from: the model's node and its kind, and the file when one is known."""
+    """Where something came from: the model's node and its kind, and the file when one is known.
+
+    As text a model's file is named without its folder, since artifacts hold this text, and are the same wherever they are made; source code has its path.
+    """
 
     name: str
     kind: str = ""
@@ -26,7 +29,7 @@ class Origin:
     line: int = 0
 
     def __str__(self) -> str:
-        where = f" ({self.file}:{self.line})" if self.file and self.line else f" ({self.file})" if self.file else ""
+        where = f" ({self.file}:{self.line})" if self.file and self.line else f" ({self.file.rpartition('/')[2]})" if self.file else ""
         name = self.name if len(self.name) <= _LONGEST_NAME else f"{self.name[:_LONGEST_NAME // 2]}…{self.name[-_LONGEST_NAME // 2:]}"
         return f"{self.kind} '{name}'{where}" if self.kind else f"'{name}'{where}"
 

@@ -5,10 +5,13 @@ The largest come first, each into the tightest gap that is left (Sekiyama et al.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import random
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
 ALIGNMENT: Final = 64
+_TRIES: Final = 400
+"""Orders that are tried at random before a workspace counts as too small."""
 
 
 class Living(Protocol):
@@ -22,12 +25,51 @@ class Living(Protocol):
     def death(self) -> int: ...
 
 
-def place_pieces(pieces: Sequence[Living]) -> tuple[list[int], int]:
-    """The offset of each piece, and the bytes of the workspace."""
+def place_pieces(pieces: Sequence[Living], limit: int | None = None) -> tuple[list[int], int]:
+    """The offset of each piece, and the bytes of the workspace.
+
+    Where that is more than `limit`, the pieces are placed in other orders, until they fit or many were tried; the smallest workspace counts.
+    No order can do with less than `peak_bytes`.
+    """
     clashes = _clashes(pieces)
+    best = _placed(pieces, clashes, sorted(range(len(pieces)), key=lambda k: -pieces[k].nbytes))
+    if limit is None or best[1] <= limit or peak_bytes(pieces) > limit:
+        return best
+    for order in _orders(pieces):
+        best = min(best, _placed(pieces, clashes, order), key=lambda found: found[1])
+        if best[1] <= limit:
+            break
+    return best
+
+
+def alive_bytes(pieces: Sequence[Living], step: int) -> int:
+    """The bytes of the pieces that live at a step, each with what follows it up to the next multiple of the alignment."""
+    return sum(_aligned(p.nbytes) for p in pieces if p.birth <= step <= p.death)
+
+
+def peak_bytes(pieces: Sequence[Living]) -> int:
+    """The bytes of the pieces that live at the same time, at the step where these are most."""
+    return max((alive_bytes(pieces, step) for step in {p.birth for p in pieces}), default=0)
+
+
+def _orders(pieces: Sequence[Living]) -> Iterator[list[int]]:
+    """Orders in which pieces may fit better: by what they take of memory and time, by time alone, then the first with some pieces moved."""
+    known = range(len(pieces))
+    yield sorted(known, key=lambda k: -pieces[k].nbytes * (1 + pieces[k].death - pieces[k].birth))
+    yield sorted(known, key=lambda k: (pieces[k].birth, -pieces[k].nbytes))
+    yield sorted(known, key=lambda k: (-pieces[k].death, -pieces[k].nbytes))
+    yield sorted(known, key=lambda k: (pieces[k].birth - pieces[k].death, -pieces[k].nbytes))
+    chance = random.Random(0)
+    for _ in range(_TRIES):
+        spread = chance.choice((0.2, 0.5, 1.0))
+        yield sorted(known, key=lambda k: -pieces[k].nbytes * (1 + spread * (chance.random() - 0.5)))
+
+
+def _placed(pieces: Sequence[Living], clashes: Sequence[Sequence[int]], order: Sequence[int]) -> tuple[list[int], int]:
+    """The offsets when the pieces are placed in this order."""
     offsets = [-1] * len(pieces)
     total = 0
-    for k in sorted(range(len(pieces)), key=lambda k: -pieces[k].nbytes):
+    for k in order:
         size = _aligned(pieces[k].nbytes)
         taken = sorted((offsets[c], offsets[c] + _aligned(pieces[c].nbytes)) for c in clashes[k] if offsets[c] >= 0)
         offsets[k] = _best_gap(taken, size)

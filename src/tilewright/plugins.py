@@ -10,10 +10,12 @@ file names a kind of module, and a kind is only ever read by an entry point of t
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
-from tilewright.errors import TargetError
+from tilewright.errors import OptionError, TargetError
 
 GROUP: Final = "tilewright.accelerators"
 BUILT_IN: Final[Mapping[str, str]] = {"dnnl": "tilewright.contrib.dnnl", "npu": "tilewright.contrib.npu:npu"}
@@ -60,3 +62,20 @@ def find_accelerator(name: str) -> Any | None:
     except (ImportError, AttributeError) as error:
         raise TargetError(f"the accelerator '{name}' cannot be imported from {value}: {error}; mend or remove the package that has this entry point", code="TW0901") from error
     return found
+
+
+def run_plugin(path: str) -> None:
+    """Run a Python file, or import a module, which registers what it brings. Raises `OptionError` where it is not there."""
+    if path.endswith(".py"):
+        file = Path(path)
+        spec = importlib.util.spec_from_file_location(file.stem, file)
+        if not file.is_file() or spec is None or spec.loader is None:
+            raise OptionError(f"--plugin: there is no file '{path}'", code="TW0205")
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+        return
+    try:
+        importlib.import_module(path)
+    except ModuleNotFoundError as error:
+        if error.name is None or not path.startswith(error.name):
+            raise
+        raise OptionError(f"--plugin: there is no module '{path}'; give a module that can be imported, or a file that ends in .py", code="TW0205") from None

@@ -60,6 +60,7 @@ SETTINGS: Final = _table(
         (False, True, "skip"),
     ),
     Setting("relay.check_rewrites.max_work", int, 1 << 31, "multiplications and elements of the largest function that check_rewrites runs"),
+    Setting("relay.backend.max_arena", int, 0, "the most bytes that values between kernels may take; a program that needs more is not compiled. 0: any number"),
     Setting("relay.backend.use_auto_scheduler", bool, False, "whether kernels have the schedules of an auto_scheduler.ApplyHistoryBest around the build"),
     Setting(
         "tir.instrument_bound_checkers", bool, False, "check every read and write against the extents of its buffer before it is made; a wrong one is a MemoryFault"

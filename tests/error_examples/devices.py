@@ -12,9 +12,9 @@ from unittest import mock
 from tilewright.errors import WorkerNotStarted
 from tilewright.rpc.client import connect
 from tilewright.rpc.connection import Connection, parse_address
+from tilewright.rpc.files import file
 from tilewright.rpc.secret import shared_secret
 from tilewright.rpc.server import Server
-from tilewright.rpc.service import _file
 from tilewright.runtime.wire import Channel
 from tilewright.runtime.worker import Worker
 
@@ -72,7 +72,7 @@ def tw1205() -> None:
 
 
 def tw1206() -> None:
-    _file("../library.so")
+    file("../library.so")
 
 
 def tw1207() -> None:

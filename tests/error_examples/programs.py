@@ -116,3 +116,7 @@ def tw0419() -> None:
 def tw0420() -> None:
     with relay.ScopeBuilder().else_scope():
         raise AssertionError
+
+
+def tw0421() -> None:
+    tvm.compile(mlp(), max_arena=64)

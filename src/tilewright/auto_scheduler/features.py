@@ -82,8 +82,8 @@ class Statement:
 
 
 def statements(func: PrimFunc) -> list[Statement]:
-    """The statements of a scheduled program, in order."""
-    return [_statement(block, loops) for block, loops in _blocks(func.body, ())]
+    """The statements of a scheduled program, in order: its blocks, and stores outside of blocks, as kernels have them that were lowered."""
+    return [_statement(s, loops) if isinstance(s, Block) else _stored(s, loops) for s, loops in _parts(func.body, ())]
 
 
 def vector_of(found: Sequence[Statement], machine: Machine, cycles: Sequence[float]) -> Array:
@@ -138,33 +138,45 @@ def _of_statement(s: Statement, machine: Machine, cycles: float) -> list[float]:
     ]
 
 
-def _blocks(s: Stmt, loops: tuple[Loop, ...]) -> Iterator[tuple[Block, tuple[Loop, ...]]]:
-    if isinstance(s, Block):
+def _parts(s: Stmt, loops: tuple[Loop, ...]) -> Iterator[tuple[Block | Store, tuple[Loop, ...]]]:
+    if isinstance(s, (Block, Store)):
         yield s, loops
         return
     if isinstance(s, For):
         loops = (*loops, Loop(s.var, s.extent.value if isinstance(s.extent, IntImm) else 1, s.kind))
     for b in bodies(s):
-        yield from _blocks(b, loops)
+        yield from _parts(b, loops)
+
+
+def _stored(store: Store, loops: tuple[Loop, ...]) -> Statement:
+    """A store outside of blocks; it sums where it reads what it writes, along the loops that its place does not depend on."""
+    moving = {v for i in store.indices for v in walk(i) if isinstance(v, Var)}
+    sums = any(isinstance(e, Load) and e.buffer is store.buffer for e in walk(store.value))
+    return _made(store.buffer.name, loops, [store], {}, sums, {f.var for f in loops} - moving, guarded=False)
 
 
 def _statement(block: Block, loops: tuple[Loop, ...]) -> Statement:
+    points: dict[PrimExpr, PrimExpr] = {i.var: b for i, b in zip(block.iters, block.bindings, strict=True)}
+    stores = [s for s in walk_stmt(block.body) if isinstance(s, Store)]
+    reduce = {v for i, b in zip(block.iters, block.bindings, strict=True) if i.kind == "reduce" for v in walk(b) if isinstance(v, Var)}
+    return _made(block.name, loops, stores, points, block.init is not None, reduce, number_of(block.predicate) != 1)
+
+
+def _made(
+    name: str, loops: tuple[Loop, ...], stores: Sequence[Store], points: Mapping[PrimExpr, PrimExpr], sums: bool, reduce: set[Var], guarded: bool,
+) -> Statement:
     region = len(loops)
     while region and (loops[region - 1].kind in (UNROLLED, VECTORIZED) or loops[region - 1].extent == 1):
         region -= 1
     lanes = [f for f in loops if f.kind == VECTORIZED]
-    points: dict[PrimExpr, PrimExpr] = {i.var: b for i, b in zip(block.iters, block.bindings, strict=True)}
-    stores = [s for s in walk_stmt(block.body) if isinstance(s, Store)]
     loads = dict.fromkeys(e for s in stores for top in (s.value,) for e in walk(top) if isinstance(e, Load))
     spans = _Spans(points, loops)
     written = {s.buffer for s in stores}
     accesses = [_access(s.buffer, s.indices, True, loops, lanes, spans) for s in stores]
-    accesses += [_access(e.buffer, e.indices, False, loops, lanes, spans) for e in loads if not (block.init is not None and e.buffer in written)]
-    reduce = {v for i, b in zip(block.iters, block.bindings, strict=True) if i.kind == "reduce" for v in walk(b) if isinstance(v, Var)}
-    sums = block.init is not None
+    accesses += [_access(e.buffer, e.indices, False, loops, lanes, spans) for e in loads if not (sums and e.buffer in written)]
     return Statement(
-        block.name, loops, region, prod(f.extent for f in lanes) if lanes else 1, sum(_operations(s.value) for s in stores), tuple(accesses),
-        sums, sums and _in_registers(stores, points, loops, reduce), number_of(block.predicate) != 1,
+        name, loops, region, prod(f.extent for f in lanes) if lanes else 1, sum(_operations(s.value) for s in stores), tuple(accesses),
+        sums, sums and _in_registers(stores, points, loops, reduce), guarded,
     )
 
 

@@ -44,6 +44,8 @@ class TaskState:
     failed: int = 0
     recent: float = _USUAL_GAIN
     """The part of the time that the last slices saved, the latest counting most."""
+    machine: str = ""
+    """Where the last trial was made."""
     fastest: list[tuple[float, Any]] = field(default_factory=list)
     """The best configurations, the fastest first."""
 
@@ -61,6 +63,7 @@ class TaskState:
     def took(self, config: Any, result: MeasureResult) -> None:
         """Count one trial."""
         self.trials += 1
+        self.machine = result.details.machine if result.details is not None else self.machine
         if result.error_no:
             self.failed += 1
             return

@@ -79,7 +79,7 @@ def judge(state: TaskState, option: Mapping[str, Any], rounds: int = _ROUNDS) ->
 
 def unchanged(state: TaskState) -> Verdict:
     """The verdict on a task of which nothing better is known: the model's choice."""
-    measured = Measured((state.default,), timestamp=time.time(), machine=machine_name())
+    measured = Measured((state.default,), timestamp=time.time(), machine=state.machine or machine_name())
     return Verdict(state, state.task.default_config, measured, measured)
 
 

@@ -1,12 +1,13 @@
-"""Saving a compiled model: `.so` through a linker, `.tar` without one. The forms are described in `runtime/artifact.py`."""
+"""Saving a compiled model: `.tar` without a linker, all else through one. The forms are described in `runtime/artifact.py` and `runtime/webassembly.py`."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import shutil
-import tarfile
 import tempfile
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -18,14 +19,22 @@ from tilewright.faults import RECORD
 from tilewright.runtime.artifact import MAGIC, TRAILER, Artifact, debug_folder
 from tilewright.runtime.callbacks import CALLBACK
 from tilewright.runtime.files import copy_hashed, write_atomically
+from tilewright.runtime.host import host_triple
 from tilewright.runtime.library import SharedLibrary
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.modules import saved_modules
 from tilewright.runtime.program import entry_symbols
-from tilewright.target.elf import write_data_object
-from tilewright.target.link import Linker, link_shared
+from tilewright.runtime.sealed_tar import member, sealed_tar
+from tilewright.runtime.webassembly import LOADER, sealed
+from tilewright.target import cpu
+from tilewright.target.combine import combine_archive, combine_object
+from tilewright.target.elf import is_elf64, write_data_object
+from tilewright.target.link import Linker, link_dll, link_shared
+from tilewright.target.link_wasm import link_wasm
+from tilewright.target.llvm.c_entry import emit_c_entry
 from tilewright.target.llvm.compile import compile_text
-from tilewright.target.llvm.entry import emit_c_entry
+from tilewright.target.llvm.data import data_object
+from tilewright.target.llvm.wasm_memory import MEMORY
 from tilewright.target.target import Target
 
 _POOL: Final = ("tw_pool_create", "tw_pool_destroy")
@@ -34,18 +43,33 @@ _DATA: Final = ("tw_constants", "tw_manifest")
 
 def save(artifact: Artifact, path: Path, linker: Linker | None = None) -> Path:
     """Write `artifact` to `path`; the extension says how. Raises `ArtifactError`, and then `path` is as it was."""
-    if path.suffix not in (".so", ".tar"):
-        raise ArtifactError(f"{path}: a compiled model is saved as .so (one shared library) or .tar (its objects), not as '{path.suffix}'", code="TW0802")
+    write = _FORMS.get(path.suffix)
+    if write is None:
+        raise ArtifactError(f"{path}: a compiled model is saved as {', '.join(f'{form} ({said})' for form, said in FORMS.items())}, not as '{path.suffix}'", code="TW0802")
     try:
         if artifact.library is not None and artifact.path is not None:
             _copy(artifact.path, path)
-        elif path.suffix == ".so":
-            _save_library(artifact, path, linker)
         else:
-            _save_tar(artifact, path)
+            _check_form(artifact, path)
+            write(artifact, path, linker)
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be written: {error.strerror or error}", code="TW0801") from error
     return path
+
+
+def _check_form(artifact: Artifact, path: Path) -> None:
+    """Raise `ArtifactError` where the machine has no such files, or they cannot hold the program."""
+    manifest = artifact.manifest
+    form = cpu.object_format(manifest.triple)
+    known = {".so": "elf", ".dll": "coff", ".wasm": "wasm"}.get(path.suffix, form)
+    if known != form:
+        forms = [suffix for suffix in FORMS if {".so": "elf", ".dll": "coff", ".wasm": "wasm"}.get(suffix, form) == form]
+        raise ArtifactError(f"{path}: code for {manifest.triple} is not saved as {path.suffix}; save it as {', '.join(forms)}", code="TW0802")
+    if path.suffix == ".wasm" and cpu.pointer_bytes(manifest.triple) != 4:
+        raise ArtifactError(f"{path}: modules of WebAssembly have addresses of 32 bits; compile for -mtriple=wasm32-unknown-unknown", code="TW0802")
+    if path.suffix in (".o", ".a", ".dll", ".wasm") and (manifest.functions or not manifest.is_native or manifest.symbols):
+        raise ArtifactError(f"{path}: as {path.suffix} a model is one function of C, and this program has parts that are none (open sizes, other compilers, "
+                            "single functions); save it as .tar", code="TW0802")
 
 
 def link_for_debuggers(artifact: Artifact) -> SharedLibrary:
@@ -56,7 +80,7 @@ def link_for_debuggers(artifact: Artifact) -> SharedLibrary:
         objects.append(folder / f"code.{k}.o")
         objects[-1].write_bytes(image)
     library = folder / f"{artifact.manifest.c_name}.so"
-    link_shared(objects, library, artifact.symbols(), artifact.manifest.triple.split("-")[0])
+    link_shared(objects, library, artifact.symbols(), artifact.manifest.triple or host_triple())
     with library.open("rb") as file:
         return SharedLibrary(file.fileno(), library, stays=True)
 
@@ -85,13 +109,18 @@ def artifact_parts(artifact: Artifact) -> tuple[Manifest, dict[str, bytes], byte
 
 
 def write_constants(file: BinaryIO, artifact: Artifact, manifest: Manifest, modules: bytes) -> None:
-    """`modules` are in it where a program is one file: a `.tar` has them beside it."""
+    """The object of the constants and the manifest. `modules` are in it where a program is one file: a `.tar` has them beside it."""
     text = np.frombuffer(manifest.to_json().encode() + b"\0", np.uint8)
     contents = [("tw_constants", artifact.constants), ("tw_manifest", text), *([("tw_modules", np.frombuffer(modules, np.uint8))] if modules else [])]
-    write_data_object(file, artifact.objects[0], contents)
+    if is_elf64(artifact.objects[0]):
+        write_data_object(file, artifact.objects[0], contents)
+    else:
+        file.write(data_object(Target(manifest.target), contents))
 
 
-def _save_library(artifact: Artifact, path: Path, linker: Linker | None) -> None:
+@contextlib.contextmanager
+def _object_files(artifact: Artifact) -> Iterator[tuple[Manifest, bytes, list[Path]]]:
+    """The manifest, what other compilers made, and the objects as files of a folder that goes with the context."""
     manifest, images, modules = artifact_parts(artifact)
     with tempfile.TemporaryDirectory(prefix="tilewright-link-") as name:
         folder = Path(name)
@@ -99,13 +128,58 @@ def _save_library(artifact: Artifact, path: Path, linker: Linker | None) -> None
             (folder / file_name).write_bytes(image)
         with (folder / "constants.o").open("wb") as constants:
             write_constants(constants, artifact, manifest, modules)
-        objects = [folder / file_name for file_name in (*images, "constants.o")]
-        library = folder / "linked.so"
-        callable_from_c = (f"{manifest.c_name}_run", f"{manifest.c_name}_close") if manifest.is_native else ()
-        entries = manifest.functions or (*entry_symbols(manifest.steps), *callable_from_c)
+        yield manifest, modules, [folder / file_name for file_name in (*images, "constants.o")]
+
+
+def _save_library(artifact: Artifact, path: Path, linker: Linker | None) -> None:
+    with _object_files(artifact) as (manifest, modules, objects):
+        library = objects[0].with_name("linked.so")
+        entries = manifest.functions or (*entry_symbols(manifest.steps), *(_of_c(manifest) if manifest.is_native else ()))
         data = (*_DATA, *(["tw_modules"] if modules else []), *([RECORD] if manifest.sites else []))
-        link_shared(objects, library, (*_POOL, *data, *entries, *([CALLBACK] if manifest.calls else [])), manifest.triple.split("-")[0], linker)
+        link_shared(objects, library, (*_POOL, *data, *entries, *([CALLBACK] if manifest.calls else [])), manifest.triple or host_triple(), linker)
         write_atomically(path, lambda target: _finish_library(library, manifest, target), 0o777)
+
+
+def _save_dll(artifact: Artifact, path: Path, linker: Linker | None) -> None:
+    with _object_files(artifact) as (manifest, _, objects):
+        library = objects[0].with_name(path.name)
+        link_dll(objects, library, (*_DATA, *_of_c(manifest)), manifest.triple, linker)
+        write_atomically(path, lambda target: _finish_library(library, manifest, target), 0o777)
+        _write_header(manifest, path)
+
+
+def _save_objects(artifact: Artifact, path: Path, linker: Linker | None) -> None:
+    with _object_files(artifact) as (manifest, _, objects):
+        joined = objects[0].with_name(f"joined{path.suffix}")
+        (combine_archive if path.suffix == ".a" else combine_object)(objects, joined, manifest.triple or host_triple(), linker)
+        write_atomically(path, lambda target: shutil.copyfileobj(io.BytesIO(joined.read_bytes()), target))
+        _write_header(manifest, path)
+
+
+def _save_wasm(artifact: Artifact, path: Path, linker: Linker | None) -> None:
+    target = Target(artifact.manifest.target)
+    with _object_files(artifact) as (manifest, _, objects):
+        folder = objects[0].parent
+        objects[-1].write_bytes(data_object(target, [("tw_constants", artifact.constants)]))
+        objects.append(folder / "memory.o")
+        objects[-1].write_bytes(compile_text(MEMORY, target))
+        link_wasm(objects, folder / "linked.wasm", (*_of_c(manifest), "aligned_alloc", "free"), manifest.scratch.stack, linker)
+        module = sealed((folder / "linked.wasm").read_bytes(), manifest)
+        write_atomically(path, lambda file: _fill(module, file))
+        write_atomically(path.with_name(LOADER.name), lambda file: _fill(LOADER.read_bytes(), file))
+
+
+def _of_c(manifest: Manifest) -> tuple[str, str]:
+    """What a C program calls."""
+    return f"{manifest.c_name}_run", f"{manifest.c_name}_close"
+
+
+def _write_header(manifest: Manifest, path: Path) -> None:
+    write_atomically(path.with_suffix(".h"), lambda file: _fill(manifest.header().encode(), file))
+
+
+def _fill(data: bytes, file: BinaryIO) -> None:
+    file.write(data)
 
 
 def _finish_library(library: Path, manifest: Manifest, target: BinaryIO) -> None:
@@ -115,7 +189,7 @@ def _finish_library(library: Path, manifest: Manifest, target: BinaryIO) -> None
     target.write(TRAILER.pack(digest, len(text), MAGIC))
 
 
-def _save_tar(artifact: Artifact, path: Path) -> None:
+def _save_tar(artifact: Artifact, path: Path, linker: Linker | None) -> None:
     manifest, images, modules = artifact_parts(artifact)
     text = manifest.to_json().encode()
     members = {
@@ -127,7 +201,7 @@ def _save_tar(artifact: Artifact, path: Path) -> None:
     }
 
     def write(file: BinaryIO) -> None:
-        with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        with sealed_tar(file) as archive:
             for name, data in members.items():
                 archive.addfile(member(name, len(data)), io.BytesIO(data))
             with tempfile.TemporaryFile(dir=path.parent) as constants:
@@ -139,8 +213,10 @@ def _save_tar(artifact: Artifact, path: Path) -> None:
     write_atomically(path, write)
 
 
-def member(name: str, size: int) -> tarfile.TarInfo:
-    """A header without time or owner, so that equal models are equal files."""
-    info = tarfile.TarInfo(name)
-    info.size = size
-    return info
+FORMS: Final = {
+    ".so": "a shared library", ".tar": "its objects", ".a": "an archive of them", ".o": "one object", ".dll": "a library of Windows", ".wasm": "a module of WebAssembly",
+}
+"""What a model is saved as, and what that is."""
+_FORMS: Final[dict[str, Callable[[Artifact, Path, Linker | None], None]]] = {
+    ".so": _save_library, ".tar": _save_tar, ".a": _save_objects, ".o": _save_objects, ".dll": _save_dll, ".wasm": _save_wasm,
+}

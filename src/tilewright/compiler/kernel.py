@@ -111,8 +111,30 @@ def computed(function: Function, constants: Sequence[bool], machine: Machine) ->
     Raises `NotImplementedError` from `Op.compute`, as `lower` does.
     """
     with machines.use(machine):
-        made = _Computed(function, [_placeholder(p, c) for p, c in zip(function.params, constants, strict=True)], constants, ())
-        return made.args, made.outputs, arrange(made.func("main", ()), made.args, made.outputs)
+        made = parts_of(function, constants)
+        return made.args, made.outputs, made.scheduled()
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A kernel before it is scheduled: what `func`, a program with a block for each computation, takes and makes."""
+
+    args: list[Tensor]
+    outputs: list[Tensor]
+    arguments: tuple[Argument, ...]
+    func: PrimFunc
+
+    def scheduled(self) -> PrimFunc:
+        """The program as its own schedule arranges it."""
+        return arrange(self.func, self.args, self.outputs)
+
+
+def parts_of(function: Function, constants: Sequence[bool]) -> Parts:
+    """The computations of a primitive function for the current machine, packed constants among what it takes. Raises `NotImplementedError`, as `lower` does."""
+    inputs = [_placeholder(p, c) for p, c in zip(function.params, constants, strict=True)]
+    made = _Computed(function, inputs, constants, ())
+    where = {t: k for k, t in enumerate(inputs)}
+    return Parts(made.args, made.outputs, tuple(_argument(t, where) for t in made.args), made.func("main", ()))
 
 
 def _placeholder(p: Var, constant: bool) -> Tensor:

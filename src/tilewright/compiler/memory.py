@@ -1,14 +1,78 @@
-"""Whether a program fits into the memory of the machine that it is compiled on, asked before its kernels and constants are made."""
+"""Whether a program fits into the memory that it may use, asked before its kernels and constants are made: that of the machine that it is compiled on, and
+that which `relay.backend.max_arena` gives to its values between kernels."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any, Final
+
 from tilewright.errors import CompileError
+from tilewright.ir.transform import PassContext
 from tilewright.limits import machine_bytes, shown_bytes
-from tilewright.relay.transform.plan_memory import MemoryPlan
+from tilewright.pieces import alive_bytes
+from tilewright.relay.analysis.operations import operator_names
+from tilewright.relay.expr import Function
+from tilewright.relay.transform.plan_memory import MemoryPlan, Place, plan_memory
 from tilewright.runtime.host import host_arch
 from tilewright.runtime.scratch import Scratch
 from tilewright.target.target import Target
 from tilewright.types import TensorType, Type
+
+_NAMED: Final = 6
+"""Values that a message names."""
+
+
+def planned(main: Function, name: str, symbols: Sequence[Any] = ()) -> MemoryPlan:
+    """The plan of a program's memory, with `relay.backend.max_arena` bytes for what is between kernels at most (0: as many as it takes).
+
+    Raises `CompileError` where it does not fit: at which operator most is alive, and what that is.
+    """
+    limit = PassContext.current().get("relay.backend.max_arena")
+    if limit < 0:
+        raise CompileError(f"relay.backend.max_arena is {limit}; give the bytes that values between kernels may take, or 0 for as many as they need", code="TW0209")
+    plan = plan_memory(main, limit or None)
+    if not limit:
+        return plan
+    if symbols:
+        raise CompileError(f"'{name}' has open sizes, and what it takes for its values is only known when it is called; give numbers in shapes=, or leave the limit of the arena out", code="TW0421")
+    if plan.workspace_bytes > limit:
+        tightest = plan_memory(main, _peak(plan)[1])
+        raise CompileError(_too_large(tightest, limit, name), code="TW0421")
+    return plan
+
+
+def _peak(plan: MemoryPlan) -> tuple[int, int]:
+    """The step at which most is alive, and its bytes."""
+    step = max(range(len(plan.steps)), key=lambda k: alive_bytes(plan.pieces, k))
+    return step, alive_bytes(plan.pieces, step)
+
+
+def _too_large(plan: MemoryPlan, limit: int, name: str) -> str:
+    step, peak = _peak(plan)
+    alive = sorted((p for p in plan.pieces if p.birth <= step <= p.death), key=lambda p: -p.nbytes)
+    lives = "; ".join(f"{shown_bytes(p.nbytes)} of {_maker(plan, p.birth, p.offset)}, from step {p.birth} to {p.death}" for p in alive[:_NAMED])
+    more = f"; and {len(alive) - _NAMED} more" if len(alive) > _NAMED else ""
+    gaps = f", {plan.workspace_bytes - peak} of them gaps that no order of placing closed" if plan.workspace_bytes > peak else ""
+    wide = any(loc.type.dtype == "float32" for s in plan.steps for loc in s.outputs if loc.place is Place.WORKSPACE)
+    smaller = "quantize the model (a quarter of float32), compute in bfloat16 (half), " if wide else ""
+    return (
+        f"'{name}' needs an arena of {plan.workspace_bytes} bytes{gaps}, and {limit} are allowed: most is alive at {_title(plan, step)}, "
+        f"step {step} of {len(plan.steps)}, {peak} bytes: {lives}{more}. Give smaller shapes, {smaller}or allow {plan.workspace_bytes} bytes")
+
+
+def _maker(plan: MemoryPlan, step: int, offset: int) -> str:
+    """Who made what lies at an offset: the node and the type."""
+    made = [loc for loc in plan.steps[step].outputs if loc.place is Place.WORKSPACE]
+    at = next((loc for loc in made if loc.index == offset), made[0] if made else None)
+    return f"{_title(plan, step)}{'' if at is None else f' ({at.type!r})'}"
+
+
+def _title(plan: MemoryPlan, step: int) -> str:
+    """The node of the model that a step computes, or its operators where it is from no model."""
+    call = plan.steps[step].call
+    if call is None or not isinstance(call.op, Function):
+        return "a copy"
+    return str(call.span or call.op.span or ", ".join(operator_names(call.op)))
 
 
 def check_memory(plan: MemoryPlan, target: Target, name: str) -> None:

@@ -36,12 +36,14 @@ from tilewright.runtime.artifact import Artifact, runs_here
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.open_program import OpenExecutable
+from tilewright.runtime.profile import Profile
 from tilewright.runtime.program import TensorInfo
 from tilewright.runtime.threads import checked_threads
 from tilewright.target.accelerators import identity
 from tilewright.target.target import Target
 
 if TYPE_CHECKING:
+    from tilewright.ir.instrument import PassInstrument
     from tilewright.ir.module import IRModule
     from tilewright.relay.expr import Function
     from tilewright.target.c.model import CModel
@@ -64,6 +66,7 @@ def compile(
     disabled_pass: Sequence[str] = (),
     mixed_precision: str = "",
     numerics: str = "",
+    max_arena: int = 0,
     cache: Cache | None = None,
     specialise_after: int = 0,
     records: Any = None,
@@ -77,7 +80,8 @@ def compile(
     sizes that it is called with `specialise_after` times (0: never) are compiled for themselves in the background. `opt_level`,
     `config` and `disabled_pass` are those of `PassContext`. `mixed_precision` ("bfloat16" or "float16") computes products and what
     stands between them in that type, with sums in float32; inputs and outputs keep their types. `numerics` ("tflite", "onnx", "torch" or one of its engines, "fast")
-    rounds the integers of a quantized network as that runtime does, by default as the one that the model is from. `threads` share the work of a call (default: all cores).
+    rounds the integers of a quantized network as that runtime does, by default as the one that the model is from. `max_arena` are the most bytes that
+    values between kernels may take (0: any number); a model that needs more is refused with a `CompileError` that says what lives at its peak. `threads` share the work of a call (default: all cores).
     `records` are what `tilewright tune` wrote, a file or several: kernels that were tuned are made as was measured to be best (`autotvm.apply_history_best`).
 
     Raises `ModelError` for a bad file, `OpNotImplemented` with all operators that are not known, `ShapeError` where an
@@ -85,7 +89,7 @@ def compile(
     """
     if not isinstance(opt_level, int) or not 0 <= opt_level <= _HIGHEST_LEVEL:
         raise OptionError(f"opt_level is {opt_level!r}; it is a whole number from 0 to {_HIGHEST_LEVEL}", code="TW0209")
-    named = {"relay.ToMixedPrecision.type": mixed_precision, "relay.qnn.numerics": numerics}
+    named = {"relay.ToMixedPrecision.type": mixed_precision, "relay.qnn.numerics": numerics, "relay.backend.max_arena": max_arena}
     switches = {**(config or {}), **{name: value for name, value in named.items() if value}}
     options = Options(opt_level, settings.checked(switches), tuple(sorted(disabled_pass)))
     if threads is not None:
@@ -190,19 +194,19 @@ class Model:
         return True
 
     @contextmanager
-    def _context(self) -> Iterator[None]:
+    def _context(self, instruments: Sequence[PassInstrument] = ()) -> Iterator[None]:
         """How passes run and kernels are made, as when the model was compiled first."""
-        with self._options.context(), decided.using(self._advisor):
+        with self._options.context(instruments), decided.using(self._advisor):
             yield
 
-    def _built_open(self, wanted: OpenShapes, report: Report, cache: Cache) -> Artifact:
+    def _built_open(self, wanted: OpenShapes, report: Report, cache: Cache, instruments: Sequence[PassInstrument] = ()) -> Artifact:
         from tilewright.compiler.open_program import build_open
         from tilewright.expr import Var
 
         names = {d: wanted.symbol(d) for dims in wanted.dims.values() for d in dims if isinstance(d, str)}
         symbols = {d: Var(name) * step for d, (name, step) in names.items()}
         shapes = {name: tuple(symbols[d] if isinstance(d, str) else d for d in dims) for name, dims in wanted.dims.items()}
-        with self._context():
+        with self._context(instruments):
             return build_open(lambda: self._imported(shapes, report)["main"], wanted.symbol_ranges(), self.target, self._name(), report, cache)
 
     def _specialised(self, shapes: Sequence[tuple[int, ...]]) -> Executable:
@@ -334,6 +338,7 @@ class Model:
     def save(self, path: str | os.PathLike[str], linker: Linker | None = None) -> Path:
         """Write a `.so` (needs a linker) or a `.tar`: code, constants and plan in one file, which needs nothing of ours.
 
+        For programs of others, all of which need a linker: `.a` and `.o` with their header, `.dll` for Windows, `.wasm` with its loader for JavaScript.
         A program in stages is saved as a `.tar` that the package loads: with what it was compiled for so far, and what it goes on from.
         As `.c` it is one C file with its header: see `export_c`.
         """
@@ -412,6 +417,10 @@ class Model:
         tree, tensors = self._tensors(args, {})
         return tree.benchmark(*tensors, **options)
 
+    def profile(self, *args: Any, **options: Any) -> Profile:
+        """The time of each step, on these inputs or on random ones: see `Executable.profile`."""
+        return self.executable.profile(*args, **options)
+
     def dump(self, stage: str) -> str:
         """The program as text at a stage: `relay`, `tir`, `ll` or `asm`; `c` in the place of these two for the target c. Compiles again when it came from the cache."""
         if stage not in (*STAGES, "c"):
@@ -422,12 +431,7 @@ class Model:
         report = self.report
         if stage == "relay" or not report.kernels or not self._only:
             report = Report(keeps_module=stage == "relay")
-            shapes = [t.shape for t in self.inputs]
-            assert self._stages is not None
-            if self._open is not None:
-                self._built_open(self._open, report, self._cache)
-            else:
-                self._build(self._named(self._stages, shapes), report, self._cache)
+            self.build_again(report)
         if stage == "relay":
             return f"{report.module}\n"
         if stage == "tir":
@@ -439,6 +443,14 @@ class Model:
         from tilewright.target.llvm.compile import assembly
 
         return "\n".join(assembly(text, self.target) for text in report.llvm.values())
+
+    def build_again(self, report: Report, instruments: Sequence[PassInstrument] = ()) -> Artifact:
+        """Compile the program once more, its kernels from the cache, for what `report` and `instruments` want to know of the way. Raises `InputError` where the sizes of inputs are not known."""
+        shapes = [t.shape for t in self.inputs]
+        assert self._stages is not None
+        if self._open is not None:
+            return self._built_open(self._open, report, self._cache, instruments)
+        return self._build(self._named(self._stages, shapes), report, self._cache, instruments)
 
     @property
     def _program(self) -> Program:
@@ -524,11 +536,11 @@ class Model:
         with self.report.phase("cache"):
             self._cache.put_artifact(key, artifact)
 
-    def _build(self, shapes: Mapping[str, Any], report: Report, cache: Cache) -> Artifact:
+    def _build(self, shapes: Mapping[str, Any], report: Report, cache: Cache, instruments: Sequence[PassInstrument] = ()) -> Artifact:
         """The whole model once more, for what `report` wants to know."""
         from tilewright.compiler.build import build_made
 
-        with self._context():
+        with self._context(instruments):
             return build_made(lambda: self._imported(shapes, report), self.target, self._name(), report, cache)
 
     def _name(self) -> str:

@@ -22,13 +22,12 @@ import io
 import json
 import os
 import re
-import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tilewright.compiler.export import artifact_parts, member, write_constants
+from tilewright.compiler.export import artifact_parts, write_constants
 from tilewright.errors import ArtifactError
 from tilewright.ir.module import IRModule
 from tilewright.params import save_param_dict
@@ -36,6 +35,7 @@ from tilewright.runtime.files import write_atomically
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.module import FactoryModule
 from tilewright.runtime.program import KernelCall, TensorInfo
+from tilewright.runtime.sealed_tar import member, sealed_tar
 from tilewright.target.c.model import CModel
 
 VERSION: Final = 7
@@ -48,7 +48,7 @@ def export_model_library_format(
 ) -> Path:
     """Write models that `relay.build` returned to a `.tar`; `sources` are the networks that they were built of, whose text goes along. Returns the path.
 
-    `now` is the time that the metadata has. Raises `ArtifactError` for another extension, for programs that need Python, for those that were loaded from
+    `now` is the time that the metadata has, without it the beginning of 1970, so that equal models are equal files. Raises `ArtifactError` for another extension, for programs that need Python, for those that were loaded from
     a library and have no objects left, and for two models of one name.
     """
     path, libraries = Path(file_name), [mod] if isinstance(mod, FactoryModule) else list(mod)
@@ -113,7 +113,7 @@ def artifact_members(content: Mapping[str, bytes], path: Path) -> bytes:
         "manifest.json": text, "manifest.sha256": hashlib.sha256(text).hexdigest().encode(), "constants.o": objects.get("constants.o", b""),
     }
     made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w", format=tarfile.PAX_FORMAT) as archive:
+    with sealed_tar(made) as archive:
         for name, data in members.items():
             archive.addfile(member(name, len(data)), io.BytesIO(data))
     return made.getvalue()
@@ -153,7 +153,7 @@ def _files_of(lib: FactoryModule, is_one_of_several: bool, path: Path) -> tuple[
 
 
 def _stamp(now: datetime.datetime | None) -> str:
-    return (now or datetime.datetime.now(datetime.UTC)).strftime("%Y-%m-%d %H:%M:%SZ")
+    return (now or datetime.datetime.fromtimestamp(0, datetime.UTC)).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def _metadata(modules: Mapping[str, Any]) -> bytes:
@@ -183,7 +183,7 @@ def _functions(manifest: Manifest) -> list[dict[str, Any]]:
 
 
 def _write(file: Any, members: dict[str, bytes]) -> None:
-    with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+    with sealed_tar(file) as archive:
         for name, data in members.items():
             archive.addfile(member(f"./{name}", len(data)), io.BytesIO(data))
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tilewright.ir.instrument import PassInstrument
 
 
 @dataclass(frozen=True)
@@ -16,13 +19,13 @@ class Options:
     config: Mapping[str, Any]
     disabled_pass: tuple[str, ...]
 
-    def context(self) -> Any:
-        """The context; raises `OptionError` for a pass that does not exist."""
+    def context(self, instruments: Sequence[PassInstrument] = ()) -> Any:
+        """The context, watched by `instruments`; raises `OptionError` for a pass that does not exist."""
         from tilewright.ir.transform import PassContext, named_pass
 
         for name in self.disabled_pass:
             named_pass(name)
-        return PassContext(self.opt_level, disabled_pass=self.disabled_pass, config=self.config)
+        return PassContext(self.opt_level, disabled_pass=self.disabled_pass, instruments=instruments, config=self.config)
 
     def said(self) -> list[Any]:
         """The options as they are stored."""

@@ -1,6 +1,6 @@
 """From a fused graph to an artifact: kernels lowered and compiled, constants packed, the memory plan, the entry function.
 
-    plan = plan_memory(main) -> one kernel for each different primitive function -> object files -> manifest -> artifact
+    plan = planned(main, name) -> one kernel for each different primitive function -> object files -> manifest -> artifact
 
 Constants are packed at the very end, when their caller has let go of the graph: each of them is released once it has been
 written to its place, so that a large model is in memory about once, and not twice.
@@ -22,7 +22,8 @@ from tilewright.compiler import tuned
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.flow import Lowered
 from tilewright.compiler.kernel import Argument, Kernel
-from tilewright.compiler.memory import check_memory, check_scratch
+from tilewright.compiler.memory import check_memory, check_scratch, planned
+from tilewright.compiler.notes import arena_of, notes_of
 from tilewright.compiler.open_sizes import written
 from tilewright.compiler.report import Report
 from tilewright.compiler.sources import MODEL, OFF, asked_for, kernel_source, loops_source
@@ -38,7 +39,7 @@ from tilewright.relay.expr import Call, Function, Var
 from tilewright.relay.interpreter import Meaning, prepared
 from tilewright.relay.op.external import ExternalCall
 from tilewright.relay.op.registry import Op
-from tilewright.relay.transform.plan_memory import Location, MemoryPlan, plan_memory
+from tilewright.relay.transform.plan_memory import Location, MemoryPlan
 from tilewright.relay.transform.plan_memory import Place as Memory
 from tilewright.relay.transform.plan_memory import Step as PlanStep
 from tilewright.relay.transform.split_batch import PARTS
@@ -80,12 +81,16 @@ def build_program(
     `symbols` are the sizes that are open, `loops` the external functions that are loop programs. Without a `cache`, loops are made, and no machine code.
     """
     with report.phase("plan"):
-        plan = plan_memory(main)
+        plan = planned(main, name, symbols)
     check_memory(plan, target, name)
     builder = _Builder(target, report, cache, symbols=symbols, loops=loops)
     steps = builder.steps(plan)
+    report.planned(plan, steps)
     _warn_of_host_steps(name, steps)
-    manifest = _manifest(name, plan.inputs, plan.outputs, output_names, builder, main.attrs.get(PARTS, 1), steps=tuple(steps), workspace_bytes=plan.workspace_bytes)
+    manifest = _manifest(
+        name, plan.inputs, plan.outputs, output_names, builder, main.attrs.get(PARTS, 1), steps=tuple(steps), workspace_bytes=plan.workspace_bytes,
+        notes=() if symbols else notes_of(plan, builder.host_value), arena=() if symbols else arena_of(plan),
+    )
     if symbols:
         pieces = tuple(Piece(written(p.nbytes), p.birth, p.death) for p in plan.pieces)
         manifest = replace(manifest, symbols=tuple(OpenSymbol(v.name) for v in symbols), pieces=pieces)
@@ -98,7 +103,7 @@ def build_parts(
     main: Function, target: Target, name: str, report: Report, output_names: Sequence[str] = (), loops: Mapping[str, PrimFunc] | None = None,
 ) -> tuple[Manifest, list[PrimFunc], Array]:
     """The program whose kernels are to be C: what it does, its kernels, and its constants. Raises `CompileError` for operators that run in Python."""
-    plan = plan_memory(main)
+    plan = planned(main, name)
     builder = _Builder(target, report, Cache.default(), in_python=False, loops=loops)
     steps = builder.steps(plan)
     manifest = _manifest(name, plan.inputs, plan.outputs, output_names, builder, main.attrs.get(PARTS, 1), steps=tuple(steps), workspace_bytes=plan.workspace_bytes)
@@ -128,16 +133,22 @@ def build_flow(
     lowered: Lowered, main: Function, blocks: IRModule, target: Target, name: str, report: Report, cache: Cache, output_names: Sequence[str] = (),
     loops: Mapping[str, PrimFunc] | None = None,
 ) -> Unfinished:
-    """The same for a program with control flow, whose `blocks` have been optimized: functions `block_0`, `block_1`, …"""
+    """The same for a program with control flow, whose `blocks` have been optimized: functions `block_0`, `block_1`, …
+
+    Raises `CompileError` where the target is not a Linux of 64 bits, for which alone its cells and its limit of the stack are written."""
+    if not target.has_threads:
+        raise CompileError(f"'{name}' has control flow (branches, loops, closures), whose native code is written for Linux of 64 bits, and the target is {target.mtriple}; "
+                           "compile it for such a target, or evaluate it with relay.create_executor('debug')", code="TW0403")
     builder = _Builder(target, report, cache, in_python=False, loops=loops)
     _refuse_objects([(p.name_hint, p.checked_type) for b in (main, *(blocks[f"block_{k}"] for k in range(len(lowered.blocks)))) for p in b.params])
     made = []
     for k in range(len(lowered.blocks)):
         with report.phase("plan"):
             block = blocks[f"block_{k}"]
-            plan = plan_memory(block)
+            plan = planned(block, name)
         check_memory(plan, target, name)
         steps = tuple(builder.steps(plan))
+        report.planned(plan, steps)
         made.append(_manifest(name, plan.inputs, plan.outputs, (), builder, block.attrs.get(PARTS, 1), steps=steps, workspace_bytes=plan.workspace_bytes))
     constants = [builder.constants.add((a,), None, a.nbytes) for a in lowered.constants]
     workspace = max((m.workspace_bytes for m in made), default=0)
@@ -290,6 +301,8 @@ class _Builder:
                 return None
         self.sites += kernel.sites
         self.report.kernels[symbol] = kernel
+        if self.report.keeps_module:
+            self.report.functions[symbol] = function
         if self.cache is None:
             return symbol, kernel
         self._make(symbol, symbol, kernel.func, lambda: kernel_source(self.debug, kernel.func, kernel.declared, function))
@@ -387,17 +400,18 @@ class _Builder:
     def _external_step(self, call: ExternalCall, s: PlanStep, origin: str) -> ExternalStep | KernelCall:
         """A step of its own in a straight line; where control flow is native code, a call that native code makes."""
         if not self.in_python:
-            inputs, outputs = ([replace(self._host_value(loc), place=Place(kind, k)) for k, loc in enumerate(locs)] for kind, locs in (("input", s.inputs), ("output", s.outputs)))
+            inputs, outputs = ([replace(self.host_value(loc), place=Place(kind, k)) for k, loc in enumerate(locs)] for kind, locs in (("input", s.inputs), ("output", s.outputs)))
             self.calls.append(ExternalStep(call.symbol, tuple(inputs), tuple(outputs), origin))
             return KernelCall(symbol_of(len(self.calls) - 1), tuple(map(self.place, (*s.inputs, *s.outputs))), origin)
-        return ExternalStep(call.symbol, tuple(map(self._host_value, s.inputs)), tuple(map(self._host_value, s.outputs)), origin)
+        return ExternalStep(call.symbol, tuple(map(self.host_value, s.inputs)), tuple(map(self.host_value, s.outputs)), origin)
 
     def _on_host(self, title: str, run: Callable[..., Any], s: PlanStep, origin: str, kept: Sequence[Array | None]) -> HostStep:
         """A step that runs in Python; constants that are Python objects are kept by the step itself."""
-        inputs = [self._host_value(loc) for loc, k in zip(s.inputs, kept, strict=True) if k is None]
-        return HostStep(title, run, tuple(inputs), tuple(map(self._host_value, s.outputs)), origin, isinstance(run, Meaning))
+        inputs = [self.host_value(loc) for loc, k in zip(s.inputs, kept, strict=True) if k is None]
+        return HostStep(title, run, tuple(inputs), tuple(map(self.host_value, s.outputs)), origin, isinstance(run, Meaning))
 
-    def _host_value(self, loc: Location) -> HostValue:
+    def host_value(self, loc: Location) -> HostValue:
+        """An array of the plan as steps that are no native code read and write it."""
         return HostValue(self.place(loc), _static(loc.type, "a value"), loc.type.dtype, loc.strides)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -11,22 +11,33 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tilewright.compiler.kernel import Kernel
     from tilewright.ir.module import IRModule
+    from tilewright.relay.expr import Function
+    from tilewright.relay.transform.plan_memory import MemoryPlan
+    from tilewright.runtime.program import Step
 
 
 @dataclass
 class Report:
     """Seconds spent in each phase of a build, and what the stages made: each kernel, its LLVM text, and the fused module.
 
-    The module, and with it the weights as they were in the model, is kept only where it is asked for.
+    The module, and with it the weights as they were in the model, is kept only where it is asked for; so are the functions that kernels compute, by
+    symbol, and the plans with the steps that were made of them: one plan of a straight line, one for each block of a program with control flow.
     """
 
     keeps_module: bool = False
     phases: dict[str, float] = field(default_factory=dict)
     module: IRModule | None = None
+    functions: dict[str, Function] = field(default_factory=dict)
+    plans: list[tuple[MemoryPlan, tuple[Step, ...]]] = field(default_factory=list)
     kernels: dict[str, Kernel] = field(default_factory=dict)
     llvm: dict[str, str] = field(default_factory=dict)
     c: str = ""
     """The C text of all kernels, where the target is C."""
+
+    def planned(self, plan: MemoryPlan, steps: Sequence[Step]) -> None:
+        """Keep a plan and its steps, where the module is kept, too."""
+        if self.keeps_module:
+            self.plans.append((plan, tuple(steps)))
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

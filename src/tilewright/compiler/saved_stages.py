@@ -27,7 +27,7 @@ from tilewright import __version__
 from tilewright.compiler.build import build_made
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
-from tilewright.compiler.export import member, save
+from tilewright.compiler.export import save
 from tilewright.compiler.grouping import grouped
 from tilewright.compiler.growth import Sizer, grow
 from tilewright.compiler.options import Options
@@ -38,6 +38,7 @@ from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Expr, Function, Tuple, Var
 from tilewright.runtime.artifact import STAGES_MEMBER, Artifact, load_tar
 from tilewright.runtime.files import write_atomically
+from tilewright.runtime.sealed_tar import is_sealed, member, sealed_tar
 from tilewright.serialization import load_json, save_json
 from tilewright.target.target import Target
 
@@ -89,7 +90,7 @@ class _Writer:
         self.text = json.dumps({**said, "sums": self.sums}).encode()
 
     def write(self, file: BinaryIO) -> None:
-        with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        with sealed_tar(file) as archive:
             for name, data in ((STAGES_MEMBER, self.text), ("stages.sha256", hashlib.sha256(self.text).hexdigest().encode())):
                 archive.addfile(member(name, len(data)), io.BytesIO(data))
             for name in self.sums:
@@ -149,6 +150,8 @@ class SavedStages(Stages):
 def load_stages(path: Path, threads: int | None = None) -> SavedStages:
     """What `save_stages` wrote, ready to call. Raises `ArtifactError` for a file that is damaged or made for another machine."""
     try:
+        if not is_sealed(path):
+            raise _damaged(path)
         with tarfile.open(path, "r:") as archive:
             return _Reader(path, archive, threads).whole()
     except (tarfile.TarError, KeyError, EOFError, ValueError, TypeError, IndexError, ParseError) as error:
@@ -209,7 +212,7 @@ class _Reader:
         return found
 
     def _program(self, name: str | None) -> Program | None:
-        return None if name is None else Program(load_tar(self.path, self.members[name].offset_data), self.threads)
+        return None if name is None else Program(load_tar(self.path, self.members[name].offset_data, is_whole=False), self.threads)
 
     def _point(self, said: dict[str, Any], name: str) -> Point:
         point = Point(self._function(said["function"]), said["open"])

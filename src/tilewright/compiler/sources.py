@@ -61,7 +61,7 @@ def kernel_source(kind: str, func: PrimFunc, declared: PrimFunc, function: Funct
     if kind == TIR:
         return loops_source(func, declared, written=True)
     calls = [e for e in post_order(function.body) if isinstance(e, Call)]
-    lines, places = _relay_text(function) if kind == RELAY else _nodes(func.name, calls)
+    lines, places = _first_places(function) if kind == RELAY else _nodes(func.name, calls)
     known = [e.span for e in calls if e.span is not None]
     anchor = func.origin or (known[-1] if known else None)
     title = anchor.name if kind == MODEL and anchor is not None else func.name
@@ -76,8 +76,8 @@ def kernel_source(kind: str, func: PrimFunc, declared: PrimFunc, function: Funct
     return Source(file, folder, title, line, 1, printed.name, {b.name: b.shape for b in declared.params}, True)
 
 
-def _relay_text(function: Function) -> tuple[list[str], dict[Origin | None, int]]:
-    """The function's text, and the lines of the values from each node."""
+def relay_lines(function: Function) -> tuple[list[str], dict[Origin, list[int]]]:
+    """The function's text, and the lines of the calls from each node, counted from 1."""
     mark = "\N{LEFT-POINTING DOUBLE ANGLE QUOTATION MARK}"
     spans: list[Origin] = []
 
@@ -90,13 +90,18 @@ def _relay_text(function: Function) -> tuple[list[str], dict[Origin | None, int]
         spans.append(span)
         return f"{typed}{mark}{len(spans) - 1}{mark}"
 
-    places: dict[Origin | None, int] = {}
+    places: dict[Origin, list[int]] = {}
     lines = []
     for number, text in enumerate(astext(function, annotate=annotate).split("\n"), 1):
         for found in re.findall(rf"{mark}(\d+){mark}", text):
-            places.setdefault(spans[int(found)], number)
+            places.setdefault(spans[int(found)], []).append(number)
         lines.append(re.sub(rf"{mark}\d+{mark}", "", text))
     return lines, places
+
+
+def _first_places(function: Function) -> tuple[list[str], dict[Origin | None, int]]:
+    lines, places = relay_lines(function)
+    return lines, {origin: numbers[0] for origin, numbers in places.items()}
 
 
 def _nodes(name: str, calls: Sequence[Call]) -> tuple[list[str], dict[Origin | None, int]]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
-_MODULES: Final = frozenset({"graph_executor"})
+_MODULES: Final = frozenset({"debugger", "graph_executor"})
 
 if TYPE_CHECKING:
-    from tilewright.contrib import graph_executor
+    from tilewright.contrib import debugger, graph_executor
 
-__all__ = ["graph_executor"]
+__all__ = ["debugger", "graph_executor"]
 
 
 def __getattr__(name: str) -> Any:

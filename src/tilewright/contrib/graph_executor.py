@@ -8,7 +8,7 @@ from typing import Any
 from tilewright.errors import InputError
 from tilewright.nd import Device, NDArray
 from tilewright.params import load_param_dict
-from tilewright.runtime.benchmark import BenchmarkResult
+from tilewright.runtime.benchmark import BenchmarkResult, Pace
 from tilewright.runtime.graph_json import check_graph
 from tilewright.runtime.module import FactoryModule, Session
 
@@ -101,11 +101,17 @@ class GraphModule:
         repeat: int = 5,
         number: int = 5,
         min_repeat_ms: float | None = None,
+        limit_zero_time_iterations: int = 100,
         end_to_end: bool = False,
+        cooldown_interval_ms: float = 0,
+        repeats_to_cooldown: int = 1,
         **inputs: Any,
     ) -> BenchmarkResult:
-        """Time `run`, with `inputs` set before; `end_to_end` counts copying inputs and outputs too."""
+        """Time `run`, with `inputs` set before; `end_to_end` counts copying inputs and outputs too.
+
+        `repeat` measurements of `number` calls each, of more calls while one takes less than `min_repeat_ms`; the other options are those of `runtime.benchmark.Pace`.
+        """
         if func_name != "run":
             raise InputError(f"only 'run' can be timed, not '{func_name}'", code="TW0717")
         self.set_input(**inputs)
-        return self.module.benchmark(repeat, number, min_repeat_ms or 0, end_to_end)
+        return self.module.benchmark(repeat, number, min_repeat_ms or 0, end_to_end, Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown))

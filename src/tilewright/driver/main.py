@@ -1,7 +1,7 @@
 """The command line: `tilewright compile MODEL`, `tilewright run MODEL_OR_ARTIFACT`, `tilewright check MODEL`,
-`tilewright quantize MODEL`, `tilewright offload MODEL`, `tilewright tune MODEL`, `tilewright explain-error CODE`.
+`tilewright quantize MODEL`, `tilewright offload MODEL`, `tilewright explain MODEL`, `tilewright tune MODEL`, `tilewright profile MODEL`, `tilewright diagnose MODEL`, `tilewright explain-error CODE`.
 
-Exit codes: 0 when all is well, 1 when the model cannot be compiled or run, 2 when the command is not written right. What
+Exit codes: 0 when all is well, 1 when the model cannot be compiled or run, or a divergence was found, 2 when the command is not written right. What
 went wrong stands on stderr after `Error:`, never as a traceback unless `-v` asks for one.
 """
 
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilewright.compiler.grouping import flat
-from tilewright.driver import files, micro, offload, options, tensors
+from tilewright.driver import diagnose, files, micro, offload, options, tensors
+from tilewright.driver import profile as profiles
 from tilewright.driver.application import (
     WRONG_USE,
     Config,
@@ -30,6 +31,7 @@ from tilewright.driver.application import (
     examples,
     run,
 )
+from tilewright.driver.explain.command import report_path, write_report
 from tilewright.driver.explain_error import EXPLAIN_EXAMPLES, explain_error_command
 from tilewright.driver.tune import EXAMPLES, tune_command
 from tilewright.errors import InputError, OptionError, TVMError
@@ -66,6 +68,7 @@ Required = Annotated[
 CrossCompiler = Annotated[str, typer.Option(metavar="PROGRAM", help="The compiler that links the library, like aarch64-linux-gnu-gcc.")]
 CrossOptions = Annotated[str, typer.Option(metavar="TEXT", help="Its options, in one text: '-O2 -shared'.")]
 Records = Annotated[Path | None, typer.Option("--tuning-records", exists=True, dir_okay=False, metavar="FILE", help="What tilewright tune wrote: kernels as they were measured to be best.")]
+MaxArena = Annotated[str, typer.Option("--max-arena", metavar="SIZE", help="The most that values between kernels may take, like 256K; a model that needs more is refused, with what lives at its peak.")]
 Sums = Annotated[str, typer.Option("--mixed-precision-acc-type", metavar="TYPE", help="What the products of mixed precision are summed in.")]
 
 
@@ -78,12 +81,13 @@ def common(context: typer.Context, verbose: Verbose = 0, version: Version = Fals
 @app.command("compile", epilog=examples(
     "tilewright compile mobilenet.tflite -o mobilenet.so",
     'tilewright compile model.onnx --input-shapes "x:[1,3,224,224]" --target "llvm -mcpu=x86-64-v3"',
+    'tilewright compile model.onnx --target "llvm -mtriple=wasm32-unknown-unknown -mattr=+simd128" -o model.wasm',
     'tilewright compile model.onnx --target "npu, llvm" --require-offload 95%',
 ))
 def compile_command(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Where to write: .so or .tar, or .c for C text. Default: MODEL.tar.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help=f"Where to write: {', '.join(options.OUTPUTS)}, or .c for C text. Default: MODEL.tar.")] = None,
     target: Target = "llvm",
     input_shapes: Shapes = "",
     dump_code: Annotated[str, typer.Option(help=f"Also write OUTPUT.STAGE for these stages: {','.join(options.STAGES)}.")] = "",
@@ -98,6 +102,7 @@ def compile_command(
     plugin: Plugins = None,
     c_source: Annotated[Path | None, typer.Option("--c-source", metavar="DIR", file_okay=False, help="Write the model as C, with a test, an example and a Makefile, into DIR.")] = None,
     tuning_records: Records = None,
+    max_arena: MaxArena = "",
     cross_compiler: CrossCompiler = "",
     cross_compiler_options: CrossOptions = "",
     verbose: Verbose = 0,
@@ -105,8 +110,8 @@ def compile_command(
     """Compile MODEL and write one file that runs without the compiler."""
     stages = options.names("--dump-code", dump_code, (*options.STAGES, options.C_STAGE))
     path = output or (None if c_source else Path(model.with_suffix(".tar").name))
-    if path is not None and path.suffix not in (*options.FORMATS, options.C_SOURCE):
-        raise OptionError(f"--output: '{path}' ends in neither {' nor '.join((*options.FORMATS, options.C_SOURCE))}, which are what can be written", code="TW0206")
+    if path is not None and path.suffix not in (*options.OUTPUTS, options.C_SOURCE):
+        raise OptionError(f"--output: '{path}' ends in neither {' nor '.join((*options.OUTPUTS, options.C_SOURCE))}, which are what can be written", code="TW0206")
     begin = time.perf_counter()
     target = chosen_target(context, target)
     linker = options.linker(cross_compiler, cross_compiler_options)
@@ -116,7 +121,8 @@ def compile_command(
         offload.explained(model, target, options.input_shapes(input_shapes) or None).require(share)
     as_c = target if target.split()[:1] == ["c"] else "c"
     only_text = path is None or path.suffix == options.C_SOURCE  # what its test compares with is computed by LLVM's code
-    compiled = _compile(model, "llvm" if only_text else target, input_shapes, threads, opt_level, [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)], disabled_pass, tuning_records)
+    switches = [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics), *options.max_arena(max_arena)]
+    compiled = _compile(model, "llvm" if only_text else target, input_shapes, threads, opt_level, switches, disabled_pass, tuning_records)
     written = [] if path is None else [compiled.save_c(path, as_c) if only_text else compiled.save(path, linker)]
     written += compiled.export_c(c_source, target=as_c) if c_source else []
     for stage in stages:
@@ -139,6 +145,7 @@ def run_command(
     fill_mode: Annotated[tensors.Fill, typer.Option(help="What inputs hold that no file gives.")] = tensors.Fill.RANDOM,
     print_top: Annotated[int | None, typer.Option(min=1, help="Show the N largest elements of each output.", metavar="N")] = None,
     print_time: Annotated[bool, typer.Option("--print-time", help="Time the model and show a summary.")] = False,
+    profile: Annotated[bool, typer.Option("--profile", help="Show the time of each kernel, and how far it is from what the machine can do.")] = False,
     repeat: Annotated[int, typer.Option(min=1, help="How many times to measure.")] = 5,
     number: Annotated[int, typer.Option(min=1, help="How many runs make one measurement.")] = 5,
     target: Target = "llvm",
@@ -159,13 +166,8 @@ def run_command(
         raise OptionError(f"--outputs: '{outputs}' does not end in .npz", code="TW0206")
     offload.load_plugins(plugin or [])
     given = files.read_arrays(inputs) if inputs else {}
-    if model.suffix in options.FORMATS:
-        import tilewright
-
-        compiled: Any = tilewright.load(model, threads)
-    else:
-        shapes = options.input_shapes(input_shapes) or {name: array.shape for name, array in given.items()}
-        compiled = _compile(model, chosen_target(context, target), shapes, threads, opt_level, [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)], disabled_pass, tuning_records)
+    switches = [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)]
+    compiled = _loaded_or_compiled(context, model, target, input_shapes, given, threads, opt_level, switches, disabled_pass, tuning_records)
     fed = tensors.feed(compiled.inputs, given, fill_mode)
     answer = compiled(fed)
     answers = dict(zip((o.name for o in compiled.outputs), flat(answer if isinstance(answer, tuple) else (answer,)), strict=True))
@@ -175,10 +177,53 @@ def run_command(
         typer.echo("\n".join(tensors.largest(answers, print_top)))
     if print_time:
         typer.echo(str(compiled.benchmark(fed, repeat=repeat, number=number)))
+    if profile:
+        typer.echo(profiles.reported(_executable(compiled), fed, repeat * number).table(aggregate=False), nl=False)
     if verbose:
         _show_details(compiled)
-    if not (outputs or print_top or print_time):
+    if not (outputs or print_top or print_time or profile):
         typer.echo("\n".join(f"{name}: {array.dtype}[{', '.join(map(str, array.shape))}]" for name, array in answers.items()))
+
+
+@app.command("profile", epilog=examples(
+    "tilewright profile mobilenet.tflite --threads 1",
+    "tilewright profile model.onnx --trace run.pftrace --format json -o profile.json",
+    "tilewright profile mobilenet.so --memory",
+))
+def profile_command(
+    context: typer.Context,
+    model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A compiled .so or .tar, or a model file.")],
+    inputs: Annotated[Path | None, typer.Option("-i", "--inputs", exists=True, dir_okay=False, help="A .npz of inputs by name.")] = None,
+    fill_mode: Annotated[tensors.Fill, typer.Option(help="What inputs hold that no file gives.")] = tensors.Fill.RANDOM,
+    repeat: Annotated[int, typer.Option(min=1, help="How many runs to measure; the quicker half of them counts.")] = 50,
+    form: Annotated[profiles.Form, typer.Option("--format", help="How the report is written.")] = profiles.Form.TABLE,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write the report. Default: the terminal.")] = None,
+    trace: Annotated[Path | None, typer.Option("--trace", metavar="FILE", help="Also write a run over time: .json (Chrome) or .pftrace (Perfetto).")] = None,
+    memory: Annotated[bool, typer.Option("--memory", help="Also say what the model needs of memory, and what lives where that is most.")] = False,
+    peaks: Annotated[bool, typer.Option("--peaks/--no-peaks", help="Compare with what this machine can do, which is measured once.")] = True,
+    aggregate: Annotated[bool, typer.Option("--aggregate", help="One row for all steps of the same kernel.")] = False,
+    target: Target = "llvm",
+    input_shapes: Shapes = "",
+    threads: Threads = None,
+    opt_level: Level = 3,
+    pass_config: Switches = None,
+    disabled_pass: Disabled = "",
+    mixed_precision: Mixed = "",
+    mixed_precision_acc_type: Sums = "float32",
+    numerics: Numerics = "",
+    plugin: Plugins = None,
+    tuning_records: Records = None,
+    verbose: Verbose = 0,
+) -> None:
+    """Say how long each step of MODEL takes, what holds it back, and which option to try."""
+    offload.load_plugins(plugin or [])
+    given = files.read_arrays(inputs) if inputs else {}
+    switches = [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)]
+    compiled = _loaded_or_compiled(context, model, target, input_shapes, given, threads, opt_level, switches, disabled_pass, tuning_records)
+    program = _executable(compiled)
+    profiles.profile_to(program, tensors.feed(program.inputs, given, fill_mode), repeat, form, output, trace, memory, peaks, aggregate)
+    if verbose:
+        _show_details(compiled)
 
 
 @app.command("check", epilog=examples("tilewright check model.onnx", 'tilewright check model.onnx --input-shapes "x:[1,3,h,w]" --json'))
@@ -220,6 +265,68 @@ def offload_command(
     if output is not None:
         offload.write_picture(report, output)
     report.require(share)
+
+
+@app.command("diagnose", epilog=examples("tilewright diagnose model.onnx -i inputs.npz -o repro", "tilewright diagnose model.onnx --reference onnxruntime --thorough"))
+def diagnose_command(
+    context: typer.Context,
+    model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", file_okay=False, metavar="FOLDER", help="Where to write what shows the divergence. Default: MODEL.repro.")] = None,
+    inputs: Annotated[Path | None, typer.Option("-i", "--inputs", exists=True, dir_okay=False, help="A .npz of inputs by name. Default: random numbers.")] = None,
+    reference: Annotated[str, typer.Option(help="What is right: interpreter (numpy), onnxruntime, torch or tflite, where they are installed.")] = diagnose.INTERPRETER,
+    thorough: Annotated[bool, typer.Option("--thorough", help="Look into passes and kernels also where the outputs agree.")] = False,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds after which a compilation or a run is taken for one that does not end.")] = 120.0,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+    target: Target = "llvm",
+    input_shapes: Shapes = "",
+    opt_level: Level = 3,
+    pass_config: Switches = None,
+    disabled_pass: Disabled = "",
+    mixed_precision: Mixed = "",
+    mixed_precision_acc_type: Sums = "float32",
+    numerics: Numerics = "",
+    plugin: Plugins = None,
+    verbose: Verbose = 0,
+) -> None:
+    """Find the pass, the kernel or the stage that makes MODEL compute something wrong, and write the smallest program that shows it."""
+    config = options.pass_config([*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)])
+    settings = diagnose.read_settings(chosen_target(context, target), opt_level, config, options.names("--disabled-pass", disabled_pass), plugin or [])
+    diagnose.check_reference(reference, model)
+    case = diagnose.read_case(model, options.input_shapes(input_shapes), files.read_arrays(inputs) if inputs else {})
+    folder = output or Path(f"{model.stem}.repro")
+    found = diagnose.diagnose(model, case, settings, folder, timeout, reference, thorough=thorough)
+    typer.echo(json.dumps(found.as_dict(), indent=1) if as_json else found.summary())
+    if not found.found:
+        return
+    if not as_json:
+        typer.echo(f"Wrote {folder}: {found.small_nodes} of {found.nodes} nodes; run {folder / 'repro.py'}")
+    raise typer.Exit(1)
+
+
+@app.command("explain", epilog=examples("tilewright explain resnet50.onnx -o report.html", 'tilewright explain model.onnx --input-shapes "x:[1,3,224,224]" --target "npu, llvm"', "tilewright explain model.onnx --no-run --target c"))
+def explain_command(
+    context: typer.Context,
+    model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Where to write: one .html file that needs nothing else. Default: MODEL.html.")] = None,
+    run: Annotated[bool, typer.Option("--run/--no-run", help="Run the model on random inputs, for the timeline and the roofline.")] = True,
+    target: Target = "llvm",
+    input_shapes: Shapes = "",
+    threads: Threads = None,
+    opt_level: Level = 3,
+    pass_config: Switches = None,
+    disabled_pass: Disabled = "",
+    mixed_precision: Mixed = "",
+    mixed_precision_acc_type: Sums = "float32",
+    numerics: Numerics = "",
+    plugin: Plugins = None,
+    tuning_records: Records = None,
+    verbose: Verbose = 0,
+) -> None:
+    """Write a page to look at: how MODEL was compiled, pass by pass and line by line, and how it runs."""
+    path = report_path(model, output)
+    offload.load_plugins(plugin or [])
+    config = [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)]
+    write_report(_compile(model, chosen_target(context, target), input_shapes, threads, opt_level, config, disabled_pass, tuning_records), model.name, path, run)
 
 
 @app.command("quantize", epilog=examples("tilewright quantize model.onnx --data samples.npz -o model_int8.so", "tilewright quantize model.onnx --data samples.npz --max-error 0.02 --report errors.json"))
@@ -265,6 +372,24 @@ def quantize_command(
 
 app.command("tune", epilog=EXAMPLES)(tune_command)
 app.command("explain-error", epilog=EXPLAIN_EXAMPLES)(explain_error_command)
+
+
+def _loaded_or_compiled(
+    context: typer.Context, model: Path, target: str, input_shapes: str, given: Mapping[str, Any], threads: int | None, opt_level: int, switches: Sequence[str],
+    disabled: str, records: Path | None,
+) -> Any:
+    """A compiled file as it is; else the compiled model, whose open sizes are those of the inputs that are `given`."""
+    if model.suffix in (*options.FORMATS, ".wasm"):
+        import tilewright
+
+        return tilewright.load(model, threads)
+    shapes = options.input_shapes(input_shapes) or {name: array.shape for name, array in given.items()}
+    return _compile(model, chosen_target(context, target), shapes, threads, opt_level, switches, disabled, records)
+
+
+def _executable(compiled: Any) -> Any:
+    """What a compiled model runs as."""
+    return getattr(compiled, "executable", compiled)
 
 
 def _compile(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.driver import files
 from tilewright.errors import OptionError
+from tilewright.plugins import run_plugin
 
 if TYPE_CHECKING:
     from tilewright.ir.module import IRModule
@@ -44,19 +44,7 @@ def share(option: str, text: str) -> float:
 def load_plugins(paths: Sequence[str]) -> None:
     """Run Python files, or import modules, which register accelerators. Raises `OptionError` for what is not there."""
     for path in paths:
-        if path.endswith(".py"):
-            file = Path(path)
-            spec = importlib.util.spec_from_file_location(file.stem, file)
-            if not file.is_file() or spec is None or spec.loader is None:
-                raise OptionError(f"--plugin: there is no file '{path}'", code="TW0205")
-            spec.loader.exec_module(importlib.util.module_from_spec(spec))
-            continue
-        try:
-            importlib.import_module(path)
-        except ModuleNotFoundError as error:
-            if error.name is None or not path.startswith(error.name):
-                raise
-            raise OptionError(f"--plugin: there is no module '{path}'; give a module that can be imported, or a file that ends in .py", code="TW0205") from None
+        run_plugin(path)
 
 
 def explained(model: Path, target: str, shapes: Mapping[str, Any] | None) -> Offload:

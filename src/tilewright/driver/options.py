@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 STAGES: Final = ("relay", "tir", "ll", "asm")
 FORMATS: Final = (".so", ".tar")
+OUTPUTS: Final = (*FORMATS, ".a", ".o", ".dll", ".wasm")
+"""What a compiled model is written as: the first two are loaded by Python."""
 C_STAGE: Final = "c"
 """Of programs whose target is C, in the place of the last two."""
 C_SOURCE: Final = ".c"
@@ -24,6 +26,8 @@ C_SOURCE: Final = ".c"
 
 _SHAPE: Final = re.compile(r"\s*,?\s*(\S+?)\s*:\s*\[([^\]]*)\]")
 _SIZE: Final = re.compile(r"\d+|[A-Za-z_]\w*(?::\d+)?|(?:[A-Za-z_]\w*=)?\d+\.\.\d*(?::\d+)?", re.ASCII)
+_BYTES: Final = re.compile(r"(\d+)\s*([kKmMgG]?)(?:i?[bB])?", re.ASCII)
+_UNITS: Final = {"": 0, "k": 10, "m": 20, "g": 30}
 _WORDS: Final = {"true": True, "1": True, "on": True, "false": False, "0": False, "off": False}
 
 
@@ -87,6 +91,19 @@ def mixed_precision(kind: str, sums: str) -> list[str]:
     if sums not in ("float32", kind):
         raise OptionError(f"--mixed-precision-acc-type: products of {kind} are summed in float32 or in {kind}, not in '{sums}'", code="TW0202")
     return [f"relay.ToMixedPrecision.type={kind}", f"relay.ToMixedPrecision.acc_type={sums}"]
+
+
+def byte_count(option: str, text: str) -> int:
+    """`"256K"`, `"1M"`, `"300000"` as bytes; K is 1024 of them."""
+    match = _BYTES.fullmatch(text.strip())
+    if match is None or not int(match[1]):
+        raise OptionError(f"{option}: '{text}' is no number of bytes; write 300000, 256K or 1M", code="TW0202")
+    return int(match[1]) << _UNITS[match[2].lower()]
+
+
+def max_arena(text: str) -> list[str]:
+    """The switch of `--max-arena`; none where it is not given."""
+    return [f"relay.backend.max_arena={byte_count('--max-arena', text)}"] if text else []
 
 
 def numerics(runtime: str) -> list[str]:

@@ -16,7 +16,8 @@ import typer
 
 from tilewright.driver import options
 from tilewright.driver.application import Target, Verbose, chosen_target, examples
-from tilewright.errors import TargetError
+from tilewright.driver.places import Place
+from tilewright.errors import OptionError, TargetError
 
 if TYPE_CHECKING:
     from tilewright.autotvm.network import NetworkTuning, TaskState
@@ -37,6 +38,9 @@ _TOLERANCE: Final = 1e-3
 EXAMPLES: Final = examples(
     "tilewright tune model.onnx --minutes 10 -o records.json",
     'tilewright tune model.onnx --input-shapes "x:[1,3,224,224]" --threads 4 --tuner ga',
+    "tilewright tune model.onnx --cluster tcp://scheduler:8786 --worker-tag board",
+    'tilewright tune model.onnx --ssh pi@192.168.1.17 --target "llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72"',
+    "tilewright tune model.onnx --replay trials.json -o records.json",
 )
 
 
@@ -51,27 +55,43 @@ def tune_command(
     target: Target = "llvm",
     input_shapes: Annotated[str, typer.Option("--input-shapes", help='Sizes of inputs: "x:[1,3,224,224]".')] = "",
     tuning_records: Annotated[Path | None, typer.Option("--tuning-records", exists=True, dir_okay=False, help="Trials of an earlier call to begin with.")] = None,
+    cluster: Annotated[str, typer.Option("--cluster", metavar="tcp://HOST:PORT", help="Build and measure on the workers of this Dask scheduler.")] = "",
+    worker_tag: Annotated[str, typer.Option("--worker-tag", metavar="NAME", help='With --cluster: measure on workers started with --resources "NAME=1".')] = "",
+    tracker: Annotated[str, typer.Option("--tracker", metavar="HOST:PORT", help="Measure on devices of this tracker.")] = "",
+    rpc_key: Annotated[str, typer.Option("--rpc-key", metavar="NAME", help="With --tracker: the key of the devices.")] = "",
+    ssh: Annotated[str, typer.Option("--ssh", metavar="USER@HOST", help="Measure on this board, which needs no Python; keys have to be there.")] = "",
+    ssh_config: Annotated[Path | None, typer.Option("--ssh-config", exists=True, dir_okay=False, help="With --ssh: options of ssh, as ssh -F reads them.")] = None,
+    replay: Annotated[Path | None, typer.Option("--replay", exists=True, dir_okay=False, help="Measure nothing: what these records say, and a model of the rest.")] = None,
     verbose: Verbose = 0,
 ) -> None:
     """Tune MODEL: measure how its kernels are fastest here. Ctrl-C keeps what was found; calling again goes on from there."""
     from tilewright.autotvm.tuner.names import tuner_named
 
     tuner_named(tuner)  # a wrong name is told before anything takes time
-    session = _Session(model, output, minutes * 60, threads, measurable(chosen_target(context, target)), options.input_shapes(input_shapes) or None, tuner)
+    place = Place(cluster, worker_tag, tracker, rpc_key, ssh, ssh_config)
+    wanted, shapes = chosen_target(context, target), options.input_shapes(input_shapes) or None
+    if replay is not None:
+        from tilewright.driver.replay import tune_by_replay
+
+        if place.is_elsewhere:
+            raise OptionError("--replay measures nothing, and --cluster, --tracker and --ssh say where to measure; give one of them", code="TW0204")
+        tune_by_replay(model, output, replay, wanted, shapes)
+        return
+    session = _Session(model, output, minutes * 60, threads, measurable(wanted, place), shapes, tuner, place)
     session.begin(tuning_records)
     interrupted = session.search(trials)
     session.prove(interrupted)
 
 
-def measurable(wanted: str | Mapping[str, Any] | Processor) -> Processor:
-    """The target that is meant. Raises `TargetError` where its code does not run here, or is not of the processor alone."""
+def measurable(wanted: str | Mapping[str, Any] | Processor, place: Place = Place()) -> Processor:
+    """The target that is meant. Raises `TargetError` where its code does not run at the place, as far as is known here, or is not of the processor alone."""
     from tilewright.target.target import Target as Processor
 
     target, here = Processor(wanted), Processor("llvm")
     if target.accelerators:
         raise TargetError(f"kernels of the processor are tuned, and '{wanted}' has accelerators before it; give the processor alone", code="TW1114")
-    if target.family != here.family or not target.features <= here.features:
-        raise TargetError(f"code for '{wanted}' does not run here, and tuning is measuring; tune on such a machine, or in Python on devices behind a tracker (autotvm.RPCRunner)", code="TW1114")
+    if not place.is_elsewhere and (target.family != here.family or not target.features <= here.features):
+        raise TargetError(f"code for '{wanted}' does not run here, and tuning is measuring; measure where it does (--cluster, --tracker, --ssh), or replay records (--replay)", code="TW1114")
     return target
 
 
@@ -80,7 +100,9 @@ class _Session:
 
     def __init__(
         self, model: Path, output: Path, seconds: float, threads: int | None, target: Processor, shapes: dict[str, tuple[Any, ...]] | None, tuner: str,
+        place: Place,
     ) -> None:
+        self.place = place
         self.model, self.output, self.seconds, self.threads, self.target, self.shapes, self.tuner = model, output, seconds, threads, target, shapes, tuner
         self.start = time.perf_counter()
         self.trials_file = output.with_name(f"{output.stem}.trials{output.suffix}")
@@ -92,14 +114,13 @@ class _Session:
         from tilewright.autotvm.network import NetworkTuning
         from tilewright.autotvm.task.relay_integration import tasks_of
         from tilewright.compiler.formats import format_of
-        from tilewright.tuning.local import LocalBuilder, LocalRunner
         from tilewright.tuning.records import Records
 
         if earlier is not None and not self.trials_file.exists():
             self.trials_file.write_bytes(earlier.read_bytes())
         mod, _ = format_of(self.model).read(self.model, self.shapes or {})
         tasks = tasks_of(mod, None, self.target, progress=lambda done, total: None)
-        option = measure_option(LocalBuilder(), LocalRunner(number=2, repeat=3, min_repeat_ms=2, cooldown_interval=0, threads=self.threads, noise=0.3))
+        option = measure_option(self.place.builder(), self.place.runner(number=2, repeat=3, min_repeat_ms=2, cooldown_interval=0, threads=self.threads, noise=0.3))
         self.tuning = NetworkTuning(tasks, option, Records(self.trials_file), self.tuner)
         known = self.tuning.trials
         typer.echo(f"{len(tasks)} tasks in {time.perf_counter() - self.start:.1f} s{f', {known} trials known' if known else ''}")
@@ -155,10 +176,9 @@ class _Session:
         """Compare the best of each task, and then the model, with what the compiler does by itself; write what helps."""
         from tilewright.autotvm.measure import measure_option
         from tilewright.autotvm.verdict import judge, settle, unchanged, write
-        from tilewright.tuning.local import LocalRunner
 
         begin, allowed = time.perf_counter(), (_FOR_PROOF if not interrupted else _FOR_PROOF / 4) * self.seconds
-        option = measure_option(self.tuning.option["builder"], LocalRunner(number=1, repeat=2, min_repeat_ms=1, cooldown_interval=0, threads=self.threads, noise=_ANY))
+        option = measure_option(self.tuning.option["builder"], self.place.runner(number=1, repeat=2, min_repeat_ms=1, cooldown_interval=0, threads=self.threads, noise=_ANY))
         states = sorted((s for s in self.tuning.states if s.default < float("inf")), key=lambda s: -s.calls * (s.default - s.best))
         verdicts: list[Verdict] = []
         for s in states:
@@ -168,15 +188,25 @@ class _Session:
             if found is not None:
                 verdicts.append(found)
         self.tuning.close()
-        option["runner"].close()
+        if hasattr(option["runner"], "close"):
+            option["runner"].close()
+        rest = [s for s in self.tuning.states if s.default < float("inf") and all(v.state is not s for v in verdicts)]
+        if self.place.is_elsewhere:
+            write(self.output, [*verdicts, *map(unchanged, rest)])
+            faster = [v for v in verdicts if v.is_kept]
+            saved = sum(v.saved for v in faster) / self.tuning.time_before if faster else 0.0
+            typer.echo(
+                f"Wrote {self.output}: {len(faster)} tuned kernels of {len(self.tuning.states)}, each surely faster where it was measured"
+                + (f"; together they should save {100 * saved:.0f} % of the time of the kernels" if faster else "") + ". The model as a whole was not run there."
+            )
+            return
         try:
             found_in_all = settle(verdicts, self._compiled, max(2.0, allowed / 2), typer.echo)
         except KeyboardInterrupt:
             for v in verdicts:
                 v.is_kept = False  # what is not proven is not kept
             found_in_all = None
-        judged = {id(v.state) for v in verdicts}
-        write(self.output, [*verdicts, *(unchanged(s) for s in self.tuning.states if s.default < float("inf") and id(s) not in judged)])
+        write(self.output, [*verdicts, *map(unchanged, rest)])
         kept = sum(v.is_kept for v in verdicts)
         typer.echo(f"Wrote {self.output}: {kept} tuned kernels of {len(self.tuning.states)}; " + (f"the tuned model takes {found_in_all}" if found_in_all else "none makes the model surely faster, so it stays as it is"))
 

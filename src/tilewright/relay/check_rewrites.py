@@ -69,7 +69,7 @@ def checked_rewrite(before: IRModule, after: IRModule, pass_name: str, *, skip: 
 def _fault(old: Function, new: Function, functions: Mapping[str, Any], new_functions: Mapping[str, Any], most: int) -> str | None:
     """What differs between two functions, as text."""
     _check_runnable(old, new, functions, most)
-    tolerance = max(_tolerance(old), _tolerance(new))
+    tolerance = max(tolerance_of(old), tolerance_of(new))
     for trial, (low, high) in enumerate(RANGES):
         rng = np.random.default_rng(trial)
         sizes: dict[Any, int] = {}
@@ -86,7 +86,7 @@ def _fault(old: Function, new: Function, functions: Mapping[str, Any], new_funct
         if found is not None:
             seed = f"  inputs: numpy.random.default_rng({trial}), floats from {low} to {high}"
             place = first_difference((old, functions), (new, new_functions), args, lambda a, b: difference(a, b, tolerance))
-            return f"{place or '  ' + found}\n{seed}"
+            return f"{'  ' + found if place is None else place}\n{seed}"
     return None
 
 
@@ -154,28 +154,28 @@ def _size(t: Type | None) -> int:
     return math.prod(d if isinstance(d, int) else _UNKNOWN_SIZE for d in t.shape) if isinstance(t, TensorType) else 1
 
 
-def _tolerance(function: Function) -> float:
+def tolerance_of(function: Function) -> float:
     """By the narrowest float among the values of a function."""
     found = {t.dtype for e in post_order(function) if isinstance(t := e.known_type(), TensorType)}
     return max((TOLERANCE.get(d, 0.0) for d in found), default=0.0)
 
 
-def difference(wanted: Any, given: Any, tolerance: float) -> str | None:
-    """How two values differ, or None: in kind, in shape, or where most."""
+def difference(wanted: Any, given: Any, tolerance: float, names: tuple[str, str] = ("before", "after")) -> str | None:
+    """How two values differ, or None: in kind, in shape, or where most. `names` are what the message calls the two."""
     stack = [(wanted, given)]
     while stack:
         a, b = stack.pop()
         parts = [v if isinstance(v, tuple) else getattr(v, "fields", None) for v in (a, b)]
         if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-            found = _array_difference(a, b, tolerance)
+            found = _array_difference(a, b, tolerance, names)
             if found is not None:
                 return found
         elif parts[0] is not None and parts[1] is not None:
             if len(parts[0]) != len(parts[1]) or getattr(a, "tag", None) != getattr(b, "tag", None):
-                return f"{_kind(a)} before, {_kind(b)} after"
+                return f"{_kind(a)} {names[0]}, {_kind(b)} {names[1]}"
             stack.extend(reversed(list(zip(parts[0], parts[1], strict=True))))
         elif type(a) is not type(b):
-            return f"{_kind(a)} before, {_kind(b)} after"
+            return f"{_kind(a)} {names[0]}, {_kind(b)} {names[1]}"
     return None
 
 
@@ -185,9 +185,9 @@ def _kind(value: Any) -> str:
     return f"a tuple of {len(value)}" if isinstance(value, tuple) else f"a {type(value).__name__}"
 
 
-def _array_difference(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], tolerance: float) -> str | None:
+def _array_difference(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], tolerance: float, names: tuple[str, str]) -> str | None:
     if a.shape != b.shape or a.dtype != b.dtype:
-        return f"{_kind(a)} before, {_kind(b)} after"
+        return f"{_kind(a)} {names[0]}, {_kind(b)} {names[1]}"
     if a.size == 0:
         return None
     wide = np.float64 if a.dtype.kind not in "iub" else None
@@ -206,4 +206,4 @@ def _array_difference(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], toleranc
         return None
     at = np.unravel_index(int(np.argmax(np.where(wrong, apart, -1.0))), a.shape)
     where = f" at [{', '.join(map(str, at))}]" if at else ""
-    return f"{int(wrong.sum())} of {a.size} elements differ, most{where}: {a[at]} before, {b[at]} after"
+    return f"{int(wrong.sum())} of {a.size} elements differ, most{where}: {a[at]} {names[0]}, {b[at]} {names[1]}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -29,12 +30,29 @@ MOST_VALUES: Final = 5_000
 """Values of the largest function that is looked into."""
 
 
-def first_difference(old: Program, new: Program, args: Sequence[Any], differs: Differs) -> str | None:
-    """The first wrong value as text: the lines before and after, and how they differ. None when no single value can be named."""
-    programs = [_straight(*p) for p in (old, new)]
+@dataclass(frozen=True, slots=True)
+class FirstDifference:
+    """The first wrong value: where it stands in both programs, and how it differs."""
+
+    before: Expr
+    after: Expr
+    line_before: str | None
+    line_after: str | None
+    found: str
+
+    def __str__(self) -> str:
+        return f"  the first value that differs: {label(self.after)}\n  before: {self.line_before}\n  after:  {self.line_after}\n  {self.found}"
+
+
+def first_difference(old: Program, new: Program, args: Sequence[Any], differs: Differs) -> FirstDifference | None:
+    """The first value that is wrong in `new`; None when no single value can be named.
+
+    `before` is an expression of `old` itself where that has no lets and no calls of functions.
+    """
+    programs = [straight(*p) for p in (old, new)]
     if any(p is None for p in programs):
         return None
-    sides = [(p, _values(p, args, functions)) for p, (_, functions) in zip(programs, (old, new), strict=True) if p is not None]
+    sides = [(p, values_of(p, args, functions)) for p, (_, functions) in zip(programs, (old, new), strict=True) if p is not None]
     (before, known), (after, made) = sides
     partner = _counterparts(list(known), list(made))
     for e, value in made.items():
@@ -43,13 +61,12 @@ def first_difference(old: Program, new: Program, args: Sequence[Any], differs: D
             continue
         if any(_alike(v, value) and differs(v, value) is None for v in known.values()):
             continue
-        return (
-            f"  the first value that differs: {_label(e)}\n  before: {line_of(before, other)}\n  after:  {line_of(after, e)}\n  {found}"
-        )
+        return FirstDifference(other, e, line_of(before, other), line_of(after, e), found)
     return None
 
 
-def _label(e: Expr) -> str:
+def label(e: Expr) -> str:
+    """The operator of a value, and the model's node that it is from."""
     name = e.op.name if isinstance(e, Call) and not isinstance(e.op, Expr) else type(e).__name__
     return name if e.span is None else f"{name}, from {e.span}"
 
@@ -58,7 +75,7 @@ def _alike(a: Any, b: Any) -> bool:
     return isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and a.shape == b.shape and a.dtype == b.dtype
 
 
-def _straight(function: Function, functions: Mapping[str, Any]) -> Function | None:
+def straight(function: Function, functions: Mapping[str, Any]) -> Function | None:
     """The function without lets and calls of functions; None where the order of evaluation has effects."""
     if any(isinstance(e, (RefCreate, RefRead, RefWrite)) for e in post_order(function)):
         return None
@@ -90,7 +107,7 @@ def _strict(e: Expr) -> tuple[Expr, ...]:
             return operands(e)
 
 
-def _values(function: Function, args: Sequence[Any], functions: Mapping[str, Any]) -> dict[Expr, Any]:
+def values_of(function: Function, args: Sequence[Any], functions: Mapping[str, Any]) -> dict[Expr, Any]:
     """The arrays that the function computes outside of branches, in order of evaluation."""
     order: list[Expr] = []
     seen: set[Expr] = set()
@@ -104,7 +121,8 @@ def _values(function: Function, args: Sequence[Any], functions: Mapping[str, Any
             stack.append((e, True))
             stack.extend((o, False) for o in reversed(_strict(e)))
     wanted = [e for e in order if not isinstance(e, (Var, Constant, Function, Tuple, GlobalVar))][:MOST_VALUES]
-    found = evaluate(Function(function.params, Tuple(tuple(wanted))), *args, functions=functions)
+    said = {k: v for k, v in function.attrs.items() if k == "numerics"}
+    found = evaluate(Function(function.params, Tuple(tuple(wanted)), attrs=said), *args, functions=functions)
     return {e: v for e, v in zip(wanted, found, strict=True) if isinstance(v, np.ndarray)}
 
 

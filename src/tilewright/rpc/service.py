@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import functools
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
 from tilewright.errors import InputError
 from tilewright.nd import aligned_empty
+from tilewright.rpc.files import file, present
+from tilewright.rpc.models import LOAD, RUN
 from tilewright.runtime.functions import FunctionModule, NativeFunction
 from tilewright.runtime.manifest import Parameter
 from tilewright.runtime.module import load_module
 from tilewright.runtime.trial import PREPARE, TRIAL, machine_name
+from tilewright.runtime.turns import TAKE
 from tilewright.runtime.wire import Message
 from tilewright.types import DataType
 
@@ -23,7 +23,7 @@ Pieces = Sequence[bytes]
 Answer = tuple[Message, list[bytes]]
 
 _HERE: Final = "tilewright.rpc.service"
-OPERATIONS: Final = frozenset({PREPARE, TRIAL, *(f"{_HERE}:{name}" for name in ("about", "upload", "download", "remove", "load", "call", "time"))})
+OPERATIONS: Final = frozenset({PREPARE, TRIAL, TAKE, LOAD, RUN, *(f"{_HERE}:{name}" for name in ("about", "upload", "download", "remove", "load", "call", "time"))})
 """What a server lets clients call."""
 
 _MODULES: Final[list[FunctionModule]] = []
@@ -34,47 +34,28 @@ def about(message: Message, pieces: Pieces) -> Answer:
     return {"machine": machine_name()}, []
 
 
-@functools.cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="tilewright-rpc-")
-
-
-def _file(name: Any) -> Path:
-    """A file of the session; raises `InputError` for a name that leads elsewhere."""
-    if not isinstance(name, str) or not name or name in (".", "..") or Path(name).name != name:
-        raise InputError(f"'{name}' is no name of a file of a session; use one without folders", code="TW1206")
-    return Path(_folder().name) / name
-
-
-def _present(name: Any) -> Path:
-    path = _file(name)
-    if not path.is_file():
-        raise InputError(f"the session has no file '{name}'; upload it first", code="TW1206")
-    return path
-
-
 def upload(message: Message, pieces: Pieces) -> Answer:
     """Keep `pieces[0]` as the file `message["name"]`."""
-    _file(message["name"]).write_bytes(pieces[0])
+    file(message["name"]).write_bytes(pieces[0])
     return {}, []
 
 
 def download(message: Message, pieces: Pieces) -> Answer:
     """The bytes of a file."""
-    return {}, [_present(message["name"]).read_bytes()]
+    return {}, [present(message["name"]).read_bytes()]
 
 
 def remove(message: Message, pieces: Pieces) -> Answer:
     """Forget a file."""
-    _present(message["name"]).unlink()
+    present(message["name"]).unlink()
     return {}, []
 
 
 def load(message: Message, pieces: Pieces) -> Answer:
     """Load a library of functions that was uploaded: `{"module": number, "functions": {name: parameters}}`."""
-    module = load_module(_present(message["name"]))
+    module = load_module(present(message["name"]))
     if not isinstance(module, FunctionModule):
-        raise InputError(f"'{message['name']}' is a model; a session loads libraries of functions, which tvm.build makes", code="TW1206")
+        raise InputError(f"'{message['name']}' is a model; rpc.RemoteModel runs models, and this loads libraries of functions, which tvm.build makes", code="TW1206")
     _MODULES.append(module)
     return {"module": len(_MODULES) - 1, "functions": {name: str(module[name]) for name in module.artifact.manifest.functions}}, []
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from tilewright.nd import NDArray, cpu, device
 from tilewright.params import load_param_dict, save_param_dict
-from tilewright.runtime import vm
+from tilewright.runtime import profiling, vm
 from tilewright.runtime.artifact import Artifact, load
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.constants_module import ConstantsModule
@@ -19,7 +19,7 @@ from tilewright.types import DataType
 
 __all__ = [
     "Artifact", "BenchmarkResult", "ConstantsModule", "DataType", "DeviceMemory", "Driver", "Executable", "FactoryModule", "FunctionModule", "ModuleNode", "NDArray", "NullThreadPool", "convert", "cpu", "device", "load", "load_driver", "load_module",
-    "load_param_dict", "memory_of", "register_module", "save_param_dict", "vm",
+    "load_param_dict", "memory_of", "profiling", "register_module", "save_param_dict", "vm",
 ]
 
 

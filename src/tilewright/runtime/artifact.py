@@ -1,7 +1,7 @@
 """A compiled model as parts, and as a file.
 
     model.so    ELF library · manifest (JSON) · sha256 of all before · length of the manifest · magic
-    model.tar   code.N.o · entry.o · constants.o · model.h · modules · manifest.json · manifest.sha256
+    model.tar   code.N.o · entry.o · model.h · modules · manifest.json · manifest.sha256 · constants.o · archive.sha256
 
 A library is checked from end to end before the system's loader sees it. A `.tar` needs no linker to make; its objects are
 loaded by the compiler, or linked by whoever unpacks it. Loading a `.so` needs nothing but numpy.
@@ -27,7 +27,7 @@ import numpy as np
 from tilewright.errors import ArtifactError
 from tilewright.faults import RECORD
 from tilewright.nd import under_sanitizer
-from tilewright.runtime import host
+from tilewright.runtime import host, webassembly
 from tilewright.runtime.callbacks import CALLBACK
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.library import SharedLibrary
@@ -35,6 +35,7 @@ from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.modules import ModuleNode, load_modules
 from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.program import Code, entry_symbols
+from tilewright.runtime.sealed_tar import is_sealed
 
 if TYPE_CHECKING:
     from tilewright.target.link import Linker
@@ -104,7 +105,7 @@ class Artifact:
 
 
 def load(path: str | os.PathLike[str]) -> Artifact:
-    """Read a `.so` or `.tar`. Raises `ArtifactError` for a file that is damaged, foreign, or made for another machine."""
+    """Read a `.so` or `.tar`. Raises `ArtifactError` for a file that is damaged, foreign, or made for another machine, as a `.wasm` is."""
     file = Path(path)
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
@@ -114,6 +115,9 @@ def load(path: str | os.PathLike[str]) -> Artifact:
         start = os.pread(descriptor, 512, 0)
         if start[:4] == b"\x7fELF":
             manifest = _checked_library(descriptor, file)
+        elif start[:8] == webassembly.MAGIC:
+            manifest = webassembly.read_manifest(file.read_bytes(), str(file))
+            raise ArtifactError(f"{file}: '{manifest.name}' as a WebAssembly module, which Python does not run; load it in Node.js or a browser with {webassembly.LOADER.name}, which stands beside it", code="TW0805")
         elif start[257:262] == b"ustar":
             if _is_staged(start):
                 raise ArtifactError(f"{file}: a program in stages, which is no single artifact; read it with tilewright.load", code="TW0809")
@@ -160,6 +164,9 @@ def check_host(manifest: Manifest, where: object) -> None:
     arch = manifest.triple.split("-")[0]
     if arch and arch != host.host_arch():
         raise ArtifactError(f"{where}: made for {arch}, this machine is {host.host_arch()}; compile it here, or with -mtriple of this machine", code="TW0805")
+    system, ours = host.system_of(manifest.triple), host.system_of(host.host_triple())
+    if system not in ("", ours):
+        raise ArtifactError(f"{where}: made for {system}, this machine runs {ours}; compile it here, or with -mtriple of this machine", code="TW0805")
     present = host.host_features()
     missing = sorted(set(manifest.features) - present)
     if missing:
@@ -172,6 +179,8 @@ def check_host(manifest: Manifest, where: object) -> None:
 
 def runs_here(manifest: Manifest) -> bool:
     """Whether this machine can run the code of `manifest`."""
+    if host.system_of(manifest.triple) not in ("", host.system_of(host.host_triple())):
+        return False
     return manifest.triple.split("-")[0] in ("", host.host_arch()) and set(manifest.features) <= host.host_features()
 
 
@@ -194,8 +203,10 @@ def _checked_library(descriptor: int, file: Path) -> Manifest:
     return manifest
 
 
-def load_tar(file: Path, offset: int = 0) -> Artifact:
-    """Read a `.tar`, or the one that begins at this place of a file. Raises `ArtifactError`."""
+def load_tar(file: Path, offset: int = 0, is_whole: bool = True) -> Artifact:
+    """Read a `.tar`, or (`is_whole` false) the one that begins at this place of a file that is sealed itself. Raises `ArtifactError`."""
+    if is_whole and not is_sealed(file):
+        raise _damaged(file)
     try:
         with file.open("rb") as stream, tarfile.open(fileobj=_from(stream, offset), mode="r:") as archive:
             members = {member.name: member for member in archive.getmembers()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -44,19 +45,41 @@ class BenchmarkResult:
         return f"Execution time summary:\n{head}\n" + " ".join(f"{1e3 * value:^12.4f}" for value in values)
 
 
-def measure(call: Callable[[], object], repeat: int, number: int, min_repeat_ms: float = 0) -> BenchmarkResult:
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How measurements follow one another: after each `repeats_to_cooldown` of them nothing is done for `cooldown_interval_ms`, and a measurement that the
+    clock does not notice is made of more calls, `limit_zero_time_iterations` times at most."""
+
+    limit_zero_time_iterations: int = 100
+    cooldown_interval_ms: float = 0
+    repeats_to_cooldown: int = 1
+
+    def __post_init__(self) -> None:
+        if self.limit_zero_time_iterations < 1 or self.repeats_to_cooldown < 1 or self.cooldown_interval_ms < 0:
+            raise OptionError(
+                f"limit_zero_time_iterations={self.limit_zero_time_iterations} and repeats_to_cooldown={self.repeats_to_cooldown} must be at least 1, and "
+                f"cooldown_interval_ms={self.cooldown_interval_ms} at least 0", code="TW0209")
+
+
+USUAL: Final = Pace()
+
+
+def measure(call: Callable[[], object], repeat: int, number: int, min_repeat_ms: float = 0, pace: Pace = USUAL) -> BenchmarkResult:
     """Run `call` once unmeasured, then `repeat` times `number` calls; `number` grows until these take `min_repeat_ms`."""
     if repeat < 1 or number < 1:
         raise OptionError(f"repeat={repeat} and number={number} must both be at least 1", code="TW0209")
     call()
     results = []
-    for _ in range(repeat):
-        seconds = _time(call, number)
-        while 1e3 * seconds < min_repeat_ms:
+    for k in range(repeat):
+        seconds, zeros = _time(call, number), 0
+        while 1e3 * seconds < min_repeat_ms or (seconds <= 0 and zeros < pace.limit_zero_time_iterations):
+            zeros += seconds <= 0
             wanted = number * min_repeat_ms / max(1e3 * seconds, 1e-6)
             number = max(number + 1, min(int(1.1 * wanted), 100 * number))
             seconds = _time(call, number)
         results.append(seconds / number)
+        if pace.cooldown_interval_ms and (k + 1) % pace.repeats_to_cooldown == 0 and k + 1 < repeat:
+            time.sleep(pace.cooldown_interval_ms / 1e3)
     return BenchmarkResult(tuple(results))
 
 

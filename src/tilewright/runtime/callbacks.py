@@ -46,7 +46,7 @@ def call_function(function: Callable[..., Any], inputs: Sequence[Array], outputs
 
 def set_callback(code: Code, calls: Sequence[ExternalStep], functions: Mapping[str, Callable[..., Any]]) -> None:
     """Let the code call these functions; what one raises ends the program."""
-    views = [([*map(_view_of, c.inputs)], [*map(_view_of, c.outputs)]) for c in calls]
+    views = [([*map(view_of, c.inputs)], [*map(view_of, c.outputs)]) for c in calls]
 
     def called(number: int, addresses: Any) -> int:
         try:
@@ -71,8 +71,8 @@ def raised() -> BaseException | None:
     return error
 
 
-def _view_of(value: HostValue) -> Callable[[int], Array]:
-    """A function from an address to the array there."""
+def view_of(value: HostValue) -> Callable[[int], Array]:
+    """A function from an address to the array there, which is memory of others."""
     dtype, shape = value.dtype.numpy(), value.shape
     strides = value.strides
     last = dtype.itemsize + sum((n - 1) * s for n, s in zip(shape, strides or (), strict=False))

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ctypes
 import struct
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +24,7 @@ from tilewright.runtime.callbacks import CALL_FAILED, call_function, raised, set
 from tilewright.runtime.faults import last_reported
 from tilewright.runtime.manifest import FIRST_MESSAGE, MEMORY_FAULT, NO_MEMORY, NO_SCRATCH, NO_STACK, Manifest
 from tilewright.runtime.modules import ModuleNode, function_of
-from tilewright.runtime.profile import Profile, time_steps
+from tilewright.runtime.profile import Profile, profile_program
 from tilewright.runtime.program import (
     CONSTANT,
     INPUT,
@@ -41,6 +42,7 @@ from tilewright.runtime.program import (
     segments,
 )
 from tilewright.runtime.scratch import ALWAYS_THERE, check_stack
+from tilewright.runtime.stepping import Subject
 from tilewright.runtime.threads import POOLS, checked_threads, default_threads, set_threads_of_call
 from tilewright.texts import pack_texts
 
@@ -199,24 +201,35 @@ class Executable:
             self._frames.append(frame)
             del blocks
 
-    def profile(self, *args: Any, number: int = 10, **kwargs: Any) -> Profile:
-        """Time each step of the program, `number` times in order, with these inputs (random ones where none are given).
+    def profile(self, *args: Any, number: int = 10, timeline: bool = False, **kwargs: Any) -> Profile:
+        """Time each step of the program in `number` runs with these inputs (random ones where none are given).
 
+        With `timeline`, also which thread ran which part of each parallel loop, in some runs more.
         Raises `RunError` for programs whose steps cannot be called one by one: those with control flow, of open sizes, or with texts.
+        """
+        with self.stepwise(*args, **kwargs) as (subject, _):
+            return profile_program(subject, number, timeline)
+
+    @contextmanager
+    def stepwise(self, *args: Any, **kwargs: Any) -> Iterator[tuple[Subject, list[Array]]]:
+        """The program, run once on these inputs, and then ready to be run step by step on the same; and its outputs.
+
+        Raises `RunError` for programs that are no straight line of steps over numbers of known sizes, and what a call raises.
         """
         if not self.manifest.steps or self.manifest.symbols or self._texts:
             raise RunError(f"the steps of '{self.manifest.name}' cannot be timed apart: it has control flow, open sizes or texts; time it as a whole", code="TW0714")
         arrays = self._arrange(args or (self.example_inputs(),), kwargs)
         results = [np.empty(shape, dtype) for dtype, shape in self._gives]
-        if self._generation != POOLS.generation:
-            self._enter_pool()
+        places = [[*map(_address, arrays)], [*map(_address, results)]]
+        self._run(arrays, results, [*places[0], *places[1]])
         frame = self._new_frame()
-        memory = {INPUT: [*map(_address, arrays)], OUTPUT: [*map(_address, results)], CONSTANT: [_address(self._constants)], WORKSPACE: [_address(frame.workspace)]}
+        self._pack(frame.block, 0, *places[0], *places[1])
+        memory = {INPUT: places[0], OUTPUT: places[1], CONSTANT: [_address(self._constants)], WORKSPACE: [_address(frame.workspace)]}
 
         def outside(step: OutsideStep) -> None:
             self._run_outside(_Outside(step), frame, arrays, results, False)
 
-        return time_steps(self.manifest, self.code, self._context, memory, outside, number)
+        yield Subject(self.manifest, self.code, self._context, self._threads, frame.address, memory, outside, lambda status: failure(self.manifest, status)), results
 
     def example_inputs(self, seed: int = 0) -> dict[str, Array]:
         """Arrays that the model accepts: floats uniform in [0, 1), integers and booleans 0 or 1."""

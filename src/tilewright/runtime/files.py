@@ -24,6 +24,15 @@ def write_atomically(path: Path, write: Callable[[BinaryIO], None], mode: int = 
         raise
 
 
+def write_whole(path: Path, content: bytes) -> None:
+    """`write_atomically` of what is there already."""
+
+    def write(file: BinaryIO) -> None:
+        file.write(content)
+
+    write_atomically(path, write)
+
+
 def copy_hashed(source: BinaryIO, target: BinaryIO, last: bytes) -> bytes:
     """Append all of `source`, then `last`, to `target`; the sha256 of what was written."""
     digest = hashlib.sha256()

@@ -21,7 +21,7 @@ import numpy as np
 from tilewright.errors import ArtifactError, InputError, MemoryFault, OptionError
 from tilewright.nd import Device, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.artifact import Artifact
-from tilewright.runtime.benchmark import BenchmarkResult, measure
+from tilewright.runtime.benchmark import USUAL, BenchmarkResult, Pace, measure
 from tilewright.runtime.faults import reported
 from tilewright.runtime.files import write_atomically
 from tilewright.runtime.manifest import Manifest, Parameter, Scalar
@@ -69,9 +69,9 @@ class NativeFunction:
             if p.written and mine is not theirs:
                 np.copyto(theirs, mine)
 
-    def benchmark(self, *args: Any, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0) -> BenchmarkResult:
+    def benchmark(self, *args: Any, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0, pace: Pace = USUAL) -> BenchmarkResult:
         """Time calls with these arguments; they are checked once."""
-        found = measure(self.bind(*args), repeat, number, min_repeat_ms)
+        found = measure(self.bind(*args), repeat, number, min_repeat_ms, pace)
         if (fault := self._fault()) is not None:
             raise fault
         return found
@@ -195,11 +195,13 @@ class FunctionModule:
         return self._sources[wanted]()
 
     def time_evaluator(
-        self, func_name: str, dev: Device | None = None, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0
+        self, func_name: str, dev: Device | None = None, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0, limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: float = 0, repeats_to_cooldown: int = 1,
     ) -> Callable[..., BenchmarkResult]:
-        """A function that takes the arguments and times calls with them: `module.time_evaluator("main", dev)(a, b).mean`."""
+        """A function that takes the arguments and times calls with them: `module.time_evaluator("main", dev)(a, b).mean`. For the last three, see `Pace`."""
         function = self.get_function(self.entry_name if func_name == "__tvm_main__" else func_name)
-        return lambda *args: function.benchmark(*args, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms)
+        pace = Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
+        return lambda *args: function.benchmark(*args, number=number, repeat=repeat, min_repeat_ms=min_repeat_ms, pace=pace)
 
     def export_library(self, file_name: str | os.PathLike[str], *, cc: str | None = None, options: Sequence[str] = (), sanitize: str = "") -> Path:
         """Write a `.so` (with whichever linker there is), a `.tar`, or a `.c` where it was built for C: `runtime.load_module` reads them.

@@ -41,6 +41,13 @@ def host_triple() -> str:
     return f"{arch}-unknown-linux-gnu"
 
 
+def system_of(triple: str) -> str:
+    """The operating system of a triple: `Windows`, `macOS`, `Linux`, or nothing where it says none of these."""
+    rest = triple.partition("-")[2]
+    known = {"windows": "Windows", "apple": "macOS", "darwin": "macOS", "macos": "macOS", "linux": "Linux"}
+    return next((name for word, name in known.items() if word in rest), "")
+
+
 @functools.cache
 def host_features() -> frozenset[str]:
     """LLVM's names of what this machine's processor can do, as its operating system reports it."""

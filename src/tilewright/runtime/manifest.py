@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tilewright.errors import ArtifactError, CompileError
 from tilewright.faults import OVERLAP, Site
+from tilewright.runtime.notes import Note
 from tilewright.runtime.program import ExternalStep, HostStep, NativeStep, Step, TensorInfo, step_from_json, step_to_json
 from tilewright.runtime.scratch import NOTHING, Scratch
 from tilewright.runtime.sizes import Size, check_size
@@ -69,6 +70,16 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """A value in the workspace, or several that are parts of one: where it begins, its bytes, and the steps between which they are its own."""
+
+    offset: int
+    nbytes: int
+    birth: int
+    death: int
+
+
+@dataclass(frozen=True, slots=True)
 class Manifest:
     """What a program needs and does. A library of functions has `functions`, by symbol, and no steps.
 
@@ -109,6 +120,10 @@ class Manifest:
     """The modules that came with a file, one behind the other: the kind of each, and its bytes."""
     sites: tuple[Site, ...] = ()
     """What checked code checks, by number. A run that it reports from returns `MEMORY_FAULT`."""
+    notes: tuple[Note, ...] = ()
+    """For each of the steps, what profilers and debuggers want to know; empty where there is nothing to say (control flow, open sizes)."""
+    arena: tuple[Held, ...] = ()
+    """What the workspace holds, and when; empty where sizes are open."""
     debug: str = ""
     """What the code's debug information points into: "tir", "relay" or "model"; such code is loaded from a file, where debuggers see it."""
     sanitizer: str = ""
@@ -236,6 +251,10 @@ class Manifest:
             content["modules"] = [list(m) for m in self.modules]
         if self.sites:
             content["sites"] = [site.to_json() for site in self.sites]
+        if self.notes:
+            content["notes"] = [note.to_json() for note in self.notes]
+        if self.arena:
+            content["arena"] = [[h.offset, h.nbytes, h.birth, h.death] for h in self.arena]
         if self.debug:
             content["debug"] = self.debug
         if self.sanitizer:
@@ -289,6 +308,8 @@ def _read(content: dict[str, Any]) -> Manifest:
         symbols=tuple(Symbol(str(name), _count(least), None if most is None else _count(most)) for name, least, most in content.get("symbols", ())),
         sizes=tuple(check_size(str(text)) for text in content.get("sizes", ())),
         modules=tuple((str(kind), _count(size)) for kind, size in content.get("modules", ())),
+        notes=tuple(map(Note.from_json, content.get("notes", ()))),
+        arena=tuple(Held(*map(_count, held)) for held in content.get("arena", ())),
         debug=str(content.get("debug", "")),
         sanitizer=str(content.get("sanitizer", "")),
         sites=tuple(map(Site.from_json, content.get("sites", ()))),

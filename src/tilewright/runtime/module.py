@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from tilewright.errors import InputError
 from tilewright.nd import Device, NDArray, empty
 from tilewright.runtime.artifact import Artifact, load
-from tilewright.runtime.benchmark import BenchmarkResult, measure
+from tilewright.runtime.benchmark import USUAL, BenchmarkResult, Pace, measure
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.graph_json import graph_json
 from tilewright.runtime.modules import ModuleNode
 from tilewright.runtime.program import TensorInfo
+
+DEBUG_CREATE: Final = "debug_create"
+"""The entry that the field's debug executor asks for: a function of the name of a program, and a device."""
 
 
 class Session:
@@ -62,10 +65,10 @@ class Session:
             raise InputError(f"the model has no input {key}; it has {len(names)}: {', '.join(names)}", code="TW0702")
         return key
 
-    def benchmark(self, repeat: int, number: int, min_repeat_ms: float, end_to_end: bool) -> BenchmarkResult:
+    def benchmark(self, repeat: int, number: int, min_repeat_ms: float, end_to_end: bool, pace: Pace = USUAL) -> BenchmarkResult:
         """Time `run`; `end_to_end` adds copying the inputs in and the outputs out."""
         if not end_to_end:
-            return measure(self.run, repeat, number, min_repeat_ms)
+            return measure(self.run, repeat, number, min_repeat_ms, pace)
         given = [x.numpy() for x in self.inputs]
 
         def call() -> None:
@@ -75,16 +78,17 @@ class Session:
             for output in self.outputs:
                 output.numpy()
 
-        return measure(call, repeat, number, min_repeat_ms)
-
+        return measure(call, repeat, number, min_repeat_ms, pace)
 
     def time_evaluator(
-        self, func_name: str, device: Device, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0
+        self, func_name: str, device: Device, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0, limit_zero_time_iterations: int = 100,
+        cooldown_interval_ms: float = 0, repeats_to_cooldown: int = 1,
     ) -> Callable[[], BenchmarkResult]:
-        """A function that times `run`: the field's `module.module.time_evaluator("run", device, number, repeat)()`."""
+        """A function that times `run`: the field's `module.module.time_evaluator("run", device, number, repeat)()`. For the last three, see `Pace`."""
         if func_name != "run":
             raise InputError(f"only 'run' can be timed, not '{func_name}'", code="TW0717")
-        return lambda: self.benchmark(repeat, number, min_repeat_ms, end_to_end=False)
+        pace = Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
+        return lambda: self.benchmark(repeat, number, min_repeat_ms, False, pace)
 
 
 class FactoryModule:
@@ -116,8 +120,10 @@ class FactoryModule:
         return self.artifact.manifest.name
 
     def __getitem__(self, name: str) -> Callable[..., Session]:
+        if name == DEBUG_CREATE:
+            return lambda entry="default", device=None: self[entry](device)
         if name != "default":
-            raise InputError(f"a compiled model has no entry '{name}'; it has 'default'", code="TW0707")
+            raise InputError(f"a compiled model has no entry '{name}'; it has 'default', and '{DEBUG_CREATE}' for contrib.debugger", code="TW0707")
         return lambda device=None: self.session(device or Device())
 
     def session(self, device: Device) -> Session:

@@ -1,102 +1,241 @@
-"""How long each step of a program takes: the steps one by one, in order, on the memory of a call.
+"""How long each step of a program takes, measured so that the parts make up the whole.
 
-What is timed is a call through Python, so a step of a microsecond is shown as two; the share of a step says more than the sum.
+A run is timed from its begin to its end, and each step in it from a look at the clock before to one after. What is between the steps is a row of
+its own, so the rows sum up to the time of the very runs that they are of. Where the compiler is installed, native code looks at the clock
+(`target/llvm/timed.py`), and a run takes what it takes anyway; else Python calls the steps, each of which costs a microsecond more.
 """
 
 from __future__ import annotations
 
-import ctypes
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
-from tilewright.errors import ArtifactError, OptionError, RunError
-from tilewright.runtime.library import SharedLibrary
-from tilewright.runtime.manifest import Manifest
-from tilewright.runtime.program import CONSTANT, WORKSPACE, Code, Copy, KernelCall, OutsideStep, Place, Step
+import numpy as np
 
-Memory = Mapping[str, Sequence[int]]
-"""Where inputs and outputs are, by number, and constants and the workspace."""
+from tilewright.errors import OptionError
+from tilewright.runtime.notes import Note
+from tilewright.runtime.profiling import Report
+from tilewright.runtime.program import OutsideStep, kernel_symbols, segments
+from tilewright.runtime.roofline import Peaks, report_of
+from tilewright.runtime.stepping import Subject, kernel_address, step_calls, step_name
+
+Clock = Callable[[], int]
+"""Nanoseconds."""
+NATIVE, PYTHON = "native", "python"
+_CHUNKS: Final = 1 << 16
+"""Chunks of parallel loops that a timeline holds."""
+_WATCHED: Final = 3
+"""Runs that are watched, of which the quickest is shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A step of one part of the program, from one nanosecond to another."""
+
+    step: int
+    part: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Iterations `first` up to `last` of a parallel loop, run by a thread."""
+
+    thread: int
+    first: int
+    last: int
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run: its begin and end in nanoseconds, the spans of its steps, and the chunks of its parallel loops where it was watched."""
+
+    begin: int
+    end: int
+    spans: tuple[Span, ...]
+    chunks: tuple[Chunk, ...] = ()
+    caller: int = 0
+    """The thread that called."""
+
+    @property
+    def nanoseconds(self) -> int:
+        return self.end - self.begin
 
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """Seconds of a step, on average; `name` is its kernel or function, `origin` the nodes of the model that it computes."""
+    """Seconds of a step, on average and when it was quickest; `name` is its kernel or function, `origin` the nodes of the model that it computes."""
 
     name: str
     origin: str
     seconds: float
+    least: float
+    note: Note | None = None
+    is_native: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Profile:
-    """The steps of a program in order."""
+    """The steps of a program in order, and how long the runs took that they were timed in.
 
+    `wall` is the mean of the runs that count, in seconds; `all_runs` has every measured run. `clock` says who looked at it: `native` or `python`.
+    """
+
+    program: str
     steps: tuple[StepTime, ...]
+    wall: float
+    all_runs: tuple[float, ...]
+    threads: int
+    clock: str
+    nbytes: int
+    """Of constants and workspace."""
+    parts: int = 1
+    timeline: Run | None = None
 
     @property
     def seconds(self) -> float:
-        """The sum."""
+        """The sum of the steps."""
         return sum(s.seconds for s in self.steps)
+
+    @property
+    def unattributed(self) -> float:
+        """Seconds of a run that are no step's."""
+        return self.wall - self.seconds
+
+    def report(self, peaks: Peaks | None = None) -> Report:
+        """The steps as rows of metrics; with the machine's `peaks`, how far each is from them, what holds it back, and what to try."""
+        return report_of(self, peaks)
 
     def __str__(self) -> str:
         """A table, the longest first."""
-        width = max([len(s.name) for s in self.steps] + [4])
-        lines = [f"{'step':<{width}}  {'us':>10}  {'share':>6}  origin"]
-        whole = self.seconds or 1.0
-        lines += [f"{s.name:<{width}}  {1e6 * s.seconds:10.2f}  {s.seconds / whole:6.1%}  {s.origin}" for s in sorted(self.steps, key=lambda s: -s.seconds)]
-        return "\n".join([*lines, f"{'all':<{width}}  {1e6 * self.seconds:10.2f}  {1:6.1%}"])
+        return self.report().table(aggregate=False)
 
 
-def time_steps(manifest: Manifest, code: Code, context: int, memory: Memory, outside: Callable[[OutsideStep], None], number: int) -> Profile:
-    """Run the steps of a program `number` times, after once unmeasured. `outside` runs those that are no native code.
+def profile_program(subject: Subject, number: int, timeline: bool = False, clock: Clock | None = None) -> Profile:
+    """Run a program `number` times, after once unmeasured, and look at the clock around each step. The steps of the quicker half of the runs count.
 
-    A program in equal parts is measured on the first, as many times as there are parts. Raises `ArtifactError` where kernels are hidden in the code.
+    With `timeline`, it is run some more times to see which thread did what. `clock` is for tests, and then Python calls the steps.
+    Raises `OptionError` for no runs, `ArtifactError` where kernels are hidden in the code, `RunError` where only a call tells its sizes.
     """
     if number < 1:
         raise OptionError(f"number={number} must be at least 1", code="TW0209")
-    if not isinstance(manifest.parts, int):
-        raise RunError(f"the steps of '{manifest.name}' cannot be timed apart: how many parts it is computed in is known when it is called; time it as a whole", code="TW0714")
-    calls = [_call(step, code, context, memory, outside) for step in manifest.steps]
-    totals = [0.0] * len(calls)
-    for turn in range(number + 1):
-        for k, call in enumerate(calls):
-            begin = time.perf_counter()
+    runner = _runner(subject, clock)
+    runner.run()
+    runs = [runner.run() for _ in range(number)]
+    seen = min((runner.run(watched=True) for _ in range(_WATCHED)), key=lambda run: run.nanoseconds) if timeline else None
+    return summed(subject, runs, runner.clock, seen)
+
+
+def summed(subject: Subject, runs: Sequence[Run], clock: str, timeline: Run | None = None) -> Profile:
+    """The profile that some runs make."""
+    manifest = subject.manifest
+    kept = sorted(runs, key=lambda run: run.nanoseconds)[: (len(runs) + 1) // 2]
+    times = np.zeros((len(kept), len(manifest.steps)), np.int64)
+    for k, run in enumerate(kept):
+        for span in run.spans:
+            times[k, span.step] += span.end - span.begin
+    means, least = 1e-9 * times.mean(0), 1e-9 * times.min(0)
+    notes: Sequence[Note | None] = manifest.notes or [None] * len(manifest.steps)
+    steps = [
+        StepTime(step_name(step), getattr(step, "origin", ""), float(means[k]), float(least[k]), note, not isinstance(step, OutsideStep))
+        for k, (step, note) in enumerate(zip(manifest.steps, notes, strict=True))
+    ]
+    wall = 1e-9 * sum(run.nanoseconds for run in kept) / len(kept)
+    return Profile(
+        manifest.name, tuple(steps), wall, tuple(1e-9 * run.nanoseconds for run in runs), subject.threads, clock,
+        manifest.constants_bytes + manifest.workspace_bytes, subject.parts, timeline,
+    )
+
+
+def _runner(subject: Subject, clock: Clock | None) -> _NativeRunner | _PythonRunner:
+    if clock is None:
+        try:
+            from tilewright.target.llvm.timed import TimedEntries, addresses_of_others, has_clock
+        except ImportError:  # no compiler here: the profile says whose clock it was
+            return _PythonRunner(subject, time.perf_counter_ns)
+        if has_clock():
+            kernels = {symbol: kernel_address(subject.code, symbol) for symbol in kernel_symbols(subject.manifest.steps)}
+            kernels.update({symbol: kernel_address(subject.code, symbol) for symbol in addresses_of_others(subject.manifest)})
+            return _NativeRunner(subject, TimedEntries(subject.manifest, kernels))
+    return _PythonRunner(subject, clock or time.perf_counter_ns)
+
+
+class _PythonRunner:
+    """Python calls each step, and looks at the clock."""
+
+    clock = PYTHON
+
+    def __init__(self, subject: Subject, clock: Clock) -> None:
+        self._now = clock
+        self._calls = [(k, part, call) for part in range(subject.parts) for k, call in enumerate(step_calls(subject, part))]
+
+    def run(self, watched: bool = False) -> Run:
+        now, spans = self._now, []
+        start = now()
+        for step, part, call in self._calls:
+            begin = now()
             call()
-            totals[k] += (time.perf_counter() - begin) * bool(turn)
-    times = zip(manifest.steps, totals, strict=True)
-    return Profile(tuple(StepTime(_name(step), getattr(step, "origin", ""), seconds * manifest.parts / number) for step, seconds in times))
+            spans.append(Span(step, part, begin, now()))
+        return Run(start, now(), tuple(spans), caller=threading.get_ident())
 
 
-def _name(step: Step) -> str:
-    match step:
-        case Copy():
-            return "copy"
-        case KernelCall():
-            return step.symbol
-    return str(getattr(step, "symbol", "") or getattr(step, "name", ""))
+class _NativeRunner:
+    """Native code calls the steps, and looks at the clock."""
 
+    clock = NATIVE
 
-def _call(step: Step, code: Code, context: int, memory: Memory, outside: Callable[[OutsideStep], None]) -> Callable[[], object]:
-    match step:
-        case Copy():
-            if not isinstance(step.nbytes, int):
-                raise RunError("a copy whose size is known when the program is called cannot be timed apart; time the program as a whole", code="TW0714")
-            to, source, count = _address(step.destination, memory), _address(step.source, memory), step.nbytes
-            return lambda: ctypes.memmove(to, source, count)
-        case KernelCall():
-            try:
-                entry = code.hidden_address(step.symbol) if isinstance(code, SharedLibrary) else code.address(step.symbol)
-            except KeyError as error:
-                raise ArtifactError(f"the kernel '{step.symbol}' is hidden in the code, and cannot be timed apart; save the program as .so, and load that", code="TW0714") from error
-            function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (1 + len(step.args)))(entry)
-            given = [context, *(_address(place, memory) for place in step.args)]
-            return lambda: function(*given)
-    return lambda: outside(step)
+    def __init__(self, subject: Subject, timed: Any) -> None:
+        self._subject, self._timed = subject, timed
+        steps = subject.manifest.steps
+        native = iter(timed.entries)
+        self._plan: list[tuple[int, int, Any]] = []
+        """The first step of each segment, how many native steps it has, and what runs it; none for a step that is no native code."""
+        at = 0
+        for part in segments(steps):
+            if isinstance(part, OutsideStep):
+                self._plan.append((at, 0, part))
+                at += 1
+            else:
+                self._plan.append((at, len(part), next(native)))
+                at += len(part)
+        self._parts = subject.parts
+        self._times = np.zeros(sum(self._parts * (count + 1) for _, count, _ in self._plan) + 1, np.int64)
+        self._chunks: np.ndarray[Any, Any] | None = None
 
+    def run(self, watched: bool = False) -> Run:
+        subject, timed, now = self._subject, self._timed, time.perf_counter_ns
+        context, outside = subject.context, {}
+        timed.times_into(self._times)
+        if watched:
+            if self._chunks is None:
+                self._chunks = np.zeros((_CHUNKS, 5), np.int64)
+            context = timed.watched(context, self._chunks)
+        start = now()
+        for first, _, what in self._plan:
+            if isinstance(what, OutsideStep):
+                begin = now()
+                subject.outside(what)
+                outside[first] = Span(first, 0, begin, now())
+            elif status := what(context, subject.frame):
+                raise subject.failed(status)
+        end = now()
+        chunks = self._chunks[: min(timed.chunk_count, _CHUNKS)].tolist() if watched and self._chunks is not None else []
+        return Run(start, end, tuple(self._spans(outside)), tuple(Chunk(*row) for row in chunks), threading.get_ident())
 
-def _address(place: Place, memory: Memory) -> int:
-    if not isinstance(place.skip, int):
-        raise RunError("a value whose place is known when the program is called cannot be timed apart; time the program as a whole", code="TW0714")
-    bases = memory[place.kind]
-    return bases[0] + place.offset if place.kind in (CONSTANT, WORKSPACE) else bases[place.offset] + place.skip
+    def _spans(self, outside: Mapping[int, Span]) -> list[Span]:
+        spans, times, at = [], self._times.tolist(), 0
+        for first, count, what in self._plan:
+            if isinstance(what, OutsideStep):
+                spans.append(outside[first])
+                continue
+            for part in range(self._parts):
+                spans += [Span(first + k, part, times[at + k], times[at + k + 1]) for k in range(count)]
+                at += count + 1
+        return spans
+

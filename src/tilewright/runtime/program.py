@@ -131,6 +131,9 @@ class Code(Protocol):
     def address(self, symbol: str) -> int:
         """Where `symbol` is; raises `KeyError` when there is none."""
 
+    def hidden_address(self, symbol: str) -> int:
+        """Where a symbol is that is for the code alone: kernels, for those who time them. Raises `KeyError` where the code does not say."""
+
 
 def segments(steps: Sequence[Step]) -> list[tuple[NativeStep, ...] | OutsideStep]:
     """Native steps in runs as long as possible, the others one by one, in order."""
@@ -164,7 +167,7 @@ def overlapping(steps: Iterable[Step]) -> frozenset[str]:
 def step_to_json(step: NativeStep | ExternalStep) -> list[Any]:
     """A step as plain lists, for the manifest."""
     if isinstance(step, ExternalStep):
-        return ["external", step.symbol, step.origin, [*map(_value_to_json, step.inputs)], [*map(_value_to_json, step.outputs)]]
+        return ["external", step.symbol, step.origin, [*map(value_to_json, step.inputs)], [*map(value_to_json, step.outputs)]]
     if isinstance(step, Copy):
         return ["copy", _place_to_json(step.source), _place_to_json(step.destination), step.nbytes]
     return ["call", step.symbol, step.origin, *map(_place_to_json, step.args)]
@@ -176,18 +179,20 @@ def step_from_json(fields: Any) -> NativeStep | ExternalStep:
         case ["copy", str(source), str(destination), int() | str() as nbytes]:
             return Copy(_place_from_json(source), _place_from_json(destination), nbytes)
         case ["external", str(symbol), str(origin), [*inputs], [*outputs]]:
-            return ExternalStep(symbol, tuple(map(_value_from_json, inputs)), tuple(map(_value_from_json, outputs)), origin)
+            return ExternalStep(symbol, tuple(map(value_from_json, inputs)), tuple(map(value_from_json, outputs)), origin)
         case ["call", str(symbol), str(origin), *places]:
             return KernelCall(symbol, tuple(map(_place_from_json, places)), origin)
         case _:
             raise ArtifactError(f"the manifest has a step that is not known: {str(fields)[:80]}; compile the model again", code="TW0804")
 
 
-def _value_to_json(value: HostValue) -> list[Any]:
+def value_to_json(value: HostValue) -> list[Any]:
+    """A value as plain lists."""
     return [_place_to_json(value.place), list(value.shape), value.dtype, *([] if value.strides is None else [list(value.strides)])]
 
 
-def _value_from_json(fields: Any) -> HostValue:
+def value_from_json(fields: Any) -> HostValue:
+    """The inverse of `value_to_json`; raises `ArtifactError` for anything else."""
     match fields:
         case [place, [*shape], str(dtype)]:
             return HostValue(_place_from_json(place), tuple(map(int, shape)), DataType(dtype))

@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 
 from tilewright.errors import InputError
+from tilewright.runtime import turns
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.manifest import Parameter
 from tilewright.runtime.module import load_module
@@ -26,8 +27,8 @@ from tilewright.runtime.trial_data import Array, Guarded, arrays_of, difference,
 from tilewright.runtime.wire import Message
 from tilewright.types import DataType
 
-_ATTEMPTS: Final = 3
-_LONGER_MS: Final = 5.0
+ATTEMPTS: Final = 3
+LONGER_MS: Final = 5.0
 """A repetition takes at least so long when it is measured again."""
 _LARGEST_FLUSH: Final = 64 << 20
 
@@ -89,7 +90,14 @@ def prepare(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[by
 
 
 def trial(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
-    """Time the code `pieces[0]` of the prepared workload: `{"costs", "spread", "noisy"}`, or `{"wrong": why}`."""
+    """Time the code `pieces[0]` of the prepared workload: `{"costs", "spread", "noisy"}`, or `{"wrong": why}`. Behind it this process's turn is over."""
+    try:
+        return _trial(message, pieces)
+    finally:
+        turns.leave()
+
+
+def _trial(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
     if not _PREPARED or _PREPARED[0].key != message["key"]:
         raise InputError("the workload of this trial was not prepared", code="TW0717")
     prepared, options = _PREPARED[0], TrialOptions(**message["options"])
@@ -182,8 +190,8 @@ def _same_bytes(a: Array, b: Array) -> bool:
 def timed(call: Callable[[], None], options: TrialOptions) -> tuple[list[float], float]:
     """Seconds per call for each repetition, and how far they are apart. Repeated, longer each time, while they disagree; the calmest wins."""
     best: tuple[list[float], float] | None = None
-    for attempt in range(_ATTEMPTS):
-        least_ms = options.min_repeat_ms if options.flush else max(options.min_repeat_ms, attempt * _LONGER_MS)
+    for attempt in range(ATTEMPTS):
+        least_ms = options.min_repeat_ms if options.flush else max(options.min_repeat_ms, attempt * LONGER_MS)
         costs, spread = _repetitions(call, options, least_ms)
         if best is None or spread < best[1]:
             best = costs, spread
@@ -206,8 +214,13 @@ def _repetitions(call: Callable[[], None], options: TrialOptions, least_ms: floa
             number = max(number + 1, min(int(wanted), 100 * number))
         costs.append(sum(seconds) / number)
         halves += [s / n for s, n in zip(seconds, parts, strict=True)]
-    low, middle, high = np.percentile(halves, [25, 50, 75]) if len(halves) > 3 else (min(halves), np.median(halves), max(halves))
-    return costs, float((high - low) / middle) if middle > 0 else 0.0
+    return costs, spread_of(halves)
+
+
+def spread_of(figures: Sequence[float]) -> float:
+    """How far figures are apart, as a part of their median; between quartiles where there are more than three."""
+    low, middle, high = np.percentile(figures, [25, 50, 75]) if len(figures) > 3 else (min(figures), np.median(figures), max(figures))
+    return float((high - low) / middle) if middle > 0 else 0.0
 
 
 def _time(call: Callable[[], None], number: int, flush: bool) -> float:

@@ -40,7 +40,7 @@ _AARCH64: Final = {
 }
 _ARM: Final = {"generic": "", "cortex-a7": "neon vfp4", "cortex-a9": "neon", "cortex-a15": "neon vfp4", "cortex-a53": "neon vfp4",
                "cortex-a72": "neon vfp4"}
-_RISCV: Final = {"generic": "", "generic-rv64": "", "sifive-u74": "m a f d c", "sifive-x280": "m a f d c v", "spacemit-x60": "m a f d c v"}
+_RISCV: Final = {"generic": "m a f d c", "generic-rv64": "m a f d c", "sifive-u74": "m a f d c", "sifive-x280": "m a f d c v", "spacemit-x60": "m a f d c v"}
 _WASM: Final = {"generic": "", "mvp": "", "bleeding-edge": "simd128"}
 
 CPUS: Final[dict[str, dict[str, str]]] = {"x86": _X86, "aarch64": _AARCH64, "arm": _ARM, "riscv": _RISCV, "wasm": _WASM}
@@ -51,11 +51,31 @@ FAMILIES: Final = {
     "armv7l": "arm", "thumbv7": "arm", "riscv64": "riscv", "wasm32": "wasm", "wasm64": "wasm",
 }
 """First part of a triple -> family."""
+_ARCHS_OF_32_BITS: Final = frozenset({"arm", "armv7", "armv7a", "armv7l", "thumbv7", "wasm32"})
+_FAMILIES_OF_THREADS: Final = frozenset({"x86", "aarch64", "riscv"})
 
 
 def cpu_features(family: str, cpu: str) -> frozenset[str]:
     """What the CPU named `cpu` can do; raises `KeyError` for a name outside the table."""
     return frozenset(CPUS[family][cpu].split())
+
+
+def pointer_bytes(triple: str) -> int:
+    """Bytes of an address, and of what the C library calls `size_t`: 4 or 8."""
+    return 4 if triple.split("-", maxsplit=1)[0] in _ARCHS_OF_32_BITS else 8
+
+
+def has_threads(triple: str) -> bool:
+    """Whether loops may be handed out to threads; elsewhere the thread that calls does everything."""
+    return FAMILIES.get(triple.split("-", maxsplit=1)[0]) in _FAMILIES_OF_THREADS and "linux" in triple
+
+
+def object_format(triple: str) -> str:
+    """How object files for a triple are written: `elf`, `coff`, `macho` or `wasm`."""
+    if triple.startswith("wasm"):
+        return "wasm"
+    system = triple.split("-", maxsplit=1)[-1]
+    return "coff" if "windows" in system else "macho" if any(s in system for s in ("apple", "darwin", "macos")) else "elf"
 
 
 def vector_bits(family: str, features: frozenset[str]) -> int:

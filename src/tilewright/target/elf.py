@@ -12,12 +12,13 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
-from tilewright.errors import TargetError
+from tilewright.errors import InternalError
 
 DATA_OFFSET: Final = 64
 """Where the first contents start in the file: right behind the header, at the alignment they need in memory."""
 
 _ALIGNMENT: Final = 64
+_IDENTITY: Final = b"\x7fELF\x02\x01"
 _X86_64: Final = 62
 _PROGBITS, _SYMTAB, _STRTAB = 1, 2, 3
 _ALLOC, _X86_LARGE = 2, 0x10000000
@@ -65,6 +66,11 @@ def write_data_object(file: BinaryIO, like: bytes, contents: Sequence[tuple[str,
     file.write(identity + struct.pack("<HHIQQQIHHHHHH", 1, machine, 1, 0, 0, at + len(tail), flags, 64, 0, 0, 64, len(rows), 4))
 
 
+def is_elf64(image: bytes) -> bool:
+    """Whether an object is one of 64 bits, little-endian, whose contents `write_data_object` can stand beside."""
+    return image[:6] == _IDENTITY
+
+
 def functions_of(image: bytes) -> dict[str, int]:
     """The functions that a 64-bit object shows to others, and the bytes of each."""
     begin, size, count = struct.unpack_from("<Q", image, 0x28)[0], *struct.unpack_from("<HH", image, 0x3A)
@@ -85,7 +91,7 @@ def _pad(file: BinaryIO, offset: int) -> int:
 
 def _machine_of(image: bytes) -> tuple[int, int]:
     """`e_machine` and `e_flags` of a 64-bit little-endian ELF object."""
-    if image[:6] != b"\x7fELF\x02\x01":
-        raise TargetError("only 64-bit little-endian ELF targets (Linux, Android, BSD) can be linked; compile for one of these", code="TW0509")
+    if not is_elf64(image):
+        raise InternalError("constants go into an object of LLVM where the code is no 64-bit little-endian ELF")
     machine, flags = struct.unpack_from("<H", image, 18)[0], struct.unpack_from("<I", image, 48)[0]
     return machine, flags

@@ -126,6 +126,21 @@ class Target:
         """`x86`, `aarch64`, `arm`, `riscv` or `wasm`."""
         return cpu.FAMILIES[self.mtriple.split("-")[0]]
 
+    @property
+    def object_format(self) -> str:
+        """How object files are written: `elf`, `coff`, `macho` or `wasm`."""
+        return cpu.object_format(self.mtriple)
+
+    @property
+    def pointer_bytes(self) -> int:
+        """Bytes of an address, and of what the C library calls `size_t`: 4 or 8."""
+        return cpu.pointer_bytes(self.mtriple)
+
+    @property
+    def has_threads(self) -> bool:
+        """Whether loops may be handed out to threads; elsewhere the thread that calls does everything."""
+        return cpu.has_threads(self.mtriple)
+
     @functools.cached_property
     def features(self) -> frozenset[str]:
         """LLVM's names of what the processor can do, as far as generated code depends on it."""
@@ -159,9 +174,11 @@ class Target:
 
     @property
     def cores(self) -> int:
-        """Cores that code may use: `-num-cores`, else those this process may run on, else 4."""
+        """Cores that code may use: `-num-cores`, else those this process may run on, else 4, or 1 where there are no threads."""
         if "num-cores" in self.attrs:
             return int(self.attrs["num-cores"])
+        if not self.is_c and not self.has_threads:
+            return 1
         if not self.is_native:
             return 4
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

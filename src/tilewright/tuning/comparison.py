@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from tilewright.errors import InputError
+from tilewright.runtime.turns import turn
 
 CONFIDENCE: Final = 0.95
 _DRAWN: Final = 2000
@@ -72,8 +73,9 @@ def in_turn(first: Callable[[], object], second: Callable[[], object], pairs: in
     for k in range(pairs):
         if k >= 8 and time.perf_counter() - start > seconds:
             break
-        for which in (0, 1) if k % 2 else (1, 0):
-            times[which].append(_timed((first, second)[which], numbers[which]))
+        with turn():
+            for which in (0, 1) if k % 2 else (1, 0):
+                times[which].append(_timed((first, second)[which], numbers[which]))
     return compared(*times)
 
 

@@ -10,7 +10,7 @@ in Ke et al., "LightGBM", 2017), with the gain of Chen and Guestrin, "XGBoost", 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -79,6 +79,26 @@ class BoostedTrees:
                 node = 2 * node + 1 + (binned[rows, tree.feature[node]] > tree.cut[node])
             scores += tree.value[node - (2**self.depth - 1)]
         return scores
+
+    def to_arrays(self) -> dict[str, Array]:
+        """All that was learnt: `lengths` [features] and `edges`, between which values their bins lie, one after the other, float32; for each tree its inner nodes,
+        `feature` and `cut` [trees, 2^depth - 1], uint8, breadth first, and its leaves, `value` [trees, 2^depth], float32; and `base`, what trees add to.
+        """
+        return {
+            "lengths": np.asarray([len(e) for e in self._edges], np.uint8), "edges": np.concatenate([np.zeros(0), *self._edges]).astype(np.float32),
+            "feature": np.stack([t.feature for t in self._made]).astype(np.uint8), "cut": np.stack([t.cut for t in self._made]).astype(np.uint8),
+            "value": np.stack([t.value for t in self._made]).astype(np.float32), "base": np.asarray(self._base, np.float32),
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> BoostedTrees:
+        """What such arrays say; predicts, and learns anew."""
+        trees, leaves = arrays["value"].shape
+        made = cls("reg", trees, int(leaves).bit_length() - 1)
+        made._edges = np.split(arrays["edges"], np.cumsum(arrays["lengths"].astype(np.int64))[:-1])
+        made._made = [_Tree(f.astype(np.int64), c.astype(np.int64), v.astype(np.float64)) for f, c, v in zip(arrays["feature"], arrays["cut"], arrays["value"], strict=True)]
+        made._base = float(arrays["base"])
+        return made
 
     def _binned(self, x: Array) -> Array:
         return np.stack([np.searchsorted(edges, x[:, k]) for k, edges in enumerate(self._edges)], axis=1) if self._edges else np.zeros((len(x), 0), np.int64)

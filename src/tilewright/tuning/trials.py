@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from tilewright.errors import WorkerCrashed, WorkerError, WorkerRaised, WorkerTimedOut
+from tilewright.runtime import turns
 from tilewright.runtime.trial import PREPARE, TRIAL, TrialOptions
+from tilewright.runtime.turns import TAKE
 from tilewright.runtime.wire import Message
 from tilewright.tuning.measure import Image, Measured, MeasureErrorNo, failed
 
@@ -43,8 +45,20 @@ class Trials:
 
     def run(self, image: Image, reference: Image | None) -> Measured:
         """Time the image; `reference` gives the right answers. Raises only what has to do with the bench: `OSError`, `RPCError`."""
+        try:
+            return self._run(image, reference)
+        except KeyboardInterrupt:
+            self.fresh()  # it may have its machine's turn, which others wait for
+            raise
+
+    def _run(self, image: Image, reference: Image | None) -> Measured:
         start = time.perf_counter()
         error_no, text = MeasureErrorNo.RUNTIME_DEVICE, ""
+        try:
+            turns.wait(self._take)
+        except WorkerError as error:
+            self.fresh()
+            return self._failed(MeasureErrorNo.UNKNOWN_ERROR, str(error), start)
         try:
             self._prepare(reference or image, reference is not None)
         except WorkerError as error:
@@ -65,6 +79,11 @@ class Trials:
             error_no, text = MeasureErrorNo.WRONG_ANSWER, found["wrong"]
         self.fresh()  # code that fails may have written anywhere
         return self._failed(error_no, text, start)
+
+    def _take(self, seconds: float) -> tuple[bool, str]:
+        """Whether the bench has its machine's turn at timing, which ends with the trial, or with the process; and who has it."""
+        found, _ = self.bench.call(TAKE, {"seconds": seconds}, (), seconds + _PREPARE_SECONDS)
+        return bool(found["taken"]), str(found["holder"])
 
     def _prepare(self, reference: Image, check: bool) -> None:
         ranges = {name: [low, high] for name, low, high in reference.ranges}

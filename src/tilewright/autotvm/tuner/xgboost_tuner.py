@@ -10,6 +10,7 @@ import numpy as np
 from tilewright.autotvm import feature
 from tilewright.autotvm.feature import KnobFeatures
 from tilewright.autotvm.measure import MeasureInput
+from tilewright.autotvm.prior import KernelPrior
 from tilewright.autotvm.task.kernels import KernelTask
 from tilewright.autotvm.task.task import Task
 from tilewright.autotvm.tuner.index_based_tuner import RandomTuner
@@ -28,7 +29,7 @@ _STEPS: Final = 48
 
 
 class XGBTuner(RandomTuner):
-    """Boosted trees over features of configurations (`knob`) or of their programs (`itervar`, `curve`).
+    """Boosted trees over features of configurations (`knob`) or of their programs (`itervar`, `curve`), and over what the shipped model thinks of them.
 
     Every `plan_size` trials the model learns anew and chooses the next `plan_size`: simulated annealing over its scores finds
     candidates, of which those are taken that score best; with `diversity_filter_ratio` r, of r times as many those whose answers differ most.
@@ -37,8 +38,9 @@ class XGBTuner(RandomTuner):
     def __init__(
         self, task: Task, plan_size: int = 64, feature_type: str = "itervar", loss_type: str = "reg", num_threads: int | None = None,
         optimizer: str = "sa", diversity_filter_ratio: float | None = None, log_interval: int = 50, *, model: str = "auto", seed: int = 0,
+        prior: bool = True,
     ) -> None:
-        """`model` is "numpy", "xgboost" or "auto". Raises `OptionError` for names that there are not."""
+        """`model` is "numpy", "xgboost" or "auto"; `prior`: whether the model that ships orders what nothing is known of. Raises `OptionError` for names that there are not."""
         super().__init__(task, seed)
         if feature_type not in feature.KINDS:
             raise OptionError(f"there are no features '{feature_type}'{nearest(feature_type, feature.KINDS) or '; they are ' + ', '.join(feature.KINDS)}", code="TW1103")
@@ -49,6 +51,7 @@ class XGBTuner(RandomTuner):
         self.plan_size, self.feature_type, self.diversity = plan_size, feature_type, diversity_filter_ratio or 1.0
         self.cost_model = CostModel(loss_type, model, seed)
         self._knobs = KnobFeatures(self.space)
+        self._prior = KernelPrior(task) if prior and isinstance(task, KernelTask) else None
         self._programs: dict[int, Array] = {}
         self._xs: list[int] = []
         self._ys: list[float] = []
@@ -60,7 +63,7 @@ class XGBTuner(RandomTuner):
         if len(self._xs) - self._learnt >= min(self.plan_size, 16 + self._learnt):
             self._fit()
             self._plan = []
-        if not self._plan and self.cost_model.rows:
+        if not self._plan and (self.cost_model.rows or self._prior is not None):
             self._plan = self._planned()
         explored = sum(int(x) for x in self.rng.random(count) < _EXPLORED) if self._plan else count
         chosen = [i for i in dict.fromkeys(self._plan) if i not in self.visited][: count - explored]
@@ -95,13 +98,17 @@ class XGBTuner(RandomTuner):
 
     def _row_of(self, i: MeasureInput) -> Array | None:
         """The features of a record of another task; None where they say nothing here."""
-        if self.feature_type != "knob":
-            try:
-                return _program_features(i.task, i.config, self.feature_type)
-            except (TVMError, NotImplementedError):
-                return None
         index = self.space.index_of(i.config.entity_map)
-        return None if index is None else self._knobs([index])[0]
+        if index is not None and self.feature_type == "knob":
+            (row,) = self._features([index])
+            return np.asarray(row)
+        if self.feature_type == "knob":
+            return None
+        try:
+            row = _program_features(i.task, i.config, self.feature_type)
+        except (TVMError, NotImplementedError):
+            return None
+        return row if self._prior is None else np.append(row, np.float32(0.0 if index is None else self._prior([index])[0]))
 
     def _fit(self) -> None:
         """Learn from all that was measured, and from what was loaded."""
@@ -115,6 +122,18 @@ class XGBTuner(RandomTuner):
         self._learnt = len(self._xs)
 
     def _features(self, indices: Sequence[int]) -> Array:
+        """A row each: what the configurations, or their programs, are like, and behind it what the shipped model thinks of them."""
+        found = self._described(indices)
+        return found if self._prior is None or not len(indices) else np.concatenate([found, self._prior(indices)[:, None].astype(np.float32)], axis=1)
+
+    def _scores(self, indices: Sequence[int]) -> Array:
+        """By what was learnt, and before by the shipped model."""
+        if self.cost_model.rows:
+            return self.cost_model.predict(self._features(indices))
+        assert self._prior is not None
+        return self._prior(indices)
+
+    def _described(self, indices: Sequence[int]) -> Array:
         if self.feature_type == "knob":
             return self._knobs(indices)
         for i in indices:
@@ -129,11 +148,11 @@ class XGBTuner(RandomTuner):
     def _planned(self) -> list[int]:
         """Candidates that should be fast, the best first."""
         wanted = int(self.plan_size * self.diversity)
-        if self.feature_type == "knob":
+        if self.feature_type == "knob" or not self.cost_model.rows:  # neither needs programs
             found, scores = self._annealed(wanted)
         else:
             found = self._sampled()
-            scores = self.cost_model.predict(self._features(found))
+            scores = self._scores(found)
         ranked = [found[k] for k in np.argsort(-scores, kind="stable")][:wanted]
         return ranked if self.diversity <= 1 else self._diverse(ranked)
 
@@ -142,11 +161,11 @@ class XGBTuner(RandomTuner):
         points = [int(i) for i in self.space.sample_ints(_CHAINS, self.rng)]
         fast = [self._xs[k] for k in np.argsort(-np.asarray(self._ys), kind="stable")[: _CHAINS // 8]]
         points[: len(fast)] = fast[: len(points)]
-        scores = self.cost_model.predict(self._features(points))
+        scores = self._scores(points)
         seen = dict(zip(points, scores, strict=True))
         for step in range(_STEPS):
             moved = [self.space.neighbour(p, self.rng) for p in points]
-            new = self.cost_model.predict(self._features(moved))
+            new = self._scores(moved)
             seen.update(zip(moved, new, strict=True))
             heat = max(1e-6, (1 - step / _STEPS) * float(np.std(scores) + 1e-9))
             accepted = self.rng.random(len(points)) < np.exp(np.minimum(0.0, (new - scores) / heat))

@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from tilewright.driver.places import Place
 from tilewright.driver.tune import measurable
 from tilewright.driver.tvmc.records import is_of_auto_scheduler
 from tilewright.errors import OptionError
@@ -20,8 +22,9 @@ from tilewright.errors import OptionError
 if TYPE_CHECKING:
     from tilewright.driver.tvmc.model import TVMCModel
     from tilewright.target.target import Target
-    from tilewright.tuning.local import LocalBuilder, LocalRunner
+    from tilewright.tuning.measure import Builder, Runner
 
+T = TypeVar("T")
 _LONG: Final = 1000.0
 """Milliseconds of a measurement where the processor is none of x86."""
 _RANGE: Final = re.compile(r"\s*(\d+)(?:-(\d+))?\s*", re.ASCII)
@@ -42,20 +45,24 @@ def tune_model(
     number: int = 10,
     parallel: int = 4,
     tasks_filter: str = "all",
+    rpc_key: str | None = None,
+    hostname: str | None = None,
+    port: int | str | None = None,
 ) -> str:
     """Measure, append the results to `tuning_records` (a temporary file without one), and return its path.
 
     `trials` are those of all tasks: with `autotvm` each has the same part of them, at least one, with `auto_scheduler` the task that should gain most has the
     next ones. What the file knows of a task is not measured again; where it is not there, it begins as a copy of `prior_records`. `timeout` is in seconds, `min_repeat_ms` by default 0 on x86
-    and else 1000, `parallel` candidates are built at once. `tuner` is a name of `autotvm.tuner.get_tuner`, `tasks_filter` as `selected` has it.
+    and else 1000, `parallel` candidates are built at once. `tuner` is a name of `autotvm.tuner.get_tuner`, `tasks_filter` as `selected` has it. With
+    `rpc_key`, candidates run on devices of that key, which the tracker at `hostname` and `port` knows.
 
     Raises `OptionError` for what cannot be asked for, `TargetError` for a target that does not run here, and what reading the model and the records raises.
     """
     from tilewright.autotvm.tuner.names import tuner_named
     from tilewright.tuning.lines import LineFile
-    from tilewright.tuning.local import LocalBuilder, LocalRunner
 
-    chosen = measurable(target)
+    place = Place(tracker=f"{hostname}:{port}" if hostname else "", rpc_key=rpc_key or "")
+    chosen = measurable(target, place)
     tuner_named(tuner)  # a wrong name is told before anything takes time
     if trials < 1:
         raise OptionError(f"--trials is {trials}, and at least one configuration has to be measured", code="TW1104")
@@ -65,12 +72,22 @@ def tune_model(
     tasks, weights = tasks_of(tvmc_model, chosen, enable_autoscheduler)
     wanted = selected(tasks_filter, len(tasks))
     pause = min_repeat_ms if min_repeat_ms is not None else 0.0 if chosen.family == "x86" else _LONG
-    with LocalBuilder(timeout, parallel) as builder, LocalRunner(timeout, number, repeat, pause) as runner:
+    with closing(place.builder(timeout, parallel)) as builder, closing(place.runner(timeout, number, repeat, pause)) as runner:
         if enable_autoscheduler:
             _search([tasks[k] for k in wanted], [weights[k] for k in wanted], builder, runner, records, trials, early_stopping)
         else:
             _tune([tasks[k] for k in wanted], builder, runner, records, max(1, trials // len(wanted)), tuner, early_stopping)
     return str(records)
+
+
+@contextmanager
+def closing(part: T) -> Iterator[T]:
+    """A builder or runner inside the `with` block, behind which it is closed, as far as it can be."""
+    try:
+        yield part
+    finally:
+        if hasattr(part, "close"):
+            part.close()
 
 
 def tasks_of(model: TVMCModel, target: Target, enable_autoscheduler: bool = False) -> tuple[list[Any], list[int]]:
@@ -115,7 +132,7 @@ def _begin_with(prior: str | PathLike[str], records: Path, enable_autoscheduler:
         shutil.copyfile(prior, records)
 
 
-def _tune(tasks: Sequence[Any], builder: LocalBuilder, runner: LocalRunner, records: Path, each: int, tuner: str, early_stopping: int | None) -> None:
+def _tune(tasks: Sequence[Any], builder: Builder, runner: Runner, records: Path, each: int, tuner: str, early_stopping: int | None) -> None:
     """One task after the other, by a tuner of `autotvm`."""
     from tilewright import autotvm
 
@@ -130,7 +147,7 @@ def _tune(tasks: Sequence[Any], builder: LocalBuilder, runner: LocalRunner, reco
 
 
 def _search(
-    tasks: Sequence[Any], weights: Sequence[int], builder: LocalBuilder, runner: LocalRunner, records: Path, trials: int, early_stopping: int | None,
+    tasks: Sequence[Any], weights: Sequence[int], builder: Builder, runner: Runner, records: Path, trials: int, early_stopping: int | None,
 ) -> None:
     """All tasks in turns, by the scheduler of `auto_scheduler`."""
     from tilewright import auto_scheduler

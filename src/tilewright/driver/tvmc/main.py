@@ -15,6 +15,7 @@ import typer
 
 from tilewright.driver import micro, options, tensors, tune
 from tilewright.driver.application import Config, Target, Verbose, Version, application, check_target_options, chosen_target, examples, run
+from tilewright.driver.places import Place, address
 from tilewright.driver.tvmc import arguments as a
 from tilewright.driver.tvmc.autotuner import tasks_of, tune_model
 from tilewright.driver.tvmc.compiler import compile_model
@@ -141,6 +142,7 @@ def _executor(kind: str, by_kind: dict[str, dict[str, object]], output_format: s
     "tvmc run module.tar --inputs inputs.npz --outputs outputs.npz",
     "tvmc run module.tar --fill-mode ones --print-top 5",
     "tvmc run module.tar --print-time --repeat 10 --number 5 --end-to-end",
+    "tvmc run module.tar --rpc-tracker tracker:9190 --rpc-key board --print-time",
     "tvmc run --device micro project --fill-mode random --outputs outputs.npz",
 ))
 def run_command(
@@ -155,8 +157,8 @@ def run_command(
     end_to_end: Annotated[bool, typer.Option("--end-to-end", help="Measure copying the tensors in and out, too.")] = False,
     repeat: Annotated[int, typer.Option(min=1, help="How many times to measure.")] = 1,
     number: Annotated[int, typer.Option(min=1, help="How many runs make one measurement.")] = 1,
-    rpc_key: Annotated[str, typer.Option("--rpc-key", metavar="NAME", help="The kind of machine that runs it; not here.")] = "",
-    rpc_tracker: Annotated[str, typer.Option("--rpc-tracker", metavar="HOST:PORT", help="Who knows the machines that run it; not here.")] = "",
+    rpc_key: Annotated[str, typer.Option("--rpc-key", metavar="NAME", help="With --rpc-tracker: the key of the devices that may run it.")] = "",
+    rpc_tracker: Annotated[str, typer.Option("--rpc-tracker", metavar="HOST:PORT", help="Run it on a device of this tracker.")] = "",
     project_option: micro.Options = None,
     list_options: micro.ListOptions = False,
     verbose: Verbose = 0,
@@ -175,10 +177,10 @@ def run_command(
         raise OptionError("--end-to-end says what is measured, and nothing is; give --print-time, too", code="TW0204")
     result = run_module(
         GeneratedProject.from_directory(path) if on_board else TVMCPackage(path), device, rpc_tracker or None, rpc_key or None, inputs, str(fill_mode),
-        print_time, repeat, number, profile, end_to_end, micro.named(project_option),
+        print_time, repeat, number, profile, end_to_end, options=micro.named(project_option),
     )
     if profile:
-        typer.echo(result.profile)
+        typer.echo(result.profile, nl=False)
     if print_time:
         typer.echo(result.format_times())
     if print_top is not None:
@@ -213,17 +215,21 @@ def tune_command(
     min_repeat_ms: Annotated[int | None, typer.Option(min=0, help="Milliseconds that a measurement takes at least. Default: 0 on x86, else 1000.")] = None,
     timeout: Annotated[int, typer.Option(min=1, help="Seconds after which building or running a configuration is given up.")] = 10,
     parallel: Annotated[int, typer.Option(min=1, help="How many configurations are built at once.")] = 4,
+    rpc_tracker: Annotated[str, typer.Option("--rpc-tracker", metavar="HOST:PORT", help="Measure on devices of this tracker.")] = "",
+    rpc_key: Annotated[str, typer.Option("--rpc-key", metavar="NAME", help="With --rpc-tracker: the key of the devices.")] = "",
     verbose: Verbose = 0,
 ) -> None:
     """Measure how kernels of the model FILE are fastest here, and keep the results as records."""
     chosen = chosen_target(context, target)
+    place = Place(tracker=rpc_tracker, rpc_key=rpc_key)
     model = load_model(file, str(model_format) if model_format else None, options.input_shapes(input_shapes, below_one_is_open=True))
     if tasks == "list":
-        found, _ = tasks_of(model, tune.measurable(chosen), enable_autoscheduler)
+        found, _ = tasks_of(model, tune.measurable(chosen, place), enable_autoscheduler)
         typer.echo("\n".join(f"{k:3d}  {task.desc if enable_autoscheduler else task.title}" for k, task in enumerate(found)))
         return
     path = Path(tune_model(
         model, chosen, output, tuning_records or None, enable_autoscheduler, trials, tuner, min_repeat_ms, early_stopping, timeout, repeat, number, parallel, tasks,
+        rpc_key or None, *(address(rpc_tracker) if rpc_tracker else ()),
     ))
     typer.echo(f"{len(path.read_text(encoding='utf-8').splitlines()) if path.exists() else 0} records in {path}")
 

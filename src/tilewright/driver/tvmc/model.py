@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from tilewright.compiler.export import member
 from tilewright.compiler.formats import ONNX, PYTORCH, RELAY, TFLITE, Format, format_of
 from tilewright.driver import files
 from tilewright.errors import InputError, ModelError, OptionError
 from tilewright.params import load_param_dict, save_param_dict
+from tilewright.runtime.sealed_tar import member
 
 if TYPE_CHECKING:
     from tilewright.ir.module import IRModule

@@ -21,12 +21,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tilewright.compiler.export import member
 from tilewright.compiler.model_library import artifact_members
 from tilewright.driver import files
 from tilewright.errors import ArtifactError
 from tilewright.params import save_param_dict
 from tilewright.runtime.graph_json import graph_json
+from tilewright.runtime.sealed_tar import is_sealed, member, sealed_tar
 
 if TYPE_CHECKING:
     from tilewright.runtime.artifact import Artifact
@@ -53,7 +53,7 @@ def write_package(artifact: Artifact, path: Path, executor: str = "graph", libra
 
 def _write(path: Path, members: Mapping[str, bytes]) -> None:
     """The members, each without time or owner, so that equal programs are equal packages."""
-    with files.replacing(path) as scratch, tarfile.open(scratch, "w", format=tarfile.PAX_FORMAT) as archive:
+    with files.replacing(path) as scratch, scratch.open("wb") as file, sealed_tar(file) as archive:
         for name, data in members.items():
             archive.addfile(member(name, len(data)), io.BytesIO(data))
 
@@ -65,17 +65,19 @@ class TVMCPackage:
         self.package_path = Path(package_path)
         content = self._members()
         self.lib_name = next((n for n in _LIBRARIES if n in content), "")
+        if not self.lib_name and _METADATA not in content:
+            raise self._no_package(f"it has none of {', '.join((*_LIBRARIES, _METADATA))}")
+        if not is_sealed(self.package_path):
+            raise ArtifactError(f"the package '{self.package_path}' is damaged (its contents do not match its checksum), or was packed by somebody else; copy it again, or compile the model again", code="TW0804")
         self.graph = content[_GRAPH].decode() if _GRAPH in content else None
         self.params = bytearray(content[_PARAMS]) if _PARAMS in content else None
         if self.lib_name:
             self.executor_type = "vm" if self.lib_name.startswith("lib") else "aot" if self.graph is None else "graph"
             self._library = content[self.lib_name]
-        elif _METADATA in content and any(n.startswith("codegen/host/src/") for n in content):
+        elif any(n.startswith("codegen/host/src/") for n in content):
             self.executor_type, self._library = "aot", b""
-        elif _METADATA in content:
-            self.executor_type, self.lib_name, self._library = "aot", "mod.tar", artifact_members(content, self.package_path)
         else:
-            raise self._no_package(f"it has none of {', '.join((*_LIBRARIES, _METADATA))}")
+            self.executor_type, self.lib_name, self._library = "aot", "mod.tar", artifact_members(content, self.package_path)
         self.notes: tuple[str, ...] = ()
         """What the compiler has to say of the package that it wrote."""
         self._folder: Path | None = None
@@ -89,7 +91,7 @@ class TVMCPackage:
             raise ArtifactError(f"the package '{self.package_path}' does not exist", code="TW0810") from None
         except IsADirectoryError:
             raise self._no_package("it is a folder; a project of a board is run with --device micro") from None
-        except (tarfile.TarError, OSError, EOFError) as error:
+        except (tarfile.TarError, OSError, EOFError, ValueError) as error:
             raise self._no_package(str(error)) from None
 
     def _no_package(self, why: str) -> ArtifactError:
@@ -98,6 +100,12 @@ class TVMCPackage:
     @property
     def lib_path(self) -> str:
         """Where the library lies, in a folder that is there as long as the package."""
+        if not self.lib_name:
+            raise ArtifactError(
+                f"'{self.package_path}' is a model in C, whose text is compiled in a project; make one: tvmc micro create-project DIR {self.package_path.name} host, "
+                "or compile for the target llvm",
+                code="TW0809",
+            )
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="tvmc-"))
             weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
@@ -109,16 +117,11 @@ class TVMCPackage:
         from tilewright.runtime.artifact import load_executable
         from tilewright.runtime.graph_json import check_graph
 
-        if not self.lib_name:
-            raise ArtifactError(
-                f"'{self.package_path}' is a model in C, whose text is compiled in a project; make one: tvmc micro create-project DIR {self.package_path.name} host, "
-                "or compile for the target llvm",
-                code="TW0809",
-            )
+        path = self.lib_path
         try:
-            made = load_executable(self.lib_path)
+            made = load_executable(path)
         except ArtifactError as error:
-            raise ArtifactError(error.message.replace(self.lib_path, f"{self.package_path} ({self.lib_name})"), code="TW0810") from None
+            raise ArtifactError(error.message.replace(path, f"{self.package_path} ({self.lib_name})"), code="TW0810") from None
         if self.graph is not None:
             check_graph(self.graph, made.manifest)
         return made

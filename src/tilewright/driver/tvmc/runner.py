@@ -1,4 +1,4 @@
-"""`tvmc run`: a package on arrays, in this process; or the project of a board, on that."""
+"""`tvmc run`: a package on arrays, in this process, or on a device behind a tracker; or the project of a board, on that."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import numpy as np
 
 from tilewright.compiler.grouping import flat
 from tilewright.driver import files, tensors
+from tilewright.driver.places import Place, address
+from tilewright.driver.profile import reported
 from tilewright.driver.tvmc.package import TVMCPackage
 from tilewright.driver.tvmc.result import TVMCResult
 from tilewright.errors import OptionError
@@ -36,10 +38,11 @@ def run_module(
     number: int = 10,
     profile: bool = False,
     end_to_end: bool = False,
+    port: int | str | None = None,
     options: Mapping[str, str] | None = None,
 ) -> TVMCResult:
     """Run the package once, and with `benchmark` time it: `repeat` measurements of `number` runs, with `end_to_end` of copying the tensors in and out, too;
-    with `profile`, time each of its steps.
+    with `profile`, time each of its steps. With `rpc_key`, all that happens on a device of that key, which the tracker at `hostname` (and `port`, or `host:port`) knows.
 
     On the device `micro`, `tvmc_package` is a `micro.GeneratedProject` that was built, and `options` are those of its template.
 
@@ -56,20 +59,34 @@ def run_module(
             if device == "micro" else f"'{tvmc_package.folder}' is the project of a board; add --device micro",  # type: ignore[union-attr]
             code="TW0204",
         )
-    if hostname or rpc_key:
-        raise OptionError("--rpc-tracker, --rpc-key: packages run in this process, not over the network; copy the package there and run it", code="TW0204")
+    tracker = f"{hostname}:{port}" if hostname and port else hostname or ""
+    place = Place(tracker=tracker, rpc_key=rpc_key or "")
     if fill_mode not in list(tensors.Fill):
         raise OptionError(f"--fill-mode: there is no '{fill_mode}'; choose from {', '.join(tensors.Fill)}", code="TW0203")
     given = files.read_arrays(Path(inputs)) if isinstance(inputs, (str, os.PathLike)) else dict(inputs or {})
     if isinstance(tvmc_package, GeneratedProject):
-        if benchmark or profile:
-            raise OptionError("--print-time, --profile: how long a program takes on a board is not measured from here; leave the option out", code="TW0204")
+        if place.tracker or benchmark or profile:
+            raise OptionError("--rpc-tracker, --print-time, --profile: a project runs its board from here, and how long that takes says nothing of the board; leave the option out", code="TW0204")
         found = tvmc_package.run(tensors.feed(tvmc_package.inputs, given, tensors.Fill(fill_mode)), options)
         return TVMCResult({f"output_{k}": a for k, a in enumerate(found)})
+    if place.tracker:
+        return _on_device(tvmc_package, place, given, tensors.Fill(fill_mode), repeat if benchmark else 0, number, profile, end_to_end)
     program = tvmc_package.executable()
     fed = tensors.feed(program.inputs, given, tensors.Fill(fill_mode))
     answer = program(fed)
     answers = flat(answer if isinstance(answer, tuple) else (answer,))
     times = program.benchmark(fed, repeat=repeat, number=number, end_to_end=end_to_end) if benchmark else None
-    profiled = str(program.profile(fed, number=number)) if profile else ""
+    profiled = reported(program, fed, number).table(aggregate=False) if profile else ""
+    return TVMCResult({f"output_{k}": a for k, a in enumerate(answers)}, times, profiled)
+
+
+def _on_device(
+    package: TVMCPackage, place: Place, given: Mapping[str, np.ndarray[Any, Any]], fill: tensors.Fill, repeat: int, number: int, profile: bool, end_to_end: bool,
+) -> TVMCResult:
+    """The same in a session on a device. Raises `RPCError` where there is none, `WorkerError` for what goes wrong there."""
+    from tilewright.rpc import RemoteModel, connect_tracker
+
+    with connect_tracker(*address(place.tracker)) as tracker, tracker.request(place.rpc_key) as session:
+        program = RemoteModel(session, package.lib_name, Path(package.lib_path).read_bytes())
+        answers, times, profiled = program.run(tensors.feed(program.inputs, given, fill), repeat, number, end_to_end, profile)
     return TVMCResult({f"output_{k}": a for k, a in enumerate(answers)}, times, profiled)

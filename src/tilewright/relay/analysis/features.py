@@ -83,7 +83,7 @@ def get_total_mac_number(expr: Expr) -> int:
 def mac_number(call: Call) -> int:
     """The multiplications and additions of one call, pairs counted as one; 0 for what is no convolution and no product."""
     count = None if isinstance(call.op, Expr) else _REDUCED.get(f"nn.{call.op.name[4:]}" if call.op.name.startswith("qnn.") else call.op.name)
-    return 0 if count is None else math.prod(_shape(call)) * int(count(call))
+    return 0 if count is None else int(math.prod(_shape(call)) * count(call))
 
 
 def _conv_reduction(call: Call) -> int:
@@ -103,9 +103,24 @@ def _matmul_reduction(call: Call) -> int:
     return _shape(call.args[0])[-2 if call.op.attributes().get("transpose_a") else -1]
 
 
+def _transposed_reduction(call: Call) -> float:
+    """Each element of the data meets all of the kernel but its input channels; that is shared out among the elements of the result."""
+    data, weight = _shape(call.args[0]), _shape(call.args[1])
+    layout = call.op.attributes().get("kernel_layout") or ""
+    known = weight[layout.index("I")] if "I" in layout and len(layout) == len(weight) else weight[0]
+    return math.prod(data) * (math.prod(weight) // max(1, known)) / max(1, math.prod(_shape(call)))
+
+
+def _attention_reduction(call: Call) -> float:
+    """Both products, over all keys: those that a causal one leaves out are counted, too."""
+    size, width = (call.op.attributes()[name] for name in ("size", "width"))
+    return _shape(call.args[1])[1] * (int(size) + int(width)) / int(width)
+
+
 _REDUCED: Final[dict[str, Any]] = {
     "nn.conv1d": _conv_reduction, "nn.conv2d": _conv_reduction, "nn.conv3d": _conv_reduction, "nn.dense": _dense_reduction,
-    "nn.matmul": _matmul_reduction, "nn.batch_matmul": _matmul_reduction,
+    "nn.matmul": _matmul_reduction, "nn.batch_matmul": _matmul_reduction, "nn.attention": _attention_reduction,
+    **dict.fromkeys(("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose"), _transposed_reduction),
 }
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +30,7 @@ from tilewright.pieces import place_pieces
 from tilewright.relay.analysis.boxes import Box, joined, whole, windows
 from tilewright.relay.expr import Call, Constant, Expr, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.op.elementwise import Copy
+from tilewright.relay.transform.memory_order import least_memory_order
 from tilewright.relay.visitor import operands, post_order
 from tilewright.types import OpenSize, TensorType, TupleType, Type
 
@@ -81,11 +83,12 @@ class Step:
 
 @node
 class Piece:
-    """A piece of a workspace of open size: so many bytes, needed from the step `birth` to the step `death`."""
+    """A piece of the workspace: so many bytes, needed from the step `birth` to the step `death`, and where it begins; -1 where sizes are open."""
 
     nbytes: int
     birth: int
     death: int
+    offset: int = -1
 
 
 @node
@@ -98,7 +101,7 @@ class MemoryPlan:
     constants: tuple[np.ndarray[Any, Any], ...]
     workspace_bytes: int
     pieces: tuple[Piece, ...] = ()
-    """What the workspace consists of where sizes are open; a `Location` then has the number of its piece."""
+    """What the workspace consists of. Where sizes are open, a `Location` has the number of its piece."""
 
     def __repr__(self) -> str:
         lines = [f"workspace: {self.workspace_bytes} bytes, {len(self.constants)} constants"]
@@ -170,21 +173,32 @@ _Part = tuple[int, Box]
 _Step = tuple[Call | None, list[_Value], list[_Value]]
 
 
-def plan_memory(function: Function) -> MemoryPlan:
-    """Plan a function whose body calls functions. Raises `CompileError` for a symbolic shape and for control flow."""
+def plan_memory(function: Function, limit: int | None = None) -> MemoryPlan:
+    """Plan a function whose body calls functions. Raises `CompileError` for a symbolic shape and for control flow.
+
+    Where the workspace would have more than `limit` bytes, its pieces are placed in other ways, then steps done in another order; the smallest
+    plan that was found is given, whether it fits or not.
+    """
+    plan = _planned(function, _order(function), limit)
+    if limit is None or plan.workspace_bytes <= limit:
+        return plan
+    return min(plan, _planned(function, least_memory_order(function), limit), key=lambda p: p.workspace_bytes)
+
+
+def _planned(function: Function, order: Sequence[Expr], limit: int | None) -> MemoryPlan:
     planner = _Planner()
     for k, p in enumerate(function.params):
         types = _tensors(p.checked_type, p)
         if not isinstance(p.checked_type, TensorType):
             raise CompileError(f"input '{p.name_hint}' is a tuple; give its tensors as inputs of their own", p.span, code="TW0403")
         planner.values[p] = [_value(_Memory(Place.INPUT, k), types[0])]
-    for e in _order(function):
+    for e in order:
         planner.visit(e)
     outputs = planner.values[function.body]
     planner.finish(outputs)
     roots = planner.roots()
-    workspace = _assign(roots)
-    pieces = tuple(Piece(m.nbytes, m.birth, m.death) for m in roots if m.place is Place.PIECE)
+    workspace = _assign(roots, limit)
+    pieces = tuple(Piece(m.nbytes, m.birth, m.death, -1 if m.place is Place.PIECE else m.index) for m in roots)
     steps = tuple(Step(c, tuple(map(_location, i)), tuple(map(_location, o))) for c, i, o in planner.steps)
     return MemoryPlan(steps, function.params, tuple(v.type for v in outputs), tuple(planner.constants), workspace, pieces)
 
@@ -418,13 +432,13 @@ def _tensors(kind: Type, e: Expr) -> list[TensorType]:
     raise CompileError(f"a value of type {kind!r} has no place in memory", e.span, code="TW0403")
 
 
-def _assign(memories: list[_Memory]) -> int:
+def _assign(memories: list[_Memory], limit: int | None) -> int:
     """Give every piece its offset in the workspace, or its number where sizes are open; returns the size of the workspace."""
     if any(isinstance(m.nbytes, OpenSize) for m in memories):
         for k, m in enumerate(memories):
             m.place, m.index = Place.PIECE, k
         return 0
-    offsets, total = place_pieces(memories)
+    offsets, total = place_pieces(memories, limit)
     for m, offset in zip(memories, offsets, strict=True):
         m.index = offset
     return total

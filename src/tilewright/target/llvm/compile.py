@@ -63,17 +63,21 @@ def target_machine(target: Target, level: int = 2) -> Any:
         changes = ",".join(filter(None, (llvm.get_host_cpu_features().flatten(), changes)))
     elif cpu == "generic" and target.family == "x86":
         cpu = "x86-64"
-    return _machine(target.mtriple, cpu, changes, str(target.attrs.get("mabi", "")), level)
+    elif cpu.startswith("generic") and target.family == "riscv":
+        cpu, changes = "generic-rv64", ",".join(filter(None, ("+m,+a,+f,+d,+c", changes)))
+    abi = "lp64d" if target.family == "riscv" and "d" in target.features else ""
+    return _machine(target.mtriple, cpu, changes, str(target.attrs.get("mabi", abi)), level)
 
 
 @functools.cache
 def _machine(triple: str, cpu: str, features: str, abi: str, level: int) -> Any:
     _initialize()
+    triple = re.sub(r"^(\w+)-linux", r"\1-unknown-linux", triple)  # without a vendor LLVM does not see the system
     try:
         found = llvm.Target.from_triple(triple)
     except RuntimeError as error:
         raise TargetError(f"LLVM cannot make code for '{triple}': {error}", code="TW0509") from error
-    return found.create_target_machine(cpu=cpu, features=features, opt=level, reloc="pic", codemodel="small", abiname=abi)
+    return found.create_target_machine(cpu=cpu, features=features, opt=level, reloc="static" if triple.startswith("wasm") else "pic", codemodel="small", abiname=abi)
 
 
 @functools.cache

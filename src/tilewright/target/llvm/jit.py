@@ -25,13 +25,17 @@ class LoadedCode:
     Each has its own linker: a shared one would keep some kilobytes of every library that was ever loaded.
     """
 
-    def __init__(self, objects: Sequence[bytes], symbols: Sequence[str]) -> None:
-        """Link `objects` with each other and with the C library; `symbols` are those whose address is wanted."""
+    def __init__(self, objects: Sequence[bytes], symbols: Sequence[str], elsewhere: Mapping[str, int] | None = None) -> None:
+        """Link `objects` with each other and with the C library; `symbols` are those whose address is wanted, `elsewhere` has addresses of other code."""
+        self._objects, self._symbols = objects, frozenset(symbols)
+        self._open: LoadedCode | None = None
         sizes = _functions(objects)
         library = llvm.JITLibraryBuilder()
         for image in objects:
             library.add_object_img(image)
         library.add_current_process()
+        for name, address in (elsewhere or {}).items():
+            library.import_symbol(name, address)
         for name in dict.fromkeys((*symbols, *sizes)):
             library.export_symbol(name)
         linker = llvm.create_lljit_compiler(target_machine(Target("llvm")))
@@ -47,6 +51,15 @@ class LoadedCode:
     def address(self, symbol: str) -> int:
         """Where `symbol`, one of those asked for, starts in memory."""
         return int(self._tracker[symbol])
+
+    def hidden_address(self, symbol: str) -> int:
+        """Where a symbol is that nobody asked for: in a copy of the code that shows all its functions, linked at the first question. Raises `KeyError`."""
+        if self._open is None:
+            functions = (name for image in self._objects for name in functions_of(image))
+            self._open = LoadedCode(self._objects, tuple(dict.fromkeys((*self._symbols, *functions))))
+        if symbol not in self._open._symbols:
+            raise KeyError(symbol)
+        return self._open.address(symbol)
 
 
 def _functions(objects: Sequence[bytes]) -> dict[str, int]:

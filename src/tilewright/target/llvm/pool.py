@@ -23,6 +23,7 @@ from __future__ import annotations
 import functools
 from typing import Final
 
+from tilewright.target.llvm.allocation import allocation_text
 from tilewright.target.llvm.compile import compile_text
 from tilewright.target.target import Target
 
@@ -52,15 +53,13 @@ def pool_object(target: Target) -> bytes:
 
 def pool_text(target: Target) -> str:
     """The pool as an LLVM module."""
-    threaded = "linux" in target.mtriple and target.family in _FUTEX
-    parts = [_SERIAL, _CORES + _THREADED + _CREATE if threaded else _CREATE_SERIAL]
-    text = "\n".join(parts)
+    if not target.has_threads:
+        return "\n".join([allocation_text(target), _SERIAL, _CREATE_SERIAL])
+    text = "\n".join([allocation_text(target), _SERIAL, _CORES + _THREADED + _CREATE])
     for field, (offset, _) in _FIELDS.items():
         text = text.replace(f"FIELD({field})", f"getelementptr i8, ptr %ctx, i64 {offset}")
     for field, offset in _LINE.items():
         text = text.replace(f"OF_LINE({field})", f"getelementptr i8, ptr %line, i64 {offset}")
-    if not threaded:
-        return text
     family = target.family
     numbers = {"SPINS": _SPINS[family], "FUTEX": _FUTEX[family], "GETTID": _GETTID[family], "HEADER": _FIELDS["lines"][0], "STACK": _STACK}
     for word, number in numbers.items():
@@ -69,9 +68,6 @@ def pool_text(target: Target) -> str:
 
 
 _SERIAL: Final = """
-declare ptr @aligned_alloc(i64, i64)
-declare void @free(ptr)
-
 define internal void @tw_serial_for(ptr %ctx, ptr %body, ptr %closure, i64 %n, i64 %grain) nounwind {
   %some = icmp sgt i64 %n, 0
   br i1 %some, label %run, label %done
@@ -84,25 +80,14 @@ done:
 """
 
 _CREATE_SERIAL: Final = """
+; One context for all: nothing in it changes but the count of refused requests.
+@tw_serial_context = global { ptr, i64, ptr, i64 } { ptr @tw_serial_for, i64 1, ptr null, i64 0 }, align 16
+
 define ptr @tw_pool_create(i64 %threads) nounwind {
-  %ctx = call ptr @aligned_alloc(i64 64, i64 64)
-  %none = icmp eq ptr %ctx, null
-  br i1 %none, label %done, label %fill
-fill:
-  store ptr @tw_serial_for, ptr %ctx
-  %count = getelementptr i8, ptr %ctx, i64 8
-  store i64 1, ptr %count
-  %pool = getelementptr i8, ptr %ctx, i64 16
-  store ptr null, ptr %pool
-  %refused = getelementptr i8, ptr %ctx, i64 24
-  store i64 0, ptr %refused
-  br label %done
-done:
-  ret ptr %ctx
+  ret ptr @tw_serial_context
 }
 
 define void @tw_pool_destroy(ptr %ctx) nounwind {
-  call void @free(ptr %ctx)
   ret void
 }
 """

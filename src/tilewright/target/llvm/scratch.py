@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from tilewright.runtime.scratch import REFUSED_AT
+from tilewright.target.llvm.allocation import allocator
 from tilewright.target.llvm.function import FunctionText
 
 MOST_ON_STACK: Final = 256 << 10
@@ -78,10 +79,10 @@ class ScratchText:
         return [*head, *lines, *done, *lacking, "refused:", *frees["given"], *counted]
 
     def _ask(self, name: str, size: str) -> str:
-        return f"  {name} = call ptr {self.f.declare('aligned_alloc', 'ptr', 'i64, i64')}(i64 {MEMORY_ALIGNMENT}, i64 {size})"
+        return f"  {name} = call ptr {self.f.declare(allocator(self.f.target.mtriple)[0], 'ptr', 'i64, i64')}(i64 {MEMORY_ALIGNMENT}, i64 {size})"
 
     def _frees(self, names: Sequence[str]) -> list[str]:
-        return [f"  call void {self.f.declare('free', 'void', 'ptr')}(ptr {name})" for name in names]
+        return [f"  call void {self.f.declare(allocator(self.f.target.mtriple)[1], 'void', 'ptr')}(ptr {name})" for name in names]
 
     def _all_there(self, names: Sequence[str], kind: str) -> list[str]:
         """Lines that give `%<kind>.there`."""

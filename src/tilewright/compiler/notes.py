@@ -1,0 +1,46 @@
+"""What profilers and debuggers are told of each step of a program, and what the workspace holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tilewright.relay.analysis.operations import only_moves, operations, operator_names, product_type
+from tilewright.relay.expr import Function
+from tilewright.relay.transform.plan_memory import Location, MemoryPlan, Place
+from tilewright.relay.transform.plan_memory import Step as PlanStep
+from tilewright.runtime.manifest import Held
+from tilewright.runtime.notes import Note
+from tilewright.runtime.program import HostValue
+from tilewright.types import DataType
+
+
+def notes_of(plan: MemoryPlan, value: Callable[[Location], HostValue]) -> tuple[Note, ...]:
+    """A note for each step of a plan of known sizes; `value` says where an array of the plan stands in the program."""
+    return tuple(_note(s, value) for s in plan.steps)
+
+
+def arena_of(plan: MemoryPlan) -> tuple[Held, ...]:
+    """What the workspace holds; nothing is known of one of open size."""
+    return tuple(Held(p.offset, p.nbytes, p.birth, p.death) for p in plan.pieces if p.offset >= 0)
+
+
+def _note(s: PlanStep, value: Callable[[Location], HostValue]) -> Note:
+    made = [loc for loc in s.outputs if not loc.type.dtype.is_object]
+    given = [loc for loc in s.inputs if not loc.type.dtype.is_object]
+    function = s.call.op if s.call is not None else None
+    written = sum(loc.type.nbytes for loc in made)
+    most = written if not isinstance(function, Function) or only_moves(function) else None
+    """The most that is read of one argument, where elements are only moved."""
+
+    def total(where: Callable[[Location], bool]) -> int:
+        return sum(loc.type.nbytes if most is None else min(most, loc.type.nbytes) for loc in given if where(loc))
+
+    return Note(
+        operators=operator_names(function) if isinstance(function, Function) else ("copy",),
+        operations=operations(function) if isinstance(function, Function) else 0,
+        dtype=product_type(function) if isinstance(function, Function) else made[0].type.dtype if made else DataType("float32"),
+        reads=total(lambda loc: loc.place is not Place.CONSTANT),
+        constants=total(lambda loc: loc.place is Place.CONSTANT),
+        outputs=tuple(map(value, made)),
+    )
+

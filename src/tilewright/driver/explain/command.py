@@ -1,0 +1,38 @@
+"""`tilewright explain MODEL -o report.html`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from tilewright.driver import files
+from tilewright.errors import OptionError
+
+if TYPE_CHECKING:
+    from tilewright.compiler.model import Model
+
+SUFFIXES = (".html", ".htm")
+
+
+def report_path(model: Path, output: Path | None) -> Path:
+    """Where the page goes. Raises `OptionError` for a name that no browser would open as a page."""
+    path = output or Path(f"{model.stem}.html")
+    if path.suffix not in SUFFIXES:
+        raise OptionError(f"--output: '{path}' ends in neither {' nor '.join(SUFFIXES)}; the report is a page", code="TW0206")
+    return path
+
+
+def write_report(model: Model, name: str, path: Path, run: bool) -> None:
+    """Explain a compiled model on a page, and say what is there, and what is not."""
+    from tilewright.driver.explain.content import explained
+    from tilewright.driver.explain.page import page_of
+
+    begin = time.perf_counter()
+    content = explained(model, name, run)
+    files.write_text(path, page_of(content))
+    if run and content.measurement is None:
+        typer.echo(f"Not measured: {content.not_measured}", err=True)
+    typer.echo(f"Wrote {path} ({path.stat().st_size / 1e6:.1f} MB) in {time.perf_counter() - begin:.2f} s: {len(content.states)} states of the graph, {len(content.kernels)} kernels")

@@ -1,0 +1,101 @@
+"""All that the page shows, of one compiled model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tilewright.compiler.report import Report
+from tilewright.driver.explain.graphs import ProgramStep, steps_of
+from tilewright.driver.explain.kernels import Text, plain_texts, texts_of
+from tilewright.driver.explain.measurement import Measurement, measure
+from tilewright.driver.explain.memory import Memory, memory_of
+from tilewright.driver.explain.recording import Recording, State
+from tilewright.errors import ArtifactError, InternalError, OptionError, RunError
+from tilewright.runtime.artifact import runs_here
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tilewright.compiler.model import Model
+    from tilewright.relay.expr import Function
+    from tilewright.runtime.manifest import Manifest
+    from tilewright.target.target import Target
+
+_ENTRIES = ("flow",)
+"""Code that is no kernel, and worth reading: the control flow of a program."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTexts:
+    """A kernel's texts, the steps that run it, and the nodes of the model that these compute."""
+
+    symbol: str
+    texts: tuple[Text, ...]
+    steps: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What is known of a model. `not_measured` is the reason where there is no `measurement`."""
+
+    name: str
+    target: str
+    manifest: Manifest
+    phases: Mapping[str, float]
+    passes: int
+    states: tuple[State, ...]
+    steps: tuple[ProgramStep, ...]
+    kernels: tuple[KernelTexts, ...]
+    memory: Memory
+    measurement: Measurement | None = None
+    not_measured: str = ""
+    c: str = ""
+    """The C text of all kernels, where the target is C."""
+    accelerators: tuple[str, ...] = field(default=())
+
+
+def explained(model: Model, name: str, run: bool = True) -> Content:
+    """Compile `model` once more, watching, and run it where `run` asks for that.
+
+    Raises `InputError` for a model that takes more than one program, `OptionError` for open sizes. What cannot be measured is not, and `not_measured` says why.
+    """
+    if model.artifact.manifest.symbols:
+        sizes = ", ".join(s.name for s in model.artifact.manifest.symbols)
+        raise OptionError(f"'{name}' has open sizes ({sizes}), and a report is of one program with known ones; give every size a number", code="TW0304")
+    report, recording = Report(keeps_module=True), Recording()
+    artifact = model.build_again(report, (recording,))
+    steps = tuple(_steps(report, recording.external))
+    measurement, reason = None, "the report was made without running the model"
+    if run:
+        try:
+            if not runs_here(artifact.manifest):
+                raise ArtifactError(f"the program is for '{artifact.manifest.target}', which is another machine than this one", code="TW0805")
+            measurement, reason = measure(artifact.executable(model.threads), steps), ""
+        except (RunError, ArtifactError) as error:
+            reason = str(error)
+    return Content(
+        name, str(model.target), artifact.manifest, report.phases, recording.passes, tuple(recording.states), steps,
+        tuple(_kernels(report, steps, model.target.processor)), memory_of([plan for plan, _ in report.plans]), measurement, reason, report.c,
+        tuple(a.name for a in model.target.accelerators),
+    )
+
+
+def _steps(report: Report, external: Mapping[str, Function]) -> list[ProgramStep]:
+    if report.module is None:
+        raise InternalError("the build kept no module for the report")
+    found: list[ProgramStep] = []
+    for block, (plan, steps) in enumerate(report.plans):
+        name = f"block_{block}" if f"block_{block}" in report.module else "main"
+        found += steps_of(plan, steps, report.module[name], external, block, len(found))
+    return found
+
+
+def _kernels(report: Report, steps: tuple[ProgramStep, ...], target: Target) -> list[KernelTexts]:
+    """The texts of all kernels in the order in which they were made."""
+    users: dict[str, list[int]] = {}
+    for k, s in enumerate(steps):
+        users.setdefault(s.symbol, []).append(k)
+    made = [KernelTexts(symbol, tuple(texts_of(kernel, report.functions[symbol], target)), tuple(users.get(symbol, ()))) for symbol, kernel in report.kernels.items()]
+    plain = [symbol for symbol in report.llvm if symbol not in report.kernels and (symbol in users or symbol in _ENTRIES)]
+    return [*made, *(KernelTexts(symbol, tuple(plain_texts(report.llvm[symbol], target)), tuple(users.get(symbol, ()))) for symbol in plain)]

@@ -1,0 +1,84 @@
+"""What changed between two texts of Relay, without the noise of numbers: `%7 = nn.relu(%6)` that has become `%9 = nn.relu(%8)` is the same line.
+
+Lines are matched without the numbers of values first. Among those that are left between two matches, calls of the same operator
+that have most words in common are the same call, changed.
+A line that reads values which do not correspond to those that it read before is changed, too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Final
+
+SAME, ADDED, REMOVED, CHANGED = "=", "+", "-", "~"
+_NUMBERED: Final = re.compile(r"%\d+(?:\.\d+)?|meta\[[\w.]+\]\[\d+\]")
+_DEFINES: Final = re.compile(r"\s*(?:let )?(%\d+) = ")
+_WORD: Final = re.compile(r"[\w.]+")
+_CALLS: Final = re.compile(r"\s*(?:(?:let )?%\w+ = )?([\w.@%]+)\(")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the one text, of the other, or of both; numbers count from 1, and are 0 where it is not there."""
+
+    kind: str
+    old: int
+    new: int
+
+
+def difference(old: Sequence[str], new: Sequence[str]) -> list[Row]:
+    """The rows of both texts in order."""
+    rows: list[Row] = []
+    became: dict[str, str] = {}
+    a, b = ([_NUMBERED.sub("%", line) for line in text] for text in (old, new))
+    for tag, a0, a1, b0, b1 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        pairs = zip(range(a0, a1), range(b0, b1), strict=True) if tag == "equal" else _paired(old, new, range(a0, a1), range(b0, b1))
+        for i, j in pairs:
+            if j is not None and new[j].startswith("def "):
+                became.clear()
+            if i is None or j is None:
+                rows.append(Row(ADDED, 0, j + 1) if j is not None else Row(REMOVED, (i or 0) + 1, 0))
+                continue
+            rows.append(Row(SAME if a[i] == b[j] and not _rewired(old[i], new[j], became) else CHANGED, i + 1, j + 1))
+            became.update(zip(_defined([old[i]]), _defined([new[j]]), strict=False))
+    return rows
+
+
+def _paired(old: Sequence[str], new: Sequence[str], these: range, those: range) -> Iterator[tuple[int | None, int | None]]:
+    """Lines of two stretches side by side: calls of the same operator together, others alone."""
+    a, b = ([_operator(text[k], f"{side}{k}") for k in stretch] for text, stretch, side in ((old, these, "-"), (new, those, "+")))
+    for tag, a0, a1, b0, b1 in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        if tag == "equal":
+            for i, j in zip(these[a0:a1], those[b0:b1], strict=True):
+                yield from ((i, j),) if _alike(old[i], new[j]) else ((i, None), (None, j))
+            continue
+        yield from ((i, None) for i in these[a0:a1])
+        yield from ((None, j) for j in those[b0:b1])
+
+
+def _alike(old: str, new: str) -> bool:
+    """Whether two lines stand equally deep and have most of their words in common, so that what differs can be shown in them."""
+    if len(old) - len(old.lstrip()) != len(new) - len(new.lstrip()):
+        return False
+    a, b = (set(_WORD.findall(_NUMBERED.sub("%", line))) for line in (old, new))
+    return 2 * len(a & b) > len(a | b)
+
+
+def _operator(line: str, otherwise: str) -> str:
+    """What a line calls; `otherwise` where it calls nothing."""
+    found = _CALLS.match(line)
+    return found[1] if found is not None else otherwise
+
+
+def _defined(lines: Sequence[str]) -> list[str]:
+    """The numbers of the values that lines give."""
+    return [found[1] for line in lines if (found := _DEFINES.match(line))]
+
+
+def _rewired(old: str, new: str, became: dict[str, str]) -> bool:
+    """Whether a line reads a value that is not what its value was before. Constants are told by their lines alone."""
+    pairs = zip(_NUMBERED.findall(_DEFINES.sub("", old)), _NUMBERED.findall(_DEFINES.sub("", new)), strict=True)
+    return any(x.startswith("%") and became.get(x.partition(".")[0], "") != y.partition(".")[0] for x, y in pairs)

@@ -1,0 +1,132 @@
+"""A kernel as four texts, Relay, loops, LLVM and assembly, with the links between their lines.
+
+The loops carry the nodes of the model that they compute (`Origin`), each LLVM instruction carries its line of the loops as debug information, and
+assembly is made from LLVM text whose debug information are its own lines: so every link is what the compiler itself says, and none is guessed.
+Lines of debug information change no instruction.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from tilewright.compiler.sources import loops_source, relay_lines
+from tilewright.errors import Origin
+from tilewright.relay.expr import Function
+from tilewright.target.llvm.codegen import emit
+from tilewright.target.llvm.compile import assembly
+from tilewright.target.target import Target
+from tilewright.tir.printer import PrintedFunc
+from tilewright.tir.stmt import Stmt
+
+if TYPE_CHECKING:
+    from tilewright.compiler.kernel import Kernel
+
+_LOCATION: Final = re.compile(r"^!(\d+) = !DILocation\(line: (\d+), column: 1, scope: (!\d+)\)$", re.MULTILINE)
+_AT: Final = re.compile(r", !dbg !(\d+)$")
+_SCOPE: Final = re.compile(r" !dbg !\d+(?= \{$)")
+_METADATA: Final = re.compile(r"^!(?:\d+|llvm\.[\w.]+) = ")
+_LINE_OF: Final = re.compile(r"^\s*\.loc\s+\d+\s+(\d+)")
+_DEBUG_ONLY: Final = re.compile(r"^\s*\.(?:loc|file|cfi_\w+|ident|addrsig\w*)\b|^\.L(?:tmp|func_(?:begin|end))\d+:")
+_SECTION: Final = re.compile(r"^\s*\.section\s+\"?\.(\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Lines, and for each of them the numbers of the lines of the text before that it came from, counted from 1; empty where that is not known."""
+
+    title: str
+    lines: tuple[str, ...]
+    sources: tuple[tuple[int, ...], ...] = ()
+
+
+def texts_of(kernel: Kernel, function: Function, target: Target) -> list[Text]:
+    """Relay, loops, and for LLVM's targets LLVM text and assembly, each linked to the one before."""
+    relay, places = relay_lines(function)
+    relay = relay[:-1] if relay and not relay[-1] else relay
+    printed = PrintedFunc(kernel.func)
+    origins = _Origins(printed)
+    texts = [Text("Relay", tuple(relay))]
+    if target.is_c:
+        return [*texts, Text("TIR", tuple(printed.lines))]
+    source = loops_source(kernel.func, kernel.declared, written=False)
+    marked = emit(kernel.func, target, replace(source, line=origins.line))
+    loops = tuple(tuple(places.get(origins.found[k], ())) if k in origins.found else () for k in range(1, len(printed.lines) + 1))
+    llvm, numbered = own_lines(marked)
+    return [*texts, Text("TIR", tuple(printed.lines), loops), llvm, shown_assembly(assembly(numbered, target), len(llvm.lines))]
+
+
+class _Origins:
+    """Which node each line of the loops computes, as code generation says it."""
+
+    def __init__(self, printed: PrintedFunc) -> None:
+        self.printed = printed
+        self.found: dict[int, Origin] = {}
+
+    def line(self, s: Stmt, origin: Origin | None) -> int:
+        number = self.printed.line_of(s)
+        if number and origin is not None:
+            self.found[number] = origin
+        return number
+
+
+def own_lines(marked: str) -> tuple[Text, str]:
+    """LLVM text without its metadata, each line linked to the loops; and the same whose debug information says the lines of that text."""
+    lines_of = {number: (int(line), scope) for number, line, scope in _LOCATION.findall(marked)}
+    first = 1 + max((int(k) for k in re.findall(r"^!(\d+) = ", marked, re.MULTILINE)), default=-1)
+    shown: list[str] = []
+    sources: list[tuple[int, ...]] = []
+    code: list[str] = []
+    metadata: list[str] = []
+    for text in marked.split("\n"):
+        if _METADATA.match(text):
+            metadata.append(text)
+            continue
+        found = _AT.search(text)
+        line, scope = lines_of[found[1]] if found else (0, "")
+        shown.append(_SCOPE.sub("", _AT.sub("", text)))
+        sources.append((line,) if line else ())
+        if found:
+            own = f"!{first + len(shown)}"
+            metadata.append(f"{own} = !DILocation(line: {len(shown)}, column: 1, scope: {scope})")
+            text = f"{text[:found.start()]}, !dbg {own}"
+        code.append(text)
+    while shown and not shown[-1]:
+        shown.pop()
+        sources.pop()
+    return Text("LLVM", tuple(shown), tuple(sources)), "\n".join([*code, *metadata, ""])
+
+
+def shown_assembly(text: str, lines: int) -> Text:
+    """Assembly without what only debuggers read, each instruction linked to one of the `lines` of LLVM text."""
+    shown: list[str] = []
+    sources: list[tuple[int, ...]] = []
+    at, hidden = 0, False
+    for line in text.split("\n"):
+        if found := _LINE_OF.match(line):
+            at = int(found[1])
+        if found := _SECTION.match(line):
+            hidden = found[1].startswith(("debug", "note", "eh_frame", "llvm"))
+        elif re.match(r"\s*\.text\b", line):
+            hidden = False
+        if hidden or _DEBUG_ONLY.match(line) or not line.strip():
+            continue
+        shown.append(_in_columns(line))
+        is_code = line.startswith(("\t", " ")) and not line.lstrip().startswith((".", "#"))
+        sources.append((at,) if is_code and 0 < at <= lines else ())
+    return Text("Assembly", tuple(shown), tuple(sources))
+
+
+def _in_columns(line: str) -> str:
+    """A line of assembly with its operands below each other."""
+    if not line.startswith("\t"):
+        return line.expandtabs(4)
+    name, _, operands = line.strip().partition("\t")
+    return f"    {name:<11} {operands.expandtabs(4)}".rstrip()
+
+
+def plain_texts(llvm: str, target: Target) -> list[Text]:
+    """LLVM text and assembly of code that has no loops of ours behind it, without links."""
+    return [Text("LLVM", tuple(llvm.rstrip("\n").split("\n"))), shown_assembly(assembly(llvm, target), 0)]
+

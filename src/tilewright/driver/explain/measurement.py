@@ -1,0 +1,59 @@
+"""How long the steps of a program take, and how that compares with what the machine can do.
+
+Seconds are those of `Executable.profile`. Operations are two for each multiply-accumulate (or one for each element of a result where there are none),
+bytes are those of all arguments and results, each read or written once: what no program can do without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from tilewright.autotvm.task.kernels import operations
+from tilewright.compiler.peaks import peaks
+from tilewright.errors import RunError
+
+if TYPE_CHECKING:
+    from tilewright.driver.explain.graphs import ProgramStep
+    from tilewright.runtime.executable import Executable
+    from tilewright.runtime.roofline import Peaks
+
+_SECONDS: Final = 0.6
+_MOST: Final = 20
+"""Steps are timed as often as fits into so many seconds, at most so many times."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepMeasure:
+    """A step of a program: seconds, operations, bytes."""
+
+    seconds: float
+    operations: float
+    nbytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """All steps, the seconds of a whole call, and the peaks, with `threads` threads."""
+
+    steps: tuple[StepMeasure, ...]
+    seconds: float
+    peaks: Peaks
+    threads: int
+
+
+def measure(executable: Executable, steps: Sequence[ProgramStep]) -> Measurement:
+    """Run the program on random inputs. Raises `RunError` where its steps cannot be timed apart, `ArtifactError` where it does not run here."""
+    once = executable.profile(number=1)
+    times = int(min(_MOST, _SECONDS / max(once.seconds, 1e-9)))
+    profile = executable.profile(number=times) if times > 1 else once
+    parts = executable.manifest.parts
+    if not isinstance(parts, int):
+        raise RunError(f"'{executable.manifest.name}' is computed in as many parts as a call says, and is timed as a whole alone", code="TW0714")
+    found = tuple(
+        StepMeasure(timed.seconds, float(parts * (operations(s.function) if s.function is not None else 0)), float(parts * s.nbytes))
+        for timed, s in zip(profile.steps, steps, strict=True)
+    )
+    whole = executable.benchmark(repeat=5 if times > 1 else 1, number=1, min_repeat_ms=20).median
+    return Measurement(found, whole, peaks(executable.threads), executable.threads)

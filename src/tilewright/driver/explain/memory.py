@@ -1,0 +1,47 @@
+"""What lies where in the workspace of a program, and during which steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tilewright.relay.transform.plan_memory import MemoryPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Bytes of the workspace from the step `birth` to the step `death`, both included."""
+
+    offset: int
+    nbytes: int
+    birth: int
+    death: int
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The values in the workspace, and how many bytes it has. Blocks of a program with control flow share it, one after the other."""
+
+    workspace: int
+    values: tuple[Held, ...]
+
+    @property
+    def peak(self) -> tuple[int, int]:
+        """The step with the most bytes alive, and how many; (0, 0) without values."""
+        alive: dict[int, int] = {}
+        for v in self.values:
+            for step in range(v.birth, v.death + 1):
+                alive[step] = alive.get(step, 0) + v.nbytes
+        return max(alive.items(), key=lambda found: (found[1], -found[0]), default=(0, 0))
+
+
+def memory_of(plans: Sequence[MemoryPlan]) -> Memory:
+    """The workspace of all plans, whose steps are numbered in a row."""
+    values: list[Held] = []
+    first = 0
+    for plan in plans:
+        values += [Held(x.offset, x.nbytes, first + x.birth, first + x.death) for x in plan.pieces]
+        first += len(plan.steps)
+    return Memory(max((p.workspace_bytes for p in plans), default=0), tuple(values))

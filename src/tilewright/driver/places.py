@@ -1,0 +1,91 @@
+"""Where the commands measure: here, on a Dask cluster, on devices behind a tracker, on a board by ssh, or nowhere (`tuning/replay.py`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tilewright.errors import OptionError
+
+if TYPE_CHECKING:
+    from tilewright.tuning.measure import Builder, Runner
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What the options of a command say; the empty one is this machine."""
+
+    cluster: str = ""
+    worker_tag: str = ""
+    tracker: str = ""
+    rpc_key: str = ""
+    ssh: str = ""
+    ssh_config: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Raises `OptionError` for options that do not go together."""
+        chosen = [f"--{word}" for word in ("cluster", "tracker", "ssh") if getattr(self, word)]
+        if len(chosen) > 1:
+            raise OptionError(f"{' and '.join(chosen)} are different places to measure; give one of them", code="TW0204")
+        if self.worker_tag and not self.cluster:
+            raise OptionError("--worker-tag chooses workers of a cluster; give its scheduler by --cluster tcp://HOST:PORT", code="TW0204")
+        if bool(self.tracker) != bool(self.rpc_key):
+            raise OptionError("a tracker is asked for devices of a key; give both, the tracker's HOST:PORT and --rpc-key", code="TW0204")
+        if self.ssh_config and not self.ssh:
+            raise OptionError("--ssh-config is read for a board; give it by --ssh user@host", code="TW0204")
+        if self.tracker:
+            address(self.tracker)
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether code does not have to run on this machine."""
+        return bool(self.cluster or self.tracker or self.ssh)
+
+    def builder(self, timeout: float = 10, n_parallel: int | None = None) -> Builder:
+        """Who builds: workers of the cluster, or this machine."""
+        if self.cluster:
+            from tilewright.tuning.cluster import ClusterBuilder
+
+            return ClusterBuilder(self.cluster, timeout)
+        from tilewright.tuning.local import LocalBuilder
+
+        if self.ssh:
+            from tilewright.tuning.boards import board_build
+
+            return LocalBuilder(timeout, n_parallel, board_build)
+        return LocalBuilder(timeout, n_parallel)
+
+    def runner(
+        self, timeout: float = 10, number: int = 4, repeat: int = 3, min_repeat_ms: float = 0, threads: int | None = None, noise: float = 0.1,
+        cooldown_interval: float = 0.1,
+    ) -> Runner:
+        """Who times, as `LocalRunner` takes its options. Raises `OptionError` for threads that a place decides itself."""
+        timing: dict[str, Any] = {
+            "timeout": timeout, "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms, "cooldown_interval": cooldown_interval, "noise": noise,
+        }
+        if self.cluster:
+            from tilewright.tuning.cluster import ClusterRunner
+
+            return ClusterRunner(self.cluster, threads=threads, resources={self.worker_tag: 1} if self.worker_tag else None, **timing)
+        if self.tracker:
+            from tilewright.tuning.remote import RPCRunner
+
+            if threads is not None:
+                raise OptionError("how many threads a session uses is said where its server is started: python -m tilewright.exec.rpc_server --threads", code="TW0204")
+            return RPCRunner(self.rpc_key, *address(self.tracker), **timing)
+        if self.ssh:
+            from tilewright.tuning.boards import SSHRunner
+
+            return SSHRunner(self.ssh, threads=threads or 1, config=self.ssh_config, **timing)
+        from tilewright.tuning.local import LocalRunner
+
+        return LocalRunner(threads=threads, **timing)
+
+
+def address(text: str) -> tuple[str, int]:
+    """`HOST:PORT`. Raises `OptionError`."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
+        raise OptionError(f"'{text}' is no address of a tracker; write HOST:PORT, like 127.0.0.1:9190", code="TW0202")
+    return host.strip("[]"), int(port)

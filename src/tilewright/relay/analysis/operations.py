@@ -1,0 +1,87 @@
+"""How many operations on numbers a function asks for, whatever the kernel makes of them, and in which type its products are."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from tilewright.errors import CompileError
+from tilewright.relay.analysis.features import mac_number
+from tilewright.relay.expr import Call, Expr, Function
+from tilewright.relay.op.registry import Fusion
+from tilewright.relay.visitor import calls
+from tilewright.types import DataType, TensorType, TupleType, Type
+
+_NORMALISING: Final = 5
+"""Operations on each element of a softmax or a norm: a sum, a sum of squares or an exponential, a difference, a product, a maximum."""
+_MOVES: Final = frozenset({"copy", "cast", "reshape", "identity"})
+
+
+def operations(function: Function) -> int:
+    """The additions, multiplications, comparisons and functions of one run of a primitive function.
+
+    A multiply-add counts as two, as the field has it; what only moves or converts elements counts as nothing, elementwise operators as one for each
+    element, windows as one for each element of the window, and softmax and norms as five for each element that they read. That is the work that
+    the graph asks for: Winograd's convolutions do less of it, and padded tiles more.
+    """
+    return sum(map(_of_call, calls(function.body)))
+
+
+def operator_names(function: Function) -> tuple[str, ...]:
+    """The names of the operators of a primitive function, operands before users."""
+    return tuple(e.op.name for e in calls(function.body) if not isinstance(e.op, Expr))
+
+
+def product_type(function: Function) -> DataType:
+    """The element type of the first argument of the first product; of the first result where there is no product."""
+    found = [e for e in calls(function.body) if not isinstance(e.op, Expr)]
+    for e in found:
+        if _macs(e):
+            return e.args[0].tensor_type.dtype
+    return _first(found[0].checked_type if found else function.body.checked_type).dtype
+
+
+def only_moves(function: Function) -> bool:
+    """Whether every element of the results is made of one element of each argument at most, so that a large argument may be read in part."""
+    return all(isinstance(e.op, Expr) or e.op.kind <= Fusion.INJECTIVE for e in calls(function.body))
+
+
+def _of_call(e: Call) -> int:
+    if isinstance(e.op, Expr):
+        return 0
+    macs = _macs(e)
+    if macs:
+        return 2 * macs
+    made = _elements(e.checked_type)
+    if e.op.kind is Fusion.INJECTIVE or e.op.name in _MOVES:
+        return 0
+    if e.op.kind is Fusion.REDUCE:
+        return _read(e)
+    if e.op.kind is Fusion.OUT_FUSABLE:
+        window = getattr(e.op, "pool_size", None)
+        return made * math.prod(window) if isinstance(window, tuple) else _NORMALISING * _read(e) if e.op.name.endswith(("norm", "softmax", "normalize")) else _read(e)
+    return made
+
+
+def _macs(e: Call) -> int:
+    try:
+        return mac_number(e)
+    except CompileError:  # of an open size, or over a tuple
+        return 0
+
+
+def _read(e: Call) -> int:
+    """The elements of the first argument."""
+    return _elements(e.args[0].checked_type) if e.args else 0
+
+
+def _elements(t: Type | None) -> int:
+    if isinstance(t, TupleType):
+        return sum(map(_elements, t.fields))
+    return math.prod(t.shape) if isinstance(t, TensorType) and t.is_static else 0
+
+
+def _first(t: Type | None) -> TensorType:
+    while isinstance(t, TupleType) and t.fields:
+        t = t.fields[0]
+    return t if isinstance(t, TensorType) else TensorType((), DataType("float32"))

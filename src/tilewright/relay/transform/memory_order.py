@@ -1,0 +1,73 @@
+"""An order of the calls of a graph in which few bytes live at the same time: of the operands of a call, the one that needs most beside its result comes first.
+
+    f(a(x), c(b(x)))        the results of a and c are small, that of b is large
+    -> b, c, a, f           a's is not there yet while b's is
+
+That is the order of Sethi and Ullman ("The generation of optimal code for arithmetic expressions", 1970), with bytes in the place of registers: the best one where no
+value is read twice, and a good one elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tilewright.relay.expr import Call, Expr, Function
+from tilewright.relay.visitor import operands, post_order
+from tilewright.types import TensorType, TupleType, Type
+
+
+def least_memory_order(function: Function) -> list[Expr]:
+    """The nodes of a function's body, operands before users."""
+    order = post_order(function.body, inside=False)
+    known = {*order}
+    first: dict[Expr, list[Expr]] = {}
+    size: dict[Expr, int] = {}
+    need: dict[Expr, int] = {}
+    for e in order:
+        reads = [o for o in dict.fromkeys(operands(e)) if o in known]
+        reads.sort(key=lambda o: size[o] - need[o])
+        first[e], size[e] = reads, _nbytes(e)
+        need[e] = _need(e, reads, size, need)
+    return _walked(function.body, first)
+
+
+def _need(e: Expr, reads: Sequence[Expr], size: Mapping[Expr, int], need: Mapping[Expr, int]) -> int:
+    """The most that is alive until a value is there, when its operands are made in this order."""
+    most = held = 0
+    for o in reads:
+        most = max(most, held + need[o])
+        held += size[o]
+    return max(most, held + size[e] if _makes(e) else held)
+
+
+def _walked(root: Expr, first: Mapping[Expr, Sequence[Expr]]) -> list[Expr]:
+    done: dict[Expr, None] = {}
+    stack = [(root, False)]
+    while stack:
+        e, is_ready = stack.pop()
+        if e in done:
+            continue
+        if is_ready:
+            done[e] = None
+            continue
+        stack.append((e, True))
+        stack += [(o, False) for o in reversed(first[e]) if o not in done]
+    return [*done]
+
+
+def _makes(e: Expr) -> bool:
+    """Whether a value has memory of its own, and is no name for what is there."""
+    return isinstance(e, Call) and not (isinstance(e.op, Function) and e.op.attrs.get("reshape_only"))
+
+
+def _nbytes(e: Expr) -> int:
+    """The bytes of the tensors of a value that a call made; inputs and constants are there anyway."""
+    stack: list[Type | None] = [e.known_type() if isinstance(e, Call) or operands(e) else None]
+    total = 0
+    while stack:
+        t = stack.pop()
+        if isinstance(t, TupleType):
+            stack += t.fields
+        elif isinstance(t, TensorType) and t.is_static and not t.dtype.is_object:
+            total += t.nbytes
+    return total

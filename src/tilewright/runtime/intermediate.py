@@ -1,0 +1,54 @@
+"""The values between the steps of a program, each copied when it has just been made: later steps use its memory again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilewright.errors import InputError
+from tilewright.runtime.callbacks import view_of
+from tilewright.runtime.profiling import DeviceWrapper, Metric, MetricCollector, measured_call
+from tilewright.runtime.program import OBJECT
+from tilewright.runtime.stepping import Subject, address_of, memory_of_part, step_calls
+
+if TYPE_CHECKING:
+    from tilewright.runtime.executable import Executable
+
+Array = np.ndarray[Any, Any]
+
+
+def values_of_steps(program: Executable, inputs: Sequence[Any], last: int | None = None) -> list[list[Array]]:
+    """The outputs of each step, in order, up to the step `last` (all without), on these inputs; those that are Python objects are left out.
+
+    Of a program in equal parts, an output is put together from those of the parts. Raises `InputError` for a step that is not there.
+    """
+    count = len(program.manifest.steps)
+    if last is not None and not 0 <= last < count:
+        raise InputError(f"there is no step {last}; the program has {count}", code="TW0707")
+    with program.stepwise(*inputs) as (subject, _):
+        parts = [_run_part(subject, part, count if last is None else last + 1) for part in range(subject.parts)]
+    return [[values[0] if len(values) == 1 else np.concatenate(values) for values in zip(*found, strict=True)] for found in zip(*parts, strict=True)]
+
+
+def _run_part(subject: Subject, part: int, count: int) -> list[list[Array]]:
+    memory = memory_of_part(subject, part)
+    found = []
+    for call, note in zip(step_calls(subject, part)[:count], subject.manifest.notes, strict=False):
+        call()
+        found.append([view_of(v)(address_of(v.place, memory)).copy() for v in note.outputs if v.place.kind != OBJECT])
+    return found
+
+
+def collected(program: Executable, inputs: Sequence[Any], device: Any, collectors: Sequence[MetricCollector]) -> list[Mapping[str, Metric]]:
+    """What collectors say of each step, called one by one from Python."""
+    wrapped = DeviceWrapper(device)
+    for collector in collectors:
+        collector.init([wrapped])
+    with program.stepwise(*inputs) as (subject, _):
+        found: list[dict[str, Metric]] = [{} for _ in subject.manifest.steps]
+        for k, call in enumerate(step_calls(subject)):
+            found[k] = measured_call(call, wrapped, collectors)
+    return [*found]
+

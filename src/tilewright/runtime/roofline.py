@@ -1,0 +1,152 @@
+"""How far each step is from what the machine could do, what holds it back, and which option may help.
+
+The least time of a step is the longer of two: its operations at the machine's peak for their type, and its bytes at the speed of the memory that they are in
+(Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", 2009). Values between steps were just written, and are in the cache that they
+fit into; constants are where the whole program fits.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from tilewright.errors import InputError
+from tilewright.runtime.notes import Note
+from tilewright.runtime.profiling import Count, Duration, Metric, Percent, Ratio, Report
+from tilewright.types import DataType
+
+if TYPE_CHECKING:
+    from tilewright.runtime.profile import Profile, StepTime
+
+BETWEEN: Final = "(between steps)"
+_FLOAT, _HALF, _BYTE = "float32", "bfloat16", "int8"
+_NEAR: Final = 0.6
+"""The share of the least time from which on a step counts as near the limit of the machine."""
+_SHORT: Final = 10e-6
+"""Seconds below which what a step costs beside its work may be most of it: to start, to wake threads, to end."""
+
+
+class Bound(enum.StrEnum):
+    """What holds a step back."""
+
+    COMPUTE = "compute"
+    MEMORY = "memory"
+    OVERHEAD = "overhead"
+    PYTHON = "python"
+    UNKNOWN = ""
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """What a machine can do with some threads: operations a second by type (`float32`, and where it has instructions for them `int8` and `bfloat16`), and bytes a
+    second that are read and written within so many bytes, the smallest first."""
+
+    threads: int
+    operations: Mapping[str, float]
+    bandwidths: tuple[tuple[int, float], ...]
+
+    def rate(self, dtype: DataType) -> float:
+        """Operations a second on numbers of a type."""
+        kind = _BYTE if dtype.code in ("int", "uint") and dtype.bits == 8 else _HALF if dtype.code == "bfloat" and dtype.bits == 16 else _FLOAT
+        return self.operations.get(kind, self.operations[_FLOAT])
+
+    def bandwidth(self, nbytes: int) -> float:
+        """Bytes a second where `nbytes` are used again and again."""
+        return next((rate for limit, rate in self.bandwidths if nbytes <= limit), self.bandwidths[-1][1])
+
+    def to_json(self) -> str:
+        return json.dumps({"threads": self.threads, "operations": dict(self.operations), "bandwidths": [list(b) for b in self.bandwidths]})
+
+    @staticmethod
+    def from_json(text: str | bytes) -> Peaks:
+        """What `to_json` gave. Raises `InputError` for anything else."""
+        try:
+            content = json.loads(text)
+            found = Peaks(int(content["threads"]), {str(k): float(v) for k, v in content["operations"].items()}, tuple((int(n), float(r)) for n, r in content["bandwidths"]))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"these are no peaks of a machine: {error!r}; give what Peaks.to_json() returned", code="TW0716") from None
+        if not found.bandwidths or _FLOAT not in found.operations:
+            raise InputError("peaks of a machine have operations of float32, and bytes a second of at least one size", code="TW0716")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Of one step: the least seconds that the machine could take for it, the share that these are of what it took, what holds it back, and what to try."""
+
+    least: float
+    share: float
+    bound: Bound
+    advice: str
+
+
+def judge(note: Note, seconds: float, peaks: Peaks, program_bytes: int, parts: int = 1) -> Verdict:
+    """What to think of a native step that took some seconds for all `parts` of a program, whose constants and workspace are `program_bytes`."""
+    compute = parts * note.operations / peaks.rate(note.dtype)
+    moved = note.reads + note.writes
+    memory = parts * (moved / peaks.bandwidth(moved) + note.constants / peaks.bandwidth(max(program_bytes, note.nbytes)))
+    least = max(compute, memory)
+    share = least / seconds if seconds > 0 else 0.0
+    if seconds < _SHORT * parts and share < 0.5:
+        return Verdict(least, share, Bound.OVERHEAD, "--threads 1" if peaks.threads > 1 else "larger batches")
+    bound = Bound.COMPUTE if compute >= memory else Bound.MEMORY
+    if share < _NEAR:
+        return Verdict(least, share, bound, "tilewright tune, then --tuning-records")
+    return Verdict(least, share, bound, _smaller_types(note, bound, peaks))
+
+
+def _smaller_types(note: Note, bound: Bound, peaks: Peaks) -> str:
+    """What helps a step that is as fast as its numbers allow: smaller ones."""
+    if not (note.dtype.code == "float" and note.dtype.bits == 32):
+        return ""
+    if bound is Bound.MEMORY:
+        return "tilewright quantize" if note.constants > note.reads + note.writes else "--mixed-precision bfloat16"
+    base = peaks.operations[_FLOAT]
+    if peaks.operations.get(_HALF, 0) > 1.3 * base:
+        return "--mixed-precision bfloat16"
+    return "tilewright quantize" if peaks.operations.get(_BYTE, 0) > 1.3 * base else ""
+
+
+def report_of(profile: Profile, peaks: Peaks | None) -> Report:
+    """The rows of a profile: a step each, and one for what is between them; together they are the time of a run."""
+    whole = profile.wall or 1.0
+    rows = [_row(s, profile, peaks) for s in profile.steps]
+    rows.append({"Name": BETWEEN, **_times(profile.unattributed, whole), "Count": Count(0)})
+    total: dict[str, Metric] = {**_times(profile.wall, whole), "Count": Count(profile.parts * len(profile.steps))}
+    said: dict[str, Any] = {
+        "Program": profile.program, "Threads": Count(profile.threads), "Runs": Count(len(profile.all_runs)), "Clock": profile.clock,
+        "Fastest run (us)": Duration(1e6 * min(profile.all_runs)), "Slowest run (us)": Duration(1e6 * max(profile.all_runs)),
+    }
+    if profile.clock == "python":
+        said["Note"] = "no compiler is installed here, so Python calls the steps, and each is a microsecond longer than in a run"
+    if peaks is not None:
+        said.update({f"Peak {kind} (Gop/s)": Ratio(rate / 1e9) for kind, rate in peaks.operations.items()})
+        said.update({f"Bandwidth within {_size(n)} (GB/s)": Ratio(rate / 1e9) for n, rate in peaks.bandwidths})
+    return Report(rows, {"cpu0": total}, said)
+
+
+def _row(s: StepTime, profile: Profile, peaks: Peaks | None) -> dict[str, Metric]:
+    row: dict[str, Metric] = {"Name": s.name, **_times(s.seconds, profile.wall or 1.0), "Count": Count(profile.parts)}
+    note = s.note
+    if note is not None:
+        seconds = max(s.seconds, 1e-12)
+        operations = profile.parts * note.operations
+        row["FLOPs"], row["Bytes"] = Count(operations), Count(profile.parts * note.nbytes)
+        row["GFLOP/s"], row["GB/s"] = Ratio(operations / seconds / 1e9), Ratio(profile.parts * note.nbytes / seconds / 1e9)
+    if not s.is_native:
+        row["Bound"], row["Try"] = str(Bound.PYTHON), "an operator with a kernel"
+    elif note is not None and peaks is not None:
+        verdict = judge(note, s.seconds, peaks, profile.nbytes, profile.parts)
+        row["Roofline (%)"], row["Bound"], row["Try"] = Percent(100 * verdict.share), str(verdict.bound), verdict.advice
+    return {**row, "Origin": s.origin.partition(" (")[0]}
+
+
+def _times(seconds: float, whole: float) -> dict[str, Metric]:
+    return {"Duration (us)": Duration(1e6 * seconds), "Percent": Percent(100 * seconds / whole)}
+
+
+def _size(nbytes: int) -> str:
+    return f"{nbytes >> 20} MB" if nbytes >= 1 << 20 else f"{nbytes >> 10} kB"

@@ -1,0 +1,72 @@
+"""Archives that show every damaged bit: their last member is the sha256 of all bytes before it, and nothing but zeros stands behind.
+
+    … members … · archive.sha256 · zeros up to a multiple of 10240 bytes
+
+Headers have no time and no owner, so that equal contents are equal files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+SEAL: Final = "archive.sha256"
+_BLOCK, _DIGEST = tarfile.BLOCKSIZE, 64
+_CHUNK: Final = 16 << 20
+
+
+def member(name: str, size: int) -> tarfile.TarInfo:
+    """A header without time or owner."""
+    info = tarfile.TarInfo(name)
+    info.size = size
+    return info
+
+
+_HEADER: Final = member(SEAL, _DIGEST).tobuf(tarfile.PAX_FORMAT)
+
+
+@contextlib.contextmanager
+def sealed_tar(file: BinaryIO) -> Iterator[tarfile.TarFile]:
+    """An archive to add members to, which begins where `file` stands, and is sealed in the end."""
+    hashed: Any = _Hashed(file)
+    with tarfile.open(fileobj=hashed, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        yield archive
+        archive.addfile(member(SEAL, _DIGEST), io.BytesIO(hashed.digest.hexdigest().encode()))
+
+
+def is_sealed(path: Path) -> bool:
+    """Whether a file is a sealed archive, and is as it was written."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        start = max(0, size - tarfile.RECORDSIZE - 4 * _BLOCK)
+        file.seek(start)
+        at = file.read().rfind(_HEADER) + start
+        end = at + 2 * _BLOCK
+        if at < start or size != -(-(end + 2 * _BLOCK) // tarfile.RECORDSIZE) * tarfile.RECORDSIZE:
+            return False
+        file.seek(0)
+        digest = hashlib.sha256()
+        for place in range(0, at, _CHUNK):
+            digest.update(file.read(min(_CHUNK, at - place)))
+        file.seek(at + _BLOCK)
+        return file.read() == digest.hexdigest().encode().ljust(size - at - _BLOCK, b"\0")
+
+
+class _Hashed:
+    """A file that is written to, and the digest of what was written."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.digest = hashlib.sha256()
+        self._file = file
+
+    def write(self, data: bytes) -> int:
+        self.digest.update(data)
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        return self._file.tell()

@@ -1,0 +1,93 @@
+"""The steps of a program, each called by itself from Python: for those who look at values between them, and for profiles where no compiler is installed."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tilewright.errors import ArtifactError, RunError
+from tilewright.runtime.manifest import Manifest
+from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, WORKSPACE, Code, Copy, KernelCall, OutsideStep, Place, Step
+from tilewright.runtime.table import part_bytes
+
+Memory = Mapping[str, Sequence[int]]
+"""Where inputs and outputs are, by number, and constants and the workspace."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A program in this process that is ready to run: `context` has its threads, `frame` is the address of its block of addresses, `memory` has these
+    addresses by kind, `outside` runs a step that is no native code, and `failed` says what a status means."""
+
+    manifest: Manifest
+    code: Code
+    context: int
+    threads: int
+    frame: int
+    memory: Memory
+    outside: Callable[[OutsideStep], None]
+    failed: Callable[[int], Exception]
+
+    @property
+    def parts(self) -> int:
+        """How often the steps are carried out. Raises `RunError` where only a call tells."""
+        if not isinstance(self.manifest.parts, int):
+            raise RunError(f"the steps of '{self.manifest.name}' cannot be timed apart: how many parts it is computed in is known when it is called; time it as a whole", code="TW0714")
+        return self.manifest.parts
+
+
+def step_calls(subject: Subject, part: int = 0) -> list[Callable[[], object]]:
+    """A function for each step of one of the program's parts. Raises `ArtifactError` where kernels are hidden in the code."""
+    memory = memory_of_part(subject, part)
+    return [_call(step, subject, memory) for step in subject.manifest.steps]
+
+
+def memory_of_part(subject: Subject, part: int) -> Memory:
+    """The addresses that one of the program's parts uses."""
+    if not part:
+        return subject.memory
+    counts = len(subject.memory[INPUT])
+    away = [part * int(n) for n in part_bytes(subject.manifest)]
+    moved = {INPUT: away[:counts], OUTPUT: away[counts:]}
+    return {kind: [a + b for a, b in zip(bases, moved.get(kind, [0]), strict=True)] for kind, bases in subject.memory.items()}
+
+
+def step_name(step: Step) -> str:
+    """The kernel or the function that a step calls."""
+    match step:
+        case Copy():
+            return "copy"
+        case KernelCall():
+            return step.symbol
+    return str(getattr(step, "symbol", "") or getattr(step, "name", ""))
+
+
+def kernel_address(code: Code, symbol: str) -> int:
+    """Where a kernel is in memory. Raises `ArtifactError` where it is hidden in the code."""
+    try:
+        return code.hidden_address(symbol)
+    except KeyError as error:
+        raise ArtifactError(f"the kernel '{symbol}' is hidden in the code, and cannot be timed apart; save the program as .so, and load that", code="TW0714") from error
+
+
+def _call(step: Step, subject: Subject, memory: Memory) -> Callable[[], object]:
+    match step:
+        case Copy():
+            if not isinstance(step.nbytes, int):
+                raise RunError("a copy whose size is known when the program is called cannot be timed apart; time the program as a whole", code="TW0714")
+            to, source, count = address_of(step.destination, memory), address_of(step.source, memory), step.nbytes
+            return lambda: ctypes.memmove(to, source, count)
+        case KernelCall():
+            function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (1 + len(step.args)))(kernel_address(subject.code, step.symbol))
+            given = [subject.context, *(address_of(place, memory) for place in step.args)]
+            return lambda: function(*given)
+    return lambda: subject.outside(step)
+
+
+def address_of(place: Place, memory: Memory) -> int:
+    """Where a place is in memory. Raises `RunError` where only a call tells."""
+    if not isinstance(place.skip, int):
+        raise RunError("a value whose place is known when the program is called cannot be timed apart; time the program as a whole", code="TW0714")
+    bases = memory[place.kind]
+    return bases[0] + place.offset if place.kind in (CONSTANT, WORKSPACE) else bases[place.offset] + place.skip

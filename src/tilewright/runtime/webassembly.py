@@ -1,0 +1,55 @@
+"""A model as one WebAssembly module: what stands behind the code, so that a reader knows the model, and sees damage.
+
+    model.wasm    code and constants · custom section `tilewright.manifest` (JSON) · custom section `tilewright.sha256` (32 bytes) of all before
+
+It is run by `tilewright.mjs`, beside this file, in browsers and in Node.js; Python reads its manifest, and does not run it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Final
+
+from tilewright.errors import ArtifactError
+from tilewright.runtime.manifest import Manifest
+
+MAGIC: Final = b"\0asm\1\0\0\0"
+LOADER: Final = Path(__file__).with_name("tilewright.mjs")
+"""The loader for JavaScript, one file without dependencies."""
+_MANIFEST, _DIGEST = b"tilewright.manifest", b"tilewright.sha256"
+_DIGEST_BYTES: Final = 32
+
+
+def sealed(module: bytes, manifest: Manifest) -> bytes:
+    """The module with its manifest, and the digest of both."""
+    whole = module + _section(_MANIFEST, manifest.to_json().encode())
+    return whole + _section(_DIGEST, hashlib.sha256(whole).digest())
+
+
+def read_manifest(data: bytes, where: str) -> Manifest:
+    """The manifest of a module that `sealed` made; raises `ArtifactError` for one that is damaged, or none of ours."""
+    tail = _section(_DIGEST, bytes(_DIGEST_BYTES))
+    begin = len(data) - len(tail)
+    if begin < len(MAGIC) or not data.startswith(MAGIC) or data[begin:-_DIGEST_BYTES] != tail[:-_DIGEST_BYTES]:
+        raise ArtifactError(f"{where}: a WebAssembly module without the mark of a compiled model at its end: truncated, stripped, or not one of ours", code="TW0804")
+    if hashlib.sha256(data[:begin]).digest() != data[begin + len(tail) - _DIGEST_BYTES :]:
+        raise ArtifactError(f"{where}: the file is damaged (its contents do not match its checksum); copy it again, or compile the model again", code="TW0804")
+    name = bytes([len(_MANIFEST)]) + _MANIFEST
+    text = data[data.rindex(name, 0, begin) + len(name) : begin]
+    return Manifest.from_json(text, where)
+
+
+def _section(name: bytes, content: bytes) -> bytes:
+    """A custom section."""
+    inside = _number(len(name)) + name + content
+    return b"\0" + _number(len(inside)) + inside
+
+
+def _number(value: int) -> bytes:
+    """LEB128, without sign."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*out, value])

@@ -1,0 +1,117 @@
+"""Turns at timing: two who time on one machine do so one after the other, and build beside."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tilewright
+from planted import planted
+from tilewright.errors import OptionError
+from tilewright.runtime import turns
+from tilewright.runtime.turns import TAKE, VARIABLE, Turns, wait
+from tilewright.tuning.local import LocalBuilder, LocalRunner
+from tilewright.tuning.measure import Measured, measure
+
+
+def test_who_asked_first_is_next(tmp_path: Path) -> None:
+    path = str(tmp_path / "timing")
+    one, other, third = Turns(path), Turns(path), Turns(path)
+    assert one.take(0) and one.take(0)
+    assert not other.take(0)
+    assert other.holder == str(os.getpid())
+    one.leave()
+    assert not one.take(0)  # the other one waits already
+    assert not third.take(0)
+    assert other.take(0)
+    other.leave()
+    assert one.take(0) or third.take(0)
+    one.leave()
+    third.leave()
+
+
+def test_a_process_that_ends_leaves(tmp_path: Path) -> None:
+    path = str(tmp_path / "timing")
+    program = "import sys; from tilewright.runtime.turns import Turns; t = Turns(sys.argv[1]); print(t.take(0), flush=True); sys.stdin.read()"
+    source = str(Path(tilewright.__file__).parent.parent)
+    child = subprocess.Popen(
+        [sys.executable, "-c", program, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": source},
+    )
+    try:
+        assert child.stdout is not None and child.stdout.readline() == "True\n"
+        mine = Turns(path)
+        assert not mine.take(0)
+        assert mine.holder == str(child.pid)
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.communicate(timeout=60)
+    assert mine.take(60)
+    mine.leave()
+
+
+def test_nobody_waits_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+    clock = map(float, itertools.count(0, 25))
+    with caplog.at_level(logging.WARNING):
+        assert not wait(lambda seconds: (False, "17"), lambda: next(clock))
+    assert "process 17 has been timing for 60 s, or is stopped" in caplog.text
+    clock, answers = map(float, itertools.count(0, 25)), iter([(False, "17"), (False, "17"), (False, "18"), (False, "18"), (True, "")])
+    assert wait(lambda seconds: next(answers), lambda: next(clock))  # they take turns: no one is stopped
+
+
+def test_a_file_that_cannot_be_had(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=rf"no turn at timing can be had.*{VARIABLE}"):
+        Turns(str(tmp_path / "no" / "folder")).take(0)
+    (tmp_path / "link.queue").symlink_to(tmp_path / "other")
+    with pytest.raises(OptionError, match="no turn at timing"):
+        Turns(str(tmp_path / "link")).take(0)
+
+
+def test_runs_wait_and_builds_do_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "timing"))
+    other = Turns()
+    assert other.take(0)
+    built, asked, results = threading.Event(), threading.Event(), list[Measured]()
+    with LocalBuilder(timeout=60, n_parallel=1) as builder, LocalRunner(timeout=60, number=1, repeat=1, cooldown_interval=0, threads=1, noise=1e9) as runner:
+        build, call = builder.build, runner._worker.call
+
+        def building(*given: Any) -> Any:
+            made = build(*given)
+            built.set()
+            return made
+
+        def calling(function: str, *given: Any) -> Any:
+            answer = call(function, *given)
+            if function == TAKE and not answer[0]["taken"]:
+                asked.set()
+            assert function == TAKE or not other._turn
+            return answer
+
+        monkeypatch.setattr(builder, "build", building)
+        monkeypatch.setattr(runner._worker, "call", calling)
+        thread = threading.Thread(target=lambda: results.extend(measure([planted("right"), planted("sum")], builder, runner)), daemon=True)
+        thread.start()
+        assert built.wait(120) and asked.wait(120) and not results
+        other.leave()
+        thread.join(120)
+        assert [m.ok for m in results] == [True, True]
+        assert other.take(10)  # the worker, which is still there, has let go
+        other.leave()
+
+
+def test_a_turn_in_this_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(turns, "_HERE", [Turns(str(tmp_path / "timing"))])
+    other = Turns(str(tmp_path / "timing"))
+    with turns.turn():
+        assert not other.take(0)
+        other.leave()
+    assert other.take(0)
+    other.leave()
