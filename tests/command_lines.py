@@ -2,7 +2,7 @@
 
 The files that they name are made by `test_command_lines.py`: `m.onnx` a perceptron, `o.onnx` one of open size, `c.onnx` convolutions, `t.tflite`
 integers, `r.relay` and `q.relay` text of known and open size, `p.pt` an archive that is none of torch's; `g.tar`, `a.tar`, `l.tar`, `v.tar` packages (graph,
-aot, library format, tar of objects), `w.tar` one for open sizes, `f.tar` one for aarch64, `s.so` a library, `b.tar` a damaged package; `in.npz`, `other.npz`, `short.npz`, `text.npz` inputs;
+aot, library format, tar of objects), `k.tar` a library of C text, `w.tar` one for open sizes, `f.tar` one for aarch64, `s.so` a library, `b.tar` a damaged package; `in.npz`, `other.npz`, `short.npz`, `text.npz` inputs;
 `autotvm.json`, `ansor.json`, `log.json` records, the last without any.
 """
 
@@ -302,7 +302,32 @@ RUNNING: tuple[Case, ...] = (
     ("tvmc run g.tar --device metal", 4, "none for graphics cards"),
     ("tvmc run g.tar --device vulkan", 4, "none for graphics cards"),
     ("tvmc run g.tar --device rocm", 4, "none for graphics cards"),
-    ("tvmc run g.tar --device micro", 4, "nothing here speaks to boards"),
+    ("tvmc run g.tar --device micro", 4, "'g.tar' is no project: it has no project.json"),
+    ("tvmc run . --device cpu", 4, "a project of a board is run with --device micro"),
+    ("tvmc run k.tar", 4, "is a model in C, whose text is compiled in a project"),
+    ("tvmc compile m.onnx --target c -f mlf --module-name net -o n.tar", 0, "Wrote n.tar"),
+    ("tvmc compile m.onnx --target c -f mlf --workspace-pools ram", 4, "the workspace of a model in C is an array in its text"),
+    ("tvmc micro", 2, "Missing command"),
+    ("tvmc micro -h", 0, "create-project"),
+    ("tvmc micro create-project", 2, "Missing argument"),
+    ("tvmc micro create-project made k.tar host", 0, "Created made of 'net' for host"),
+    ("tvmc micro create-project made k.tar qemu-arm --project-option board=mps2-an500 optimization=s", 0, "Created made"),
+    ("tvmc micro create-project made k.tar qemu-arm --list-options", 0, "board=mps2-an385"),
+    ("tvmc micro create-project made k.tar zephyr", 4, "there is no template 'zephyr'; choose from host, qemu-arm"),
+    ("tvmc micro create-project made k.tar template", 4, "give the folder of your template"),
+    ("tvmc micro create-project made k.tar host --template-dir .", 4, "together with the word template"),
+    ("tvmc micro create-project made k.tar template --template-dir .", 4, "is no template of a project"),
+    ("tvmc micro create-project made l.tar host", 4, "the model is not C text but code for llvm"),
+    ("tvmc micro create-project made g.tar host", 4, "no Model Library"),
+    ("tvmc micro create-project made nosuch.tar host", 4, "the Model Library 'nosuch.tar' does not exist"),
+    ("tvmc micro create-project . k.tar host", 4, "is there already; choose another folder"),
+    ("tvmc micro create-project made k.tar qemu-arm --project-option bord=x", 4, "did you mean 'board'?"),
+    ("tvmc micro create-project made k.tar qemu-arm --project-option board=uno", 4, "'uno' is not one of mps2-an385"),
+    ("tvmc micro create-project made k.tar qemu-arm --project-option board", 4, "'board' has no value"),
+    ("tvmc micro build nosuch", 4, "is no project"),
+    ("tvmc micro flash nosuch", 4, "is no project"),
+    ("tilewright micro test nosuch", 1, "is no project"),
+    ("tilewright micro create-project made k.tar hots", 2, "did you mean 'host'?"),
     ("tvmc run g.tar --device abacus", 4, "there is no device 'abacus'"),
     ("tvmc run g.tar --rpc-tracker localhost:9090", 4, "give both"),
     ("tvmc run g.tar --rpc-key pi", 4, "give both"),

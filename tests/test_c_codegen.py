@@ -24,7 +24,7 @@ from tilewright.relay.expr import Function, If, var
 from tilewright.relay.expr import const as constant
 from tilewright.target import Target
 from tilewright.target.c.codegen import emit_module
-from tilewright.target.c.compile import STANDARD, Compiler, compile_c
+from tilewright.target.c.compile import STANDARD, Compiler, compile_c, identity_of
 from tilewright.target.c.helpers import prelude
 from tilewright.tir import interpreter
 from tilewright.tir.stmt import SERIAL, Evaluate, For, PrimFunc, Seq, Store
@@ -82,7 +82,7 @@ def test_all_functions_of_the_prelude(tmp_path: Path) -> None:
     kinds = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
     names = {f"{what}_{k}" for what in ("truncdiv", "truncmod", "floordiv", "floormod", "max", "min", "shl") for k in kinds}
     names |= {f"{what}_{k}" for what in ("add", "sub", "mul", "abs") for k in ("i32", "i64")} | {f"{what}_{k}" for what in ("isnan", "isinf", "sigmoid", "rsqrt", "fma") for k in ("f32", "f64")}
-    names |= {"f32_of_f16", "f16_of_f32", "f32_of_bf16", "bf16_of_f32", "dot2", "dot4", "pair", "high_product", "doubled_high_product", "multiply_add"}
+    names |= {"f32_of_f16", "f16_of_f32", "f32_of_bf16", "bf16_of_f32", "dot2", "dot4", "dot4_x8", "dot4_x16", "word", "pair", "high_product", "doubled_high_product", "multiply_add"}
     text = "\n".join(["#include <math.h>", "#include <stdbool.h>", "#include <stdint.h>", "#include <string.h>", *prelude(names), ""])
     for compiler in filter(None, map(shutil.which, ("gcc", "clang"))):
         assert warnings_of(text, compiler, tmp_path, "-O1", "-Wno-unused-function") == ""
@@ -224,9 +224,9 @@ def test_names_and_types_that_c_does_not_have() -> None:
         emit_module([elementwise("small", E.cast("float32", small[i]), i, [small], "float32", 4)])
     with pytest.raises(CompileError, match=r"'a\.b' cannot be the name of a C function; give the function another one, such as 'a_b'"):
         emit_module([elementwise("a.b", a[i], i, [a], "int32", 4)])
-    bytes_ = Buffer("bytes", (16,), "uint8")
+    bytes_ = Buffer("bytes", (16,), "int8")
     word = E.Call("uint32", reinterpret, [E.Load(bytes_, (E.Ramp(i * 4, 1, 4),))])
-    with pytest.raises(CompileError, match="the C back end does not read the bits of uint8x4 as uint32"):
+    with pytest.raises(CompileError, match="the C back end does not read the bits of int8x4 as uint32"):
         emit_module([elementwise("words", word, i, [bytes_], "uint32", 4)])
     vector = Store(a, const(0, DataType("int32x4")), (E.Ramp(as_expr(0), 1, 4),))
     with pytest.raises(CompileError, match="the C back end writes scalars"):
@@ -244,6 +244,22 @@ def test_c_functions_that_are_linked_in() -> None:
     code.close()
     call = Evaluate(tvm.tir.call_extern("void", "record", const(1, "int32")))
     assert "void record(int32_t);" in emit_module([PrimFunc("calls", (a,), Seq((call, Store(a, const(0.0, "float32"), (as_expr(0),)))))])
+
+
+def test_kept_objects_are_those_of_one_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (tmp_path / name for name in ("one-cc", "two-cc"))
+    for path in (first, second):
+        path.write_text("#!/bin/sh\nexec cc \"$@\"\n")
+        path.chmod(0o755)
+    found = []
+    for command in (first, second, f"{first} -O1", first):
+        monkeypatch.setenv("CC", str(command))
+        found.append(identity_of(Target("c")))
+    assert len(set(found)) == 3
+    assert found[0] == found[3]
+    first.write_text("#!/bin/sh\n# a newer one\nexec cc \"$@\"\n")
+    assert identity_of(Target("c")) != found[0]
+    assert identity_of(Target("llvm")) == ""
 
 
 def test_compilers_are_named_when_they_fail(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from tilewright.relay import nn
 from tilewright.relay.expr import Expr, Function, If, const, var
 from tilewright.runtime.host import host_arch
 from tilewright.target.c.compile import EXACT, STANDARD, find_compilers
+from tilewright.target.c.helpers import prelude
 
 FOLDER = Path(os.environ.get("TILEWRIGHT_TFLITE_MODELS", "/nonexistent"))
 OTHERS = ("aarch64-linux-musl", "arm-linux-musleabihf", "riscv64-linux-musl")
@@ -51,12 +52,19 @@ def of_integers() -> Function:
     return Function((x,), y)
 
 
+def of_words() -> Function:
+    """Bytes whose depth is in whole words, which are multiplied four at once, and more output channels than a vector has."""
+    x = var("x", shape=(1, 5, 5, 8), dtype="uint8")
+    weight = const(random.integers(-128, 128, (1, 1, 8, 20)).astype(np.int8))
+    return Function((x,), nn.conv2d(x, weight, data_layout="NHWC", kernel_layout="HWIO", out_dtype="int32"))
+
+
 def of_halves() -> Function:
     x, flags = var("x", shape=(4, 33), dtype="float16"), var("double", shape=(4, 1), dtype="bool")  # a keyword of C
     return Function((x, flags), relay.where(flags, relay.multiply(x, const(np.float16(1.7))), relay.tanh(x)))
 
 
-NETWORKS = {"network": network, "of_integers": of_integers, "of_halves": of_halves}
+NETWORKS = {"network": network, "of_integers": of_integers, "of_words": of_words, "of_halves": of_halves}
 
 
 def build(folder: Path, command: Sequence[str], name: str, *options: str) -> Path:
@@ -98,6 +106,45 @@ def test_another_processor_computes_the_same(name: str, tmp_path: Path) -> None:
         pytest.skip("needs aarch64-linux-gnu-gcc and qemu-aarch64")
     tilewright.compile(NETWORKS[name]()).export_c(tmp_path)
     assert says([emulator, build(tmp_path, [compiler, "-static"], "default_", "-O1")]) == "OK\n"
+
+
+def test_products_of_four_bytes_are_made_for_all_lanes_at_once(tmp_path: Path) -> None:
+    text = tilewright.compile(of_words()).save(tmp_path / "words.c").read_text()
+    assert "dot4_x8(conv" in text
+    assert "UNROLL(" in text
+    assert "dot4_x16(conv" in tilewright.compile(of_words()).save_c(tmp_path / "words.c", "c -vector-width=512").read_text()
+
+
+PRODUCTS = """
+int main(void) {
+  int32_t w[16], found[16], wanted[16];
+  uint32_t state = 1;
+  for (int round = 0; round < 1000; ++round) {
+    const uint32_t a = state = state * 1664525u + 1013904223u;
+    for (int k = 0; k < 16; ++k) {
+      w[k] = (int32_t)(state = state * 1664525u + 1013904223u);
+      found[k] = wanted[k] = (int32_t)(state = state * 1664525u + 1013904223u);
+      wanted[k] = dot4(a, w[k], wanted[k]);
+    }
+    if (round % 2) dot4_x16(found, a, w);
+    else { dot4_x8(found, a, w); dot4_x8(found + 8, a, w + 8); }
+    if (memcmp(found, wanted, sizeof found) != 0) return 1;
+  }
+  return 0;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+@pytest.mark.parametrize("without", ["", "__AVX512VNNI__", "__AVX512VNNI__ __AVX512BW__", "__AVX512VNNI__ __AVX512BW__ __AVX2__", "__AVX512VNNI__ __AVX512BW__ __AVX2__ __SSE2__"])
+def test_products_of_four_bytes_by_every_instruction(without: str, tmp_path: Path) -> None:
+    """A processor that has all of them takes each way in turn; another one takes those that it has."""
+    (tmp_path / "products.c").write_text("#include <stdint.h>\n#include <string.h>\n" + "\n".join(prelude({"dot4", "dot4_x8", "dot4_x16"})) + PRODUCTS)
+    native = ["-march=native"] if host_arch() == "x86_64" else []
+    command = ["gcc", *STANDARD, "-Werror", "-O1", *native, *(f"-U{name}" for name in without.split()), "products.c", "-o", "products"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr[:3000]
+    assert subprocess.run([tmp_path / "products"], timeout=60, check=False, stdin=subprocess.DEVNULL).returncode == 0
 
 
 def test_the_test_of_a_model_finds_what_is_wrong(tmp_path: Path) -> None:

@@ -17,23 +17,27 @@ from tilewright.driver.tvmc import main as tvmc
 
 PAGE = Path(__file__).parent.parent / "docs" / "command_line.md"
 PROGRAMS: dict[str, Any] = {"tilewright": tilewright, "tvmc": tvmc}
-_BLOCK = re.compile(r"^```text\n\$ (\S+) (?:(\S+) )?--help\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```text\n\$ (\S+) (?:([a-z -]+?) )?--help\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def commands() -> list[tuple[str, str]]:
-    """Every program, and each of its commands."""
+    """Every program, and each of its commands; those of groups by two words."""
     found = []
     for name, module in PROGRAMS.items():
         group: Any = typer.main.get_command(module.app)
-        found += [(name, ""), *((name, command) for command in group.commands)]
+        found += [(name, ""), *((name, word) for command in group.commands.values() for word in _words(command))]
     return found
+
+
+def _words(command: Any) -> list[str]:
+    return [command.name, *(f"{command.name} {w}" for inner in getattr(command, "commands", {}).values() for w in _words(inner))]
 
 
 def shown(program: str, command: str) -> str:
     """The help of a command."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        assert PROGRAMS[program].main([*filter(None, [command]), "--help"]) == 0
+        assert PROGRAMS[program].main([*command.split(), "--help"]) == 0
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()).strip() + "\n"
 
 

@@ -61,6 +61,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, options in lines.items():
         assert tvmc.main(["compile", str(made / "m.onnx"), "--target", "llvm", "-o", str(made / f"{name}.tar"), *shlex.split(options)]) == 0
     assert tvmc.main(["compile", str(made / "o.onnx"), "--target", "llvm", "-f", "tar", "--input-shapes", "x:[0,16]", "-o", str(made / "w.tar")]) == 0
+    assert tvmc.main(["compile", str(made / "m.onnx"), "--target", "c", "-f", "mlf", "--module-name", "net", "-o", str(made / "k.tar")]) == 0
     assert tilewright.main(["compile", str(made / "m.onnx"), "-o", str(made / "s.so")]) == 0
     with tarfile.open(made / "g.tar") as package:
         library = package.extractfile("mod.so").read()  # type: ignore[union-attr]

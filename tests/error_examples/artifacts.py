@@ -9,6 +9,7 @@ from unittest import mock
 
 import tilewright as tvm
 from tilewright.driver.tvmc.package import TVMCPackage
+from tilewright.micro import GeneratedProject, get_microtvm_template_projects
 from tilewright.runtime import manifest
 from tilewright.runtime.artifact import _loaded, check_host, load
 from tilewright.runtime.graph_json import check_graph
@@ -70,3 +71,17 @@ def tw0811() -> None:
 
 def tw0812() -> None:
     check_graph("{}", model().artifact.manifest)
+
+
+def tw0813() -> None:
+    GeneratedProject.from_directory("project")
+
+
+def tw0814() -> None:
+    template = json.loads((Path(get_microtvm_template_projects("host")) / "template.json").read_text())
+    Path("build").mkdir()
+    for image in ("main.elf", "self_test.elf"):
+        (Path("build") / image).touch()
+    Path("template.json").write_text(json.dumps({**template, "run": ["false"]}))
+    Path("project.json").write_text(json.dumps({"template": "host", "model": "net", "options": {}, "inputs": [], "outputs": []}))
+    GeneratedProject.from_directory(".").test()

@@ -24,7 +24,6 @@ from tilewright.ir.module import IRModule
 from tilewright.relay.transform.pipeline import optimize
 from tilewright.runtime.files import write_atomically
 from tilewright.target.c.model import CModel, emit_model
-from tilewright.target.c.project import files
 from tilewright.target.target import Target
 from tilewright.tir.stmt import PrimFunc
 from tilewright.tir.transform.instrument_memory import Checks
@@ -77,10 +76,10 @@ def write_model(model: CModel, path: Path) -> Path:
     return path
 
 
-def write_project(model: CModel, inputs: Sequence[Array], outputs: Sequence[Array], folder: Path) -> list[Path]:
-    """Write the model, its test on known values, an example and a Makefile."""
+def write_project(texts: dict[str, str], folder: Path) -> list[Path]:
+    """Write the model, its test on known values, an example and a Makefile, the texts of `target.c.project.files`."""
     folder.mkdir(parents=True, exist_ok=True)
-    return write_files(files(model, inputs, outputs), folder)
+    return write_files(texts, folder)
 
 
 def write_files(texts: dict[str, str], folder: Path) -> list[Path]:

@@ -367,15 +367,35 @@ class Model:
         `target` is C with its options, by default the one that the model was compiled for, or plain "c". Returns the paths.
         Raises `CompileError` for what C files cannot be: control flow, open sizes, operators without a kernel.
         """
-        from tilewright.compiler.c_model import known_answers, write_project
+        from tilewright.compiler.c_model import write_project
 
-        model, tree = self._as_c(self._name(), target), self._stages
+        _, texts = self._c_project(self._name(), target, inputs)
+        return write_project(texts, Path(folder))
+
+    def save_c_library(
+        self, path: str | os.PathLike[str], *inputs: Any, target: str | Target | None = None, name: str | None = None, source: IRModule | None = None,
+    ) -> Path:
+        """Write the files of `export_c` as a Model Library, a `.tar`, for projects of small systems (`tilewright.micro`). Returns the path.
+
+        `name` is that of the model, `source` a network whose text goes along. Raises what `export_c` raises, and `ArtifactError` for another extension.
+        """
+        from tilewright.compiler.model_library import write_c_library
+
+        model, texts = self._c_project(name or self._name(), target, inputs)
+        return write_c_library(model, texts, str(target or "c"), Path(path), source)
+
+    def _c_project(self, name: str, target: str | Target | None, inputs: Sequence[Any]) -> tuple[CModel, dict[str, str]]:
+        """The model as C, and the texts of all files by name."""
+        from tilewright.compiler.c_model import known_answers
+        from tilewright.target.c.project import files
+
+        model, tree = self._as_c(name, target), self._stages
         assert tree is not None
         shapes = self._named(tree, [t.shape for t in self.inputs])
         with self._context():
             given = [np.asarray(x) for x in inputs] if inputs else None
             known = known_answers(lambda: self._imported(shapes, Report()), self._name(), self._cache, given)
-        return write_project(model, *known, Path(folder))
+        return model, files(model, *known)
 
     def _as_c(self, name: str, target: str | Target | None) -> CModel:
         """The model as one C file of that name."""
@@ -455,10 +475,19 @@ class Model:
         found = dict(zip((s[0] for s in tree.signature), shapes, strict=True))
         return {n: tree.groups[n] if n in tree.groups else found[n] for n, _, _ in self._signature}
 
+    def _c_compiler(self) -> str:
+        """Which compiler makes the code of a program for C; empty for others."""
+        if not self.target.processor.is_c:
+            return ""
+        from tilewright.target.c.compile import identity_of
+
+        return identity_of(self.target.processor)
+
     def _key(self, shapes: Any) -> str:
         return Cache.key(
             "artifact", __version__, _compiler_fingerprint(), self._content, json.dumps(shapes), self._name(), str(self.target),
             ",".join(sorted(self.target.features)), str(self.target.cores), self._options.key(), identity(self.target.accelerators),
+            self._c_compiler(),
             *([self._advisor.identity] if self._advisor is not None else []),
         )
 

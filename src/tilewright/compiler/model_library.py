@@ -7,6 +7,11 @@
     parameters/<name>.params               no parameters: constants are in the objects
     external/<k>.<kind>.bin                what other compilers made, as their modules save it
     src/<name>.relay                       the network, where it is given
+
+A model that is one C file (`Model.save_c_library`) has no objects and no manifest, but
+
+    codegen/host/src/<name>.c              the model; codegen/host/include/<name>.h beside it
+    codegen/host/test/<name>_test.c        compares it with known answers; main.c runs it on files
 """
 
 from __future__ import annotations
@@ -31,6 +36,7 @@ from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.module import FactoryModule
 from tilewright.runtime.program import KernelCall, TensorInfo
 from tilewright.runtime.sealed_tar import member, sealed_tar
+from tilewright.target.c.model import CModel
 
 VERSION: Final = 7
 _CPU: Final = 1
@@ -52,7 +58,7 @@ def export_model_library_format(
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:
         raise ArtifactError(f"{path}: two models are called '{twice}'; give relay.build another mod_name for each", code="TW0809")
-    stamp = (now or datetime.datetime.fromtimestamp(0, datetime.UTC)).strftime("%Y-%m-%d %H:%M:%SZ")
+    stamp = _stamp(now)
     members: dict[str, bytes] = {}
     modules = {}
     for k, lib in enumerate(libraries):
@@ -61,7 +67,31 @@ def export_model_library_format(
         modules[lib.libmod_name]["export_datetime"] = stamp
         if k < len(sources):
             members[f"src/{lib.libmod_name}.relay"] = sources[k].astext(show_meta_data=False).encode()
-    members = {"metadata.json": json.dumps({"version": VERSION, "modules": modules}, indent=2, sort_keys=True).encode(), **members}
+    members = {"metadata.json": _metadata(modules), **members}
+    write_atomically(path, lambda file: _write(file, members))
+    return path
+
+
+def c_paths(name: str) -> dict[str, str]:
+    """The files of a model in C within a library: the path, and what it is."""
+    host = "codegen/host"
+    return {f"{host}/src/{name}.c": "source", f"{host}/include/{name}.h": "header", f"{host}/test/{name}_test.c": "test", f"{host}/test/main.c": "main"}
+
+
+def write_c_library(model: CModel, texts: Mapping[str, str], target: str, path: Path, source: IRModule | None = None, now: datetime.datetime | None = None) -> Path:
+    """Write a model in C; `texts` are those of `target.c.project.files`. The rest is that of `export_model_library_format`."""
+    if path.suffix != ".tar":
+        raise ArtifactError(f"{path}: a model library is a .tar", code="TW0802")
+    described = {
+        "model_name": model.name, "executors": ["aot"], "style": "full-model", "target": [target], "external_dependencies": [],
+        "export_datetime": _stamp(now),
+        "memory": {"functions": {"main": [_bytes_needed(model.workspace_bytes, model.constant_bytes, model.inputs, model.outputs)], "operator_functions": []}},
+    }
+    members = {"metadata.json": _metadata({model.name: described})}
+    members |= {p: texts[p.rpartition("/")[2]].encode() for p in c_paths(model.name)}
+    members[f"parameters/{model.name}.params"] = save_param_dict({})
+    if source is not None:
+        members[f"src/{model.name}.relay"] = source.astext(show_meta_data=False).encode()
     write_atomically(path, lambda file: _write(file, members))
     return path
 
@@ -122,15 +152,23 @@ def _files_of(lib: FactoryModule, is_one_of_several: bool, path: Path) -> tuple[
     }
 
 
+def _stamp(now: datetime.datetime | None) -> str:
+    return (now or datetime.datetime.fromtimestamp(0, datetime.UTC)).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _metadata(modules: Mapping[str, Any]) -> bytes:
+    return json.dumps({"version": VERSION, "modules": modules}, indent=2, sort_keys=True).encode()
+
+
 def _memory(manifest: Manifest) -> dict[str, Any]:
     """Bytes that the entry function needs on the CPU. Kernels may put more on the stack."""
+    return _bytes_needed(manifest.workspace_bytes, manifest.constants_bytes, manifest.inputs, manifest.outputs)
+
+
+def _bytes_needed(workspace: int, constants: int, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> dict[str, Any]:
     return {
-        "device": _CPU,
-        "workspace_size_bytes": manifest.workspace_bytes,
-        "constants_size_bytes": manifest.constants_bytes,
-        "io_size_bytes": sum(t.nbytes for t in (*manifest.inputs, *manifest.outputs)),
-        "inputs": dict(map(_tensor, manifest.inputs)),
-        "outputs": dict(map(_tensor, manifest.outputs)),
+        "device": _CPU, "workspace_size_bytes": workspace, "constants_size_bytes": constants, "io_size_bytes": sum(t.nbytes for t in (*inputs, *outputs)),
+        "inputs": dict(map(_tensor, inputs)), "outputs": dict(map(_tensor, outputs)),
     }
 
 
@@ -150,4 +188,4 @@ def _write(file: Any, members: dict[str, bytes]) -> None:
             archive.addfile(member(f"./{name}", len(data)), io.BytesIO(data))
 
 
-__all__ = ["VERSION", "artifact_members", "export_model_library_format"]
+__all__ = ["VERSION", "artifact_members", "c_paths", "export_model_library_format", "write_c_library"]

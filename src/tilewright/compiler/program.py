@@ -51,7 +51,7 @@ from tilewright.runtime.program import Copy, ExternalStep, HostStep, HostValue, 
 from tilewright.runtime.scratch import Scratch, most
 from tilewright.runtime.table import derived_sizes
 from tilewright.target.c.codegen import emit_module as emit_c
-from tilewright.target.c.compile import compile_c
+from tilewright.target.c.compile import compile_c, identity_of
 from tilewright.target.c.memory import memory_of
 from tilewright.target.llvm.codegen import emit_measured
 from tilewright.target.llvm.compile import IN_ORDER, USUAL, compile_text
@@ -339,7 +339,7 @@ class _Builder:
         if self.cache is None:
             return b""
         level = IN_ORDER if self.debug else USUAL
-        key = Cache.key("object", __version__, str(self.target), text, *([str(level)] if self.debug else []))
+        key = Cache.key("object", __version__, str(self.target), identity_of(self.target), text, *([str(level)] if self.debug else []))
         found = self.cache.get(key)
         if found is None:
             with self.report.phase("llvm"):

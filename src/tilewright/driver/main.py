@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilewright.compiler.grouping import flat
-from tilewright.driver import diagnose, files, offload, options, tensors
+from tilewright.driver import diagnose, files, micro, offload, options, tensors
 from tilewright.driver import profile as profiles
 from tilewright.driver.application import (
     WRONG_USE,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 app = application("tilewright", "Compile trained models to native programs, and run them.")
 app.info.no_args_is_help = True
+app.add_typer(micro.app)
 
 Shapes = Annotated[str, typer.Option("--input-shapes", help='Sizes of inputs: "x:[1,3,224,224] y:[1,10]"; open ones by name or range: "x:[1..64,3,h,w]".')]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="How many threads share the work. Default: all cores.")]
@@ -431,4 +432,4 @@ def _exit_code(error: TVMError) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line and give its exit code."""
-    return run(app, "tilewright", arguments, _exit_code)
+    return run(app, "tilewright", arguments, _exit_code, micro.MANY)

@@ -22,6 +22,7 @@ from tilewright.tir.data_layout import layout
 from tilewright.tir.stmt import IterVar
 from tilewright.topi import planes, winograd
 from tilewright.topi.dots import FOURS, ROWS, Dot, along_rows, dot_of
+from tilewright.topi.machine import current
 from tilewright.topi.products import matmul_rows, unroll
 from tilewright.topi.schedules import open_rows
 from tilewright.topi.schedules.open_rows import balanced_pixels, widths
@@ -298,7 +299,7 @@ def depthwise(
         where[kernel[0]] = i[-1]
         return weight(*where)
 
-    if ksize[0] > 1 and strides[-1] == 1 and dot_of(data.dtype, weight.dtype, out_dtype, FOURS.width) is FOURS:
+    if ksize[0] > 1 and strides[-1] == 1 and not current().scalar and dot_of(data.dtype, weight.dtype, out_dtype, FOURS.width) is FOURS:
         return window(g, channels, _words_down(g, element, on_arrays, channels, multiplier), out_place, name="depthwise")
     packed = te.compute((*ksize, channels), element, name="packed", prepack=on_arrays)
 

@@ -160,9 +160,7 @@ def along_rows(layout: str, depth: int, ksize: Sequence[int], padding: Sequence[
 
 def dot_of(left: DataType, right: DataType, out: str | DataType, depth: int, contiguous: bool = True) -> Dot:
     """How a product of these types and depth goes on in steps; `contiguous` is the depth of the left operand."""
-    if machine.current().scalar:
-        return ONE
-    if left == right == DataType("bfloat16") and depth % PAIRS.width == 0:
+    if left == right == DataType("bfloat16") and depth % PAIRS.width == 0 and not machine.current().scalar:
         return PAIRS
     if left == "uint8" and right == "int8" and DataType(out) is INT32 and depth % FOURS.width == 0 and contiguous:
         return FOURS

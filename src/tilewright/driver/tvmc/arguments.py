@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tilewright.driver import micro
 from tilewright.driver.options import STAGES
 from tilewright.driver.tvmc.transforms import LAYOUT_OPERATORS
 
@@ -53,7 +54,7 @@ class RuntimeKind(StrEnum):
     CRT = "crt"
 
 
-MANY = ("--desired-layout", "--desired-layout-ops", "--mixed-precision-ops", "--project-option")
+MANY = ("--desired-layout", "--desired-layout-ops", "--mixed-precision-ops", *micro.MANY)
 """Options that take several values, one behind the other."""
 
 Format = Annotated[ModelFormat | None, typer.Option("--model-format", help="What the model is, where its contents shall not say.")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -84,16 +84,22 @@ def compile_model(
         report = offload.explained_module(tvmc_model.mod, tvmc_model.params, str(chosen)).text()
         print(report, end="") if dump_offloads == "-" else files.write_text(Path(dump_offloads), report)
     ops = computed_in(mixed_precision_ops, mixed_precision_calculation_type, mixed_precision_acc_type) if mixed_precision_ops else contextlib.nullcontext()
+    as_text = output_format == "mlf" and chosen.processor.is_c
+    if as_text and workspace_pool is not None:
+        raise OptionError("--workspace-pools: the workspace of a model in C is an array in its text, and the linker says where it is; leave the option out", code="TW0204")
     with ops, tuned:
-        made = tilewright.compile(tvmc_model.source, tvmc_model.shapes or None, chosen, opt_level=opt_level, config=switches, disabled_pass=list(disabled_pass))
+        made = tilewright.compile(tvmc_model.source, tvmc_model.shapes or None, "llvm" if as_text else chosen, opt_level=opt_level, config=switches, disabled_pass=list(disabled_pass))
         artifact = _named(made, mod_name)
         for stage in stages:
             files.write_text(path.with_name(f"{path.name}.{stage}"), made.dump(stage))
+        if as_text:
+            with _replacing_tar(path) as scratch:
+                made.save_c_library(scratch, target=chosen, name=mod_name, source=tvmc_model.mod)
     if workspace_pool is not None:
         workspace_pool.check(artifact)
-    if output_format == "mlf":
+    if output_format == "mlf" and not as_text:
         _write_library(artifact, path, tvmc_model)
-    else:
+    elif not as_text:
         write_package(artifact, path, packed.kind, output_format, linker)
     package = TVMCPackage(path)
     standing = [s for s in kernel_symbols(artifact.manifest.steps) if s.endswith("_stand_in")]
@@ -145,10 +151,17 @@ def _write_library(artifact: Artifact, path: Path, model: TVMCModel) -> None:
     from tilewright.compiler.model_library import export_model_library_format
     from tilewright.runtime.module import FactoryModule
 
+    with _replacing_tar(path) as scratch:
+        export_model_library_format(FactoryModule(artifact), scratch, [model.mod])
+
+
+@contextlib.contextmanager
+def _replacing_tar(path: Path) -> Iterator[Path]:
+    """A scratch file that ends in `.tar`, whatever `path` ends in, and takes its place."""
     with files.replacing(path) as scratch:
         made = scratch.with_name(f"{scratch.name}.tar")
         try:
-            export_model_library_format(FactoryModule(artifact), made, [model.mod])
+            yield made
             made.replace(scratch)
         finally:
             made.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from typing import Annotated, Final
 
 import typer
 
-from tilewright.driver import options, tensors, tune
+from tilewright.driver import micro, options, tensors, tune
 from tilewright.driver.application import Config, Target, Verbose, Version, application, check_target_options, chosen_target, examples, run
 from tilewright.driver.places import Place, address
 from tilewright.driver.tvmc import arguments as a
@@ -24,6 +24,7 @@ from tilewright.driver.tvmc.model import load_model
 from tilewright.driver.tvmc.package import TVMCPackage
 from tilewright.driver.tvmc.runner import DEVICES, run_module
 from tilewright.errors import OptionError, PackageError, TVMError
+from tilewright.micro.project import GeneratedProject
 from tilewright.target.accelerators import parts
 
 NOTHING, REFUSED, PACKAGE_MISSING = 1, 4, 5
@@ -31,6 +32,7 @@ NOTHING, REFUSED, PACKAGE_MISSING = 1, 4, 5
 _SUMMARY: Final = "The command line of the field: tune models, compile them to packages, and run these."
 
 app = application("tvmc", _SUMMARY)
+app.add_typer(micro.app)
 
 
 @app.callback(invoke_without_command=True)
@@ -141,10 +143,11 @@ def _executor(kind: str, by_kind: dict[str, dict[str, object]], output_format: s
     "tvmc run module.tar --fill-mode ones --print-top 5",
     "tvmc run module.tar --print-time --repeat 10 --number 5 --end-to-end",
     "tvmc run module.tar --rpc-tracker tracker:9190 --rpc-key board --print-time",
+    "tvmc run --device micro project --fill-mode random --outputs outputs.npz",
 ))
 def run_command(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The package that tvmc compile wrote.")],
-    device: Annotated[str, typer.Option(help=f"Where to run: {', '.join(DEVICES)}; of these only cpu is here.")] = "cpu",
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="The package that tvmc compile wrote; with --device micro, the folder of a project.")],
+    device: Annotated[str, typer.Option(help=f"Where to run: {', '.join(DEVICES)}; of these cpu and micro are here.")] = "cpu",
     fill_mode: Annotated[tensors.Fill, typer.Option(help="What inputs hold that no file gives.")] = tensors.Fill.RANDOM,
     inputs: Annotated[Path | None, typer.Option("-i", "--inputs", exists=True, dir_okay=False, metavar="FILE.npz", help="Inputs by name.")] = None,
     outputs: Annotated[Path | None, typer.Option("-o", "--outputs", metavar="FILE.npz", help="Where to write the outputs.")] = None,
@@ -156,20 +159,25 @@ def run_command(
     number: Annotated[int, typer.Option(min=1, help="How many runs make one measurement.")] = 1,
     rpc_key: Annotated[str, typer.Option("--rpc-key", metavar="NAME", help="With --rpc-tracker: the key of the devices that may run it.")] = "",
     rpc_tracker: Annotated[str, typer.Option("--rpc-tracker", metavar="HOST:PORT", help="Run it on a device of this tracker.")] = "",
-    project_option: Annotated[list[str] | None, typer.Option("--project-option", metavar="NAME=VALUE...", help="Options of the project of a board; not here.")] = None,
-    list_options: Annotated[bool, typer.Option("--list-options", help="Show the options of the project of a board; not here.")] = False,
+    project_option: micro.Options = None,
+    list_options: micro.ListOptions = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Run the package PATH once; show or write its outputs."""
+    """Run the package PATH, or the project of a board, once; show or write its outputs."""
     if outputs is not None and outputs.suffix != ".npz":
         raise OptionError(f"--outputs: '{outputs}' does not end in .npz", code="TW0206")
+    on_board = device == "micro"
     for word, value in (("--project-option", project_option), ("--list-options", list_options)):
-        if value:
-            raise OptionError(f"{word} is for --device micro, and {DEVICES['micro']}", code="TW0204")
+        if value and not on_board:
+            raise OptionError(f"{word} is for --device micro, which runs the project of a board; leave it out", code="TW0204")
+    if list_options:
+        typer.echo(GeneratedProject.from_directory(path).template.listed())
+        return
     if end_to_end and not print_time:
         raise OptionError("--end-to-end says what is measured, and nothing is; give --print-time, too", code="TW0204")
     result = run_module(
-        TVMCPackage(path), device, rpc_tracker or None, rpc_key or None, inputs, str(fill_mode), print_time, repeat, number, profile, end_to_end,
+        GeneratedProject.from_directory(path) if on_board else TVMCPackage(path), device, rpc_tracker or None, rpc_key or None, inputs, str(fill_mode),
+        print_time, repeat, number, profile, end_to_end, options=micro.named(project_option),
     )
     if profile:
         typer.echo(result.profile, nl=False)

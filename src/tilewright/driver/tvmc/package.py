@@ -74,6 +74,8 @@ class TVMCPackage:
         if self.lib_name:
             self.executor_type = "vm" if self.lib_name.startswith("lib") else "aot" if self.graph is None else "graph"
             self._library = content[self.lib_name]
+        elif _METADATA in content and any(n.startswith("codegen/host/src/") for n in content):
+            self.executor_type, self._library = "aot", b""
         else:
             self.executor_type, self.lib_name, self._library = "aot", "mod.tar", artifact_members(content, self.package_path)
         self.notes: tuple[str, ...] = ()
@@ -87,6 +89,8 @@ class TVMCPackage:
                 return {name: stream.read() for name, stream in found.items() if stream is not None}
         except FileNotFoundError:
             raise ArtifactError(f"the package '{self.package_path}' does not exist", code="TW0810") from None
+        except IsADirectoryError:
+            raise self._no_package("it is a folder; a project of a board is run with --device micro") from None
         except (tarfile.TarError, OSError, EOFError, ValueError) as error:
             raise self._no_package(str(error)) from None
 
@@ -107,6 +111,12 @@ class TVMCPackage:
         from tilewright.runtime.artifact import load_executable
         from tilewright.runtime.graph_json import check_graph
 
+        if not self.lib_name:
+            raise ArtifactError(
+                f"'{self.package_path}' is a model in C, whose text is compiled in a project; make one: tvmc micro create-project DIR {self.package_path.name} host, "
+                "or compile for the target llvm",
+                code="TW0809",
+            )
         try:
             made = load_executable(self.lib_path)
         except ArtifactError as error:

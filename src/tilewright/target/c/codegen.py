@@ -16,7 +16,7 @@ from typing import Final
 
 from tilewright.arith.bounds import bounds
 from tilewright.errors import CompileError, InternalError
-from tilewright.expr import Add, Buffer, Call, Cast, Load, PrimExpr, Var, add, as_expr
+from tilewright.expr import Add, Buffer, Call, Cast, Load, PrimExpr, Var, add, as_expr, number_of
 from tilewright.expr_walk import walk
 from tilewright.intrinsics import Extern
 from tilewright.runtime.scratch import Scratch, most
@@ -24,6 +24,7 @@ from tilewright.target.c.expressions import Writer
 from tilewright.target.c.helpers import prelude
 from tilewright.target.c.memory import CONTEXT, memory_of
 from tilewright.target.c.text import c_type, comment, identifier
+from tilewright.target.c.tiles import DotLanes, dot_lanes, is_tile
 from tilewright.target.c.values import Values
 from tilewright.target.free_names import free_names
 from tilewright.tir.stmt import (
@@ -220,8 +221,19 @@ class _Function:
         if s.kind == PARALLEL and not self.parallel:
             self.split(s)
             return
+        if found := dot_lanes(s):
+            self.dot(found)
+            return
         start, end = self.bound(s.min, "first"), self.bound(add(s.min, s.extent), "end")
         self.over(s, start, end)
+
+    def dot(self, d: DotLanes) -> None:
+        """Products of four bytes, for the lanes of a vector at once."""
+        self.values.prepare([d.word, d.total.indices[0], d.weights.indices[0]])
+        places = [f"{self.writer.buffer(x.buffer)} + {self.writer.subscript(x.indices[0])}" for x in (d.total, d.weights)]
+        text, _ = self.writer.call(f"dot4_x{d.lanes}", places[0], self.writer.text(d.word), places[1])
+        self.line(f"{text};")
+        self.values.done()
 
     def bound(self, e: PrimExpr, name: str) -> str:
         """The first or last place of a loop: written out, or as a variable where it is long or reads memory."""
@@ -236,6 +248,9 @@ class _Function:
     def over(self, s: For, start: str, end: str) -> None:
         name, outer = self.variable(s.var), self.writer.ranges
         self.writer.ranges = inside(s, outer)
+        if is_tile(s):
+            self.file.needs.add("UNROLL")
+            self.line(f"UNROLL({number_of(s.extent)})")
         self.line(f"for ({c_type(s.var.dtype)} {name} = {start}; {name} < {end}; ++{name}) {{")
         self.stmt(s.body)
         self.line("}")

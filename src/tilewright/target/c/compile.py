@@ -6,7 +6,9 @@ Tried in order: the compiler that the variable `CC` names, `cc`, `gcc` or `clang
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
+import json
 import os
 import shlex
 import shutil
@@ -63,6 +65,19 @@ def find_compilers(arch: str) -> list[Compiler]:
     if importlib.util.find_spec("ziglang") is not None:
         found.append(Compiler("ziglang", (sys.executable, "-m", "ziglang", "cc")))
     return found
+
+
+def identity_of(target: Target) -> str:
+    """What objects of C text depend on beside the text: the compilers that may make them, told by their files, and the options. Empty for other targets."""
+    if not target.is_c:
+        return ""
+    found = []
+    for compiler in find_compilers(target.mtriple.split("-")[0]):
+        program = shutil.which(compiler.command[0])
+        state = Path(program).stat() if program else None
+        version = importlib.metadata.version("ziglang") if compiler.is_zig else ""
+        found.append([*compiler.command, *machine_options(target, compiler), version, *([str(state.st_size), str(state.st_mtime_ns)] if state else [])])
+    return json.dumps([*EXACT, found])
 
 
 def named_compiler(command: str) -> Compiler:

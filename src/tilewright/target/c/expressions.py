@@ -276,6 +276,8 @@ def _bitwise(w: Writer, e: E.Call) -> Text:
 def _reinterpret(w: Writer, e: E.Call) -> Text:
     (value,) = e.args
     source, to = value.dtype, e.dtype
+    if isinstance(value, Load) and source == DataType("uint8x4") and to == "uint32" and isinstance(value.indices[0], E.Ramp) and number_of(value.indices[0].stride) == 1:
+        return w.call("word", f"{w.buffer(value.buffer)} + {w.subscript(value.indices[0].base)}")
     if source.lanes != 1:
         raise CompileError(f"the C back end does not read the bits of {source} as {to}; read them one by one, or build for 'llvm'", code="TW0510")
     text = w.text(value, UNARY)

@@ -18,7 +18,15 @@ _KINDS: Final = {
 _FAMILIES: Final = frozenset("add sub mul max min shl abs isinf isnan sigmoid rsqrt truncdiv truncmod floordiv floormod".split())  # noqa: SIM905
 _SIGNS: Final = {"add": "+", "sub": "-", "mul": "*"}
 
-_FIXED: Final = {
+_FIXED: Final[dict[str, str]] = {
+    "UNROLL": """\
+/* Loops over a tile, whose sums then stay in registers. Without vectors that would only be more code. */
+#if defined(__GNUC__) && !defined(__clang__) && (defined(__SSE2__) || defined(__ARM_NEON))
+#define UNROLL_TEXT(text) _Pragma(#text)
+#define UNROLL(count) UNROLL_TEXT(GCC unroll count)
+#else
+#define UNROLL(count)
+#endif""",
     "float_of_bits": "static inline float float_of_bits(uint32_t bits) { float x; memcpy(&x, &bits, sizeof x); return x; }",
     "bits_of_float": "static inline uint32_t bits_of_float(float x) { uint32_t bits; memcpy(&bits, &x, sizeof bits); return bits; }",
     "double_of_bits": "static inline double double_of_bits(uint64_t bits) { double x; memcpy(&x, &bits, sizeof x); return x; }",
@@ -81,6 +89,9 @@ static inline float dot2(uint32_t a, uint32_t b, float c) {
   const float low = fma_f32(float_of_bits(a << 16), float_of_bits(b << 16), c);
   return fma_f32(float_of_bits(a & 0xFFFF0000u), float_of_bits(b & 0xFFFF0000u), low);
 }""",
+    "word": """\
+/* four bytes as one number, the first lowest */
+static inline uint32_t word(const uint8_t *x) { return (uint32_t)x[0] | (uint32_t)x[1] << 8 | (uint32_t)x[2] << 16 | (uint32_t)x[3] << 24; }""",
     "dot4": """\
 /* total plus the products of the four unsigned bytes of a with the four signed bytes of b */
 static inline int32_t dot4(uint32_t a, int32_t b, int32_t total) {
@@ -97,11 +108,58 @@ static inline int32_t high_product(int32_t a, int32_t b, int64_t c) { return (in
 /* bits 31 to 62 of a * b + c */
 static inline int32_t doubled_high_product(int32_t a, int32_t b, int64_t c) { return (int32_t)(add_i64((int64_t)a * b, c) >> 31); }""",
 }
-_NEEDS: Final = {
+_NEEDS: Final[dict[str, tuple[str, ...]]] = {
     "f32_of_bf16": ("float_of_bits",), "bf16_of_f32": ("bits_of_float",), "f32_of_f16": ("float_of_bits", "bits_of_float"),
     "f16_of_f32": ("float_of_bits", "bits_of_float"), "dot2": ("float_of_bits", "fma_f32"), "dot4": ("add_i32",),
     "high_product": ("add_i64",), "doubled_high_product": ("add_i64",),
 }
+
+
+def _dot4_of_lanes(lanes: int) -> str:
+    """`dot4` for as many sums as a vector has: by the instruction for it, or by products of 16-bit halves, where the compiler may use these."""
+    wide = {8: "defined(__AVX512VNNI__) && defined(__AVX512VL__)", 16: "defined(__AVX512VNNI__) && defined(__AVX512F__)"}[lanes]
+    bits = 32 * lanes
+    i, total = f"_mm{bits}_", f"_mm{bits}_loadu_si{bits}((const void *)total)"
+    return f"""\
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+/* total[k] plus the products of the four unsigned bytes of a with the four signed bytes of w[k] */
+static inline void dot4_x{lanes}(int32_t *total, uint32_t a, const int32_t *w) {{
+#if {wide}
+  _mm{bits}_storeu_si{bits}((void *)total, {i}dpbusd_epi32({total}, {i}set1_epi32((int32_t)a), {i}loadu_si{bits}((const void *)w)));
+#elif defined(__AVX2__)
+{_by_halves(lanes, 256)}
+#elif defined(__SSE2__)
+{_by_halves(lanes, 128)}
+#else
+  int k, b;
+  for (k = 0; k < {lanes}; ++k) {{
+    const uint32_t y = (uint32_t)w[k];
+    uint32_t sum = (uint32_t)total[k];
+    for (b = 0; b < 32; b += 8) sum += (uint32_t)((int32_t)(a >> b & 255u) * ((int32_t)(y >> b & 255u) - (int32_t)((y >> b & 128u) << 1)));
+    total[k] = (int32_t)sum;
+  }}
+#endif
+}}"""
+
+
+def _by_halves(lanes: int, bits: int) -> str:
+    """The products of even and of odd bytes, as 16-bit numbers, in vectors of so many bits."""
+    kind = f"__m{bits}i"
+    i, whole, lines = f"_mm{'' if bits == 128 else bits}_", f"si{bits}", []
+    for k in range(0, lanes, bits // 32):
+        at = f" + {k}" if k else ""
+        lines += [
+            "  {", f"    const {kind} x = {i}set1_epi32((int32_t)a), y = {i}loadu_{whole}((const void *)(w{at})), sums = {i}loadu_{whole}((const void *)(total{at}));",
+            f"    const {kind} even = {i}madd_epi16({i}and_{whole}(x, {i}set1_epi32(0x00FF00FF)), {i}srai_epi16({i}slli_epi16(y, 8), 8));",
+            f"    const {kind} odd = {i}madd_epi16({i}srli_epi16(x, 8), {i}srai_epi16(y, 8));",
+            f"    {i}storeu_{whole}((void *)(total{at}), {i}add_epi32(sums, {i}add_epi32(even, odd)));", "  }",
+        ]
+    return "\n".join(lines)
+
+
+_FIXED.update({f"dot4_x{lanes}": _dot4_of_lanes(lanes) for lanes in (8, 16)})
 
 
 def is_helper(name: str) -> bool:

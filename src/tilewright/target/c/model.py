@@ -41,6 +41,8 @@ class CModel:
     outputs: tuple[TensorInfo, ...]
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
+    workspace_bytes: int
+    constant_bytes: int
 
 
 def emit_model(manifest: Manifest, kernels: Sequence[PrimFunc], constants: Array) -> CModel:
@@ -88,7 +90,8 @@ class _Model:
     def emit(self) -> CModel:
         steps = [line for step in self.manifest.steps for line in self._step(step)]
         return CModel(
-            self.name, self._source(steps), self._header(), self.manifest.inputs, self.manifest.outputs, tuple(self.inputs), tuple(self.outputs))
+            self.name, self._source(steps), self._header(), self.manifest.inputs, self.manifest.outputs, tuple(self.inputs), tuple(self.outputs),
+            self.workspace, self.constants.nbytes)
 
     def _source(self, steps: Sequence[str]) -> str:
         m, name = self.manifest, self.name
