@@ -65,8 +65,10 @@ def run_module(
         raise OptionError(f"--fill-mode: there is no '{fill_mode}'; choose from {', '.join(tensors.Fill)}", code="TW0203")
     given = files.read_arrays(Path(inputs)) if isinstance(inputs, (str, os.PathLike)) else dict(inputs or {})
     if isinstance(tvmc_package, GeneratedProject):
-        if place.tracker or benchmark or profile:
-            raise OptionError("--rpc-tracker, --print-time, --profile: a project runs its board from here, and how long that takes says nothing of the board; leave the option out", code="TW0204")
+        if place.tracker:
+            raise OptionError("--rpc-tracker, --rpc-key: a project runs on the board that its template knows; leave them out", code="TW0204")
+        if benchmark or profile:
+            raise OptionError("--print-time, --profile: how long a program takes on a board is not measured from here; leave the option out", code="TW0204")
         found = tvmc_package.run(tensors.feed(tvmc_package.inputs, given, tensors.Fill(fill_mode)), options)
         return TVMCResult({f"output_{k}": a for k, a in enumerate(found)})
     if place.tracker:
