@@ -78,7 +78,7 @@ def test_a_wrong_one_ends_with_1_and_a_folder_that_shows_it(model: Path, plugin:
     folder = tmp_path / "found"
     assert main(["diagnose", str(model), "--plugin", str(plugin), "-o", str(folder)]) == 1
     out = capsys.readouterr().out
-    assert out.startswith(f"values: tanh (Tanh 'first' ({model})) goes wrong in lowering compute\n")
+    assert out.startswith(f"values: tanh (Tanh 'first' ({model.name})) goes wrong in lowering compute\n")
     assert f"1 of 2 nodes; run {folder / 'repro.py'}" in out
     told = json.loads((folder / "report.json").read_text())
     assert (told["stage"], told["name"], told["operators"], told["settings"]["plugins"]) == ("lowering", "compute", ["tanh"], [str(plugin)])
@@ -129,7 +129,7 @@ def test_a_node_that_is_imported_wrong(model: Path, worker: Worker) -> None:
         made["main"] = case.main.with_body(wrong)
         found, wanted = compare_import("onnxruntime", model, Case(made, case.values), bench)
     assert found is not None
-    assert (found.stage, found.operator, found.origin) == (IMPORT, "Tanh", f"Tanh 'first' ({model})")
+    assert (found.stage, found.operator, found.origin) == (IMPORT, "Tanh", f"Tanh 'first' ({model.name})")
     assert found.case is not None
     assert operators(found.case.main.body) == ["nn.relu"]
     np.testing.assert_allclose(wanted[0], np.tanh(case.values[0]), 1e-6)

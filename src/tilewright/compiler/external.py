@@ -104,7 +104,7 @@ def _generated(name: str, function: Function) -> ModuleNode:
         hasattr(plugin, "pattern_table")  # a package that imports its compiler late does it now
         generator = get_global_func(f"{_GENERATOR}{compiler}", allow_missing=True)
     if generator is None:
-        known = ", ".join(n.removeprefix(_GENERATOR) for n in FUNCTIONS if n.startswith(_GENERATOR) and n.count(".") == 2)
+        known = ", ".join(sorted(n.removeprefix(_GENERATOR) for n in FUNCTIONS if n.startswith(_GENERATOR) and n.count(".") == 2))
         raise CompileError(
             f"the function @{name} is for '{compiler}', which has no code generator; register one, a function of a relay function that returns a "
             f"module: @tvm.register_func('{_GENERATOR}{compiler}'); those there are: {known or 'none'}", function.span, code="TW0910"
