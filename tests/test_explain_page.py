@@ -83,21 +83,22 @@ def test_a_line_lights_what_it_came_from_and_what_it_became(page: Page) -> None:
 def test_keys_and_search_find_their_way(page: Page) -> None:
     page.press("2")
     page.until("location.hash === '#passes'")
+    page.until("document.querySelector('.menu [aria-current]')")
     before = page.evaluate("document.querySelector('.menu [aria-current]').textContent")
     page.press("j")
-    page.until(f"document.querySelector('.menu [aria-current]').textContent !== {before!r}")
+    page.until(f"(document.querySelector('.menu [aria-current]')?.textContent ?? {before!r}) !== {before!r}")
     page.press("/")
-    assert page.evaluate("document.activeElement.type") == "search"
+    page.until("document.activeElement.type === 'search'")
     page.write("residual")
     page.until("document.querySelectorAll('.found [data-target]').length > 0")
     page.press("Enter")
     page.until("location.hash.startsWith('#program/')")
     page.until("document.querySelector('.node.chosen')")
-    assert "residual" in page.evaluate("document.querySelector('.detail').textContent")
+    page.until("document.querySelector('.detail')?.textContent.includes('residual')")
     page.press("t")
-    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    page.until("document.documentElement.dataset.theme === 'light'")
     page.press("?")
-    assert page.evaluate("document.querySelector('dialog').open")
+    page.until("document.querySelector('dialog').open")
     assert page.complaints == []
 
 
