@@ -23,10 +23,11 @@ from tilewright.driver.explain.content import Content, explained
 from tilewright.driver.explain.difference import ADDED, CHANGED, REMOVED, SAME, Row, difference
 from tilewright.driver.explain.graphs import ALONE, ALTERED, UNTOUCHED, Graph, Node, compared
 from tilewright.driver.explain.measurement import StepMeasure
-from tilewright.driver.explain.memory import Held, Memory
+from tilewright.driver.explain.memory import Memory
 from tilewright.driver.explain.page import page_of, summary_of
 from tilewright.driver.explain.recording import Recording
 from tilewright.driver.main import main
+from tilewright.runtime.manifest import Held
 from tilewright.target.llvm.codegen import emit
 from tilewright.target.llvm.compile import assembly
 from tilewright.target.target import Target

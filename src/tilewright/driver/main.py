@@ -121,7 +121,7 @@ def compile_command(
         offload.explained(model, target, options.input_shapes(input_shapes) or None).require(share)
     as_c = target if target.split()[:1] == ["c"] else "c"
     only_text = path is None or path.suffix == options.C_SOURCE  # what its test compares with is computed by LLVM's code
-    switches = [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics), *options.max_arena(max_arena)]
+    switches = [*options.switches(pass_config, mixed_precision, mixed_precision_acc_type, numerics), *options.max_arena(max_arena)]
     compiled = _compile(model, "llvm" if only_text else target, input_shapes, threads, opt_level, switches, disabled_pass, tuning_records)
     written = [] if path is None else [compiled.save_c(path, as_c) if only_text else compiled.save(path, linker)]
     written += compiled.export_c(c_source, target=as_c) if c_source else []
@@ -166,7 +166,7 @@ def run_command(
         raise OptionError(f"--outputs: '{outputs}' does not end in .npz", code="TW0206")
     offload.load_plugins(plugin or [])
     given = files.read_arrays(inputs) if inputs else {}
-    switches = [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)]
+    switches = options.switches(pass_config, mixed_precision, mixed_precision_acc_type, numerics)
     compiled = _loaded_or_compiled(context, model, target, input_shapes, given, threads, opt_level, switches, disabled_pass, tuning_records)
     fed = tensors.feed(compiled.inputs, given, fill_mode)
     answer = compiled(fed)
@@ -218,7 +218,7 @@ def profile_command(
     """Say how long each step of MODEL takes, what holds it back, and which option to try."""
     offload.load_plugins(plugin or [])
     given = files.read_arrays(inputs) if inputs else {}
-    switches = [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)]
+    switches = options.switches(pass_config, mixed_precision, mixed_precision_acc_type, numerics)
     compiled = _loaded_or_compiled(context, model, target, input_shapes, given, threads, opt_level, switches, disabled_pass, tuning_records)
     program = _executable(compiled)
     profiles.profile_to(program, tensors.feed(program.inputs, given, fill_mode), repeat, form, output, trace, memory, peaks, aggregate)
@@ -289,7 +289,7 @@ def diagnose_command(
     verbose: Verbose = 0,
 ) -> None:
     """Find the pass, the kernel or the stage that makes MODEL compute something wrong, and write the smallest program that shows it."""
-    config = options.pass_config([*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)])
+    config = options.pass_config(options.switches(pass_config, mixed_precision, mixed_precision_acc_type, numerics))
     settings = diagnose.read_settings(chosen_target(context, target), opt_level, config, options.names("--disabled-pass", disabled_pass), plugin or [])
     diagnose.check_reference(reference, model)
     case = diagnose.read_case(model, options.input_shapes(input_shapes), files.read_arrays(inputs) if inputs else {})
@@ -325,7 +325,7 @@ def explain_command(
     """Write a page to look at: how MODEL was compiled, pass by pass and line by line, and how it runs."""
     path = report_path(model, output)
     offload.load_plugins(plugin or [])
-    config = [*(pass_config or []), *options.mixed_precision(mixed_precision, mixed_precision_acc_type), *options.numerics(numerics)]
+    config = options.switches(pass_config, mixed_precision, mixed_precision_acc_type, numerics)
     write_report(_compile(model, chosen_target(context, target), input_shapes, threads, opt_level, config, disabled_pass, tuning_records), model.name, path, run)
 
 

@@ -32,8 +32,8 @@ from tilewright.target.c.compile import find_compilers
 from tilewright.target.target import Target
 from tilewright.tir.stmt import PrimFunc
 from tilewright.tuning.building import default_build
-from tilewright.tuning.local import tell_of_noise
-from tilewright.tuning.measure import Built, Image, Measured, MeasureErrorNo, OnMeasured, failed, not_built, with_build
+from tilewright.tuning.local import one_by_one
+from tilewright.tuning.measure import Built, Image, Measured, MeasureErrorNo, OnMeasured, failed
 from tilewright.tuning.ssh import SSHConnection, words
 
 Array = np.ndarray[Any, Any]
@@ -96,14 +96,7 @@ class SSHRunner:
 
     def run(self, built: Sequence[Built], on_measured: OnMeasured | None = None) -> list[Measured]:
         """One result for each, in order; those that were not built give the error they have."""
-        results = []
-        for k, one in enumerate(built):
-            measured = not_built(one) if one.image is None else with_build(self._run(one.image, one.reference), one)
-            results.append(measured)
-            if on_measured is not None:
-                on_measured(k, measured)
-        tell_of_noise(results)
-        return results
+        return one_by_one(built, self._run, on_measured)
 
     def _run(self, image: Image, reference: Image | None) -> Measured:
         start = time.perf_counter()

@@ -6,7 +6,7 @@ import logging
 import os
 import pickle
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
@@ -125,14 +125,7 @@ class LocalRunner:
 
     def run(self, built: Sequence[Built], on_measured: OnMeasured | None = None) -> list[Measured]:
         """One result for each, in order; those that were not built give the error they have."""
-        results = []
-        for k, one in enumerate(built):
-            measured = not_built(one) if one.image is None else with_build(self.run_image(one.image, one.reference), one)
-            results.append(measured)
-            if on_measured is not None:
-                on_measured(k, measured)
-        tell_of_noise(results)
-        return results
+        return one_by_one(built, self.run_image, on_measured)
 
     def run_image(self, image: Image, reference: Image | None) -> Measured:
         """The result of one trial; `reference` is the code whose answers are right."""
@@ -155,6 +148,18 @@ class LocalRunner:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def one_by_one(built: Sequence[Built], run: Callable[[Image, Image | None], Measured], on_measured: OnMeasured | None) -> list[Measured]:
+    """One result for each, in order, of the trials that `run` makes of what was built; each is told as it comes."""
+    results = []
+    for k, one in enumerate(built):
+        measured = not_built(one) if one.image is None else with_build(run(one.image, one.reference), one)
+        results.append(measured)
+        if on_measured is not None:
+            on_measured(k, measured)
+    tell_of_noise(results)
+    return results
 
 
 def tell_of_noise(results: Sequence[Measured]) -> None:

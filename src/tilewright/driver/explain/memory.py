@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from tilewright.compiler.notes import arena_of
+from tilewright.runtime.manifest import Held
 
 if TYPE_CHECKING:
     from tilewright.relay.transform.plan_memory import MemoryPlan
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """Bytes of the workspace from the step `birth` to the step `death`, both included."""
-
-    offset: int
-    nbytes: int
-    birth: int
-    death: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +35,6 @@ def memory_of(plans: Sequence[MemoryPlan]) -> Memory:
     values: list[Held] = []
     first = 0
     for plan in plans:
-        values += [Held(x.offset, x.nbytes, first + x.birth, first + x.death) for x in plan.pieces]
+        values += [replace(held, birth=first + held.birth, death=first + held.death) for held in arena_of(plan)]
         first += len(plan.steps)
     return Memory(max((p.workspace_bytes for p in plans), default=0), tuple(values))
