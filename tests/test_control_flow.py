@@ -321,6 +321,38 @@ def test_doors() -> None:
         vm.invoke("loop")
 
 
+TAIL = "let %r = @sum(3, %x); let %y = exp(%r); "
+SUM_OF = "def @sum(%i: int32, %x: Tensor[(1000), float32]) -> Tensor[(1000), float32] { if (equal(%i, 0)) { %x } else { @sum(subtract(%i, 1), add(%x, %x)) } }\n"
+IN_PLACE = [
+    ("(%y, add(%y, %x))", 2),
+    ("(%y, %y)", 1),  # one value for two outputs: it is copied into the second
+    ("(%x, tanh(%y))", 1),
+    ("(@sum(2, %y), %y)", 1),  # read by a call after it was made
+    ("((%y, %r), nn.relu(%y))", 2),
+    ("if (less(max(%y), max(%x))) { (%y, %r) } else { (%r, %y) }", 0),  # it is another output on another way
+]
+
+
+@pytest.mark.parametrize(("result", "count"), IN_PLACE)
+def test_blocks_write_into_the_memory_of_the_caller(result: str, count: int) -> None:
+    mod = parse(SUM_OF + "def @main(%x: Tensor[(1000), float32]) {" + TAIL + result + "}\n")
+    assert len(flow.written_in_place(checked_flow(mod))) == count
+    for x in (f32(1000), -abs(f32(1000))):
+        compare(native(mod, x), evaluate(mod, x))
+
+
+def test_a_main_that_is_called_again_copies_its_results() -> None:
+    mod = parse("""
+def @main(%n: int32, %x: Tensor[(8), float32]) -> (Tensor[(8), float32], Tensor[(8), float32]) {
+  let %y = add(%x, %x);
+  let %z = if (equal(%n, 0)) { %x } else { let %inner = @main(subtract(%n, 1), %y); %inner.0 };
+  (add(%z, %y), %y)
+}
+""")
+    assert flow.written_in_place(checked_flow(mod)) == {}
+    compare(native(mod, i32(3), f32(8)), evaluate(mod, i32(3), f32(8)))
+
+
 def test_functions_compile_by_the_short_door() -> None:
     c, x = relay.var("c", shape=(), dtype="bool"), relay.var("x", shape=(4,))
     run = tvm.compile(relay.Function([c, x], relay.If(c, relay.add(x, x), relay.nn.relu(x))))

@@ -233,6 +233,28 @@ def walk(body: Body) -> Iterator[Instruction]:
             yield from walk(inner)
 
 
+def written_in_place(program: FlowProgram) -> dict[Reg, int]:
+    """Registers of `main`, and the output that each of them is: what makes it can write it into the memory of the caller, and nothing is left to copy.
+
+    These are results of blocks that run once, in a `main` that nobody calls and that ends in one place; what a branch or a call yields is copied.
+    """
+    main, everything = program.functions[0], [i for f in program.functions for i in walk(f.body)]
+    again = any((isinstance(i, (Call, TailCall)) and i.callee == 0) or (isinstance(i, Record) and i.tag == 0 and not i.fields) for i in everything)
+    end = main.body[-1] if main.body else None
+    if again or not isinstance(end, Return):
+        return {}
+    fields = {i.out: i.fields for i in main.body if isinstance(i, Record)}
+    made = {r for i in main.body if isinstance(i, Run) for r in i.outputs}
+    found: dict[Reg, int] = {}
+    for number, path in enumerate(program.results):
+        at: Reg | None = end.value
+        for step in path:
+            at = fields[at][step] if at in fields else None
+        if at in made:
+            found.setdefault(at, number)
+    return found
+
+
 def _reg(r: Reg) -> str:
     return f"%{r}"
 

@@ -3,7 +3,8 @@
 A micro-kernel keeps `rows x vectors` accumulators in registers and makes one fused multiply-add for each of them per step
 of the reduction. Its cost per step is what is scarcest: multiply-adds (two a cycle), loads (two a cycle: one broadcast a
 row, one vector a column; a vector from beyond the first-level cache counts twice), the latency of the adds (four cycles, when there are fewer than eight accumulators), or the way
-of the panel from the cache that holds it.
+of the panel from the cache that holds it. A long sum is made of pieces; what is added to the totals after each costs more where there are too few
+registers for both, and the totals are loaded and stored.
 """
 
 from __future__ import annotations
@@ -11,12 +12,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 from tilewright.topi.decisions import decide
 from tilewright.topi.machine import Machine
 
 _STORE_CYCLES = 1.0
 _TILE_OVERHEAD = 12.0
+PIECE: Final = 48
+"""Steps of a sum after which what was summed up is added to a total."""
+_PIECE_OVERHEAD = 4.0
+_ADD_CYCLES, _ADD_IN_MEMORY_CYCLES = 0.5, 1.5
 _LOAD_SHARE = 0.08
 _FROM_L1, _FROM_L2, _FROM_L3 = 0.5, 2.05, 3.5
 _REMAINDER = 1.03
@@ -122,7 +128,14 @@ def _tile_cycles(rows: int, vectors: int, depth: int, machine: Machine) -> float
     loads, vector = (rows + vectors) / 2, _vector_cycles(vectors, depth, machine)
     step = max(rows * vectors / 2, loads, 4.0 if rows * vectors < 8 else 0.0, vectors * vector)
     waits = loads if vector <= _FROM_L1 else loads + vectors / 2
-    return (step + waits * _LOAD_SHARE) * depth + rows * vectors * _STORE_CYCLES + _TILE_OVERHEAD
+    return (step + waits * _LOAD_SHARE) * depth + _piece_cycles(rows, vectors, machine) * (depth // PIECE) + rows * vectors * _STORE_CYCLES + _TILE_OVERHEAD
+
+
+def _piece_cycles(rows: int, vectors: int, machine: Machine) -> float:
+    """Cycles that a piece of a sum takes beside its steps: its accumulators are cleared, and added to the totals."""
+    sums = rows * vectors
+    fits = 2 * sums + vectors < machine.vector_registers
+    return sums * (_ADD_CYCLES if fits else _ADD_IN_MEMORY_CYCLES) + _PIECE_OVERHEAD
 
 
 def _vector_cycles(vectors: int, depth: int, machine: Machine) -> float:

@@ -58,6 +58,9 @@ class Take(Op):
     def _batch(self, ndim: int) -> int:
         return axis_of(self.batch_dims, ndim + 1, "batch_dims")
 
+    def is_row(self, data: TensorType, indices: TensorType) -> bool:
+        return self.axis is not None and indices.ndim == 0 and axis_of(self.axis, data.ndim) < data.ndim - 1
+
     def reference(self, data: Array, indices: Array) -> Array:
         if self.axis is None or not self._batch(indices.ndim):
             return self._taken(data, indices, self.axis)

@@ -251,6 +251,10 @@ class Op:
         """
         return None
 
+    def is_row(self, *args: Any) -> bool:
+        """True when the result is one piece of the first argument, at a place that is known while it runs: reading it there costs no more than a copy. Takes the types of the arguments."""
+        return False
+
     def infer_call(self, types: Sequence[Type], span: Origin | None) -> Type:
         try:
             if not self.objects:

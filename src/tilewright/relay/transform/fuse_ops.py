@@ -175,7 +175,8 @@ class _Graph:
             return once
         if kind_of(end) > Fusion.INJECTIVE or (_size(shape) < _size(other) and not once):
             return False
-        return self.group[end].kind <= Fusion.INJECTIVE or (hardest <= Fusion.BROADCAST and shape == other)
+        in_place = hardest <= Fusion.BROADCAST or (not middle and len(mine.members) == 1 and _is_row(mine.last))
+        return self.group[end].kind <= Fusion.INJECTIVE or (in_place and shape == other)
 
     def _path(self, at: Call) -> list[Call] | None:
         """The calls between a value and its post-dominator, which comes last; None when one of them is no operator."""
@@ -274,6 +275,11 @@ def shape_of(e: Expr) -> tuple[Any, ...] | None:
     """The shape of a tensor value, None for a tuple."""
     found = e.known_type()
     return found.shape if isinstance(found, TensorType) else None
+
+
+def _is_row(call: Call) -> bool:
+    """Is the result one piece of the first argument?"""
+    return isinstance(call.op, Op) and call.op.is_row(*(a.known_type() for a in call.args))
 
 
 def _has_objects(call: Call) -> bool:

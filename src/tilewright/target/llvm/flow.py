@@ -43,6 +43,7 @@ from tilewright.target.flow import (
     Yield,
     Zeros,
     walk,
+    written_in_place,
 )
 from tilewright.target.llvm.cells import RUNTIME
 from tilewright.target.llvm.text import comment
@@ -50,7 +51,7 @@ from tilewright.target.llvm.text import comment
 FIRST_CHUNK: Final = 1 << 14
 """Bytes of the workspace that cells are cut from before memory is asked for."""
 _LINE: Final = 64
-_CONTEXT, _CONSTANTS, _WORKSPACE, _FREE_FROM, _FREE_TO, _CHUNKS, _LIMIT, _STATUS, _ARGS = range(0, 72, 8)
+_CONTEXT, _CONSTANTS, _WORKSPACE, _FREE_FROM, _FREE_TO, _CHUNKS, _LIMIT, _STATUS, _OUTPUTS, _ARGS = range(0, 80, 8)
 _FIELDS: Final = 16
 _NEAR, _FAR = 32, 64
 
@@ -112,6 +113,7 @@ class _Text:
 
     def __init__(self, program: FlowProgram, constants: Sequence[int], cells: _Cells, number: int) -> None:
         self.program, self.constants, self.cells, self.number = program, constants, cells, number
+        self.in_place = {} if number else written_in_place(program)
         self.lines: list[str] = []
         self.names = 0
         self.here = "entry"
@@ -274,8 +276,12 @@ class _Text:
         sizes = self.program.blocks[i.block]
         places = [self._load(self._new(), self._at(f"%r{r}", _FIELDS)) for r in i.inputs]
         for r, nbytes in zip(i.outputs, sizes[1], strict=True):
-            self._take(r, self.cells.tensor(nbytes))
-            elements = self._at(f"%r{r}", _elements(nbytes))
+            if r in self.in_place:
+                self._take(r, self.cells.wrapper())
+                elements = self._load(self._new(), self._at(self._load(self._new(), self._at("%run", _OUTPUTS)), 8 * self.in_place[r]))
+            else:
+                self._take(r, self.cells.tensor(nbytes))
+                elements = self._at(f"%r{r}", _elements(nbytes))
             self._line(f"store ptr {elements}, ptr {self._at(f'%r{r}', _FIELDS)}")
             places.append(elements)
         places += [self._load(self._new(), self._at("%run", k)) for k in (_CONSTANTS, _WORKSPACE)]
@@ -377,7 +383,7 @@ class _Text:
 
 
 def _entry(program: FlowProgram, result_bytes: Sequence[int], cells: _Cells, workspace_bytes: int, lists: int) -> str:
-    """`tw_run`: sets up a run, calls `main`, copies its tensors out."""
+    """`tw_run`: sets up a run, calls `main`, copies those of its tensors out that are not there already."""
     inputs, outputs = len(program.functions[0].params), len(program.results)
     wrapper = cells.wrapper()
     size = lists + 8 * len(cells.known)
@@ -392,6 +398,7 @@ def _entry(program: FlowProgram, result_bytes: Sequence[int], cells: _Cells, wor
     text._line(f"call void @llvm.memset.p0.i64(ptr %run, i8 0, i64 {size}, i1 false)")
     text._line(f"store i64 {NO_MEMORY}, ptr {text._at('%run', _STATUS)}")
     keep(_CONTEXT, "%ctx")
+    keep(_OUTPUTS, text._at("%args", 8 * inputs))
     keep(_CONSTANTS, argument(inputs + outputs))
     workspace = argument(inputs + outputs + 1)
     keep(_WORKSPACE, workspace)
@@ -407,8 +414,14 @@ def _entry(program: FlowProgram, result_bytes: Sequence[int], cells: _Cells, wor
     text._line("%result = call ptr @flow.0(ptr %run, ptr null)")
     text._check("%result")
     for k, (path, nbytes) in enumerate(zip(program.results, result_bytes, strict=True)):
-        elements = text._load(text._new(), text._at(text._follow(path, {(): "%result"}), _FIELDS))
-        text._line(f"call void @llvm.memcpy.p0.p0.i64(ptr {argument(inputs + k)}, ptr {elements}, i64 {nbytes}, i1 false)")
+        elements, target = text._load(text._new(), text._at(text._follow(path, {(): "%result"}), _FIELDS)), argument(inputs + k)
+        there = text._new()
+        text._line(f"{there} = icmp eq ptr {elements}, {target}")
+        text._line(f"br i1 {there}, label %there.{k}, label %copy.{k}")
+        text._label(f"copy.{k}")
+        text._line(f"call void @llvm.memcpy.p0.p0.i64(ptr {target}, ptr {elements}, i64 {nbytes}, i1 false)")
+        text._line(f"br label %there.{k}")
+        text._label(f"there.{k}")
     return "\n".join([
         "define i32 @tw_run(ptr %ctx, ptr %args) nounwind {", "entry:", f"  %run = alloca [{size} x i8], align 16", *text.lines,
         "  call void @flow.finish(ptr %run)", "  ret i32 0", "fail:", f"  %status.at = getelementptr i8, ptr %run, i64 {_STATUS}",

@@ -17,12 +17,11 @@ from tilewright.tir.schedule import Schedule
 from tilewright.topi.decisions import BY_MODEL, decide_one
 from tilewright.topi.schedules import open_images, open_rows
 from tilewright.topi.schedules.kernel import WORTH_SHARING, KernelBlocks
-from tilewright.topi.tiles import Tile
+from tilewright.topi.tiles import PIECE, Tile
 from tilewright.types import OpenSize
 
 _ENOUGH: Final = 8
 _PIECES: Final = 64
-_PIECE: Final = 48
 _CHUNK: Final = 768
 _CHUNK_COUNTS: Final = (1, 2, 4, 8)
 _SHORTEST_CHUNK: Final = 128
@@ -129,7 +128,7 @@ def _in_chunks(k: KernelBlocks, panel: Var, row: Var, tile: Tile, chunks: int) -
     vector, lane = s.split(columns, [None, tile.lanes])
     unroll: int = k.anchor.attrs.get("unroll", 1)
     trips = s.extent(depth) // chunks // unroll
-    pieces = max(1, round(trips * unroll / _PIECE))
+    pieces = max(1, round(trips * unroll / PIECE))
     while trips % pieces:
         pieces -= 1
     chunk, piece, steps, step = s.split(depth, [chunks, pieces, None, unroll])
@@ -255,7 +254,7 @@ def _in_pieces(s: Schedule, loops: list[Var], step: int, cut: bool) -> list[Var]
     *taps, depth = loops
     if isinstance(s.extent(depth), OpenSize):
         return loops
-    pieces = max(1, round(s.extent(depth) * step / _PIECE))
+    pieces = max(1, round(s.extent(depth) * step / PIECE))
     while s.extent(depth) % pieces:
         pieces -= 1
     if pieces > 1:
@@ -269,7 +268,7 @@ def _in_pieces(s: Schedule, loops: list[Var], step: int, cut: bool) -> list[Var]
     ways = {d: tap for d in range(1, trips + 1) if trips % d == 0 and (cut or d in (1, trips))}
     if cut and not outer:  # the channels outside of the taps
         ways.setdefault(channels, depth)
-    pieces = min(ways, key=lambda d: abs(math.log(trips * channels * step / d / _PIECE)))
+    pieces = min(ways, key=lambda d: abs(math.log(trips * channels * step / d / PIECE)))
     if pieces == 1:
         return loops
     loop = ways[pieces]
