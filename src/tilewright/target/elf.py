@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
 import numpy as np
@@ -24,6 +25,7 @@ _PROGBITS, _SYMTAB, _STRTAB = 1, 2, 3
 _ALLOC, _X86_LARGE = 2, 0x10000000
 _GLOBAL_OBJECT: Final = (1 << 4) | 1
 _GLOBAL_FUNCTION: Final = (1 << 4) | 2
+_LOCAL_FUNCTION: Final = 2
 
 
 def write_data_object(file: BinaryIO, like: bytes, contents: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> None:
@@ -71,18 +73,34 @@ def is_elf64(image: bytes) -> bool:
     return image[:6] == _IDENTITY
 
 
-def functions_of(image: bytes) -> dict[str, int]:
-    """The functions that a 64-bit object shows to others, and the bytes of each."""
+@dataclass(frozen=True, slots=True)
+class CodeSymbol:
+    """A function of an object: its section, its place in it, and its bytes. Other objects see it where it is `shown`."""
+
+    name: str
+    section: int
+    offset: int
+    nbytes: int
+    shown: bool
+
+
+def code_symbols(image: bytes) -> list[CodeSymbol]:
+    """All functions of a 64-bit object."""
     begin, size, count = struct.unpack_from("<Q", image, 0x28)[0], *struct.unpack_from("<HH", image, 0x3A)
     sections = [struct.unpack_from("<IIQQQQIIQQ", image, begin + k * size) for k in range(count)]
-    found = {}
+    found = []
     for _, kind, _, _, at, length, link, _, _, entry in sections:
         for place in range(at, at + length, entry) if kind == _SYMTAB else ():
-            name, info, _, section, _, nbytes = struct.unpack_from("<IBBHQQ", image, place)
-            if info == _GLOBAL_FUNCTION and section:
+            name, info, _, section, offset, nbytes = struct.unpack_from("<IBBHQQ", image, place)
+            if info in (_GLOBAL_FUNCTION, _LOCAL_FUNCTION) and section:
                 text = sections[link][4] + name
-                found[image[text : image.index(b"\0", text)].decode()] = nbytes
+                found.append(CodeSymbol(image[text : image.index(b"\0", text)].decode(), section, offset, nbytes, info == _GLOBAL_FUNCTION))
     return found
+
+
+def functions_of(image: bytes) -> dict[str, int]:
+    """The functions that a 64-bit object shows to others, and the bytes of each."""
+    return {f.name: f.nbytes for f in code_symbols(image) if f.shown}
 
 
 def _pad(file: BinaryIO, offset: int) -> int:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import llvmlite.binding as llvm
 
-from tilewright.errors import InternalError, OptionError
+from tilewright.errors import InternalError
 from tilewright.target.elf import functions_of
+from tilewright.target.llvm import perf
 from tilewright.target.llvm.compile import target_machine
 from tilewright.target.target import Target
-
-PERF: Final = "TILEWRIGHT_PERF"
-"""Set to `map`, the names of functions of code that is loaded go to `/tmp/perf-<process>.map`, where perf looks for them."""
 
 
 class LoadedCode:
@@ -29,14 +25,15 @@ class LoadedCode:
         """Link `objects` with each other and with the C library; `symbols` are those whose address is wanted, `elsewhere` has addresses of other code."""
         self._objects, self._symbols = objects, frozenset(symbols)
         self._open: LoadedCode | None = None
-        sizes = _functions(objects)
+        told = perf.kind_wanted()
+        known = [name for image in objects for name in functions_of(image)] if told else []
         library = llvm.JITLibraryBuilder()
         for image in objects:
             library.add_object_img(image)
         library.add_current_process()
         for name, address in (elsewhere or {}).items():
             library.import_symbol(name, address)
-        for name in dict.fromkeys((*symbols, *sizes)):
+        for name in dict.fromkeys((*symbols, *known)):
             library.export_symbol(name)
         linker = llvm.create_lljit_compiler(target_machine(Target("llvm")))
         try:
@@ -45,8 +42,8 @@ class LoadedCode:
             raise InternalError(f"the generated code cannot be loaded: {error} (LLVM names missing symbols on standard error)") from error
         # Not at exit: worker threads may still be running this code then, and the process takes it away anyway.
         weakref.finalize(self, _unload, self._tracker, linker).atexit = False
-        if sizes:
-            _write_map({name: (self.address(name), nbytes) for name, nbytes in sizes.items()})
+        if told:
+            perf.tell(told, objects, self.address)
 
     def address(self, symbol: str) -> int:
         """Where `symbol`, one of those asked for, starts in memory."""
@@ -60,21 +57,6 @@ class LoadedCode:
         if symbol not in self._open._symbols:
             raise KeyError(symbol)
         return self._open.address(symbol)
-
-
-def _functions(objects: Sequence[bytes]) -> dict[str, int]:
-    """The functions, with their bytes, that a profiler is to know: all where it is asked for, else none. Raises `OptionError`."""
-    asked = os.environ.get(PERF, "")
-    if asked not in ("", "map"):
-        raise OptionError(f"{PERF} is '{asked}'; set it to map, so that perf knows the functions of loaded code, or unset it", code="TW0208")
-    return {name: nbytes for image in objects for name, nbytes in functions_of(image).items()} if asked else {}
-
-
-def _write_map(functions: Mapping[str, tuple[int, int]]) -> None:
-    """Add functions to the file in which perf looks up names of this process: address, bytes, name."""
-    lines = "".join(f"{address:x} {nbytes:x} {name}\n" for name, (address, nbytes) in functions.items())
-    with Path(f"/tmp/perf-{os.getpid()}.map").open("a") as file:  # the place is perf's
-        file.write(lines)
 
 
 def _unload(tracker: Any, linker: Any) -> None:
