@@ -56,6 +56,12 @@ USE: tuple[Case, ...] = (
     ("tilewright profile m.onnx --format csv --memory --no-peaks", 2, "--memory is no table of steps"),
     ("tilewright compile m.onnx --max-arena lots", 2, "'lots' is no number of bytes; write 300000, 256K or 1M"),
     ("tilewright run m.onnx -o out.txt", 2, "does not end in .npz"),
+    ("tilewright debug", 2, "Missing command"),
+    ("tilewright debug valgrind", 2, "valgrind"),
+    ("tilewright debug asan", 2, "Missing argument"),
+    ("tilewright debug asan nosuch.py", 1, "'nosuch.py' is not a file"),
+    ("tilewright cache --remove", 2, "--remove"),
+    ("tilewright cache", 0, "programs"),
 )
 
 TARGETS: tuple[Case, ...] = (

@@ -16,6 +16,8 @@ import pytest
 import small_programs as programs
 from tilewright.compiler import cache as cache_module
 from tilewright.compiler.cache import VARIABLE, Cache, page_sums
+from tilewright.compiler.sources import write_source
+from tilewright.driver.main import main
 from tilewright.errors import InternalError
 
 X = np.arange(8, dtype="float32").reshape(2, 4) - 3
@@ -174,6 +176,24 @@ def test_clear(cache):
     assert cache.size() > 0
     cache.clear()
     assert cache.size() == 0 and cache.get(KEY) is None
+
+
+def test_the_command_says_what_is_there(tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "kept"
+    monkeypatch.setenv(VARIABLE, str(folder))
+    Cache.default().put(KEY, b"x" * 68)
+    Cache.default().put_artifact(KEY, programs.affine())
+    write_source("loops.txt", "text\n")
+    assert main(["cache"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"{folder}: 0.0 MB, of at most 4,295.0 MB") and [line.split()[:2] for line in said.splitlines()[1:]] == [["kernels", "1"], ["programs", "1"], ["texts", "1"]]
+    assert Cache.default().contents()["kernels"] == (1, 100) and Cache.default().contents()["texts"] == (1, 5)
+    assert main(["cache", "--clear"]) == 0
+    assert capsys.readouterr().out == f"Removed 0.0 MB from {folder}.\n"
+    assert Cache.default().contents() == {"kernels": (0, 0), "programs": (0, 0), "texts": (0, 0)}
+    monkeypatch.setenv(VARIABLE, "off")
+    assert main(["cache"]) == 0
+    assert capsys.readouterr().out == "The cache is off: TILEWRIGHT_CACHE_DIR is 'off'.\n"
 
 
 def test_unwritable_folder_warns_once(tmp_path):

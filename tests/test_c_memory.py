@@ -18,6 +18,7 @@ from memory_faults import BUILDER, CONFIG, OVERLAPS, Planted, check_report, numb
 from test_memory_faults import two_takes
 from test_scratch import pool
 from tilewright import relay, te
+from tilewright.driver.debug import explained, places_in
 from tilewright.errors import ArtifactError, CompileError, MemoryFault, OptionError, RunError, TargetError
 from tilewright.runtime import load_module
 from tilewright.runtime.functions import FunctionModule
@@ -130,10 +131,10 @@ def test_a_sanitizer_reports_a_line_of_c(tmp_path: Path) -> None:
         sanitizer_of(compiler)
     except TargetError as error:
         pytest.skip(str(error))
-    with pytest.raises(OptionError, match=r"sanitize='memory' is not known; sanitize='address' makes a \.so"):
+    with pytest.raises(OptionError, match=r"sanitize='memory' is not known; sanitize='address', 'undefined' or 'address,undefined' makes a \.so"):
         gather().export_library(tmp_path / "gather.so", sanitize="memory")
     path = gather().export_library(tmp_path / "gather.so", sanitize="address")
-    with pytest.raises(ArtifactError, match=r"made for AddressSanitizer, .*: python -m tilewright\.debug asan SCRIPT"):
+    with pytest.raises(ArtifactError, match=r"made for AddressSanitizer, .*: tilewright debug asan SCRIPT"):
         load_module(path)
     script = tmp_path / "script.py"
     script.write_text(
@@ -142,10 +143,57 @@ def test_a_sanitizer_reports_a_line_of_c(tmp_path: Path) -> None:
         f"tvm.runtime.load_module({str(path)!r})(data, tvm.nd.array(np.array([0, 5, int(sys.argv[1])], 'int32')), out)\n"
         "print(out.numpy()[2])\n"
     )
-    ran = [subprocess.run([sys.executable, "-m", "tilewright.debug", "asan", str(script), at], capture_output=True, text=True, timeout=120, check=False) for at in ("15", "16")]
+    ran = [subprocess.run([sys.executable, "-m", "tilewright", "debug", "asan", str(script), at], capture_output=True, text=True, timeout=120, check=False) for at in ("15", "16")]
     assert (ran[0].returncode, ran[0].stdout) == (0, "15.0\n"), ran[0].stderr
     assert ran[1].returncode == 1 and not ran[1].stdout
     assert "AddressSanitizer: heap-buffer-overflow" in ran[1].stderr and re.search(r"in gather \S*gather\.c:\d+", ran[1].stderr), ran[1].stderr
+    said = re.search(r"^gather\.c:\d+:\n    out\[i\] = (.*)\nin the loops\n    for \(int64_t i = 0; i < 3; \+\+i\)\nof\n    void gather\(", ran[1].stderr, re.MULTILINE)
+    assert said is not None and "at[i]" in said[1], ran[1].stderr
+
+
+def test_undefined_behaviour_is_reported_too(tmp_path: Path) -> None:
+    x, at = te.placeholder((3,), "int32", name="x"), te.placeholder((2,), "int64", name="at")
+    y = te.compute((2,), lambda i: x[at[i]], name="y")
+    try:
+        path = tvm.build(te.create_schedule(y.op), [x, at, y], "c", name="chosen").export_library(tmp_path / "chosen.so", sanitize="undefined")
+    except TargetError as error:
+        pytest.skip(str(error))
+    script = "import sys, numpy as np, tilewright as tvm\ny = np.zeros(2, 'int32')\n"
+    script += f"tvm.runtime.load_module({str(path)!r})(np.array([7, 8, 9], 'int32'), np.array([2, int(sys.argv[1])]), y)\nprint(y)\n"
+    ran = [subprocess.run([sys.executable, "-c", script, at], capture_output=True, text=True, timeout=120, check=False) for at in ("1", str(1 << 61))]
+    assert (ran[0].returncode, ran[0].stdout) == (0, "[9 8]\n"), ran[0].stderr
+    assert ran[1].returncode != 0 and re.search(r"chosen\.c:\d+:\d+: runtime error: ", ran[1].stderr), ran[1].stderr
+
+
+@pytest.mark.parametrize("names", ["address,undefined", "undefined,address"])
+def test_two_sanitizers(names: str, tmp_path: Path) -> None:
+    try:
+        path = gather().export_library(tmp_path / "gather.so", sanitize=names)
+    except TargetError as error:
+        pytest.skip(str(error))
+    with pytest.raises(ArtifactError, match="made for AddressSanitizer"):
+        load_module(path)
+    for wrong in ("address,address", "undefined,"):
+        with pytest.raises(OptionError, match=f"sanitize='{wrong}' is not known"):
+            gather().export_library(tmp_path / "gather.so", sanitize=wrong)
+
+
+def test_a_line_of_c_is_explained(tmp_path: Path) -> None:
+    folder = tmp_path / "sources" / "0123"
+    folder.mkdir(parents=True)
+    file = folder / "net.c"
+    file.write_text(
+        "/* kernel_0_relu\n * nn.relu of node 'act' */\nvoid kernel_0_relu(float *y);\nvoid kernel_0_relu(float *y) {\n  for (int i = 0; i < 4; ++i) {\n    int k = 2;\n"
+        "    for (int j = 0; j < 3; ++j) {\n      y[i * 3 + j] = 0.0f;\n    }\n  }\n}\n"
+    )
+    report = f"    #0 0x7f1a in kernel_0_relu {file}:8\n    #1 0x99 in main /usr/lib/other.c:3\n{file}:8:12: runtime error: load of null pointer\n"
+    assert list(places_in(report)) == [(file, 8), (file, 8)]
+    assert explained(file, 8).splitlines() == [
+        "net.c:8:", "    y[i * 3 + j] = 0.0f;", "in the loops", "    for (int i = 0; i < 4; ++i)", "    for (int j = 0; j < 3; ++j)", "of", "    void kernel_0_relu(float *y)",
+        "    kernel_0_relu", "    nn.relu of node 'act'",
+    ]
+    assert explained(file, 99) == f"{file}:99: the text is not there any more; write the library again"
+    assert "not there any more" in explained(folder / "none.c", 1)
 
 
 @pytest.mark.parametrize("target", ["llvm", "c"])

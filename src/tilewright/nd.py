@@ -212,7 +212,7 @@ def aligned_empty(shape: Sequence[int], dtype: np.dtype[Any] | str = "uint8") ->
 
 @functools.cache
 def under_sanitizer() -> bool:
-    """Whether AddressSanitizer is in this process (`python -m tilewright.debug asan`)."""
+    """Whether AddressSanitizer is in this process (`tilewright debug asan`)."""
     return hasattr(ctypes.CDLL(None), "__asan_init")
 
 

@@ -160,11 +160,26 @@ class Cache:
                 del _WRITING[entry]
 
     def clear(self) -> None:
-        """Remove every entry."""
+        """Remove every entry, and the texts for debuggers."""
         self.wait()
         for _, _, path in self._entries():
             self._remove(path)
+        for path in self._texts():
+            self._remove(path)
         self._size = None
+
+    def contents(self) -> dict[str, tuple[int, int]]:
+        """How many kernels, programs and texts for debuggers there are, and the bytes of each kind."""
+        self.wait()
+        found = {"kernels": [0, 0], "programs": [0, 0], "texts": [0, 0]}
+        for _, nbytes, path in self._entries():
+            row = found["programs" if path.parent.name == "artifacts" else "kernels"]
+            row[0] += 1
+            row[1] += nbytes
+        for path in self._texts():
+            found["texts"][0] += 1
+            found["texts"][1] += sum(f.stat().st_size for f in path.iterdir())
+        return {kind: (count, nbytes) for kind, (count, nbytes) in found.items()}
 
     def size(self) -> int:
         """Bytes of all entries."""
@@ -201,6 +216,10 @@ class Cache:
             except FileNotFoundError:
                 continue
             yield used.st_mtime, size, path
+
+    def _texts(self) -> list[Path]:
+        """The folders of texts for debuggers (`compiler/sources.py`)."""
+        return [] if self.folder is None else [path for path in self.folder.glob("sources/*") if path.is_dir()]
 
     def _grown(self, by: int) -> None:
         """Keep count, and evict when the limit is passed; the folder is measured once, and again at each eviction."""

@@ -130,19 +130,22 @@ def load_c(path: Path) -> FunctionModule:
 
 
 def export_sanitized(artifact: Artifact, text: str, path: Path, cc: str | None, options: Sequence[str], sanitizer: str) -> Path:
-    """Write the functions of a C text as a library for AddressSanitizer, whose reports have lines of the text.
+    """Write the functions of a C text as a library for sanitizers, `address`, `undefined` or both, whose reports have lines of the text.
 
-    Raises `OptionError` for another sanitizer or file, and otherwise as `compiled_again`.
+    Raises `OptionError` for others or another file, and otherwise as `compiled_again`.
     """
-    if sanitizer != "address" or path.suffix != ".so":
-        raise OptionError(f"{path}: sanitize='{sanitizer}' is not known; sanitize='address' makes a .so for AddressSanitizer", code="TW0210")
+    names = sanitizer.split(",")
+    if path.suffix != ".so" or len(set(names)) < len(names) or not set(names) <= SANITIZERS:
+        raise OptionError(f"{path}: sanitize='{sanitizer}' is not known; sanitize='address', 'undefined' or 'address,undefined' makes a .so for these sanitizers", code="TW0210")
     compiler = find_compilers(host_arch())[0] if cc is None else named_compiler(cc)
     sanitizer_of(compiler)
-    made = compiled_again(artifact, text, cc, [*_SANITIZED, *options])
-    return replace(made, manifest=replace(made.manifest, sanitizer=sanitizer)).save(path, Linker(compiler.name, (*compiler.command, _SANITIZED[0]), True))
+    flag = f"-fsanitize={sanitizer}"
+    made = compiled_again(artifact, text, cc, [flag, *_SANITIZED, *options])
+    return replace(made, manifest=replace(made.manifest, sanitizer=sanitizer)).save(path, Linker(compiler.name, (*compiler.command, flag), True))
 
 
-_SANITIZED: Final = ("-fsanitize=address", "-fno-omit-frame-pointer", "-O1", "-g")
+SANITIZERS: Final = frozenset({"address", "undefined"})
+_SANITIZED: Final = ("-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-O1", "-g")
 
 
 def compiled_again(artifact: Artifact, text: str, cc: str | None, options: Sequence[str]) -> Artifact:

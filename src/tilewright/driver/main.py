@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tilewright.compiler.grouping import flat
-from tilewright.driver import diagnose, files, micro, offload, options, tensors
+from tilewright.driver import debug, diagnose, files, micro, offload, options, tensors
 from tilewright.driver import profile as profiles
 from tilewright.driver.application import (
     WRONG_USE,
@@ -31,6 +31,8 @@ from tilewright.driver.application import (
     examples,
     run,
 )
+from tilewright.driver.cache import EXAMPLES as CACHE_EXAMPLES
+from tilewright.driver.cache import cache_command
 from tilewright.driver.explain.command import report_path, write_report
 from tilewright.driver.explain_error import EXPLAIN_EXAMPLES, explain_error_command
 from tilewright.driver.tune import EXAMPLES, tune_command
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 app = application("tilewright", "Compile trained models to native programs, and run them.")
 app.info.no_args_is_help = True
 app.add_typer(micro.app)
+app.add_typer(debug.app)
 
 Shapes = Annotated[str, typer.Option("--input-shapes", help='Sizes of inputs: "x:[1,3,224,224] y:[1,10]"; open ones by name or range: "x:[1..64,3,h,w]".')]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="How many threads share the work. Default: all cores.")]
@@ -372,6 +375,7 @@ def quantize_command(
 
 app.command("tune", epilog=EXAMPLES)(tune_command)
 app.command("explain-error", epilog=EXPLAIN_EXAMPLES)(explain_error_command)
+app.command("cache", epilog=CACHE_EXAMPLES)(cache_command)
 
 
 def _loaded_or_compiled(

@@ -207,7 +207,8 @@ class FunctionModule:
         """Write a `.so` (with whichever linker there is), a `.tar`, or a `.c` where it was built for C: `runtime.load_module` reads them.
 
         With the C compiler `cc` or more `options` for it, C text is compiled again: `options=["-O0", "-g"]` for a debugger.
-        With `sanitize="address"`, the `.so` is for a process of `python -m tilewright.debug asan`. Raises `OptionError` for these where there is no C text to compile.
+        With `sanitize="address"`, `"undefined"` or `"address,undefined"`, the `.so` is for these sanitizers, the first of which wants a process of
+        `tilewright debug asan`. Raises `OptionError` for these where there is no C text to compile.
         """
         path = Path(file_name)
         if cc is not None or options or sanitize:
