@@ -20,9 +20,10 @@ import tilewright
 from tilewright import relay
 from tilewright.errors import OptionError
 from tilewright.relay.expr import Function, const, var
+from tilewright.runtime.artifact import PERF
 from tilewright.target.elf import code_symbols, functions_of
 from tilewright.target.llvm.compile import compile_text
-from tilewright.target.llvm.perf import FOLDER, PERF
+from tilewright.target.llvm.perf import FOLDER
 from tilewright.target.target import Target
 
 SOURCE = Path(__file__).parent.parent / "src"
@@ -144,6 +145,19 @@ def test_perf_report_lists_operators(tmp_path: Path) -> None:
     shares = {name: float(share) for share, name in re.findall(r"^\s*([\d.]+)%\s+\[\.\] (\S+)", report, re.MULTILINE)}
     assert any(re.match(r"kernel_\d+_conv2d_relu", name) for name in shares), report[:3000]
     assert any(re.match(r"kernel_\d+_softmax", name) for name in shares), report[:3000]
+
+
+@pytest.mark.skipif(shutil.which("perf") is None, reason="needs perf")
+def test_perf_report_lists_lines(tmp_path: Path) -> None:
+    script = SCRIPT.replace("threads=2", "threads=1, config={'tir.debug_info': 'tir'}")
+    environment = {PERF: "map", "TMPDIR": str(tmp_path), "TILEWRIGHT_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(SOURCE)}
+    recorded = run(["perf", "record", "-o", "perf.data", sys.executable, "-c", script, Path(__file__).parent, 300], tmp_path, **environment)
+    if not (tmp_path / "perf.data").exists() or "Permission" in recorded.stderr:
+        pytest.skip(f"perf cannot record here: {recorded.stderr.strip()[:200]}")
+    assert recorded.returncode == 0, recorded.stderr[-3000:]
+    (library,) = tmp_path.glob("tilewright-debug-*/*.so")
+    report = run(["perf", "report", "-i", "perf.data", "--stdio", "--dsos", library.name, "--sort", "symbol,srcline"], tmp_path).stdout
+    assert re.search(r"kernel_\d+_conv2d_relu\S* +kernel_\d+_conv2d_relu\.tir\.py:\d+", report), report[:3000]
 
 
 # Code of an artifact, called from C.

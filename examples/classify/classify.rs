@@ -29,11 +29,14 @@ fn classify(pixels: &Tensor<PIXEL_BYTES>) -> Result<Tensor<CLASSES>, i32> {
 
 fn main() -> ExitCode {
     let file = std::env::args().nth(1).and_then(|path| std::fs::read(path).ok());
-    let Some(pixels) = file.and_then(|bytes| bytes.try_into().ok()) else {
-        eprintln!("usage: classify PICTURE.rgb, a file of {PIXEL_BYTES} bytes");
-        return ExitCode::from(2);
+    let pixels = match file.and_then(|bytes| bytes.try_into().ok()) {
+        Some(pixels) => Tensor(pixels),
+        None => {
+            eprintln!("usage: classify PICTURE.rgb, a file of {PIXEL_BYTES} bytes");
+            return ExitCode::from(2);
+        }
     };
-    let scores = match classify(&Tensor(pixels)) {
+    let scores = match classify(&pixels) {
         Ok(Tensor(scores)) => scores,
         Err(status) => {
             eprintln!("the model could not run: status {status}");

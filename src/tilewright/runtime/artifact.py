@@ -152,10 +152,15 @@ def _for_debuggers(descriptor: int, file: Path) -> SharedLibrary:
     return SharedLibrary(descriptor, path, stays=True)
 
 
+PERF: Final = "TILEWRIGHT_PERF"
+"""The environment variable that says what perf is told (`target/llvm/perf.py`); where it is set, code for debuggers stays when the process ends."""
+
+
 def debug_folder() -> Path:
-    """A new folder for code that debuggers read; it goes when the process ends."""
+    """A new folder for code that debuggers read; it goes when the process ends, except where perf is to find it after."""
     folder = Path(tempfile.mkdtemp(prefix="tilewright-debug-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    if not os.environ.get(PERF):
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 

@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from tilewright.errors import OptionError
+from tilewright.runtime.artifact import PERF
 from tilewright.target.elf import code_symbols
 
-PERF: Final = "TILEWRIGHT_PERF"
-"""The environment variable that says what perf is told."""
 FOLDER: Final = "JITDUMPDIR"
 """The environment variable of the folder of jitdump files, as with other compilers; the one for temporary files without."""
 _KINDS: Final = ("map", "jitdump")
