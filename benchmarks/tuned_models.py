@@ -1,6 +1,7 @@
 """Whole models, tuned and untuned, in turn: is the tuned one faster, by how much, and is that sure?
 
     python benchmarks/tuned_models.py resnet50 mobilenet_v2 --minutes 10 --threads 2 [--json tuned.json]
+    python benchmarks/tuned_models.py --model det.onnx --input-shapes "x:[1,3,640,640]"
     python benchmarks/tuned_models.py --model some.onnx --records records.json        # no tuning, only the comparison
 
 Each model is tuned by `tilewright tune` for the minutes given (trials of an earlier run are known), in a process of its own. Then both programs run in
@@ -23,6 +24,7 @@ import numpy as np
 import models
 import tilewright
 from tilewright.compiler.grouping import flat
+from tilewright.driver.options import input_shapes
 from tilewright.driver.tensors import Fill, feed
 from tilewright.tuning.comparison import Comparison, in_turn
 
@@ -34,10 +36,11 @@ def arrays(answer: Any) -> list[np.ndarray[Any, Any]]:
     return [np.asarray(a, np.float64) for a in flat(answer if isinstance(answer, tuple) else (answer,))]
 
 
-def compare(path: Path, records: Path, threads: int, pairs: int, seconds: float) -> tuple[Comparison, float]:
+def compare(path: Path, shapes: str, records: Path, threads: int, pairs: int, seconds: float) -> tuple[Comparison, float]:
     """The tuned model against the untuned one, and the largest difference of their outputs as a part of the largest output."""
-    plain = tilewright.compile(path, threads=threads)
-    tuned = tilewright.compile(path, threads=threads, records=records)
+    sizes = input_shapes(shapes) or None
+    plain = tilewright.compile(path, sizes, threads=threads)
+    tuned = tilewright.compile(path, sizes, threads=threads, records=records)
     inputs = feed(plain.inputs, {}, Fill.RANDOM)
     off = max(float(np.abs(a - b).max(initial=0) / max(np.abs(b).max(initial=0), 1e-9)) for a, b in zip(arrays(tuned(**inputs)), arrays(plain(**inputs)), strict=True))
     if not off <= TOLERANCE:
@@ -45,9 +48,9 @@ def compare(path: Path, records: Path, threads: int, pairs: int, seconds: float)
     return in_turn(lambda: plain(**inputs), lambda: tuned(**inputs), pairs, seconds), off
 
 
-def tune(path: Path, records: Path, minutes: float, threads: int) -> None:
+def tune(path: Path, shapes: str, records: Path, minutes: float, threads: int) -> None:
     """`tilewright tune`, whose table goes to the standard error."""
-    command = [sys.executable, "-m", "tilewright", "tune", str(path), "-o", str(records), "--minutes", str(minutes), "--threads", str(threads)]
+    command = [sys.executable, "-m", "tilewright", "tune", str(path), "-o", str(records), "--minutes", str(minutes), "--threads", str(threads), "--input-shapes", shapes]
     subprocess.run(command, check=True)
 
 
@@ -55,6 +58,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="models of benchmarks/models.py")
     parser.add_argument("--model", type=Path, action="append", default=[], help="a model file")
+    parser.add_argument("--input-shapes", default="", help='sizes of inputs that are open: "x:[1,3,640,640]"')
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--records", type=Path, help="compare with these records, without tuning")
@@ -68,8 +72,8 @@ def main() -> None:
     for path in [*(models.ensure(n) for n in given.names), *given.model]:
         records = given.records or given.folder / f"{path.stem}.json"
         if given.records is None:
-            tune(path, records, given.minutes, given.threads)
-        found, off = compare(path, records, given.threads, given.pairs, given.seconds)
+            tune(path, given.input_shapes, records, given.minutes, given.threads)
+        found, off = compare(path, given.input_shapes, records, given.threads, given.pairs, given.seconds)
         verdict = "faster" if found.is_faster else "slower" if found.is_slower else "equal within the noise"
         print(f"{path.stem:24s} {1e3 * found.first:9.3f} ms untuned {1e3 * found.second:9.3f} ms tuned   {found}   {verdict}; outputs differ by {off:.1e}", flush=True)
         rows.append({"model": path.stem, "untuned": found.first, "tuned": found.second, "ratio": found.ratio, "low": found.low, "high": found.high, "pairs": found.pairs})

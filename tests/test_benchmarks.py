@@ -156,6 +156,8 @@ def test_torch_compile_says_which_networks_there_are() -> None:
 
 
 def test_candidates_are_built_and_timed() -> None:
-    done = run("measuring.py", 4)
+    done = run("measuring.py", 4, "--rounds", 1, "--places", "here", "tracker")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.splitlines()[0].split() == ["builders", "built/s", "timed/s", "failed", "best"]
+    head, *rows = [line.split() for line in done.stdout.splitlines()]
+    assert head == ["place", "count", "built/s", "timed/s", "building", "failed", "best"]
+    assert [(place, count, failed) for place, count, _, _, _, failed, *_ in rows] == [("here", "1", "0"), ("here", "2", "0"), ("tracker", "1", "0"), ("tracker", "2", "0")]

@@ -174,7 +174,7 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
         (["compile", "{model}", "--input-shapes", "x=3"], "--input-shapes: cannot read 'x=3'"),
         (["compile", "{model}", "--pass-config", "a.b=1"], "there is no configuration option 'a.b'"),
         (["compile", "{model}", "--threads", "0"], "--threads"),
-        (["compile", "{model}", "--target", "bnns,", "llvm"], "llvm"),
+        (["compile", "{model}", "--target", "bnns,", "llvm"], "'bnns,' ends in a comma; quote a target of several parts: --target \"bnns, llvm\""),
         (["run", "{model}", "-o", "out.txt"], "--outputs: 'out.txt' does not end in .npz"),
         (["run", "{model}", "--fill-mode", "nines"], "nines"),
         (["walk"], "walk"),
@@ -301,7 +301,7 @@ def test_faults_of_ours_are_said_to_be_ours(
     def fail(*_: object, **__: object) -> None:
         raise raised
 
-    monkeypatch.setattr("tilewright.driver.main._compile", fail)
+    monkeypatch.setattr("tilewright.driver.compilation.Compilation.compiled", fail)
     assert main(["run", str(model)]) == 1
     assert capsys.readouterr().err == said
     main(["-v", "run", str(model)])
@@ -314,7 +314,7 @@ def test_an_interruption_is_no_fault(model: Path, monkeypatch: pytest.MonkeyPatc
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("tilewright.driver.main._compile", interrupt)
+    monkeypatch.setattr("tilewright.driver.compilation.Compilation.compiled", interrupt)
     assert main(["run", str(model)]) == 130
     assert "fault" not in capsys.readouterr().err
 

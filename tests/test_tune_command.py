@@ -69,5 +69,10 @@ def test_what_it_refuses(model: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["compile", str(model), "--tuning-records", str(tmp_path / "none.json")]) == 2
     open_size = tmp_path / "open.onnx"
     open_size.write_bytes(cnn("n").SerializeToString())
-    assert main(["tune", str(open_size), "-o", str(tmp_path / "o.json"), "--minutes", "0.01"]) == 1
-    assert "give its inputs known shapes" in capsys.readouterr().err
+    replayed = tmp_path / "trials.json"
+    replayed.write_text("")
+    for more in (["--minutes", "0.01"], ["--replay", str(replayed)], ["--input-shapes", "x:[m,3,16,16]"]):
+        assert main(["tune", str(open_size), "-o", str(tmp_path / "o.json"), *more]) == 2
+        said = capsys.readouterr().err
+        assert "open.onnx: input 'x' has the open shape [" in said and 'say which with --input-shapes "x:[…]"' in said
+    assert not (tmp_path / "o.json").exists()

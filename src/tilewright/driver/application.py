@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from importlib.metadata import version
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 
@@ -60,6 +62,27 @@ def examples(*lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
+def with_fields(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with an option for each field of its parameters that are dataclasses, in their place: options that commands share are declared once."""
+    hints, groups, parameters = get_type_hints(command, include_extras=True), dict[str, Any](), list[inspect.Parameter]()
+    for p in inspect.signature(command).parameters.values():
+        kind = hints[p.name]
+        if not is_dataclass(kind):
+            parameters.append(p.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        groups[p.name], of_fields = kind, get_type_hints(kind, include_extras=True)
+        parameters += [inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=of_fields[f.name]) for f in fields(kind)]
+
+    @functools.wraps(command)
+    def called(**given: Any) -> None:
+        made = {name: kind(**{f.name: given.pop(f.name) for f in fields(kind)}) for name, kind in groups.items()}
+        command(**given, **made)
+
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {p.name: p.annotation for p in parameters}
+    return called
+
+
 def _count_verbose(context: typer.Context, value: int) -> int:
     said = invocation(context)
     said.level += value
@@ -91,20 +114,27 @@ def check_target_options(context: typer.Context) -> None:
         raise OptionError(f"{given[0]}: '{context.invoked_subcommand}' takes no target", code="TW0204")
 
 
-def chosen_target(context: typer.Context, text: str) -> str:
+def _whole_target(context: typer.Context, text: str) -> str:
     """What `--target` says, with the options of its parts, as one text."""
-    return str(read_target(text, invocation(context).target_options))
+    if text.rstrip().endswith(","):
+        raise typer.BadParameter(f"'{text}' ends in a comma; quote a target of several parts: --target \"{text} llvm\"")
+    return text if context.resilient_parsing else str(read_target(text, invocation(context).target_options))
 
 
-def chosen_accelerators(context: typer.Context, text: str) -> str:
+def _with_processor(context: typer.Context, text: str) -> str:
     """The same, where the processor may be left out."""
     whole = text.endswith(".json") or text.lstrip().startswith("{") or parts(text)[-1].split(" ", maxsplit=1)[0] in KEYS
-    return chosen_target(context, text if whole else f"{text}, llvm")
+    return _whole_target(context, text if whole else f"{text}, llvm")
 
 
 Target = Annotated[
-    str, typer.Option("-t", "--target", help="What to compile for, like 'llvm -mcpu=x86-64-v3'; JSON, or a .json file. Quote it. --target-llvm-mcpu=x86-64-v3 adds an option to one part of it."),
+    str,
+    typer.Option(
+        "-t", "--target", callback=_whole_target,
+        help="What to compile for, like 'llvm -mcpu=x86-64-v3'; JSON, or a .json file. Quote it. --target-llvm-mcpu=x86-64-v3 adds an option to one part of it.",
+    ),
 ]
+Accelerators = Annotated[str, typer.Option("--target", callback=_with_processor, help="Accelerators, then the processor, like 'npu, llvm'. Quote it.")]
 Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, show_default=False, callback=_count_verbose, help="Say more: warnings and tracebacks, -vv what is done, -vvv details.")]
 Version = Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")]
 Config = Annotated[

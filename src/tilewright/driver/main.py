@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -20,59 +20,36 @@ from tilewright.driver import debug, diagnose, files, micro, offload, options, t
 from tilewright.driver import profile as profiles
 from tilewright.driver.application import (
     WRONG_USE,
+    Accelerators,
     Config,
     Target,
     Verbose,
     Version,
     application,
     check_target_options,
-    chosen_accelerators,
-    chosen_target,
     examples,
     run,
+    with_fields,
 )
 from tilewright.driver.cache import EXAMPLES as CACHE_EXAMPLES
 from tilewright.driver.cache import cache_command
+from tilewright.driver.compilation import Compilation, Pipeline, Plugins, Shapes, Threads
 from tilewright.driver.explain.command import report_path, write_report
 from tilewright.driver.explain_error import EXPLAIN_EXAMPLES, explain_error_command
 from tilewright.driver.tune import EXAMPLES, tune_command
-from tilewright.errors import InputError, OptionError, TVMError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from tilewright.errors import OptionError, TVMError
 
 app = application("tilewright", "Compile trained models to native programs, and run them.")
 app.info.no_args_is_help = True
 app.add_typer(micro.app)
 app.add_typer(debug.app)
 
-Shapes = Annotated[str, typer.Option("--input-shapes", help='Sizes of inputs: "x:[1,3,224,224] y:[1,10]"; open ones by name or range: "x:[1..64,3,h,w]".')]
-Threads = Annotated[int | None, typer.Option("--threads", min=1, help="How many threads share the work. Default: all cores.")]
-Level = Annotated[int, typer.Option("--opt-level", min=0, max=4, help="Passes above this level are left out.")]
-Disabled = Annotated[str, typer.Option("--disabled-pass", metavar="NAMES", help="Passes to leave out, separated by commas.")]
-Switches = Annotated[list[str] | None, typer.Option("--pass-config", metavar="NAME=VALUE", help="Set one switch; may be repeated.")]
-
-Mixed = Annotated[
-    str,
-    typer.Option(
-        "--mixed-precision", "--mixed-precision-calculation-type", metavar="TYPE",
-        help="Compute products, and what stands between them, in bfloat16 or float16.",
-    ),
-]
-Numerics = Annotated[
-    str, typer.Option("--numerics", metavar="RUNTIME", help="Round quantized numbers as tflite, onnx, torch or fast does. Default: as the runtime that the model is from."),
-]
-Plugins = Annotated[
-    list[str] | None, typer.Option("--plugin", metavar="FILE", help="A Python file, or the name of a module, that registers accelerators; it is run. May be repeated.")
-]
 Required = Annotated[
     str, typer.Option("--require-offload", metavar="SHARE", help="Fail where accelerators take less than this of the multiply-accumulates, like 95%.")
 ]
 CrossCompiler = Annotated[str, typer.Option(metavar="PROGRAM", help="The compiler that links the library, like aarch64-linux-gnu-gcc.")]
 CrossOptions = Annotated[str, typer.Option(metavar="TEXT", help="Its options, in one text: '-O2 -shared'.")]
-Records = Annotated[Path | None, typer.Option("--tuning-records", exists=True, dir_okay=False, metavar="FILE", help="What tilewright tune wrote: kernels as they were measured to be best.")]
 MaxArena = Annotated[str, typer.Option("--max-arena", metavar="SIZE", help="The most that values between kernels may take, like 256K; a model that needs more is refused, with what lives at its peak.")]
-Sums = Annotated[str, typer.Option("--mixed-precision-acc-type", metavar="TYPE", help="What the products of mixed precision are summed in.")]
 
 
 @app.callback()
@@ -87,24 +64,15 @@ def common(context: typer.Context, verbose: Verbose = 0, version: Version = Fals
     'tilewright compile model.onnx --target "llvm -mtriple=wasm32-unknown-unknown -mattr=+simd128" -o model.wasm',
     'tilewright compile model.onnx --target "npu, llvm" --require-offload 95%',
 ))
+@with_fields
 def compile_command(
-    context: typer.Context,
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
     output: Annotated[Path | None, typer.Option("-o", "--output", help=f"Where to write: {', '.join(options.OUTPUTS)}, or .c for C text. Default: MODEL.tar.")] = None,
-    target: Target = "llvm",
-    input_shapes: Shapes = "",
+    *,
+    how: Compilation,
     dump_code: Annotated[str, typer.Option(help=f"Also write OUTPUT.STAGE for these stages: {','.join(options.STAGES)}.")] = "",
-    threads: Threads = None,
-    opt_level: Level = 3,
-    pass_config: Switches = None,
-    disabled_pass: Disabled = "",
-    mixed_precision: Mixed = "",
-    mixed_precision_acc_type: Sums = "float32",
-    numerics: Numerics = "",
     require_offload: Required = "",
-    plugin: Plugins = None,
     c_source: Annotated[Path | None, typer.Option("--c-source", metavar="DIR", file_okay=False, help="Write the model as C, with a test, an example and a Makefile, into DIR.")] = None,
-    tuning_records: Records = None,
     max_arena: MaxArena = "",
     cross_compiler: CrossCompiler = "",
     cross_compiler_options: CrossOptions = "",
@@ -116,16 +84,14 @@ def compile_command(
     if path is not None and path.suffix not in (*options.OUTPUTS, options.C_SOURCE):
         raise OptionError(f"--output: '{path}' ends in neither {' nor '.join((*options.OUTPUTS, options.C_SOURCE))}, which are what can be written", code="TW0206")
     begin = time.perf_counter()
-    target = chosen_target(context, target)
     linker = options.linker(cross_compiler, cross_compiler_options)
-    offload.load_plugins(plugin or [])
+    how.load_plugins()
     if require_offload:
         share = offload.share("--require-offload", require_offload)
-        offload.explained(model, target, options.input_shapes(input_shapes) or None).require(share)
-    as_c = target if target.split()[:1] == ["c"] else "c"
+        offload.explained(model, how.target, how.shapes or None).require(share)
+    as_c = how.target if how.target.split()[:1] == ["c"] else "c"
     only_text = path is None or path.suffix == options.C_SOURCE  # what its test compares with is computed by LLVM's code
-    switches = [*options.switches(pass_config, mixed_precision, mixed_precision_acc_type, numerics), *options.max_arena(max_arena)]
-    compiled = _compile(model, "llvm" if only_text else target, input_shapes, threads, opt_level, switches, disabled_pass, tuning_records)
+    compiled = how.compiled(model, target="llvm" if only_text else how.target, switches=options.max_arena(max_arena))
     written = [] if path is None else [compiled.save_c(path, as_c) if only_text else compiled.save(path, linker)]
     written += compiled.export_c(c_source, target=as_c) if c_source else []
     for stage in stages:
@@ -140,8 +106,8 @@ def compile_command(
     "tilewright run mobilenet.so -i inputs.npz -o outputs.npz",
     "tilewright run model.onnx --print-top 5 --print-time",
 ))
+@with_fields
 def run_command(
-    context: typer.Context,
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A compiled .so or .tar, or a model file.")],
     inputs: Annotated[Path | None, typer.Option("-i", "--inputs", exists=True, dir_okay=False, help="A .npz of inputs by name.")] = None,
     outputs: Annotated[Path | None, typer.Option("-o", "--outputs", help="Where to write the outputs by name: a .npz.")] = None,
@@ -151,26 +117,15 @@ def run_command(
     profile: Annotated[bool, typer.Option("--profile", help="Show the time of each kernel, and how far it is from what the machine can do.")] = False,
     repeat: Annotated[int, typer.Option(min=1, help="How many times to measure.")] = 5,
     number: Annotated[int, typer.Option(min=1, help="How many runs make one measurement.")] = 5,
-    target: Target = "llvm",
-    input_shapes: Shapes = "",
-    threads: Threads = None,
-    opt_level: Level = 3,
-    pass_config: Switches = None,
-    disabled_pass: Disabled = "",
-    mixed_precision: Mixed = "",
-    mixed_precision_acc_type: Sums = "float32",
-    numerics: Numerics = "",
-    plugin: Plugins = None,
-    tuning_records: Records = None,
+    *,
+    how: Compilation,
     verbose: Verbose = 0,
 ) -> None:
     """Run MODEL once, compiling it first when it is not compiled; show or write the outputs."""
     if outputs is not None and outputs.suffix != ".npz":
         raise OptionError(f"--outputs: '{outputs}' does not end in .npz", code="TW0206")
-    offload.load_plugins(plugin or [])
     given = files.read_arrays(inputs) if inputs else {}
-    switches = options.switches(pass_config, mixed_precision, mixed_precision_acc_type, numerics)
-    compiled = _loaded_or_compiled(context, model, target, input_shapes, given, threads, opt_level, switches, disabled_pass, tuning_records)
+    compiled = how.loaded_or_compiled(model, given)
     fed = tensors.feed(compiled.inputs, given, fill_mode)
     answer = compiled(fed)
     answers = dict(zip((o.name for o in compiled.outputs), flat(answer if isinstance(answer, tuple) else (answer,)), strict=True))
@@ -193,8 +148,8 @@ def run_command(
     "tilewright profile model.onnx --trace run.pftrace --format json -o profile.json",
     "tilewright profile mobilenet.so --memory",
 ))
+@with_fields
 def profile_command(
-    context: typer.Context,
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A compiled .so or .tar, or a model file.")],
     inputs: Annotated[Path | None, typer.Option("-i", "--inputs", exists=True, dir_okay=False, help="A .npz of inputs by name.")] = None,
     fill_mode: Annotated[tensors.Fill, typer.Option(help="What inputs hold that no file gives.")] = tensors.Fill.RANDOM,
@@ -205,24 +160,13 @@ def profile_command(
     memory: Annotated[bool, typer.Option("--memory", help="Also say what the model needs of memory, and what lives where that is most.")] = False,
     peaks: Annotated[bool, typer.Option("--peaks/--no-peaks", help="Compare with what this machine can do, which is measured once.")] = True,
     aggregate: Annotated[bool, typer.Option("--aggregate", help="One row for all steps of the same kernel.")] = False,
-    target: Target = "llvm",
-    input_shapes: Shapes = "",
-    threads: Threads = None,
-    opt_level: Level = 3,
-    pass_config: Switches = None,
-    disabled_pass: Disabled = "",
-    mixed_precision: Mixed = "",
-    mixed_precision_acc_type: Sums = "float32",
-    numerics: Numerics = "",
-    plugin: Plugins = None,
-    tuning_records: Records = None,
+    *,
+    how: Compilation,
     verbose: Verbose = 0,
 ) -> None:
     """Say how long each step of MODEL takes, what holds it back, and which option to try."""
-    offload.load_plugins(plugin or [])
     given = files.read_arrays(inputs) if inputs else {}
-    switches = options.switches(pass_config, mixed_precision, mixed_precision_acc_type, numerics)
-    compiled = _loaded_or_compiled(context, model, target, input_shapes, given, threads, opt_level, switches, disabled_pass, tuning_records)
+    compiled = how.loaded_or_compiled(model, given)
     program = _executable(compiled)
     profiles.profile_to(program, tensors.feed(program.inputs, given, fill_mode), repeat, form, output, trace, memory, peaks, aggregate)
     if verbose:
@@ -248,9 +192,8 @@ def check_command(
 
 @app.command("offload", epilog=examples('tilewright offload model.tflite --target "npu, llvm" --why', 'tilewright offload model.tflite --target npu -o partition.svg'))
 def offload_command(
-    context: typer.Context,
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
-    target: Annotated[str, typer.Option("--target", help="Accelerators, then the processor, like 'npu, llvm'. Quote it.")],
+    target: Accelerators,
     why: Annotated[bool, typer.Option("--why", help="For every operator left on the CPU: why, and the smallest edit that would move it.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Draw the partition: a .svg or .html.")] = None,
@@ -263,7 +206,7 @@ def offload_command(
     offload.check_picture(output)
     share = offload.share("--require-offload", require_offload) if require_offload else 0.0
     offload.load_plugins(plugin or [])
-    report = offload.explained(model, chosen_accelerators(context, target), options.input_shapes(input_shapes) or None)
+    report = offload.explained(model, target, options.input_shapes(input_shapes) or None)
     typer.echo(report.to_json() if as_json else report.text() if why else report.summary() + "\n", nl=False)
     if output is not None:
         offload.write_picture(report, output)
@@ -271,8 +214,8 @@ def offload_command(
 
 
 @app.command("diagnose", epilog=examples("tilewright diagnose model.onnx -i inputs.npz -o repro", "tilewright diagnose model.onnx --reference onnxruntime --thorough"))
+@with_fields
 def diagnose_command(
-    context: typer.Context,
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
     output: Annotated[Path | None, typer.Option("-o", "--output", file_okay=False, metavar="FOLDER", help="Where to write what shows the divergence. Default: MODEL.repro.")] = None,
     inputs: Annotated[Path | None, typer.Option("-i", "--inputs", exists=True, dir_okay=False, help="A .npz of inputs by name. Default: random numbers.")] = None,
@@ -280,22 +223,14 @@ def diagnose_command(
     thorough: Annotated[bool, typer.Option("--thorough", help="Look into passes and kernels also where the outputs agree.")] = False,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds after which a compilation or a run is taken for one that does not end.")] = 120.0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
-    target: Target = "llvm",
-    input_shapes: Shapes = "",
-    opt_level: Level = 3,
-    pass_config: Switches = None,
-    disabled_pass: Disabled = "",
-    mixed_precision: Mixed = "",
-    mixed_precision_acc_type: Sums = "float32",
-    numerics: Numerics = "",
-    plugin: Plugins = None,
+    *,
+    how: Pipeline,
     verbose: Verbose = 0,
 ) -> None:
     """Find the pass, the kernel or the stage that makes MODEL compute something wrong, and write the smallest program that shows it."""
-    config = options.pass_config(options.switches(pass_config, mixed_precision, mixed_precision_acc_type, numerics))
-    settings = diagnose.read_settings(chosen_target(context, target), opt_level, config, options.names("--disabled-pass", disabled_pass), plugin or [])
+    settings = diagnose.read_settings(how.target, how.opt_level, how.config, how.disabled, how.plugin or [])
     diagnose.check_reference(reference, model)
-    case = diagnose.read_case(model, options.input_shapes(input_shapes), files.read_arrays(inputs) if inputs else {})
+    case = diagnose.read_case(model, how.shapes, files.read_arrays(inputs) if inputs else {})
     folder = output or Path(f"{model.stem}.repro")
     found = diagnose.diagnose(model, case, settings, folder, timeout, reference, thorough=thorough)
     typer.echo(json.dumps(found.as_dict(), indent=1) if as_json else found.summary())
@@ -307,34 +242,23 @@ def diagnose_command(
 
 
 @app.command("explain", epilog=examples("tilewright explain resnet50.onnx -o report.html", 'tilewright explain model.onnx --input-shapes "x:[1,3,224,224]" --target "npu, llvm"', "tilewright explain model.onnx --no-run --target c"))
+@with_fields
 def explain_command(
-    context: typer.Context,
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Where to write: one .html file that needs nothing else. Default: MODEL.html.")] = None,
     run: Annotated[bool, typer.Option("--run/--no-run", help="Run the model on random inputs, for the timeline and the roofline.")] = True,
-    target: Target = "llvm",
-    input_shapes: Shapes = "",
-    threads: Threads = None,
-    opt_level: Level = 3,
-    pass_config: Switches = None,
-    disabled_pass: Disabled = "",
-    mixed_precision: Mixed = "",
-    mixed_precision_acc_type: Sums = "float32",
-    numerics: Numerics = "",
-    plugin: Plugins = None,
-    tuning_records: Records = None,
+    *,
+    how: Compilation,
     verbose: Verbose = 0,
 ) -> None:
     """Write a page to look at: how MODEL was compiled, pass by pass and line by line, and how it runs."""
     path = report_path(model, output)
-    offload.load_plugins(plugin or [])
-    config = options.switches(pass_config, mixed_precision, mixed_precision_acc_type, numerics)
-    write_report(_compile(model, chosen_target(context, target), input_shapes, threads, opt_level, config, disabled_pass, tuning_records), model.name, path, run)
+    how.load_plugins()
+    write_report(how.compiled(model), model.name, path, run)
 
 
 @app.command("quantize", epilog=examples("tilewright quantize model.onnx --data samples.npz -o model_int8.so", "tilewright quantize model.onnx --data samples.npz --max-error 0.02 --report errors.json"))
 def quantize_command(
-    context: typer.Context,
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file, in float32.")],
     data: Annotated[Path, typer.Option("--data", exists=True, dir_okay=False, help="A .npz of inputs by name; samples along the first axis.")],
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Where to write: .so or .tar. Default: MODEL_int8.tar.")] = None,
@@ -363,7 +287,7 @@ def quantize_command(
         model, files.read_arrays(data), options.input_shapes(input_shapes) or None, calibration=calibration, percentile=percentile, per_channel=not per_tensor,
         symmetric=symmetric, bias_correction=bias_correction, max_error=max_error, skip=options.names("--skip", skip),
     )
-    compiled = made.compile(chosen_target(context, target), threads)
+    compiled = made.compile(target, threads)
     compiled.save(path)
     if report is not None:
         files.write_text(report, json.dumps(made.report.as_dict(), indent=1) + "\n")
@@ -378,46 +302,9 @@ app.command("explain-error", epilog=EXPLAIN_EXAMPLES)(explain_error_command)
 app.command("cache", epilog=CACHE_EXAMPLES)(cache_command)
 
 
-def _loaded_or_compiled(
-    context: typer.Context, model: Path, target: str, input_shapes: str, given: Mapping[str, Any], threads: int | None, opt_level: int, switches: Sequence[str],
-    disabled: str, records: Path | None,
-) -> Any:
-    """A compiled file as it is; else the compiled model, whose open sizes are those of the inputs that are `given`."""
-    if model.suffix in (*options.FORMATS, ".wasm"):
-        import tilewright
-
-        return tilewright.load(model, threads)
-    shapes = options.input_shapes(input_shapes) or {name: array.shape for name, array in given.items()}
-    return _compile(model, chosen_target(context, target), shapes, threads, opt_level, switches, disabled, records)
-
-
 def _executable(compiled: Any) -> Any:
     """What a compiled model runs as."""
     return getattr(compiled, "executable", compiled)
-
-
-def _compile(
-    model: Path,
-    target: str,
-    shapes: str | Mapping[str, tuple[int, ...]],
-    threads: int | None,
-    opt_level: int,
-    config: Sequence[str] | None,
-    disabled: str,
-    records: Path | None = None,
-) -> Any:
-    """The compiled model; every size of its inputs is known."""
-    import tilewright
-
-    sizes = options.input_shapes(shapes) if isinstance(shapes, str) else dict(shapes)
-    switches = options.pass_config(config or [])
-    without = options.names("--disabled-pass", disabled)
-    compiled = tilewright.compile(model, sizes or None, target, threads, opt_level=opt_level, config=switches, disabled_pass=without, records=records)
-    try:
-        _ = compiled.inputs
-    except InputError as error:
-        raise OptionError(f'{error}. On the command line that is --input-shapes "NAME:[1,3,224,224]"', code="TW0113") from None
-    return compiled
 
 
 def _show_details(compiled: Any) -> None:

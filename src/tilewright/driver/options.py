@@ -6,7 +6,7 @@ Every function raises `OptionError` with what was written and how to write it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from tilewright import settings
@@ -112,11 +112,6 @@ def numerics(runtime: str) -> list[str]:
     if runtime and runtime not in known:
         raise OptionError(f"--numerics: there is no '{runtime}'; choose from {', '.join(known)}", code="TW0203")
     return [f"relay.qnn.numerics={runtime}"] if runtime else []
-
-
-def switches(given: Sequence[str] | None, mixed: str, sums: str, runtime: str) -> list[str]:
-    """All of `--pass-config`, and what `--mixed-precision`, its `--mixed-precision-acc-type` and `--numerics` stand for."""
-    return [*(given or []), *mixed_precision(mixed, sums), *numerics(runtime)]
 
 
 def linker(compiler: str, words: str) -> Linker | None:

@@ -13,25 +13,24 @@ from tilewright.errors import OptionError, TargetError
 
 if TYPE_CHECKING:
     from tilewright.autotvm.replay import Outcome
+    from tilewright.ir.module import IRModule
     from tilewright.target.target import Target
 
 _SHOWN: Final = 20
 _SOURCES: Final = {"recorded": "recorded", "cycles": "by cycles", "trained": "by the trained model", "own": "the compiler's own"}
 
 
-def tune_by_replay(model: Path, output: Path, given: Path, wanted: str | Mapping[str, Any] | Target, shapes: dict[str, tuple[Any, ...]] | None) -> None:
-    """Write what the records of `given`, and models as far as they are sure, choose for `model`, and say how sure they are."""
+def tune_by_replay(mod: IRModule, output: Path, given: Path, wanted: str | Mapping[str, Any] | Target) -> None:
+    """Write what the records of `given`, and models as far as they are sure, choose for a network, and say how sure they are."""
     from tilewright.autotvm.record import write_lines
     from tilewright.autotvm.replay import replay
     from tilewright.autotvm.task.relay_integration import tasks_of
-    from tilewright.compiler.formats import format_of
     from tilewright.target.target import Target
     from tilewright.tuning.records import Records
 
     target = Target(wanted)
     if target.accelerators:
         raise TargetError(f"kernels of the processor are tuned, and '{wanted}' has accelerators before it; give the processor alone", code="TW1114")
-    mod, _ = format_of(model).read(model, shapes or {})
     tasks = tasks_of(mod, None, target)
     if not tasks:
         raise OptionError("the network has no kernel that leaves anything to choose; there is nothing to tune", code="TW1112")

@@ -15,13 +15,14 @@ import numpy as np
 import typer
 
 from tilewright.driver import options
-from tilewright.driver.application import Target, Verbose, chosen_target, examples
+from tilewright.driver.application import Target, Verbose, examples
 from tilewright.driver.places import Place
 from tilewright.errors import OptionError, TargetError
 
 if TYPE_CHECKING:
     from tilewright.autotvm.network import NetworkTuning, TaskState
     from tilewright.autotvm.verdict import Verdict
+    from tilewright.ir.module import IRModule
     from tilewright.target.target import Target as Processor
 
 _FOR_PROOF: Final = 0.2
@@ -45,7 +46,6 @@ EXAMPLES: Final = examples(
 
 
 def tune_command(
-    context: typer.Context,
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="Where to write what is best.")] = Path("records.json"),
     minutes: Annotated[float, typer.Option("--minutes", min=0.01, help="How long to take in all.")] = 10.0,
@@ -69,15 +69,15 @@ def tune_command(
 
     tuner_named(tuner)  # a wrong name is told before anything takes time
     place = Place(cluster, worker_tag, tracker, rpc_key, ssh, ssh_config)
-    wanted, shapes = chosen_target(context, target), options.input_shapes(input_shapes) or None
+    shapes = options.input_shapes(input_shapes) or None
     if replay is not None:
         from tilewright.driver.replay import tune_by_replay
 
         if place.is_elsewhere:
             raise OptionError("--replay measures nothing, and --cluster, --tracker and --ssh say where to measure; give one of them", code="TW0204")
-        tune_by_replay(model, output, replay, wanted, shapes)
+        tune_by_replay(network(model, shapes), output, replay, target)
         return
-    session = _Session(model, output, minutes * 60, threads, measurable(wanted, place), shapes, tuner, place)
+    session = _Session(model, output, minutes * 60, threads, measurable(target, place), shapes, tuner, place)
     session.begin(tuning_records)
     interrupted = session.search(trials)
     session.prove(interrupted)
@@ -93,6 +93,21 @@ def measurable(wanted: str | Mapping[str, Any] | Processor, place: Place = Place
     if not place.is_elsewhere and (target.family != here.family or not target.features <= here.features):
         raise TargetError(f"code for '{wanted}' does not run here, and tuning is measuring; measure where it does (--cluster, --tracker, --ssh), or replay records (--replay)", code="TW1114")
     return target
+
+
+def network(model: Path, shapes: Mapping[str, tuple[Any, ...]] | None) -> IRModule:
+    """The model as relay. Raises `OptionError` where a size of an input is open, since kernels are measured at known sizes."""
+    from tilewright.compiler.formats import format_of
+
+    form, given = format_of(model), shapes or {}
+    for name, dims, _ in form.survey(model, given)[0]:
+        shape = given.get(name, dims)
+        if not all(isinstance(size, int) for size in shape):
+            raise OptionError(
+                f"{model.name}: input '{name}' has the open shape [{', '.join(map(str, shape))}], and kernels are measured at known sizes; "
+                f"say which with --input-shapes \"{name}:[…]\"", code="TW0113",
+            )
+    return form.read(model, given)[0]
 
 
 class _Session:
@@ -113,13 +128,11 @@ class _Session:
         from tilewright.autotvm.measure import measure_option
         from tilewright.autotvm.network import NetworkTuning
         from tilewright.autotvm.task.relay_integration import tasks_of
-        from tilewright.compiler.formats import format_of
         from tilewright.tuning.records import Records
 
         if earlier is not None and not self.trials_file.exists():
             self.trials_file.write_bytes(earlier.read_bytes())
-        mod, _ = format_of(self.model).read(self.model, self.shapes or {})
-        tasks = tasks_of(mod, None, self.target, progress=lambda done, total: None)
+        tasks = tasks_of(network(self.model, self.shapes), None, self.target)
         option = measure_option(self.place.builder(), self.place.runner(number=2, repeat=3, min_repeat_ms=2, cooldown_interval=0, threads=self.threads, noise=0.3))
         self.tuning = NetworkTuning(tasks, option, Records(self.trials_file), self.tuner)
         known = self.tuning.trials

@@ -14,7 +14,7 @@ from typing import Annotated, Final
 import typer
 
 from tilewright.driver import micro, options, tensors, tune
-from tilewright.driver.application import Config, Target, Verbose, Version, application, check_target_options, chosen_target, examples, run
+from tilewright.driver.application import Config, Target, Verbose, Version, application, check_target_options, examples, run
 from tilewright.driver.places import Place, address
 from tilewright.driver.tvmc import arguments as a
 from tilewright.driver.tvmc.autotuner import tasks_of, tune_model
@@ -98,17 +98,16 @@ def compile_command(
     """Compile the model FILE to a package."""
     given = context.params
     begin = time.perf_counter()
-    chosen = chosen_target(context, target)
     kind = str(executor) if executor else ""
     hints = {h: str(given[f"workspace_pools_{h.replace('-', '_')}"]) for h in HINTS}
-    pool = workspace_pool(workspace_pools, workspace_pools_targets, workspace_pools_size_hint_bytes, hints, tuple(p.split(" ")[0] for p in parts(chosen)))
+    pool = workspace_pool(workspace_pools, workspace_pools_targets, workspace_pools_size_hint_bytes, hints, tuple(p.split(" ")[0] for p in parts(target)))
     packed = _executor(kind, _of_kinds(given, "executor", ("graph", "aot")), str(output_format))
     runs = Runtime(str(runtime), _only_of(str(runtime), "runtime", _of_kinds(given, "runtime", ("cpp", "crt"))))
     if cross_compiler:
         options.linker(cross_compiler, cross_compiler_options)  # before a minute is spent on compiling
     model = load_model(file, str(model_format) if model_format else None, options.input_shapes(input_shapes, below_one_is_open=True))
     package = compile_model(
-        model, chosen, opt_level, packed, runs, tuning_records, output, cross_compiler, cross_compiler_options, str(output_format), dump_code, dump_offloads,
+        model, target, opt_level, packed, runs, tuning_records, output, cross_compiler, cross_compiler_options, str(output_format), dump_code, dump_offloads,
         disabled_pass=options.names("--disabled-pass", disabled_pass), pass_context_configs=pass_config or (), mod_name=module_name, workspace_pool=pool,
         desired_layout=desired_layout or (), desired_layout_ops=desired_layout_ops or (), mixed_precision=mixed_precision, mixed_precision_ops=mixed_precision_ops or (),
         mixed_precision_calculation_type=str(mixed_precision_calculation_type), mixed_precision_acc_type=str(mixed_precision_acc_type),
@@ -198,7 +197,6 @@ def run_command(
     "tvmc compile model.onnx --target llvm --tuning-records records.json",
 ))
 def tune_command(
-    context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The model file: ONNX, TFLite, PyTorch or Relay.")],
     target: Target,
     output: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="The records, to which results are appended.")],
@@ -220,15 +218,14 @@ def tune_command(
     verbose: Verbose = 0,
 ) -> None:
     """Measure how kernels of the model FILE are fastest here, and keep the results as records."""
-    chosen = chosen_target(context, target)
     place = Place(tracker=rpc_tracker, rpc_key=rpc_key)
     model = load_model(file, str(model_format) if model_format else None, options.input_shapes(input_shapes, below_one_is_open=True))
     if tasks == "list":
-        found, _ = tasks_of(model, tune.measurable(chosen, place), enable_autoscheduler)
+        found, _ = tasks_of(model, tune.measurable(target, place), enable_autoscheduler)
         typer.echo("\n".join(f"{k:3d}  {task.desc if enable_autoscheduler else task.title}" for k, task in enumerate(found)))
         return
     path = Path(tune_model(
-        model, chosen, output, tuning_records or None, enable_autoscheduler, trials, tuner, min_repeat_ms, early_stopping, timeout, repeat, number, parallel, tasks,
+        model, target, output, tuning_records or None, enable_autoscheduler, trials, tuner, min_repeat_ms, early_stopping, timeout, repeat, number, parallel, tasks,
         rpc_key or None, *(address(rpc_tracker) if rpc_tracker else ()),
     ))
     typer.echo(f"{len(path.read_text(encoding='utf-8').splitlines()) if path.exists() else 0} records in {path}")

@@ -1,0 +1,111 @@
+"""The options that say how a model is compiled, declared once for the commands that share them.
+
+    @app.command("run")
+    @with_fields
+    def run_command(model: Path, *, how: Compilation) -> None:
+        how.loaded_or_compiled(model, {})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tilewright.driver import offload, options
+from tilewright.driver.application import Target
+from tilewright.errors import InputError, OptionError
+
+Shapes = Annotated[str, typer.Option("--input-shapes", help='Sizes of inputs: "x:[1,3,224,224] y:[1,10]"; open ones by name or range: "x:[1..64,3,h,w]".')]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, help="How many threads share the work. Default: all cores.")]
+Level = Annotated[int, typer.Option("--opt-level", min=0, max=4, help="Passes above this level are left out.")]
+Disabled = Annotated[str, typer.Option("--disabled-pass", metavar="NAMES", help="Passes to leave out, separated by commas.")]
+Switches = Annotated[list[str] | None, typer.Option("--pass-config", metavar="NAME=VALUE", help="Set one switch; may be repeated.")]
+Mixed = Annotated[
+    str,
+    typer.Option(
+        "--mixed-precision", "--mixed-precision-calculation-type", metavar="TYPE",
+        help="Compute products, and what stands between them, in bfloat16 or float16.",
+    ),
+]
+Sums = Annotated[str, typer.Option("--mixed-precision-acc-type", metavar="TYPE", help="What the products of mixed precision are summed in.")]
+Numerics = Annotated[
+    str, typer.Option("--numerics", metavar="RUNTIME", help="Round quantized numbers as tflite, onnx, torch or fast does. Default: as the runtime that the model is from."),
+]
+Plugins = Annotated[
+    list[str] | None, typer.Option("--plugin", metavar="FILE", help="A Python file, or the name of a module, that registers accelerators; it is run. May be repeated.")
+]
+Records = Annotated[Path | None, typer.Option("--tuning-records", exists=True, dir_okay=False, metavar="FILE", help="What tilewright tune wrote: kernels as they were measured to be best.")]
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """What a model becomes: for which machine, at which sizes, by which passes."""
+
+    target: Target = "llvm"
+    input_shapes: Shapes = ""
+    opt_level: Level = 3
+    pass_config: Switches = None
+    disabled_pass: Disabled = ""
+    mixed_precision: Mixed = ""
+    mixed_precision_acc_type: Sums = "float32"
+    numerics: Numerics = ""
+    plugin: Plugins = None
+
+    @property
+    def shapes(self) -> dict[str, tuple[Any, ...]]:
+        """The shapes of inputs that were given."""
+        return options.input_shapes(self.input_shapes)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The switches of passes: those that were named, and those that other options stand for."""
+        return options.pass_config([
+            *(self.pass_config or []), *options.mixed_precision(self.mixed_precision, self.mixed_precision_acc_type), *options.numerics(self.numerics),
+        ])
+
+    @property
+    def disabled(self) -> list[str]:
+        """The passes that are left out."""
+        return options.names("--disabled-pass", self.disabled_pass)
+
+    def load_plugins(self) -> None:
+        """Register the accelerators of the plugins."""
+        offload.load_plugins(self.plugin or [])
+
+
+@dataclass(frozen=True)
+class Compilation(Pipeline):
+    """A model compiled here and now, to be run or written."""
+
+    threads: Threads = None
+    tuning_records: Records = None
+
+    def compiled(self, model: Path, sizes: Mapping[str, tuple[Any, ...]] | None = None, target: str | None = None, switches: Sequence[str] = ()) -> Any:
+        """The compiled model; every size of its inputs is known, from the options, else from `sizes`. Raises `OptionError` where one is open.
+
+        `target` stands in place of that of the options; `switches` (`NAME=VALUE`) are added to theirs.
+        """
+        import tilewright
+
+        made = tilewright.compile(
+            model, self.shapes or dict(sizes or {}) or None, target or self.target, self.threads, opt_level=self.opt_level, config={**self.config, **options.pass_config(switches)},
+            disabled_pass=self.disabled, records=self.tuning_records,
+        )
+        try:
+            _ = made.inputs
+        except InputError as error:
+            raise OptionError(f'{error}. On the command line that is --input-shapes "NAME:[1,3,224,224]"', code="TW0113") from None
+        return made
+
+    def loaded_or_compiled(self, model: Path, given: Mapping[str, Any]) -> Any:
+        """A compiled file as it is; else the compiled model, whose open sizes are those of the inputs that are `given`."""
+        self.load_plugins()
+        if model.suffix in (*options.FORMATS, ".wasm"):
+            import tilewright
+
+            return tilewright.load(model, self.threads)
+        return self.compiled(model, {name: array.shape for name, array in given.items()})
