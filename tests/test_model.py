@@ -21,7 +21,6 @@ import tilewright
 from small_models import cnn, mlp, onnxruntime_answers
 from tilewright import relay
 from tilewright.compiler import content, program
-from tilewright.compiler import model as model_module
 from tilewright.compiler.build import build_made
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.content import digest_bytes, digest_file
@@ -140,7 +139,7 @@ def test_what_the_code_depends_on_is_in_the_key(path: Path, cache: Cache) -> Non
 
 def test_another_build_of_the_compiler_reads_the_model_itself(path: Path, cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
     tilewright.compile(path, cache=cache)
-    monkeypatch.setattr(model_module, "_compiler_fingerprint", lambda: "another build")
+    monkeypatch.setattr("tilewright.compiler.model_source.compiler_fingerprint", lambda: "another build")
     assert {"import", "graph"} <= set(tilewright.compile(path, cache=cache).report.phases)
     kept = {p.name for p in (cache.folder / "blobs").rglob("signature-*")}
     assert len(kept) == 2

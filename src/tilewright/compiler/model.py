@@ -7,26 +7,22 @@ frontend or the compiler: this module imports only what loading needs.
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import json
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tilewright import __version__, settings
-from tilewright.compiler import decided
+from tilewright import settings
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
-from tilewright.compiler.content import digest_external, digest_model
 from tilewright.compiler.formats import PYTORCH, RELAY, format_of
 from tilewright.compiler.grouping import Groups, flat, given_shape, grouped, is_group, shape_of, tensors_of
+from tilewright.compiler.maker import Maker
+from tilewright.compiler.model_source import FileSource, ModelSource
 from tilewright.compiler.open_shapes import OpenShapes, has_open, open_shapes
 from tilewright.compiler.options import Options
 from tilewright.compiler.report import Report
@@ -39,7 +35,6 @@ from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.profile import Profile
 from tilewright.runtime.program import TensorInfo
 from tilewright.runtime.threads import checked_threads
-from tilewright.target.accelerators import identity
 from tilewright.target.target import Target
 
 if TYPE_CHECKING:
@@ -97,25 +92,25 @@ def compile(
     chosen = Target(target)
     if chosen.accelerators and has_open(shapes or {}):
         raise OptionError(f"programs for accelerators have known sizes; give numbers in shapes, or leave {chosen.accelerators[0].name} out of the target '{chosen}'", code="TW0204")
-    kind = Model
-    if type(model).__module__.startswith("tilewright."):  # asked by name, so that what is no module imports nothing
-        from tilewright.compiler.module_model import ModuleModel
-
-        kind = ModuleModel
-    elif isinstance(model, (str, os.PathLike)) and format_of(model) is RELAY:
-        from tilewright.compiler.module_model import ModuleModel
-
-        kind, model = ModuleModel, RELAY.read(model, shapes)[0]
-    elif not isinstance(model, (str, bytes, os.PathLike)) and format_of(model) is PYTORCH:
-        from tilewright.compiler.module_model import ModuleModel
-
-        kind, model, shapes = ModuleModel, PYTORCH.read(model, shapes)[0], None  # a module of torch has no bytes to know it by
-    with _advised(records):
-        made = kind(model, dict(shapes or {}), chosen, threads, options, cache or Cache.default())
+    kept, report = cache or Cache.default(), Report()
+    if not isinstance(model, (str, bytes, os.PathLike)) and format_of(model) is PYTORCH:
+        model, shapes = PYTORCH.read(model, shapes)[0], None  # a module of torch has no bytes to know it by
+    with _advised(records), no_garbage_collection():
+        source = _source(model, shapes or {}, kept, report)
+        made = Model(Maker(source, chosen, options, kept, report), shapes or {}, threads)
         made.specialise_after = specialise_after
-        with no_garbage_collection():
-            made.prepare()
+        made.prepare()
     return made
+
+
+def _source(model: Any, shapes: Shapes, cache: Cache, report: Report) -> ModelSource:
+    """A file, or what is in memory."""
+    is_text = isinstance(model, (str, os.PathLike)) and format_of(model) is RELAY
+    if not is_text and not type(model).__module__.startswith("tilewright."):  # asked by name, so that what is no module imports nothing
+        return FileSource(model, shapes, cache, report)
+    from tilewright.compiler.relay_source import RelaySource
+
+    return RelaySource(RELAY.read(model, shapes)[0] if is_text else model)
 
 
 def _advised(records: Any) -> Any:
@@ -133,27 +128,20 @@ class Model:
     `m(x)` for one input, `m(x, y)` or `m(name=x)` for several; the result is an array, or a tuple of them.
     """
 
-    def __init__(
-        self, model: Any, shapes: Mapping[str, Sequence[Any]], target: Target, threads: int | None, options: Options, cache: Cache
-    ) -> None:
-        self.target, self.report = target, Report()
-        self._source, self._threads = model, threads
+    def __init__(self, maker: Maker, shapes: Shapes, threads: int | None) -> None:
+        self._maker, self._threads, self._signature = maker, threads, maker.source.signature
+        self.target, self.report = maker.target, maker.report
         self._shapes: dict[str, Sequence[Any]] = dict(shapes)
-        self._options, self._cache, self._advisor = options, cache, decided.current()
         self._only: Executable | None = None
         self._trees: dict[Key, Stages] = {}
         self._stages: Stages | None = None
         self._has_groups = False
-        self._signature: list[tuple[str, list[int | str], str]] = []
-        self._content = ""
         self._open: OpenShapes | None = None
         self.specialise_after = 0
 
     def prepare(self) -> None:
-        """Read the signature, and compile at once what no size or value of a call decides."""
-        self._read_signature()
-        names = [n for n, _, _ in self._signature]
-        _check_names(self._shapes, names)
+        """Compile at once what no size or value of a call decides."""
+        _check_names(self._shapes, [n for n, _, _ in self._signature])
         if has_open(self._shapes) and self._prepare_open():
             return
         groups = {n: given_shape(self._shapes[n]) for n, dims, _ in self._signature if is_group(dims) and n in self._shapes}
@@ -173,17 +161,16 @@ class Model:
         """Compile one program for all sizes; False where there is none, which is told: then each shape has one of its own."""
         wanted = open_shapes(self._signature, self._shapes)
         self._shapes = dict(wanted.dims)
-        key = self._key(wanted.key())
-        artifact = self._stored(key)
+        artifact = self._maker.stored(wanted.key())
         if artifact is None:
             from tilewright.compiler.open_program import OpenSizeError
 
             try:
-                artifact = self._built_open(wanted, self.report, self._cache)
+                artifact = self._maker.build_open(wanted)
             except OpenSizeError as error:
-                warnings.warn(OpenSizeWarning(f"'{self._name()}' is compiled for each combination of its sizes: {error}"), stacklevel=4)
+                warnings.warn(OpenSizeWarning(f"'{self._maker.source.name}' is compiled for each combination of its sizes: {error}"), stacklevel=4)
                 return False
-            self._store(key, artifact)
+            self._maker.store(wanted.key(), artifact)
         self._open, self._stages = wanted, self._tree({})
         self._stages.last = program = Program(artifact, self._threads)
         if runs_here(artifact.manifest):
@@ -193,30 +180,13 @@ class Model:
                 self._only.specialise(self._specialised, self.specialise_after)
         return True
 
-    @contextmanager
-    def _context(self, instruments: Sequence[PassInstrument] = ()) -> Iterator[None]:
-        """How passes run and kernels are made, as when the model was compiled first."""
-        with self._options.context(instruments), decided.using(self._advisor):
-            yield
-
-    def _built_open(self, wanted: OpenShapes, report: Report, cache: Cache, instruments: Sequence[PassInstrument] = ()) -> Artifact:
-        from tilewright.compiler.open_program import build_open
-        from tilewright.expr import Var
-
-        names = {d: wanted.symbol(d) for dims in wanted.dims.values() for d in dims if isinstance(d, str)}
-        symbols = {d: Var(name) * step for d, (name, step) in names.items()}
-        shapes = {name: tuple(symbols[d] if isinstance(d, str) else d for d in dims) for name, dims in wanted.dims.items()}
-        with self._context(instruments):
-            return build_open(lambda: self._imported(shapes, report)["main"], wanted.symbol_ranges(), self.target, self._name(), report, cache)
-
     def _specialised(self, shapes: Sequence[tuple[int, ...]]) -> Executable:
         """The program for these shapes alone, from the cache or compiled."""
         named = {n: list(shape) for (n, _, _), shape in zip(self._signature, shapes, strict=True)}
-        key = self._key(named)
-        found = self._stored(key)
+        found = self._maker.stored(named)
         if found is None:
-            found = self._build(named, Report(), self._cache)
-            self._store(key, found)
+            found = self._maker.build(named, Report())
+            self._maker.store(named, found)
         return found.executable(self._threads)
 
     def _tree(self, groups: Groups) -> Stages:
@@ -352,8 +322,8 @@ class Model:
         from tilewright.compiler.saved_stages import Way, save_stages
 
         decided = bool(tree.root.asked) and not tree.root.open
-        main = self._imported(self._shapes_of(tree, ()), Report())["main"] if decided else None
-        return save_stages(tree, Way(self._name(), self.target, self._options, self._threads), main, Path(path))
+        main = self._maker.module(self._shapes_of(tree, ()), Report())["main"] if decided else None
+        return save_stages(tree, Way(self._maker.source.name, self.target, self._maker.options, self._threads), main, Path(path))
 
     def save_c(self, path: str | os.PathLike[str], target: str | Target | None = None) -> Path:
         """Write the model as C99 for any processor: `path`, and the header beside it. See `export_c`."""
@@ -369,7 +339,7 @@ class Model:
         """
         from tilewright.compiler.c_model import write_project
 
-        _, texts = self._c_project(self._name(), target, inputs)
+        _, texts = self._c_project(self._maker.source.name, target, inputs)
         return write_project(texts, Path(folder))
 
     def save_c_library(
@@ -381,7 +351,7 @@ class Model:
         """
         from tilewright.compiler.model_library import write_c_library
 
-        model, texts = self._c_project(name or self._name(), target, inputs)
+        model, texts = self._c_project(name or self._maker.source.name, target, inputs)
         return write_c_library(model, texts, str(target or "c"), Path(path), source)
 
     def _c_project(self, name: str, target: str | Target | None, inputs: Sequence[Any]) -> tuple[CModel, dict[str, str]]:
@@ -392,9 +362,9 @@ class Model:
         model, tree = self._as_c(name, target), self._stages
         assert tree is not None
         shapes = self._named(tree, [t.shape for t in self.inputs])
-        with self._context():
+        with self._maker.context():
             given = [np.asarray(x) for x in inputs] if inputs else None
-            known = known_answers(lambda: self._imported(shapes, Report()), self._name(), self._cache, given)
+            known = known_answers(lambda: self._maker.module(shapes, Report()), self._maker.source.name, self._maker.cache, given)
         return model, files(model, *known)
 
     def _as_c(self, name: str, target: str | Target | None) -> CModel:
@@ -407,8 +377,8 @@ class Model:
         if self._open is not None or self._stages is None or self._has_groups or self._stages.root.asked:
             raise InputError("one C file has inputs of known sizes; give all of them in shapes=, and tensors alone", code="TW0511")
         shapes = self._named(self._stages, [t.shape for t in self.inputs])
-        with self._context():
-            return c_model(lambda: self._imported(shapes, Report()), chosen, name)
+        with self._maker.context():
+            return c_model(lambda: self._maker.module(shapes, Report()), chosen, name)
 
     def benchmark(self, *args: Any, **options: Any) -> BenchmarkResult:
         """Time the program, on these inputs or on random ones: see `Executable.benchmark`."""
@@ -449,8 +419,8 @@ class Model:
         shapes = [t.shape for t in self.inputs]
         assert self._stages is not None
         if self._open is not None:
-            return self._built_open(self._open, report, self._cache, instruments)
-        return self._build(self._named(self._stages, shapes), report, self._cache, instruments)
+            return self._maker.build_open(self._open, report, instruments)
+        return self._maker.build(self._named(self._stages, shapes), report, instruments)
 
     @property
     def _program(self) -> Program:
@@ -462,7 +432,7 @@ class Model:
 
     def _known(self, tree: Stages, key: Key) -> Edge | None:
         """The whole program for inputs of these shapes, from the cache."""
-        found = self._stored(self._key(self._shapes_of(tree, key)))
+        found = self._maker.stored(self._shapes_of(tree, key))
         return None if found is None else Edge.whole(len(tree.signature), Program(found, self._threads))
 
     def _shapes_of(self, tree: Stages, key: Key) -> dict[str, Any]:
@@ -475,103 +445,29 @@ class Model:
         found = dict(zip((s[0] for s in tree.signature), shapes, strict=True))
         return {n: tree.groups[n] if n in tree.groups else found[n] for n, _, _ in self._signature}
 
-    def _c_compiler(self) -> str:
-        """Which compiler makes the code of a program for C; empty for others."""
-        if not self.target.processor.is_c:
-            return ""
-        from tilewright.target.c.compile import identity_of
-
-        return identity_of(self.target.processor)
-
-    def _key(self, shapes: Any) -> str:
-        return Cache.key(
-            "artifact", __version__, _compiler_fingerprint(), self._content, json.dumps(shapes), self._name(), str(self.target),
-            ",".join(sorted(self.target.features)), str(self.target.cores), self._options.key(), identity(self.target.accelerators),
-            self._c_compiler(),
-            *([self._advisor.identity] if self._advisor is not None else []),
-        )
-
     def _grown(self, tree: Stages, point: Point, values: Sequence[Array] | None) -> tuple[Edge, set[int]]:
         from tilewright.compiler.growth import grow
 
-        with no_garbage_collection(), self._context():
+        with no_garbage_collection(), self._maker.context():
             if point.function is not None:
                 return grow(point.function, values)
             shapes = self._shapes_of(tree, ()) if values is None else self._named(tree, [v.shape for v in values])
-            return grow(self._imported(shapes, self.report)["main"], values)
-
-    def _imported(self, shapes: Mapping[str, Any], report: Report) -> IRModule:
-        with report.phase("import"):
-            return format_of(self._source).read(self._source, shapes)[0]
+            return grow(self._maker.module(shapes)["main"], values)
 
     def _compiled(self, tree: Stages, make: Callable[[], Function], edge: Edge) -> Program:
         """The program of a stage."""
-        from tilewright.compiler.build import build_made
-
-        with self._context():
-            made = build_made(lambda: self._module_of(make()), self.target, self._name(), self.report, self._cache)
-        self._store(self._key_of(tree, edge), made)
+        made = self._maker.build_stage(make)
+        self._maker.store(self._way_to(tree, edge), made)
         return Program(made, self._threads)
 
     def _kept(self, tree: Stages, edge: Edge) -> Program | None:
         """The program of a stage, from the cache; that of a whole model was looked for before (`_known`)."""
-        found = None if _is_model(tree, edge) else self._stored(self._key_of(tree, edge))
+        found = None if _is_model(tree, edge) else self._maker.stored(self._way_to(tree, edge))
         return None if found is None else Program(found, self._threads)
 
-    def _key_of(self, tree: Stages, edge: Edge) -> str:
+    def _way_to(self, tree: Stages, edge: Edge) -> Any:
         """Of a stage the cache keeps the program by the way to it; of a whole model by the shapes of its inputs."""
-        return self._key(self._shapes_of(tree, edge.key) if _is_model(tree, edge) else edge.name)
-
-    def _module_of(self, function: Function) -> IRModule:
-        """The module whose `main` is a stage."""
-        from tilewright.ir.module import IRModule
-
-        return IRModule.from_expr(function)
-
-    def _stored(self, key: str) -> Artifact | None:
-        with self.report.phase("cache"):
-            return self._cache.get_artifact(key)
-
-    def _store(self, key: str, artifact: Artifact) -> None:
-        with self.report.phase("cache"):
-            self._cache.put_artifact(key, artifact)
-
-    def _build(self, shapes: Mapping[str, Any], report: Report, cache: Cache, instruments: Sequence[PassInstrument] = ()) -> Artifact:
-        """The whole model once more, for what `report` wants to know."""
-        from tilewright.compiler.build import build_made
-
-        with self._context(instruments):
-            return build_made(lambda: self._imported(shapes, report), self.target, self._name(), report, cache)
-
-    def _name(self) -> str:
-        return Path(self._source).stem if isinstance(self._source, (str, os.PathLike)) else "model"
-
-    def _read_signature(self) -> None:
-        """Names, dimensions and dtypes of the inputs, and the key of the content, external data included."""
-        with self.report.phase("hash"):
-            content = self._digest()
-        model_format = format_of(self._source)
-        key = Cache.key("signature", __version__, _compiler_fingerprint(), content, "" if model_format.says_shapes else json.dumps(self._shapes, default=str))
-        stored = self._cache.get(key)
-        if stored is None:
-            with self.report.phase("import"):
-                stored = json.dumps(model_format.survey(self._source, self._shapes)).encode()
-            self._cache.put(key, stored)
-        inputs, locations = json.loads(stored)
-        self._signature = [(str(n), list(d), str(t)) for n, d, t in inputs]
-        with self.report.phase("hash"):
-            self._content = f"{content}|{digest_external(self._source, locations, self._cache)}"
-
-    def _digest(self) -> str:
-        """The digest of the model itself, made while what every way on needs is imported."""
-        with ThreadPoolExecutor(1) as thread:
-            made = thread.submit(digest_model, self._source, self._cache)
-            from tilewright.target.llvm import jit  # noqa: F401
-        try:
-            return made.result()
-        except (OSError, TypeError):
-            format_of(self._source).survey(self._source, self._shapes)  # raises the ModelError that says what is wrong with something that has no content
-            raise
+        return self._shapes_of(tree, edge.key) if _is_model(tree, edge) else edge.name
 
 
 def _is_model(tree: Stages, edge: Edge) -> bool:
@@ -583,11 +479,3 @@ def _check_names(given: Mapping[str, Any], names: Sequence[str]) -> None:
     unknown = [n for n in given if n not in names]
     if unknown:
         raise InputError(f"the model has no input '{unknown[0]}'; its inputs are {', '.join(names)}", code="TW0702")
-
-
-@functools.cache
-def _compiler_fingerprint() -> str:
-    """Changes whenever the compiler's own files do."""
-    root = Path(__file__).parent.parent
-    stats = ((p, p.stat()) for p in sorted(root.rglob("*.py")))
-    return hashlib.sha256("|".join(f"{p.relative_to(root)}:{s.st_size}:{s.st_mtime_ns}" for p, s in stats).encode()).hexdigest()

@@ -1,0 +1,96 @@
+"""Where a model comes from: its name, its inputs, its program as relay, and what the cache knows it by."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tilewright import __version__
+from tilewright.compiler.cache import Cache
+from tilewright.compiler.content import digest_external, digest_model
+from tilewright.compiler.formats import Signature, format_of
+from tilewright.compiler.report import Report
+
+if TYPE_CHECKING:
+    from tilewright.ir.module import IRModule
+    from tilewright.relay.expr import Function
+
+
+class ModelSource(ABC):
+    """A model before it is compiled."""
+
+    name: str
+    signature: Signature
+    """Names, dimensions and dtypes of its inputs."""
+    content: str
+    """The same for the same model in every process; empty where nothing is quicker than compiling it, and the cache does not keep its programs."""
+
+    @abstractmethod
+    def read(self, shapes: Mapping[str, Any], report: Report) -> IRModule:
+        """The program for these shapes of its inputs. Raises what its frontend raises."""
+
+    @abstractmethod
+    def module_of(self, function: Function) -> IRModule:
+        """The module whose `main` is a part of the model."""
+
+
+class FileSource(ModelSource):
+    """A file, its bytes, or an object of its format's own package."""
+
+    def __init__(self, model: Any, shapes: Mapping[str, Any], cache: Cache, report: Report) -> None:
+        """Reads the signature, from the cache where that has it. Raises `ModelError`."""
+        self._model, self._shapes = model, shapes
+        self.name = Path(model).stem if isinstance(model, (str, os.PathLike)) else "model"
+        with report.phase("hash"):
+            content = self._digest(cache)
+        found = format_of(model)
+        key = build_key("signature", content, "" if found.says_shapes else json.dumps(shapes, default=str))
+        stored = cache.get(key)
+        if stored is None:
+            with report.phase("import"):
+                stored = json.dumps(found.survey(model, shapes)).encode()
+            cache.put(key, stored)
+        inputs, locations = json.loads(stored)
+        self.signature = [(str(n), list(d), str(t)) for n, d, t in inputs]
+        with report.phase("hash"):
+            self.content = f"{content}|{digest_external(model, locations, cache)}"
+
+    def read(self, shapes: Mapping[str, Any], report: Report) -> IRModule:
+        with report.phase("import"):
+            return format_of(self._model).read(self._model, shapes)[0]
+
+    def module_of(self, function: Function) -> IRModule:
+        from tilewright.ir.module import IRModule
+
+        return IRModule.from_expr(function)
+
+    def _digest(self, cache: Cache) -> str:
+        """The digest of the model itself, made while what every way on needs is imported."""
+        with ThreadPoolExecutor(1) as thread:
+            made = thread.submit(digest_model, self._model, cache)
+            from tilewright.target.llvm import jit  # noqa: F401
+        try:
+            return made.result()
+        except (OSError, TypeError):
+            format_of(self._model).survey(self._model, self._shapes)  # raises the ModelError that says what is wrong with something that has no content
+            raise
+
+
+def build_key(kind: str, *parts: str) -> str:
+    """A key of the cache for what this very build of the compiler makes."""
+    return Cache.key(kind, __version__, compiler_fingerprint(), *parts)
+
+
+@functools.cache
+def compiler_fingerprint() -> str:
+    """Changes whenever the compiler's own files do."""
+    root = Path(__file__).parent.parent
+    stats = ((p, p.stat()) for p in sorted(root.rglob("*.py")))
+    return hashlib.sha256("|".join(f"{p.relative_to(root)}:{s.st_size}:{s.st_mtime_ns}" for p, s in stats).encode()).hexdigest()
