@@ -87,7 +87,7 @@ def test_transposed_convolutions_without_overlap(channels: int) -> None:
 @pytest.mark.parametrize(
     ("width", "channels", "ksize", "loops"),
     [
-        (56, 144, 3, [9, 56, 14]), (112, 16, 3, [1, 112, 28]), (56, 96, 7, [8, 56, 6]),  # vectors of channels, rows, tiles
+        (56, 144, 3, [9, 56, 14]), (112, 16, 3, [1, 112, 28]), (56, 96, 7, [6, 56, 8]), (160, 96, 7, [6, 160, 32]),  # vectors of channels, rows, tiles
         (112, 32, 3, [16, 112, 2]), (56, 128, 3, [8, 56, 8]), (28, 256, 3, [4, 28, 16]),  # tiles of seven, rows, vectors of channels
         (14, 512, 3, [4, 14, 32]), (28, 384, 3, [7, 28, 24]),  # tiles of four, whose channels fit the first-level cache
         (14, 768, 3, [48, 14, 2]), (7, 1024, 3, [1, 7, 64]), (28, 192, 7, [12, 28, 4]),

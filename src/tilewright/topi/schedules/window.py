@@ -41,6 +41,8 @@ _TYPICAL_ROW: Final = 32
 """Outputs of a row whose length is open, for estimates."""
 _HOPELESS: Final = 2.0
 """Lines wanted in one place over those that it has, from where on neighbouring channels are the lesser evil though they do not fit either."""
+_FEW_TAPS: Final = 9
+"""Of a window whose weights fit into registers, or take no room in the cache that counts."""
 _IDLE: Final = 1.25
 """Time with uneven shares, over that with even ones."""
 
@@ -78,7 +80,7 @@ def crowds(pixel: int, window: Sequence[int], stride: int) -> bool:
 
 def _keeps_weights(taps: int, stride: int) -> bool:
     """Whether all weights of a window stay in registers beside four outputs."""
-    return taps <= 9 and stride == 1
+    return taps <= _FEW_TAPS and stride == 1
 
 
 def _schedule_open(k: KernelBlocks, images: list[Var], ow: Var, channel: Var, lanes: int) -> None:
@@ -128,18 +130,21 @@ def _outputs(k: KernelBlocks, width: int, channels: int) -> tuple[int, bool]:
     """How many outputs of a row are computed together, and whether with all their channels because one vector's crowd the cache.
 
     `crowd` is how many lines the rows of windows under one vector of channels want in each place of the first-level cache that
-    they reach, over how many it holds. Otherwise four or seven outputs hide the latency of the adds; they shall divide the row.
+    they reach, over how many it holds. All channels are of use where what a tile touches of them stays there, its weights too, and those of a
+    window of more than 3x3 mostly do not. Otherwise four or seven outputs hide the latency of the adds; they shall divide the row.
     """
     most = 4 if k.machine.vector_registers < 32 else 7
+    taps = k.anchor.attrs["taps"]
+    weights = taps if len(k.anchor.inputs) > 1 and taps > _FEW_TAPS else 0
     pixel = channels * k.anchor.inputs[0].dtype.itemsize
     crowd = _crowd(pixel, _touched(k, width), k.machine)
     if crowd > 1:
         wide = _divisor(width, most)
         several = [wide, _divisor(width, 4)] if k.schedule.extent(_taps(k)[-1]) <= 4 else [wide]  # a wider window reads too much beside four outputs
-        fitting = next((r for r in several if _touched(k, r) * pixel <= k.machine.l1_bytes), None)
-        if fitting is not None or crowd > _HOPELESS:
+        fitting = next((r for r in several if (_touched(k, r) + weights) * pixel <= k.machine.l1_bytes), None)
+        if fitting is not None or (crowd > _HOPELESS and not weights):
             return fitting or wide, True
-    if _keeps_weights(k.anchor.attrs["taps"], k.anchor.attrs["stride"]) and width % 4 == 0:
+    if _keeps_weights(taps, k.anchor.attrs["stride"]) and width % 4 == 0:
         most = 4
     return _divisor(width, most), False
 
