@@ -11,9 +11,10 @@ from tilewright.compiler.kernel import lower
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Constant, Function, var
 from tilewright.relay.interpreter import evaluate
+from tilewright.target.target import Target
 from tilewright.tir.stmt import For, walk_stmt
 from tilewright.topi.machine import Machine
-from tilewright.topi.tiles import conv_tile, register_tile
+from tilewright.topi.tiles import Tile, conv_tile, register_tile
 
 pytestmark = pytest.mark.slow
 
@@ -101,3 +102,13 @@ def test_channels_that_crowd_the_first_level_cache_are_gone_down_together(width:
     found = [f.extent for f in walk_stmt(kernel.stages["scheduled"].body) if isinstance(f, For)]
     nest = iter(found)
     assert all(n in nest for n in loops if n > 1), found
+
+
+def test_columns_that_half_vectors_fill_get_them_where_units_take_no_more_at_once() -> None:
+    whole, halves = Machine(512, 32, 32 << 10, 1 << 20), Machine(512, 32, 32 << 10, 1 << 20, pipe_bits=256)
+    assert register_tile(3136, 24, 144, whole) == Tile(7, 2, 16)
+    assert register_tile(3136, 24, 144, halves) == Tile(4, 3, 8)  # 24 columns, not 32
+    assert register_tile(3136, 32, 144, halves) == register_tile(3136, 32, 144, whole)  # nothing to fill
+    assert conv_tile(160, 24, 432, halves, 2, 3)[0].columns == 24
+    assert Target("llvm -mcpu=znver4").machine.pipe_bits == 256
+    assert Target("llvm -mcpu=znver4 -vector-width=256").machine.pipe_bits == Target("llvm -mcpu=icelake-server").machine.pipe_bits == 0

@@ -165,6 +165,17 @@ class Target:
         return 32 if not self.is_c and (self.family in ("aarch64", "riscv") or "avx512f" in self.features) else 16
 
     @functools.cached_property
+    def pipe_bits(self) -> int:
+        """Bits of a vector that one unit multiplies at once, where registers are wider; else 0."""
+        if self.vector_bits <= cpu.HALF_BITS or self.is_c:
+            return 0
+        if not self.is_native:
+            return cpu.pipe_bits(self.mcpu)
+        import llvmlite.binding as llvm
+
+        return cpu.pipe_bits(llvm.get_host_cpu_name())
+
+    @functools.cached_property
     def has_fma(self) -> bool:
         return cpu.has_fma(self.family, self.features)
 
@@ -217,7 +228,7 @@ class Target:
         """The processor, as tensor expressions and schedules see it."""
         from tilewright.topi.machine import Machine
 
-        return Machine(self.vector_bits, self.vector_registers, self.l1_bytes, self.l2_bytes, self.cores, self.is_c)
+        return Machine(self.vector_bits, self.vector_registers, self.l1_bytes, self.l2_bytes, self.cores, self.is_c, self.pipe_bits)
 
     def __enter__(self) -> Self:
         """Inside, `Target.current()` is this target, and what `topi` computes is cut for its processor."""

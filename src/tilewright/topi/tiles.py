@@ -9,6 +9,7 @@ registers for both, and the totals are loaded and stored.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -27,6 +28,8 @@ _ADD_CYCLES, _ADD_IN_MEMORY_CYCLES = 0.5, 3.0
 _LOAD_SHARE = 0.08
 _FROM_L1, _FROM_L2, _FROM_L3 = 0.5, 2.05, 3.5
 _REMAINDER = 1.03
+_MORE_INSTRUCTIONS = 1.04
+"""What vectors of half the lanes cost beside their arithmetic."""
 _GAIN_OF_SHARING = 1.06
 _MOST_VECTORS_OF_A_ROW = 8
 
@@ -58,7 +61,7 @@ def register_tile(
     height, width = decide(
         names, (best.rows, best.columns), lambda: [(t.rows, t.columns) for t in _tiles(rows, columns, machine, most_rows, most_sums, stride, taps)],
     )
-    return Tile(int(height), int(width) // best.lanes, best.lanes)
+    return _tile_of(int(height), int(width), columns, machine)
 
 
 def conv_tile(rows: int, columns: int, depth: int, machine: Machine, stride: int, taps: int, most_rows: int = 16, together: bool = False) -> tuple[Tile, bool]:
@@ -75,7 +78,7 @@ def conv_tile(rows: int, columns: int, depth: int, machine: Machine, stride: int
                 yield int(shared), t.rows, t.columns
 
     chosen, height, width = decide(("unroll_kw", "tile_ow", "tile_oc"), (int(best_shared), best.rows, best.columns), options)
-    return Tile(int(height), int(width) // best.lanes, best.lanes), bool(chosen)
+    return _tile_of(int(height), int(width), columns, machine), bool(chosen)
 
 
 def _best_along(rows: int, columns: int, depth: int, machine: Machine, stride: int, taps: int, most_rows: int, together: bool) -> tuple[Tile, bool]:
@@ -95,22 +98,39 @@ def product_cycles(rows: int, columns: int, depth: int, machine: Machine) -> flo
 @lru_cache(maxsize=4096)
 def _best(rows: int, columns: int, depth: int, machine: Machine, most_rows: int, most_sums: int, stride: int, taps: int) -> tuple[float, Tile]:
     best: tuple[float, Tile] | None = None
+    widest = _widths(columns, machine)[0]
     for tile in _tiles(rows, columns, machine, most_rows, most_sums, stride, taps):
-        across, r, v = -(-columns // tile.columns), tile.rows, tile.vectors
-        cost = across * (rows // r) * _tile_cycles(r, v, depth, machine)
+        across, r = -(-columns // tile.columns), tile.rows
+        cost = across * (rows // r) * _tile_cycles(r, tile, depth, machine)
         if rows % r:
-            cost = _REMAINDER * (cost + across * _tile_cycles(rows % r, v, depth, machine))
+            cost = _REMAINDER * (cost + across * _tile_cycles(rows % r, tile, depth, machine))
+        if tile.lanes < widest:
+            cost *= _MORE_INSTRUCTIONS
         if best is None or cost < best[0] * 0.999:
             best = (cost, tile)
     assert best is not None
     return best
 
 
-def _tiles(rows: int, columns: int, machine: Machine, most_rows: int, most_sums: int, stride: int, taps: int) -> Iterator[Tile]:
-    """All tiles whose sums stay in registers beside what one step reads; one vector of one row in any case."""
+def _widths(columns: int, machine: Machine) -> list[int]:
+    """How many lanes the vectors of a tile may have: as many as there are or are wanted, and half, where these cost half and leave less unfilled."""
     lanes = min(machine.lanes("float32"), 1 << (columns - 1).bit_length())
-    for r in range(1, max(1, min(most_rows, rows)) + 1):
-        for v in range(1, 33):
+    half = lanes // 2
+    halves = 32 * lanes > machine.pipe_bits > 0 and -(-columns // half) * half < -(-columns // lanes) * lanes
+    return [lanes, half] if halves else [lanes]
+
+
+def _tile_of(rows: int, width: int, columns: int, machine: Machine) -> Tile:
+    """The tile of so many rows and columns."""
+    lanes = next(n for n in _widths(columns, machine) if width % n == 0)
+    return Tile(rows, width // lanes, lanes)
+
+
+def _tiles(rows: int, columns: int, machine: Machine, most_rows: int, most_sums: int, stride: int, taps: int) -> Iterator[Tile]:
+    """All tiles whose sums stay in registers beside what one step reads; one vector of one row in any case. An even number of half vectors is one of whole ones."""
+    widths = _widths(columns, machine)
+    for lanes, r in itertools.product(widths, range(1, max(1, min(most_rows, rows)) + 1)):
+        for v in range(1, 33, 1 if lanes == widths[0] else 2):
             if (v > 1 and (v - 1) * lanes >= columns) or (r == 1 and v > _MOST_VECTORS_OF_A_ROW):
                 break
             if r * v == 1 or (r * v <= most_sums and r * v + _pressure(r, v, stride, taps) < machine.vector_registers):
@@ -125,10 +145,13 @@ def _pressure(rows: int, vectors: int, stride: int, taps: int) -> int:
     return vectors + min(shared, rows + taps - 1)
 
 
-def _tile_cycles(rows: int, vectors: int, depth: int, machine: Machine) -> float:
-    loads, vector = (rows + vectors) / 2, _vector_cycles(vectors, depth, machine)
-    step = max(rows * vectors / 2, loads, 4.0 if rows * vectors < 8 else 0.0, vectors * vector)
-    waits = loads if vector <= _FROM_L1 else loads + vectors / 2
+def _tile_cycles(rows: int, tile: Tile, depth: int, machine: Machine) -> float:
+    """Of `rows` rows of a tile; a vector of half the lanes takes half of a cycle's share where units take in no more at once."""
+    vectors = tile.vectors
+    part = tile.lanes / machine.lanes() if machine.pipe_bits else 1.0
+    loads, vector = (rows + vectors * part) / 2, _vector_cycles(vectors * part, depth, machine)
+    step = max(rows * vectors * part / 2, loads, 4.0 if rows * vectors < 8 else 0.0, vectors * part * vector)
+    waits = loads if vector <= _FROM_L1 else loads + vectors * part / 2
     return (step + waits * _LOAD_SHARE) * depth + _piece_cycles(rows, vectors, machine) * (depth // PIECE) + rows * vectors * _STORE_CYCLES + _TILE_OVERHEAD
 
 
@@ -139,7 +162,7 @@ def _piece_cycles(rows: int, vectors: int, machine: Machine) -> float:
     return sums * (_ADD_CYCLES if fits else _ADD_IN_MEMORY_CYCLES) + _PIECE_OVERHEAD
 
 
-def _vector_cycles(vectors: int, depth: int, machine: Machine) -> float:
+def _vector_cycles(vectors: float, depth: int, machine: Machine) -> float:
     """Cycles between two vectors of a packed panel, by the cache that the panel stays in from one tile to the next."""
     panel = depth * vectors * machine.vector_bits // 8
     if panel <= machine.l1_bytes // 2:

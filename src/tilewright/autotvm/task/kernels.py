@@ -21,6 +21,7 @@ from tilewright.autotvm.task.task import Task
 from tilewright.compiler.kernel import Kernel, lower
 from tilewright.errors import CompileError, OptionError
 from tilewright.ir.transform import PassContext
+from tilewright.relay.analysis.operations import operations
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.parser import parse_expr
 from tilewright.relay.printer import astext
@@ -116,7 +117,7 @@ class KernelTask(Task):
     @property
     def flop(self) -> float:
         if self._flop is None:
-            self._flop = operations(self.function)
+            self._flop = float(operations(self.function) or sum(math.prod(t.shape) for t in _results(self.function.body)))  # what only moves values has speed, too
         return self._flop
 
     def lower(self, config: ConfigSpace) -> PrimFunc:
@@ -196,13 +197,6 @@ def _others(task: KernelTask, c: Choice, fixed: dict[str, Value], noted: Decisio
 def entity_of(name: str, value: Value) -> Entity:
     """A decision as it stands in records: tiles are splits of an axis, all else are options."""
     return SplitEntity((-1, int(value))) if "tile_" in name else OtherOptionEntity(value)
-
-
-def operations(function: Function) -> float:
-    """Multiplications and additions of a fused function, or its elements where it has no products."""
-    from tilewright.relay.analysis.features import get_total_mac_number
-
-    return 2.0 * get_total_mac_number(function.body) or float(sum(math.prod(t.shape) for t in _results(function.body)))
 
 
 def _results(e: Expr) -> list[TensorType]:

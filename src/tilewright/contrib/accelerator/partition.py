@@ -11,6 +11,7 @@ from tilewright.contrib.accelerator.regions import lowered
 from tilewright.contrib.accelerator.tiling import choose
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Sequential
+from tilewright.relay.analysis.features import known_mac_number
 from tilewright.relay.expr import Call, Expr, Function, Var
 from tilewright.relay.op.contrib import Refusal
 from tilewright.relay.op.registry import Op
@@ -109,30 +110,16 @@ def _with_names(old: Function, mod: IRModule) -> IRModule:
 
 
 def share(mod: IRModule) -> tuple[int, int]:
-    """Multiply-accumulates that accelerators compute, and all, of convolutions and matrix products; open sizes count as one."""
+    """Multiply-accumulates that accelerators compute, and all, of convolutions and matrix products."""
     taken = left = 0
     for _, function in mod.items():
         if isinstance(function, Function):
-            found = sum(map(_macs, calls(function.body)))
+            found = sum(map(known_mac_number, calls(function.body)))
             if function.attrs.get("Compiler"):
                 taken += found
             else:
                 left += found
     return taken, taken + left
-
-
-def _macs(c: Call) -> int:
-    if not isinstance(c.op, Op) or c.op.name not in ("qnn.conv2d", "nn.conv2d", "qnn.dense", "nn.dense"):
-        return 0
-    count = 1
-    for n in c.tensor_type.shape:
-        count *= n if isinstance(n, int) else 1
-    weight = c.args[1].tensor_type.shape
-    if c.op.name.endswith("dense"):
-        return count * int(weight[-1])
-    order: Any = c.op
-    _, depth, kh, kw = (int(weight[k]) for k in order.axes()[1])
-    return count * depth * kh * kw
 
 
 __all__ = ["partition_for", "pattern_table", "share"]

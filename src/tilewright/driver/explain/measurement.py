@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from tilewright.autotvm.task.kernels import operations
 from tilewright.compiler.peaks import peaks
 from tilewright.errors import RunError
+from tilewright.relay.analysis.operations import operations
 
 if TYPE_CHECKING:
     from tilewright.driver.explain.graphs import ProgramStep

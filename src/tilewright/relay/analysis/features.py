@@ -81,9 +81,20 @@ def get_total_mac_number(expr: Expr) -> int:
 
 
 def mac_number(call: Call) -> int:
-    """The multiplications and additions of one call, pairs counted as one; 0 for what is no convolution and no product."""
+    """The multiplications and additions of one call, pairs counted as one; 0 for what is no convolution and no product.
+
+    Raises `CompileError` where a size is not known.
+    """
     count = None if isinstance(call.op, Expr) else _REDUCED.get(f"nn.{call.op.name[4:]}" if call.op.name.startswith("qnn.") else call.op.name)
     return 0 if count is None else int(math.prod(_shape(call)) * count(call))
+
+
+def known_mac_number(call: Call) -> int:
+    """The same, and 0 where a size is not known."""
+    try:
+        return mac_number(call)
+    except CompileError:
+        return 0
 
 
 def _conv_reduction(call: Call) -> int:

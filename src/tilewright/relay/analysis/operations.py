@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from tilewright.errors import CompileError
-from tilewright.relay.analysis.features import mac_number
+from tilewright.relay.analysis.features import known_mac_number
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.op.registry import Fusion
 from tilewright.relay.visitor import calls
@@ -36,7 +35,7 @@ def product_type(function: Function) -> DataType:
     """The element type of the first argument of the first product; of the first result where there is no product."""
     found = [e for e in calls(function.body) if not isinstance(e.op, Expr)]
     for e in found:
-        if _macs(e):
+        if known_mac_number(e):
             return e.args[0].tensor_type.dtype
     return _first(found[0].checked_type if found else function.body.checked_type).dtype
 
@@ -49,7 +48,7 @@ def only_moves(function: Function) -> bool:
 def _of_call(e: Call) -> int:
     if isinstance(e.op, Expr):
         return 0
-    macs = _macs(e)
+    macs = known_mac_number(e)
     if macs:
         return 2 * macs
     made = _elements(e.checked_type)
@@ -61,13 +60,6 @@ def _of_call(e: Call) -> int:
         window = getattr(e.op, "pool_size", None)
         return made * math.prod(window) if isinstance(window, tuple) else _NORMALISING * _read(e) if e.op.name.endswith(("norm", "softmax", "normalize")) else _read(e)
     return made
-
-
-def _macs(e: Call) -> int:
-    try:
-        return mac_number(e)
-    except CompileError:  # of an open size, or over a tuple
-        return 0
 
 
 def _read(e: Call) -> int:

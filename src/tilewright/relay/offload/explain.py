@@ -15,7 +15,7 @@ from typing import Any, Final
 from tilewright.errors import CompileError
 from tilewright.ir.module import IRModule
 from tilewright.ir.op_attributes import op_attr
-from tilewright.relay.analysis.features import mac_number
+from tilewright.relay.analysis.features import known_mac_number
 from tilewright.relay.dataflow_pattern.graph import Graph
 from tilewright.relay.dataflow_pattern.group import group_at
 from tilewright.relay.dataflow_pattern.match import Matcher
@@ -139,14 +139,14 @@ class _Explained:
 
     def taken(self) -> list[Taken]:
         """What targets compute."""
-        return [Taken(self.names[e], e.op.name, _macs(e), self.fate[e].target, self.fate[e].row, e) for e in self.calls if self.fate[e].target and isinstance(e.op, Op)]
+        return [Taken(self.names[e], e.op.name, known_mac_number(e), self.fate[e].target, self.fate[e].row, e) for e in self.calls if self.fate[e].target and isinstance(e.op, Op)]
 
     def records(self) -> Iterator[Record]:
         """A record for each operator that is left."""
         candidates = self._candidates()
         for e in self.left:
             assert isinstance(e.op, Op)
-            plain = Record(self.names[e], e.op.name, e.span, self.name, _macs(e), self.targets[0], Kind.UNKNOWN, "", call=e, mod=self.mod)
+            plain = Record(self.names[e], e.op.name, e.span, self.name, known_mac_number(e), self.targets[0], Kind.UNKNOWN, "", call=e, mod=self.mod)
             if e in self.constant:
                 edit = edit_of(Way((Difference(Kind.CONSTANT, _ANY, e, "", "", wanted={"foldable": True}),)))
                 yield replace(plain, kind=Kind.FOLDED, macs=0, why="all that it reads is constant: it is computed while compiling", edit=edit, proven=True)
@@ -329,14 +329,6 @@ def _sentence(who: str, pattern: DFPattern, d: Difference) -> str:
             return f"{who} wants {d.expected} again, at {path}, and there is {d.found}"
         case _:
             return f"{who} wants {d.expected}, at {path}, and there is {d.found}"
-
-
-def _macs(call: Call) -> int:
-    """The multiply-accumulates of a call; 0 where a size is not known."""
-    try:
-        return mac_number(call)
-    except CompileError:
-        return 0
 
 
 def _made_of_constants(graph: Graph) -> set[Expr]:
