@@ -146,9 +146,9 @@ def _pressure(rows: int, vectors: int, stride: int, taps: int) -> int:
 
 
 def _tile_cycles(rows: int, tile: Tile, depth: int, machine: Machine) -> float:
-    """Of `rows` rows of a tile; a vector of half the lanes takes half of a cycle's share where units take in no more at once."""
+    """Of `rows` rows of a tile; a vector that a unit takes in at once costs its part of one that goes through in pieces."""
     vectors = tile.vectors
-    part = tile.lanes / machine.lanes() if machine.pipe_bits else 1.0
+    part = max(32 * tile.lanes, machine.pipe_bits) / machine.vector_bits if machine.pipe_bits else 1.0
     loads, vector = (rows + vectors * part) / 2, _vector_cycles(vectors * part, depth, machine)
     step = max(rows * vectors * part / 2, loads, 4.0 if rows * vectors < 8 else 0.0, vectors * part * vector)
     waits = loads if vector <= _FROM_L1 else loads + vectors * part / 2
