@@ -11,12 +11,19 @@ from typing import Any
 
 import pytest
 
+import daily
+
 # Before anything of the package is imported: node classes are made at import.
 os.environ["TILEWRIGHT_FREEZE_NODES"] = "1"
 _CACHE = tempfile.mkdtemp(prefix="tilewright-test-cache-")
 atexit.register(shutil.rmtree, _CACHE, ignore_errors=True)
 os.environ["TILEWRIGHT_CACHE_DIR"] = _CACHE
 os.environ["TILEWRIGHT_TIMING_LOCK"] = os.path.join(_CACHE, "timing")  # noqa: PTH118  # tests do not wait for what else this machine times
+
+
+def pytest_report_header() -> str:
+    """How to repeat the samples that this run draws."""
+    return f"samples are drawn by TILEWRIGHT_TEST_SEED={daily.SEED}"
 
 
 @pytest.hookimpl(tryfirst=True)

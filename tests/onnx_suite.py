@@ -12,7 +12,6 @@ import functools
 import json
 import os
 import re
-import shutil
 import sys
 import tempfile
 import warnings
@@ -29,6 +28,7 @@ from onnx.backend.test.runner import Runner
 
 import tilewright.onnx_backend as backend
 from onnx_verdict import Answer, as_declared, made_up, plain, redeclare, reference, verdict
+from suites import unpack
 from tilewright.errors import CompileError
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator", "real")
@@ -95,10 +95,7 @@ def unpacked(path: Path, into: Path) -> Path:
         return path
     target = into / path.name
     if not target.exists():
-        if path.suffix == ".whl":
-            shutil.unpack_archive(path, target, "zip")
-        else:
-            shutil.unpack_archive(path, target, filter="data")
+        unpack(path, target)
     return target
 
 

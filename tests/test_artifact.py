@@ -11,7 +11,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import textwrap
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy as np
 import pytest
 
 import small_programs as programs
+from suites import unpack
 from tilewright.errors import ArtifactError
 from tilewright.runtime import artifact as artifacts
 from tilewright.runtime import host, load
@@ -276,8 +276,7 @@ def test_tar_members_can_be_linked_by_hand(archive, tmp_path):
     cc = shutil.which("cc")
     if cc is None:
         pytest.skip("needs cc")
-    with tarfile.open(archive) as tar:
-        tar.extractall(tmp_path, filter="data")
+    unpack(archive, tmp_path)
     assert {p.name for p in tmp_path.iterdir()} >= {"entry.o", "constants.o", "model.h", "manifest.json"}
     out = tmp_path / "by_hand.so"
     subprocess.run([cc, "-shared", "-o", out, *sorted(map(str, tmp_path.glob("*.o"))), "-lm", "-lpthread"], check=True)

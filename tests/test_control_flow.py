@@ -11,7 +11,6 @@ import re
 import resource
 import subprocess
 import sys
-import tarfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -25,6 +24,7 @@ from onnx import TensorProto, helper, numpy_helper
 import tilewright as tvm
 from codegen_processors import COMPILER, EMULATOR, why_not
 from random_programs import random_module
+from suites import unpack
 from tilewright import relay
 from tilewright.compiler.build import build_module
 from tilewright.compiler.flow import lower_control, needs_control
@@ -390,8 +390,7 @@ int main(void) {
 @pytest.mark.skipif(why_not("aarch64") != "", reason=why_not("aarch64"))
 def test_on_another_machine_called_from_c(tmp_path: Path) -> None:
     artifact = build_module(parse(LOOP), "llvm -mtriple=aarch64-linux-gnu", "loop")
-    with tarfile.open(artifact.save(tmp_path / "loop.tar")) as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(artifact.save(tmp_path / "loop.tar"), tmp_path)
     (tmp_path / "main.c").write_text(MAIN_IN_C)
     objects = sorted(map(str, tmp_path.glob("*.o")))
     subprocess.run([COMPILER, "-static", "-o", str(tmp_path / "main"), str(tmp_path / "main.c"), *objects, "-lm", "-lpthread"], check=True)

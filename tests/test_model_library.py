@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import tilewright as tvm
+from suites import unpack
 from tilewright import relay
 from tilewright.errors import ArtifactError
 from tilewright.global_functions import FUNCTIONS, register_func, remove_global_func
@@ -76,8 +77,7 @@ int main(void) {
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler here")
 def test_its_objects_link_and_run(tmp_path: Path) -> None:
     lib = network()
-    with tarfile.open(export_model_library_format(lib, tmp_path / "small.tar")) as archive:
-        archive.extractall(tmp_path, filter="data")
+    unpack(Path(export_model_library_format(lib, tmp_path / "small.tar")), tmp_path)
     (tmp_path / "main.c").write_text(C_PROGRAM)
     host = tmp_path / "codegen" / "host"
     objects = sorted((host / "lib").glob("*.o"))

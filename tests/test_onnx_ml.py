@@ -254,6 +254,7 @@ def _pipelines() -> dict[str, Any]:
     }
 
 
+@pytest.mark.filterwarnings("ignore:The `probability` parameter was deprecated:FutureWarning")
 @pytest.mark.parametrize("name", ["forest", "boosting", "logistic", "svm", "svr", "neighbours", "forest_regressor", "boosting_regressor"])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_pipelines_of_scikit_learn(name: str, classes: int) -> None:

@@ -1,21 +1,17 @@
 """Conformance suites that are too large to come along: the models that Relay's tests built, and the node tests of older releases of ONNX.
 
-They are looked for in the folder of the environment variable `TILEWRIGHT_SUITES`, and in `shared/suites` beside this project; each is a folder or an
-archive of cases (`onnx_suite.folder_cases`): `relay_onnx.tar.xz`, and ONNX's wheels (`pip download --no-deps onnx==1.16.2`, any platform).
+`suites.py` says where they are looked for; each is a folder or an archive of cases (`onnx_suite.folder_cases`): `relay_onnx.tar.xz`, and ONNX's wheels (`pip download --no-deps onnx==1.16.2`, any platform).
 """
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 
-from onnx_suite import Case, Outcome, folder_cases, run, unpacked
+from onnx_suite import Case, Outcome, folder_cases, run
 from onnx_verdict import APART
+from suites import suite_folder
 
 pytestmark = pytest.mark.slow
-SHARED = Path(__file__).parent.parent.parent / "shared" / "suites"
 PARTS = 20
 GLOBS = {"relay": "relay_onnx*", "1.12.0": "onnx-1.12.0*", "1.16.2": "onnx-1.16.2*"}
 REFUSED = {
@@ -38,24 +34,15 @@ APART_FROM_FILES |= {name for name in APART if "bernoulli" in name or "dropout" 
 releases mended; and numbers drawn of which a few are compared."""
 
 
-def suite(name: str, into: Path) -> list[Case]:
+def suite(name: str) -> list[Case]:
     """The cases; skips the test when they are not there."""
-    folders = [Path(f) for f in (os.environ.get("TILEWRIGHT_SUITES"), SHARED) if f]
-    for folder in folders:
-        for path in sorted(folder.glob(GLOBS[name])):
-            return [c for c in folder_cases(unpacked(path, into)) if "real/" not in c.name]
-    pytest.skip(f"there is no {GLOBS[name]} in {' or '.join(map(str, folders))}; set TILEWRIGHT_SUITES to a folder that has it")
-
-
-@pytest.fixture(scope="session")
-def unpacking(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("suites")
+    return [c for c in folder_cases(suite_folder(GLOBS[name])) if "real/" not in c.name]
 
 
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("name", GLOBS)
-def test_every_case_is_right_or_known_to_be_refused(name: str, part: int, unpacking: Path) -> None:
-    outcomes: dict[str, Outcome] = {c.name: run(c) for c in suite(name, unpacking)[part::PARTS]}
+def test_every_case_is_right_or_known_to_be_refused(name: str, part: int) -> None:
+    outcomes: dict[str, Outcome] = {c.name: run(c) for c in suite(name)[part::PARTS]}
     assert not {case: o.wrong for case, o in outcomes.items() if o.wrong}, "wrong answers, or errors that are none of ours"
     refused = {case: o.refused for case, o in outcomes.items() if o.refused}
     known = {case: why for case, why in REFUSED[name].items() if case in outcomes}

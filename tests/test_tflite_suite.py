@@ -1,14 +1,10 @@
-"""The suites of TFLite models, where they are: `TILEWRIGHT_SUITES` names the folder that has their archives, or what is in them.
+"""The suites of TFLite models, where they are (`suites.py`).
 
 The full count is `python tests/tflite_suite.py FOLDER`; here is a part of each, compiled, and all of them interpreted by the meaning of the operators.
 """
 
 from __future__ import annotations
 
-import functools
-import os
-import tarfile
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +12,14 @@ import numpy as np
 import pytest
 
 import tflite_suite
+from suites import suite_folder
 from tflite_small import MODELS
 from tflite_suite import Outcome, cases, run
 from tilewright.relay.frontend.tflite import from_tflite
 from tilewright.relay.frontend.tflite.signature import signature
 from tilewright.relay.interpreter import evaluate
 
-FOLDER = Path(os.environ.get("TILEWRIGHT_SUITES", "/nonexistent"))
-ARCHIVES = {"tflite": "relay_tflite.tar.xz", "litert_ops": "litert_ops.tar.xz"}
+ARCHIVES = {"tflite": "relay_tflite*", "litert_ops": "litert_ops*"}
 EVERY = 29
 """Of so many cases one is compiled."""
 
@@ -52,17 +48,9 @@ def test_some_of_them_compiled(suite: str) -> None:
     assert not {name: o for name, o in outcomes.items() if not o.passed}
 
 
-@functools.cache
 def _folder(suite: str) -> Path:
-    if (FOLDER / suite).is_dir():
-        return FOLDER / suite
-    archive = FOLDER / ARCHIVES[suite]
-    if not archive.is_file():
-        pytest.skip(f"there is no {archive}; TILEWRIGHT_SUITES names the folder of the suites")
-    into = Path(tempfile.mkdtemp(prefix="tflite-suite-"))
-    with tarfile.open(archive) as packed:
-        packed.extractall(into, filter="data")
-    return into / suite
+    found = suite_folder(ARCHIVES[suite])
+    return found / suite if (found / suite).is_dir() else found
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pytest
 
 import tilewright as tvm
 from small_models import cnn, mlp, onnxruntime_answers
+from suites import unpack
 from test_command_lines import rewritten
 from tflite_small import _models
 from tilewright import relay
@@ -310,8 +311,7 @@ def run_on_arm(model: Path, x: np.ndarray[Any, Any], like: np.ndarray[Any, Any],
     """What a C program on an emulated Arm computes with the library that the user's compiler linked."""
     options = {"cross": COMPILER, "cross_options": "-O2 -shared"}
     package = tvmc.compile(tvmc.load(model), BNNS, package_path=folder / "arm.tar", executor="aot", **options)  # type: ignore[arg-type]
-    with tarfile.open(folder / "arm.tar") as archive:
-        archive.extractall(folder, filter="data")
+    unpack(folder / "arm.tar", folder)
     (folder / "main.c").write_text(C_PROGRAM)
     command = [COMPILER, "-O1", "-Wall", "-Werror", f"-DINPUT_BYTES={x.nbytes}", f"-DOUTPUT_BYTES={like.nbytes}", "main.c", "./mod.so", "-o", "main"]
     subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=120)

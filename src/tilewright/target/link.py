@@ -27,6 +27,8 @@ _LIBRARIES: Final = ("libc.so.6", "libm.so.6")
 _EMULATIONS: Final = {"x86_64": "elf_x86_64", "aarch64": "aarch64linux", "riscv64": "elf64lriscv", **dict.fromkeys(("arm", "armv7", "armv7a", "armv7l"), "armelf_linux_eabi")}
 _COMPILERS: Final = dict.fromkeys(("arm", "armv7", "armv7a", "armv7l"), "arm-linux-gnueabihf-gcc")
 """Cross compilers whose name is not `<arch>-linux-gnu-gcc`."""
+_LONGEST_LINK: Final = 3600
+"""Seconds. On its first use for a system, zig builds that system's C library, which takes minutes on a busy machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,7 @@ def _stand_ins(linker: Linker, triple: str, folder: Path) -> list[Path]:
 def run_tool(command: Sequence[str]) -> str | None:
     """Run it; the reason when it failed."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_LONGEST_LINK, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
     return None if done.returncode == 0 else "; ".join((done.stderr or done.stdout).strip()[-2000:].splitlines())

@@ -42,7 +42,7 @@ def _load(path: Path) -> Any:
         if any("/code/" in n or n.endswith("constants.pkl") for n in names):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # of TorchScript itself, whose files are read for as long as there are any
-                return torch.jit.load(str(path), map_location="cpu")  # type: ignore[no-untyped-call]
+                return torch.jit.load(str(path), map_location="cpu")
     except Exception as error:  # whatever torch finds wrong with a file, it is the file
         found = said.error or error
         raise ModelError(f"{path} cannot be read: {type(found).__name__}: {' '.join(str(found).split())[:300]}", code="TW0102") from error
