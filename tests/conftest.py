@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import daily
+from census import Census, Run
 
 # Before anything of the package is imported: node classes are made at import.
 os.environ["TILEWRIGHT_FREEZE_NODES"] = "1"
@@ -43,10 +44,32 @@ def slow_clock(monkeypatch: pytest.MonkeyPatch) -> int:
     return compiling
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """How much of ONNX's conformance suite ran, when it did."""
+def _run(config: pytest.Config) -> Run | None:
+    """The tests of this run, if it is a full one: all folders, nothing chosen by name or mark, and no worker of another run."""
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    chosen = any(config.getoption(o, None) for o in ("keyword", "markexpr", "lf", "collectonly", "maxfail", "deselect", "ignore"))
+    if hasattr(config, "workerinput") or reporter is None or chosen or config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return None
+    return Run.of(reporter.stats)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A full run that leaves out more than `census.toml` allows has failed."""
+    run = _run(session.config) if exitstatus == pytest.ExitCode.OK else None
+    if run is not None and Census.read().complaints(run.collected, run.skipped, run.modules):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """How much of ONNX's conformance suite ran, when it did; of a full run, what was left out and why."""
     reports = [r for kind in ("passed", "failed") for r in terminalreporter.stats.get(kind, ())]
     found = [value for r in reports for name, value in getattr(r, "user_properties", ()) if name == "conformance"]
     if found:
         total, passed, native = map(sum, zip(*found, strict=True))
         terminalreporter.write_line(f"ONNX conformance suite: {passed} of {total} cases pass, {native} of them compiled from end to end")
+    run = _run(config)
+    if run is not None:
+        complaints = Census.read().complaints(run.collected, run.skipped, run.modules)
+        for line in [*run.lines(), *(f"census: {c}" for c in complaints)]:
+            terminalreporter.write_line(line)

@@ -1,0 +1,42 @@
+"""The counts of collected and skipped tests: what fails a run, and that the file is well formed."""
+
+from __future__ import annotations
+
+import re
+from types import SimpleNamespace
+
+import pytest
+
+from census import _ABSENT, Census, Run, Skip
+
+CENSUS = Census(10, [Skip("gdb is not installed", 2, ["tool:no-such-tool"]), Skip("no model", 1, ["path:tests"]), Skip("given up", 3)])
+
+
+@pytest.mark.parametrize(("collected", "skipped", "modules", "complaint"), [
+    (10, {"gdb is not installed": 2, "given up": 3}, [], ""),
+    (9, {}, [], "9 tests were collected, fewer than the 10"),
+    (12, {"gdb is not installed": 3}, [], "3 skipped as 'gdb is not installed', more than the 2"),
+    (12, {"gdb is not installed here": 1, "here gdb is not installed": 2}, [], "3 skipped as 'gdb is not installed', more than the 2"),
+    (12, {"no model": 1}, [], "1 skipped as 'no model', though path:tests are here"),
+    (12, {"tired": 1}, [], "1 skipped for a reason that census.toml does not list: tired"),
+    (12, {"given up": 1}, ["tests/test_x.py"], "the whole module tests/test_x.py was skipped"),
+])
+def test_what_fails_a_run(collected: int, skipped: dict[str, int], modules: list[str], complaint: str) -> None:
+    found = CENSUS.complaints(collected, skipped, modules)
+    assert len(found) == bool(complaint) and complaint in "".join(found)
+
+
+def test_a_run_is_counted() -> None:
+    skip = lambda name: SimpleNamespace(nodeid=name, longrepr=("file", 1, "Skipped: no gdb"))  # noqa: E731
+    done = lambda name: SimpleNamespace(nodeid=name)  # noqa: E731
+    run = Run.of({"passed": [done("a::1"), done("a::2")], "failed": [done("a::2")], "skipped": [skip("a::3"), skip("b")]})
+    assert (run.collected, run.skipped, run.modules) == (4, {"no gdb": 2}, ["b"])
+    assert run.lines() == ["4 tests collected, 2 skipped:", "      2  no gdb"]
+
+
+def test_the_file_is_well_formed() -> None:
+    census = Census.read()
+    assert census.collected > 0
+    for skip in census.skips:
+        re.compile(skip.reason)
+        assert skip.most > 0 and {w.partition(":")[0] for w in skip.without} <= set(_ABSENT)
