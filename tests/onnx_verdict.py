@@ -103,6 +103,18 @@ def exact_inverse(answer: Answer) -> None:
     similar(replace(answer, wanted=[np.stack([found.real, found.imag], -1).astype(answer.wanted[0].dtype)]))
 
 
+def corners_kept(answer: Answer) -> None:
+    """The answer is that of the reference implementation for a resize to the same lengths, given as `sizes` in place of `scales`."""
+    node = answer.model.graph.node[0]
+    resize = onnx.helper.make_node("Resize", [node.input[0], "", "", "sizes"], list(node.output))
+    resize.attribute.extend(node.attribute)
+    sizes = numpy_helper.from_array(np.array(answer.got[0].shape, np.int64), "sizes")
+    graph = onnx.helper.make_graph([resize], "g", answer.model.graph.input[:1], answer.model.graph.output, [sizes])
+    expected = reference(onnx.helper.make_model(graph, opset_imports=answer.model.opset_import), answer.given[:1])
+    assert expected is not None, answer.name
+    similar(replace(answer, wanted=expected))
+
+
 def dropped(answer: Answer) -> None:
     """The elements of the first input are 0 or made larger, as many as is likely; a second output says which are kept."""
     x, ratio = answer.given[0], float(answer.given[1])
@@ -114,9 +126,12 @@ def dropped(answer: Answer) -> None:
 _OWN_NUMBERS = "ONNX leaves the numbers of a generator to the implementation, even with a seed; shape, type and that all are 0 or 1 are compared"
 _OWN_MASK = "ONNX leaves it to the implementation which elements are dropped; how many are, and the others, are compared"
 _IN_SINGLE = "the expected values were computed in single precision, with errors beyond the tolerance; an inverse transform in double precision is compared"
+_CORNERS = ("the specification's formula keeps the corners of the result, whose length is a whole number; the expected values were computed with the fractional length; "
+            "a resize to the same sizes is compared")
 APART: dict[str, tuple[str, Callable[[Answer], None]]] = {
     **{f"node/test_bernoulli{kind}": (_OWN_NUMBERS, zeros_and_ones) for kind in itertools.chain(*((k, f"{k}_expanded") for k in ("", "_double", "_seed")))},
     **{f"node/test_training_dropout{kind}": (_OWN_MASK, dropped) for kind in ("", "_mask", "_default", "_default_mask")},
+    **{f"node/test_resize_downsample_scales_{mode}_align_corners": (_CORNERS, corners_kept) for mode in ("linear", "cubic")},
     **{f"node/test_dft_inverse{kind}": (_IN_SINGLE, exact_inverse) for kind in ("", "_opset19")},
 }
 """Cases whose values are not what the specification says they must be: why, and what is compared in place of them."""

@@ -16,6 +16,7 @@ from c_native import CFunctions
 from codegen_native import run
 from test_codegen_random import SIZE, Program
 from tilewright import expr as E
+from tilewright import intrinsics as I
 from tilewright import relay, te
 from tilewright.errors import ArtifactError, CompileError, InternalError, TargetError
 from tilewright.expr import Buffer, Var, as_expr, const
@@ -80,7 +81,7 @@ def test_many_random_programs() -> None:
 def test_all_functions_of_the_prelude(tmp_path: Path) -> None:
     """Those that few programs need, too, without a warning but that nobody calls them."""
     kinds = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
-    names = {f"{what}_{k}" for what in ("truncdiv", "truncmod", "floordiv", "floormod", "max", "min", "shl") for k in kinds}
+    names = {f"{what}_{k}" for what in ("truncdiv", "truncmod", "floordiv", "floormod", "max", "min", "shl", "power") for k in kinds}
     names |= {f"{what}_{k}" for what in ("add", "sub", "mul", "abs") for k in ("i32", "i64")} | {f"{what}_{k}" for what in ("isnan", "isinf", "sigmoid", "rsqrt", "fma") for k in ("f32", "f64")}
     names |= {"f32_of_f16", "f16_of_f32", "f32_of_bf16", "bf16_of_f32", "dot2", "dot4", "dot4_x8", "dot4_x16", "word", "pair", "high_product", "doubled_high_product", "multiply_add"}
     text = "\n".join(["#include <math.h>", "#include <stdbool.h>", "#include <stdint.h>", "#include <string.h>", *prelude(names), ""])
@@ -125,6 +126,7 @@ def test_integers_wrap_around_and_divide_by_zero() -> None:
     a, b = Buffer("a", (81,), "int32"), Buffer("b", (81,), "int32")
     operations = {f.__name__: f(a[i], b[i]) for f in (E.add, E.sub, E.mul, E.floordiv, E.floormod, E.truncdiv, E.truncmod, E.minimum)}
     funcs = [elementwise(f"do_{name}", value, i, [a, b], "int32", 81) for name, value in operations.items()]
+    funcs.append(elementwise("do_power", I.pow(a[i], b[i]), i, [a, b], "int32", 81))
     code = CFunctions(funcs)
     x, y = (np.ascontiguousarray(g.ravel(), np.int32) for g in np.meshgrid(edges, edges))
     for func in funcs:
@@ -132,6 +134,21 @@ def test_integers_wrap_around_and_divide_by_zero() -> None:
         run(func, x, y, wanted)  # by LLVM
         code(func.name, x, y, found)
         np.testing.assert_array_equal(found, wanted, err_msg=func.name)
+    code.close()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_remainders_of_floats_are_those_of_the_c_library(dtype: str) -> None:
+    values = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e8, -1e8, 7, -7, 5.3, 3e38, 1e-3, 1], dtype)
+    x, y = (np.ascontiguousarray(g.ravel()) for g in np.meshgrid(values, values))
+    i, a, b = Var("i"), Buffer("a", x.shape, dtype), Buffer("b", x.shape, dtype)
+    funcs = [elementwise(f"do_{f.__name__}", f(a[i], b[i]), i, [a, b], dtype, x.size) for f in (E.truncmod, E.floormod)]
+    code = CFunctions(funcs)
+    for func, meaning in zip(funcs, (np.fmod, np.mod), strict=True):
+        found = np.empty_like(x)
+        code(func.name, x, y, found)
+        with np.errstate(all="ignore"):
+            np.testing.assert_array_equal(found, meaning(x, y), err_msg=func.name)
     code.close()
 
 

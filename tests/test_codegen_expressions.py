@@ -112,11 +112,83 @@ def test_division_by_constants(dtype: str, divisor: int, lanes: int) -> None:
     if dtype == "uint32" and divisor < 0:
         divisor = 1 << 31
     a = numbers(dtype)
+    a[-1] = np.iinfo(dtype).min
     d = np.array(divisor).astype(dtype)
-    np.testing.assert_array_equal(apply(lambda x: E.floordiv(x, divisor), [a], dtype, lanes=lanes), a // d)
+    with np.errstate(over="ignore"):
+        floor, trunc = a // d, (a - np.fmod(a, d)) // d
+    np.testing.assert_array_equal(apply(lambda x: E.floordiv(x, divisor), [a], dtype, lanes=lanes), floor)
     np.testing.assert_array_equal(apply(lambda x: E.floormod(x, divisor), [a], dtype, lanes=lanes), a % d)
-    np.testing.assert_array_equal(apply(lambda x: E.truncdiv(x, divisor), [a], dtype, lanes=lanes), np.fix(a / d).astype(dtype))
+    np.testing.assert_array_equal(apply(lambda x: E.truncdiv(x, divisor), [a], dtype, lanes=lanes), trunc)
     np.testing.assert_array_equal(apply(lambda x: E.truncmod(x, divisor), [a], dtype, lanes=lanes), np.fmod(a, d))
+
+
+def remainder_cases(dtype: str) -> tuple[Array, Array]:
+    """Pairs of all magnitudes, signs and special values; 128 times 128 of them."""
+    kind = DataType(dtype).numpy()
+    most = float(ml_dtypes.finfo(kind).max)
+    # The instruction that rounds to bfloat16 takes subnormal numbers as zero.
+    least = float(ml_dtypes.finfo(kind).smallest_normal if dtype == "bfloat16" else ml_dtypes.finfo(kind).smallest_subnormal)
+    special = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 7, -7, 5.3, -5.3, 0.1, most, -most, least, 2, 128, -3.5, 0.25, 1e-3])
+    rng = np.random.default_rng(5)
+    drawn = rng.standard_normal(44) * np.exp(rng.uniform(np.log(1 / most) / 2, np.log(most), 44))
+    values = np.concatenate([special, drawn]).astype(kind)
+    a, b = np.meshgrid(values, values)
+    return np.ascontiguousarray(a.ravel()), np.ascontiguousarray(b.ravel())
+
+
+def same_bits(found: Array, expected: Array) -> None:
+    """Equal, the signs of zeros included; what is no number is equal to itself."""
+    np.testing.assert_array_equal(found.astype(np.float64), expected.astype(np.float64))
+    number = ~np.isnan(expected.astype(np.float64))
+    np.testing.assert_array_equal(np.signbit(found.astype(np.float64))[number], np.signbit(expected.astype(np.float64))[number])
+
+
+@on_every_target
+@pytest.mark.parametrize("lanes", [1, 8])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_remainders_of_floats_are_exact(dtype: str, lanes: int, target: Target) -> None:
+    a, b = remainder_cases(dtype)
+    wide = np.float32 if dtype == "bfloat16" else a.dtype
+    with np.errstate(all="ignore"):
+        fmod, mod = (f(a.astype(wide), b.astype(wide)).astype(a.dtype) for f in (np.fmod, np.mod))
+    same_bits(apply(E.truncmod, [a, b], dtype, lanes=lanes, target=target), fmod)
+    same_bits(apply(E.floormod, [a, b], dtype, lanes=lanes, target=target), mod)
+
+
+@pytest.mark.parametrize("divisor", [1, 8, 128, 0.5, 7, -2])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_remainders_of_floats_by_constants_are_exact(dtype: str, divisor: float) -> None:
+    """By a whole power of two, without the C library."""
+    a, d = remainder_cases(dtype)[0], np.array(divisor).astype(dtype)
+    with np.errstate(all="ignore"):
+        same_bits(apply(lambda x: E.truncmod(x, divisor), [a], dtype, lanes=8), np.fmod(a, d))
+        same_bits(apply(lambda x: E.floormod(x, divisor), [a], dtype, lanes=8), np.mod(a, d))
+
+
+def power_cases(dtype: str) -> tuple[Array, Array]:
+    low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+    bases = [low, high, 0, 1, -1 if low else 2, 2, 3, -3 if low else 5, 7, 10, 100]
+    exponents = [0, 1, 2, 3, 5, 7, 30, 41, 63, 64, high, *([-1, -2, -3, low] if low else [8, 9, 10, 11])]
+    a, b = np.meshgrid(np.array(bases, dtype), np.array(exponents, dtype))
+    return np.resize(a.ravel(), 160), np.resize(b.ravel(), 160)
+
+
+def integer_power(x: int, y: int, bits: int) -> int:
+    if y < 0:
+        return int(1 / x**-y) if x in (1, -1) else 0
+    return pow(x, y, 1 << bits)
+
+
+@on_every_target
+@pytest.mark.parametrize("lanes", [1, 8])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "int64", "uint64"])
+def test_powers_of_integers_wrap_around(dtype: str, lanes: int, target: Target) -> None:
+    a, b = power_cases(dtype)
+    bits = 8 * a.itemsize
+    exact = [integer_power(int(x), int(y), bits) & ((1 << bits) - 1) for x, y in zip(a, b, strict=True)]
+    expected = np.array(exact, np.uint64).astype(f"uint{bits}").view(dtype)
+    np.testing.assert_array_equal(apply(I.pow, [a, b], dtype, lanes=lanes, target=target), expected)
+    np.testing.assert_array_equal(I.power(a, b), expected)
 
 
 def test_loop_variables_divide_without_sign() -> None:

@@ -55,6 +55,12 @@ def same(model: onnx.ModelProto, inputs: dict[str, Array], rtol: float = 1e-5, a
             np.testing.assert_array_equal(a, b)
 
 
+def as_onnx_runtime(model: onnx.ModelProto, inputs: dict[str, Array], rtol: float, atol: float) -> None:
+    got, expected = tvm.compile(model)(**inputs), ort.InferenceSession(model.SerializeToString()).run(None, inputs)[0]
+    assert got.dtype == expected.dtype and got.shape == expected.shape
+    np.testing.assert_allclose(got, expected, rtol, atol)
+
+
 def _rng() -> np.random.Generator:
     return np.random.default_rng(7)
 
@@ -234,17 +240,35 @@ def test_the_places_of_maxima(attrs: dict[str, Any], storage_order: int) -> None
 def test_antialiased_resize(mode: str, transformation: str, exclude: int) -> None:
     x = _real(1, 1, 9, 10)
     attrs = {"mode": mode, "coordinate_transformation_mode": transformation, "antialias": 1, "exclude_outside": exclude}
-    same(node_model("Resize", {"x": x}, {"s": np.float32([1, 1, 0.6, 0.4])}, {"y": TensorProto.FLOAT}, opset=19, order="x,,s", **attrs), {"x": x}, 1e-4, 1e-5)
+    scaled = node_model("Resize", {"x": x}, {"s": np.float32([1, 1, 0.6, 0.4])}, {"y": TensorProto.FLOAT}, opset=19, order="x,,s", **attrs)
+    compare = as_onnx_runtime if transformation == "align_corners" else same
+    compare(scaled, {"x": x}, 1e-4, 1e-5)
 
 
 @pytest.mark.parametrize("mode", ["linear", "cubic", "nearest"])
 @pytest.mark.parametrize("transformation", ["align_corners", "tf_crop_and_resize"])
 @pytest.mark.parametrize("scale", [0.6, 1.3, 0.2])
 def test_resize_to_a_length_that_is_no_whole_number(mode: str, transformation: str, scale: float) -> None:
+    """The corners are those of the result; ONNX's reference implementation takes the fractional length instead, against the specification's text."""
     x, region = _real(1, 1, 9, 7), np.float32([0, 0, 0.2, 0.1, 1, 1, 0.8, 1.1])
     known = {"r": region, "s": np.float32([1, 1, scale, scale])}
     attrs = {"mode": mode, "coordinate_transformation_mode": transformation, "extrapolation_value": 5.0}
-    same(node_model("Resize", {"x": x}, known, {"y": TensorProto.FLOAT}, opset=19, **attrs), {"x": x}, 1e-5, 1e-5)
+    as_onnx_runtime(node_model("Resize", {"x": x}, known, {"y": TensorProto.FLOAT}, opset=19, **attrs), {"x": x}, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+@pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
+@pytest.mark.parametrize("transformation", ["half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric"])
+def test_a_resize_that_keeps_proportions_has_one_factor(mode: str, policy: str, transformation: str) -> None:
+    """Sizes are rounded; coordinates follow the factor before rounding."""
+    x = _real(1, 1, 8, 3)
+    attrs = {"mode": mode, "coordinate_transformation_mode": transformation, "keep_aspect_ratio_policy": policy, "axes": [2, 3]}
+    as_onnx_runtime(node_model("Resize", {"x": x}, {"s": np.array([11, 17])}, {"y": TensorProto.FLOAT}, opset=19, order="x,,,s", **attrs), {"x": x}, 1e-4, 1e-5)
+
+
+def test_a_factor_that_keeps_the_length_still_moves_coordinates() -> None:
+    x = _real(1, 1, 4, 4)
+    same(node_model("Resize", {"x": x}, {"s": np.float32([1, 1, 1.2, 1])}, {"y": TensorProto.FLOAT}, opset=19, order="x,,s", mode="linear"), {"x": x}, 1e-5, 1e-5)
 
 
 def test_antialiasing_refuses_cropping() -> None:

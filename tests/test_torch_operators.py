@@ -59,6 +59,8 @@ LAYERS: dict[str, tuple[Program, tuple[Any, ...]]] = {
     "products": (lambda a, b: a @ b + torch.einsum("bij,bjk->bik", a, b), ((2, 3, 4), (2, 4, 5))),
     "attention": (lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), ((1, 2, 5, 4), (1, 2, 5, 4), (1, 2, 5, 4))),
     "resizing": (lambda x: F.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False) + F.interpolate(x, (8, 8)), ((1, 2, 4, 4),)),
+    "resizing to a fraction": (lambda x: F.interpolate(x, scale_factor=0.5, mode="bilinear", align_corners=True) + F.interpolate(x, scale_factor=0.5, mode="bicubic", align_corners=True),
+                               ((1, 2, 9, 7),)),
     "sampling": (lambda x, g: F.grid_sample(x, g, align_corners=False), ((1, 2, 4, 4), (1, 3, 3, 2))),
     "losses": (lambda a, b: F.mse_loss(a, b) + F.l1_loss(a, b) + F.smooth_l1_loss(a, b) + F.kl_div(a, b.abs()), (A, A)),
 }

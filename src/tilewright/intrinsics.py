@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.expr import FLOOR, Call, Intrinsic, PrimExpr, Value, as_expr
+from tilewright.expr import FLOOR, FMOD, TRUNC, Call, Intrinsic, PrimExpr, Value, as_expr
 from tilewright.types import DataType
 
 
@@ -23,6 +23,15 @@ def _dot4(a: Any, b: Any, total: Any) -> Any:
 def _product_part(a: Any, b: Any, c: Any, shift: int) -> Any:
     """32 bits of an int64 from bit `shift` on, wrapping around."""
     return ((np.asarray(a, np.int64) * b + c) >> shift).astype(np.int32)[()]
+
+
+def power(x: Any, y: Any) -> Any:
+    """`x` to the power `y`, the meaning of `pow` in numpy."""
+    if not np.issubdtype(np.result_type(x, y), np.integer):
+        return np.power(x, y)
+    whole = np.power(x, np.maximum(y, np.zeros_like(y)))
+    fraction = np.where(np.equal(x, 1), 1, np.where(np.equal(x, -1), np.where(np.bitwise_and(y, 1), -1, 1), 0))
+    return np.where(np.less(y, 0), fraction.astype(whole.dtype), whole)[()]
 
 
 def _erf(x: Any) -> Any:
@@ -66,10 +75,12 @@ acosh: Final = Intrinsic("acosh", np.arccosh)
 atanh: Final = Intrinsic("atanh", np.arctanh)
 floor: Final = FLOOR
 ceil: Final = Intrinsic("ceil", np.ceil)
-trunc: Final = Intrinsic("trunc", np.trunc)
+trunc: Final = TRUNC
+fmod: Final = FMOD
 nearbyint: Final = Intrinsic("nearbyint", np.rint)
 fabs: Final = Intrinsic("fabs", np.abs)
-pow: Final = Intrinsic("pow", np.power)
+pow: Final = Intrinsic("pow", power)
+"""`pow(x, y)`: of integers in integers, which wrap around; a negative power of an integer is 1 / x^-y without its fraction, and 0 of zero."""
 fma: Final = Intrinsic("fma", lambda a, b, c: a * b + c)
 multiply_add: Final = Intrinsic("multiply_add", _multiply_add)
 """`x * y + z` of float32, rounded once whatever the machine; `fma` is that where the machine has an instruction for it, which is faster on others."""

@@ -113,8 +113,10 @@ def _call(e: PrimExpr, d: Inner) -> PrimExpr | None:
     if e.op is I.fma:
         a, b, _ = e.args
         return _plus(_plus(_times(parts[0], b), _times(parts[1], a)), parts[2])
+    x, y = (*e.args, *e.args)[:2]
+    if e.op is I.fmod:
+        return _plus(parts[0], _minus(_times(parts[1], I.trunc(E.div(x, y)))))
     if e.op is I.pow:
-        x, y = e.args
         by_base = _times(parts[0], y * I.pow(x, y - 1))
         return _plus(by_base, _times(parts[1], E.mul(e, I.log(x))))
     rule = _FUNCTIONS.get(e.op)

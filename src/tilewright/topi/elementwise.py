@@ -92,7 +92,7 @@ def integer_range(dtype: DataType) -> tuple[int, int]:
 
 
 def power(x: PrimExpr, y: PrimExpr) -> PrimExpr:
-    """`x` to the `y`; small whole constants are products."""
+    """`x` to the `y`; small whole constants are products. Integers wrap around."""
     n = E.number_of(y)
     if n in (1, 2, 3):
         result = x
@@ -101,14 +101,7 @@ def power(x: PrimExpr, y: PrimExpr) -> PrimExpr:
         return result
     if n == 0.5 and x.dtype.is_float:
         return I.sqrt(x)
-    if x.dtype.is_float:
-        return I.pow(x, y)
-    return E.cast(x.dtype, I.nearbyint(I.pow(E.cast("float64", x), E.cast("float64", y))))
-
-
-def truncated_remainder(x: PrimExpr, y: PrimExpr) -> PrimExpr:
-    """The remainder with the sign of `x`, as in C."""
-    return E.sub(x, E.mul(I.trunc(E.div(x, y)), y)) if x.dtype.is_float else E.truncmod(x, y)
+    return I.pow(x, y)
 
 
 def negated(x: PrimExpr) -> PrimExpr:

@@ -36,17 +36,17 @@ def _exact(number: float) -> Fraction:
 def line_of(mode: str, size: int, out: int, scale: float | None, roi: tuple[float, float] | None) -> Line:
     """Where output element i lies in the input (ONNX Resize, coordinate_transformation_mode).
 
-    The length that `scale` asks for may be a fraction, of which `out` is the whole part; as in ONNX's reference implementation,
-    the corners are those of this length.
+    `scale` may ask for a fractional length, of which `out` is the whole part. The step between two elements follows the scale;
+    the modes that keep corners use `out`, the length of the result, as the text of the specification, ONNX Runtime and PyTorch do.
     """
     if isinstance(size, OpenSize) or isinstance(out, OpenSize):
         return _open_line(mode, size, out, scale)
     factor = Fraction(out, size) if scale is None else _exact(scale)
-    gaps = factor * size - 1
+    gaps = out - 1
     half = Fraction(1, 2)
     step, start = 1 / factor, Fraction(0)
     if mode == "align_corners":
-        step = (size - 1) / gaps if gaps > 0 else Fraction(0)
+        step = Fraction(size - 1, gaps) if gaps > 0 else Fraction(0)
     elif mode == "tf_crop_and_resize":
         low, high = map(_exact, roi or (0, 1))
         step = (high - low) * (size - 1) / gaps if gaps > 0 else Fraction(0)
@@ -72,10 +72,8 @@ def _open_line(mode: str, size: int, out: int, scale: float | None) -> Line:
     if factor is not None and mode in ("asymmetric", "half_pixel", "tf_half_pixel_for_nn"):
         return line_of(mode, factor.denominator, factor.numerator, None, None)
     if mode == "align_corners":
-        up, down = (out, size) if factor is None else (factor.numerator * size, factor.denominator)
-        bottom = up - 1 if factor is None else up - down
         _more_than_one(out, factor)
-        return Line(size - 1 if factor is None else (size - 1) * down, 0, bottom)
+        return Line(size - 1, 0, out - 1)
     lines = {
         "asymmetric": Line(size, 0, out), "half_pixel": Line(2 * size, size - out, 2 * out), "tf_half_pixel_for_nn": Line(2 * size, size, 2 * out),
         "half_pixel_symmetric": Line(2 * size, size - out, 2 * out),

@@ -161,7 +161,7 @@ class Mod(Function2):
     """The remainder with the sign of x, as C's `%` and `fmod`."""
 
     of_arrays = staticmethod(np.fmod)
-    of_elements = staticmethod(topi.truncated_remainder)
+    of_elements = staticmethod(E.truncmod)
 
 
 @op("floor_mod", kind=Fusion.BROADCAST)
@@ -185,21 +185,15 @@ class TruncMod(Function2):
     """What `trunc_divide` leaves: the remainder with the sign of x, as `mod`."""
 
     of_arrays = staticmethod(np.fmod)
-    of_elements = staticmethod(topi.truncated_remainder)
-
-
-def _power(x: Array, y: Array) -> Any:
-    if DataType(x.dtype).is_float:
-        return np.power(x, y)
-    return np.rint(np.power(x.astype(np.float64), y.astype(np.float64)))
+    of_elements = staticmethod(E.truncmod)
 
 
 @op("power", kind=Fusion.BROADCAST)
 class Power(Function2):
-    """x to the y; on integers the result is rounded."""
+    """x to the y; integers wrap around, and a negative power of one is 1 / x^-y without its fraction."""
 
     precision = Precision.NEVER
-    of_arrays = staticmethod(_power)
+    of_arrays = staticmethod(I.power)
     of_elements = staticmethod(topi.power)
 
 

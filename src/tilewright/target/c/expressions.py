@@ -250,6 +250,8 @@ def _of_integers(w: Writer, e: E.Call, arguments: list[str]) -> Text:
     dtype = e.args[0].dtype
     if e.op is I.fma:
         return w.text(E.add(E.mul(e.args[0], e.args[1]), e.args[2]), PRIMARY), PRIMARY
+    if e.op is I.pow:
+        return w.call(f"power_{suffix(dtype)}", *arguments)
     if e.op in (I.floor, I.ceil, I.trunc, I.nearbyint) or (e.op is I.fabs and dtype.code != "int"):
         return w.bound_text(e.args[0])
     if e.op is I.fabs:

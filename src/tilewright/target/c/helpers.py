@@ -15,7 +15,7 @@ from tilewright.errors import InternalError
 _KINDS: Final = {
     **{f"i{n}": f"int{n}_t" for n in (8, 16, 32, 64)}, **{f"u{n}": f"uint{n}_t" for n in (8, 16, 32, 64)}, "f32": "float", "f64": "double",
 }
-_FAMILIES: Final = frozenset("add sub mul max min shl abs isinf isnan sigmoid rsqrt truncdiv truncmod floordiv floormod".split())  # noqa: SIM905
+_FAMILIES: Final = frozenset("add sub mul max min shl abs isinf isnan sigmoid rsqrt truncdiv truncmod floordiv floormod power".split())  # noqa: SIM905
 _SIGNS: Final = {"add": "+", "sub": "-", "mul": "*"}
 
 _FIXED: Final[dict[str, str]] = {
@@ -197,6 +197,8 @@ def text_of(name: str) -> tuple[tuple[str, ...], str]:
             return (), f"static inline {kind} {name}({kind} x) {{ return {one} / ({one} + exp{f}(-x)); }}"
         case "rsqrt":
             return (), f"static inline {kind} {name}({kind} x) {{ return {one} / sqrt{f}(x); }}"
+        case "power":
+            return (), _power(name, kind)
         case _:
             return _division(what, name, kind)
 
@@ -216,6 +218,21 @@ def _division(what: str, name: str, kind: str) -> tuple[tuple[str, ...], str]:
     if not signed:
         body = body.replace(" - (a % b != 0 && (a % b < 0) != (b < 0))", "").replace(" + (a % b != 0 && (a % b < 0) != (b < 0) ? b : 0)", "")
     return (), f"static inline {kind} {name}({kind} a, {kind} b) {{ {body} }}"
+
+
+def _power(name: str, kind: str) -> str:
+    fraction = "if (b < 0) return a == 1 ? 1 : a == -1 ? (b % 2 ? -1 : 1) : 0;" if not kind.startswith("u") else ""
+    return f"""\
+/* wraps around; a negative power is 1 / a**-b without its fraction, and 0 of zero */
+static inline {kind} {name}({kind} a, {kind} b) {{
+  uint64_t product = 1, base = (uint64_t)a;
+  {fraction}
+  for (; b; b = ({kind})(b / 2)) {{
+    if (b % 2) product *= base;
+    base *= base;
+  }}
+  return ({kind})product;
+}}"""
 
 
 def prelude(names: set[str]) -> list[str]:

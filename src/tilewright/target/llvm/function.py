@@ -94,6 +94,11 @@ class FunctionText:
         self.declarations.setdefault(name, f"declare {result} @{name}({arguments})")
         return f"@{name}"
 
+    def define(self, name: str, text: str) -> str:
+        """Add a function of the module's own; returns its name for a call."""
+        self.declarations.setdefault(name, text)
+        return f"@{name}"
+
     # Levels and blocks.
     def enter(self, *, is_loop: bool, stores: Iterable[Key] = ()) -> None:
         self.levels.append(Level(is_loop, stores, self.at))

@@ -13,6 +13,7 @@ from tilewright.target.llvm.conversion import convert, is_short, narrow, widen
 from tilewright.target.llvm.dot4 import dot4
 from tilewright.target.llvm.extern import call_extern
 from tilewright.target.llvm.high_product import high_product
+from tilewright.target.llvm.integer_power import integer_power
 from tilewright.target.llvm.text import float_constant, register_type, suffix
 from tilewright.types import BOOL, FLOAT32, DataType
 
@@ -107,6 +108,8 @@ def _predicate(f: FunctionText, e: E.Call, text: str, level: int) -> str:
 def _of_integers(f: FunctionText, e: E.Call, texts: list[str], level: int) -> str:
     """The few functions that integers have; the rest are computed as float64."""
     dtype, kind = e.args[0].dtype, register_type(e.args[0].dtype)
+    if e.op is I.pow:
+        return _lane_by_lane(f, dtype, integer_power(f, dtype), texts, level)
     if e.op is I.fma:
         return f.put(f"add {kind} {f.put(f'mul {kind} {texts[0]}, {texts[1]}', level)}, {texts[2]}", level)
     if e.op in (I.floor, I.ceil, I.trunc, I.nearbyint) or (e.op is I.fabs and dtype.code != "int"):
@@ -136,18 +139,24 @@ def _library(name: str) -> Rule:
     """A function of the C library, called for each lane."""
 
     def rule(f: FunctionText, dtype: DataType, texts: list[str], level: int) -> str:
-        element, kind = register_type(dtype.element), register_type(dtype)
+        element = register_type(dtype.element)
         target = f.declare(name if element == "double" else f"{name}f", element, ", ".join([element] * len(texts)))
-        if dtype.lanes == 1:
-            return f.put(f"call {element} {target}({', '.join(f'{element} {t}' for t in texts)})", level)
-        whole = "poison"
-        for lane in range(dtype.lanes):
-            ones = [f.put(f"extractelement {kind} {t}, i32 {lane}", level) for t in texts]
-            one = f.put(f"call {element} {target}({', '.join(f'{element} {t}' for t in ones)})", level)
-            whole = f.put(f"insertelement {kind} {whole}, {element} {one}, i32 {lane}", level)
-        return whole
+        return _lane_by_lane(f, dtype, target, texts, level)
 
     return rule
+
+
+def _lane_by_lane(f: FunctionText, dtype: DataType, target: str, texts: list[str], level: int) -> str:
+    """A function of numbers, called for each lane."""
+    element, kind = register_type(dtype.element), register_type(dtype)
+    if dtype.lanes == 1:
+        return f.put(f"call {element} {target}({', '.join(f'{element} {t}' for t in texts)})", level)
+    whole = "poison"
+    for lane in range(dtype.lanes):
+        ones = [f.put(f"extractelement {kind} {t}, i32 {lane}", level) for t in texts]
+        one = f.put(f"call {element} {target}({', '.join(f'{element} {t}' for t in ones)})", level)
+        whole = f.put(f"insertelement {kind} {whole}, {element} {one}, i32 {lane}", level)
+    return whole
 
 
 def _fma(f: FunctionText, dtype: DataType, texts: list[str], level: int) -> str:
@@ -195,6 +204,6 @@ _FLOATS: Final[dict[E.Intrinsic, Rule]] = {
     I.nearbyint: _native("nearbyint"), I.fabs: _native("fabs"), I.fma: _fma, I.multiply_add: _multiply_add, I.rsqrt: _rsqrt, I.sigmoid: _sigmoid,
     **{op: _library(op.name) for op in (
         I.exp, I.log, I.log2, I.exp2, I.tanh, I.erf, I.sin, I.cos, I.tan, I.asin, I.acos, I.atan, I.sinh, I.cosh, I.asinh,
-        I.acosh, I.atanh, I.pow)},
+        I.acosh, I.atanh, I.pow, I.fmod)},
 }
 _ACROSS: Final = {I.horizontal_sum: "add", I.horizontal_prod: "mul", I.horizontal_max: "max", I.horizontal_min: "min"}

@@ -141,6 +141,9 @@ def division(*, floor: bool, quotient: bool) -> Rule:
 def _divide_by(f: FunctionText, dtype: DataType, a: str, b: str, divisor: int, level: int, *, unsigned: bool, floor: bool, quotient: bool) -> str:
     """Division by a constant other than zero."""
     kind, n = register_type(dtype), dtype.lanes
+    if divisor == -1:  # the quotient of the least number overflows: it wraps around
+        zero = "0" if n == 1 else "zeroinitializer"
+        return f.put(f"sub {kind} {zero}, {a if quotient else zero}", level)
     power = divisor > 0 and divisor & (divisor - 1) == 0
     if power and (unsigned or floor):
         number = divisor.bit_length() - 1 if quotient else divisor - 1

@@ -78,12 +78,11 @@ def _cubic(x: Array, a: float) -> Array:
 
 def _place(row: int, size: int, out: int, factor: float, transformation: str) -> float:
     """Where an element of the result lies in the input."""
-    length = factor * size
     if transformation == "align_corners":
-        return 0.0 if length == 1 else row * (size - 1) / (length - 1)
+        return 0.0 if out == 1 else row * (size - 1) / (out - 1)
     if transformation == "asymmetric":
         return row / factor
-    if transformation == "pytorch_half_pixel" and length == 1:
-        return -0.5
-    moved = size / 2 * (1 - out / length) if transformation == "half_pixel_symmetric" else 0.0
+    if transformation == "pytorch_half_pixel" and out == 1:
+        return 0.0
+    moved = size / 2 * (1 - out / (factor * size)) if transformation == "half_pixel_symmetric" else 0.0
     return moved + (row + 0.5) / factor - 0.5

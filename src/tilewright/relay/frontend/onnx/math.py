@@ -59,23 +59,16 @@ for _name, _build in (_BINARY | _SINCE_BINARY).items():
 
 @converter("Pow", since=12)
 def power(x: Expr, y: Expr) -> Expr:
-    kind = dtype_of(x)
-    if dtype_of(y) is not kind:
-        wide = dtype_of(y) if dtype_of(y).is_float and not kind.is_float else kind
-        return cast(op.power(cast(x, wide), cast(y, wide)), kind)
-    return op.power(x, y)
+    kind, exponent = dtype_of(x), dtype_of(y)
+    if exponent is kind:
+        return op.power(x, y)
+    wide = kind if kind.is_float else DataType("float64") if exponent.is_float else DataType("int64")
+    return cast(op.power(cast(x, wide), cast(y, wide)), kind)
 
 
 @converter("Mod")
 def mod(a: Expr, b: Expr, *, fmod: int = 0) -> Expr:
-    if fmod:
-        return op.mod(a, b)
-    rest = op.floor_mod(a, b)
-    if not dtype_of(a).is_float:
-        return rest
-    # By infinity, a finite number has itself as its remainder, or infinity where their signs differ.
-    same = op.logical_or(op.equal(a, scalar(0, a)), op.equal(op.less(a, scalar(0, a)), op.less(b, scalar(0, b))))
-    return op.where(op.logical_and(op.isinf(b), op.isfinite(a)), op.where(same, a, b), rest)
+    return op.mod(a, b) if fmod else op.floor_mod(a, b)
 
 
 @converter("Reciprocal")

@@ -57,7 +57,7 @@ def resize(
     if coordinate_transformation_mode == "tf_crop_and_resize" and (len(region) != 2 * len(places) or not all(map(math.isfinite, region))):
         node.refuse(f"roi is {region}; it must be {2 * len(places)} numbers: where each of {len(places)} axes begins, then where each ends")
     if wanted and keep_aspect_ratio_policy != "stretch":
-        wanted, factors = _kept_aspect(node.static(x, "X"), wanted, places, keep_aspect_ratio_policy, node), []
+        wanted, factors = _kept_aspect(node.static(x, "X"), wanted, places, keep_aspect_ratio_policy, node)
     full_scales = _on_all_axes(factors, places, ndim, 1.0) if factors else None
     full_sizes = _on_all_axes(wanted, places, ndim, None) if wanted else None
     if full_sizes is not None:
@@ -95,14 +95,15 @@ def _region(region: Sequence[float], places: Sequence[int], ndim: int) -> list[f
     return starts + ends
 
 
-def _kept_aspect(dims: Sequence[int], sizes: Sequence[int], places: Sequence[int], policy: str, node: Node) -> list[int]:
+def _kept_aspect(dims: Sequence[int], sizes: Sequence[int], places: Sequence[int], policy: str, node: Node) -> tuple[list[int], list[float]]:
+    """The sizes that keep the proportions of X, and the factor of all axes, which decides about the coordinates."""
     if policy not in ("not_larger", "not_smaller"):
         node.refuse(f"keep_aspect_ratio_policy is {policy!r}; it must be stretch, not_larger or not_smaller")
     if not all(dims[p] for p in places):
         node.refuse(f"keep_aspect_ratio_policy is {policy!r}, and X has the shape {tuple(dims)}; each size must be 1 or more")
     ratios = [s / dims[p] for s, p in zip(sizes, places, strict=True)]
     scale = min(ratios) if policy == "not_larger" else max(ratios)
-    return [math.floor(scale * dims[p] + 0.5) for p in places]
+    return [math.floor(scale * dims[p] + 0.5) for p in places], [scale] * len(places)
 
 
 def _resize(
@@ -119,6 +120,8 @@ def _resize(
         sizes = [_scaled(d, s) for d, s in zip(dims, scales or (), strict=True)]
     sizes = [int(s) if isinstance(s, np.integer) else s for s in sizes]
     moved = [k for k, (a, b) in enumerate(zip(dims, sizes, strict=True)) if a is not b and not (isinstance(a, int) and isinstance(b, int) and a == b)]
+    if scales is not None:
+        moved = [k for k in range(len(dims)) if k in moved or scales[k] != 1]
     if region is not None:
         moved = [k for k in range(len(dims)) if k in moved or (region[k], region[k + len(dims)]) != (0.0, 1.0)]
     if not moved:
