@@ -9,8 +9,10 @@ import pytest
 
 import tilewright as tvm
 from tilewright import te
-from tilewright.errors import ArtifactError, CompileError, InputError, OptionError, TargetError
-from tilewright.expr import Var
+from tilewright.errors import ArtifactError, CompileError, InputError, OptionError, ScheduleError, TargetError
+from tilewright.expr import Buffer, Load, Var, as_expr
+from tilewright.tir.stmt import For, PrimFunc, Store
+from tilewright.tir.transform.split_vector_elements import split_vector_elements
 
 X, Y = np.arange(6, dtype="float32"), np.full(6, 0.5, "float32")
 
@@ -156,3 +158,50 @@ def test_builds_that_cannot_be() -> None:
     np.testing.assert_array_equal(out, X)
     with pytest.raises(InputError, match=r"argument 1 of default_function, 'A', has shape \[6\], expected float32 A\[\(n \* 2\)\] where n = 4"):
         doubled(4, X, out)
+
+
+def vectors() -> tuple[te.Schedule, list[te.Tensor]]:
+    """Twice a matrix of vectors, plus one, by way of an inner tensor."""
+    a = te.placeholder((5, 8), name="A", dtype="float32x2")
+    b = te.compute((5, 8), lambda i, j: a[i, j] + a[i, j], name="B")
+    c = te.compute((5, 8), lambda i, j: b[i, j] + 1.0, name="C")
+    return te.create_schedule(c.op), [a, c]
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize("kind", ["serial", "vectorize", "parallel", "unroll"])
+def test_elements_may_be_vectors(kind: str, target: str) -> None:
+    s, args = vectors()
+    if kind != "serial":
+        getattr(s[args[1]], kind)(args[1].op.axis[1])
+    given = np.random.default_rng(0).random((5, 8, 2), np.float32)
+    a, c = tvm.nd.empty((5, 8), "float32x2").copyfrom(given), tvm.nd.empty((5, 8), "float32x2")
+    built = tvm.build(s, args, target)
+    built(a, c)
+    np.testing.assert_array_equal(c.numpy(), given * 2 + 1)
+    apart = np.zeros((10, 8, 2), np.float32)[::2]
+    built(given, apart)
+    np.testing.assert_array_equal(apart, given * 2 + 1)
+    for wrong in (given[..., 0], np.zeros((5, 8, 3), np.float32), given.repeat(2, -1)[..., ::2]):
+        with pytest.raises(InputError, match=r"expected float32x2 A\[5, 8\]: its last axis must hold the 2 lanes, side by side"):
+            built(wrong, c)
+
+
+def test_vectors_become_a_loop_over_lanes() -> None:
+    a = te.placeholder((5, 8), name="A", dtype="float32x4")
+    c = te.compute((5, 8), lambda i, j: a[i, j] + 1.0, name="C")
+    lowered = tvm.lower(te.create_schedule(c.op), [a, c])["main"]
+    assert str(split_vector_elements(lowered)).strip() == """\
+@T.prim_func
+def main(A: T.Buffer((5, 8, 4), "float32"), C: T.Buffer((5, 8, 4), "float32")):
+    for i in T.serial(5):
+        for j in T.serial(8):
+            for lane in T.vectorized(4):
+                C[i, j, lane] = A[i, j, lane] + 1.0"""
+
+
+def test_vectors_and_numbers_do_not_meet() -> None:
+    wide, other, i = Buffer("A", (8,), "float32x2"), Buffer("B", (8,), "float32"), Var("i")
+    body = For(i, as_expr(0), as_expr(8), "serial", Store(other, Load(wide, (i,)), (i,)))
+    with pytest.raises(ScheduleError, match=r"'A' holds float32x2, and 'B', float32, cannot take its elements; read numbers, or vectors of as many lanes"):
+        split_vector_elements(PrimFunc("f", (wide, other), body))

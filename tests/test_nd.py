@@ -142,3 +142,20 @@ def test_unknown_device():
         nd.device("cpuu")
     with pytest.raises(TargetError, match="there is no device 'cuda' here; use one of: cpu, llvm"):
         nd.device("cuda")
+
+
+def test_vectors_have_their_lanes_as_the_last_axis_of_numpy() -> None:
+    made = nd.empty((3, 2), "float32x4")
+    assert (made.shape, made.ndim, made.size, str(made.dtype), made.nbytes, made.strides) == ((3, 2), 2, 6, "float32x4", 96, (32, 16))
+    values = np.random.default_rng(0).random((3, 2, 4), np.float32)
+    assert made.copyfrom(values) is made
+    np.testing.assert_array_equal(made.numpy(), values)
+    copy = made.copyto(nd.cpu())
+    assert (copy.shape, str(copy.dtype)) == ((3, 2), "float32x4")
+    with pytest.raises(InputError, match=r"shape \(3, 2\) cannot be copied into one of shape \(3, 2\) and dtype float32x4, whose 4 lanes are a last axis"):
+        made.copyfrom(values[..., 0])
+
+
+def test_uint16_copied_into_bfloat16_is_its_bits() -> None:
+    made = nd.empty((3,), "bfloat16").copyfrom(np.array([0x3F80, 0x4000, 0xBF80], np.uint16))
+    np.testing.assert_array_equal(made.numpy().astype(np.float32), [1, 2, -1])

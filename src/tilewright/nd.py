@@ -77,37 +77,41 @@ def cpu(index: int = 0) -> Device:
 
 
 class NDArray:
-    """A tensor in host memory, over a numpy array of any strides."""
+    """A tensor in host memory, over a numpy array of any strides.
+
+    A tensor of vectors (dtype `float32x2`) is a numpy array whose last axis, not part of `shape`, holds the `lanes` of each element.
+    """
 
     __array_priority__ = 1
-    __slots__ = ("__weakref__", "_array", "device")
+    __slots__ = ("__weakref__", "_array", "device", "lanes")
     device: Device
+    lanes: int
 
-    def __init__(self, array: np.ndarray[Any, Any], device: Device | None = None) -> None:
+    def __init__(self, array: np.ndarray[Any, Any], device: Device | None = None, lanes: int = 1) -> None:
         self._array = array
         self.device = device or cpu()
+        self.lanes = lanes
 
     @property
     def shape(self) -> tuple[int, ...]:
-        shape: tuple[int, ...] = self._array.shape
-        return shape
+        return self._array.shape[: self.ndim]
 
     @property
     def dtype(self) -> DataType:
-        return DataType(self._array.dtype)
+        return DataType(self._array.dtype).with_lanes(self.lanes)
 
     @property
     def ndim(self) -> int:
-        return self._array.ndim
+        return self._array.ndim - (self.lanes > 1)
 
     @property
     def size(self) -> int:
-        return self._array.size
+        return math.prod(self.shape)
 
     @property
     def strides(self) -> tuple[int, ...]:
         """Bytes from one element to the next, along each axis."""
-        return self._array.strides
+        return self._array.strides[: self.ndim]
 
     @property
     def nbytes(self) -> int:
@@ -116,7 +120,7 @@ class NDArray:
     ctx = property(lambda self: self.device, doc="The field's older name of `device`.")
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """A copy as a numpy array."""
+        """A copy as a numpy array; the lanes of vectors are its last axis."""
         return self._array.copy()
 
     asnumpy = numpy
@@ -130,17 +134,20 @@ class NDArray:
         return self._array.astype(dtype)
 
     def copyfrom(self, source: Any) -> NDArray:
-        """Overwrite the elements with those of `source`: same shape, values cast to this dtype."""
+        """Overwrite the elements with those of `source`: same shape, values cast to this dtype. uint16 copied into bfloat16 are its bits."""
         values = as_numpy(source)
-        if values.shape != self.shape:
-            raise InputError(f"an array of shape {values.shape} cannot be copied into one of shape {self.shape}", code="TW0704")
+        if values.shape != self._array.shape:
+            lanes = f", whose {self.lanes} lanes are a last axis" if self.lanes > 1 else ""
+            raise InputError(f"an array of shape {values.shape} cannot be copied into one of shape {self.shape} and dtype {self.dtype}{lanes}", code="TW0704")
+        if self._array.dtype == _BFLOAT16 and values.dtype == np.uint16:
+            values = values.view(_BFLOAT16)
         np.copyto(self._array, values, casting="unsafe")
         return self
 
     def copyto(self, target: NDArray | Device) -> NDArray:
         """Copy into another array, or into a new one on a device; returns it."""
         if isinstance(target, Device):
-            return NDArray(_aligned_copy(self._array), target)
+            return NDArray(_aligned_copy(self._array), target, self.lanes)
         return target.copyfrom(self)
 
     def __getitem__(self, index: Any) -> np.ndarray[Any, Any]:
@@ -179,8 +186,9 @@ def array(source: Any, device: Device | None = None) -> NDArray:
 
 def empty(shape: int | Sequence[int], dtype: str | DataType = "float32", device: Device | None = None) -> NDArray:
     """A new array whose elements are undefined."""
-    dims = (shape,) if isinstance(shape, int) else tuple(int(d) for d in shape)
-    return NDArray(aligned_empty(dims, DataType(dtype).numpy()), device)
+    dims, element = (shape,) if isinstance(shape, int) else tuple(int(d) for d in shape), DataType(dtype)
+    lanes = (element.lanes,) if element.lanes > 1 else ()
+    return NDArray(aligned_empty((*dims, *lanes), element.numpy()), device, element.lanes)
 
 
 def from_dlpack(source: Any) -> NDArray:

@@ -122,7 +122,9 @@ class NativeFunction:
             raise InputError(f"{what} is a {type(value).__name__}; pass an array: tvm.nd.array(…) of {p}", code="TW0706")
         x = as_numpy(value)
         if x.dtype != p.dtype.numpy():
-            raise InputError(f"{what} has dtype {x.dtype}, expected {p}; convert it with .astype('{p.dtype}')", code="TW0703")
+            raise InputError(f"{what} has dtype {x.dtype}, expected {p}; convert it with .astype('{p.dtype.element}')", code="TW0703")
+        if p.dtype.lanes > 1:
+            x = _vectors(x, p, what)
         if len(x.shape) != len(p.shape) or any(isinstance(d, int) and d != n for n, d in zip(x.shape, p.shape, strict=True)):
             raise InputError(f"{what} has shape {list(x.shape)}, expected {p}", code="TW0704")
         if p.written and not x.flags.writeable:
@@ -142,6 +144,13 @@ class NativeFunction:
 
     def __repr__(self) -> str:
         return f"{self.name}({', '.join(map(str, self.params))})"
+
+
+def _vectors(x: Array, p: Parameter, what: str) -> Array:
+    """An array whose last axis holds the lanes of vectors, seen as one element each; raises `InputError`."""
+    if x.shape[-1:] != (p.dtype.lanes,) or x.strides[-1] != x.itemsize:
+        raise InputError(f"{what} has shape {list(x.shape)}, expected {p}: its last axis must hold the {p.dtype.lanes} lanes, side by side", code="TW0704")
+    return x.view(np.dtype((np.void, p.dtype.itemsize)))[..., 0]
 
 
 class FunctionModule:

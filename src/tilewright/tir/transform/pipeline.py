@@ -14,12 +14,14 @@ from tilewright.tir.transform.partition_loops import partition_loops
 from tilewright.tir.transform.remove_dead_memory import remove_dead_memory
 from tilewright.tir.transform.scalarize import scalarize
 from tilewright.tir.transform.simplify import simplify
+from tilewright.tir.transform.split_vector_elements import split_vector_elements
 from tilewright.tir.transform.tighten_loop_bounds import tighten_loop_bounds
 from tilewright.tir.transform.unroll_loops import unroll_loops
 from tilewright.tir.transform.vectorize_loops import vectorize_loops
 from tilewright.tir.transform.widen_halves import widen_halves
 
 LOOP_PASSES: Final[tuple[Callable[[PrimFunc], PrimFunc], ...]] = (
+    split_vector_elements,
     widen_halves,
     simplify,
     tighten_loop_bounds,
@@ -54,7 +56,7 @@ def lower_checked(func: PrimFunc, checks: Checks | None, first: int = 0, scalar:
     """
     if checks is None:
         return lower_loops(func, scalar), ()
-    checked, sites = instrument_memory(simplify(func), checks, first)
+    checked, sites = instrument_memory(simplify(split_vector_elements(func)), checks, first)
     if not sites:  # all is proven
         return lower_loops(func, scalar), ()
     func = checked

@@ -1,0 +1,69 @@
+"""Make the lanes of vector elements a dimension: a buffer of `float32x2` becomes one of `float32` with a last dimension of 2.
+
+    A: T.Buffer((8,), "float32x2")         A: T.Buffer((8, 2), "float32")
+    B[i] = A[i] + A[i]                 ->  for lane in T.vectorized(2):
+                                               B[i, lane] = A[i, lane] + A[i, lane]
+"""
+
+from __future__ import annotations
+
+from tilewright.errors import ScheduleError
+from tilewright.expr import Broadcast, Buffer, IntImm, Load, PrimExpr, Ramp, Var, add, as_expr, mul
+from tilewright.expr_walk import rewrite, walk
+from tilewright.tir.stmt import VECTORIZED, Allocate, For, PrimFunc, Stmt, Store, expressions, map_bodies, walk_stmt
+from tilewright.types import INT64
+
+
+def split_vector_elements(func: PrimFunc) -> PrimFunc:
+    """Return `func` over buffers of numbers. Raises `ScheduleError` where vectors meet numbers, or vectors of other lanes."""
+    used = [*func.params, *(s.buffer for s in walk_stmt(func.body) if isinstance(s, Allocate))]
+    split = {b: _split(b) for b in used if b.dtype.lanes > 1}
+    if not split:
+        return func
+
+    def visit(s: Stmt) -> Stmt:
+        if isinstance(s, Store):
+            return _store(s, split)
+        for e in expressions(s):
+            _refuse_vectors(e, 1, f"a condition, a bound or a variable in '{func.name}'")
+        inner = map_bodies(s, visit) or s
+        return Allocate(split[inner.buffer], inner.body) if isinstance(inner, Allocate) and inner.buffer in split else inner
+
+    return PrimFunc(func.name, tuple(split.get(b, b) for b in func.params), visit(func.body), func.attrs, func.origin)
+
+
+def _split(buffer: Buffer) -> Buffer:
+    lanes = buffer.dtype.lanes
+    strides = (*(mul(as_expr(d), lanes) for d in buffer.strides), 1) if buffer.strides else ()
+    return Buffer(buffer.name, (*buffer.shape, lanes), buffer.dtype.element, buffer.scope, strides)
+
+
+def _store(s: Store, split: dict[Buffer, Buffer]) -> Stmt:
+    """The store of a vector element as a loop over its lanes."""
+    lanes = s.buffer.dtype.lanes
+    for e in (*s.indices, *(() if s.mask is None else (s.mask,))):
+        _refuse_vectors(e, 1, f"an index or a mask of '{s.buffer.name}'")
+    _refuse_vectors(s.value, lanes, f"'{s.buffer.name}', {s.buffer.dtype}")
+    if lanes == 1:
+        return s
+    if any(i.dtype.lanes > 1 for i in s.indices):
+        raise ScheduleError(f"'{s.buffer.name}' holds {s.buffer.dtype}, and its index is a vector; index one element at a time")
+    lane = Var("lane")
+    memo: dict[PrimExpr, PrimExpr] = {}
+
+    def rule(e: PrimExpr) -> PrimExpr | None:
+        if isinstance(e, Load):
+            return Load(split[e.buffer], (*e.indices, lane)) if e.buffer in split else None
+        if isinstance(e, Ramp):
+            return add(e.base, mul(e.stride, lane))
+        return e.value if isinstance(e, Broadcast) else None
+
+    store = Store(split[s.buffer], rewrite(s.value, rule, memo), (*s.indices, lane), s.mask)
+    return For(lane, IntImm(INT64, 0), IntImm(INT64, lanes), VECTORIZED, store)
+
+
+def _refuse_vectors(e: PrimExpr, lanes: int, where: str) -> None:
+    """Raise `ScheduleError` where `e` reads elements of neither one nor `lanes` lanes."""
+    for x in walk(e):
+        if isinstance(x, Load) and x.buffer.dtype.lanes not in (1, lanes):
+            raise ScheduleError(f"'{x.buffer.name}' holds {x.buffer.dtype}, and {where}, cannot take its elements; read numbers, or vectors of as many lanes")
