@@ -56,6 +56,7 @@ def test_layers_one_after_another() -> None:
     assert analysis.count_layers(deep + relay.nn.dense(X, W), ["nn.dense"]) == 2
     assert analysis.count_layers(deep, ["nn.dense", "nn.relu"]) == 3
     assert analysis.count_layers(deep, ["nn.conv2d"]) == 0
+    assert analysis.count_layers(relay.Function([X], deep), ["nn.dense"]) == analysis.count_layers(tvm.IRModule.from_expr(deep), ["nn.dense"]) == 2
     long: relay.Expr = X
     for _ in range(10_000):
         long = relay.nn.relu(long)

@@ -537,6 +537,16 @@ def test_numbers_are_given_to_programs_in_the_type_of_the_parameter(kind: str) -
         run(2.5, 1.0)
 
 
+@pytest.mark.parametrize("kind", ["debug", "graph", "vm", "aot"])
+def test_tuples_inside_tuples_come_back_as_such(kind: str) -> None:
+    x = var("x", shape=(2,))
+    program = relay.Function([x], relay.Tuple([x, relay.Tuple([relay.exp(x), relay.Tuple([x, x]), relay.Tuple([x])])]))
+    value = np.ones(2, np.float32)
+    first, (second, (third, fourth), (fifth,)) = relay.create_executor(kind, target="llvm").evaluate(program)(value)
+    for found, wanted in ((first, value), (second, np.exp(value)), (third, value), (fourth, value), (fifth, value)):
+        np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-6)
+
+
 def test_the_passes_of_compiling_on_their_own() -> None:
     x, w = var("x", shape=(2, 3)), var("w", shape=(4, 3))
     mod, params = relay.optimize(tvm.IRModule.from_expr(relay.nn.relu(relay.nn.dense(x, w))), target="llvm", params={"w": np.ones((4, 3), "float32")})

@@ -104,7 +104,7 @@ def test_levels_of_optimisation_agree() -> None:
     mod = IRModule.from_expr(random_graphs.Graph(3).function(25))
     expected = evaluate(mod, *random_graphs.inputs())
     counts = []
-    for level in (0, 1, 2, 3):
+    for level in (0, 1, 2, 3, 4):
         with PassContext(opt_level=level):
             after = optimize(mod)
         check_close(evaluate(after, *random_graphs.inputs()), expected)
@@ -248,11 +248,22 @@ def test_a_reshape_of_a_permuted_value() -> None:
     assert kept > 100
 
 
+@pytest.mark.parametrize(("asked", "runs"), [({}, False), ({"opt_level": 3}, False), ({"opt_level": 4}, True), ({"required_pass": ["FastMath"]}, True)])
+def test_passes_of_the_highest_level_run_where_they_are_asked_for(asked: dict[str, Any], runs: bool) -> None:
+    x = var("x", shape=(4, 8))
+    image = relay.reshape(relay.exp(x), (1, 8, 2, 2))
+    branches = [relay.nn.conv2d(image, const(np.full((16, 8, 1, 1), k, "float32"))) for k in range(3)]
+    with PassContext(**asked):
+        after = str(optimize(IRModule.from_expr(Function((x,), Tuple(branches)))))
+    assert ("fast_exp" in after) == runs
+    assert after.count("nn.conv2d") == (1 if asked.get("opt_level") == 4 else 3)
+
+
 def test_passes_change_nothing_where_nothing_is_to_do() -> None:
     x = var("x", shape=(4, 4))
     mod = IRModule.from_expr(Function((x,), relay.tanh(relay.nn.relu(x))))
     for p in graph_passes().passes[:-1]:
-        assert p(mod) is mod, p.name
+        assert p(mod) is mod or p.info.opt_level == 4, p.name
 
 
 def test_the_interpreter_runs_the_branch_that_is_taken_and_names_wrong_inputs() -> None:

@@ -23,7 +23,7 @@ from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.stages import needs_stages
 from tilewright.settings import nearest
-from tilewright.types import TensorType
+from tilewright.types import TensorType, TupleType, Type
 
 KINDS: Final = ("debug", "graph", "vm", "aot")
 
@@ -74,12 +74,13 @@ class Executor:
         module["main"] = function
         module = typed(module) if needs_stages(function) else InferType()(module)
         compiled = None if self.kind == "debug" else build(module, self.target).executable
+        result_type = module["main"].ret_type
 
         def call(*args: Any, **named: Any) -> Any:
             given = _arranged(function, args, named)
             if compiled is None:
                 return _value(evaluate(module, *given))
-            return _value(compiled(*given))
+            return _nested(_value(compiled(*given)), result_type)
 
         return call
 
@@ -117,6 +118,18 @@ def _value(result: Any) -> Any:
     if isinstance(result, RefValue):
         return RefValue(_value(result.value))
     return array(result) if isinstance(result, (np.ndarray, np.generic)) else result
+
+
+def _nested(result: Any, kind: Type | None) -> Any:
+    """The tensors that a compiled program returns side by side, in the tuples of `kind`."""
+    if not isinstance(kind, TupleType) or not any(isinstance(f, TupleType) for f in kind.fields):
+        return result
+    left = iter(result if isinstance(result, tuple) else (result,))
+
+    def built(t: Type) -> Any:
+        return tuple(map(built, t.fields)) if isinstance(t, TupleType) else next(left)
+
+    return built(kind)
 
 
 def _constructed(root: ConstructorValue) -> ConstructorValue:

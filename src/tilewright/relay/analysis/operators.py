@@ -77,8 +77,9 @@ def check_constant(expr: Expr) -> bool:
     return all(isinstance(e, (Constant, Tuple)) for e in post_order(expr))
 
 
-def count_layers(expr: Expr, valid_ops: Iterable[str]) -> int:
-    """The most calls of the operators `valid_ops` that stand one after another on any way through `expr`."""
+def count_layers(expr: Expr | IRModule, valid_ops: Iterable[str]) -> int:
+    """Return the largest number of calls of the operators `valid_ops` on one path through `expr`, or through `main` of a module."""
+    expr = expr["main"] if isinstance(expr, IRModule) else expr
     names, depth = frozenset(valid_ops), dict[Expr, int]()
     for e in post_order(expr):
         counted = isinstance(e, Call) and not isinstance(e.op, Expr) and e.op.name in names

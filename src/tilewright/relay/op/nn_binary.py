@@ -102,7 +102,7 @@ class BitserialDense(Bitserial):
         _words(t.shape[1], word_of(self.pack_dtype), 1)
         if differ(t.shape[1], w.shape[1]) or (self.units is not None and differ(self.units, w.shape[0])):
             raise ShapeError(f"the weight {text(w.shape)} must be (units, in) for data {text(t.shape)}" + (f" and {self.units} units" if self.units else ""))
-        return TensorType((t.shape[0], w.shape[0]), self.out_dtype)
+        return TensorType((t.shape[0], w.shape[0] if self.units is None else self.units), self.out_dtype)
 
     def reference(self, data: Array, weight: Array) -> Array:
         whole = product_of(_low_bits(data, self.data_bits), self._weights(weight).T, "int64")

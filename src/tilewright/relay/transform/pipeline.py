@@ -10,11 +10,15 @@ from tilewright.relay.qnn.choose_numerics import ChooseNumerics
 from tilewright.relay.qnn.settle_numerics import SettleNumerics
 from tilewright.relay.transform.byte_arithmetic import ByteArithmetic
 from tilewright.relay.transform.canonicalize import CanonicalizeOps
+from tilewright.relay.transform.combine_parallel_batch_matmul import CombineParallelBatchMatmul
+from tilewright.relay.transform.combine_parallel_conv2d import CombineParallelConv2D
+from tilewright.relay.transform.combine_parallel_dense import CombineParallelDense
 from tilewright.relay.transform.convert_layout import ConvertLayout
 from tilewright.relay.transform.dead_code import DeadCodeElimination
 from tilewright.relay.transform.dynamic_to_static import DynamicToStatic
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
 from tilewright.relay.transform.fake_quantization_to_integer import FakeQuantizationToInteger
+from tilewright.relay.transform.fast_math import FastMath
 from tilewright.relay.transform.fold_constant import FoldConstant
 from tilewright.relay.transform.fold_explicit_padding import FoldExplicitPadding
 from tilewright.relay.transform.fold_gate import FoldGate
@@ -55,6 +59,10 @@ def graph_passes(target: Any = None) -> Sequential:
         FoldScaleAxis(),
         SimplifyExpr(),
         FoldInputTranspose(),
+        CombineParallelConv2D(),
+        CombineParallelDense(),
+        CombineParallelBatchMatmul(),
+        FastMath(),
         FoldConstant(fold_qnn=True),
         EliminateCommonSubexpr(),
         ByteArithmetic(),
