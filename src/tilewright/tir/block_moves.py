@@ -14,7 +14,7 @@ from tilewright.errors import ScheduleError
 from tilewright.expr import LT, Buffer, Load, PrimExpr, Var, all_of, compare, const
 from tilewright.expr_walk import free_vars, rewrite, substitute, walk
 from tilewright.tir.block_rewrites import free_name, reads
-from tilewright.tir.legality import fault, reduces_over
+from tilewright.tir.legality import check_complete, check_not_used_before, check_once, check_passed, fault, is_sum, reduces_over
 from tilewright.tir.region import region_of
 from tilewright.tir.schedule import Schedule, regenerate
 from tilewright.tir.stmt import (
@@ -80,6 +80,10 @@ def reverse_compute_at(func: PrimFunc, block: str, loop: Var, preserve_unit_loop
     source = _made_inside(s, node, target)
     at = next(e.indices for e in _loads(node, source))
     axes = {i.var: i for i in node.iters}
+    check_passed(func, node, target, (source,))
+    for m in makers(func, source):
+        if not is_sum(m):
+            check_complete(func, m)
     if any(e.indices != at for e in _loads(node, source)) or len({i for i in at if i in axes}) != len(at):
         raise fault(f"block '{block}' reads '{source.name}' at other places than its own axes, each once", node, func)
     _no_further(func, node, source, at)
@@ -184,6 +188,8 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     if reads(func.body, source, node) or late or any(i.kind != "spatial" for i in maker.iters) or source in loaded_buffers(maker):
         why = f"reads '{late[0]}', which is made later" if late else f"is not the only reader of '{source.name}', or that is a sum"
         raise fault(f"block '{block}' {why}", node, func)
+    check_complete(func, node)
+    check_passed(func, node, maker, (source,))
     made = maker.body
     assert isinstance(made, Store)
     points = dict(zip(loads[0].indices, made.indices, strict=True))
@@ -224,11 +230,14 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
         raise fault(f"the reduction runs over loop '{name}', outside of '{loop.name}' or fused; take the first value out before it", wrong or target, func)
     if any(f.kind != SERIAL and reduces_over(node, f.var) for f in inner):
         raise fault(f"a reduction loop of block '{block}' is not serial any more", target, func)
+    check_once(func, node, inner, s.around(target))
+    check_not_used_before(func, node, target)
     name = free_name(func, f"{block}_init")
+    reducing = {f.var for f in inner if reduces_over(node, f.var)}
+    _known_without(func, [f for f in inner if f.var not in reducing], reducing)
     own: dict[PrimExpr, PrimExpr] = {f.var: Var(f.var.name) for f in inner}
     axes = [(replace(i, var=Var(i.var.name)), i, b) for i, b in zip(node.iters, node.bindings, strict=True) if i.kind == "spatial"]
     points: dict[PrimExpr, PrimExpr] = {old.var: new.var for new, old, _ in axes}
-    reducing = {f.var for f in inner if reduces_over(node, f.var)}
     axis_of: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in node.iters), node.bindings, strict=True))
     kept = [c for c in (substitute(c, axis_of) for c in conjuncts(node.predicate)) if not reducing & set(free_vars(c))]
     first: Stmt = Block(
@@ -238,11 +247,19 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
     for f in reversed([f for f in inner if f.var not in reducing]):
         v = own[f.var]
         assert isinstance(v, Var)
-        first = replace(f, var=v, body=first)
+        first = replace(f, var=v, min=substitute(f.min, own), extent=substitute(f.extent, own), body=first)
     s._replace(node, replace(node, init=None))
     target = s.loop(loop)
     s._replace(target, seq(first, target))
     return s.func, name
+
+
+def _known_without(func: PrimFunc, loops: Sequence[For], gone: set[Var]) -> None:
+    """Raise where a loop that stays runs as often as one of `gone` says."""
+    for f in loops:
+        v = next((v for v in (*free_vars(f.min), *free_vars(f.extent)) if v in gone), None)
+        if v is not None:
+            raise fault(f"loop '{f.var.name}' goes from {f.min} for {f.extent} trips, which depends on the reduction loop '{v.name}'", f, func)
 
 
 def add_unit_loop(func: PrimFunc, at: Stmt) -> tuple[PrimFunc, Var]:

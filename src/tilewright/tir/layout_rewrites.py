@@ -15,7 +15,7 @@ from tilewright.expr import LT, Buffer, FloatImm, IntImm, Load, PrimExpr, Select
 from tilewright.expr_walk import free_vars, rewrite, substitute, walk
 from tilewright.tir.block_rewrites import free_name, nest_of, redirect
 from tilewright.tir.index_map import IndexMap
-from tilewright.tir.legality import fault
+from tilewright.tir.legality import check_any_order, fault
 from tilewright.tir.schedule import Schedule
 from tilewright.tir.stmt import (
     ALIGNED,
@@ -69,6 +69,7 @@ def transform_block_layout(func: PrimFunc, block: str, how: IndexMap) -> PrimFun
     made, back = how.shape(extents), how.inverse(extents)
     if back is None or prod(made) != prod(extents):
         raise fault(f"the loops of block '{block}' cannot go by '{how}', since it cannot be turned around", node, func)
+    check_any_order(func, top, f"the loops of block '{block}' cannot go by '{how}'")
     reduce = {v for v, i in zip(how.params, node.iters, strict=True) if i.kind == "reduce"}
     if reduce and any(set(free_vars(r)) & reduce and set(free_vars(r)) - reduce for r in how.results):
         raise fault(f"'{how}' makes one loop of a spatial and a reduction axis of block '{block}'", node, func)
