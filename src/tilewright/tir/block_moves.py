@@ -14,7 +14,17 @@ from tilewright.errors import ScheduleError
 from tilewright.expr import LT, Buffer, Load, PrimExpr, Var, all_of, compare, const
 from tilewright.expr_walk import free_vars, rewrite, substitute, walk
 from tilewright.tir.block_rewrites import free_name, reads
-from tilewright.tir.legality import check_complete, check_not_used_before, check_once, check_passed, fault, is_sum, reduces_over
+from tilewright.tir.legality import (
+    check_all_points,
+    check_complete,
+    check_not_used_before,
+    check_once,
+    check_passed,
+    constant,
+    fault,
+    is_sum,
+    reduces_over,
+)
 from tilewright.tir.region import region_of
 from tilewright.tir.schedule import Schedule, regenerate
 from tilewright.tir.stmt import (
@@ -81,6 +91,7 @@ def reverse_compute_at(func: PrimFunc, block: str, loop: Var, preserve_unit_loop
     at = next(e.indices for e in _loads(node, source))
     axes = {i.var: i for i in node.iters}
     check_passed(func, node, target, (source,))
+    check_all_points(func, node)
     for m in makers(func, source):
         if not is_sum(m):
             check_complete(func, m)
@@ -97,7 +108,7 @@ def reverse_compute_at(func: PrimFunc, block: str, loop: Var, preserve_unit_loop
         if not isinstance(size, int):
             raise fault(f"a trip of loop '{loop.name}' makes {size} of '{source.name}', and a known part is needed", target, func)
         _dense(func, target, source, k, size, ranges)
-    region = [part.get(i.var, (const(0, INT64), int(i.extent))) for i in node.iters]  # type: ignore[call-overload]
+    region = [part.get(i.var, (const(0, INT64), constant(i.extent, f"axis '{i.var.name}'", node, func))) for i in node.iters]
     s._remove(node)
     target = s.loop(loop)
     nest, _ = regenerate(node, region, ranges, preserve_unit_loops)
@@ -109,7 +120,7 @@ def _no_further(func: PrimFunc, node: Block, source: Buffer, at: Sequence[PrimEx
     """Raise where the reader has points that the value has not: what it computes there follows no element."""
     extents: dict[PrimExpr, PrimExpr] = {i.var: i.extent for i in node.iters}
     for v, d in zip(at, source.shape, strict=True):
-        if int(extents[v]) > int(d):  # type: ignore[call-overload]
+        if constant(extents[v], f"axis '{v}'", node, func) > constant(d, f"'{source.name}'", node, func):
             raise fault(f"block '{node.name}' goes over {extents[v]} points along '{v}', and '{source.name}' has only {d}", node, func)
 
 
@@ -150,7 +161,7 @@ def _dense(func: PrimFunc, target: For, source: Buffer, dim: int, size: int, out
         index = next(x for x in walk_stmt(m.body) if isinstance(x, Store) and x.buffer is source).indices[dim]
         form = linear(simplify(substitute(index, points), outer))
         extents = {f.var: f.extent for f in walk_stmt(target) if isinstance(f, For)}
-        inner = sorted((c, int(extents[a])) for a, c in form.coefs.items() if a in extents and a not in outer)  # type: ignore[call-overload,index]
+        inner = sorted((c, constant(extents[a], f"loop '{a}'", target, func)) for a, c in form.coefs.items() if a in extents and a not in outer)  # type: ignore[index]
         covered = 1
         for c, n in inner:
             if not 0 < c <= covered:
@@ -190,6 +201,8 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
         raise fault(f"block '{block}' {why}", node, func)
     check_complete(func, node)
     check_passed(func, node, maker, (source,))
+    check_all_points(func, node)
+    check_all_points(func, maker)
     made = maker.body
     assert isinstance(made, Store)
     points = dict(zip(loads[0].indices, made.indices, strict=True))

@@ -57,7 +57,11 @@ def writes_whole(w: Access) -> bool:
     if spans is None:
         return False
     for span, extent in zip(spans, w.buffer.shape, strict=True):
-        if span is not None and (span.base.coefs or not isinstance(extent, int) or span.base.const > 0 or span.base.const + span.high < extent - 1):
+        if span is None:
+            continue
+        end = linear(extent) if isinstance(extent, PrimExpr) else LinearForm({}, extent)
+        last = end.plus(span.base, -1)  # base + high >= extent - 1
+        if span.base.coefs or span.base.const > 0 or last.coefs or last.const > span.high + 1:
             return False
     return True
 

@@ -51,6 +51,13 @@ def _nest_of(func: PrimFunc | None, at: Stmt) -> Stmt:
     return at
 
 
+def constant(extent: object, what: str, at: Stmt, func: PrimFunc | None) -> int:
+    """An extent as a number. Raises `ScheduleError` for one that is known only when the program runs."""
+    if isinstance(extent, (int, IntImm)):
+        return int(extent)
+    raise fault(f"{what} has {extent} trips, known only when it runs, and this step needs a number", at, func)
+
+
 def reduces_over(block: Block, loop: Var) -> bool:
     """Whether `loop` is one of the block's reduction loops."""
     return any(i.kind == "reduce" and loop in free_vars(b) for i, b in zip(block.iters, block.bindings, strict=True))
@@ -282,6 +289,15 @@ def check_written_whole(func: PrimFunc, block: Block, at: Stmt) -> None:
     for a in accesses(at):
         if a.block is block and a.writes and a.buffer in func.params and a.at is not block.init and not writes_whole(a):
             raise fault(f"block '{block.name}' writes {a} for a part of '{a.buffer.name}' only, and a copy of all would change the rest", block, func)
+
+
+def check_all_points(func: PrimFunc, block: Block) -> None:
+    """Raise `ScheduleError` unless the loops around `block` visit every point of its axes, so that they can be made anew."""
+    loops = [s for s in path_to(func.body, block) if isinstance(s, For)]
+    points: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in block.iters), block.bindings, strict=True))
+    domain = Buffer(block.name, [i.extent for i in block.iters])
+    if not writes_whole(Access(domain, block.bindings, True, tuple(loops), (substitute(block.predicate, points),), block, block)):
+        raise fault(f"the loops around block '{block.name}' visit a part of its axes only, as far as can be told, and this step would visit all", block, func)
 
 
 def check_once(func: PrimFunc, block: Block, loops: Sequence[For], around: Sequence[Stmt]) -> None:

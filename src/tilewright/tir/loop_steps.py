@@ -12,7 +12,7 @@ from tilewright.expr_walk import walk
 from tilewright.ir.module import IRModule
 from tilewright.tir import schedule as engine
 from tilewright.tir.block_moves import only_maker, stored_at_its_axes, whole_domain
-from tilewright.tir.legality import check_complete, check_nested, check_own_axes, check_sum, check_written_whole
+from tilewright.tir.legality import check_all_points, check_complete, check_nested, check_own_axes, check_sum, check_written_whole
 from tilewright.tir.steps import BlockAt, LoopAt, Recorder, recorded
 from tilewright.tir.stmt import PARALLEL, VECTORIZED, Block, For, PrimFunc, block_names, expressions, stored_buffers, walk_stmt
 from tilewright.tir.transform.convert_ssa import convert_ssa
@@ -128,6 +128,7 @@ class LoopSteps(Recorder):
         node, func = self._engine(at.func).block(at.block), self._engine(at.func).func
         only_maker(func, node)
         check_complete(func, node)
+        check_all_points(func, node)
         stored_at_its_axes(func, node)
         self._engine(at.func).compute_at(at.block, loop.var, preserve_unit_loops=preserve_unit_loops)
 
@@ -186,7 +187,9 @@ class LoopSteps(Recorder):
     def rfactor(self, loop: LoopRV, factor_axis: int) -> BlockAt:
         """The trips of a reduction loop get results of their own, which are added up after. Returns the block that makes these."""
         at = self.reference(loop)
-        check_sum(self._engine(loop.func).func, self._engine(loop.func).block(at.block))
+        func, node = self._engine(loop.func).func, self._engine(loop.func).block(at.block)
+        check_sum(func, node)
+        check_all_points(func, node)
         return BlockAt(self._engine(loop.func).rfactor(at.block, loop.var, factor_axis), self._named(at.func))
 
     def _may_hold(self, loop: LoopRV, kind: str) -> None:

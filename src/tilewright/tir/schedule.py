@@ -266,9 +266,11 @@ class Schedule(Recorder):
     def set_scope(self, block: str, scope: str) -> None:
         """Where the value that a block computes lives: `global` or `local`."""
         check_scope(scope)
-        for old in stored_buffers(self.block(block)):
-            if old in self.func.params:
-                raise ScheduleError(f"block '{block}' computes the parameter '{old.name}', whose memory is the caller's")
+        made = stored_buffers(self.block(block))
+        given = next((b for b in made if b in self.func.params), None)
+        if given is not None:
+            raise ScheduleError(f"block '{block}' computes the parameter '{given.name}', whose memory is the caller's")
+        for old in made:
             new = Buffer(old.name, old.shape, old.dtype, scope)
             self._set(redirect(self.func.body, old, new), drop=old, new=new)
 
