@@ -1,19 +1,29 @@
 """Random loop programs with blocks, and random schedules of them: whatever steps are accepted, the result stays.
 
 All values are whole and small, so that results must be equal, not close, in whatever order sums are taken.
+
+    python tests/random_schedules.py 5000 0     # that many schedules from a seed on: half of loop programs, half of tensor expressions
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+import random_te_schedules
+import tilewright as tvm
 from tilewright import tir
-from tilewright.errors import ScheduleError
-from tilewright.tir.stmt import PrimFunc, block_names
+from tilewright.errors import CompileError, ScheduleError
+from tilewright.te.resolve import schedule_func
+from tilewright.tir.interpreter import run
+from tilewright.tir.stmt import THREAD, For, PrimFunc, Stmt, block_names, map_bodies
 
 Array = np.ndarray[Any, Any]
 Choose = random.Random
@@ -21,10 +31,15 @@ LOOPS = "ijk"
 
 
 class Program:
-    """Builds the text of one program: a chain of values over two parameters, of sums, maxima, windows and plain arithmetic."""
+    """Builds the text of one program: a chain of values over two parameters, of sums, maxima, windows and plain arithmetic.
 
-    def __init__(self, seed: int) -> None:
+    With `bound`, trips depend on each other: values change in place, rows follow from rows, blocks share loops, stores go to places
+    that are computed, and loops run as often as others say.
+    """
+
+    def __init__(self, seed: int, bound: bool = False) -> None:
         self.choose = random.Random(seed)
+        self.bound = bound
         self.dtype = self.choose.choice(["float32", "float32", "int32"])
         self.values: dict[str, tuple[int, int]] = {}
         self.lines: list[str] = []
@@ -36,7 +51,7 @@ class Program:
         made = self.choose.randint(1, 3)
         for k in range(made):
             name = "Z" if k == made - 1 else "BCD"[k]
-            shape, lines = self.choose.choice([self.pointwise, self.window, self.rows, self.product, self.mirrored])(name)
+            shape, lines = self.choose.choice(self.kinds())(name)
             self.lines += lines
             if name == "Z":
                 head.append(f"Z: {self.buffer(shape)}")
@@ -44,6 +59,10 @@ class Program:
                 self.lines.insert(0, f"    {name} = T.alloc_buffer({shape}, '{self.dtype}')")
             self.values[name] = shape
         return tir.parse("\n".join([f"def program({', '.join(head)}):", *self.lines]))
+
+    def kinds(self) -> list[Callable[[str], tuple[tuple[int, int], list[str]]]]:
+        plain = [self.pointwise, self.window, self.rows, self.product, self.mirrored]
+        return plain + [self.in_place, self.following, self.scattered, self.triangle, self.together, self.two_results, self.running] if self.bound else plain
 
     def size(self) -> int:
         return self.choose.randint(2, 9)
@@ -105,6 +124,90 @@ class Program:
         body = ["with T.init():", f"    {name}[vi, vj] = T.{self.dtype}(0)",
                 f"{name}[vi, vj] = {name}[vi, vj] + min(max({a}[vi, vk], T.{self.dtype}(-4)), T.{self.dtype}(4)) * min(max({right}, T.{self.dtype}(-4)), T.{self.dtype}(4))"]
         return (m, n), self.nest(name, {"i": m, "j": n, "k": depth}, "SSR", body)
+
+    # Trips that depend on each other.
+    def small(self, value: str) -> str:
+        return f"min(max({value}, T.{self.dtype}(-9)), T.{self.dtype}(9))"
+
+    def in_place(self, name: str) -> tuple[tuple[int, int], list[str]]:
+        """A value, or a parameter, changes in place and is read after, and perhaps before."""
+        a = self.value()
+        m, n = self.values[a]
+        place = self.choose.choice(["vi, vj", "vi, vj", f"{m - 1} - vi, vj", "vi, 0"])
+        update = self.nest(f"{name}_u", {"i": m, "j": n}, "SS", [f"{a}[vi, vj] = {self.small(f'{a}[vi, vj] * {self.number()} + {a}[{place}]')}"])
+        before = self.nest(name, {"i": m, "j": n}, "SS", [f"{name}[vi, vj] = {a}[vi, vj] - {self.number()}"])
+        after = self.nest(f"{name}_a", {"i": m, "j": n}, "SS", [f"{name}[vi, vj] = {name}[vi, vj] + {a}[vi, vj]"])
+        return (m, n), self.choose.choice([before + update, update + before, before + update + after])
+
+    def following(self, name: str) -> tuple[tuple[int, int], list[str]]:
+        """Rows, or diagonals, that follow from those before."""
+        a = self.value()
+        m, n = self.values[a]
+        at, step = self.choose.choice([("vi, vj", (1, 0)), ("vi, vj", (1, 0)), ("vi, vj + 1", (1, 0)), ("vi + 1, vj", (0, 1)), ("vi, vj", (1, 1))])
+        first = self.nest(name, {"i": m + 1, "j": n + 1}, "SS", [f"{name}[vi, vj] = {self.number()}"])
+        to = f"vi + {step[0]}, vj + {step[1]}"
+        rest = self.nest(f"{name}_n", {"i": m, "j": n}, "SS", [f"{name}[{to}] = {self.small(f'{name}[{at}] + {a}[vi, vj]')}"])
+        return (m + 1, n + 1), first + rest
+
+    def scattered(self, name: str) -> tuple[tuple[int, int], list[str]]:
+        """Stores to places that are no plain axes: several trips may share one."""
+        a = self.value()
+        m, n = self.values[a]
+        column = f"min(max({a}[vi, 0], 0), {n - 1})" if self.dtype == "int32" else f"(vi * vj + vj) % {n}"
+        place = self.choose.choice([f"vi, {column}", "vi // 2, vj", f"(vi * 2) % {m}, vj", f"{m - 1} - vi, {n - 1} - vj", f"(vi * {n} + vj) // {n}, (vi * {n} + vj) % {n}"])
+        first = self.nest(name, {"i": m, "j": n}, "SS", [f"{name}[vi, vj] = {self.number()}"])
+        value = self.choose.choice([f"{a}[vi, vj]", f"{self.small(f'{name}[{place}] + {a}[vi, vj]')}"])
+        return (m, n), first + self.nest(f"{name}_s", {"i": m, "j": n}, "SS", [f"{name}[{place}] = {value}"])
+
+    def triangle(self, name: str) -> tuple[tuple[int, int], list[str]]:
+        """A sum over as many columns as the row says, or a copy of that part."""
+        a = self.value()
+        m, n = self.values[a]
+        body = ["with T.init():", f"    {name}[vi, 0] = T.{self.dtype}(0)", f"{name}[vi, 0] = {name}[vi, 0] + {a}[vi, vk]"]
+        shape, axes = (m, 1), [f"vi = T.axis.spatial({m}, i)", f"vk = T.axis.reduce({n}, k)"]
+        fill: list[str] = []
+        if self.choose.random() < 0.5:
+            shape, axes, body = (m, n), [axes[0], f"vk = T.axis.spatial({n}, k)"], [f"{name}[vi, vk] = {a}[vi, vk]"]
+            fill = self.nest(f"{name}_f", {"i": m, "j": n}, "SS", [f"{name}[vi, vj] = {self.number()}"])
+        lines = [f"    for i in T.serial({m}):", f"        for k in T.serial(min(i + {self.choose.randint(1, 2)}, {n})):", f"            with T.block('{name}'):"]
+        return shape, fill + lines + ["                " + x for x in axes + body]
+
+    def together(self, name: str) -> tuple[tuple[int, int], list[str]]:
+        """Two blocks in one loop; the second reads what the first made in this trip, or in the one before."""
+        a = self.value()
+        m, n = self.values[a]
+        self.lines.insert(0, f"    {name}t = T.alloc_buffer({(m, n)}, '{self.dtype}')")
+        back = self.choose.choice([f"{name}t[vi, vj]", f"T.if_then_else(vi > 0, {name}t[max(vi - 1, 0), vj], T.{self.dtype}(0))", f"{name}t[vi, {n - 1} - vj]"])
+        rows = [f"    for i in T.serial({m}):"]
+        for block, target, value in ((f"{name}_t", f"{name}t", f"{a}[vi, vj] + {self.number()}"), (name, name, f"{back} - {a}[vi, vj]")):
+            rows += [f"        for j in T.serial({n}):", f"            with T.block('{block}'):", "                vi, vj = T.axis.remap('SS', [i, j])",
+                     f"                {target}[vi, vj] = {value}"]
+        return (m, n), rows
+
+    def two_results(self, name: str) -> tuple[tuple[int, int], list[str]]:
+        """The maximum of a row and where it is; or a sum of sums, in an order that counts."""
+        a = self.value()
+        m, n = self.values[a]
+        self.lines.insert(0, f"    {name}w = T.alloc_buffer({(m, 1)}, '{self.dtype}')")
+        axes = ["with T.init():", f"    {name}[vi, 0] = T.{self.dtype}(0)", f"    {name}w[vi, 0] = T.{self.dtype}(-99)"]
+        best = [f"w: T.{self.dtype} = T.if_then_else({name}w[vi, 0] < {a}[vi, vk], {a}[vi, vk], {name}w[vi, 0])",
+                f"p: T.{self.dtype} = T.if_then_else({name}w[vi, 0] < {a}[vi, vk], T.cast(vk, '{self.dtype}'), {name}[vi, 0])",
+                f"{name}w[vi, 0] = w", f"{name}[vi, 0] = p"]
+        sums = [f"{name}w[vi, 0] = {a}[vi, vk] - {name}w[vi, 0]", f"{name}[vi, 0] = {self.small(f'{name}[vi, 0] + {name}w[vi, 0]')}"]
+        return (m, 1), self.nest(name, {"i": m, "k": n}, "SR", axes + self.choose.choice([best, sums]))
+
+    def running(self, name: str) -> tuple[tuple[int, int], list[str]]:
+        """A value that is kept from trip to trip, or a reduction whose order counts."""
+        a = self.value()
+        m, n = self.values[a]
+        if self.choose.random() < 0.5:
+            body = ["with T.init():", f"    {name}[vi, 0] = T.{self.dtype}(1)", f"{name}[vi, 0] = {self.small(f'{name}[vi, 0] * {self.number()} + {a}[vi, vk]')}"]
+            return (m, 1), self.nest(name, {"i": m, "k": n}, "SR", body)
+        self.lines.insert(0, f"    {name}r = T.alloc_buffer({(n,)}, '{self.dtype}')")
+        rows = [f"    for i in T.serial({m}):"]
+        for block, store in ((f"{name}_r", f"{name}r[vj] = {self.small(f'{a}[vi, vj] + T.if_then_else(vi > 0, {name}r[vj], T.{self.dtype}(0))')}"), (name, f"{name}[vi, vj] = {name}r[vj]")):
+            rows += [f"        for j in T.serial({n}):", f"            with T.block('{block}'):", "                vi, vj = T.axis.remap('SS', [i, j])", f"                {store}"]
+        return (m, n), rows
 
 
 def arrays(func: PrimFunc, seed: int) -> list[Array]:
@@ -260,3 +363,103 @@ def scheduled(func: PrimFunc, seed: int) -> tir.Schedule:
     for _ in range(choose.randrange(5)):
         attempt(sch, choose.choice(list(MARKS)), choose, MARKS)
     return sch
+
+
+# Many of them.
+BATCH = 100
+"""Schedules that are compiled as one library."""
+
+
+@dataclass
+class Case:
+    """A schedule that was accepted: the program before and after, and without blocks."""
+
+    name: str
+    before: PrimFunc
+    after: PrimFunc
+    lowered: PrimFunc
+    steps: str
+
+    def __str__(self) -> str:
+        return f"{self.name}\n{self.before}\n{self.steps}\n{self.lowered}"
+
+
+def loop_case(seed: int) -> Case:
+    """A program of loops after random steps. Raises `CompileError` where it cannot be lowered."""
+    func = Program(seed, bound=seed % 4 != 0).func()
+    sch = scheduled(func, seed)
+    return Case(f"loops{seed}", func, sch.mod["main"], tir.lower_blocks(sch.mod["main"]), str(sch.trace))
+
+
+def te_case(seed: int) -> Case:
+    """Tensor expressions after random steps. Raises `ScheduleError` for those that are refused."""
+    before = schedule_func(*random_te_schedules.unscheduled(seed))
+    after = schedule_func(*random_te_schedules.scheduled(seed))
+    return Case(f"expressions{seed}", before, after, tir.lower_blocks(after), str(after))
+
+
+def on_a_cpu(s: Stmt) -> Stmt:
+    """`s` without notes of threads of a GPU, which no CPU target takes."""
+    if isinstance(s, For):
+        return replace(s, body=on_a_cpu(s.body), annotations={k: v for k, v in s.annotations.items() if k != THREAD})
+    return map_bodies(s, on_a_cpu) or s
+
+
+def wrong(case: Case, got: Sequence[Array], want: Sequence[Array]) -> bool:
+    return any(not np.array_equal(a.reshape(b.shape), b) for a, b in zip(got, want, strict=True))
+
+
+def check(cases: Sequence[Case], counts: Counter[str], native: bool = True) -> list[str]:
+    """What differs, read by the interpreter (before and after lowering) and as machine code."""
+    faults, works = [], {}
+    for k, case in enumerate(cases):
+        given = arrays(case.before, k)
+        want = [a.copy() for a in given]
+        run(case.before, want)
+        flat = tir.lower_loops(case.lowered)
+        for program in (case.lowered, flat):
+            got = [a.copy() if program is case.lowered else a.reshape(-1).copy() for a in given]
+            run(program, got)
+            if wrong(case, got, want):
+                faults.append(f"interpreted, {'flat' if program is flat else 'lowered'}: {case}")
+                break
+        works[f"f{k}"] = case, given, want
+        counts["accepted"] += 1
+    if native:
+        module = tvm.build(tvm.IRModule({n: replace(w[0].lowered, name=n, body=on_a_cpu(w[0].lowered.body)) for n, w in works.items()}), target="llvm")
+        for name, (case, given, want) in works.items():
+            got = [a.copy() for a in given]
+            module[name](*got)
+            if wrong(case, got, want):
+                faults.append(f"LLVM: {case}")
+    return faults
+
+
+def some(seeds: Sequence[int], counts: Counter[str], native: bool = True) -> list[str]:
+    """The faults of the schedules of these seeds; every second one is of tensor expressions."""
+    cases, faults = [], []
+    for seed in seeds:
+        counts["tried"] += 1
+        try:
+            cases.append((te_case if seed % 2 else loop_case)(seed))
+        except CompileError as error:
+            counts[f"refused: {type(error).__name__}"] += 1
+        except Exception:
+            faults.append(f"seed {seed}: {traceback.format_exc()}")
+    return faults + check(cases, counts, native)
+
+
+def main(count: int, seed: int) -> int:
+    counts: Counter[str] = Counter()
+    faults: list[str] = []
+    for first in range(seed, seed + count, BATCH):
+        found = some(range(first, min(first + BATCH, seed + count)), counts)
+        faults += found
+        for f in found:
+            print(f, "\n")
+        print(f"{dict(counts)}, {len(faults)} faults", flush=True)
+    return bool(faults)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*map(int, sys.argv[1:3])))

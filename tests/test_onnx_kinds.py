@@ -308,6 +308,20 @@ def test_shifts_by_more_than_there_is(direction: str, dtype: str) -> None:
     assert [int(v) & mask for v in got] == exact
 
 
+@pytest.mark.parametrize(("base", "exponent"), [(np.int64, np.int64), (np.int32, np.int64), (np.int64, np.float32), (np.int32, np.int32), (np.int32, np.uint8)])
+def test_powers_of_integers(base: type, exponent: type) -> None:
+    """In integers that wrap around; by floats, in double precision."""
+    x, y = np.array([1000003, 3, 7, -5, 2, 1], base), np.array([3, 19, 11, 9, 30, 0], exponent)
+    expected = np.power(x, y) if exponent is np.float32 else np.power(x.astype(np.int64), y.astype(np.int64))
+    got = tvm.compile(node_model("Pow", {"x": x, "y": y}, {}, {"z": helper.np_dtype_to_tensor_dtype(x.dtype)}))(x, y)
+    np.testing.assert_array_equal(got, expected.astype(base))
+
+
+def test_remainders_of_floats_are_exact() -> None:
+    x, y = np.float32([1e8, 3e38, 5.3, -5.3, np.inf, 7, -0.0]), np.float32([7, 1e-3, np.inf, 0.1, 2, 0, 3])
+    same(node_model("Mod", {"x": x, "y": y}, {}, {"z": TensorProto.FLOAT}, fmod=1), {"x": x, "y": y}, 0, 0)
+
+
 def test_remainders_by_infinity() -> None:
     x, y = np.float32([5, -5, 0, 5, -5]), np.float32([np.inf, np.inf, -np.inf, -np.inf, -np.inf])
     got = tvm.compile(node_model("Mod", {"x": x, "y": y}, {}, {"z": TensorProto.FLOAT}, fmod=0))(x, y)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright
 from codegen_native import on_every_target
 from tilewright import relay
 from tilewright.compiler.build import build_module
@@ -69,7 +70,8 @@ CASES: list[tuple[str, list[Array], int, dict[str, Any]]] = [
     ("dequantize", [s8(3, 4), scale(0.1, 0.2, 0.3), zero(0, 1, 2)], 1, {"axis": 0}),
     ("dequantize", [sums(3, 4), scale(1e-4), zero(77)], 1, {}),
     *[("requantize", [sums(2, 9, 3), scales(9), zero(0), scale(3.0), zero(-5)], 1, {"axis": 1, "rounding": r, "compute_dtype": c, "out_dtype": o})
-      for r, c, o in (("UPWARD", "int64", "int8"), ("TONEAREST", "int64", "uint8"), ("TONEAREST", "float32", "uint8"), ("UPWARD", "float32", "int8"),
+      for r, c, o in (("UPWARD", "int64", "int8"), ("TONEAREST", "int64", "uint8"), ("TONEAREST", "float32", "uint8"), ("TOEVEN", "float32", "uint8"), ("TOEVEN", "int64", "int8"),
+                      ("UPWARD", "float32", "int8"),
                       ("None", "None", "int8"), ("TONEAREST", "float64", "int16"), ("UPWARD", "int32", "int32"), ("TFLITE", "None", "int8"))],
     ("requantize", [sums(2, 9, 3), scales(9) * np.float32(64), zero(0), scale(3.0), zero(-5)], 1, {"axis": 1, "rounding": "TFLITE", "out_dtype": "int16"}),
     ("requantize", [sums(2, 9).astype(np.int64) << 12, scales(9), zero(0), scale(900.0), zero(0)], 1, {"axis": 1, "rounding": "TFLITE", "out_dtype": "int16"}),
@@ -188,10 +190,15 @@ def test_the_reference_of_a_convolution_is_the_definition() -> None:
 def test_requantize_rounds_as_it_says() -> None:
     halves = np.asarray([-3, -1, 1, 3, 5], np.int32)
     wanted = {("UPWARD", "int64"): [-1, 0, 1, 2, 3], ("TONEAREST", "int64"): [-2, -1, 1, 2, 3], ("UPWARD", "float32"): [-1, 0, 1, 2, 3],
-              ("TONEAREST", "float32"): [-2, 0, 0, 2, 2]}
+              ("TONEAREST", "float32"): [-2, -1, 1, 2, 3], ("TONEAREST", "float64"): [-2, -1, 1, 2, 3], ("TOEVEN", "float32"): [-2, 0, 0, 2, 2],
+              ("TOEVEN", "int64"): [-2, 0, 0, 2, 2]}
     for (rounding, kind), numbers in wanted.items():
         op = OPS["qnn.requantize"](rounding=rounding, compute_dtype=kind)
-        assert op.reference(halves, scale(0.5), zero(0), scale(1.0), zero(0)).tolist() == numbers
+        given = (halves, scale(0.5), zero(0), scale(1.0), zero(0))
+        assert op.reference(*given).tolist() == numbers
+        x = relay.var("x", shape=(5,), dtype="int32")
+        body = relay.qnn.op.requantize(x, *map(relay.const, given[1:]), rounding=rounding, compute_dtype=kind)
+        assert tilewright.compile(IRModule.from_expr(Function([x], body)))(halves).tolist() == numbers
 
 
 def test_tensorflow_lite_rounds_twice() -> None:
@@ -239,7 +246,7 @@ ONE, NONE = relay.const(scale(1.0)), relay.const(zero(0))
     (lambda: qnn.dequantize(relay.var("y", shape=(2,)), ONE, NONE), "data must be quantized"),
     (lambda: qnn.dequantize(X, relay.const(scales(3)), NONE, axis=1), "must be one number, or 4, one for each element of axis 1"),
     (lambda: qnn.dequantize(X, NONE, NONE), "input_scale must be a tensor of float32"),
-    (lambda: qnn.requantize(X, ONE, NONE, ONE, NONE, rounding="DOWN"), "rounding is 'DOWN'; it is one of UPWARD, TONEAREST"),
+    (lambda: qnn.requantize(X, ONE, NONE, ONE, NONE, rounding="DOWN"), "rounding is 'DOWN'; it is one of UPWARD, TONEAREST, TOEVEN"),
     (lambda: qnn.requantize(X, ONE, NONE, ONE, NONE, compute_dtype="bool"), "compute_dtype is 'bool'; it is one of"),
     (lambda: qnn.conv2d(X, W, relay.const(zero(1, 2, 3, 4)), NONE, ONE, ONE), "the input's zero point must be one number"),
     (lambda: qnn.conv2d(X, W, NONE, relay.const(zero(1, 2)), ONE, ONE), "kernel_zero_point must be one number, or 3"),

@@ -147,7 +147,7 @@ def test_passes_one_by_one_are_the_whole() -> None:
 
 
 def test_rounding_of_requantizations() -> None:
-    for rounding in ("UPWARD", "TONEAREST"):
+    for rounding in ("UPWARD", "TONEAREST", "TOEVEN"):
         with all_layers(rounding=rounding):
             made = quantize(network())
         assert {e.op.rounding for e in calls(made["main"]) if e.op.name == "qnn.requantize"} == {rounding}  # type: ignore[attr-defined]

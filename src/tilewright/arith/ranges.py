@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from tilewright.expr import PrimExpr, Var
+from tilewright.expr import IntImm, PrimExpr, Var
 
 if TYPE_CHECKING:
     from tilewright.arith.linear import LinearForm
@@ -51,6 +51,8 @@ class Ranges:
 
     def bind_loop(self, var: Var, first: PrimExpr, extent: PrimExpr) -> Ranges:
         """The same with `first <= var < first + extent`."""
+        if type(first) is IntImm and type(extent) is IntImm:
+            return self.bind(var, first.value, first.value + extent.value - 1)
         from tilewright.arith.bounds import bounds
 
         lo, _ = bounds(first, self)

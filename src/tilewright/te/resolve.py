@@ -28,7 +28,7 @@ from tilewright.te.thread import ThreadAxis
 from tilewright.te.unroll_by_hint import unroll_by_hint
 from tilewright.tir.index_map import IndexMap
 from tilewright.tir.layout_rewrites import transform_block_layout, transform_layout
-from tilewright.tir.legality import fault
+from tilewright.tir.legality import check_any_order, check_threads, fault
 from tilewright.tir.schedule import Schedule as Engine
 from tilewright.tir.stmt import IMPORTS, SCALARS, THREAD, Block, IterVar, PrimFunc, expressions, stored_buffers, walk_stmt
 from tilewright.types import INT64
@@ -116,7 +116,7 @@ class _Resolver:
     """The engine, with the block of each stage and the loop of each axis."""
 
     def __init__(self, s: Schedule, func: PrimFunc, blocks: dict[Stage, str], buffers: dict[Tensor, Buffer]) -> None:
-        self.s, self.engine, self.blocks = s, Engine(func), blocks
+        self.s, self.engine, self.blocks = s, Engine(func, checked=True), blocks
         self.inputs = {t: b.name for t, b in buffers.items() if isinstance(t.op, PlaceholderOp)}
         self.loops: dict[IterVar, Var] = {}
         self.threads: dict[ThreadAxis, PrimExpr] = {}
@@ -256,6 +256,7 @@ class _Resolver:
             case "thread":
                 self.bind(loop, m.value)
             case "tensorized":
+                check_any_order(self.engine.func, self.engine.loop(loop), f"loop '{loop.name}' cannot be tensorized")
                 self.engine.tensorize(loop, m.value)
             case _:
                 self.engine.annotate(loop, m.kind, m.value)
@@ -268,6 +269,7 @@ class _Resolver:
             if number_of(other) != 0 and other is not extent:
                 why = f"loop '{loop.name}' has {extent} trips and is bound to thread axis '{axis.thread_tag}' of {other}; split it by that"
                 raise fault(why, node, self.engine.func)
+        check_threads(self.engine.func, self.engine.loop(loop))
         self.engine.annotate(loop, THREAD, axis.thread_tag)
 
     def prefetch(self, block: str, ahead: Ahead) -> None:

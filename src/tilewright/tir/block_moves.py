@@ -14,7 +14,17 @@ from tilewright.errors import ScheduleError
 from tilewright.expr import LT, Buffer, Load, PrimExpr, Var, all_of, compare, const
 from tilewright.expr_walk import free_vars, rewrite, substitute, walk
 from tilewright.tir.block_rewrites import free_name, reads
-from tilewright.tir.legality import fault, reduces_over
+from tilewright.tir.legality import (
+    check_all_points,
+    check_complete,
+    check_not_used_before,
+    check_once,
+    check_passed,
+    constant,
+    fault,
+    is_sum,
+    reduces_over,
+)
 from tilewright.tir.region import region_of
 from tilewright.tir.schedule import Schedule, regenerate
 from tilewright.tir.stmt import (
@@ -80,6 +90,11 @@ def reverse_compute_at(func: PrimFunc, block: str, loop: Var, preserve_unit_loop
     source = _made_inside(s, node, target)
     at = next(e.indices for e in _loads(node, source))
     axes = {i.var: i for i in node.iters}
+    check_passed(func, node, target, (source,))
+    check_all_points(func, node)
+    for m in makers(func, source):
+        if not is_sum(m):
+            check_complete(func, m)
     if any(e.indices != at for e in _loads(node, source)) or len({i for i in at if i in axes}) != len(at):
         raise fault(f"block '{block}' reads '{source.name}' at other places than its own axes, each once", node, func)
     _no_further(func, node, source, at)
@@ -93,7 +108,7 @@ def reverse_compute_at(func: PrimFunc, block: str, loop: Var, preserve_unit_loop
         if not isinstance(size, int):
             raise fault(f"a trip of loop '{loop.name}' makes {size} of '{source.name}', and a known part is needed", target, func)
         _dense(func, target, source, k, size, ranges)
-    region = [part.get(i.var, (const(0, INT64), int(i.extent))) for i in node.iters]  # type: ignore[call-overload]
+    region = [part.get(i.var, (const(0, INT64), constant(i.extent, f"axis '{i.var.name}'", node, func))) for i in node.iters]
     s._remove(node)
     target = s.loop(loop)
     nest, _ = regenerate(node, region, ranges, preserve_unit_loops)
@@ -105,7 +120,7 @@ def _no_further(func: PrimFunc, node: Block, source: Buffer, at: Sequence[PrimEx
     """Raise where the reader has points that the value has not: what it computes there follows no element."""
     extents: dict[PrimExpr, PrimExpr] = {i.var: i.extent for i in node.iters}
     for v, d in zip(at, source.shape, strict=True):
-        if int(extents[v]) > int(d):  # type: ignore[call-overload]
+        if constant(extents[v], f"axis '{v}'", node, func) > constant(d, f"'{source.name}'", node, func):
             raise fault(f"block '{node.name}' goes over {extents[v]} points along '{v}', and '{source.name}' has only {d}", node, func)
 
 
@@ -146,7 +161,7 @@ def _dense(func: PrimFunc, target: For, source: Buffer, dim: int, size: int, out
         index = next(x for x in walk_stmt(m.body) if isinstance(x, Store) and x.buffer is source).indices[dim]
         form = linear(simplify(substitute(index, points), outer))
         extents = {f.var: f.extent for f in walk_stmt(target) if isinstance(f, For)}
-        inner = sorted((c, int(extents[a])) for a, c in form.coefs.items() if a in extents and a not in outer)  # type: ignore[call-overload,index]
+        inner = sorted((c, constant(extents[a], f"loop '{a}'", target, func)) for a, c in form.coefs.items() if a in extents and a not in outer)  # type: ignore[index]
         covered = 1
         for c, n in inner:
             if not 0 < c <= covered:
@@ -184,6 +199,10 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     if reads(func.body, source, node) or late or any(i.kind != "spatial" for i in maker.iters) or source in loaded_buffers(maker):
         why = f"reads '{late[0]}', which is made later" if late else f"is not the only reader of '{source.name}', or that is a sum"
         raise fault(f"block '{block}' {why}", node, func)
+    check_complete(func, node)
+    check_passed(func, node, maker, (source,))
+    check_all_points(func, node)
+    check_all_points(func, maker)
     made = maker.body
     assert isinstance(made, Store)
     points = dict(zip(loads[0].indices, made.indices, strict=True))
@@ -224,11 +243,14 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
         raise fault(f"the reduction runs over loop '{name}', outside of '{loop.name}' or fused; take the first value out before it", wrong or target, func)
     if any(f.kind != SERIAL and reduces_over(node, f.var) for f in inner):
         raise fault(f"a reduction loop of block '{block}' is not serial any more", target, func)
+    check_once(func, node, inner, s.around(target))
+    check_not_used_before(func, node, target)
     name = free_name(func, f"{block}_init")
+    reducing = {f.var for f in inner if reduces_over(node, f.var)}
+    _known_without(func, [f for f in inner if f.var not in reducing], reducing)
     own: dict[PrimExpr, PrimExpr] = {f.var: Var(f.var.name) for f in inner}
     axes = [(replace(i, var=Var(i.var.name)), i, b) for i, b in zip(node.iters, node.bindings, strict=True) if i.kind == "spatial"]
     points: dict[PrimExpr, PrimExpr] = {old.var: new.var for new, old, _ in axes}
-    reducing = {f.var for f in inner if reduces_over(node, f.var)}
     axis_of: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in node.iters), node.bindings, strict=True))
     kept = [c for c in (substitute(c, axis_of) for c in conjuncts(node.predicate)) if not reducing & set(free_vars(c))]
     first: Stmt = Block(
@@ -238,11 +260,19 @@ def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc
     for f in reversed([f for f in inner if f.var not in reducing]):
         v = own[f.var]
         assert isinstance(v, Var)
-        first = replace(f, var=v, body=first)
+        first = replace(f, var=v, min=substitute(f.min, own), extent=substitute(f.extent, own), body=first)
     s._replace(node, replace(node, init=None))
     target = s.loop(loop)
     s._replace(target, seq(first, target))
     return s.func, name
+
+
+def _known_without(func: PrimFunc, loops: Sequence[For], gone: set[Var]) -> None:
+    """Raise where a loop that stays runs as often as one of `gone` says."""
+    for f in loops:
+        v = next((v for v in (*free_vars(f.min), *free_vars(f.extent)) if v in gone), None)
+        if v is not None:
+            raise fault(f"loop '{f.var.name}' goes from {f.min} for {f.extent} trips, which depends on the reduction loop '{v.name}'", f, func)
 
 
 def add_unit_loop(func: PrimFunc, at: Stmt) -> tuple[PrimFunc, Var]:

@@ -232,6 +232,9 @@ def _two_stages(s: Stmt, name: str, loop: Var) -> _Split:
         raise split.error("the block is not a reduction")
     if loop not in over["reduce"]:
         raise split.error("this is not a loop of its reduction")
+    varying = next((f for f in loops if f.var in over["reduce"] and any(v is g.var for e in (f.min, f.extent) for v in free_vars(e) for g in loops)), None)
+    if varying is not None:
+        raise split.error(f"how often loop '{varying.var.name}' runs ({varying.extent} trips) depends on another loop, and the new value needs a fixed size")
     if over["reduce"] & over["spatial"]:
         raise split.error("a reduction loop is fused with one that is not; rfactor before that fuse")
     return split

@@ -12,6 +12,7 @@ from tilewright.tir import block_moves, layout_rewrites
 from tilewright.tir.block_rewrites import check_scope
 from tilewright.tir.blockize import blockize
 from tilewright.tir.index_map import IndexMap
+from tilewright.tir.legality import check_any_order, check_complete, check_threads
 from tilewright.tir.loop_steps import LoopRV, LoopSteps
 from tilewright.tir.schedule import Schedule as Engine
 from tilewright.tir.steps import BlockAt, recorded
@@ -48,6 +49,7 @@ class BlockSteps(LoopSteps):
     def decompose_padding(self, block: BlockAt | str, loop: LoopRV) -> BlockAt:
         """A padded copy becomes a fill before `loop`, and a copy of what is inside. Returns the block that fills."""
         at, e = self._in(block)
+        check_complete(e.func, e.block(at.block))
         e.func, name = layout_rewrites.decompose_padding(e.func, at.block, loop.var)
         return replace(at, block=name)
 
@@ -84,6 +86,7 @@ class BlockSteps(LoopSteps):
         """The loops from one in, or a block that `blockize` made, become what the intrinsic of that name runs for them."""
         func = block_or_loop.func if isinstance(block_or_loop, LoopRV) else self._named(self._block(block_or_loop).func)
         e, intrinsic = self._engine(func), TensorIntrin.get(tensor_intrin)
+        check_any_order(e.func, self.get(block_or_loop), f"'{tensor_intrin}' cannot be used")
         if isinstance(block_or_loop, LoopRV):
             e.func, name = blockize(e.func, block_or_loop.var)
         else:
@@ -94,7 +97,9 @@ class BlockSteps(LoopSteps):
     @recorded
     def bind(self, loop: LoopRV, thread_axis: str) -> None:
         """Note on a loop the axis of threads that it stands for; on a CPU it stays a serial loop."""
-        self._engine(loop.func).annotate(loop.var, THREAD, thread_axis)
+        e = self._engine(loop.func)
+        check_threads(e.func, e.loop(loop.var))
+        e.annotate(loop.var, THREAD, thread_axis)
 
     @recorded
     def unannotate(self, block_or_loop: BlockAt | LoopRV | str, ann_key: str) -> None:
@@ -126,6 +131,7 @@ class BlockSteps(LoopSteps):
         at, e = self._in(block)
         self._written(at, e, write_buffer_index)
         block_moves.only_maker(e.func, e.block(at.block))
+        check_complete(e.func, e.block(at.block))
         e.rolling_buffer(at.block)
 
     # Layouts.
@@ -177,6 +183,7 @@ class BlockSteps(LoopSteps):
         writes = found in stored_buffers(node)
         if writes:
             block_moves.only_maker(e.func, node)
+            check_complete(e.func, node)
         how = None
         if index_map is not None:
             used = layout_rewrites.access_axes(node, found)

@@ -10,7 +10,7 @@ from tilewright.arith import Ranges, linear, simplify
 from tilewright.arith.linear import LinearForm, expression
 from tilewright.expr import IntImm, PrimExpr, Var, add, const, floordiv, mul
 from tilewright.expr_walk import free_vars
-from tilewright.tir.legality import fault, reduces_over
+from tilewright.tir.legality import constant, fault, reduces_over
 from tilewright.tir.schedule import Schedule
 from tilewright.tir.stmt import Block, For, IterVar, PrimFunc, Stmt, substitute_stmt
 from tilewright.types import BOOL, INT64
@@ -53,7 +53,7 @@ def blockize(func: PrimFunc, loop: Var) -> tuple[PrimFunc, str]:
 
 def _tile(func: PrimFunc, at: For, it: IterVar, binding: PrimExpr, inner: Sequence[For]) -> tuple[IterVar, PrimExpr, int, PrimExpr]:
     """The axis over tiles, its binding, the size of a tile, and where in the tile a trip of the inner loops is."""
-    extents = {f.var: int(f.extent) for f in inner}  # type: ignore[call-overload]
+    extents = {f.var: constant(f.extent, f"loop '{f.var.name}'", f, func) for f in inner}
     ranges = Ranges()
     for v, n in extents.items():
         ranges = ranges.bind(v, 0, n - 1)
@@ -68,7 +68,7 @@ def _tile(func: PrimFunc, at: For, it: IterVar, binding: PrimExpr, inner: Sequen
             raise fault(f"axis '{it.var.name}' is '{binding}', which is not a sum of a tile and a place in it", at, func)
         else:
             outer = outer.plus(LinearForm({atom: c}))
-    whole = int(it.extent)  # type: ignore[call-overload]
+    whole = constant(it.extent, f"axis '{it.var.name}'", at, func)
     if whole % size or outer.const % size or any(c % size for c in outer.coefs.values()):
         raise fault(f"axis '{it.var.name}' of {whole} is not made of whole tiles of {size}", at, func)
     own = IterVar(Var(it.var.name), const(whole // size, INT64), it.kind)

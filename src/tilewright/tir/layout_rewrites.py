@@ -15,7 +15,7 @@ from tilewright.expr import LT, Buffer, FloatImm, IntImm, Load, PrimExpr, Select
 from tilewright.expr_walk import free_vars, rewrite, substitute, walk
 from tilewright.tir.block_rewrites import free_name, nest_of, redirect
 from tilewright.tir.index_map import IndexMap
-from tilewright.tir.legality import fault
+from tilewright.tir.legality import check_all_points, check_any_order, constant, fault
 from tilewright.tir.schedule import Schedule
 from tilewright.tir.stmt import (
     ALIGNED,
@@ -65,10 +65,11 @@ def transform_block_layout(func: PrimFunc, block: str, how: IndexMap) -> PrimFun
     s = Schedule(func)
     node = s.block(block)
     top = _own_nest(func, s, node)
-    extents = [int(i.extent) for i in node.iters]  # type: ignore[call-overload]
+    extents = [constant(i.extent, f"axis '{i.var.name}'", node, func) for i in node.iters]
     made, back = how.shape(extents), how.inverse(extents)
     if back is None or prod(made) != prod(extents):
         raise fault(f"the loops of block '{block}' cannot go by '{how}', since it cannot be turned around", node, func)
+    check_any_order(func, top, f"the loops of block '{block}' cannot go by '{how}'")
     reduce = {v for v, i in zip(how.params, node.iters, strict=True) if i.kind == "reduce"}
     if reduce and any(set(free_vars(r)) & reduce and set(free_vars(r)) - reduce for r in how.results):
         raise fault(f"'{how}' makes one loop of a spatial and a reduction axis of block '{block}'", node, func)
@@ -95,6 +96,7 @@ def _own_nest(func: PrimFunc, s: Schedule, node: Block) -> Stmt:
         top = around.pop()
     if any(isinstance(f, For) for f in around):
         raise fault(f"the loops around block '{node.name}' hold other blocks too; do this before compute_at", node, func)
+    check_all_points(func, node)
     if isinstance(node.predicate, IntImm) and node.predicate.value:
         return top
     raise fault(f"block '{node.name}' runs under a condition; do this before its loops are split", node, func)
@@ -185,7 +187,7 @@ def _copy_of(
     """The copy, the axes it goes over, and its index at a point of the block."""
     used = {v for i in at for v in free_vars(i)}
     axes = [i for i in node.iters if i.var in used]
-    extents = [int(i.extent) for i in axes]  # type: ignore[call-overload]
+    extents = [constant(i.extent, f"axis '{i.var.name}'", node, func) for i in axes]
     place: tuple[PrimExpr, ...] = tuple(i.var for i in axes)
     shape: tuple[int, ...] = tuple(extents)
     if how is not None:
@@ -311,7 +313,7 @@ def pad_einsum(func: PrimFunc, block: str, padding: Sequence[int]) -> PrimFunc:
         raise fault(f"block '{block}' has {len(node.iters)} axes, and the padding is {list(padding)}", node, func)
     loads = [e for e in _all_loads(node) if e.buffer not in stored_buffers(node)]
     _check_einsum(func, node, loads)
-    grown = {i.var: -(-int(i.extent) // p) * p for i, p in zip(node.iters, padding, strict=True)}  # type: ignore[call-overload]
+    grown = {i.var: -(-constant(i.extent, f"axis '{i.var.name}'", node, func) // p) * p for i, p in zip(node.iters, padding, strict=True)}
     (home,) = stored_buffers(node)
     made: list[Stmt] = []
     new: Stmt = node

@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+
+from tilewright.arith import Ranges
 from tilewright.errors import ScheduleError
-from tilewright.expr import Var
-from tilewright.expr_walk import free_vars
+from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Var
+from tilewright.expr_walk import free_vars, substitute, walk
+from tilewright.tir.accesses import Access, accesses
+from tilewright.tir.coverage import fills, lives_in_trips, writes_whole
+from tilewright.tir.dependence import Meeting, across_trips, pairs, turned, written_in
 from tilewright.tir.printer import text_marking
-from tilewright.tir.stmt import PARALLEL, ROLLING, VECTORIZED, Block, For, PrimFunc, Stmt, bodies, walk_stmt
+from tilewright.tir.stmt import (
+    PARALLEL,
+    ROLLING,
+    VECTORIZED,
+    Block,
+    For,
+    PrimFunc,
+    Stmt,
+    Store,
+    bodies,
+    expressions,
+    loaded_buffers,
+    path_to,
+    stored_buffers,
+    walk_stmt,
+)
 
 ACROSS_LANES = ("sum", "prod", "max", "min")
 """Reductions whose partial results in lanes can be combined."""
@@ -30,23 +51,289 @@ def _nest_of(func: PrimFunc | None, at: Stmt) -> Stmt:
     return at
 
 
+def constant(extent: object, what: str, at: Stmt, func: PrimFunc | None) -> int:
+    """An extent as a number. Raises `ScheduleError` for one that is known only when the program runs."""
+    if isinstance(extent, (int, IntImm)):
+        return int(extent)
+    raise fault(f"{what} has {extent} trips, known only when it runs, and this step needs a number", at, func)
+
+
 def reduces_over(block: Block, loop: Var) -> bool:
     """Whether `loop` is one of the block's reduction loops."""
     return any(i.kind == "reduce" and loop in free_vars(b) for i, b in zip(block.iters, block.bindings, strict=True))
 
 
-def check_kind(func: PrimFunc, loop: For, kind: str, around: list[Stmt]) -> None:
+def check_kind(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) -> None:
     """Raise `ScheduleError` unless the trips of `loop` may run as `kind`, inside of the statements `around`."""
+    check_nested(func, loop, kind, around)
+    check_trips(func, loop, kind, around)
+
+
+def check_nested(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) -> None:
+    """Raise `ScheduleError` where lanes would hold other lanes or threads."""
     lanes = next((s for s in around if isinstance(s, For) and s.kind == VECTORIZED), None)
     if lanes is not None and kind in (PARALLEL, VECTORIZED):
         raise fault(f"loop '{loop.var.name}' cannot be {kind} inside of the vectorized loop '{lanes.var.name}'", loop, func)
-    if kind not in (PARALLEL, VECTORIZED):
+    for s in walk_stmt(loop) if kind == VECTORIZED else ():
+        if isinstance(s, For) and s is not loop and s.kind in (PARALLEL, VECTORIZED):
+            raise fault(f"loop '{loop.var.name}' cannot be vectorized around the {s.kind} loop '{s.var.name}'", loop, func)
+
+
+def check_trips(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) -> None:
+    """Raise `ScheduleError` where a trip of `loop` needs what another one does, or both do it to one element."""
+    if kind not in (PARALLEL, VECTORIZED) or (isinstance(loop.extent, IntImm) and loop.extent.value <= 1):
         return
     reductions = [s for s in walk_stmt(loop) if isinstance(s, Block) and reduces_over(s, loop.var)]
     if kind == PARALLEL:
         _check_parallel(func, loop, reductions)
     else:
         _check_lanes(func, loop, reductions)
+    _check_apart(func, loop, kind, around)
+
+
+def check_threads(func: PrimFunc, loop: For) -> None:
+    """Raise `ScheduleError` unless the trips of `loop` may belong to threads: they depend on each other in sums alone."""
+    _check_apart(func, loop, "bound to threads", path_to(func.body, loop))
+
+
+def _check_apart(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) -> None:
+    """Raise unless different trips touch different elements, or sums along the loop are all that they share."""
+    outer = _ranges(around)
+    found = [a for a in accesses(loop) if a.buffer not in _kept_in(func, loop, outer)]
+    written = written_in(found)
+    for a, b in pairs(found):
+        summed = a.block is b.block and a.block is not None and reduces_over(a.block, loop.var) and is_sum(a.block)
+        if not summed and across_trips(loop.var, a, b, outer, written):
+            raise fault(f"loop '{loop.var.name}' cannot be {kind}: {_clash(a, b)} in different trips", loop, func)
+
+
+def _clash(a: Access, b: Access) -> str:
+    """What two accesses do to one buffer, in words."""
+    first, second = (a, b) if a.writes else (b, a)
+    if first is second:
+        return f"'{a.buffer.name}' is written at {first}, which may be one element"
+    return f"'{a.buffer.name}' is written at {first} and {'written' if second.writes else 'read'} at {second}, which may be one element"
+
+
+def _ranges(around: Iterable[Stmt]) -> Ranges:
+    ranges = Ranges()
+    for s in around:
+        ranges = ranges.bind_loop(s.var, s.min, s.extent) if isinstance(s, For) else ranges
+    return ranges
+
+
+def _kept_in(func: PrimFunc, loop: For, outer: Ranges) -> set[Buffer]:
+    """The inner values that a trip of `loop` makes and uses up: each trip has memory of its own for them."""
+    inner = {b for b in func.attrs.get("intermediates", ()) if b in stored_buffers(loop)}
+    if not inner:
+        return inner
+    used: set[Buffer] = set()
+    stack = [func.body]
+    while stack:
+        s = stack.pop()
+        if s is not loop:
+            used.update(e.buffer for top in expressions(s) for e in walk(top) if isinstance(e, Load))
+            used.update([s.buffer] if isinstance(s, Store) else [])
+            stack.extend(bodies(s))
+    return {b for b in inner - used if lives_in_trips(loop, b, outer)}
+
+
+def is_sum(block: Block) -> bool:
+    """Whether `block` combines terms in any order: a known reducer, and of its results it reads the element that it stores alone."""
+    if block.annotations.get("combiner") is None:
+        return False
+    stores = [s for s in walk_stmt(block.body) if isinstance(s, Store)]
+    at = stores[0].indices if stores else ()
+    reduce = [i.var for i in block.iters if i.kind == "reduce"]
+    if any(s.indices != at for s in stores) or any(v in reduce for i in at for v in free_vars(i)):
+        return False
+    return all(e.indices == at for e in _own_loads(block))
+
+
+def _own_loads(block: Block) -> Iterator[Load]:
+    made = set(stored_buffers(block))
+    for s in walk_stmt(block):
+        for top in expressions(s):
+            yield from (e for e in walk(top) if isinstance(e, Load) and e.buffer in made)
+
+
+# The order of trips.
+def check_fuse(func: PrimFunc, loops: Sequence[For]) -> None:
+    """Raise `ScheduleError` where how often one loop runs depends on another of them."""
+    for k, f in enumerate(loops):
+        for v in (*free_vars(f.min), *free_vars(f.extent)):
+            if any(v is g.var for g in loops[:k]):
+                raise fault(f"loop '{f.var.name}' goes from {f.min} for {f.extent} trips, which depends on loop '{v.name}', so they cannot be fused", loops[0], func)
+
+
+def check_bounds(func: PrimFunc, order: Sequence[For]) -> None:
+    """Raise `ScheduleError` where a loop would come outside of one that says how often it runs."""
+    for k, f in enumerate(order):
+        for v in (*free_vars(f.min), *free_vars(f.extent)):
+            if any(v is g.var for g in order[k + 1 :]):
+                raise fault(f"loop '{f.var.name}' goes from {f.min} for {f.extent} trips, which depends on loop '{v.name}': it stays inside of that", f, func)
+
+
+def check_order(func: PrimFunc, chain: Sequence[For], order: Sequence[For], around: Sequence[Stmt]) -> None:
+    """Raise `ScheduleError` unless the trips of the nest `chain` may run in the order that `order` of its loops gives."""
+    outer, whole = _ranges(around), chain[0]
+    kept = _kept_in(func, chain[-1], _ranges([*around, *chain[:-1]]))
+    found = [a for a in accesses(whole) if a.buffer not in kept]
+    written = written_in(found)
+    before, after = [f.var for f in chain], [f.var for f in order]
+    for a, b in pairs(found):
+        if turned(before, after, a, b, outer, written) and not _added_up(a, b, outer, written):
+            names = ", ".join(v.name for v in after)
+            raise fault(f"the loops cannot run in the order {names}: {_clash(a, b)} in trips that change places", whole, func)
+
+
+def _added_up(a: Access, b: Access, outer: Ranges, written: frozenset[Buffer]) -> bool:
+    """Whether both are of one sum, and meet only where they add to one result."""
+    block = a.block
+    if block is None or block is not b.block or not is_sum(block):
+        return False
+    spatial = [b for i, b in zip(block.iters, block.bindings, strict=True) if i.kind == "spatial"]
+    return Meeting(a, b, outer, written).apart(spatial)
+
+
+def check_any_order(func: PrimFunc, at: Stmt, step: str) -> None:
+    """Raise `ScheduleError` unless the trips of all loops of the nest `at` may run in any order, but for sums."""
+    outer = _ranges(path_to(func.body, at))
+    found = accesses(at)
+    written = written_in(found)
+    loops = [s.var for s in walk_stmt(at) if isinstance(s, For)]
+    for a, b in pairs(found):
+        if any(v in {f.var for f in a.loops} and across_trips(v, a, b, outer, written) for v in loops) and not _added_up(a, b, outer, written):
+            raise fault(f"{step}: {_clash(a, b)} in different trips, whose order counts", at, func)
+
+
+# Blocks that move.
+def check_complete(func: PrimFunc, block: Block) -> None:
+    """Raise `ScheduleError` unless what `block` stores depends on its point alone: it reads nothing that its other points store."""
+    at = {s.indices for s in walk_stmt(block.body) if isinstance(s, Store)}
+    for e in _own_loads(block):
+        if block.init is None or at != {e.indices}:
+            raise fault(f"block '{block.name}' reads {e}, which it also writes, so that its points are bound to their order and place", block, func)
+
+
+def check_sum(func: PrimFunc, block: Block) -> None:
+    """Raise `ScheduleError` where `block` has a reducer and reads more of its results than the element that it adds to."""
+    if block.annotations.get("combiner") is not None and not is_sum(block):
+        raise fault(f"block '{block.name}' reads what it makes at other places than its own element, so its steps are no sum", block, func)
+
+
+def check_own_axes(func: PrimFunc, block: Block) -> None:
+    """Raise `ScheduleError` where the body of `block` uses the variable of a loop around it, and none of its own axes."""
+    around = {s.var for s in path_to(func.body, block) if isinstance(s, For)}
+    for s in (x for part in (block.init, block.body) if part is not None for x in walk_stmt(part)):
+        v = next((v for e in expressions(s) for v in free_vars(e) if v in around), None)
+        if v is not None:
+            raise fault(f"block '{block.name}' uses loop '{v.name}' around it; bind an axis to it: v = T.axis.spatial(extent, {v.name})", block, func)
+
+
+def check_passed(func: PrimFunc, node: Block, target: Stmt, link: Sequence[Buffer]) -> None:
+    """Raise `ScheduleError` unless `node` may run inside of `target`, or where that is: no block that it comes to stand before, behind
+    or beside changes what it reads, or uses what it writes. `link` are the buffers for which it moves there.
+    """
+    around = _around_both(func, node, target)
+    for other in _passed(func, node, target):
+        for mine, theirs in _clashes(func, node, other, link, around):
+            how = "writes" if theirs.writes else "reads"
+            does = "writes" if mine.writes else "reads"
+            raise fault(f"block '{node.name}' {does} {mine} and cannot move past block '{other.name}', which {how} {theirs}", other, func)
+
+
+def _around_both(func: PrimFunc, a: Stmt, b: Stmt) -> list[For]:
+    own = path_to(func.body, a)
+    return [s for s in path_to(func.body, b) if isinstance(s, For) and any(s is x for x in own)]
+
+
+def _clashes(func: PrimFunc, node: Block, other: Block, but: Sequence[Buffer], around: Sequence[For]) -> Iterator[tuple[Access, Access]]:
+    """The accesses of two blocks that may meet, one a write, in one trip of the loops `around` both."""
+    touched = set(stored_buffers(node)) & {*stored_buffers(other), *loaded_buffers(other)} | set(loaded_buffers(node)) & set(stored_buffers(other))
+    if not touched - set(but):
+        return
+    found = [a for a in accesses(func.body) if a.buffer in touched and a.buffer not in but]
+    written, same = written_in(found), {f.var: (0, 0) for f in around}
+    for a in (x for x in found if x.block is node):
+        for b in (x for x in found if x.block is other):
+            if a.buffer is b.buffer and (a.writes or b.writes) and Meeting(a, b, Ranges(), written).possible(same):
+                yield a, b
+
+
+def _passed(func: PrimFunc, node: Block, target: Stmt) -> list[Block]:
+    order = {id(s): k for k, s in enumerate(walk_stmt(func.body))}
+    first, last = sorted((order[id(node)], order[id(target)]))
+    with_target = path_to(func.body, target)
+    own = next((s for s in path_to(func.body, node) if isinstance(s, For) and s is not target and not any(s is x for x in with_target)), node)
+    beside = {id(s) for s in (*walk_stmt(target), *walk_stmt(own))}
+    return [s for s in walk_stmt(func.body) if isinstance(s, Block) and s is not node and (first < order[id(s)] < last or id(s) in beside)]
+
+
+def check_inlined(func: PrimFunc, node: Block) -> None:
+    """Raise `ScheduleError` where what `node` reads has other values at the time when its result is read."""
+    check_complete(func, node)
+    made = stored_buffers(node)
+    for reader in (s for s in walk_stmt(func.body) if isinstance(s, Block) and set(made) & set(loaded_buffers(s))):
+        around = _around_both(func, node, reader)
+        if around and not all(fills(around[-1].body, b, _ranges(around)) for b in made):
+            around = []
+        for other in (reader, *_passed(func, node, reader)):
+            for mine, theirs in _clashes(func, node, other, made, around):
+                why = f"it reads {mine}, and block '{other.name}' writes {theirs} meanwhile"
+                raise fault(f"block '{node.name}' cannot be computed in block '{reader.name}': {why}", other, func)
+
+
+def check_written_whole(func: PrimFunc, block: Block, at: Stmt) -> None:
+    """Raise `ScheduleError` unless `block`, in the nest `at`, writes each element of the parameters that it writes."""
+    for a in accesses(at):
+        if a.block is block and a.writes and a.buffer in func.params and a.at is not block.init and not writes_whole(a):
+            raise fault(f"block '{block.name}' writes {a} for a part of '{a.buffer.name}' only, and a copy of all would change the rest", block, func)
+
+
+def check_all_points(func: PrimFunc, block: Block) -> None:
+    """Raise `ScheduleError` unless the loops around `block` visit every point of its axes, so that they can be made anew."""
+    loops = [s for s in path_to(func.body, block) if isinstance(s, For)]
+    points: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in block.iters), block.bindings, strict=True))
+    domain = Buffer(block.name, [i.extent for i in block.iters])
+    if not writes_whole(Access(domain, block.bindings, True, tuple(loops), (substitute(block.predicate, points),), block, block)):
+        raise fault(f"the loops around block '{block.name}' visit a part of its axes only, as far as can be told, and this step would visit all", block, func)
+
+
+def check_once(func: PrimFunc, block: Block, loops: Sequence[For], around: Sequence[Stmt]) -> None:
+    """Raise `ScheduleError` where the nest `loops` around `block` visits a point of it more than once."""
+    points: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in block.iters), block.bindings, strict=True))
+    guard = substitute(block.predicate, points)
+    visit = Access(stored_buffers(block)[0], block.bindings, True, tuple(loops), (guard,), block, block)
+    outer = _ranges(around)
+    for f in loops:
+        if across_trips(f.var, visit, visit, outer, frozenset()):
+            raise fault(f"trips of loop '{f.var.name}' compute points of block '{block.name}' again, each time from its first value on", f, func)
+
+
+def check_not_used_before(func: PrimFunc, block: Block, target: For) -> None:
+    """Raise `ScheduleError` where other blocks in `target` touch results of `block` before it stores their first values."""
+    outer = _ranges(path_to(func.body, target))
+    found = accesses(target)
+    written = written_in(found)
+    place = {id(s): k for k, s in enumerate(walk_stmt(target))}
+    for first in (a for a in found if a.block is block and a.at in list(walk_stmt(block.init)) and a.writes):  # type: ignore[arg-type]
+        for other in (a for a in found if a.block is not block and a.buffer is first.buffer):
+            if _earlier(other, first, outer, written, place[id(other.at)] < place[id(first.at)]):
+                raise fault(f"'{first.buffer.name}' is {'written' if other.writes else 'read'} at {other} before block '{block.name}' stores its first value there", target, func)
+
+
+def _earlier(a: Access, b: Access, outer: Ranges, written: frozenset[Buffer], before: bool) -> bool:
+    """Whether `a` may touch an element before `b` does; `before` says which comes first in one trip."""
+    meeting = Meeting(a, b, outer, written)
+    same: dict[Var, tuple[int | None, int | None]] = {}
+    for f, g in zip(a.loops, b.loops, strict=False):
+        if f.var is not g.var:
+            break
+        if meeting.possible({**same, f.var: (None, -1)}):
+            return True
+        same[f.var] = (0, 0)
+    return before and meeting.possible(same)
 
 
 def _check_parallel(func: PrimFunc, loop: For, reductions: list[Block]) -> None:
@@ -58,9 +345,6 @@ def _check_parallel(func: PrimFunc, loop: For, reductions: list[Block]) -> None:
 
 
 def _check_lanes(func: PrimFunc, loop: For, reductions: list[Block]) -> None:
-    for s in walk_stmt(loop):
-        if isinstance(s, For) and s is not loop and s.kind in (PARALLEL, VECTORIZED):
-            raise fault(f"loop '{loop.var.name}' cannot be vectorized around the {s.kind} loop '{s.var.name}'", loop, func)
     if loop.annotations.get(ROLLING):
         raise fault(f"loop '{loop.var.name}' cannot be vectorized: a rolling buffer keeps what one trip made for the next", loop, func)
     if not reductions:

@@ -33,6 +33,7 @@ from tilewright.tir.stmt import (
     walk_stmt,
 )
 from tilewright.tir.transform.convert_ssa import convert_ssa
+from tilewright.tir.transform.lower_blocks import mixed_loops
 from tilewright.types import INT64
 
 
@@ -166,7 +167,7 @@ def _sums_over(b: Block, v: Var) -> bool:
 
 
 def _copied(s: Stmt, loop: Var, k: int, taken: set[str], old: Var) -> Stmt:
-    """A part's blocks under names of their own; only the first part of a sum stores its first value."""
+    """A part's blocks under names of their own; only the first part of a sum stores its first value, unless other sums begin in it too."""
     if not isinstance(s, Block):
         return map_bodies(s, lambda b: _copied(b, loop, k, taken, old)) or s
     wanted = name = f"{s.name}_{old.name}{k}"
@@ -175,7 +176,7 @@ def _copied(s: Stmt, loop: Var, k: int, taken: set[str], old: Var) -> Stmt:
             break
         name = f"{wanted}_{n}"
     taken.add(name)
-    return replace(s, name=name, init=None if k and _sums_over(s, loop) else s.init)
+    return replace(s, name=name, init=None if k and _sums_over(s, loop) and loop not in mixed_loops(s) else s.init)
 
 
 def _replaced(func: PrimFunc, old: Stmt, new: Stmt) -> PrimFunc:

@@ -12,7 +12,7 @@ from tilewright.expr_walk import walk
 from tilewright.ir.module import IRModule
 from tilewright.tir import schedule as engine
 from tilewright.tir.block_moves import only_maker, stored_at_its_axes, whole_domain
-from tilewright.tir.legality import check_kind
+from tilewright.tir.legality import check_all_points, check_complete, check_nested, check_own_axes, check_sum, check_written_whole
 from tilewright.tir.steps import BlockAt, LoopAt, Recorder, recorded
 from tilewright.tir.stmt import PARALLEL, VECTORIZED, Block, For, PrimFunc, block_names, expressions, stored_buffers, walk_stmt
 from tilewright.tir.transform.convert_ssa import convert_ssa
@@ -43,7 +43,7 @@ class LoopSteps(Recorder):
         if not isinstance(module, IRModule):
             raise ScheduleError(f"a schedule takes a PrimFunc or an IRModule of them, and was given a {type(mod).__name__}")
         self._module = module
-        self._engines = {name: engine.Schedule(convert_ssa(infer_reducers(f))) for name, f in module.items() if isinstance(f, PrimFunc)}
+        self._engines = {name: engine.Schedule(convert_ssa(infer_reducers(f)), checked=True) for name, f in module.items() if isinstance(f, PrimFunc)}
         self.steps = []
         for name, e in self._engines.items():
             _check_blocks(name, e.func)
@@ -107,13 +107,13 @@ class LoopSteps(Recorder):
     @recorded
     def parallel(self, loop: LoopRV) -> None:
         """Run the trips on several threads; `annotate(loop, "grain", n)` hands them out n at a time."""
-        self._may_run(loop, PARALLEL)
+        self._may_hold(loop, PARALLEL)
         self._engine(loop.func).parallel(loop.var)
 
     @recorded
     def vectorize(self, loop: LoopRV) -> None:
         """Run all trips at once, as lanes."""
-        self._may_run(loop, VECTORIZED)
+        self._may_hold(loop, VECTORIZED)
         self._engine(loop.func).vectorize(loop.var)
 
     @recorded
@@ -127,6 +127,8 @@ class LoopSteps(Recorder):
         at = self._block(block)
         node, func = self._engine(at.func).block(at.block), self._engine(at.func).func
         only_maker(func, node)
+        check_complete(func, node)
+        check_all_points(func, node)
         stored_at_its_axes(func, node)
         self._engine(at.func).compute_at(at.block, loop.var, preserve_unit_loops=preserve_unit_loops)
 
@@ -173,7 +175,11 @@ class LoopSteps(Recorder):
     def cache_write(self, block: BlockAt | str, write_buffer_index: int | str, storage_scope: str) -> BlockAt:
         """The block computes into other memory. Returns the block that brings the result home."""
         at = self._block(block)
-        only_maker(self._engine(at.func).func, self._engine(at.func).block(at.block))
+        e = self._engine(at.func)
+        node = e.block(at.block)
+        only_maker(e.func, node)
+        check_complete(e.func, node)
+        check_written_whole(e.func, node, e.func.body)
         self._pick(stored_buffers(self._engine(at.func).block(at.block)), write_buffer_index, f"block '{at.block}' writes")
         return replace(at, block=self._engine(at.func).cache_write(at.block, storage_scope))
 
@@ -181,12 +187,15 @@ class LoopSteps(Recorder):
     def rfactor(self, loop: LoopRV, factor_axis: int) -> BlockAt:
         """The trips of a reduction loop get results of their own, which are added up after. Returns the block that makes these."""
         at = self.reference(loop)
+        func, node = self._engine(loop.func).func, self._engine(loop.func).block(at.block)
+        check_sum(func, node)
+        check_all_points(func, node)
         return BlockAt(self._engine(loop.func).rfactor(at.block, loop.var, factor_axis), self._named(at.func))
 
-    def _may_run(self, loop: LoopRV, kind: str) -> None:
+    def _may_hold(self, loop: LoopRV, kind: str) -> None:
         e = self._engine(loop.func)
         node = e.loop(loop.var)
-        check_kind(e.func, node, kind, e.around(node))
+        check_nested(e.func, node, kind, e.around(node))
 
     # References.
     def reference(self, arg: Any) -> Any:
@@ -238,6 +247,9 @@ def _check_blocks(name: str, func: PrimFunc) -> None:
     names = block_names(func)
     if not names:
         raise ScheduleError(f"function '{name}' has no blocks; steps are for programs whose stores are in blocks: with T.block(\"C\"):")
+    for s in walk_stmt(func.body):
+        if isinstance(s, Block):
+            check_own_axes(func, s)
     doubled = [n for k, n in enumerate(names) if n in names[:k]]
     if doubled:
         raise ScheduleError(f"function '{name}' has two blocks '{doubled[0]}'; give each a name of its own")

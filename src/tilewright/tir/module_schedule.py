@@ -75,7 +75,7 @@ class Schedule(SampleSteps):
         """Another schedule that is where this one is, with the same loops and a seed of its own."""
         new = Schedule(self._module, self.fork_seed())
         for name, e in self._engines.items():
-            new._engines[name] = Engine(e.func)
+            new._engines[name] = Engine(e.func, checked=True)
         new.steps, new._worked_on = list(self.steps), self._worked_on
         return new
 

@@ -39,7 +39,7 @@ from tilewright.expr import (
 from tilewright.expr_walk import rewrite, walk
 from tilewright.tir import block_rewrites, loop_rewrites
 from tilewright.tir.block_rewrites import check_scope, reads, redirect
-from tilewright.tir.legality import fault
+from tilewright.tir.legality import check_bounds, check_fuse, check_inlined, check_order, check_passed, check_trips, fault
 from tilewright.tir.region import Box, region_of
 from tilewright.tir.rolling_buffer import rolling_buffer
 from tilewright.tir.steps import BlockAt, LoopAt, Recorder, Step, recorded
@@ -70,10 +70,14 @@ from tilewright.types import INT64, OpenSize
 
 
 class Schedule(Recorder):
-    """Steps over one program. `schedule.func` is the program as it is now."""
+    """Steps over one program. `schedule.func` is the program as it is now.
 
-    def __init__(self, func: PrimFunc) -> None:
+    With `checked`, a step that would change what the program computes is refused; without, whoever asks for it knows that it does not.
+    """
+
+    def __init__(self, func: PrimFunc, *, checked: bool = False) -> None:
         self.func = func
+        self.checked = checked
         self.steps: list[Step] = []
         self._facts: dict[PrimExpr, Interval] = dict.fromkeys(sampled(), (1, None))
         """What holds where a block runs: no open size is 0, and no open loop that is split with overlap is shorter than the overlap."""
@@ -168,6 +172,7 @@ class Schedule(Recorder):
         for outer, inner in itertools.pairwise(nodes):
             if outer.body is not inner:
                 raise self._error(f"loop '{inner.var.name}' is not directly inside '{outer.var.name}', so they cannot be fused", outer)
+        check_fuse(self.func, nodes)
         fused = Var("_".join(v.name for v in loops))
         total, mapping, rest = const(1, INT64), dict[PrimExpr, PrimExpr](), fused.astype(INT64)
         longer = [n for n in nodes if not isinstance(n.extent, IntImm) or n.extent.value != 1]
@@ -198,6 +203,9 @@ class Schedule(Recorder):
             at = at.body
         wanted = iter(loops)
         order = [nodes[next(wanted)] if n.var in nodes else n for n in chain]
+        check_bounds(self.func, order)
+        if self.checked:
+            check_order(self.func, chain, order, self._path(chain[0]))
         body = chain[-1].body
         for n in reversed(order):
             body = replace(n, body=body)
@@ -231,6 +239,7 @@ class Schedule(Recorder):
     @recorded
     def parallel(self, loop: Var, grain: int = 1) -> None:
         """Run the trips of a loop on several threads, `grain` at a time."""
+        self._may_run(loop, PARALLEL)
         self._kind(loop, PARALLEL)
         if grain != 1:
             self._mark(loop, "grain", grain)
@@ -239,6 +248,7 @@ class Schedule(Recorder):
     def vectorize(self, loop: Var) -> None:
         """Run all trips of a loop at once, as lanes. Over a reduction axis: partial results in lanes, combined at the end."""
         self.extent(loop)
+        self._may_run(loop, VECTORIZED)
         self._kind(loop, VECTORIZED)
 
     @recorded
@@ -256,9 +266,11 @@ class Schedule(Recorder):
     def set_scope(self, block: str, scope: str) -> None:
         """Where the value that a block computes lives: `global` or `local`."""
         check_scope(scope)
-        for old in stored_buffers(self.block(block)):
-            if old in self.func.params:
-                raise ScheduleError(f"block '{block}' computes the parameter '{old.name}', whose memory is the caller's")
+        made = stored_buffers(self.block(block))
+        given = next((b for b in made if b in self.func.params), None)
+        if given is not None:
+            raise ScheduleError(f"block '{block}' computes the parameter '{given.name}', whose memory is the caller's")
+        for old in made:
             new = Buffer(old.name, old.shape, old.dtype, scope)
             self._set(redirect(self.func.body, old, new), drop=old, new=new)
 
@@ -294,6 +306,8 @@ class Schedule(Recorder):
         store = node.body
         if node.init is not None or not isinstance(store, Store) or store.buffer in self.func.params:
             raise self._error(f"block '{block}' is a reduction, has several results, or is an output; only an inner elementwise value can be inlined", node)
+        if self.checked:
+            check_inlined(self.func, node)
         buffer, variables = store.buffer, [i.var for i in node.iters]
 
         def inline(e: PrimExpr) -> PrimExpr | None:
@@ -358,6 +372,8 @@ class Schedule(Recorder):
         if region is None:
             raise self._error(f"'{buffer.name}' is not read inside loop '{loop.name}', or its part read there is not a box", target)
         self._only_needed_in(target, node)
+        if self.checked:
+            check_passed(self.func, node, target, stored_buffers(node))
         self._remove(node)
         target = self._loop(loop)
         nest, new = regenerate(node, region, outer, preserve_unit_loops)
@@ -459,6 +475,11 @@ class Schedule(Recorder):
     def _mark(self, at: Var | str, key: str, value: Any) -> None:
         node = self._loop(at) if isinstance(at, Var) else self.block(at)
         self._replace(node, replace(node, annotations={**node.annotations, key: value}))
+
+    def _may_run(self, loop: Var, kind: str) -> None:
+        if self.checked:
+            node = self._loop(loop)
+            check_trips(self.func, node, kind, self._path(node))
 
     def _kind(self, loop: Var, kind: str) -> None:
         node = self._serial(loop, f"make it {kind} or")

@@ -44,7 +44,7 @@ from tilewright.intrinsics import address_of, expect, fma, stride_of
 from tilewright.node import node
 from tilewright.settings import nearest
 from tilewright.tir.block_rewrites import redirect
-from tilewright.tir.legality import fault, reduces_over
+from tilewright.tir.legality import constant, fault, reduces_over
 from tilewright.tir.stmt import (
     SERIAL,
     Block,
@@ -219,7 +219,7 @@ class _Match:
             raise self.error(f"axis '{wanted[-1].var.name}' of {wanted[-1].extent} is missing")
         trips = 1
         for f in self.inner:
-            trips *= int(f.extent)  # type: ignore[call-overload]
+            trips *= constant(f.extent, f"loop '{f.var.name}'", f, None)
         if trips != covered:
             raise self.error(f"they make {trips} trips for {covered} points")
         if self.target is self.leaf:

@@ -165,7 +165,7 @@ def scaling_of(requantize: Any, channels: int, reading: Reading, real: bool) -> 
         N.checked(settled.op.rounding, settled.op.compute_dtype) if isinstance(settled.op, Requantize) else ("in steps of its own", "other operators")
     )
     if (rounding, kind) not in (
-        (("TONEAREST", "float32"),) if real else (("TFLITE", "int64"), ("UPWARD", "int64"), ("TFLITE", "int32"), ("UPWARD", "int32"))
+        (("TOEVEN", "float32"),) if real else (("TFLITE", "int64"), ("UPWARD", "int64"), ("TFLITE", "int32"), ("UPWARD", "int32"))
     ):
         wanted, numerics = ("float32, halves to the even number", "onnx") if real else ("fixed point", "tflite")
         raise Refused(f"sums are scaled in {wanted}, and these are rounded {rounding} in {kind}", f'give the network the numerics "{numerics}"')

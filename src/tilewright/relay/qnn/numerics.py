@@ -9,8 +9,8 @@ import numpy as np
 
 from tilewright.errors import CompileError, Origin, ShapeError
 from tilewright.relay.expr import Call, Constant, Expr
-from tilewright.relay.op.broadcast import Add, Divide, GreaterEqual, LeftShift, Multiply, MultiplyAdd, Quotient, RightShift, Subtract, Where
-from tilewright.relay.op.elementwise import Cast, Clip, Floor, Round
+from tilewright.relay.op.broadcast import Add, BitwiseAnd, Divide, GreaterEqual, LeftShift, Multiply, MultiplyAdd, Quotient, RightShift, Subtract, Where
+from tilewright.relay.op.elementwise import Cast, Clip, Floor, Round, Trunc
 from tilewright.relay.op.fixed_point import HighProduct
 from tilewright.relay.op.registry import Array
 from tilewright.relay.op.shaping import Reshape
@@ -18,7 +18,7 @@ from tilewright.topi.shapes import axis_of, differ, text
 from tilewright.types import FLOAT32, INT32, DataType, TensorType
 
 QUANTIZED: Final = ("int8", "uint8", "int16", "uint16", "int32")
-ROUNDING: Final = ("UPWARD", "TONEAREST", "TFLITE")
+ROUNDING: Final = ("UPWARD", "TONEAREST", "TOEVEN", "TFLITE")
 COMPUTE: Final = ("float32", "float64", "int32", "int64")
 
 
@@ -71,8 +71,13 @@ def along(parameter: Array, ndim: int, axis: int) -> Array:
 
 
 def rounded(x: Array, rounding: str) -> Array:
-    """Whole numbers: halves upward, or to the even one."""
-    return np.floor(x + np.asarray(0.5, x.dtype)) if rounding == "UPWARD" else np.rint(x)
+    """Whole numbers of floats: halves upward (UPWARD), away from zero (TONEAREST), or to the even one."""
+    if rounding == "UPWARD":
+        return np.floor(x + np.asarray(0.5, x.dtype))
+    if rounding == "TONEAREST":
+        whole = np.trunc(x)
+        return whole + np.trunc((x - whole) * np.asarray(2, x.dtype))
+    return np.rint(x)
 
 
 def saturated(x: Array, dtype: str | DataType) -> Array:
@@ -102,7 +107,7 @@ def fixed_points(multipliers: Array) -> tuple[Array, Array, Array]:
 
 
 def fixed_product(x: Array, multipliers: Array, rounding: str, wide: bool = False) -> Array:
-    """int64 `x` times real multipliers in fixed point; TONEAREST rounds halves away from zero.
+    """int64 `x` times real multipliers in fixed point; TONEAREST rounds halves away from zero, TOEVEN to the even number.
 
     TFLITE is the arithmetic of TensorFlow Lite's reference kernels, bit by bit: the product with a number of 31 bits is rounded twice, to 32 bits
     with halves upward, then to what is asked for with halves away from zero. For `wide` sums, of more than 32 bits, it is one rounding
@@ -115,6 +120,8 @@ def fixed_product(x: Array, multipliers: Array, rounding: str, wide: bool = Fals
     half = np.int64(1) << (right - 1)
     if rounding == "TONEAREST":
         half = np.where(product >= 0, half, half - 1)
+    elif rounding == "TOEVEN":
+        half = half - 1 + ((product >> right) & 1)
     result: Array = (product + half) >> right
     return result
 
@@ -188,8 +195,14 @@ def product(x: Expr, factor: Expr, span: Origin | None) -> Expr:
 
 
 def rounded_graph(x: Expr, rounding: str, span: Origin | None) -> Expr:
+    """`rounded` of an expression."""
+    kind = x.tensor_type.dtype
     if rounding == "UPWARD":
-        return Call(Floor(), [Call(Add(), [x, constant(0.5, x.tensor_type.dtype)], span=span)], span=span)
+        return Call(Floor(), [Call(Add(), [x, constant(0.5, kind)], span=span)], span=span)
+    if rounding == "TONEAREST":
+        whole = Call(Trunc(), [x], span=span)
+        twice = Call(Multiply(), [Call(Subtract(), [x, whole], span=span), constant(2, kind)], span=span)
+        return Call(Add(), [whole, Call(Trunc(), [twice], span=span)], span=span)
     return Call(Round(), [x], span=span)
 
 
@@ -219,6 +232,9 @@ def fixed_product_graph(x: Expr, multipliers: Array, rounding: str, span: Origin
     more: Expr = Constant(np.asarray(half))
     if rounding == "TONEAREST":
         more = Call(Where(), [Call(GreaterEqual(), [product, constant(0, "int64")], span=span), more, Constant(np.asarray(half - 1))], span=span)
+    elif rounding == "TOEVEN":
+        odd = Call(BitwiseAnd(), [Call(RightShift(), [product, Constant(right)], span=span), constant(1, "int64")], span=span)
+        more = Call(Add(), [odd, Constant(np.asarray(half - 1))], span=span)
     return Call(RightShift(), [Call(Add(), [product, more], span=span), Constant(right)], span=span)
 
 

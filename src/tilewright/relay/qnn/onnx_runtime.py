@@ -108,7 +108,7 @@ def global_average(x: Quantized, to: Quantized, axes: tuple[int, ...], count: in
         return None
     span = to.expr.span
     total = _call(Sum(axis=axes, keepdims=True), N.casted(x.expr, "int32", span), span=span)
-    how = Requantize(rounding="TONEAREST", compute_dtype="float32", out_dtype=str(to.expr.tensor_type.dtype))
+    how = Requantize(rounding="TOEVEN", compute_dtype="float32", out_dtype=str(to.expr.tensor_type.dtype))
     parameters = (_f(_scale(x)), N.constant(_zero(x) * count, "int32"), _f(_scale(to) * _F(count)), N.constant(_zero(to), "int32"))
     return _call(how, total, *parameters, span=span)
 

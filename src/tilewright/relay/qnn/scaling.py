@@ -56,7 +56,7 @@ class Quantize(Scaling):
 
     def simplify(self, call: Call) -> Expr:
         data, scale, zero_point = _spread(call, self.axis)
-        return N.saturated_graph(N.rounded_graph(N.quotient(data, scale, call.span), "TONEAREST", call.span), zero_point, self.out_dtype, call.span)
+        return N.saturated_graph(N.rounded_graph(N.quotient(data, scale, call.span), "TOEVEN", call.span), zero_point, self.out_dtype, call.span)
 
 
 @op("qnn.dequantize", kind=Fusion.ELEMWISE)
@@ -90,9 +90,9 @@ class Requantize(Scaling):
     plus `output_zero_point`, saturated to `out_dtype`.
 
     `compute_dtype` "int32" or "int64" (the default) multiplies by a fixed-point number of 31 bits, whose halves go up
-    (UPWARD, the default) or away from zero (TONEAREST), or as in TensorFlow Lite's reference kernels (TFLITE, see `numerics.fixed_product`; there
+    (UPWARD, the default), away from zero (TONEAREST) or to the even number (TOEVEN), or as in TensorFlow Lite's reference kernels (TFLITE, see `numerics.fixed_product`; there
     the data may be int64; of both the scales may be float64), and needs constant scales; "float32" and "float64" multiply by the quotient
-    of the scales, and halves go up or to the even number.
+    of the scales, and round in the same ways but for TFLITE, which means TOEVEN there.
     """
 
     axis: int = -1

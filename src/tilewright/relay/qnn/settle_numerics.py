@@ -1,7 +1,7 @@
 """Say of every operator how it rounds: as the runtime does that the model is from, which the attribute `numerics` of `main` names.
 
     def @main(%x, numerics="onnx") { qnn.requantize(%0, s, 0, t, z) }
-    -> def @main(%x) { qnn.requantize(%0, s, 0, t, z, rounding="TONEAREST", compute_dtype="float32") }
+    -> def @main(%x) { qnn.requantize(%0, s, 0, t, z, rounding="TOEVEN", compute_dtype="float32") }
 
 A frontend writes the operators of the dialect as the field does, without roundings, and on `main` what they mean. `relay/qnn/sources.py` has the
 rules of each runtime.

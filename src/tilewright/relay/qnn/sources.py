@@ -5,7 +5,7 @@
     qnn.requantize(nn.bias_add(%sums, b), s, 0, t, z)
       tflite -> qnn.requantize(…, sx * sw, 0, t, z, rounding="TFLITE")                 31 bits of the exact product, rounded twice
       torch  -> what its engines do: `relay/qnn/torch_engines.py`
-      onnx   -> qnn.requantize(…, rounding="TONEAREST", compute_dtype="float32")
+      onnx   -> qnn.requantize(…, rounding="TOEVEN", compute_dtype="float32")
 
 A call without a rule means the same everywhere. What is said (`rounding="UPWARD"`) stays.
 """
@@ -298,7 +298,7 @@ def _onnx_requantize(e: Call) -> Expr | None:
     """round(sums * (sx * sw / s)) + z in float32, halves to the even number; the bias is a whole number of the sums."""
     if not is_open(e):
         return None
-    return Call(Requantize(**{**e.op.attributes(), "rounding": "TONEAREST", "compute_dtype": "float32"}), e.args, span=e.span)
+    return Call(Requantize(**{**e.op.attributes(), "rounding": "TOEVEN", "compute_dtype": "float32"}), e.args, span=e.span)
 
 
 def _values(e: Call, operands: int) -> list[Quantized] | None:
@@ -357,7 +357,7 @@ def _fast_average(e: Call) -> Expr | None:
     if found is None or found[1].min() != found[1].max():
         return None
     total, count = found[0], np.int32(found[1].flat[0])
-    how = Requantize(rounding="TONEAREST", compute_dtype="float32", out_dtype=str(e.tensor_type.dtype))
+    how = Requantize(rounding="TOEVEN", compute_dtype="float32", out_dtype=str(e.tensor_type.dtype))
     part, zeros = N.constant(_number(scale) / np.float32(count), FLOAT32), N.constant((_zero(zero) or 0) * count, "int32")  # type: ignore[operator]
     return _made(how, total, part, zeros, to, out_zero, span=e.span)
 

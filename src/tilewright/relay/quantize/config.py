@@ -43,7 +43,7 @@ class QConfig:
     value's range comes from: `global_scale` for all, or data (`kl_divergence`, `percentile`), `calibrate_chunk_by` values at a time (-1: all). `weight_scale`
     is the largest weight ("max") or the power of two above it ("power2"). `skip_conv_layers` are numbers of convolutions, from zero on, that stay in float;
     `skip_dense_layer` leaves all products there, `debug_enabled_ops` all operators but those named. `do_simulation` leaves the simulated
-    quantization in float. `rounding` is that of requantizations: halves UPWARD or TONEAREST (to the even). `partition_conversions` puts what quantizes inputs and
+    quantization in float. `rounding` is that of requantizations: halves UPWARD, away from zero (TONEAREST) or TOEVEN. `partition_conversions` puts what quantizes inputs and
     dequantizes outputs into functions of their own; "fully_integral" refuses a network with floats between.
     """
 
@@ -69,7 +69,7 @@ class QConfig:
     def __post_init__(self) -> None:
         chosen = (
             ("calibrate_mode", CALIBRATE_MODES), ("weight_scale", WEIGHT_SCALES), ("partition_conversions", PARTITIONS),
-            ("rounding", ("UPWARD", "TONEAREST")), ("dtype_input", ("int8", "uint8")), ("dtype_weight", ("int8",)), ("dtype_activation", ("int32",)),
+            ("rounding", ("UPWARD", "TONEAREST", "TOEVEN")), ("dtype_input", ("int8", "uint8")), ("dtype_weight", ("int8",)), ("dtype_activation", ("int32",)),
             ("nbit_activation", (32,)), ("round_for_shift", (True,)),
         )
         for name, values in chosen:

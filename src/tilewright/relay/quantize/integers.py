@@ -36,14 +36,14 @@ class QuantizeRealize(FunctionPass):
     """
 
     dtype: str = "uint8"
-    rounding: str = "TONEAREST"
+    rounding: str = "TOEVEN"
     exact: ClassVar[bool] = False
     kind: ClassVar[type] = Function
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         real = rewrite(function, self._real)
         whole = FakeQuantizationToInteger(use_qat=True).transform_function(real, mod, context)
-        return whole if self.rounding == "TONEAREST" else rewrite(whole, self._rounded)
+        return whole if self.rounding == "TOEVEN" else rewrite(whole, self._rounded)
 
     def _real(self, e: Expr) -> Expr | None:
         if not (isinstance(e, Call) and isinstance(e.op, SimulatedQuantize)):

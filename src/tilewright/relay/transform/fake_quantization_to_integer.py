@@ -146,7 +146,7 @@ class _Sweep:
         if any(p.size > 1 for p in parameters) and any(p.value.size > 1 for p in (scale, zero_point)) and found.axis != out.axis:
             return None
         axis = found.axis if not found.uniform else out.axis
-        how = Requantize(axis=axis, rounding="TONEAREST", compute_dtype="float32", out_dtype=out.out_dtype)
+        how = Requantize(axis=axis, rounding="TOEVEN", compute_dtype="float32", out_dtype=out.out_dtype)
         whole = scale if found.parts == 1 else Constant(np.asarray(scale.value * np.float32(found.parts)))
         return Call(how, [found.expr, *map(Constant, parameters), whole, zero_point], span=e.span)
 

@@ -75,7 +75,7 @@ def guarded(condition: PrimExpr, body: Stmt) -> Stmt:
 def _visit(s: Stmt, partials: list[Buffer]) -> Stmt:
     if isinstance(s, For):
         block = _reduction_below(s)
-        if block is not None and mixed_loops(block):
+        if block is not None and (mixed_loops(block) or _varying(s, block)):
             block = None
         if block is None:
             first, s = _first_values(s)
@@ -96,6 +96,17 @@ def mixed_loops(block: Block) -> frozenset[Var]:
     for it, binding in zip(block.iters, block.bindings, strict=True):
         over[it.kind].update(free_vars(binding))
     return frozenset(over["spatial"] & over["reduce"])
+
+
+def _varying(s: Stmt, block: Block) -> bool:
+    """Whether a reduction loop says how often another loop around `block` runs: then no nest visits all first values before."""
+    over = set[Var]()
+    while isinstance(s, For):
+        if not _over_reduction(block, s.var) and any(v in over for e in (s.min, s.extent) for v in free_vars(e)):
+            return True
+        over.update([s.var] if _over_reduction(block, s.var) else [])
+        s = s.body
+    return False
 
 
 def _in_place(block: Block, points: Points) -> Stmt:

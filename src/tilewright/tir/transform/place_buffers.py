@@ -17,6 +17,7 @@ from tilewright.errors import InternalError, ScheduleError
 from tilewright.expr import Buffer, Load, PrimExpr, sub
 from tilewright.expr_walk import rewrite, walk
 from tilewright.tir.block_rewrites import redirect
+from tilewright.tir.coverage import fills, lives_in_trips
 from tilewright.tir.region import Box, region_of
 from tilewright.tir.stmt import (
     PARALLEL,
@@ -48,7 +49,7 @@ def place_buffers(func: PrimFunc, buffers: Sequence[Buffer], apart: Mapping[Buff
     body = func.body
     for buffer in buffers:
         if _uses(body, buffer):
-            body = _place(body, buffer, Ranges())
+            body = _place(body, buffer, Ranges(), _never_kept(body, buffer))
     if apart:
         names = {b.name: alignments for b, alignments in apart.items()}
         body = _spread(body, names)
@@ -64,18 +65,36 @@ def _uses(s: Stmt, buffer: Buffer) -> bool:
     return False
 
 
-def _place(s: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
-    """`s` with `buffer` allocated inside, at the lowest statement of it that holds every use."""
+def _never_kept(s: Stmt, buffer: Buffer) -> bool:
+    """Whether the lowest statement that holds every use of `buffer` writes what it reads of it, so that no trip around needs another's."""
+    ranges, looped = Ranges(), False
+    while True:
+        users = [b for b in bodies(s) if _uses(b, buffer)]
+        if len(users) != 1 or not isinstance(s, (For, Seq, Allocate)):
+            return not looped or fills(s, buffer, ranges)
+        if isinstance(s, For):
+            ranges, looped = ranges.bind_loop(s.var, s.min, s.extent), True
+        s = users[0]
+
+
+def _place(s: Stmt, buffer: Buffer, ranges: Ranges, anywhere: bool) -> Stmt:
+    """`s` with `buffer` allocated inside, at the lowest statement of it that holds every use.
+
+    Unless `anywhere`, a loop whose trips read what earlier ones wrote stays inside of the allocation.
+    """
     users = [b for b in bodies(s) if _uses(b, buffer)]
-    if isinstance(s, For) and s.kind in (SERIAL, PARALLEL) and buffer.name not in s.annotations.get(ROLLING, ()):
-        return replace(s, body=_place(s.body, buffer, ranges.bind_loop(s.var, s.min, s.extent)))
+    if (
+        isinstance(s, For) and s.kind in (SERIAL, PARALLEL) and buffer.name not in s.annotations.get(ROLLING, ())
+        and (anywhere or lives_in_trips(s, buffer, ranges))
+    ):
+        return replace(s, body=_place(s.body, buffer, ranges.bind_loop(s.var, s.min, s.extent), anywhere))
     if isinstance(s, Seq):
         first, last = (next(k for k in order if _uses(s.stmts[k], buffer)) for order in (range(len(s.stmts)), range(len(s.stmts) - 1, -1, -1)))
         if first == last:
-            return seq(*s.stmts[:first], _place(s.stmts[first], buffer, ranges), *s.stmts[first + 1 :])
+            return seq(*s.stmts[:first], _place(s.stmts[first], buffer, ranges, anywhere), *s.stmts[first + 1 :])
         return seq(*s.stmts[:first], _shrink(seq(*s.stmts[first : last + 1]), buffer, ranges), *s.stmts[last + 1 :])
     if len(users) == 1 and isinstance(s, Allocate):
-        return map_bodies(s, lambda b: _place(b, buffer, ranges) if b is users[0] else b) or s
+        return map_bodies(s, lambda b: _place(b, buffer, ranges, anywhere) if b is users[0] else b) or s
     return _shrink(s, buffer, ranges)
 
 

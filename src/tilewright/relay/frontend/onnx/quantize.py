@@ -178,7 +178,7 @@ def _requantized(total: Expr, x_scale: Expr, w_scale: Expr, y_scale: Expr, y_zer
     worth = Call(product.op, [*product.args[:4], Constant(sx), Constant(sw)], span=product.span)
     sums = worth if product is total else Call(total.op, [worth, *total.args[1:]], span=total.span)  # type: ignore[attr-defined]
     return op.qnn.requantize(
-        sums, Constant(np.asarray(sx * sw, np.float32)), Constant(np.zeros((), np.int32)), Constant(sy), zero, axis=axis % rank(total), rounding="TONEAREST",
+        sums, Constant(np.asarray(sx * sw, np.float32)), Constant(np.zeros((), np.int32)), Constant(sy), zero, axis=axis % rank(total), rounding="TOEVEN",
         compute_dtype="float32", out_dtype=dtype_of(y_zero_point))
 
 

@@ -1,0 +1,110 @@
+"""The accesses of memory in a statement: which buffer, at which indices, inside of which loops and conditions.
+
+Axes of blocks and variables of `Let` are replaced by their values, so that indices are over loops alone. A reduction's first
+value counts as stored where lowering puts it: at the first point of its reduction loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tilewright.expr import EQ, Buffer, Call, Load, PrimExpr, compare, const, logical_not, number_of
+from tilewright.expr_walk import rewrite
+from tilewright.intrinsics import address_of, prefetch
+from tilewright.tir.stmt import Block, Evaluate, For, IfThenElse, Let, Stmt, Store, bodies, expressions
+from tilewright.types import INT64
+
+Points = Mapping[PrimExpr, PrimExpr]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Access:
+    """One read or write. `sizes` are those of the box from `indices` on that a function gets the address of, else none.
+
+    `loops` are the loops around it inside of the statement, outermost first; `guards` hold where it is performed.
+    """
+
+    buffer: Buffer
+    indices: tuple[PrimExpr, ...]
+    writes: bool
+    loops: tuple[For, ...]
+    guards: tuple[PrimExpr, ...]
+    block: Block | None
+    at: Stmt
+    sizes: tuple[PrimExpr, ...] = ()
+
+    def __str__(self) -> str:
+        """The element in the words of the program: `A[vi + 1]`."""
+        return f"{self.buffer.name}[{', '.join(map(str, self.indices))}]"
+
+
+def accesses(s: Stmt, buffer: Buffer | None = None) -> list[Access]:
+    """Every access in `s` (of `buffer`, where one is given), in the order of the text: a statement reads before it writes."""
+    return [a for a in _visit(s, (), (), {}, None) if buffer is None or a.buffer is buffer]
+
+
+def _visit(s: Stmt, loops: tuple[For, ...], guards: tuple[PrimExpr, ...], points: Points, block: Block | None) -> Iterator[Access]:
+    def value(e: PrimExpr) -> PrimExpr:
+        return rewrite(e, points.get) if points else e
+
+    for top in expressions(s):
+        yield from _reads(value(top), loops, guards, block, s)
+    match s:
+        case For():
+            loop = replace(s, min=value(s.min), extent=value(s.extent)) if points else s
+            yield from _visit(s.body, (*loops, loop), guards, points, block)
+        case Store():
+            mask = () if s.mask is None or s.mask.dtype.lanes > 1 else (value(s.mask),)
+            yield Access(s.buffer, tuple(value(i) for i in s.indices), True, loops, (*guards, *mask), block, s)
+        case IfThenElse():
+            condition = value(s.condition)
+            yield from _visit(s.then_case, loops, (*guards, condition), points, block)
+            if s.else_case is not None:
+                yield from _visit(s.else_case, loops, (*guards, logical_not(condition)), points, block)
+        case Let():
+            yield from _visit(s.body, loops, guards, {**points, s.var: value(s.value)}, block)
+        case Block():
+            bound = {**points, **{i.var: value(b) for i, b in zip(s.iters, s.bindings, strict=True)}}
+            inside = (*guards, value(rewrite(s.predicate, bound.get)))
+            if s.init is not None:
+                first = tuple(compare(EQ, bound[i.var], 0) for i in s.iters if i.kind == "reduce")
+                yield from _visit(s.init, loops, (*inside, *first), bound, s)
+            yield from _visit(s.body, loops, inside, bound, s)
+        case _:
+            for b in bodies(s):
+                yield from _visit(b, loops, guards, points, block)
+
+
+def _reads(e: PrimExpr, loops: tuple[For, ...], guards: tuple[PrimExpr, ...], block: Block | None, at: Stmt) -> Iterator[Access]:
+    """The loads in an expression, and what the functions called in it may do to boxes that they get the address of."""
+    if isinstance(at, Evaluate) and isinstance(at.value, Call) and at.value.op is prefetch:
+        return
+    seen: set[PrimExpr] = set()
+    stack = [e]
+    while stack:
+        x = stack.pop()
+        if x in seen:
+            continue
+        seen.add(x)
+        if isinstance(x, Call) and x.op is address_of and isinstance(first := x.args[0], Load):
+            yield from _box(first, x.args[1], x.args[2:], loops, guards, block, at)
+            stack += (*first.indices, *x.args[1:])
+            continue
+        if isinstance(x, Load):
+            yield Access(x.buffer, x.indices, False, loops, guards, block, at)
+        stack += x.operands()
+
+
+def _box(
+    first: Load, access: PrimExpr, sizes: Sequence[PrimExpr], loops: tuple[For, ...], guards: tuple[PrimExpr, ...], block: Block | None, at: Stmt
+) -> Iterator[Access]:
+    how = number_of(access)
+    indices, box = first.indices, tuple(sizes)
+    if len(box) != len(indices):  # nobody says how far it goes
+        indices = tuple(const(0, INT64) for _ in indices)
+        box = tuple(d if isinstance(d, PrimExpr) else const(d, INT64) for d in first.buffer.shape)
+    if how != 2:
+        yield Access(first.buffer, indices, False, loops, guards, block, at, box)
+    if how != 1:
+        yield Access(first.buffer, indices, True, loops, guards, block, at, box)
