@@ -280,3 +280,21 @@ def test_an_intrinsic_of_pairs_in_a_loop_program() -> None:
 def test_the_mode_for_missing_operators_is_one_of_three() -> None:
     with pytest.raises(OptionError, match="missing_op_mode is 0, 1 or 2, and was given as 3"):
         ToMixedPrecision("float16", missing_op_mode=3)
+
+
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+@pytest.mark.parametrize("sums", ["float32", "half"])
+def test_products_of_integers_stay_as_they_are(half: str, sums: str) -> None:
+    rng = np.random.default_rng(0)
+    weight = const(rng.integers(-128, 128, (8, 4, 3, 3)).astype(np.int8))
+    scale, zero, qnn = const(np.float32(0.1)), const(np.int32(3)), relay.qnn.op
+    x, data = var("x", shape=(1, 4, 6, 6)), var("data", shape=(1, 4, 6, 6), dtype="int8")
+    plain = nn.conv2d(data, weight, padding=(1, 1), out_dtype="int32")
+    quantized = qnn.conv2d(qnn.quantize(x, scale, zero, out_dtype="int8"), weight, zero, const(0), scale, scale, kernel_size=(3, 3), channels=8)
+    back = qnn.dequantize(qnn.requantize(quantized, scale, zero, const(np.float32(0.7)), zero, out_dtype="int8"), scale, zero)
+    for program in (Function((data,), plain), Function((x,), back)):
+        mod = IRModule.from_expr(program)
+        given = rng.integers(-128, 128, (1, 4, 6, 6)).astype(mod["main"].params[0].checked_type.dtype.numpy())
+        after = ToMixedPrecision(half, missing_op_mode=2, acc_dtype=half if sums == "half" else sums)(mod)
+        np.testing.assert_array_equal(evaluate(after, given), evaluate(mod, given))
+        assert half not in str(after)

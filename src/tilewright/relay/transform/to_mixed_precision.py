@@ -5,7 +5,7 @@
 
 Every operator class declares its category, `Op.precision`; `Op.mixed_precision` may decide by the types of a call:
 
-- ALWAYS: float32 arguments are cast, but for those of `Op.wide`; what has an `out_dtype` sums in the accumulation type, and
+- ALWAYS, where floats are computed of floats: float32 arguments are cast, but for those of `Op.wide`; what has an `out_dtype` sums in the accumulation type, and
   its result is cast.
 - FOLLOW: in 16 bits when every argument that is neither a constant nor a parameter is; else as NEVER. An elementwise operator
   with a constant (a bias, a scale) keeps it in float32: its arguments are widened and its result is rounded.
@@ -156,6 +156,8 @@ class _Conversion:
         hook = op_attr(op.name, hooks.MIXED_PRECISION)
         if hook is None:
             category = op.mixed_precision([a.checked_type for a in e.args]) or Precision.NEVER
+            if category is Precision.ALWAYS and not _computes_floats(e):
+                category = Precision.NEVER
             return _Said(category, self.accumulate, self.half, op.precision is Precision.ALWAYS)
         said = hook(e, str(self.half))
         types = ("float32", str(self.half))
@@ -197,6 +199,11 @@ class _Conversion:
             known = Constant(converted(e.value, str(dtype)), e.span) if isinstance(e, Constant) else Cast(str(dtype))(e, span=e.span)
             self.casts[e, dtype] = known
         return known
+
+
+def _computes_floats(e: Call) -> bool:
+    """Whether the call makes floats of floats. A product of integers, quantized or not, is exact and stays as it is."""
+    return all(any(t.dtype.is_float for t in _tensors(kind)) for kind in (e.checked_type, e.args[0].checked_type))
 
 
 def _tensors(kind: Any) -> list[TensorType]:
