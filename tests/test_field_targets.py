@@ -48,8 +48,9 @@ def conv(x: Any, kernel: tuple[int, ...] = (3, 3, 4, 8), dtype: str = "uint8", z
     return requantized(relay.nn.bias_add(y, relay.const(np.arange(kernel[3], dtype="int32")), axis=axis), dtype)
 
 
-def two(name: str, a: Any, b: Any) -> Any:
-    return getattr(Q, name)(a, b, F(0.5), N(1), F(0.25), N(2), F(0.75), N(3))
+def two(name: str, a: Any, b: Any, zeros: tuple[int, int, int] = (1, 2, 3)) -> Any:
+    first, second, third = map(N, zeros)
+    return getattr(Q, name)(a, b, F(0.5), first, F(0.25), second, F(0.75), third)
 
 
 def real(f: Callable[[Any], Any], x: Any, scale: float, zero: int, dtype: str = "uint8") -> Any:
@@ -70,8 +71,8 @@ def pooled(x: Any, **attrs: Any) -> Any:
     return relay.cast(relay.nn.avg_pool2d(relay.cast(x, "int32"), **given), str(x.type_annotation.dtype))
 
 
-def quantized_pool(x: Any) -> Any:
-    return Q.avg_pool2d(x, F(0.5), N(1), F(0.5), N(1), pool_size=(2, 2), strides=(2, 2), padding=(0, 0, 0, 0), layout="NHWC")
+def quantized_pool(x: Any, scale: float = 0.5) -> Any:
+    return Q.avg_pool2d(x, F(0.5), N(1), F(scale), N(1), pool_size=(2, 2), strides=(2, 2), padding=(0, 0, 0, 0), layout="NHWC")
 
 
 def max_pool(x: Any, **attrs: Any) -> Any:
@@ -92,6 +93,7 @@ def resized(x: Any, size: tuple[int, int] = (16, 16)) -> Any:
 
 x8, other = image(), relay.var("y", shape=(1, 8, 8, 4), dtype="uint8")
 signed, signed_other = image(dtype="int8"), relay.var("y", shape=(1, 8, 8, 4), dtype="int8")
+wide, wide_other = image(dtype="int16"), relay.var("y", shape=(1, 8, 8, 4), dtype="int16")
 ETHOS_N: dict[str, Callable[[], Any]] = {
     "qnn_conv2d": lambda: conv(padded(x8)),
     "qnn_conv2d_transpose": lambda: transposed(x8),
@@ -228,6 +230,10 @@ def test_every_row_has_an_example() -> None:
 
 REFUSED: list[tuple[str, Callable[[], Any], str, str]] = [
     ("ethos-n", lambda: conv(image(1, 4, 8, 8), data_layout="NCHW", axis=1), "data_layout of qnn.conv2d is NCHW; it is NHWC there", "run transform.ConvertLayout"),
+    *((t, lambda d=d: conv(image(1, 8, 8, 8, dtype=d), kernel=(3, 3, 8, 8), padding=(1, 1), dtype=d, axis=2), "nn.bias_add adds along axis 2 of qnn.conv2d", "make axis 3")
+      for t, d in (("ethos-n", "uint8"), ("ethos-u", "int8"), ("arm_compute_lib", "uint8"), ("cmsis-nn", "int8"))),
+    ("bnns", lambda: biased(relay.nn.conv2d(f4, weight(8, 4, 1, 1, dtype="float32"), channels=8, kernel_size=(1, 1)), 2), "nn.bias_add adds along axis 2 of nn.conv2d", "make axis 1"),
+    ("bnns", lambda: biased(relay.nn.dense(relay.var("x", shape=(8, 4)), weight(8, 4, dtype="float32")), 0), "nn.bias_add adds along axis 0 of nn.dense", "make axis 1"),
     ("ethos-n", lambda: conv(x8, dtype="int32"), "the result is int32; it is uint8 or int8 there", "convert the result to uint8"),
     ("ethos-n", lambda: conv(image(2, 8, 8, 4)), "the input has a batch of 2; it is 1 there", "compile the network for a batch of 1"),
     ("ethos-n", lambda: conv(x8, kernel=(4, 4, 4, 8)), r"kernel_size of qnn.conv2d is \(4, 4\); each is one of", "make kernel_size one of"),
@@ -282,6 +288,16 @@ REFUSED: list[tuple[str, Callable[[], Any], str, str]] = [
     ("cmsis-nn", lambda: max_pool(signed, layout="NCHW"), "layout of nn.max_pool2d is NCHW; it is NHWC there", "make layout NHWC"),
     ("cmsis-nn", lambda: max_pool(image(2, 8, 8, 4, dtype="int8")), "nn.max_pool2d is of 2 images; it is of one there", "batch of 1"),
     ("cmsis-nn", lambda: two("add", signed, image(1, 1, 1, 4, dtype="int8")), "they are of one shape, or one is a number, there", "broadcast the smaller one"),
+    ("cmsis-nn", lambda: conv(signed, dtype="int16"), "the result is int16; it is int8 there", "convert the result to int8"),
+    ("cmsis-nn", lambda: conv(wide, dtype="int16"), "the input is int16 with the zero point 7; it is 0 there", "quantize int16 around 0"),
+    ("cmsis-nn", lambda: two("add", wide, wide_other), "the first input is int16 with the zero point 1; it is 0 there", "quantize int16 around 0"),
+    ("cmsis-nn", lambda: two("mul", wide, wide_other, (0, 2, 0)), "the second input is int16 with the zero point 2; it is 0 there", "quantize int16 around 0"),
+    ("cmsis-nn", lambda: two("mul", wide, wide_other, (0, 0, 3)), "the result is int16 with the zero point 3; it is 0 there", "quantize int16 around 0"),
+    ("cmsis-nn", lambda: two("add", weight(1, 8, 8, 4), weight(1, 8, 8, 4)), "both inputs are constants; one is computed there", "fold the constants before"),
+    ("cmsis-nn", lambda: real(relay.nn.softmax, image(1, 4), 1 / 256, -128, "int8"), "the input is uint8; it is int8 there", "convert the input to int8"),
+    ("cmsis-nn", lambda: real(relay.nn.softmax, image(1, 4, dtype="int16"), 1 / 256, -128, "int8"), "the input is int16; it is int8 there", "convert the input to int8"),
+    ("cmsis-nn", lambda: max_pool(signed, dilation=(2, 2)), r"dilation of nn.max_pool2d is \(2, 2\); it is 1 there", "make dilation 1"),
+    ("cmsis-nn", lambda: quantized_pool(signed, 0.25), "qnn.avg_pool2d has another scale or zero point behind it than before; it keeps both there", "give the result the scale"),
     ("cmsis-nn", lambda: real(relay.nn.softmax, image(1, 4, dtype="int8"), 0.1, -128, "int8"), "softmax gives a scale of 0.1", "by 1/256 from -128"),
     ("bnns", lambda: relay.nn.conv2d(image(1, 4, 8, 8, dtype="float16"), weight(8, 4, 3, 3, dtype="float16")), "the input is float16; it is float32 there", "convert the input to float32"),
     ("bnns", lambda: conv_f(groups=2), "nn.conv2d has 2 groups", "make groups 1"),

@@ -9,7 +9,19 @@ import numpy as np
 
 from tilewright.errors import CompileError, Origin, ShapeError
 from tilewright.relay.expr import Call, Constant, Expr
-from tilewright.relay.op.broadcast import Add, BitwiseAnd, Divide, GreaterEqual, LeftShift, Multiply, MultiplyAdd, Quotient, RightShift, Subtract, Where
+from tilewright.relay.op.broadcast import (
+    Add,
+    BitwiseAnd,
+    Divide,
+    GreaterEqual,
+    LeftShift,
+    Multiply,
+    MultiplyAdd,
+    Quotient,
+    RightShift,
+    Subtract,
+    Where,
+)
 from tilewright.relay.op.elementwise import Cast, Clip, Floor, Round, Trunc
 from tilewright.relay.op.fixed_point import HighProduct
 from tilewright.relay.op.registry import Array

@@ -10,7 +10,19 @@ from tilewright.ir.module import IRModule
 from tilewright.relay.dataflow_pattern import DFPattern, is_constant, is_op, wildcard
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.contrib import PatternTable, Refusal, register_partitioner, register_pattern_table
-from tilewright.relay.op.contrib.rules import Rule, attr_is, dtype_is, edited, inner, kept, partition_with, tensor, value_of
+from tilewright.relay.op.contrib.rules import (
+    Rule,
+    attr_is,
+    bias_is_of_channels,
+    chain_to,
+    dtype_is,
+    edited,
+    inner,
+    kept,
+    partition_with,
+    tensor,
+    value_of,
+)
 
 TARGET: Final = "arm_compute_lib"
 FLOAT: Final = ("float32",)
@@ -40,7 +52,7 @@ def _check_conv2d(name: str, dtypes: tuple[str, ...]) -> Any:
         op: Any = conv.op
         channels = tensor(conv.args[0]).shape[-1]
         found = kept([
-            attr_is(conv, "data_layout", ("NHWC",)), dtype_is(conv.args[0], dtypes, "the input"),
+            attr_is(conv, "data_layout", ("NHWC",)), dtype_is(conv.args[0], dtypes, "the input"), bias_is_of_channels(chain_to(e, name)),
             (op.groups in (1, channels), f"{name} has {op.groups} groups; it has one, or one for each channel there", "make groups 1"),
             (op.groups == 1 or (op.kernel_size[0] == op.kernel_size[1] and op.kernel_size[0] in (3, 5)),
              f"{name} of single channels has kernel_size {op.kernel_size}; it is 3 x 3 or 5 x 5 there", "make kernel_size (3, 3)"),
@@ -65,7 +77,7 @@ def _check_pad(conv: Call, name: str) -> bool | Refusal:
 
 
 def _check_dense(name: str, dtypes: tuple[str, ...]) -> Any:
-    return lambda e: kept([dtype_is(inner(e, name).args[0], dtypes, "the input")])
+    return lambda e: kept([dtype_is(inner(e, name).args[0], dtypes, "the input"), bias_is_of_channels(chain_to(e, name))])
 
 
 def _check_pool(e: Expr) -> bool | Refusal:

@@ -9,7 +9,7 @@ from tilewright.ir.module import IRModule
 from tilewright.relay.dataflow_pattern import DFPattern, is_constant, is_op, wildcard
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.contrib import PatternTable, Refusal, register_partitioner, register_pattern_table
-from tilewright.relay.op.contrib.rules import Rule, attr_is, dtype_is, edited, kept, partition_with, rank_is, tensor
+from tilewright.relay.op.contrib.rules import Rule, attr_is, bias_is_of_channels, dtype_is, edited, kept, partition_with, rank_is, tensor
 from tilewright.relay.qnn.choose_numerics import ChooseNumerics
 from tilewright.relay.qnn.settle_numerics import SettleMain
 
@@ -39,7 +39,7 @@ def _check_conv2d(e: Expr) -> bool | Refusal:
     conv = _path(e, "nn.conv2d")[-1]
     op: Any = conv.op
     found = kept([
-        dtype_is(conv.args[0], FLOAT, "the input"), rank_is(conv.args[0], (4,), "the input"),
+        dtype_is(conv.args[0], FLOAT, "the input"), rank_is(conv.args[0], (4,), "the input"), bias_is_of_channels(_path(e, "nn.conv2d")),
         attr_is(conv, "data_layout", ("NCHW",)), attr_is(conv, "kernel_layout", ("OIHW",)),
         (op.groups == 1 or op.groups == tensor(conv.args[0]).shape[1], f"nn.conv2d has {op.groups} groups; it has one, or one for each channel there", "make groups 1"),
     ])
@@ -67,8 +67,8 @@ def _path(e: Expr, name: str) -> list[Call]:
 
 
 def _check_dense(e: Expr) -> bool | Refusal:
-    at = _path(e, "nn.dense")[-1]
-    return kept([dtype_is(at.args[0], FLOAT, "the input"), rank_is(at.args[0], (2,), "the input")])
+    path = _path(e, "nn.dense")
+    return kept([dtype_is(path[-1].args[0], FLOAT, "the input"), rank_is(path[-1].args[0], (2,), "the input"), bias_is_of_channels(path)])
 
 
 def _check_matmul(e: Expr) -> bool | Refusal:

@@ -19,6 +19,8 @@ from tilewright.relay.op.contrib.rules import (
     Rule,
     attr_is,
     batch_is_one,
+    bias_is_of_channels,
+    chain_to,
     dtype_is,
     edited,
     inner,
@@ -74,6 +76,7 @@ def _check_conv2d(e: Expr) -> bool | Refusal:
         (max(op.strides) <= 2, f"strides of qnn.conv2d are {op.strides}; they are 1 or 2 there", "make strides 1 or 2", edited("qnn.conv2d", strides=tuple(min(s, 2) for s in op.strides))),
         (set(op.dilation) == {1}, f"dilation of qnn.conv2d is {op.dilation}; it is 1 there", "make dilation 1", edited("qnn.conv2d", dilation=(1, 1))),
         (op.groups in (1, tensor(conv.args[0]).shape[3]), f"qnn.conv2d has {op.groups} groups; it has one, or one for each channel there", "make groups 1"),
+        bias_is_of_channels(chain_to(e, "qnn.conv2d")),
     ]
     found = kept(rules)
     return _check_padding(conv) if found else found
@@ -112,13 +115,14 @@ def _check_conv2d_transpose(e: Expr) -> bool | Refusal:
         *_whole_image(conv.args[0]), _result(e), *_check_weight(conv),
         (tuple(op.strides) == (2, 2), f"strides of qnn.conv2d_transpose are {op.strides}; they are (2, 2) there", "make strides (2, 2)", edited("qnn.conv2d_transpose", strides=(2, 2))),
         (set(op.dilation) == {1}, f"dilation of qnn.conv2d_transpose is {op.dilation}; it is 1 there", "make dilation 1"),
-        attr_is(conv, "groups", (1,)),
+        attr_is(conv, "groups", (1,)), bias_is_of_channels(chain_to(e, "qnn.conv2d_transpose")),
     ])
 
 
 def _check_fc(e: Expr) -> bool | Refusal:
-    dense = inner(e, "qnn.dense")
-    return kept([dtype_is(dense.args[0], BYTES, "the input"), rank_is(dense.args[0], (2,), "the input"), batch_is_one(dense.args[0], "the input"), _result(e)])
+    chain = chain_to(e, "qnn.dense")
+    data = chain[-1].args[0]
+    return kept([dtype_is(data, BYTES, "the input"), rank_is(data, (2,), "the input"), batch_is_one(data, "the input"), _result(e), bias_is_of_channels(chain)])
 
 
 def _check_avg_pool2d(e: Expr) -> bool | Refusal:

@@ -15,6 +15,8 @@ from tilewright.relay.op.contrib.rules import (
     Rule,
     attr_is,
     batch_is_one,
+    bias_is_of_channels,
+    chain_to,
     dtype_is,
     edited,
     inner,
@@ -56,7 +58,7 @@ def _check_conv2d(e: Expr) -> bool | Refusal:
     pad = conv.args[0] if getattr(getattr(conv.args[0], "op", None), "name", "") == "nn.pad" else None
     rules = [
         attr_is(conv, "data_layout", ("NHWC",)), *_image(conv.args[0]), _same_bytes(e, conv.args[0]),
-        weight_is_around_zero(conv),
+        weight_is_around_zero(conv), bias_is_of_channels(chain_to(e, "qnn.conv2d")),
         (max(op.strides) <= 3, f"strides of qnn.conv2d are {op.strides}; they are at most 3 there", "make strides 1, 2 or 3", edited("qnn.conv2d", strides=tuple(min(s, 3) for s in op.strides))),
         (window[0] <= 64 and window[0] * window[1] <= 4096, f"kernel_size of qnn.conv2d is {window}; it is at most 64 x 64 there", "make kernel_size smaller"),
         (op.groups in (1, channels), f"qnn.conv2d has {op.groups} groups; it has one, or one for each channel there", "make groups 1"),
@@ -73,7 +75,7 @@ def _check_fc(e: Expr) -> bool | Refusal:
     dense = inner(e, "qnn.dense")
     return kept([
         dtype_is(dense.args[0], BYTES, "the input"), rank_is(dense.args[0], (2,), "the input"), _same_bytes(e, dense.args[0]),
-        weight_is_around_zero(dense),
+        weight_is_around_zero(dense), bias_is_of_channels(chain_to(e, "qnn.dense")),
     ])
 
 

@@ -71,12 +71,29 @@ def value_of(e: Expr) -> Any:
 
 def inner(e: Expr, name: str) -> Call:
     """The nearest call of the operator `name` at or above `e`, along first arguments; raises `CompileError` where there is none."""
+    return chain_to(e, name)[-1]
+
+
+def chain_to(e: Expr, name: str) -> list[Call]:
+    """The calls from `e` to the nearest one of the operator `name`, along first arguments; raises `CompileError` where there is none."""
+    found: list[Call] = []
     at: Any = e
     while isinstance(at, Call) and isinstance(at.op, Op):
+        found.append(at)
         if at.op.name == name:
-            return at
+            return found
         at = at.args[0] if at.args else None
     raise CompileError(f"the match of a pattern has no {name}", e.span, code="TW0413")
+
+
+def bias_is_of_channels(chain: Sequence[Call]) -> Rule:
+    """The bias of a convolution or a product, the last call of `chain`, is added along the axis of its channels."""
+    product, bias = chain[-1], next((c for c in chain if c.op.name == "nn.bias_add"), None)  # type: ignore[union-attr]
+    op: Any = product.op
+    channels = (getattr(op, "out_layout", "") or getattr(op, "data_layout", "NC")).index("C")
+    axis = channels if bias is None else bias.op.axis % len(tensor(product).shape)  # type: ignore[union-attr]
+    rule = f"nn.bias_add adds along axis {axis} of {op.name}; it adds along axis {channels}, that of the channels, there"
+    return axis == channels, rule, f"make axis {channels}", edited("nn.bias_add", axis=channels)
 
 
 def dtype_is(e: Expr, allowed: Sequence[str], what: str) -> Rule:
