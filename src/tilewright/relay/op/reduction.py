@@ -191,8 +191,6 @@ class Any_(Quantifier):
 
 
 def _divided(total: te.Tensor, count: Any) -> te.Tensor:
-    if total.dtype.is_float and isinstance(count, int) and count:
-        return te.compute(total.shape, lambda *i: total(*i) * E.const(1.0 / count, total.dtype), name="mean")  # type: ignore[no-any-return]
     return te.compute(total.shape, lambda *i: E.div(total(*i), E.cast(total.dtype, count)), name="mean")  # type: ignore[no-any-return]
 
 

@@ -327,7 +327,9 @@ def _store_masked(f: FunctionText, dtype: DataType, stored: str, address: str, m
 def _store_pieces(f: FunctionText, s: Store, stored: str, at: tuple[str, int], lanes: Lanes) -> None:
     """Store the lanes that are on, register by register: in a few plain stores, or under a mask of three lanes or more."""
     dtype, (text, rest) = s.value.dtype, at
-    kind, element, whole = memory_type(dtype), memory_type(dtype.element), f.target.lanes(dtype.element)
+    n, m = dtype.lanes, 1 << (dtype.lanes - 1).bit_length()
+    kind, element, whole = memory_type(dtype.with_lanes(m)), memory_type(dtype.element), f.target.lanes(dtype.element)
+    stored = _widened(f, memory_type(dtype), stored, n, m, f.here)  # LLVM 22 takes other lanes than asked for out of 13 that were widened
     for first in range(0, dtype.lanes, whole):
         part = lanes[first : first + whole]
         found = pieces(part)

@@ -190,6 +190,10 @@ def _divide(f: FunctionText, dtype: DataType, a: str, b: str, level: int, *, flo
 
 
 def true_division(f: FunctionText, e: E.Div) -> Value:
+    """A quotient; by a power of two it is a product, which is the same number."""
+    divisor = number_of(e.b)
+    if e.dtype.is_float and e.dtype.bits >= 32 and divisor is not None and abs(math.frexp(divisor)[0]) == 0.5 and 2.0**-100 < abs(divisor) < 2.0**100:
+        return f.value(E.mul(e.a, E.const(1 / divisor, e.dtype)))
     return _REAL_DIVISION(f, e) if e.dtype.is_float else _TRUNCATED(f, e)
 
 
