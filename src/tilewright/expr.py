@@ -465,6 +465,8 @@ def const(value: Any, dtype: str | DataType) -> PrimExpr:
         if kind.code in MINIFLOATS:
             return FloatImm(kind, float(np.asarray(value, kind.numpy())))
         return FloatImm(kind, float(np.float32(value)) if kind == "float32" else float(value))
+    if kind.code == "bool":
+        return IntImm(kind, int(bool(value)))
     number = int(value)
     if (kind.code in ("int", "uint") and kind.bits < 64) or kind.code == "uint":
         number &= (1 << kind.bits) - 1

@@ -81,6 +81,8 @@ class Evaluator:
     def _value(self, e: PrimExpr, mask: Any) -> Any:
         if isinstance(e, Binary):
             a, b = self._value(e.a, mask), self._value(e.b, mask)
+            if isinstance(e, Sub) and e.dtype.code == "bool":
+                return typed(np.logical_xor(a, b), e.dtype)
             if isinstance(a, int) and isinstance(b, int):
                 return type(e).fold(a, b)
             return typed(_FUNCTIONS[type(e)](a, b), e.dtype)

@@ -48,8 +48,7 @@ def softmax(x: te.Tensor, axis: int) -> te.Tensor:
     most = rows.reduce(lambda e, row: e, te.max, "softmax_max")
     powers = te.compute(x.shape, lambda *i: exp(x(*i) - most(*rows.row(i))), name="softmax_exp", attrs={"keep": True})
     total = _Rows(powers, [axis]).reduce(lambda e, row: e, te.sum, "softmax_sum")
-    inverse = te.compute(total.shape, lambda *i: const(1, x.dtype) / total(*i), name="softmax_inverse", attrs={"keep": True})
-    return te.compute(x.shape, lambda *i: powers(*i) * inverse(*rows.row(i)), name="softmax")  # type: ignore[no-any-return]
+    return te.compute(x.shape, lambda *i: powers(*i) / total(*rows.row(i)), name="softmax")  # type: ignore[no-any-return]
 
 
 def log_softmax(x: te.Tensor, axis: int) -> te.Tensor:
@@ -64,9 +63,8 @@ def log_softmax(x: te.Tensor, axis: int) -> te.Tensor:
 def normalize(x: te.Tensor, axes: Sequence[int], epsilon: float, schedule: Callable[..., None] | None = schedule_rows) -> te.Tensor:
     """(x - mean) / sqrt(variance + epsilon) along `axes`, in two passes. Without `schedule` the result may get another shape."""
     rows = _Rows(x, axes, schedule)
-    scale = 1.0 / rows.count
     total = rows.reduce(lambda e, row: e, te.sum, "norm_sum")
-    mean = te.compute(total.shape, lambda *i: total(*i) * cast(x.dtype, scale), name="norm_mean", attrs={"keep": True})
+    mean = te.compute(total.shape, lambda *i: div(total(*i), cast(x.dtype, rows.count)), name="norm_mean", attrs={"keep": True})
 
     def squared(e: PrimExpr, row: Sequence[Value]) -> PrimExpr:
         d: PrimExpr = e - mean(*row)
@@ -74,7 +72,7 @@ def normalize(x: te.Tensor, axes: Sequence[int], epsilon: float, schedule: Calla
 
     variance = rows.reduce(squared, te.sum, "norm_variance")
     inverse = te.compute(
-        total.shape, lambda *i: const(1, x.dtype) / sqrt(variance(*i) * cast(x.dtype, scale) + cast(x.dtype, epsilon)), name="norm_inverse",
+        total.shape, lambda *i: const(1, x.dtype) / sqrt(div(variance(*i), cast(x.dtype, rows.count)) + cast(x.dtype, epsilon)), name="norm_inverse",
         attrs={"keep": True},
     )
     return te.compute(  # type: ignore[no-any-return]
@@ -95,7 +93,7 @@ def rms_normalize(x: te.Tensor, axes: Sequence[int], epsilon: float) -> te.Tenso
     rows = _Rows(x, axes)
     total = rows.reduce(lambda e, row: e * e, te.sum, "norm_sum")
     inverse = te.compute(
-        total.shape, lambda *i: const(1, x.dtype) / sqrt(total(*i) * cast(x.dtype, 1.0 / rows.count) + cast(x.dtype, epsilon)), name="norm_inverse",
+        total.shape, lambda *i: const(1, x.dtype) / sqrt(div(total(*i), cast(x.dtype, rows.count)) + cast(x.dtype, epsilon)), name="norm_inverse",
         attrs={"keep": True},
     )
     return te.compute(x.shape, lambda *i: x(*i) * inverse(*rows.row(i)), name="rms_normalized")  # type: ignore[no-any-return]

@@ -157,7 +157,7 @@ def resize(
 
 
 def _share(part: PrimExpr, whole: int, dtype: Any) -> PrimExpr:
-    return E.div(part, E.cast(dtype, E.as_expr(whole))) if isinstance(whole, OpenSize) else E.mul(part, E.const(1.0 / whole, dtype))
+    return E.div(part, E.cast(dtype, E.as_expr(whole)))
 
 
 def _looked_up(taps: Callable[[Var], list[Tap]], size: int, i: Var) -> list[Tap]:

@@ -94,25 +94,30 @@ class Function2(Binary):
 
 @op("add", kind=Fusion.BROADCAST)
 class Add(Function2):
-    """x + y; integers wrap around."""
+    """x + y; integers wrap around, and truth values give whether one of them is true."""
 
     precision = Precision.FOLLOW
     of_arrays = staticmethod(np.add)
     of_elements = staticmethod(E.add)
 
 
+def difference(x: Array, y: Array) -> Any:
+    """x - y; of truth values, whether they differ."""
+    return np.logical_xor(x, y) if x.dtype == np.bool_ else np.subtract(x, y)
+
+
 @op("subtract", kind=Fusion.BROADCAST)
 class Subtract(Function2):
-    """x - y; integers wrap around."""
+    """x - y; integers wrap around, and truth values give whether they differ."""
 
     precision = Precision.FOLLOW
-    of_arrays = staticmethod(np.subtract)
+    of_arrays = staticmethod(difference)
     of_elements = staticmethod(E.sub)
 
 
 @op("multiply", kind=Fusion.BROADCAST)
 class Multiply(Function2):
-    """x * y; integers wrap around."""
+    """x * y; integers wrap around, and truth values give whether both are true."""
 
     precision = Precision.FOLLOW
     of_arrays = staticmethod(np.multiply)

@@ -264,11 +264,11 @@ class Abs(Elementwise):
 
 @op("negative", kind=Fusion.ELEMWISE)
 class Negative(Elementwise):
-    """-x; integers wrap around."""
+    """-x; integers wrap around, and truth values stay."""
 
     precision = Precision.FOLLOW
     def reference(self, data: Array) -> Array:
-        return np.negative(data)
+        return data.copy() if data.dtype == np.bool_ else np.negative(data)
 
     def compute(self, data: te.Tensor) -> te.Tensor:
         return topi.elementwise(data, topi.negated, "negative")
@@ -280,7 +280,7 @@ class Sign(Elementwise):
 
     precision = Precision.FOLLOW
     def reference(self, data: Array) -> Array:
-        return np.sign(data)
+        return data.copy() if data.dtype == np.bool_ else np.sign(data)
 
     def compute(self, data: te.Tensor) -> te.Tensor:
         return topi.elementwise(data, topi.sign, "sign")

@@ -12,6 +12,7 @@ from tilewright import expr as E
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Expr
+from tilewright.relay.op.broadcast import difference
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import reduction as topi
 from tilewright.topi.elementwise import greatest, least
@@ -190,15 +191,13 @@ class Any_(Quantifier):
 
 
 def _divided(total: te.Tensor, count: Any) -> te.Tensor:
-    if total.dtype.is_float and isinstance(count, int) and count:
-        return te.compute(total.shape, lambda *i: total(*i) * E.const(1.0 / count, total.dtype), name="mean")  # type: ignore[no-any-return]
     return te.compute(total.shape, lambda *i: E.div(total(*i), E.cast(total.dtype, count)), name="mean")  # type: ignore[no-any-return]
 
 
 def _mean(data: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
     total = _sum(data, axis, keepdims)
     count = math.prod(data.shape[a] for a in axis)
-    return total / np.asarray(count, total.dtype) if DataType(data.dtype).is_float else np.trunc(total / count)
+    return total / np.asarray(count, total.dtype) if DataType(data.dtype).is_float else total if data.dtype == np.bool_ else np.trunc(total / count)
 
 
 @op("mean", kind=Fusion.REDUCE, takes_open_sizes=True)
@@ -238,7 +237,7 @@ class Variance(Reduction):
         return product(shape[a] for a in self.axes(len(shape))) - (1 if self.unbiased else 0)
 
     def reference(self, data: Array, mean: Array) -> Array:  # type: ignore[override]
-        total = _sum(np.square(data - mean), self.axes(data.ndim), self.keepdims)
+        total = _sum(np.square(difference(data, mean)), self.axes(data.ndim), self.keepdims)
         with np.errstate(all="ignore"):
             return np.asarray(total / self._count(data.shape), data.dtype)
 

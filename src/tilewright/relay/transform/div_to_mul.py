@@ -12,7 +12,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.op.broadcast import Divide
-from tilewright.relay.transform.simplify_expr import divide_by_constant
+from tilewright.relay.transform.simplify_expr import by_reciprocal
 from tilewright.relay.visitor import rewrite
 
 
@@ -23,9 +23,9 @@ class DivToMul(FunctionPass):
     kind: ClassVar[type] = Function
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
-        return rewrite(function, by_reciprocal)
+        return rewrite(function, as_product)
 
 
-def by_reciprocal(e: Expr) -> Expr | None:
+def as_product(e: Expr) -> Expr | None:
     """A division by a constant -> a multiplication."""
-    return divide_by_constant(e) if isinstance(e, Call) and isinstance(e.op, Divide) else None
+    return by_reciprocal(e) if isinstance(e, Call) and isinstance(e.op, Divide) else None

@@ -3,6 +3,7 @@
     multiply(nn.conv2d(%x, w), s)         -> nn.conv2d(%x, w * s)
     multiply(add(nn.conv2d(%x, w), b), s) -> add(nn.conv2d(%x, w * s), b * s)
     nn.conv2d(multiply(%x, s), w)         -> nn.conv2d(%x, w * s)
+    divide(nn.conv2d(%x, w), s)           -> nn.conv2d(%x, w * (1 / s))
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ import numpy as np
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function
-from tilewright.relay.op.broadcast import Add, Multiply
+from tilewright.relay.op.broadcast import Add
 from tilewright.relay.op.nn_conv import Conv1d, Conv2d, Conv2dTranspose, Conv3d
 from tilewright.relay.op.nn_matmul import Dense
 from tilewright.relay.op.registry import Op
+from tilewright.relay.transform.simplify_expr import constant_factor
 from tilewright.relay.visitor import operands, post_order, rewrite
 
 
@@ -65,8 +67,9 @@ class _Rule:
     def apply(self, e: Expr) -> Expr | None:
         if not isinstance(e, Call):
             return None
-        if isinstance(e.op, Multiply) and isinstance(e.args[1], Constant) and e.tensor_type.dtype.is_float:
-            return self._backward(e.args[0], e.args[1]) if self.backward and _same_shape(e.args[0], e) else None
+        scaled = constant_factor(e)
+        if scaled is not None and e.tensor_type.dtype.is_float:
+            return self._backward(*scaled) if self.backward and _same_shape(scaled[0], e) else None
         return self._forward(e) if self.forward else None
 
     def _once(self, e: Expr) -> bool:
@@ -97,15 +100,14 @@ class _Rule:
         if axes is None or not isinstance(e.args[1], Constant):
             return None
         x = e.args[0]
-        if not (isinstance(x, Call) and isinstance(x.op, Multiply) and isinstance(x.args[1], Constant)):
-            return None
-        if not self._once(x) or not _same_shape(x.args[0], x) or not x.tensor_type.dtype.is_float:
+        scaled = constant_factor(x)
+        if scaled is None or not self._once(x) or not _same_shape(scaled[0], x) or not x.tensor_type.dtype.is_float:
             return None
         weight, rank = e.args[1].value, x.tensor_type.ndim
-        factors = per_channel(x.args[1].value, axes.channel % rank, rank, x.tensor_type.shape[axes.channel])
+        factors = per_channel(scaled[1].value, axes.channel % rank, rank, x.tensor_type.shape[axes.channel])
         if factors is None or weight.shape[axes.weight] != len(factors):
             return None
-        return Call(e.op, [x.args[0], _scaled(e.args[1], factors, axes.weight), *e.args[2:]], span=e.span)
+        return Call(e.op, [scaled[0], _scaled(e.args[1], factors, axes.weight), *e.args[2:]], span=e.span)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import numpy as np
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function
-from tilewright.relay.op.broadcast import Add, Multiply, Where
+from tilewright.relay.op.broadcast import Add, Divide, Multiply, Where
 from tilewright.relay.op.nn_attention import Attention
 from tilewright.relay.op.nn_matmul import BatchMatmul
 from tilewright.relay.op.nn_norm import Softmax
@@ -101,6 +101,9 @@ class _Rule:
             e = found
             if isinstance(e.op, BatchMatmul):
                 return None if e.attrs.transpose_a else _Scores(e, scale, tuple(masks))
+            if isinstance(e.op, Divide) and (divisor := uniform(e.args[1])) is not None and float(divisor) != 0:
+                scale, e = scale / float(divisor), e.args[0]
+                continue
             if isinstance(e.op, Multiply):
                 k = next((k for k in (0, 1) if uniform(e.args[k]) is not None), None)
                 if k is None:
@@ -128,7 +131,7 @@ class _Rule:
         return None
 
     def _leads_to_product(self, e: Expr) -> bool:
-        while isinstance(e, Call) and isinstance(e.op, Op) and (e.op.view or isinstance(e.op, (Multiply, Add, Where))):
+        while isinstance(e, Call) and isinstance(e.op, Op) and (e.op.view or isinstance(e.op, (Multiply, Divide, Add, Where))):
             e = e.args[1] if isinstance(e.op, Where) or uniform(e.args[0]) is not None else e.args[0]
         return isinstance(e, Call) and isinstance(e.op, BatchMatmul)
 
@@ -166,15 +169,21 @@ def _scaled(x: Expr) -> tuple[float, Expr]:
     while isinstance(e, Call) and isinstance(e.op, Op) and (e.op.view or e.op == _SWAP):
         above.append(e)
         e = e.args[0]
-    if not (isinstance(e, Call) and isinstance(e.op, Multiply)):
+    if not (isinstance(e, Call) and isinstance(e.op, (Multiply, Divide))):
         return 1.0, x
-    k = next((k for k in (0, 1) if uniform(e.args[k]) is not None and e.args[1 - k].known_type() == e.known_type()), None)
+    places = (1,) if isinstance(e.op, Divide) else (0, 1)
+    k = next((k for k in places if uniform(e.args[k]) is not None and e.args[1 - k].known_type() == e.known_type()), None)
     if k is None:
         return 1.0, x
+    factor = float(uniform(e.args[k]))
+    if isinstance(e.op, Divide):
+        if factor == 0:
+            return 1.0, x
+        factor = 1 / factor
     rest = e.args[1 - k]
     for call in reversed(above):
         rest = Call(call.op, [rest, *call.args[1:]], span=call.span)
-    return float(uniform(e.args[k])), rest
+    return factor, rest
 
 
 def _columns(x: Expr) -> tuple[int, _Operand] | None:

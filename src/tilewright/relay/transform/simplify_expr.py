@@ -144,7 +144,13 @@ def reciprocal_root(e: Call) -> Expr | None:
 
 
 def divide_by_constant(e: Call) -> Expr | None:
-    """divide(x, 8f) -> multiply(x, 0.125f): exact for powers of two, else one rounding more"""
+    """divide(x, 8f) -> multiply(x, 0.125f), for powers of two: the result is the same number"""
+    product = by_reciprocal(e)
+    return product if product is not None and (np.abs(np.frexp(e.args[1].value)[0]) == 0.5).all() else None  # type: ignore[attr-defined]
+
+
+def by_reciprocal(e: Call) -> Call | None:
+    """divide(x, 3f) -> multiply(x, 0.33333334f): one rounding more, unless the constants are powers of two"""
     x, y = e.args
     if not isinstance(y, Constant) or e.tensor_type.dtype not in ("float32", "float64") or y.value.size == 0:
         return None
@@ -152,6 +158,15 @@ def divide_by_constant(e: Call) -> Expr | None:
     if not (size.min() > 1e-30 and size.max() < 1e30):
         return None
     return Call(Multiply(), [x, Constant(np.asarray(1 / y.value, y.value.dtype), y.span)], span=e.span)
+
+
+def constant_factor(e: Expr) -> tuple[Expr, Constant] | None:
+    """`(x, c)` of multiply(x, c), and `(x, 1 / c)` of divide(x, c), for passes that compute with the factor in another place."""
+    if isinstance(e, Call) and isinstance(e.op, Divide):
+        e = by_reciprocal(e) or e
+    if not (isinstance(e, Call) and isinstance(e.op, Multiply)):
+        return None
+    return next(((e.args[1 - k], c) for k in (1, 0) if isinstance(c := e.args[k], Constant)), None)
 
 
 def plain_power(e: Call) -> Expr | None:

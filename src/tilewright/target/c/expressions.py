@@ -161,6 +161,8 @@ def _division(name: str, sign: str) -> Callable[[Writer, Any], Text]:
 
     def rule(w: Writer, e: E.Binary) -> Text:
         divisor, dtype = number_of(e.b), e.dtype
+        if dtype.code == "bool":
+            return (f"({w.text(e.a, BITS + 1)} & {w.text(e.b, BITS + 1)}) != 0", EQUALITY) if sign == "/" else (constant(0, dtype), PRIMARY)
         if isinstance(divisor, int) and divisor > 0:
             low = bounds(e.a, w.ranges)[0]
             if dtype.code != "int" or name.startswith("trunc") or (low is not None and low >= 0):

@@ -147,9 +147,7 @@ class _Codegen:
     def _binding(self, s: Stmt) -> None:
         match s:
             case Let():
-                if s.var in self.f.variables:
-                    self.f.forget_variable(s.var)
-                self._bind(s.var, self.f.value(s.value), is_not_negative(self.f, s.value))
+                self._rebind(s.var, self.f.value(s.value), is_not_negative(self.f, s.value))
                 self._show(s.var, self.f.variables[s.var][0])
                 self._stmt(s.body)
             case Allocate():
@@ -159,10 +157,18 @@ class _Codegen:
             case _:
                 raise InternalError(f"{type(s).__name__} reached code generation in '{self.func.name}'; lower the function first")
 
+    def _rebind(self, var: Var, value: Value, not_negative: bool) -> None:
+        """Bind a variable that an earlier copy of the same statement may have bound to another value."""
+        if var in self.f.variables:
+            self.f.forget_variable(var)
+        self._bind(var, value, not_negative)
+
     def _bind(self, var: Var, value: Value, not_negative: bool) -> None:
-        self.f.variables[var] = value
         if not_negative:
             self.f.not_negative.add(var)
+        elif var in self.f.not_negative:
+            self.f.forget_variable(var)
+        self.f.variables[var] = value
 
     # Variables for debuggers.
     def _show(self, v: Var, value: str) -> None:
@@ -247,7 +253,7 @@ class _Codegen:
         if s.kind == PARALLEL and not self.parallel:
             self._parallel(s)
         elif isinstance(s.extent, IntImm) and s.extent.value == 1:
-            self._bind(s.var, self.f.value(s.min), is_not_negative(self.f, s.min))
+            self._rebind(s.var, self.f.value(s.min), is_not_negative(self.f, s.min))
             self._show(s.var, self.f.variables[s.var][0])
             self._stmt(s.body)
         elif isinstance(s.extent, IntImm):

@@ -13,7 +13,7 @@ from tilewright import expr as E
 from tilewright import intrinsics as I
 from tilewright.expr import PrimExpr, number_of
 from tilewright.target.llvm.small_floats import narrow_double, narrow_small, widen_small
-from tilewright.target.llvm.text import float_constant, register_type, vector
+from tilewright.target.llvm.text import float_constant, register_type, shuffle_mask, vector
 from tilewright.types import BOOL, FLOAT32, MINIFLOATS, DataType
 
 if TYPE_CHECKING:
@@ -89,8 +89,19 @@ def convert(f: FunctionText, text: str, level: int, source: DataType, to: DataTy
         return f.put(f"{'sitofp' if source.code == 'int' else 'uitofp'} {before} {text} to {after}", level)
     if to.bits == source.bits:
         return text
+    if to.bits < source.bits and to.lanes & (to.lanes - 1):
+        return _truncate_padded(f, text, level, source, to)
     operation = "trunc" if to.bits < source.bits else "sext" if source.code == "int" else "zext"
     return f.put(f"{operation} {before} {text} to {after}", level)
+
+
+def _truncate_padded(f: FunctionText, text: str, level: int, source: DataType, to: DataType) -> str:
+    """Fewer bits in lanes that are no power of two: LLVM 22 fails where 3 lanes go from 64 to 8 bits on AArch64, hence the lanes to the next one."""
+    n, m = to.lanes, 1 << (to.lanes - 1).bit_length()
+    kinds = [register_type(t.with_lanes(m)) for t in (source, to)]
+    more = f.put(f"shufflevector {register_type(source)} {text}, {register_type(source)} poison, {shuffle_mask([min(k, n - 1) for k in range(m)])}", level)
+    cut = f.put(f"trunc {kinds[0]} {more} to {kinds[1]}", level)
+    return f.put(f"shufflevector {kinds[1]} {cut}, {kinds[1]} poison, {shuffle_mask(list(range(n)))}", level)
 
 
 def widen(f: FunctionText, text: str, level: int, dtype: DataType) -> str:

@@ -123,10 +123,10 @@ def _by_shifts(f: FunctionText, e: Call, total: str, level: int) -> str:
 def once(f: FunctionText, operand: PrimExpr, what: object, make: Callable[[str, int], str]) -> str:
     """What `make` writes for the text of an operand and a level, the first time; its name after that."""
     key = (dot4, operand, what)
-    known = f.values.get(key)
+    known = f.known(key, operand)
     if known is None:
         text, need = f.value(operand)
         level = f.place(need)
         known = make(text, level), level
-        f.remember(key, known, f.facts.reads(operand))
+        f.remember(key, known, operand)
     return known[0]

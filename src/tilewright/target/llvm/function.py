@@ -9,7 +9,7 @@ forgotten when it closes, and those that read something are forgotten when it is
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from tilewright.errors import InternalError
 from tilewright.expr import Buffer, Load, PrimExpr, Var, const
@@ -22,15 +22,32 @@ from tilewright.types import DataType
 Value: TypeAlias = tuple[str, int]
 """The text of a value and the level at which it is defined."""
 
-Mask: TypeAlias = tuple[str, int, int]
-"""The text of a vector of truth values, the level at which it is defined, and its lanes."""
+
+class Mask(NamedTuple):
+    """A vector of truth values under which memory is read: its text, the level at which it is defined, and its lanes.
+
+    `fixed` are its values where they are constants.
+    """
+
+    text: str
+    level: int
+    lanes: int
+    fixed: tuple[bool, ...] | None = None
+
 
 Rule: TypeAlias = "Callable[[FunctionText, Any], Value]"
 
 
+class _Masked(tuple[Any, str]):
+    """The key of a value that was computed under a mask, with the text of the mask."""
+
+    __slots__ = ()
+
+
 def _uses(key: Any, var: Var) -> bool:
-    parts = key if isinstance(key, tuple) else (key,)
-    return any(x is var for part in parts if isinstance(part, PrimExpr) for x in walk(part))
+    if isinstance(key, tuple):
+        return any(_uses(part, var) for part in key)
+    return isinstance(key, PrimExpr) and any(x is var for x in walk(key))
 
 
 class Level:
@@ -55,7 +72,7 @@ class FunctionText:
         self.chunks: list[list[str]] = [self.entry]
         self.levels: list[Level] = []
         self.block = "entry"
-        self.values: dict[Any, Value] = {}
+        self._values: dict[Any, Value] = {}
         self.variables: dict[Var, Value] = {}
         self.pointers: dict[Buffer, Value] = {}
         self.slots: dict[tuple[Buffer, int], Value] = {}
@@ -106,7 +123,7 @@ class FunctionText:
 
     def leave(self) -> None:
         for key in self.levels.pop().names:
-            self.values.pop(key, None)
+            self._values.pop(key, None)
 
     def fresh_chunk(self) -> None:
         """From here on, lines of the innermost level go after everything written so far."""
@@ -138,15 +155,9 @@ class FunctionText:
     # Values.
     def value(self, e: PrimExpr) -> Value:
         """The name that holds `e`, emitting what is missing."""
-        known = self.values.get(e)
+        known = self.known(e, e)
         if known is not None:
             return known
-        key: Any = e
-        if self.mask is not None and self.facts.loads(e):
-            key = (e, self.mask[0])
-            known = self.values.get(key)
-            if known is not None:
-                return known
         if isinstance(e, Var):
             return self._variable(e)
         text = constant(e)
@@ -155,25 +166,40 @@ class FunctionText:
         if isinstance(e, Load) and e.buffer in self.facts.tiles:
             return self._slot(e)
         result = self.rules[type(e)](self, e)
-        self.remember(key, result, self.facts.reads(e))
+        self.remember(e, result, e)
         return result
 
-    def remember(self, key: Any, value: Value, reads: frozenset[Key] = frozenset()) -> None:
-        """Note that `key` has a name until its level closes, or something that it reads is stored to."""
-        self.values[key] = value
+    def known(self, key: Any, *parts: PrimExpr) -> Value | None:
+        """The value that `remember` noted for `key` and is still valid here.
+
+        What was loaded in all lanes serves under a mask too. What was loaded under a mask serves under that mask alone.
+        """
+        found = self._values.get(key)
+        return found if found is not None or self.mask is None else self._values.get(self._scoped(key, parts))
+
+    def remember(self, key: Any, value: Value, *parts: PrimExpr) -> None:
+        """Note that `key`, which is made of `parts`, has a value until its level closes, or something that the parts read is stored to."""
+        key = self._scoped(key, parts)
+        self._values[key] = value
         self.levels[value[1]].names.append(key)
-        for k in reads:
-            self._readers.setdefault(k, []).append(key)
+        for part in parts:
+            for k in self.facts.reads(part):
+                self._readers.setdefault(k, []).append(key)
+
+    def _scoped(self, key: Any, parts: tuple[PrimExpr, ...]) -> Any:
+        """The key under the mask, where the parts load: lanes outside of the mask are not read."""
+        return key if self.mask is None or not any(map(self.facts.loads, parts)) else _Masked((key, self.mask.text))
 
     def forget(self, key: Key) -> None:
         """`key` is stored to: values that read it are no longer known."""
         for reader in self._readers.pop(key, ()):
-            self.values.pop(reader, None)
+            self._values.pop(reader, None)
 
     def forget_variable(self, var: Var) -> None:
         """`var` gets another value, in a copy of the statement that binds it: values made of it are no longer known."""
-        for key in [k for k in self.values if _uses(k, var)]:
-            del self.values[key]
+        for key in [k for k in self._values if _uses(k, var)]:
+            del self._values[key]
+        self.not_negative = {e for e in self.not_negative if not _uses(e, var)}
 
     def _variable(self, e: Var) -> Value:
         known = self.variables.get(e)
@@ -220,7 +246,7 @@ class FunctionText:
         if self.mask is None or not self.facts.loads(e):
             return self.value(e)
         outer, self.mask = self.mask, None
-        mask, _, lanes = outer
+        mask, lanes = outer.text, outer.lanes
         bits = self.put(f"bitcast <{lanes} x i1> {mask} to i{lanes}", self.here)
         some = self.put(f"icmp ne i{lanes} {bits}, 0", self.here)
         zero = constant(const(0, e.dtype)) or "zeroinitializer"

@@ -71,7 +71,8 @@ def _across(f: FunctionText, op: E.Intrinsic, text: str, dtype: DataType, level:
         reduce, flags = f"f{name}imum" if start is None else f"f{name}", "reassoc "
     else:
         start, flags = None, ""
-        reduce = name if name in ("add", "mul") else f"{'s' if dtype.code == 'int' else 'u'}{name}"
+        name = _OF_TRUTHS.get(name, name) if dtype.code == "bool" else name
+        reduce = name if name in ("add", "mul", "and", "or") else f"{'s' if dtype.code == 'int' else 'u'}{name}"
     kind, element = register_type(dtype), register_type(dtype.element)
     arguments = kind if start is None else f"{element}, {kind}"
     callee = f.declare(f"llvm.vector.reduce.{reduce}.{suffix(dtype)}", element, arguments)
@@ -111,7 +112,8 @@ def _of_integers(f: FunctionText, e: E.Call, texts: list[str], level: int) -> st
     if e.op is I.pow:
         return _lane_by_lane(f, dtype, integer_power(f, dtype), texts, level)
     if e.op is I.fma:
-        return f.put(f"add {kind} {f.put(f'mul {kind} {texts[0]}, {texts[1]}', level)}, {texts[2]}", level)
+        times, plus = ("and", "or") if dtype.code == "bool" else ("mul", "add")
+        return f.put(f"{plus} {kind} {f.put(f'{times} {kind} {texts[0]}, {texts[1]}', level)}, {texts[2]}", level)
     if e.op in (I.floor, I.ceil, I.trunc, I.nearbyint) or (e.op is I.fabs and dtype.code != "int"):
         return texts[0]
     if e.op is I.fabs:
@@ -206,4 +208,6 @@ _FLOATS: Final[dict[E.Intrinsic, Rule]] = {
         I.exp, I.log, I.log2, I.exp2, I.tanh, I.erf, I.sin, I.cos, I.tan, I.asin, I.acos, I.atan, I.sinh, I.cosh, I.asinh,
         I.acosh, I.atanh, I.pow, I.fmod)},
 }
+_OF_TRUTHS: Final = {"add": "or", "mul": "and"}
+"""Sums and products of truth values; LLVM's sum of single bits is their parity."""
 _ACROSS: Final = {I.horizontal_sum: "add", I.horizontal_prod: "mul", I.horizontal_max: "max", I.horizontal_min: "min"}

@@ -12,9 +12,9 @@ from typing import Any, Final
 from tilewright import expr as E
 from tilewright.errors import InternalError
 from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Ramp, number_of
-from tilewright.target.llvm.facts import Key
 from tilewright.target.llvm.function import FunctionText, Mask, Value
-from tilewright.target.llvm.text import local_name, memory_type, register_type, shuffle_mask, suffix
+from tilewright.target.llvm.masks import Lanes, fixed_lanes, most_pieces, pieces
+from tilewright.target.llvm.text import local_name, memory_type, register_type, shuffle_mask, suffix, truth_constant, vector
 from tilewright.tir.stmt import Store
 from tilewright.types import BOOL, INT64, DataType
 
@@ -68,7 +68,7 @@ def pointer(f: FunctionText, buffer: Buffer, index: PrimExpr) -> tuple[str, int,
     base = f.pointers.get(buffer)
     if base is None:
         raise InternalError(f"buffer '{buffer.name}' is used outside of the allocation that defines it")
-    known = f.values.get(key)
+    known = f.known(key, index)
     if known is not None:
         return *known, rest
     placed = []
@@ -80,21 +80,21 @@ def pointer(f: FunctionText, buffer: Buffer, index: PrimExpr) -> tuple[str, int,
     text, level = base
     element = memory_type(buffer.dtype)
     prefix: tuple[Any, ...] = (buffer,)
-    reads: frozenset[Key] = frozenset()
+    atoms: tuple[PrimExpr, ...] = ()
     for need, name, factor, atom in placed:
-        prefix, reads = (*prefix, atom, factor), reads | f.facts.reads(atom)
-        known = f.values.get(prefix)
+        prefix, atoms = (*prefix, atom, factor), (*atoms, atom)
+        known = f.known(prefix, *atoms)
         if known is None:
             level = f.place(max(need, level))
             step = element if factor == 1 else f"[{factor} x {element}]"
             if factor < 0:
                 name, step = f.put(f"mul i64 {name}, {factor}", level), element
             text = f.put(f"getelementptr {step}, ptr {text}, i64 {name}", level, local_name(buffer.name))
-            f.remember(prefix, (text, level), reads)
+            f.remember(prefix, (text, level), *atoms)
         else:
             text, level = known
     if placed:
-        f.remember(key, (text, level), reads)
+        f.remember(key, (text, level), index)
     return text, level, rest
 
 
@@ -108,6 +108,11 @@ def load(f: FunctionText, e: Load, otherwise: PrimExpr | None = None) -> Value:
     if e.dtype.lanes == 1:
         text, level, rest = pointer(f, buffer, index)
         return _plain(f, e, (text, level, rest))
+    if mask is not None and mask.fixed is not None:
+        if not any(mask.fixed):
+            return _passed_through(f, e.dtype, otherwise)
+        if all(mask.fixed):
+            mask = None
     shape = as_ramp(index)
     if shape is not None and shape[1] == 0:
         return _broadcast_load(f, e, shape[0], mask, otherwise)
@@ -150,14 +155,47 @@ def _plain(f: FunctionText, e: Load, at: tuple[str, int, int]) -> Value:
 def _masked(f: FunctionText, e: Load, at: tuple[str, int, int], mask: Mask, otherwise: PrimExpr | None) -> Value:
     text, need, rest = at
     other, other_at = _passed_through(f, e.dtype, otherwise)
-    level = f.place_load(max(need, mask[1], other_at), e.buffer)
-    kind, align = memory_type(e.dtype), e.buffer.dtype.itemsize
-    address = offset(f, text, rest, memory_type(e.buffer.dtype), level)
-    truth = register_type(BOOL.with_lanes(e.dtype.lanes))
-    name = f.declare(f"llvm.masked.load.{_memory_suffix(e.dtype)}.p0", kind, f"ptr, {truth}, {kind}")
-    stored = to_memory(f, other, e.dtype, level)
-    raw = f.put(f"call {kind} {name}(ptr align {align} {address}, {truth} {mask[0]}, {kind} {stored})", level, local_name(e.buffer.name))
+    level = f.place_load(max(need, mask.level, other_at), e.buffer)
+    stored, n, whole = to_memory(f, other, e.dtype, level), e.dtype.lanes, f.target.lanes(e.buffer.dtype)
+    if mask.fixed is None:
+        raw = _load_masked(f, e.dtype, offset(f, text, rest, memory_type(e.buffer.dtype), level), mask.text, stored, level)
+    else:
+        raw = stored
+        for first in range(0, n, whole):
+            raw = _load_part(f, e, (text, level, rest), raw, first, mask.fixed[first : first + whole])
     return from_memory(f, raw, e.dtype, level), level
+
+
+def _load_masked(f: FunctionText, dtype: DataType, address: str, mask: str, other: str, level: int) -> str:
+    kind, truth = memory_type(dtype), register_type(BOOL.with_lanes(dtype.lanes))
+    name = f.declare(f"llvm.masked.load.{_memory_suffix(dtype)}.p0", kind, f"ptr, {truth}, {kind}")
+    return f.put(f"call {kind} {name}(ptr align {dtype.element.itemsize} {address}, {truth} {mask}, {kind} {other})", level)
+
+
+def _load_part(f: FunctionText, e: Load, at: tuple[str, int, int], whole: str, first: int, lanes: Lanes) -> str:
+    """The vector `whole` with those lanes from `first` on replaced that are on: one register or less."""
+    (text, level, rest), n, element = at, e.dtype.lanes, memory_type(e.buffer.dtype)
+    if not any(lanes):
+        return whole
+    kind, align = memory_type(e.dtype), e.buffer.dtype.itemsize
+    if sum(lanes) == 1:
+        lane = first + lanes.index(True)
+        one = f.put(f"load {element}, ptr {offset(f, text, rest + lane, element, level)}, align {align}", level)
+        return f.put(f"insertelement {kind} {whole}, {element} {one}, i32 {lane}", level)
+    m = 1 << (len(lanes) - 1).bit_length()
+    part, address = e.dtype.with_lanes(m), offset(f, text, rest + first, element, level)
+    if all(lanes):
+        m = len(lanes)
+        loaded = f.put(f"load {vector(element, m)}, ptr {address}, align {align}", level)
+    else:
+        on = truth_constant([k < len(lanes) and lanes[k] for k in range(m)])
+        loaded = _load_masked(f, part, address, on, whole if m == n else "zeroinitializer", level)
+        if m == n:
+            return loaded
+    order = [min(max(k - first, 0), m - 1) for k in range(n)]
+    spread = f.put(f"shufflevector {vector(element, m)} {loaded}, {vector(element, m)} poison, {shuffle_mask(order)}", level)
+    order = [n + k if 0 <= k - first < len(lanes) and lanes[k - first] else k for k in range(n)]
+    return f.put(f"shufflevector {kind} {whole}, {kind} {spread}, {shuffle_mask(order)}", level)
 
 
 def _strided(f: FunctionText, e: Load, base: PrimExpr, stride: int) -> Value:
@@ -189,15 +227,15 @@ def _broadcast_load(f: FunctionText, e: Load, index: PrimExpr, mask: Mask | None
     if otherwise is None:
         return value, at
     other, other_at = f.value(otherwise)
-    level = f.place(max(at, other_at, mask[1]))
+    level = f.place(max(at, other_at, mask.level))
     kind = register_type(e.dtype)
-    return f.put(f"select {register_type(BOOL.with_lanes(e.dtype.lanes))} {mask[0]}, {kind} {value}, {kind} {other}", level), level
+    return f.put(f"select {register_type(BOOL.with_lanes(e.dtype.lanes))} {mask.text}, {kind} {value}, {kind} {other}", level), level
 
 
 def _gather(f: FunctionText, e: Load, index: PrimExpr, mask: Mask | None, otherwise: PrimExpr | None) -> Value:
     addresses, need = _addresses(f, e.buffer, index)
     other, other_at = _passed_through(f, e.dtype, otherwise)
-    lanes, lanes_at = mask[:2] if mask else ("splat (i1 true)", 0)
+    lanes, lanes_at = (mask.text, mask.level) if mask else ("splat (i1 true)", 0)
     level = f.place_load(max(need, other_at, lanes_at), e.buffer)
     n = e.dtype.lanes
     wide = e.dtype.with_lanes(n if mask is None else 1 << (n - 1).bit_length())
@@ -215,7 +253,7 @@ def _gather(f: FunctionText, e: Load, index: PrimExpr, mask: Mask | None, otherw
 
 
 def _widened(f: FunctionText, kind: str, value: str, n: int, m: int, level: int) -> str:
-    """`n` lanes and zeros up to `m`: LLVM 22 takes the mask of a gather of 18 lanes wrong where the processor has none (AArch64)."""
+    """`n` lanes and zeros up to `m`: LLVM 22 takes the mask of a gather or scatter of 18 lanes wrong where the processor has none (AArch64)."""
     if n == m or value == "zeroinitializer":
         return value
     return f.put(f"shufflevector {kind} {value}, {kind} zeroinitializer, {shuffle_mask([min(k, n) for k in range(m)])}", level)
@@ -256,31 +294,85 @@ def store(f: FunctionText, s: Store) -> None:
     if buffer in f.facts.tiles:
         _store_slot(f, s)
         return
+    lanes = None if s.mask is None else fixed_lanes(f, s.mask)
+    if lanes is not None and not any(lanes):
+        return
     value, _ = f.value(s.value)
-    mask = None if s.mask is None else f.value(s.mask)
-    kind, element = memory_type(dtype), memory_type(buffer.dtype)
-    shape = as_ramp(index) if index.dtype.lanes > 1 else None
-    if index.dtype.lanes > 1 and (shape is None or shape[1] != 1):
-        addresses, _ = _addresses(f, buffer, index)
-        n = dtype.lanes
-        name = f.declare(f"llvm.masked.scatter.{_memory_suffix(dtype)}.v{n}p0", "void", f"{kind}, <{n} x ptr>, <{n} x i1>")
-        lanes = mask[0] if mask else "splat (i1 true)"
-        stored = to_memory(f, value, dtype, f.here)
-        f.do(f"call void {name}({kind} {stored}, <{n} x ptr> align {buffer.dtype.itemsize} {addresses}, <{n} x i1> {lanes})")
+    masked = s.mask is not None and (lanes is None or not all(lanes))
+    shape = as_ramp(index) if index.dtype.lanes > 1 else (index, 1)
+    if shape is None or shape[1] != 1:
+        _scatter(f, s, value, lanes if masked else None, masked=masked)
         f.forget(buffer)
         return
-    text, _, rest = pointer(f, buffer, shape[0] if shape else index)
-    address, stored = offset(f, text, rest, element, f.here), to_memory(f, value, dtype, f.here)
-    if mask is None:
-        f.do(f"store {kind} {stored}, ptr {address}, align {buffer.dtype.itemsize}")
+    text, _, rest = pointer(f, buffer, shape[0])
+    element, stored = memory_type(buffer.dtype), to_memory(f, value, dtype, f.here)
+    if not masked:
+        f.do(f"store {memory_type(dtype)} {stored}, ptr {offset(f, text, rest, element, f.here)}, align {buffer.dtype.itemsize}")
+    elif lanes is not None:
+        _store_pieces(f, s, stored, (text, rest), lanes)
     else:
-        truth = register_type(BOOL.with_lanes(dtype.lanes))
-        name = f.declare(f"llvm.masked.store.{_memory_suffix(dtype)}.p0", "void", f"{kind}, ptr, {truth}")
-        f.do(f"call void {name}({kind} {stored}, ptr align {buffer.dtype.itemsize} {address}, {truth} {mask[0]})")
+        _store_masked(f, dtype, stored, offset(f, text, rest, element, f.here), f.value(s.mask)[0])  # type: ignore[arg-type]
     f.forget(buffer)
-    if mask is None and buffer not in f.facts.reads(index):
+    if not masked and buffer not in f.facts.reads(index):
         again = Load(buffer, s.indices)
-        f.remember(again, (value, f.here), f.facts.reads(again))
+        f.remember(again, (value, f.here), again)
+
+
+def _store_masked(f: FunctionText, dtype: DataType, stored: str, address: str, mask: str) -> None:
+    kind, truth = memory_type(dtype), register_type(BOOL.with_lanes(dtype.lanes))
+    name = f.declare(f"llvm.masked.store.{_memory_suffix(dtype)}.p0", "void", f"{kind}, ptr, {truth}")
+    f.do(f"call void {name}({kind} {stored}, ptr align {dtype.element.itemsize} {address}, {truth} {mask})")
+
+
+def _store_pieces(f: FunctionText, s: Store, stored: str, at: tuple[str, int], lanes: Lanes) -> None:
+    """Store the lanes that are on, register by register: in a few plain stores, or under a mask of three lanes or more."""
+    dtype, (text, rest) = s.value.dtype, at
+    n, m = dtype.lanes, 1 << (dtype.lanes - 1).bit_length()
+    kind, element, whole = memory_type(dtype.with_lanes(m)), memory_type(dtype.element), f.target.lanes(dtype.element)
+    stored = _widened(f, memory_type(dtype), stored, n, m, f.here)  # LLVM 22 takes other lanes than asked for out of 13 that were widened
+    for first in range(0, dtype.lanes, whole):
+        part = lanes[first : first + whole]
+        found = pieces(part)
+        if len(found) > most_pieces(f.target, dtype.element):
+            some = _part(f, kind, stored, first, len(part))
+            address = offset(f, text, rest + first, element, f.here)
+            _store_masked(f, dtype.with_lanes(len(part)), some, address, truth_constant(part))
+            continue
+        for start, length in found:
+            some = _part(f, kind, stored, first + start, length)
+            address = offset(f, text, rest + first + start, element, f.here)
+            f.do(f"store {vector(element, length)} {some}, ptr {address}, align {dtype.element.itemsize}")
+
+
+def _part(f: FunctionText, kind: str, value: str, first: int, length: int) -> str:
+    """`length` lanes of a vector; one lane is a scalar."""
+    if length == 1:
+        return f.put(f"extractelement {kind} {value}, i32 {first}", f.here)
+    return f.put(f"shufflevector {kind} {value}, {kind} poison, {shuffle_mask(list(range(first, first + length)))}", f.here)
+
+
+def _scatter(f: FunctionText, s: Store, value: str, lanes: Lanes | None, *, masked: bool) -> None:
+    """Store each lane at an address of its own; where one lane is on, it is a store of one element."""
+    dtype, buffer = s.value.dtype, s.buffer
+    n, kind, align = dtype.lanes, memory_type(dtype), buffer.dtype.itemsize
+    addresses, _ = _addresses(f, buffer, s.indices[0])
+    stored = to_memory(f, value, dtype, f.here)
+    if lanes is not None and sum(lanes) == 1:
+        one = _part(f, kind, stored, lanes.index(True), 1)
+        f.do(f"store {memory_type(dtype.element)} {one}, ptr {_part(f, f'<{n} x ptr>', addresses, lanes.index(True), 1)}, align {align}")
+        return
+    m = n
+    if masked and s.mask is not None:
+        m = 1 << (n - 1).bit_length()
+        mask = truth_constant(lanes) if lanes is not None else f.value(s.mask)[0]
+        stored, addresses = _widened(f, kind, stored, n, m, f.here), _widened(f, f"<{n} x ptr>", addresses, n, m, f.here)
+        mask = _widened(f, f"<{n} x i1>", mask, n, m, f.here)
+    else:
+        mask = "splat (i1 true)"
+    wide = dtype.with_lanes(m)
+    kind = memory_type(wide)
+    name = f.declare(f"llvm.masked.scatter.{_memory_suffix(wide)}.v{m}p0", "void", f"{kind}, <{m} x ptr>, <{m} x i1>")
+    f.do(f"call void {name}({kind} {stored}, <{m} x ptr> align {align} {addresses}, <{m} x i1> {mask})")
 
 
 def _store_slot(f: FunctionText, s: Store) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import struct
+from collections.abc import Sequence
 from typing import Final
 
 import ml_dtypes
@@ -91,6 +92,11 @@ def lanes_constant(dtype: DataType, values: range) -> str:
     """A constant vector of integers."""
     element = register_type(dtype.element)
     return f"<{', '.join(f'{element} {v}' for v in values)}>"
+
+
+def truth_constant(values: Sequence[bool]) -> str:
+    """A constant vector of truth values."""
+    return f"<{', '.join('i1 true' if v else 'i1 false' for v in values)}>"
 
 
 def shuffle_mask(lanes: list[int]) -> str:

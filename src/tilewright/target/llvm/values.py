@@ -8,14 +8,16 @@ Only the chosen side of a `Select` touches memory: a scalar condition branches, 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any, Final
 
 from tilewright import expr as E
 from tilewright.expr import PrimExpr, number_of
 from tilewright.target.llvm.conversion import cast, convert, is_short, narrow, widen
-from tilewright.target.llvm.function import FunctionText, Rule, Value
+from tilewright.target.llvm.function import FunctionText, Mask, Rule, Value
 from tilewright.target.llvm.intrinsics import call
+from tilewright.target.llvm.masks import fixed_lanes
 from tilewright.target.llvm.memory import as_ramp, load
 from tilewright.target.llvm.text import constant, lanes_constant, register_type, suffix, vector
 from tilewright.types import BOOL, FLOAT32, INT64, DataType
@@ -191,6 +193,10 @@ def _divide(f: FunctionText, dtype: DataType, a: str, b: str, level: int, *, flo
 
 
 def true_division(f: FunctionText, e: E.Div) -> Value:
+    """A quotient; by a power of two it is a product, which is the same number."""
+    divisor = number_of(e.b)
+    if e.dtype.is_float and e.dtype.bits >= 32 and divisor is not None and abs(math.frexp(divisor)[0]) == 0.5 and 2.0**-100 < abs(divisor) < 2.0**100:
+        return f.value(E.mul(e.a, E.const(1 / divisor, e.dtype)))
     return _REAL_DIVISION(f, e) if e.dtype.is_float else _TRUNCATED(f, e)
 
 
@@ -277,27 +283,37 @@ def _identity(step: E.Max | E.Min) -> str | None:
 
 def _select_by_mask(f: FunctionText, e: E.Select) -> Value:
     """Both sides, each reading memory only in its lanes."""
-    kind, truth = register_type(e.dtype), register_type(e.condition.dtype)
+    kind, outer = register_type(e.dtype), f.mask
     c, ct = f.value(e.condition)
-    if isinstance(e.true_value, E.Load) and f.mask is None and not f.facts.loads(e.false_value):
-        f.mask = (c, ct, e.dtype.lanes)
+    if isinstance(e.true_value, E.Load) and outer is None and not f.facts.loads(e.false_value):
+        f.mask = _side_mask(f, e, (c, ct), wanted=True)
         value = load(f, e.true_value, e.false_value)
         f.mask = None
         return value
-    outer = f.mask
     sides = []
     for side, wanted in ((e.true_value, True), (e.false_value, False)):
         if f.facts.loads(side):
-            lanes, at = (c, ct) if wanted else (f.put(f"xor {truth} {c}, splat (i1 true)", f.place(ct)), f.place(ct))
-            if outer is not None:
-                at = f.place(max(at, outer[1]))
-                lanes = f.put(f"and {truth} {lanes}, {outer[0]}", at)
-            f.mask = (lanes, at, e.dtype.lanes)
+            f.mask = _side_mask(f, e, (c, ct), wanted=wanted)
         sides.append(f.value(side))
         f.mask = outer
     (a, at), (b, bt) = sides
     level = f.place(max(ct, at, bt))
-    return f.put(f"select {truth} {c}, {kind} {a}, {kind} {b}", level), level
+    return f.put(f"select {register_type(e.condition.dtype)} {c}, {kind} {a}, {kind} {b}", level), level
+
+
+def _side_mask(f: FunctionText, e: E.Select, condition: Value, *, wanted: bool) -> Mask:
+    """The lanes that take one side of a select, among those that the current mask leaves."""
+    truth, (text, level), outer = register_type(e.condition.dtype), condition, f.mask
+    fixed = fixed_lanes(f, e.condition)
+    if not wanted:
+        level = f.place(level)
+        text = f.put(f"xor {truth} {text}, splat (i1 true)", level)
+        fixed = None if fixed is None else tuple(not on for on in fixed)
+    if outer is not None:
+        level = f.place(max(level, outer.level))
+        text = f.put(f"and {truth} {text}, {outer.text}", level)
+        fixed = None if fixed is None or outer.fixed is None else tuple(map(operator.and_, fixed, outer.fixed))
+    return Mask(text, level, e.dtype.lanes, fixed)
 
 
 _REAL_DIVISION: Final = arithmetic("sdiv", "fdiv", "and")
