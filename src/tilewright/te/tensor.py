@@ -233,7 +233,7 @@ class ComputeOp(Operation):
     @property
     def inputs(self) -> tuple[Tensor, ...]:
         found: dict[Tensor, None] = {}
-        for b in self.body:
+        for b in (*(a.extent for a in self.reduce_axis), *self.body):
             for e in walk(b):
                 if isinstance(e, TensorElem):
                     found.setdefault(e.tensor)
