@@ -139,6 +139,7 @@ REFUSED: dict[str, tuple[str, Step, str]] = {
     "vectorize": (CARRIED, lambda s: s.vectorize(loops(s)[0]), "loop 'i' cannot be vectorized: 'Z'"),
     "sums out of their order": (
         TRANSPOSED, lambda s: s.reorder(*reversed(s.split(s.fuse(*loops(s)), [3, 2]))), "cannot run in the order"),
+    "blockize of a mixed loop": (TRANSPOSED, lambda s: s.blockize(s.fuse(*loops(s))), "over a spatial and a reduction axis of block .z. at once"),
     "bind": (CARRIED, lambda s: s.bind(loops(s)[0], "threadIdx.x"), "loop 'i' cannot be bound to threads: 'Z'"),
     "parallel after a fuse": (CARRIED, lambda s: s.parallel(s.fuse(*loops(s))), "loop 'i_j' cannot be parallel: 'Z'"),
     "inner part of a split": (CARRIED, lambda s: s.vectorize(s.split(loops(s)[0], [None, 4])[1]), "loop 'i_1' cannot be vectorized"),
