@@ -20,7 +20,7 @@ import numpy as np
 import random_te_schedules
 import tilewright as tvm
 from tilewright import tir
-from tilewright.errors import CompileError, ScheduleError
+from tilewright.errors import CompileError, InternalError, ScheduleError
 from tilewright.te.resolve import schedule_func
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import THREAD, For, PrimFunc, Stmt, block_names, map_bodies
@@ -372,13 +372,19 @@ BATCH = 100
 
 @dataclass
 class Case:
-    """A schedule that was accepted: the program before and after, and without blocks."""
+    """A schedule that was accepted: the program before and after, without blocks, and flat."""
 
     name: str
     before: PrimFunc
-    after: PrimFunc
     lowered: PrimFunc
+    flat: PrimFunc
     steps: str
+
+    @staticmethod
+    def of(name: str, before: PrimFunc, after: PrimFunc, steps: object) -> Case:
+        """Raises `CompileError` where the schedule cannot be lowered."""
+        lowered = tir.lower_blocks(after)
+        return Case(name, before, lowered, tir.lower_loops(lowered), str(steps))
 
     def __str__(self) -> str:
         return f"{self.name}\n{self.before}\n{self.steps}\n{self.lowered}"
@@ -388,14 +394,14 @@ def loop_case(seed: int) -> Case:
     """A program of loops after random steps. Raises `CompileError` where it cannot be lowered."""
     func = Program(seed, bound=seed % 4 != 0).func()
     sch = scheduled(func, seed)
-    return Case(f"loops{seed}", func, sch.mod["main"], tir.lower_blocks(sch.mod["main"]), str(sch.trace))
+    return Case.of(f"loops{seed}", func, sch.mod["main"], sch.trace)
 
 
 def te_case(seed: int) -> Case:
     """Tensor expressions after random steps. Raises `ScheduleError` for those that are refused."""
     before = schedule_func(*random_te_schedules.unscheduled(seed))
     after = schedule_func(*random_te_schedules.scheduled(seed))
-    return Case(f"expressions{seed}", before, after, tir.lower_blocks(after), str(after))
+    return Case.of(f"expressions{seed}", before, after, after)
 
 
 def on_a_cpu(s: Stmt) -> Stmt:
@@ -403,6 +409,19 @@ def on_a_cpu(s: Stmt) -> Stmt:
     if isinstance(s, For):
         return replace(s, body=on_a_cpu(s.body), annotations={k: v for k, v in s.annotations.items() if k != THREAD})
     return map_bodies(s, on_a_cpu) or s
+
+
+def interpreted(case: Case, given: Sequence[Array], want: Sequence[Array]) -> str:
+    """What is wrong with a schedule, read by the interpreter before and after its loops are lowered; nothing for a right one."""
+    for stage, program in (("lowered", case.lowered), ("flat", case.flat)):
+        got = [a.copy() if program is case.lowered else a.reshape(-1).copy() for a in given]
+        try:
+            run(program, got)
+        except InternalError as error:
+            return f"interpreted, {stage}: {error}: {case}"
+        if wrong(case, got, want):
+            return f"interpreted, {stage}: {case}"
+    return ""
 
 
 def wrong(case: Case, got: Sequence[Array], want: Sequence[Array]) -> bool:
@@ -416,16 +435,11 @@ def check(cases: Sequence[Case], counts: Counter[str], native: bool = True) -> l
         given = arrays(case.before, k)
         want = [a.copy() for a in given]
         run(case.before, want)
-        flat = tir.lower_loops(case.lowered)
-        for program in (case.lowered, flat):
-            got = [a.copy() if program is case.lowered else a.reshape(-1).copy() for a in given]
-            run(program, got)
-            if wrong(case, got, want):
-                faults.append(f"interpreted, {'flat' if program is flat else 'lowered'}: {case}")
-                break
-        works[f"f{k}"] = case, given, want
+        fault = interpreted(case, given, want)
+        faults += [fault] if fault else []
+        works.update({} if fault else {f"f{k}": (case, given, want)})
         counts["accepted"] += 1
-    if native:
+    if native and works:
         module = tvm.build(tvm.IRModule({n: replace(w[0].lowered, name=n, body=on_a_cpu(w[0].lowered.body)) for n, w in works.items()}), target="llvm")
         for name, (case, given, want) in works.items():
             got = [a.copy() for a in given]

@@ -17,11 +17,13 @@ Choose = random.Random
 
 
 def best(n: int, dtype: str) -> Callable[..., Any]:
-    """The reducer of a greatest value and its place."""
-    return te.comm_reducer(
-        lambda x, y: (te.if_then_else(x[1] >= y[1], x[0], y[0]), te.if_then_else(x[1] >= y[1], x[1], y[1])),
-        lambda first, second: (te.const(n, first), te.min_value(second)), name="best",
-    )
+    """The reducer of a greatest value and the first place of it: the same in any order, as a reducer has to be."""
+
+    def combine(x: Any, y: Any) -> Any:
+        left = te.any(x[1] > y[1], te.all(x[1].equal(y[1]), x[0] <= y[0]))
+        return te.if_then_else(left, x[0], y[0]), te.if_then_else(left, x[1], y[1])
+
+    return te.comm_reducer(combine, lambda first, second: (te.const(n, first), te.min_value(second)), name="best")
 
 
 class Expressions:

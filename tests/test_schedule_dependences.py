@@ -110,6 +110,14 @@ RECURRENCE = HEAD + """
                 Z[vi, 0] = 0
             Z[vi, 0] = Z[vi, 0] * 2 + A[vi, vk * 2 + vl]
 """
+TRANSPOSED = HEAD + """
+    for j, k in T.grid(2, 3):
+        with T.block("z"):
+            vj, vk = T.axis.remap("SR", [j, k])
+            with T.init():
+                Z[0, vj] = 0
+            Z[0, vj] = Z[0, vj] + A[vj, vk]
+"""
 RUNNING = HEAD + """
     C = T.alloc_buffer((1,), "int32")
     for i in range(8):
@@ -129,6 +137,9 @@ def loops(s: tir.Schedule, block: str = "z") -> Any:
 REFUSED: dict[str, tuple[str, Step, str]] = {
     "parallel": (CARRIED, lambda s: s.parallel(loops(s)[0]), r"loop 'i' cannot be parallel: 'Z' is written at Z\[\(i \+ 1\), j\] and read at Z\[i, j\]"),
     "vectorize": (CARRIED, lambda s: s.vectorize(loops(s)[0]), "loop 'i' cannot be vectorized: 'Z'"),
+    "sums out of their order": (
+        TRANSPOSED, lambda s: s.reorder(*reversed(s.split(s.fuse(*loops(s)), [3, 2]))), "cannot run in the order"),
+    "blockize of a mixed loop": (TRANSPOSED, lambda s: s.blockize(s.fuse(*loops(s))), "over a spatial and a reduction axis of block .z. at once"),
     "bind": (CARRIED, lambda s: s.bind(loops(s)[0], "threadIdx.x"), "loop 'i' cannot be bound to threads: 'Z'"),
     "parallel after a fuse": (CARRIED, lambda s: s.parallel(s.fuse(*loops(s))), "loop 'i_j' cannot be parallel: 'Z'"),
     "inner part of a split": (CARRIED, lambda s: s.vectorize(s.split(loops(s)[0], [None, 4])[1]), "loop 'i_1' cannot be vectorized"),
@@ -139,7 +150,7 @@ REFUSED: dict[str, tuple[str, Step, str]] = {
     "an index that is read": (INDIRECT, lambda s: s.parallel(loops(s)[0]), "may be one element in different trips"),
     "fuse of a triangle": (TRIANGLE, lambda s: s.fuse(*loops(s)), "loop 'k' goes from 0 for .* trips, which depends on loop 'i'"),
     "reorder of a triangle": (TRIANGLE, lambda s: s.reorder(*reversed(loops(s))), "loop 'k' goes from 0 for .* trips, which depends on loop 'i': it stays inside"),
-    "rfactor of a triangle": (TRIANGLE, lambda s: s.rfactor(loops(s)[1], 0), "how often loop 'k' runs"),
+    "rfactor of a triangle": (TRIANGLE, lambda s: s.rfactor(loops(s)[1], 0), "visit a part of its axes only"),
     "decompose where points are visited again": (
         TWICE, lambda s: (s.compute_at("c", loops(s)[0]), s.decompose_reduction("c", loops(s)[0])), "loop 'i' compute points of block 'c' again"),
     "compute_inline past a change": (CHAIN, lambda s: s.compute_inline("c"), "block 'c' cannot be computed in block 'z'"),

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import topi
+import tilewright as tvm
+from tilewright import te, topi
 from tilewright.relay.op import reduction as R
 from tilewright.relay.op.registry import get
 from topi_cases import Case, case, real, truth, whole
@@ -154,3 +155,24 @@ CASES = [*unary(), *binary(), *reductions(), *moves(), *lookups()]
 @pytest.mark.parametrize("case", CASES, ids=[c.name for c in CASES])
 def test_functions_equal_numpy(case: Case) -> None:
     check(case)
+
+
+@pytest.mark.parametrize("begin, end, strides", [((0, 1, 2), (4, 4, 6), (2, 1, 2)), ((3, -1, 0), (0, 0, 2), (-2, -2, 1)), ((-4, 0, 1), (9, 9, 9), (1, 2, 3))])
+def test_strided_set_at_places_that_are_tensors(begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    numbers = np.random.default_rng(0)
+    data = numbers.standard_normal((4, 5, 6)).astype("float32")
+    want = data.copy()
+    part = want[tuple(slice(*p) for p in zip(begin, end, strides, strict=True))]
+    values = numbers.standard_normal(part.shape).astype("float32")
+    part[...] = values
+    a, v = te.placeholder(data.shape, name="a"), te.placeholder(values.shape, name="v")
+    places = [te.placeholder((3,), dtype="int64", name=n) for n in ("begin", "end", "strides")]
+    out = topi.strided_set(a, v, *places)
+    got = np.zeros_like(data)
+    tvm.build(te.create_schedule(out.op), [a, v, *places, out], target="llvm")(data, values, *(np.array(p, "int64") for p in (begin, end, strides)), got)
+    np.testing.assert_array_equal(got, want)
+
+
+def test_a_tensor_is_no_sequence() -> None:
+    with pytest.raises(TypeError, match="not iterable"):
+        list(te.placeholder((3,), name="a"))

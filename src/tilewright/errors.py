@@ -34,6 +34,18 @@ class Origin:
         return f"{self.kind} '{name}'{where}" if self.kind else f"'{name}'{where}"
 
 
+_LONGEST_LINE: Final = 240
+
+
+def excerpt(line: str, start: int, end: int) -> str:
+    """A line of a text, of a long one the part around `start`, and a line with carets below the characters from `start` to `end`."""
+    if len(line) > _LONGEST_LINE:
+        first, last = max(0, start - 60), start + 120
+        before, after = "…" if first else "", "…" if last < len(line) else ""
+        line, start, end = before + line[first:last] + after, start - first + len(before), min(end, last) - first + len(before)
+    return f"  {line}\n  {' ' * start}{'^' * max(1, end - start)}"
+
+
 class TVMError(RuntimeError):
     """Base of everything that this package raises on purpose. `code` is where the catalogue tells cause and cure: `tilewright explain-error`."""
 

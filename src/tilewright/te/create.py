@@ -18,7 +18,7 @@ from typing import Any
 
 from tilewright.errors import CompileError, Origin
 from tilewright.expr import Buffer, Call, IntImm, Load, Mul, PrimExpr, Select, Var, const, number_of
-from tilewright.expr_walk import rewrite
+from tilewright.expr_walk import rewrite, substitute
 from tilewright.intrinsics import ACCUMULATING, fma
 from tilewright.te.extern import ExternOp
 from tilewright.te.scan import ScanOp
@@ -175,11 +175,12 @@ def _nest(op: ComputeOp, buffers: dict[Tensor, Buffer], name: str, origin: Origi
         init = seq(*(Store(b, v, at) for b, v in zip(targets, identity, strict=True)))
         body = _update(reduce, sources, targets, at)
         notes["combiner"] = _reducer(reduce.combiner, identity)
-    iters = (*op.axis, *op.reduce_axis)
+    iters = tuple(i if isinstance(i.extent, (IntImm, Var)) else replace(i, extent=rewrite(i.extent, load, memo)) for i in (*op.axis, *op.reduce_axis))
     loops = [Var(i.var.name) for i in iters]
+    points: dict[PrimExpr, PrimExpr] = dict(zip((i.var for i in iters), loops, strict=True))
     nest: Stmt = Block(name, iters, tuple(loops), _TRUE, init, body, notes, origin)
     for var, it in zip(reversed(loops), reversed(iters), strict=True):
-        nest = For(var, const(0, "int64"), it.extent, SERIAL, nest, origin=origin)
+        nest = For(var, const(0, "int64"), substitute(it.extent, points), SERIAL, nest, origin=origin)
     return nest
 
 

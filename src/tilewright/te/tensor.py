@@ -117,6 +117,9 @@ class Tensor:
     def __getitem__(self, indices: Any) -> PrimExpr:
         return self(*indices) if isinstance(indices, tuple) else self(indices)
 
+    __iter__ = None
+    """An index is a place in an expression, so no index ends an iteration."""
+
     def __call__(self, *indices: Any) -> PrimExpr:
         at = [i.var if isinstance(i, IterVar) else i for i in indices]
         if len(at) != len(self.shape):
@@ -233,7 +236,7 @@ class ComputeOp(Operation):
     @property
     def inputs(self) -> tuple[Tensor, ...]:
         found: dict[Tensor, None] = {}
-        for b in self.body:
+        for b in (*(a.extent for a in self.reduce_axis), *self.body):
             for e in walk(b):
                 if isinstance(e, TensorElem):
                     found.setdefault(e.tensor)

@@ -63,7 +63,9 @@ def _visit(s: Stmt, loops: tuple[For, ...], guards: tuple[PrimExpr, ...], points
             if s.else_case is not None:
                 yield from _visit(s.else_case, loops, (*guards, logical_not(condition)), points, block)
         case Let():
-            yield from _visit(s.body, loops, guards, {**points, s.var: value(s.value)}, block)
+            named: dict[PrimExpr, PrimExpr] = {**points}
+            named[s.var] = value(s.value)
+            yield from _visit(s.body, loops, guards, named, block)
         case Block():
             bound = {**points, **{i.var: value(b) for i, b in zip(s.iters, s.bindings, strict=True)}}
             inside = (*guards, value(rewrite(s.predicate, bound.get)))

@@ -23,6 +23,7 @@ from tilewright.tir.legality import (
     constant,
     fault,
     is_sum,
+    makers,
     reduces_over,
 )
 from tilewright.tir.region import region_of
@@ -45,19 +46,6 @@ from tilewright.tir.stmt import (
 )
 from tilewright.tir.transform.lower_blocks import mixed_loops
 from tilewright.types import INT64
-
-
-def makers(func: PrimFunc, buffer: Buffer) -> list[Block]:
-    """The blocks that store to a buffer."""
-    return [s for s in walk_stmt(func.body) if isinstance(s, Block) and buffer in stored_buffers(s)]
-
-
-def only_maker(func: PrimFunc, block: Block) -> None:
-    """Raise `ScheduleError` where another block stores to the results of `block` too, as after `decompose_reduction`."""
-    for buffer in stored_buffers(block):
-        other = next((m for m in makers(func, buffer) if m is not block), None)
-        if other is not None:
-            raise fault(f"'{buffer.name}' is made by block '{other.name}' too; do this before the two were taken apart", block, func)
 
 
 def stored_at_its_axes(func: PrimFunc, block: Block) -> None:

@@ -12,7 +12,7 @@ from tilewright.tir import block_moves, layout_rewrites
 from tilewright.tir.block_rewrites import check_scope
 from tilewright.tir.blockize import blockize
 from tilewright.tir.index_map import IndexMap
-from tilewright.tir.legality import check_any_order, check_complete, check_threads
+from tilewright.tir.legality import check_any_order, check_complete, check_threads, only_maker
 from tilewright.tir.loop_steps import LoopRV, LoopSteps
 from tilewright.tir.schedule import Schedule as Engine
 from tilewright.tir.steps import BlockAt, recorded
@@ -130,7 +130,7 @@ class BlockSteps(LoopSteps):
         """A value computed in a loop of its reader keeps what the next trip needs again, in a ring."""
         at, e = self._in(block)
         self._written(at, e, write_buffer_index)
-        block_moves.only_maker(e.func, e.block(at.block))
+        only_maker(e.func, e.block(at.block))
         check_complete(e.func, e.block(at.block))
         e.rolling_buffer(at.block)
 
@@ -182,7 +182,7 @@ class BlockSteps(LoopSteps):
         node = e.block(at.block)
         writes = found in stored_buffers(node)
         if writes:
-            block_moves.only_maker(e.func, node)
+            only_maker(e.func, node)
             check_complete(e.func, node)
         how = None
         if index_map is not None:

@@ -13,6 +13,7 @@ from tilewright.expr_walk import free_vars
 from tilewright.tir.legality import constant, fault, reduces_over
 from tilewright.tir.schedule import Schedule
 from tilewright.tir.stmt import Block, For, IterVar, PrimFunc, Stmt, substitute_stmt
+from tilewright.tir.transform.lower_blocks import mixed_loops
 from tilewright.types import BOOL, INT64
 
 
@@ -32,6 +33,9 @@ def blockize(func: PrimFunc, loop: Var) -> tuple[PrimFunc, str]:
         raise fault(f"loop '{loop.name}' holds several statements; only the loops around one block become a block", target, func)
     if any(f.kind != "serial" for f in inner) or not (isinstance(body.predicate, IntImm) and body.predicate.value):
         raise fault(f"the loops of block '{body.name}' inside of '{loop.name}' are marked, or cover its domain only in part", target, func)
+    mixed = next((f for f in inner if f.var in mixed_loops(body)), None)
+    if mixed is not None:
+        raise fault(f"loop '{mixed.var.name}' is over a spatial and a reduction axis of block '{body.name}' at once; blockize before they are fused", mixed, func)
     axes, points = [], dict[PrimExpr, PrimExpr]()
     for it, binding in zip(body.iters, body.bindings, strict=True):
         axes.append(_tile(func, target, it, binding, inner))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tilewright.errors import CompileError
-from tilewright.expr import Buffer, Call, IntImm, Load, PrimExpr, Ramp, Value, as_expr, cast, const
+from tilewright.expr import Buffer, Call, IntImm, Load, PrimExpr, Ramp, Value, Var, as_expr, cast, const
 from tilewright.intrinsics import address_of
 from tilewright.tir.stmt import Store
 from tilewright.types import INT64, DataType
@@ -65,3 +65,23 @@ def decl_buffer(
         raise CompileError(f"decl_buffer '{name}' has {len(dims)} dimensions and was given {len(strides)} strides", code="TW0609")
     sizes = [int(d) if isinstance(d, IntImm) else d for d in dims]
     return DeclaredBuffer(name, sizes, dtype, scope or "global", strides or ())
+
+
+def fitted(value: PrimExpr, dtype: DataType) -> PrimExpr | None:
+    """`value` as a buffer of `dtype` takes it, None where it does not fit.
+
+    Variables of loops are int64 here and int32 in other scripts of the field, so integers that are computed from variables become
+    the integers that the buffer holds, wrapped around as the machine would.
+    """
+    have, want = value.dtype.element, dtype.element
+    if have is want:
+        return value
+    if have is not INT64 or not want.is_integer or want.code == "bool":
+        return None
+    stack = [value]
+    while stack:
+        e = stack.pop()
+        if isinstance(e, Var):
+            return cast(dtype.with_lanes(value.dtype.lanes), value)
+        stack += () if isinstance(e, Load) else e.operands()
+    return None

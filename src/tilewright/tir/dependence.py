@@ -381,6 +381,6 @@ def turned(chain: Sequence[Var], order: Sequence[Var], a: Access, b: Access, out
             same: dict[Var, Interval] = dict.fromkeys([*chain[:p], *order[:q]], (0, 0))
             for sign in (1,) if a is b else (1, -1):
                 up, down = ((1, None), (None, -1)) if sign == 1 else ((None, -1), (1, None))
-                if meeting.possible({**same, first: up, now: down}):  # type: ignore[dict-item]
+                if meeting.possible({**same, first: up, now: down}):
                     return True
     return False

@@ -25,6 +25,7 @@ from typing import Any, Final
 from tilewright.errors import CompileError
 from tilewright.expr import Buffer, Load, PrimExpr, Value, Var, as_expr, cast, floordiv, floormod, sub
 from tilewright.tir.block_rewrites import check_scope
+from tilewright.tir.buffers import fitted
 from tilewright.tir.stmt import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Allocate, Evaluate, For, IfThenElse, Let, Seq, Stmt, Store, seq
 from tilewright.types import BOOL, INT64, DataType
 
@@ -47,9 +48,10 @@ class BufferVar:
 
     def __setitem__(self, index: Any, value: Value) -> None:
         stored = as_expr(value, None if isinstance(value, PrimExpr) else self.buffer.dtype)
-        if stored.dtype is not self.buffer.dtype:
+        fitting = fitted(stored, self.buffer.dtype)
+        if fitting is None:
             raise CompileError(f"a value of {stored.dtype} is stored in '{self.buffer.name}', which holds {self.buffer.dtype}; write .astype('{self.buffer.dtype}')", code="TW0608")
-        self._builder.emit(Store(self.buffer, stored, self._place(index)))
+        self._builder.emit(Store(self.buffer, fitting, self._place(index)))
 
     def _place(self, index: Any) -> tuple[PrimExpr, ...]:
         given = [cast(INT64, as_expr(i)) for i in (index if isinstance(index, tuple) else (index,))]

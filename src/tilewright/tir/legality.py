@@ -28,6 +28,7 @@ from tilewright.tir.stmt import (
     stored_buffers,
     walk_stmt,
 )
+from tilewright.tir.transform.lower_blocks import mixed_loops
 
 ACROSS_LANES = ("sum", "prod", "max", "min")
 """Reductions whose partial results in lanes can be combined."""
@@ -192,6 +193,8 @@ def _added_up(a: Access, b: Access, outer: Ranges, written: frozenset[Buffer]) -
     block = a.block
     if block is None or block is not b.block or not is_sum(block):
         return False
+    if mixed_loops(block) and block.init is not None and any(a.at is s or b.at is s for s in walk_stmt(block.init)):
+        return False  # the first value is stored on the way, by the step that comes first
     spatial = [b for i, b in zip(block.iters, block.bindings, strict=True) if i.kind == "spatial"]
     return Meeting(a, b, outer, written).apart(spatial)
 
@@ -208,6 +211,19 @@ def check_any_order(func: PrimFunc, at: Stmt, step: str) -> None:
 
 
 # Blocks that move.
+def makers(func: PrimFunc, buffer: Buffer) -> list[Block]:
+    """The blocks that store to a buffer."""
+    return [s for s in walk_stmt(func.body) if isinstance(s, Block) and buffer in stored_buffers(s)]
+
+
+def only_maker(func: PrimFunc, block: Block) -> None:
+    """Raise `ScheduleError` where another block stores to the results of `block` too, as after `decompose_reduction`."""
+    for buffer in stored_buffers(block):
+        other = next((m for m in makers(func, buffer) if m is not block), None)
+        if other is not None:
+            raise fault(f"'{buffer.name}' is made by block '{other.name}' too; do this before the two were taken apart", block, func)
+
+
 def check_complete(func: PrimFunc, block: Block) -> None:
     """Raise `ScheduleError` unless what `block` stores depends on its point alone: it reads nothing that its other points store."""
     at = {s.indices for s in walk_stmt(block.body) if isinstance(s, Store)}
@@ -223,8 +239,12 @@ def check_sum(func: PrimFunc, block: Block) -> None:
 
 
 def check_own_axes(func: PrimFunc, block: Block) -> None:
-    """Raise `ScheduleError` where the body of `block` uses the variable of a loop around it, and none of its own axes."""
-    around = {s.var for s in path_to(func.body, block) if isinstance(s, For)}
+    """Raise `ScheduleError` where the body of `block` uses the variable of a loop around it, and none of its own axes, or is inside of another."""
+    path = path_to(func.body, block)
+    holder = next((s for s in path if isinstance(s, Block)), None)
+    if holder is not None:
+        raise fault(f"block '{block.name}' is inside of block '{holder.name}'; steps are for blocks that hold no others, so give each loops of its own", block, func)
+    around = {s.var for s in path if isinstance(s, For)}
     for s in (x for part in (block.init, block.body) if part is not None for x in walk_stmt(part)):
         v = next((v for e in expressions(s) for v in free_vars(e) if v in around), None)
         if v is not None:
@@ -272,6 +292,7 @@ def _passed(func: PrimFunc, node: Block, target: Stmt) -> list[Block]:
 
 def check_inlined(func: PrimFunc, node: Block) -> None:
     """Raise `ScheduleError` where what `node` reads has other values at the time when its result is read."""
+    only_maker(func, node)
     check_complete(func, node)
     made = stored_buffers(node)
     for reader in (s for s in walk_stmt(func.body) if isinstance(s, Block) and set(made) & set(loaded_buffers(s))):

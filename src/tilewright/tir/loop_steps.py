@@ -11,8 +11,16 @@ from tilewright.expr import Buffer, Load, Var
 from tilewright.expr_walk import walk
 from tilewright.ir.module import IRModule
 from tilewright.tir import schedule as engine
-from tilewright.tir.block_moves import only_maker, stored_at_its_axes, whole_domain
-from tilewright.tir.legality import check_all_points, check_complete, check_nested, check_own_axes, check_sum, check_written_whole
+from tilewright.tir.block_moves import stored_at_its_axes, whole_domain
+from tilewright.tir.legality import (
+    check_all_points,
+    check_complete,
+    check_nested,
+    check_own_axes,
+    check_sum,
+    check_written_whole,
+    only_maker,
+)
 from tilewright.tir.steps import BlockAt, LoopAt, Recorder, recorded
 from tilewright.tir.stmt import PARALLEL, VECTORIZED, Block, For, PrimFunc, block_names, expressions, stored_buffers, walk_stmt
 from tilewright.tir.transform.convert_ssa import convert_ssa
@@ -136,7 +144,6 @@ class LoopSteps(Recorder):
     def compute_inline(self, block: BlockAt | str) -> None:
         """Compute an elementwise value where it is used, instead of storing it."""
         at = self._block(block)
-        only_maker(self._engine(at.func).func, self._engine(at.func).block(at.block))
         whole_domain(self._engine(at.func).func, self._engine(at.func).block(at.block))
         self._engine(at.func).compute_inline(at.block)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from tilewright import expr as E
 from tilewright import intrinsics as I
-from tilewright.errors import CompileError, ParseError
+from tilewright.errors import CompileError, ParseError, excerpt
 from tilewright.expr import Binary, Buffer, FloatImm, IntImm, Intrinsic, Load, PrimExpr, Var, max_value, min_value
 from tilewright.settings import nearest
 from tilewright.types import DataType
@@ -58,8 +58,7 @@ class Source:
 
     def located(self, row: int, start: int, end: int, message: str) -> ParseError:
         text = self.lines[row - 1] if 0 < row <= len(self.lines) else ""
-        caret = " " * start + "^" * max(1, end - start)
-        return ParseError(f"{self.file or 'the text'}:{row + self.first_line - 1}: {message}\n  {text}\n  {caret}")
+        return ParseError(f"{self.file or 'the text'}:{row + self.first_line - 1}: {message}\n{excerpt(text, start, end)}")
 
 
 def _column(text: str, bytes_before: int) -> int:

@@ -12,6 +12,7 @@ Reading stops at the first error, a `ParseError` that shows the line.
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ from tilewright import expr as E
 from tilewright.errors import Origin, ParseError
 from tilewright.expr import Buffer, PrimExpr, Var
 from tilewright.ir.module import IRModule
+from tilewright.tir.buffers import fitted
 from tilewright.tir.parse_expr import MODULES, ExprReader, Source, module_name
 from tilewright.tir.printer import INNER, extent_between
 from tilewright.tir.stmt import (
@@ -75,21 +77,42 @@ def parse_python(function: Callable[..., Any]) -> PrimFunc:
         lines, first = inspect.getsourcelines(function)
     except (OSError, TypeError):
         raise ParseError(f"the source of '{getattr(function, '__name__', function)}' is in no file; give its text to tir.parse") from None
-    around = inspect.getclosurevars(function)
     source = Source(textwrap.dedent("".join(lines)), inspect.getsourcefile(function) or "", first)
     (definition,) = _definitions(source)
-    return FunctionReader(source, {**around.globals, **around.nonlocals}).function(definition)
+    return _read(source, _around(function), definition)
+
+
+def _around(function: Callable[..., Any]) -> dict[str, Any]:
+    """What names around a Python function are bound to by now: a class that is still being defined has no value."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    bound = {}
+    for name, cell in cells:
+        with contextlib.suppress(ValueError):
+            bound[name] = cell.cell_contents
+    return {**function.__globals__, **bound}
 
 
 def _functions(text: str, file: str) -> list[PrimFunc]:
     source = Source(textwrap.dedent(text), file)
-    return [FunctionReader(source, {}).function(d) for d in _definitions(source)]
+    return [_read(source, {}, d) for d in _definitions(source)]
+
+
+def _read(source: Source, outer: Mapping[str, Any], definition: ast.FunctionDef) -> PrimFunc:
+    try:
+        return FunctionReader(source, outer).function(definition)
+    except RecursionError:
+        raise source.error(definition, f"function '{definition.name}' is {_TOO_DEEP}") from None
+
+
+_TOO_DEEP: Final = "nested too deeply; give inner values names, x = value, and make long sums in several steps"
 
 
 def _definitions(source: Source) -> list[ast.FunctionDef]:
     """The functions of a text, also those in a class; imports and the like around them are passed over."""
     try:
         tree = ast.parse("\n".join(source.lines))
+    except (MemoryError, RecursionError):
+        raise ParseError(f"{source.file or 'the text'} is {_TOO_DEEP}") from None
     except SyntaxError as error:
         row, column = error.lineno or 1, max(error.offset or 1, 1) - 1
         raise source.located(row, column, column + 1, f"this is not Python syntax: {error.msg}") from None
@@ -356,7 +379,11 @@ class FunctionReader(ExprReader):
             condition, value = self.arguments(value, 2)
             mask = self.expr(condition)
         lanes = max((i.dtype.lanes for i in indices), default=1)
-        return Store(buffer, self.expr(value, buffer.dtype.with_lanes(lanes)), indices, mask)
+        stored = self.expr(value, buffer.dtype.with_lanes(lanes))
+        fitting = fitted(stored, buffer.dtype)
+        if fitting is None:
+            raise self.error(value, f"a value of {stored.dtype} is stored in '{buffer.name}', which holds {buffer.dtype}; write T.cast(value, \"{buffer.dtype}\")")
+        return Store(buffer, fitting, indices, mask)
 
     def update(self, node: ast.AugAssign) -> Stmt:
         """`A[i] += x`."""
@@ -407,6 +434,8 @@ class FunctionReader(ExprReader):
                 rest.append(s)
         body = self.sequence(rest)
         self.names = before
+        if name == "root" and not header.iters and header.init is None and not header.annotations and any(isinstance(s, Block) for s in walk_stmt(body)):
+            return body
         return Block(name, tuple(header.iters), tuple(header.bindings), header.predicate, header.init, body, header.annotations,
                      self.origin(node, name, "block"))
 

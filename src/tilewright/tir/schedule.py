@@ -39,7 +39,7 @@ from tilewright.expr import (
 from tilewright.expr_walk import rewrite, walk
 from tilewright.tir import block_rewrites, loop_rewrites
 from tilewright.tir.block_rewrites import check_scope, reads, redirect
-from tilewright.tir.legality import check_bounds, check_fuse, check_inlined, check_order, check_passed, check_trips, fault
+from tilewright.tir.legality import check_bounds, check_fuse, check_inlined, check_order, check_passed, check_trips, fault, only_maker
 from tilewright.tir.region import Box, region_of
 from tilewright.tir.rolling_buffer import rolling_buffer
 from tilewright.tir.steps import BlockAt, LoopAt, Recorder, Step, recorded
@@ -373,6 +373,7 @@ class Schedule(Recorder):
             raise self._error(f"'{buffer.name}' is not read inside loop '{loop.name}', or its part read there is not a box", target)
         self._only_needed_in(target, node)
         if self.checked:
+            only_maker(self.func, node)
             check_passed(self.func, node, target, stored_buffers(node))
         self._remove(node)
         target = self._loop(loop)

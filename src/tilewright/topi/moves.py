@@ -93,9 +93,17 @@ def _ends(end: Sequence[int], n: int) -> list[int]:
     return [*end, *[2**31 - 1] * (n - len(end))]
 
 
+Places = Sequence[int] | te.Tensor
+
+
 @tagged(INJECTIVE)
-def strided_set(a: te.Tensor, v: te.Tensor, begin: Sequence[int], end: Sequence[int], strides: Sequence[int] | None = None) -> te.Tensor:
-    """`a` with `v` put at `a[begin:end:strides]`, which has the shape of `v`. Raises `ShapeError`."""
+def strided_set(a: te.Tensor, v: te.Tensor, begin: Places, end: Places, strides: Places | None = None) -> te.Tensor:
+    """`a` with `v` put at `a[begin:end:strides]`, which has the shape of `v`. Raises `ShapeError`.
+
+    `begin`, `end` and `strides` are numbers, or tensors of one integer for each dimension; then the caller sees to the shape of `v`.
+    """
+    if isinstance(begin, te.Tensor) or isinstance(end, te.Tensor) or isinstance(strides, te.Tensor):
+        return _set_at(a, v, *(_numbers(x, a.ndim) for x in (begin, end, [1] * a.ndim if strides is None else strides)))
     steps = [*(strides or ()), *[1] * (len(begin) - len(strides or ()))]
     along = slices(dims(a), begin, end, steps, None, "end")
     if any(differ(n, m) for (_, n, _), m in zip(along, dims(v), strict=True)):
@@ -108,6 +116,32 @@ def strided_set(a: te.Tensor, v: te.Tensor, begin: Sequence[int], end: Sequence[
             inside = E.all_of(inside, distance >= 0, E.floordiv(distance, abs(step)) < n)
             inside = inside if abs(step) == 1 else E.all_of(inside, E.compare(E.EQ, E.floormod(distance, abs(step)), 0))
             where.append(E.floordiv(distance, abs(step)))
+        return E.if_then_else(inside, v(*where), a(*i))
+
+    return te.compute(a.shape, element, name="strided_set")  # type: ignore[no-any-return]
+
+
+def _numbers(given: Places, n: int) -> list[PrimExpr]:
+    """One index for each of `n` dimensions, from numbers or out of a tensor."""
+    count = given.shape[0] if isinstance(given, te.Tensor) and given.ndim == 1 else None if isinstance(given, te.Tensor) else len(given)
+    if count is None or differ(count, n):
+        raise ShapeError(f"begin, end and strides of strided_set are one integer for each of {n} dimensions, and one of them is {given!r}")
+    return [E.cast("int64", E.as_expr(given[k])) for k in range(n)]
+
+
+def _set_at(a: te.Tensor, v: te.Tensor, begin: Sequence[PrimExpr], end: Sequence[PrimExpr], strides: Sequence[PrimExpr]) -> te.Tensor:
+    """Where each of the three is known only when the program runs."""
+
+    def element(*i: Var) -> PrimExpr:
+        inside, where = E.all_of(), list[PrimExpr]()
+        for x, low, high, step, size, most in zip(i, begin, end, strides, a.shape, v.shape, strict=True):
+            up, pace = step > 0, E.maximum(E.maximum(step, 0 - step), 1)
+            first, last = (E.if_then_else(place < 0, place + size, place) for place in (low, high))
+            first = E.if_then_else(up, E.maximum(first, 0), E.minimum(first, size - 1))
+            distance = E.if_then_else(up, x - first, first - x)
+            before = E.if_then_else(up, E.compare(E.LT, x, last), E.compare(E.GT, x, last))
+            inside = E.all_of(inside, before, distance >= 0, E.compare(E.EQ, E.floormod(distance, pace), 0), E.floordiv(distance, pace) < most)
+            where.append(E.floordiv(distance, pace))
         return E.if_then_else(inside, v(*where), a(*i))
 
     return te.compute(a.shape, element, name="strided_set")  # type: ignore[no-any-return]

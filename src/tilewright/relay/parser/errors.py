@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
 
-from tilewright.errors import Origin, ParseError
+from tilewright.errors import Origin, ParseError, excerpt
 
 MOST_ERRORS: Final = 10
 """Errors that are reported together; what comes after is mostly their consequence."""
@@ -35,7 +35,7 @@ class Source:
         end = self._starts[line] - 1 if line < len(self._starts) else len(self.text)
         shown = self.text[self._starts[line - 1] : end].rstrip()
         length = max(1, min(length, len(shown) - column + 1))
-        return ParseError(f"{self.name}:{line}:{column}: {message}\n  {shown}\n  {' ' * (column - 1)}{'^' * length}")
+        return ParseError(f"{self.name}:{line}:{column}: {message}\n{excerpt(shown, column - 1, column - 1 + length)}")
 
 
 def together(errors: Sequence[ParseError]) -> ParseError:

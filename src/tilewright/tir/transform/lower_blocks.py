@@ -86,7 +86,7 @@ def _visit(s: Stmt, partials: list[Buffer]) -> Stmt:
     if isinstance(s, Block):
         points = _points(s)
         init = None if s.init is None else _in_place(s, points)
-        return guarded(rewrite(s.predicate, points.get), seq(init, substitute_stmt(s.body, points)))
+        return guarded(rewrite(s.predicate, points.get), seq(init, _visit(substitute_stmt(s.body, points), partials)))
     return map_bodies(s, lambda b: _visit(b, partials)) or s
 
 
