@@ -34,6 +34,7 @@ from tilewright.relay.op import (
     shaping,
     signal,
     sorting,
+    special,
     transform,
     vision,
     vision_maps,
@@ -519,9 +520,23 @@ def _nn_more() -> list[Example]:
     return found
 
 
+def _special() -> list[Example]:
+    s = special
+    edges = np.asarray([0, -0.5, 1, 2.5, -3, 9, -12, 30, np.inf, -np.inf, np.nan], "float64")
+    anywhere = (s.Lgamma, s.Digamma, s.Erfc, s.Erfcx, s.LogNdtr, s.I0, s.I0E, s.I1, s.I1E, s.J0, s.J1, s.SphericalJ0, s.Airy)
+    above_zero = (s.K0, s.K0E, s.K1, s.K1E, s.Y0, s.Y1)
+    found = [Example(cls(), (x,)) for cls in anywhere for x in (real(2, 7, low=-15, high=15), edges)]
+    found += [Example(cls(), (x,)) for cls in above_zero for x in (real(2, 7, low=0.1, high=15), edges)]
+    found += [Example(s.Ndtri(), (real(9, low=0, high=1),)), Example(s.Erfinv(), (real(9, low=-1, high=1, dtype="float64"),)), Example(s.I0(), (real(0, 3),)), Example(s.J1(), (real(5).astype("float16"),))]
+    found += [Example(s.Zeta(), (real(3, 1, low=1, high=9), real(4, low=0, high=9))), Example(s.Zeta(), (np.rint(real(9, low=1, high=9)), real(9, low=-5, high=5)))]
+    found += [Example(cls(), (real(5, 1, low=0, high=90), real(7, low=0, high=90))) for cls in (s.Igamma, s.Igammac)]
+    families = ("chebyshev_t", "chebyshev_u", "chebyshev_v", "chebyshev_w", "shifted_chebyshev_t", "shifted_chebyshev_w", "hermite_h", "hermite_he", "laguerre_l", "legendre_p")
+    return [*found, *(Example(s.Polynomial(f), (real(9), real(9, low=-2, high=9))) for f in families)]
+
+
 EXAMPLES: list[Example] = [
     *_elementwise(), *_broadcast(), *_shaping(), *_transform(), *_indexing(), *_ensembles(), *_sorting(), *_reduction(), *_conv(), *_attention(), *_pool(), *_norm(), *_image(),
-    *_vision(), *_sampling(), *_random_numbers(), *_programs(), *_lookup(), *_nn_more(),
+    *_vision(), *_sampling(), *_random_numbers(), *_programs(), *_lookup(), *_nn_more(), *_special(),
 ]
 
 ELSEWHERE: Final = ("annotation", "contrib", "deferred", "dynamic", "external", "registered")

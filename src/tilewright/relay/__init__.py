@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tilewright.expr import UnknownDim as Any
 from tilewright.params import load_param_dict, save_param_dict
-from tilewright.relay import image, nn, op, qnn, random, vision
+from tilewright.relay import image, nn, op, qnn, random, special, vision
 from tilewright.relay.adt import (
     Clause,
     Constructor,
@@ -172,6 +172,7 @@ __all__ = [
     "scope_builder",
     "segment_sum",
     "sparse_to_dense",
+    "special",
     "std",
     "stft",
     "testing",

@@ -29,6 +29,7 @@ class AllOperators(Operators):
     image: Final = Operators("image.")
     qnn: Final = Operators("qnn.")
     random: Final = Operators("random.")
+    special: Final = Operators("special.")
     vision: Final = Operators("vision.")
 
 

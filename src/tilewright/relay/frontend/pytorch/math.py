@@ -222,12 +222,6 @@ def log1p(self: Expr, node: Node) -> Expr:
     return op.where(op.equal(lost, scalar(0, x)), x, op.where(op.isfinite(u), found, op.log(u)))
 
 
-@converter("erfc", "special_erfc")
-def erfc(self: Expr, node: Node) -> Expr:
-    x = floating(self, node)
-    return op.subtract(scalar(1, x), op.erf(x))
-
-
 @converter("exp2", "special_exp2")
 def exp2(self: Expr, node: Node) -> Expr:
     x = floating(self, node)

@@ -1,0 +1,16 @@
+"""Special functions: `relay.special.lgamma(x)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.relay.op.registry import operator_names, public_function
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    return public_function("special." + name, __name__)
+
+
+def __dir__() -> list[str]:
+    return operator_names("special.")
