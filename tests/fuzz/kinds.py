@@ -7,7 +7,11 @@ from typing import Final
 
 from fuzz.outcomes import Kind
 
-_PLACES: Final = {"onnx": ("fuzz.onnx_kind", "OnnxKind")}
+_PLACES: Final = {
+    "onnx": ("fuzz.onnx_kind", "OnnxKind"),
+    "tflite": ("fuzz.tflite_kind", "TfliteKind"),
+    "schedules": ("fuzz.schedules_kind", "SchedulesKind"),
+}
 KINDS: Final = tuple(_PLACES)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from onnx import NodeProto, helper
+from onnx import helper
 
 Array = np.ndarray[Any, Any]
 
@@ -23,7 +23,7 @@ class Rule:
     name: str
     reason: str
     operators: frozenset[str]
-    holds: Callable[[NodeProto, Sequence[Any], Sequence[Any]], bool]
+    holds: Callable[[Any, Sequence[Any], Sequence[Any]], bool]
 
 
 @dataclass(frozen=True)
@@ -36,15 +36,15 @@ class General:
 
 CONDITION: Final = General("ill-conditioned", "results move as much where each float rounding of the model is another, by less than one float32 unit")
 ACCUMULATION: Final = General("rounding", "the error against float64 is within eight times that of the worse reference")
-CHAOS: Final = (CONDITION, ACCUMULATION)
+EITHER: Final = General("between the references", "each element is that of one of the references, which disagree")
 
 
-def attribute(node: NodeProto, name: str, default: Any = None) -> Any:
+def attribute(node: Any, name: str, default: Any = None) -> Any:
     """The value of an attribute."""
     return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
 
 
-def _divided_by_zero(node: NodeProto, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+def _divided_by_zero(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
     a, b = inputs
     if a.dtype.kind not in "iu":
         return False
@@ -52,31 +52,31 @@ def _divided_by_zero(node: NodeProto, inputs: Sequence[Any], outputs: Sequence[A
     return bool((b == 0).any()) or lowest
 
 
-def _out_of_range(node: NodeProto, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+def _out_of_range(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
     if not outputs or outputs[0].dtype.kind not in "iu" or inputs[0].dtype.kind in "iubOSU":
         return False
     x, info = inputs[0].astype(np.float64), np.iinfo(outputs[0].dtype)
     return not bool(((x > float(info.min) - 1) & (x < float(info.max) + 1)).all())
 
 
-def _shifted_out(node: NodeProto, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+def _shifted_out(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
     return bool((inputs[1] >= inputs[0].dtype.itemsize * 8).any())
 
 
-def _has_nan(node: NodeProto, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+def _has_nan(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
     return any(isinstance(x, np.ndarray) and x.dtype.kind in "fV" and bool(np.isnan(x.astype(np.float64)).any()) for x in inputs)
 
 
-def _not_finite(node: NodeProto, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+def _not_finite(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
     return any(isinstance(x, np.ndarray) and x.dtype.kind in "fV" and not bool(np.isfinite(x.astype(np.float64)).all()) for x in inputs)
 
 
-def _odd_scale(node: NodeProto, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+def _odd_scale(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
     scales = [x for x in inputs[1:] if isinstance(x, np.ndarray) and x.dtype.kind in "fV"]
     return any(not bool((np.isfinite(s.astype(np.float64)) & (s.astype(np.float64) > 1e-30)).all()) for s in scales)
 
 
-def _whole_power(node: NodeProto, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+def _whole_power(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
     a, b = inputs
     return a.dtype.kind in "iu" and (b.dtype.kind == "f" or bool((b < 0).any()) or not _fits(np.power(a.astype(np.float64), b.astype(np.float64)), a.dtype))
 
@@ -86,15 +86,15 @@ def _fits(x: Array, dtype: np.dtype[Any]) -> bool:
     return bool(((x >= info.min) & (x <= info.max)).all())
 
 
-def _always(node: NodeProto, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+def _always(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
     return True
 
 
-def _no_iteration(node: NodeProto, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+def _no_iteration(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
     return any(isinstance(o, np.ndarray) and o.shape[:1] == (0,) for o in outputs)
 
 
-def _training(node: NodeProto, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+def _training(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
     return len(inputs) > 2 and inputs[2] is not None and bool(np.any(inputs[2]))
 
 
@@ -116,7 +116,7 @@ RULES: Final = (
 """Rules about one node."""
 
 
-def applying(node: NodeProto, inputs: Sequence[Any], outputs: Sequence[Any]) -> Rule | None:
+def applying(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Rule | None:
     """The first rule that holds for a node."""
     for rule in RULES:
         if node.op_type in rule.operators:
@@ -126,3 +126,19 @@ def applying(node: NodeProto, inputs: Sequence[Any], outputs: Sequence[Any]) -> 
             except (ValueError, TypeError, IndexError):  # shapes that no operator takes: the references refuse the node
                 continue
     return None
+
+
+def applying_tflite(op: Any, tensors: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> Rule | None:
+    """The first rule that holds for a TFLite operator."""
+    return next((r for r in TFLITE_RULES if op.kind in r.operators and r.holds(op, inputs, outputs)), None)
+
+
+TFLITE_RULES: Final = (
+    Rule("integer division by zero", "C does not define it", frozenset({"DIV", "FLOOR_DIV", "FLOOR_MOD"}), _divided_by_zero),
+    Rule("out-of-range cast", "a float outside of the range of an integer type has no defined value there", frozenset({"CAST"}), _out_of_range),
+    Rule("NaN among values that are ordered", "comparisons with NaN have no order",
+         frozenset("ARG_MAX ARG_MIN TOPK_V2 MAX_POOL_2D REDUCE_MAX REDUCE_MIN MAXIMUM MINIMUM RELU RELU6 RELU_N1_TO_1 RELU_0_TO_1 SIGN SOFTMAX LOG_SOFTMAX".split()), _has_nan),
+    Rule("quantization of what is not finite", "an infinite or NaN value has no integer", frozenset({"QUANTIZE"}), _not_finite),
+    Rule("power of integers", "the exponent is negative, or the result does not fit", frozenset({"POW"}), _whole_power),
+)
+"""Rules about one operator of TFLite."""
