@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 # Tests start hundreds of Python processes: without bytecode on disk each would read the whole package anew, for five seconds.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test check bench clean
+.PHONY: help demo test check bench fuzz clean
 .DELETE_ON_ERROR:
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo "make test    the whole test suite"
 	@echo "make check   style, types and the core of the suite: before every change"
 	@echo "make bench   speed and compile time beside ONNX Runtime and OpenVINO (MODELS=\"resnet50 bert_base\" for some)"
+	@echo "make fuzz    random programs against two references, for MINUTES=10; findings go to fuzz-found/ (docs/fuzzing.md)"
 	@echo "make clean   delete what the above wrote"
 
 demo: .venv/ready-demo
@@ -33,8 +34,12 @@ bench: .venv/ready-bench
 	$(BIN)/python benchmarks/compare.py $(MODELS)
 	$(BIN)/python benchmarks/compile_time.py $(MODELS)
 
+MINUTES ?= 10
+fuzz: .venv/ready-fuzz
+	cd tests && PYTHONPATH=. ../$(BIN)/python -m fuzz --minutes $(MINUTES)
+
 clean:
-	rm -rf .venv build-out dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build-out fuzz-found dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/bin/python:

@@ -1,0 +1,22 @@
+"""The kinds of programs, by name; each is imported when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Final
+
+from fuzz.outcomes import Kind
+
+_PLACES: Final = {
+    "onnx": ("fuzz.onnx_kind", "OnnxKind"),
+    "tflite": ("fuzz.tflite_kind", "TfliteKind"),
+    "schedules": ("fuzz.schedules_kind", "SchedulesKind"),
+}
+KINDS: Final = tuple(_PLACES)
+
+
+def load(name: str) -> Kind:
+    """A kind, with all that its cases are drawn from."""
+    module, kind = _PLACES[name]
+    made: Kind = getattr(importlib.import_module(module), kind)()
+    return made

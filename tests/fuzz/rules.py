@@ -1,0 +1,144 @@
+"""Reasons for which an answer of ours may differ from both references: data, which the report counts.
+
+A rule looks at one node of an ONNX model with its input and output arrays by a reference. Where it holds for a node, each result that depends on the
+node is free. A rule needs a reason that is a fact about the standard or about floating point, never about this compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from onnx import helper
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A reason, the operators that it is about (all where there are none), and the condition on a node with its inputs and outputs."""
+
+    name: str
+    reason: str
+    operators: frozenset[str]
+    holds: Callable[[Any, Sequence[Any], Sequence[Any]], bool]
+
+
+@dataclass(frozen=True)
+class General:
+    """A reason that is not about one node: `name` is what the report counts."""
+
+    name: str
+    reason: str
+
+
+CONDITION: Final = General("ill-conditioned", "results move as much where each float rounding of the model is another, by less than one float32 unit")
+ACCUMULATION: Final = General("rounding", "the error against float64 is within eight times that of the worse reference")
+EITHER: Final = General("between the references", "each element is that of one of the references, which disagree")
+
+
+def attribute(node: Any, name: str, default: Any = None) -> Any:
+    """The value of an attribute."""
+    return next((helper.get_attribute_value(a) for a in node.attribute if a.name == name), default)
+
+
+def _divided_by_zero(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    a, b = inputs
+    if a.dtype.kind not in "iu":
+        return False
+    lowest = a.dtype.kind == "i" and bool(((a == np.iinfo(a.dtype).min) & (b == -1)).any())
+    return bool((b == 0).any()) or lowest
+
+
+def _out_of_range(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    if not outputs or outputs[0].dtype.kind not in "iu" or inputs[0].dtype.kind in "iubOSU":
+        return False
+    x, info = inputs[0].astype(np.float64), np.iinfo(outputs[0].dtype)
+    return not bool(((x > float(info.min) - 1) & (x < float(info.max) + 1)).all())
+
+
+def _shifted_out(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return bool((inputs[1] >= inputs[0].dtype.itemsize * 8).any())
+
+
+def _has_nan(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return any(isinstance(x, np.ndarray) and x.dtype.kind in "fV" and bool(np.isnan(x.astype(np.float64)).any()) for x in inputs)
+
+
+def _not_finite(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return any(isinstance(x, np.ndarray) and x.dtype.kind in "fV" and not bool(np.isfinite(x.astype(np.float64)).all()) for x in inputs)
+
+
+def _odd_scale(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    scales = [x for x in inputs[1:] if isinstance(x, np.ndarray) and x.dtype.kind in "fV"]
+    return any(not bool((np.isfinite(s.astype(np.float64)) & (s.astype(np.float64) > 1e-30)).all()) for s in scales)
+
+
+def _whole_power(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    a, b = inputs
+    return a.dtype.kind in "iu" and (b.dtype.kind == "f" or bool((b < 0).any()) or not _fits(np.power(a.astype(np.float64), b.astype(np.float64)), a.dtype))
+
+
+def _fits(x: Array, dtype: np.dtype[Any]) -> bool:
+    info = np.iinfo(dtype)
+    return bool(((x >= info.min) & (x <= info.max)).all())
+
+
+def _always(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return True
+
+
+def _no_iteration(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return any(isinstance(o, np.ndarray) and o.shape[:1] == (0,) for o in outputs)
+
+
+def _training(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return len(inputs) > 2 and inputs[2] is not None and bool(np.any(inputs[2]))
+
+
+RULES: Final = (
+    Rule("integer division by zero", "ONNX does not define it, nor the quotient of the lowest integer and -1", frozenset({"Div", "Mod"}), _divided_by_zero),
+    Rule("out-of-range cast", "a float outside of the range of an integer type has no defined value there", frozenset({"Cast", "CastLike"}), _out_of_range),
+    Rule("shift by the width or more", "ONNX does not define it", frozenset({"BitShift"}), _shifted_out),
+    Rule("NaN among values that are ordered", "comparisons with NaN have no order; the references differ among themselves",
+         frozenset(["ArgMax", "ArgMin", "TopK", "MaxPool", "GlobalMaxPool", "ReduceMax", "ReduceMin", "Hardmax", "Unique", "NonMaxSuppression", "Max", "Min", "Clip", "MaxRoiPool", "Sign"]), _has_nan),
+    Rule("quantization of what is not finite", "an infinite or NaN value has no integer", frozenset({"QuantizeLinear", "DynamicQuantizeLinear"}), _not_finite),
+    Rule("odd quantization scale", "a scale has to be positive and finite", frozenset(
+        ["QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "QLinearAdd", "QLinearMul"]), _odd_scale),
+    Rule("power of integers", "the exponent is negative or not whole, or the result does not fit", frozenset({"Pow"}), _whole_power),
+    Rule("a loop without iterations", "the sizes of a scan output that was never written are not defined", frozenset({"Loop"}), _no_iteration),
+    Rule("random numbers", "the standard leaves them to the implementation",
+         frozenset(["RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"]), _always),
+    Rule("random dropping", "the standard leaves it to the implementation", frozenset({"Dropout"}), _training),
+)
+"""Rules about one node."""
+
+
+def applying(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> Rule | None:
+    """The first rule that holds for a node."""
+    for rule in RULES:
+        if node.op_type in rule.operators:
+            try:
+                if rule.holds(node, inputs, outputs):
+                    return rule
+            except (ValueError, TypeError, IndexError):  # shapes that no operator takes: the references refuse the node
+                continue
+    return None
+
+
+def applying_tflite(op: Any, tensors: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any]) -> Rule | None:
+    """The first rule that holds for a TFLite operator."""
+    return next((r for r in TFLITE_RULES if op.kind in r.operators and r.holds(op, inputs, outputs)), None)
+
+
+TFLITE_RULES: Final = (
+    Rule("integer division by zero", "C does not define it", frozenset({"DIV", "FLOOR_DIV", "FLOOR_MOD"}), _divided_by_zero),
+    Rule("out-of-range cast", "a float outside of the range of an integer type has no defined value there", frozenset({"CAST"}), _out_of_range),
+    Rule("NaN among values that are ordered", "comparisons with NaN have no order",
+         frozenset("ARG_MAX ARG_MIN TOPK_V2 MAX_POOL_2D REDUCE_MAX REDUCE_MIN MAXIMUM MINIMUM RELU RELU6 RELU_N1_TO_1 RELU_0_TO_1 SIGN SOFTMAX LOG_SOFTMAX".split()), _has_nan),
+    Rule("quantization of what is not finite", "an infinite or NaN value has no integer", frozenset({"QUANTIZE"}), _not_finite),
+    Rule("power of integers", "the exponent is negative, or the result does not fit", frozenset({"POW"}), _whole_power),
+)
+"""Rules about one operator of TFLite."""
