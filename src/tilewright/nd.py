@@ -94,7 +94,8 @@ class NDArray:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self._array.shape[: self.ndim]
+        shape: tuple[int, ...] = self._array.shape[: self.ndim]
+        return shape
 
     @property
     def dtype(self) -> DataType:

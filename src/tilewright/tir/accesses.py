@@ -67,7 +67,8 @@ def _visit(s: Stmt, loops: tuple[For, ...], guards: tuple[PrimExpr, ...], points
             named[s.var] = value(s.value)
             yield from _visit(s.body, loops, guards, named, block)
         case Block():
-            bound = {**points, **{i.var: value(b) for i, b in zip(s.iters, s.bindings, strict=True)}}
+            bound: dict[PrimExpr, PrimExpr] = {**points}
+            bound.update((i.var, value(b)) for i, b in zip(s.iters, s.bindings, strict=True))
             inside = (*guards, value(rewrite(s.predicate, bound.get)))
             if s.init is not None:
                 first = tuple(compare(EQ, bound[i.var], 0) for i in s.iters if i.kind == "reduce")

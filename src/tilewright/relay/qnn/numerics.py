@@ -82,7 +82,7 @@ def along(parameter: Array, ndim: int, axis: int) -> Array:
     return parameter.reshape([-1 if d == axis % ndim else 1 for d in range(ndim)])
 
 
-def rounded(x: Array, rounding: str) -> Array:
+def rounded(x: Array, rounding: str) -> Any:
     """Whole numbers of floats: halves upward (UPWARD), away from zero (TONEAREST), or to the even one."""
     if rounding == "UPWARD":
         return np.floor(x + np.asarray(0.5, x.dtype))

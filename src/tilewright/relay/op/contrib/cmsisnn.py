@@ -103,7 +103,7 @@ def _check_binary(e: Expr) -> bool | Refusal:
 def _check_softmax(e: Expr) -> bool | Refusal:
     scale, zero = (value_of(a) for a in e.args[-2:])  # type: ignore[attr-defined]
     softmax: Any = e if e.op.name == "qnn.softmax" else inner(e, "nn.softmax")  # type: ignore[attr-defined]
-    data = softmax.args[0] if softmax is e else inner(softmax, "qnn.dequantize").args[0]
+    data = softmax.args[0] if softmax is e else inner(softmax, "qnn.dequantize").args[0]  # type: ignore[attr-defined]
     axis, rank = softmax.op.axis, len(tensor(e).shape)
     return kept([
         dtype_is(data, SIGNED, "the input"), dtype_is(e, SIGNED, "the result"),

@@ -88,10 +88,10 @@ def chain_to(e: Expr, name: str) -> list[Call]:
 
 def bias_is_of_channels(chain: Sequence[Call]) -> Rule:
     """The bias of a convolution or a product, the last call of `chain`, is added along the axis of its channels."""
-    product, bias = chain[-1], next((c for c in chain if c.op.name == "nn.bias_add"), None)  # type: ignore[union-attr]
+    product, bias = chain[-1], next((c for c in chain if c.op.name == "nn.bias_add"), None)
     op: Any = product.op
     channels = (getattr(op, "out_layout", "") or getattr(op, "data_layout", "NC")).index("C")
-    axis = channels if bias is None else bias.op.axis % len(tensor(product).shape)  # type: ignore[union-attr]
+    axis = channels if bias is None else bias.op.axis % len(tensor(product).shape)
     rule = f"nn.bias_add adds along axis {axis} of {op.name}; it adds along axis {channels}, that of the channels, there"
     return axis == channels, rule, f"make axis {channels}", edited("nn.bias_add", axis=channels)
 
