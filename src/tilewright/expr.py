@@ -1,8 +1,9 @@
 """Scalar expressions: the leaves of every level, from symbolic dimensions to the vectors of a kernel.
 
 Expressions are interned: building the same expression twice gives the same object, so `is` means equal and common
-subexpressions are shared for free. `release` empties the table (the build does, at its end), after which old and new
-expressions are no longer shared: sharing is an optimisation, never a precondition. `Var` and `Buffer` are names,
+subexpressions are shared for free, in every thread. The table is shared by all threads: an expression is complete before
+it enters, entering takes a lock, and finding one takes none. `release` drops the entries that nothing else holds (a build
+does so at its end). `Var` and `Buffer` are names,
 compared by identity and never merged. Indices are `int64` throughout. The builders (`add`, `floordiv`, …, also reached
 by the Python operators) fold constants and drop neutral elements; anything cleverer is `arith`'s.
 
@@ -16,6 +17,8 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import os
+import threading
 from collections.abc import Callable, Sequence
 from sys import getrefcount
 from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar
@@ -25,18 +28,55 @@ import numpy as np
 from tilewright.errors import CompileError
 from tilewright.types import BOOL, FLOAT32, INT64, MINIFLOATS, DataType, OpenSize
 
-_INTERNED: dict[tuple[Any, ...], Any] = {}
+_INTERNED: Final[dict[tuple[Any, ...], Any]] = {}
+interned: Final = _INTERNED.get
+"""The expression of a key, the class followed by what tells two apart; None where there is none yet."""
 _MANY: Final = 1_000_000
 _SWEEP_AT = [_MANY]  # how many of them are looked through again
+_KEYS_PER_TURN: Final = 2_000  # other threads wait for at most so many keys
+_CHANGING = threading.RLock()
 E = TypeVar("E", bound="PrimExpr")
 
 
 def release() -> None:
     """Forget the interned expressions that nothing else holds. Whatever is held stays known, so `is` goes on to mean equal."""
-    for key in reversed(list(_INTERNED)):  # an expression is younger than its operands, which it holds
-        if getrefcount(_INTERNED[key]) <= 2:  # the table and the argument
-            del _INTERNED[key]
+    keys = list(_INTERNED)  # one step for the interpreter, unlike iterating
+    while keys:
+        with _CHANGING:
+            _forget_unused(keys[-_KEYS_PER_TURN:])
+        del keys[-_KEYS_PER_TURN:]
     _SWEEP_AT[0] = max(_MANY, 2 * len(_INTERNED))
+
+
+def _forget_unused(keys: list[tuple[Any, ...]]) -> None:
+    """Drop those of `keys` whose expressions only the table holds, youngest first: an expression holds its operands, which are older.
+
+    Needs the lock. Another thread may find an expression between the first count and its removal; it is then put back,
+    and since entering takes the lock, no second one is made meanwhile.
+    """
+    for key in reversed(keys):
+        if key in _INTERNED and getrefcount(_INTERNED[key]) <= 2:  # the table and the argument
+            taken = [_INTERNED.pop(key)]
+            if getrefcount(taken[0]) > 2:
+                _INTERNED[key] = taken[0]
+
+
+def publish(key: tuple[Any, ...], new: E) -> E:
+    """Enter a complete expression; returns the one that is known by `key`, which another thread may have entered first."""
+    if len(_INTERNED) > _SWEEP_AT[0]:
+        release()
+    with _CHANGING:
+        known: E = _INTERNED.setdefault(key, new)
+    return known
+
+
+def _new_lock() -> None:
+    """A child process has none of its parent's other threads: nobody there would open a lock that one of them held."""
+    global _CHANGING  # noqa: PLW0603
+    _CHANGING = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_new_lock)
 
 
 class Operand:
@@ -107,19 +147,6 @@ class PrimExpr(Operand):
 Value: TypeAlias = "Operand | int | float | bool | np.generic"
 
 
-def _intern(cls: type[E], dtype: DataType, *fields: Any) -> tuple[E, bool]:
-    key = (cls, dtype, *fields)
-    known = _INTERNED.get(key)
-    if known is not None:
-        return known, False
-    if len(_INTERNED) > _SWEEP_AT[0]:
-        release()
-    new = object.__new__(cls)
-    new.dtype = dtype
-    _INTERNED[key] = new
-    return new, True
-
-
 class Var(PrimExpr):
     """A named scalar: a loop variable, a symbolic dimension, a scalar parameter. Compared by identity."""
 
@@ -147,10 +174,14 @@ class IntImm(PrimExpr):
     value: int
 
     def __new__(cls, dtype: str | DataType, value: int) -> Self:
-        self, fresh = _intern(cls, DataType(dtype), int(value))
-        if fresh:
-            self.value = int(value)
-        return self
+        kind, number = DataType(dtype), int(value)
+        key = (cls, kind, number)
+        known: Self | None = interned(key)
+        if known is not None:
+            return known
+        self = object.__new__(cls)
+        self.dtype, self.value = kind, number
+        return publish(key, self)
 
     def __bool__(self) -> bool:
         return self.value != 0
@@ -168,10 +199,14 @@ class FloatImm(PrimExpr):
     value: float
 
     def __new__(cls, dtype: str | DataType, value: float) -> Self:
-        self, fresh = _intern(cls, DataType(dtype), float(value).hex())
-        if fresh:
-            self.value = float(value)
-        return self
+        kind, number = DataType(dtype), float(value)
+        key = (cls, kind, number.hex())
+        known: Self | None = interned(key)
+        if known is not None:
+            return known
+        self = object.__new__(cls)
+        self.dtype, self.value = kind, number
+        return publish(key, self)
 
     def __float__(self) -> float:
         return self.value
@@ -192,8 +227,7 @@ class Binary(PrimExpr):
             return known
         self = object.__new__(cls)
         self.a, self.b, self.dtype = a, b, cls._dtype(a)
-        _INTERNED[cls, a, b] = self
-        return self
+        return publish((cls, a, b), self)
 
     @classmethod
     def _dtype(cls, a: PrimExpr) -> DataType:
@@ -254,10 +288,13 @@ class Not(PrimExpr):
     a: PrimExpr
 
     def __new__(cls, a: PrimExpr) -> Self:
-        self, fresh = _intern(cls, a.dtype, a)
-        if fresh:
-            self.a = a
-        return self
+        key = (cls, a.dtype, a)
+        known: Self | None = interned(key)
+        if known is not None:
+            return known
+        self = object.__new__(cls)
+        self.dtype, self.a = a.dtype, a
+        return publish(key, self)
 
     def operands(self) -> tuple[PrimExpr, ...]:
         return (self.a,)
@@ -273,10 +310,14 @@ class Cast(PrimExpr):
     value: PrimExpr
 
     def __new__(cls, dtype: str | DataType, value: PrimExpr) -> Self:
-        self, fresh = _intern(cls, DataType(dtype), value)
-        if fresh:
-            self.value = value
-        return self
+        kind = DataType(dtype)
+        key = (cls, kind, value)
+        known: Self | None = interned(key)
+        if known is not None:
+            return known
+        self = object.__new__(cls)
+        self.dtype, self.value = kind, value
+        return publish(key, self)
 
     def operands(self) -> tuple[PrimExpr, ...]:
         return (self.value,)
@@ -295,10 +336,13 @@ class Select(PrimExpr):
     false_value: PrimExpr
 
     def __new__(cls, condition: PrimExpr, true_value: PrimExpr, false_value: PrimExpr) -> Self:
-        self, fresh = _intern(cls, true_value.dtype, condition, true_value, false_value)
-        if fresh:
-            self.condition, self.true_value, self.false_value = condition, true_value, false_value
-        return self
+        key = (cls, true_value.dtype, condition, true_value, false_value)
+        known: Self | None = interned(key)
+        if known is not None:
+            return known
+        self = object.__new__(cls)
+        self.dtype, self.condition, self.true_value, self.false_value = true_value.dtype, condition, true_value, false_value
+        return publish(key, self)
 
     def operands(self) -> tuple[PrimExpr, ...]:
         return (self.condition, self.true_value, self.false_value)
@@ -341,11 +385,14 @@ class Call(PrimExpr):
     args: tuple[PrimExpr, ...]
 
     def __new__(cls, dtype: str | DataType, op: Intrinsic, args: Sequence[PrimExpr]) -> Self:
-        arguments = tuple(args)
-        self, fresh = _intern(cls, DataType(dtype), op, arguments)
-        if fresh:
-            self.op, self.args = op, arguments
-        return self
+        kind, arguments = DataType(dtype), tuple(args)
+        key = (cls, kind, op, arguments)
+        known: Self | None = interned(key)
+        if known is not None:
+            return known
+        self = object.__new__(cls)
+        self.dtype, self.op, self.args = kind, op, arguments
+        return publish(key, self)
 
     def operands(self) -> tuple[PrimExpr, ...]:
         return self.args
@@ -395,10 +442,14 @@ class Load(PrimExpr):
     def __new__(cls, buffer: Buffer, indices: Sequence[Value]) -> Self:
         at = tuple(as_expr(i) for i in indices)
         lanes = max((i.dtype.lanes for i in at), default=1)
-        self, fresh = _intern(cls, buffer.dtype.with_lanes(lanes), buffer, at)
-        if fresh:
-            self.buffer, self.indices = buffer, at
-        return self
+        kind = buffer.dtype.with_lanes(lanes)
+        key = (cls, kind, buffer, at)
+        known: Self | None = interned(key)
+        if known is not None:
+            return known
+        self = object.__new__(cls)
+        self.dtype, self.buffer, self.indices = kind, buffer, at
+        return publish(key, self)
 
     def operands(self) -> tuple[PrimExpr, ...]:
         return self.indices
@@ -416,10 +467,14 @@ class Ramp(PrimExpr):
 
     def __new__(cls, base: PrimExpr, stride: Value, lanes: int) -> Self:
         step = as_expr(stride, base.dtype)
-        self, fresh = _intern(cls, base.dtype.with_lanes(lanes), base, step)
-        if fresh:
-            self.base, self.stride = base, step
-        return self
+        kind = base.dtype.with_lanes(lanes)
+        key = (cls, kind, base, step)
+        known: Self | None = interned(key)
+        if known is not None:
+            return known
+        self = object.__new__(cls)
+        self.dtype, self.base, self.stride = kind, base, step
+        return publish(key, self)
 
     def operands(self) -> tuple[PrimExpr, ...]:
         return (self.base, self.stride)
@@ -435,10 +490,14 @@ class Broadcast(PrimExpr):
     value: PrimExpr
 
     def __new__(cls, value: PrimExpr, lanes: int) -> Self:
-        self, fresh = _intern(cls, value.dtype.with_lanes(lanes), value)
-        if fresh:
-            self.value = value
-        return self
+        kind = value.dtype.with_lanes(lanes)
+        key = (cls, kind, value)
+        known: Self | None = interned(key)
+        if known is not None:
+            return known
+        self = object.__new__(cls)
+        self.dtype, self.value = kind, value
+        return publish(key, self)
 
     def operands(self) -> tuple[PrimExpr, ...]:
         return (self.value,)

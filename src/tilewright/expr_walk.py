@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from typing import Final
 
-from tilewright.expr import Binary, Broadcast, Call, Cast, FloatImm, IntImm, Load, Not, PrimExpr, Ramp, Select, Var
+from tilewright.expr import And, Binary, Broadcast, Call, Cast, FloatImm, IntImm, Load, Not, Or, PrimExpr, Ramp, Select, Var
 
 
 def walk(e: PrimExpr) -> Iterator[PrimExpr]:
@@ -24,6 +25,35 @@ def walk(e: PrimExpr) -> Iterator[PrimExpr]:
                 stack.extend([(o, False) for o in reversed(operands)])
             else:
                 yield x
+
+
+def certain(e: PrimExpr) -> dict[PrimExpr, None]:
+    """The subexpressions that are evaluated whenever `e` is, in no order: not those that only one side of a `Select`, or a second condition, has."""
+    found: dict[PrimExpr, None] = {e: None}
+    stack = [e]
+    while stack:
+        x = stack.pop()
+        operands = (x.condition,) if isinstance(x, Select) else (x.a,) if isinstance(x, (And, Or)) else x.operands()
+        for o in operands:
+            if o not in found:
+                found[o] = None
+                stack.append(o)
+    return found
+
+
+def shared_choices(a: PrimExpr, b: PrimExpr) -> list[PrimExpr]:
+    """The outermost values with a `Select` inside that are evaluated whenever `a` is, and whenever `b` is.
+
+    What both sides of a choice begin with is evaluated once, before the choice: choices in choices would double it at each level.
+    """
+    choices: set[PrimExpr] = set()
+    for x in walk(a):
+        if isinstance(x, Select) or any(o in choices for o in x.operands()):
+            choices.add(x)
+    other = certain(b) if choices else {}
+    both = [x for x in certain(a) if x in choices and x in other] if other else []
+    inner = {o for x in both for o in x.operands()}
+    return [x for x in both if x not in inner]
 
 
 def rewrite(e: PrimExpr, rule: Callable[[PrimExpr], PrimExpr | None], memo: dict[PrimExpr, PrimExpr] | None = None) -> PrimExpr:
@@ -55,8 +85,20 @@ def free_vars(e: PrimExpr) -> list[Var]:
     return [x for x in walk(e) if isinstance(x, Var)]
 
 
+LONGEST_TEXT: Final = 200_000
+"""Characters of an expression's text: shared subexpressions are written out at each use, which can be many more than they are."""
+
+
 def text_of(e: PrimExpr) -> str:
-    """Python-syntax text of an expression."""
+    """Python-syntax text of an expression; operands are left out, as `...`, of which the text would be longer than `LONGEST_TEXT`."""
+    texts: dict[PrimExpr, str] = {}
+    for x in walk(e):
+        text = _text(x, texts)
+        texts[x] = text if len(text) <= LONGEST_TEXT else "..."
+    return texts[e]
+
+
+def _text(e: PrimExpr, texts: dict[PrimExpr, str]) -> str:
     match e:
         case Var():
             return e.name
@@ -65,14 +107,14 @@ def text_of(e: PrimExpr) -> str:
         case FloatImm():
             return repr(e.value) if math.isfinite(e.value) else f"float('{e.value}')"
         case Binary():
-            a, b = text_of(e.a), text_of(e.b)
+            a, b = texts[e.a], texts[e.b]
             return f"({a} {e.symbol} {b})" if not e.symbol[0].isalpha() or e.symbol in ("and", "or") else f"{e.symbol}({a}, {b})"
         case _:
-            return _other_text(e)
+            return _other_text(e, texts)
 
 
-def _other_text(e: PrimExpr) -> str:
-    inner = ", ".join(text_of(o) for o in e.operands())
+def _other_text(e: PrimExpr, texts: dict[PrimExpr, str]) -> str:
+    inner = ", ".join(texts[o] for o in e.operands())
     match e:
         case Not():
             return f"(not {inner})"

@@ -384,8 +384,15 @@ def decide(kind: type[Comparison], interval: tuple[int | None, int | None]) -> b
     return None
 
 
-def scalar_twin(e: PrimExpr) -> PrimExpr | None:
+def scalar_twin(e: PrimExpr, memo: dict[PrimExpr, PrimExpr | None] | None = None) -> PrimExpr | None:
     """What lane `LANE` of a vector expression is, as a scalar expression; None for what has no such form."""
+    memo = {} if memo is None else memo
+    if e not in memo:
+        memo[e] = _twin(e, memo)
+    return memo[e]
+
+
+def _twin(e: PrimExpr, memo: dict[PrimExpr, PrimExpr | None]) -> PrimExpr | None:
     if e.dtype.lanes == 1:
         return e
     if isinstance(e, Broadcast):
@@ -393,7 +400,7 @@ def scalar_twin(e: PrimExpr) -> PrimExpr | None:
     if isinstance(e, Ramp):
         return Add(e.base, Mul(LANE, e.stride))
     if isinstance(e, (Binary, Not)):
-        operands = [scalar_twin(x) for x in e.operands()]
+        operands = [scalar_twin(x, memo) for x in e.operands()]
         known = [x for x in operands if x is not None]
         if len(known) == len(operands):
             return type(e)(*known)

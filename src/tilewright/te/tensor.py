@@ -27,13 +27,14 @@ from tilewright.expr import (
     cast,
     const,
     if_then_else,
+    interned,
     max_value,
     maximum,
     min_value,
     minimum,
     mul,
+    publish,
 )
-from tilewright.expr import _intern as intern
 from tilewright.expr_walk import walk
 from tilewright.node import node
 from tilewright.te.tag import current_tag
@@ -148,10 +149,14 @@ class TensorElem(PrimExpr):
     def __new__(cls, tensor: Tensor, indices: Sequence[PrimExpr]) -> Self:
         at = tuple(indices)
         lanes = builtins.max((i.dtype.lanes for i in at), default=1)
-        self, fresh = intern(cls, tensor.dtype if lanes == 1 else tensor.dtype.with_lanes(lanes), tensor, at)
-        if fresh:
-            self.tensor, self.indices = tensor, at
-        return self
+        dtype = tensor.dtype if lanes == 1 else tensor.dtype.with_lanes(lanes)
+        key = (cls, dtype, tensor, at)
+        known: Self | None = interned(key)
+        if known is not None:
+            return known
+        self = object.__new__(cls)
+        self.dtype, self.tensor, self.indices = dtype, tensor, at
+        return publish(key, self)
 
     def operands(self) -> tuple[PrimExpr, ...]:
         return self.indices
@@ -180,10 +185,14 @@ class Reduce(PrimExpr):
 
     def __new__(cls, combiner: Combiner, sources: Sequence[PrimExpr], axes: Sequence[IterVar], index: int = 0) -> Self:
         src, ax = tuple(sources), tuple(axes)
-        self, fresh = intern(cls, src[index].dtype, combiner, src, ax, index)
-        if fresh:
-            self.combiner, self.sources, self.axes, self.index = combiner, src, ax, index
-        return self
+        dtype = src[index].dtype
+        key = (cls, dtype, combiner, src, ax, index)
+        known: Self | None = interned(key)
+        if known is not None:
+            return known
+        self = object.__new__(cls)
+        self.dtype, self.combiner, self.sources, self.axes, self.index = dtype, combiner, src, ax, index
+        return publish(key, self)
 
     def operands(self) -> tuple[PrimExpr, ...]:
         return self.sources

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from tilewright import expr as E
 from tilewright.expr import PrimExpr, number_of
+from tilewright.expr_walk import shared_choices
 from tilewright.target.llvm.conversion import cast, convert, is_short, narrow, widen
 from tilewright.target.llvm.function import FunctionText, Mask, Rule, Value
 from tilewright.target.llvm.intrinsics import call
@@ -257,6 +258,8 @@ def select(f: FunctionText, e: E.Select) -> Value:
         condition = condition.value
     if guarded and condition.dtype.lanes == 1:
         c, _ = f.value(condition)
+        for x in shared_choices(e.true_value, e.false_value):
+            f.value(x)
         return f.choose(c, kind, lambda: f.value(e.true_value), lambda: f.value(e.false_value))
     step = _step_that_keeps_nan(e)
     if step is None and guarded:
@@ -290,6 +293,8 @@ def _select_by_mask(f: FunctionText, e: E.Select) -> Value:
         value = load(f, e.true_value, e.false_value)
         f.mask = None
         return value
+    for x in shared_choices(e.true_value, e.false_value):
+        f.value(x)
     sides = []
     for side, wanted in ((e.true_value, True), (e.false_value, False)):
         if f.facts.loads(side):

@@ -20,6 +20,7 @@ from tilewright.arith.simplify import decide, difference, form_of, is_index, sim
 from tilewright.arith.solve import assume
 from tilewright.errors import ScheduleError
 from tilewright.expr import Add, Comparison, IntImm, Load, PrimExpr, Select, Var, logical_not, number_of
+from tilewright.expr_walk import walk
 from tilewright.tir.stmt import (
     UNROLLED,
     Evaluate,
@@ -235,4 +236,4 @@ class _Unroller:
 
 
 def _has_select(e: PrimExpr) -> bool:
-    return isinstance(e, Select) or any(_has_select(x) for x in e.operands())
+    return any(isinstance(x, Select) for x in walk(e))

@@ -34,7 +34,7 @@ from tilewright.expr import (
     mul,
     number_of,
 )
-from tilewright.expr_walk import rewrite, walk
+from tilewright.expr_walk import rewrite, shared_choices, walk
 from tilewright.intrinsics import Extern
 from tilewright.tir.stmt import (
     SERIAL,
@@ -123,6 +123,8 @@ class _Vectorizer:
         self.ranges = ranges.bind(loop.var, 0, self.lanes - 1)
         self.varies: dict[PrimExpr, bool] = {}
         self.memo: dict[tuple[PrimExpr, PrimExpr | None], PrimExpr] = {}
+        self.around: dict[PrimExpr, PrimExpr | None] = {}
+        """The mask within which each mask was made by a choice."""
 
     def carries(self, body: Stmt) -> bool:
         """Whether one lane goes on with what the last one left: all lanes add to one element that other statements use too."""
@@ -220,7 +222,10 @@ class _Vectorizer:
         """`e` in all lanes (still a scalar where they agree); loads that need it are guarded by `mask`."""
         if not self.depends(e):
             return e
-        known = self.memo.get((e, mask))
+        known, outer = self.memo.get((e, mask)), mask
+        while known is None and outer is not None:  # what is evaluated under a wider mask need not be evaluated again
+            outer = self.around.get(outer)
+            known = self.memo.get((e, outer))
         if known is None:
             known = self.memo[e, mask] = self.vector_of(e, mask)
         return known
@@ -250,13 +255,26 @@ class _Vectorizer:
         decided = prove(condition, self.ranges)
         if decided is not None:
             return self.vector(e.true_value if decided else e.false_value, mask)
-        opposite = logical_not(condition)
-        yes = self.vector(e.true_value, condition if mask is None else logical_and(mask, condition))
-        no = self.vector(e.false_value, opposite if mask is None else logical_and(mask, opposite))
         test = broadcast(self.vector(condition, mask), self.lanes)
+        for x in shared_choices(e.true_value, e.false_value):
+            self.vector(x, mask)
+        yes, no = (
+            self.vector(value, self.inner_mask(mask, where))
+            for value, where in ((e.true_value, condition), (e.false_value, logical_not(condition)))
+        )
         if isinstance(yes, Select) and yes.condition is test:
             yes = yes.true_value
         return if_then_else(test, yes, no)
+
+
+    def inner_mask(self, mask: PrimExpr | None, condition: PrimExpr) -> PrimExpr:
+        """The mask of one side of a choice that is made under `mask`."""
+        if mask is None:
+            return condition
+        inner = logical_and(mask, condition)
+        if inner is not mask:
+            self.around.setdefault(inner, mask)
+        return inner
 
 
 def _loads(e: PrimExpr) -> list[Load]:

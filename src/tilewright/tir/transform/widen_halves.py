@@ -63,6 +63,8 @@ class _Widening:
         self.variables: dict[Var, Var] = {}
         self.values: dict[PrimExpr, PrimExpr] = {}
         self.widened: dict[PrimExpr, PrimExpr] = {}
+        self.unchanged: dict[PrimExpr, PrimExpr] = {}
+        self.moves: dict[PrimExpr, bool] = {}
 
     def stmt(self, s: Stmt) -> Stmt:
         match s:
@@ -109,6 +111,12 @@ class _Widening:
         return self.moved(e) if self.only_moved(e) else cast(e.dtype, self.wide(e))
 
     def only_moved(self, e: PrimExpr) -> bool:
+        known = self.moves.get(e)
+        if known is None:
+            known = self.moves[e] = self._is_moved(e)
+        return known
+
+    def _is_moved(self, e: PrimExpr) -> bool:
         match e:
             case Load():
                 return e.buffer not in self.buffers
@@ -122,7 +130,11 @@ class _Widening:
                 return isinstance(e, FloatImm) or (isinstance(e, Call) and e.op is reinterpret)
 
     def moved(self, e: PrimExpr) -> PrimExpr:
-        return e.with_operands([self.moved(x) if is_short(x.dtype) else self.value(x) for x in e.operands()]) if e.operands() else e
+        known = self.unchanged.get(e)
+        if known is None:
+            operands = [self.moved(x) if is_short(x.dtype) else self.value(x) for x in e.operands()]
+            known = self.unchanged[e] = e.with_operands(operands) if operands else e
+        return known
 
     def wide(self, e: PrimExpr) -> PrimExpr:
         known = self.widened.get(e)

@@ -96,9 +96,15 @@ def _only_as_index(block: Block, at: tuple[PrimExpr, ...]) -> bool:
 
 
 def _uses_outside_loads(e: PrimExpr, at: tuple[PrimExpr, ...]) -> bool:
-    if any(e is a for a in at):
-        return True
-    return not isinstance(e, Load) and any(_uses_outside_loads(o, at) for o in e.operands())
+    stack, seen = [e], {e}
+    while stack:
+        x = stack.pop()
+        if any(x is a for a in at):
+            return True
+        inner = () if isinstance(x, Load) else [o for o in x.operands() if o not in seen]
+        seen.update(inner)
+        stack.extend(inner)
+    return False
 
 
 def _scalar(e: Load) -> bool:
