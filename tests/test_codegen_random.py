@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from codegen_native import run
 from tilewright import expr as E
 from tilewright.expr import Broadcast, Buffer, Load, PrimExpr, Ramp, Select, Var, as_expr, const
+from tilewright.intrinsics import dot4, doubled_high_product, high_product
 from tilewright.tir import interpreter
 from tilewright.tir.stmt import PARALLEL, SERIAL, Allocate, For, IfThenElse, Let, PrimFunc, Seq, Stmt, Store
 
@@ -105,8 +106,11 @@ class Program:
         if choice < 0.35:
             return Broadcast(self.scalar(1), LANES)
         a, b = self.vector(depth - 1), self.vector(depth - 1)
-        if choice < 0.8:
+        if choice < 0.65:
             return self.random.choice([E.add, E.sub, E.mul, E.maximum])(a, b)
+        if choice < 0.8:  # what is made of an operand is kept for the next of them
+            product = self.random.choice([high_product, doubled_high_product])
+            return product(a, b, E.cast(f"int64x{LANES}", self.vector(0))) if choice < 0.75 else dot4(a, b, self.vector(0))
         return Select(self.lanes_condition(), a, b)
 
     def lanes_condition(self) -> PrimExpr:

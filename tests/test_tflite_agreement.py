@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tflite_models
+import tilewright
+from tflite_models import Op, T
 from tflite_small import MODELS
 from tilewright.relay.frontend.tflite import from_tflite
 from tilewright.relay.interpreter import evaluate
@@ -85,3 +88,21 @@ def test_no_element_differs_from_the_kernels(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, str(BENCHMARKS / "tflite_agreement.py"), str(tmp_path), "--inputs", "10"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(done.stdout.splitlines()) == 5
+
+
+@pytest.mark.parametrize("shape", [(64,), (5, 33)])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+def test_leaky_relu_is_that_of_the_reference_kernels(dtype: str, shape: tuple[int, ...], tmp_path: Path) -> None:
+    """Both sides of the choice are products of 32 bits with the same rounding."""
+    litert = pytest.importorskip("ai_edge_litert.interpreter", reason="ai-edge-litert, whose kernels are the reference, is not installed")
+    info, zeros = np.iinfo(dtype), (0, 0) if dtype == "int16" else (5, 7)
+    tensors = [T("x", shape, dtype, None, 0.04, zeros[0]), T("y", shape, dtype, None, 0.05, zeros[1])]
+    path = tmp_path / "leaky_relu.tflite"
+    path.write_bytes(tflite_models.model(tensors, [Op("LEAKY_RELU", [0], [1], "LeakyReluOptions", {"Alpha": 0.3})], [0], [1]))
+    interpreter = litert.Interpreter(str(path), experimental_op_resolver_type=litert.OpResolverType.BUILTIN_REF)
+    interpreter.allocate_tensors()
+    (given,), (made,) = interpreter.get_input_details(), interpreter.get_output_details()
+    x = np.random.default_rng(1).integers(info.min, info.max + 1, shape).astype(dtype)
+    interpreter.set_tensor(given["index"], x)
+    interpreter.invoke()
+    np.testing.assert_array_equal(tilewright.compile(path)(x), interpreter.get_tensor(made["index"]))

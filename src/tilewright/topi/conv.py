@@ -4,14 +4,15 @@ The accumulators are `acc[n, o…, group, oc]` with the output channels padded t
 `[group, panel, k…, ic, k_last, column]`, so that one step of a micro-kernel reads one row of columns. The taps along a row
 are steps written out, which share their inputs; where that would leave too few registers for the sums they are a loop
 outside of the input channels, `[group, panel, k…, k_last, ic, column]`. A tap that falls in
-the padding is a guarded step, which the loop passes turn into loop bounds and edge variants: it costs nothing. A step multiplies one value of the depth, or several at once (`topi/dots.py`).
+the padding is a guarded step, which the loop passes turn into loop bounds and edge variants: it costs nothing. Where a row has so many taps that
+writing them out would make thousands of statements, they stay a loop over a copy of the image with its padding. A step multiplies one value of the depth, or several at once (`topi/dots.py`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -26,12 +27,14 @@ from tilewright.topi.machine import current
 from tilewright.topi.products import matmul_rows, unroll
 from tilewright.topi.schedules import open_rows
 from tilewright.topi.schedules.open_rows import balanced_pixels, widths
-from tilewright.topi.schedules.tile import schedule_conv
+from tilewright.topi.schedules.tile import schedule_conv, writes_out_taps
 from tilewright.topi.schedules.window import crowds, outputs_together, schedule_window
 from tilewright.topi.winograd_choice import cut, volume_cut
 from tilewright.topi.winograd_volume import volume_convolution
 from tilewright.types import INT32, DataType, OpenSize
 
+_MOST_SHARED: Final = 32
+"""Taps along a row that are written out to share their inputs in registers."""
 Ints = Sequence[int]
 Element = Callable[[te.Tensor, Sequence[Any]], PrimExpr]
 
@@ -169,10 +172,11 @@ def _direct(
 ) -> te.Tensor:
     deep, dtype = depth // dot.width, dot.accumulator(out_dtype)
     steps = deep * math.prod(g.ksize)
-    taps_of_row = 1 if dot in ROWS.values() else g.ksize[-1]  # words along a row begin elsewhere for the next output
+    many = g.ksize[-1] > _MOST_SHARED
+    taps_of_row = 1 if many or dot in ROWS.values() else g.ksize[-1]  # words along a row begin elsewhere for the next output
     step = unroll(deep)
     tile, shared = open_rows.tile_along(g.out[-1], channels, steps, g.strides[-1], taps_of_row, together=taps_of_row > 1 and step == deep)
-    if g.is_open:
+    if g.is_open or (not shared and any((*g.before, *g.after)) and not writes_out_taps(g.ksize[-1], step, tile)):
         g = g.spread(tile.rows, const(0, g.data.dtype))
     columns = tile.columns
     panels = -(-channels // columns)
@@ -192,7 +196,7 @@ def _direct(
     acc = te.compute(
         (g.batch, *g.wide, groups, panels * columns), term, name="conv", schedule=schedule_conv,
         attrs={
-            "tile": tile, "shared": shared, "unroll": step, "groups": groups, "channels": groups * channels, "flops": flops, "exact": dtype.is_integer, **g.open_attrs(tile.rows),
+            "tile": tile, "shared": shared, "unroll": step, "groups": groups, "channels": groups * channels, "flops": flops, "exact": dtype.is_integer, **g.open_attrs(tile.rows), **({} if g.is_open or g.tested else {"padded": g.data.op}),
             "left_bytes": math.prod(g.data.extents) * g.data.dtype.itemsize, "channels_last": out_place,
         },
         axis_names=axis_names(len(g.out), "g", "oc"),

@@ -6,12 +6,13 @@
 
 Every statement is specialised once, with the values of all unrolled variables around it. An index is split into what
 does not change and a multiple of each unrolled variable, so that a copy of it costs one addition. Loops that run once
-are written out too. Needs a simplified program; leaves one.
+are written out too. A loop whose copies would make more than `MOST_STATEMENTS` stays a loop. Needs a simplified program; leaves one.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from tilewright.arith.bounds import bounds_of_form
 from tilewright.arith.linear import LinearForm, expression
@@ -22,6 +23,7 @@ from tilewright.errors import ScheduleError
 from tilewright.expr import Add, Comparison, IntImm, Load, PrimExpr, Select, Var, logical_not, number_of
 from tilewright.expr_walk import walk
 from tilewright.tir.stmt import (
+    SERIAL,
     UNROLLED,
     Evaluate,
     For,
@@ -40,6 +42,9 @@ from tilewright.tir.stmt import (
 )
 from tilewright.tir.transform.scope import inside, lasting, runs_once
 
+MOST_STATEMENTS: Final = 1 << 14
+"""Most statements that one unrolled loop becomes, with the unrolled loops inside of it. Schedules stay far below it."""
+
 
 def unroll_loops(func: PrimFunc) -> PrimFunc:
     """`func` without unrolled loops; raises `ScheduleError` for one of unknown length."""
@@ -48,7 +53,10 @@ def unroll_loops(func: PrimFunc) -> PrimFunc:
 
 class _Unroller:
     def __init__(self, body: Stmt) -> None:
-        self.unrolled = {s.var for s in walk_stmt(body) if isinstance(s, For) and (s.kind == UNROLLED or runs_once(s))}
+        self.kept: set[Var] = set()
+        """The variables of unrolled loops that stay loops."""
+        self.count(body)
+        self.unrolled = {s.var for s in walk_stmt(body) if isinstance(s, For) and s.var not in self.kept and (s.kind == UNROLLED or runs_once(s))}
         self.uses: dict[PrimExpr, tuple[Var, ...]] = {}
         self.decides: dict[int, bool] = {}
         self.env: dict[Var, int] = {}
@@ -60,6 +68,16 @@ class _Unroller:
         self.copies: dict[tuple[object, ...], PrimExpr] = {}
         self.splits: dict[PrimExpr, tuple[PrimExpr | None, int, list[tuple[Var, int]]] | None] = {}
         self.signs: dict[PrimExpr, tuple[type[Comparison], Interval, list[tuple[Var, int]]] | None] = {}
+
+    def count(self, s: Stmt) -> int:
+        """The statements that `s` becomes."""
+        inside = sum(map(self.count, bodies(s)))
+        if isinstance(s, For) and s.kind == UNROLLED and isinstance(s.extent, IntImm):
+            copies = max(1, s.extent.value) * inside
+            if copies <= MOST_STATEMENTS:
+                return copies
+            self.kept.add(s.var)
+        return inside + isinstance(s, (Store, Evaluate))
 
     # Statements.
     def stmt(self, s: Stmt) -> Stmt | None:
@@ -96,6 +114,8 @@ class _Unroller:
         return Store(s.buffer, self.expr(s.value), tuple(map(self.expr, s.indices)), None if known == 1 else mask)
 
     def loop(self, s: For) -> Stmt | None:
+        if s.kind == UNROLLED and s.var in self.kept:
+            s = replace(s, kind=SERIAL)
         low, extent = self.expr(s.min), self.expr(s.extent)
         if isinstance(extent, IntImm) and (s.kind == UNROLLED or extent.value <= 1):
             if not isinstance(low, IntImm):

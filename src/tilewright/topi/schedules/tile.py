@@ -20,6 +20,10 @@ from tilewright.topi.schedules.kernel import WORTH_SHARING, KernelBlocks
 from tilewright.topi.tiles import PIECE, Tile
 from tilewright.types import OpenSize
 
+MOST_TAPS: Final = 12
+"""Most taps along a row that are written out, each with its own set of outputs at the edges of the image."""
+MOST_WRITTEN: Final = 1024
+"""Most statements of one tile that are written out with the taps along a row; a tile of a 7x7 window has up to 784."""
 _ENOUGH: Final = 8
 _PIECES: Final = 64
 _CHUNK: Final = 768
@@ -28,6 +32,11 @@ _SHORTEST_CHUNK: Final = 128
 _BLOCKS: Final = (0, 2, 4, 8, 16, 32)
 _LEAST_TILES: Final = 4
 _OPEN_GRAIN: Final = 4
+
+
+def writes_out_taps(taps: int, step: int, tile: Tile) -> bool:
+    """Whether the taps along a row are written out, each of which leaves out the outputs whose input is padding; else they are a loop."""
+    return taps <= MOST_TAPS and taps * step * tile.rows * tile.vectors <= MOST_WRITTEN
 
 
 def schedule_matmul(k: KernelBlocks) -> None:
@@ -238,7 +247,7 @@ def accumulate(k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: int
         depth, step = s.split(whole, [None, depth_unroll])
     outer = [*taps, depth] if k.anchor.attrs.get("exact") else _in_pieces(s, [*taps, depth], s.extent(step), shared)
     s.reorder(*outer, step, *spatial, *columns)
-    along = [] if shared else taps[-1:]  # each tap along a row leaves out other outputs, whose input is padding
+    along = [v for v in taps[-1:] if not shared and writes_out_taps(s.extent(v), depth_unroll, tile)]
     for v in (step, *spatial, *columns[:1], *along):
         s.unroll(v)
     for v in columns[1:]:
