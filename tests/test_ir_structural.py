@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tilewright import expr as scalar
-from tilewright import relay
+from tilewright import relay, tir
 from tilewright.errors import CompileError
 from tilewright.ir import IRModule, assert_structural_equal, structural_equal, structural_hash
 from tilewright.ir.structural import first_difference
@@ -95,7 +95,45 @@ def test_nan_and_the_sign_of_zero() -> None:
     nan = Constant(np.array([np.nan], np.float32))
     assert structural_equal(nan, Constant(np.array([np.nan], np.float32)))
     assert structural_equal(scalar.const(0.0, "float32"), scalar.const(0.0, "float32"))
-    assert not structural_equal(scalar.const(0.0, "float32"), scalar.const(-0.0, "float32"))
+    assert structural_equal(scalar.const(0.0, "float32"), scalar.const(-0.0, "float32"))
+    assert not structural_equal(scalar.const(0.0, "float32"), scalar.const(-0.0, "float32"), exact=True)
+
+
+LOOPS = """
+def {name}(A: T.Buffer((8,), "float32")):
+    for {i} in range(8):
+        A[{i}] = 1.0
+    for {j} in range(8):
+        for {k} in range(8):
+            with T.block("{block}"):
+                v = T.axis.spatial(8, {j})
+                w = T.axis.reduce(8, {k})
+                with T.init():
+                    A[v] = 0.0
+                A[v] = A[v] + A[w]
+"""
+
+
+def test_names_of_loops_blocks_and_functions_do_not_count() -> None:
+    """One variable of two loops is as good as two variables."""
+    one = tir.parse(LOOPS.format(name="f", block="a", i="i", j="i", k="k"))
+    two = tir.parse(LOOPS.format(name="g", block="b", i="i", j="k", k="i"))
+    crossed = tir.parse(LOOPS.format(name="g", block="b", i="i", j="k", k="i").replace("A[v] + A[w]", "A[w] + A[v]"))
+    for a, b in ((one, two), (two, one)):
+        assert structural_equal(a, b)
+        assert not structural_equal(a, crossed)
+    assert structural_hash(one) == structural_hash(two) != structural_hash(crossed)
+    assert structural_equal(one, tir.Schedule(one).mod["main"])  # whose blocks name their reducers
+
+
+def test_numbers_that_are_close() -> None:
+    """Less than 1e-9 apart, in attributes and in expressions; never where programs are exchanged."""
+    a, b, c = (relay.nn.leaky_relu(relay.var("x", shape=(2,)), v) for v in (1e-5, float(np.float32(1e-5)), 1.1e-5))
+    assert structural_equal(a, b, map_free_vars=True)
+    assert not structural_equal(a, c, map_free_vars=True)
+    assert not structural_equal(a, b, map_free_vars=True, exact=True)
+    assert structural_equal(scalar.const(2.5, "float64"), scalar.const(2.5 + 1e-12, "float64"))
+    assert not structural_equal(scalar.const(2.5, "float64"), scalar.const(2.5 + 1e-8, "float64"))
 
 
 def test_control_flow_and_lets() -> None:

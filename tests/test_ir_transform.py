@@ -338,6 +338,9 @@ def test_well_formed_refuses() -> None:
             check_well_formed(function)
     with pytest.raises(ShapeError, match="the function takes 1 arguments and was given 2"):
         Call(Function((var("z", shape=(2,)),), x), (x, x))
+    once = Let(y, x, y)
+    assert well_formed(y) and well_formed(once) and well_formed(Tuple((once, once)))
+    assert not well_formed(Let(y, x, once)) and not well_formed(Tuple((once, Let(y, x, y))))
     called = IRModule.from_expr(Function((x,), Call(GlobalVar("gone"), (x,))))
     with pytest.raises(CompileError, match="'main' calls @gone, which is not in the module"):
         check_well_formed(called)

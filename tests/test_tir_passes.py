@@ -8,7 +8,7 @@ import pytest
 import tilewright as tvm
 from random_schedules import Program, arrays, scheduled
 from tilewright import tir
-from tilewright.errors import CompileError
+from tilewright.errors import CompileError, ScheduleError
 from tilewright.expr import Buffer, Var, as_expr
 from tilewright.ir.module import IRModule
 from tilewright.tir import analysis
@@ -60,3 +60,24 @@ def test_programs_that_are_not_well_formed() -> None:
         analysis.verify_well_formed(PrimFunc("f", (), loop))
     with pytest.raises(CompileError, match="buffer 'b' is read where it does not exist"):
         analysis.verify_well_formed(PrimFunc("f", (a,), Store(a, b[0], (as_expr(0),))))
+
+
+def test_a_block_knows_the_loops_around_it_by_its_axes() -> None:
+    """One without axes says nothing about loops, and uses their variables."""
+    text = """
+        def f(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32"), n: T.int64):
+            for i, j in T.grid(8, 8):
+                with T.block("B"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    T.where(i < n)
+                    B[vi, vj] = A[{row}, vj]
+            for i in range(8):
+                with T.block("opaque"):
+                    B[i, 0] = A[i, 0]
+    """
+    assert analysis.verify_well_formed(tir.parse(text.format(row="vi")))
+    assert not analysis.verify_well_formed(tir.parse(text.format(row="i")), assert_mode=False)
+    with pytest.raises(CompileError, match="variable 'i' is used where it has no value"):
+        analysis.verify_well_formed(tir.parse(text.format(row="i")))
+    with pytest.raises(ScheduleError, match="block 'B' uses loop 'i' around it; bind an axis to it"):
+        tir.Schedule(tir.parse(text.format(row="i")))

@@ -198,7 +198,7 @@ def _compare(a: Unfinished, b: Unfinished) -> None:
     """Raise `OpenSizeError` where two programs differ, which were made for samples of the same sizes."""
     ours_made, theirs_made = a.report.kernels, b.report.kernels
     for symbol, kernel in ours_made.items():
-        if symbol not in theirs_made or not structural_equal(kernel.stages["lowered"], theirs_made[symbol].stages["lowered"]):
+        if symbol not in theirs_made or not structural_equal(kernel.stages["lowered"], theirs_made[symbol].stages["lowered"], exact=True):
             raise OpenSizeError(f"the kernel of {symbol.partition('_')[2].partition('_')[2]} depends on the sizes in ways that are decided while compiling")
     plan = replace(a.manifest, scratch=b.manifest.scratch, sites=b.manifest.sites)  # which are only known of what has code
     if len(ours_made) != len(theirs_made) or plan != b.manifest:

@@ -3,7 +3,9 @@
 Names do not count and positions do: two programs are equal when some one-to-one renaming of their variables and buffers
 makes them the same text. A graph call that is used twice differs from two calls; scalar expressions are values. What a
 node consists of is derived from its fields, so a new kind of node needs nothing here; its `span` and `origin` do not
-count. Nothing recurses over a graph. The hash is stable between processes.
+count, nor do the names of loop functions and blocks, nor the reducer of a block, which its two statements tell already.
+Numbers with fractions are equal where they differ by less than 1e-9, as in TVM. Nothing recurses over a graph. The hash is
+stable between processes.
 
 Variables of types are bound by what is generic in them, sizes by the annotation of a variable in which they stand. A dimension of
 which nothing is known equals any other such.
@@ -14,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +29,12 @@ from tilewright.types import FuncType, TensorType, Type, TypeVar, type_children
 
 _SKIPPED: Final = frozenset({"span", "origin", "function_type", "tensors", "_type", "_declared", "reference", "__weakref__", "__dict__"})
 _BINDERS: Final = ("type_params", "type_vars", "params", "var", "buffer", "iters")
+_NAMED: Final[dict[str, frozenset[str]]] = {"PrimFunc": frozenset({"name"}), "Block": frozenset({"name"})}
+"""What is only a name, of which class."""
+_DERIVED: Final = "combiner"
+"""The annotation of a block that says again what its two statements say."""
+CLOSE: Final = 1e-9
+"""Floating-point numbers that differ by less are equal."""
 _FIELDS: dict[type, tuple[str, ...]] = {}
 _LABELS: dict[type, tuple[tuple[str, str], ...]] = {}
 MOST_LINES: Final = 6
@@ -71,7 +79,8 @@ def fields_of(kind: type) -> tuple[str, ...]:
         else:
             slots = [getattr(c, "__slots__", ()) for c in reversed(kind.__mro__)]
             names = [n for s in slots for n in ((s,) if isinstance(s, str) else s)]
-        known = _FIELDS[kind] = tuple(n for n in names if n not in _SKIPPED)
+        but = _SKIPPED | _NAMED.get(kind.__name__, frozenset())
+        known = _FIELDS[kind] = tuple(n for n in names if n not in but)
     return known
 
 
@@ -98,7 +107,7 @@ def _parts(x: Any) -> list[tuple[str, Any]]:
     if isinstance(x, _Program):
         return [(f".{k}", x[k]) for k in sorted(x)]
     if isinstance(x, dict):
-        return [(f"[{k!r}]", x[k]) for k in sorted(x, key=str)]
+        return [(f"[{k!r}]", x[k]) for k in sorted(x, key=str) if k != _DERIVED]
     if is_name(x):
         return [(f".{k}", v) for k, v in _described(x)]
     return [(label, getattr(x, n)) for label, n in _labels_of(type(x))]
@@ -168,8 +177,8 @@ def _is_shared(x: Any) -> bool:
 class _Comparison:
     """One run of the comparison; `difference` is the first one found, in reading order."""
 
-    def __init__(self, map_free_vars: bool) -> None:
-        self.map_free_vars = map_free_vars
+    def __init__(self, map_free_vars: bool, exact: bool = False) -> None:
+        self.map_free_vars, self.exact = map_free_vars, exact
         self.there: dict[Any, Any] = {}
         self.back: dict[Any, Any] = {}
         self.done: set[tuple[int, int]] = set()
@@ -182,7 +191,7 @@ class _Comparison:
         while stack:
             a, b, path = stack.pop()
             if _is_leaf(a) or _is_leaf(b):
-                if not _same_leaf(a, b):
+                if not _same_leaf(a, b, self.exact):
                     return path, a, b
                 continue
             if isinstance(a, np.ndarray):
@@ -211,17 +220,19 @@ class _Comparison:
             if a is not b and not self.map_free_vars and id(a) not in self.bound:
                 return False
             return self._pair(a, b)
-        self.bound.update(id(v) for v in _bound_names(a))
-        if hasattr(a, "type_params"):
-            self._forget(a.type_params, self.there, self.back)
-            self._forget(b.type_params, self.back, self.there)
+        mine = list(_bound_names(a))
+        self.bound.update(id(v) for v in mine)
+        again = [*mine, *getattr(a, "type_params", ())]
+        self._forget(again, self.there, self.back)
+        self._forget([*_bound_names(b), *getattr(b, "type_params", ())], self.back, self.there)
         return not _is_shared(a) or self._pair(a, b)
 
     def _forget(self, names: Any, there: dict[Any, Any], back: dict[Any, Any]) -> None:
-        """Type variables are bound again: a function and the type that is written for it may have the same ones."""
+        """Names are bound again: two loops, or a function and the type that is written for it, may have the same ones."""
         for v in names:
             if v in there:
                 _ = back.pop(there.pop(v), None)
+                self.done.clear()
 
     def _pair(self, a: Any, b: Any) -> bool:
         return self.there.setdefault(a, b) is b and self.back.setdefault(b, a) is a
@@ -237,9 +248,9 @@ class _Comparison:
         return [(x, y, _Step(path, n, a, b)) for (n, x), (_, y) in zip(mine, other, strict=True)]
 
 
-def _same_leaf(a: Any, b: Any) -> bool:
+def _same_leaf(a: Any, b: Any, exact: bool) -> bool:
     if isinstance(a, float) and isinstance(b, float):
-        return a.hex() == b.hex()
+        return a.hex() == b.hex() or (not exact and (a == b or abs(a - b) < CLOSE))
     if a is b:
         return True
     if isinstance(a, bool) != isinstance(b, bool):
@@ -270,14 +281,17 @@ def _text(path: _Step | None) -> str:
     return text.removeprefix(".") or "the whole"
 
 
-def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> bool:
-    """True when both are the same up to the names of what they bind (and of free variables, with `map_free_vars`)."""
-    return first_difference(lhs, rhs, map_free_vars) is None
+def structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False, *, exact: bool = False) -> bool:
+    """True when both are the same up to the names of what they bind (and of free variables, with `map_free_vars`).
+
+    With `exact`, numbers are equal only where their bits are, which is what a program needs that takes the place of another.
+    """
+    return first_difference(lhs, rhs, map_free_vars, exact=exact) is None
 
 
-def first_difference(lhs: Any, rhs: Any, map_free_vars: bool = False) -> tuple[str, Any, Any] | None:
+def first_difference(lhs: Any, rhs: Any, map_free_vars: bool = False, *, exact: bool = False) -> tuple[str, Any, Any] | None:
     """Where two programs differ first: `(path, left, right)`, or None."""
-    found = _Comparison(map_free_vars).difference(_program(lhs), _program(rhs))
+    found = _Comparison(map_free_vars, exact).difference(_program(lhs), _program(rhs))
     return None if found is None else (_text(found[0]), found[1], found[2])
 
 
@@ -323,7 +337,7 @@ def _shown(x: Any) -> str:
 
 
 def structural_hash(x: Any, map_free_vars: bool = True, constants: str = "content") -> str:
-    """A hash (32 hex digits) that equal programs share, the same in every process.
+    """A hash (32 hex digits) that equal programs share, the same in every process; numbers that are only close have others.
 
     Free variables count by position; with `map_free_vars=False` also by name. `constants` is `"content"`, or `"type"` to
     let only the shape and dtype of a constant count, which reads no data.
@@ -340,6 +354,7 @@ class _Digest:
         self.hash = hashlib.blake2b(digest_size=16)
         self.map_free_vars, self.contents = map_free_vars, contents
         self.numbers: dict[Any, int] = {}
+        self.count = 0
         self.scalars: dict[Any, int] = {}
         self.keys: dict[Any, int] = {}
         self.bound: set[int] = set()
@@ -358,7 +373,7 @@ class _Digest:
                 if y in self.numbers:
                     self._write(f"@{self.numbers[y]}")
                     continue
-                self.numbers[y] = len(self.numbers)
+                self.numbers[y] = self._next()
                 self._open(y, stack)
             else:
                 self._open(y, stack)
@@ -372,7 +387,7 @@ class _Digest:
             if not self.map_free_vars and id(x) not in self.bound:
                 self._write(getattr(x, "name", None) or x.name_hint)
         else:
-            self.bound.update(id(v) for v in _bound_names(x))
+            self._bind(list(_bound_names(x)))
         stack.extend(v for _, v in reversed(parts))
 
     def _scalar(self, e: scalar.PrimExpr) -> int:
@@ -406,7 +421,20 @@ class _Digest:
     def _named(self, x: Any) -> Any:
         if not self.map_free_vars and id(x) not in self.bound:
             return x.name
-        return self.numbers.setdefault(x, len(self.numbers))
+        if x not in self.numbers:
+            self.numbers[x] = self._next()
+        return self.numbers[x]
+
+    def _next(self) -> int:
+        self.count += 1
+        return self.count - 1
+
+    def _bind(self, names: Sequence[Any]) -> None:
+        """Names are bound, and those that were before are others now."""
+        self.bound.update(id(v) for v in names)
+        for v in names:
+            if self.numbers.pop(v, None) is not None:
+                self.scalars.clear()
 
     def _array(self, x: np.ndarray[Any, Any]) -> None:
         self._write(f"array:{x.dtype}:{x.shape}")

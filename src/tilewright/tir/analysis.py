@@ -5,7 +5,7 @@ from __future__ import annotations
 from tilewright.errors import CompileError
 from tilewright.expr import Buffer, Load, PrimExpr, Var
 from tilewright.expr_walk import walk
-from tilewright.tir.stmt import Allocate, Block, For, Let, PrimFunc, Stmt, Store, bodies, expressions, walk_stmt
+from tilewright.tir.stmt import NUMBERS, SCALARS, Allocate, Block, For, Let, PrimFunc, Stmt, Store, bodies, expressions, walk_stmt
 
 
 def verify_ssa(func: PrimFunc) -> bool:
@@ -25,7 +25,10 @@ def verify_memory(func: PrimFunc) -> bool:
 
 
 def verify_well_formed(func: PrimFunc, assert_mode: bool = True) -> bool:
-    """Whether variables and memory are used only where they are bound; with `assert_mode`, `CompileError` says what is not."""
+    """Whether variables and memory are used only where they are bound; with `assert_mode`, `CompileError` says what is not.
+
+    The body of a block with axes knows the loops around it by these alone.
+    """
     found = _fault(func, variables=True)
     if found is not None and assert_mode:
         raise CompileError(f"function '{func.name}' is not well formed: {found}", func.origin, code="TW0611")
@@ -34,10 +37,11 @@ def verify_well_formed(func: PrimFunc, assert_mode: bool = True) -> bool:
 
 def _fault(func: PrimFunc, *, variables: bool) -> str | None:
     sizes = {v for b in func.params for d in b.shape if isinstance(d, PrimExpr) for v in walk(d) if isinstance(v, Var)}
-    stack: list[tuple[Stmt, frozenset[Var], frozenset[Buffer]]]
-    stack = [(func.body, frozenset(sizes), frozenset((*func.params, *func.attrs.get("intermediates", ()))))]
+    sizes |= {v for _, v in func.attrs.get(SCALARS, ())} | set(func.attrs.get(NUMBERS, ()))
+    stack: list[tuple[Stmt, frozenset[Var], frozenset[Var], frozenset[Buffer]]]
+    stack = [(func.body, frozenset(sizes), frozenset[Var](), frozenset((*func.params, *func.attrs.get("intermediates", ()))))]
     while stack:
-        s, known, memory = stack.pop()
+        s, known, loops, memory = stack.pop()
         inner = known | {i.var for i in s.iters} if isinstance(s, Block) else known
         for top in (*expressions(s),):
             for e in walk(top):
@@ -49,7 +53,10 @@ def _fault(func: PrimFunc, *, variables: bool) -> str | None:
             return f"buffer '{s.buffer.name}' is written where it does not exist, in\n{s}"
         if isinstance(s, (For, Let)):
             inner = known | {s.var}
+            loops = loops | {s.var} if isinstance(s, For) else loops
+        if isinstance(s, Block) and s.iters:  # in its body, loops around are known by its axes alone
+            inner, loops = inner - loops, frozenset()
         if isinstance(s, Allocate):
             memory |= {s.buffer}
-        stack.extend((b, inner, memory) for b in bodies(s))
+        stack.extend((b, inner, loops, memory) for b in bodies(s))
     return None

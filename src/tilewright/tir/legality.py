@@ -244,6 +244,8 @@ def check_own_axes(func: PrimFunc, block: Block) -> None:
     holder = next((s for s in path if isinstance(s, Block)), None)
     if holder is not None:
         raise fault(f"block '{block.name}' is inside of block '{holder.name}'; steps are for blocks that hold no others, so give each loops of its own", block, func)
+    if not block.iters:  # nothing is said about it, so that steps that need to know are refused
+        return
     around = {s.var for s in path if isinstance(s, For)}
     for s in (x for part in (block.init, block.body) if part is not None for x in walk_stmt(part)):
         v = next((v for e in expressions(s) for v in free_vars(e) if v in around), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tilewright.errors import CompileError, TVMError
@@ -15,7 +15,9 @@ from tilewright.types import GlobalTypeVar, Type, TypeCall, type_children
 
 
 def check_well_formed(what: Any) -> None:
-    """Raises `CompileError` naming the first fault of a module or a function."""
+    """Raises `CompileError` naming the first fault of a module or a function; of any other expression, a variable that is bound twice."""
+    if isinstance(what, Expr) and not isinstance(what, Function):
+        _check_bound_once("the expression", post_order(what))
     functions = dict(what.items()) if isinstance(what, IRModule) else {"the function": what}
     for name, function in functions.items():
         if isinstance(function, Function):
@@ -28,12 +30,7 @@ def _check(name: str, function: Function, functions: dict[str, Any] | None) -> N
     for v in free_vars(function):
         raise CompileError(f"'{name}' uses the variable '{v.name_hint}', which nothing binds", v.span, code="TW0402")
     order = post_order(function)
-    bound: set[Expr] = set()
-    for e in order:
-        for v in binders(e):
-            if v in bound:
-                raise CompileError(f"in '{name}' the variable '{v.name_hint}' is bound twice", v.span, code="TW0402")
-            bound.add(v)
+    _check_bound_once(name, order)
     check_variable_scopes(name, function)
     for e in order:
         if isinstance(e, GlobalVar):
@@ -41,6 +38,15 @@ def _check(name: str, function: Function, functions: dict[str, Any] | None) -> N
                 raise CompileError(f"'{name}' calls @{e.name_hint}, which is not in the module", e.span, code="TW0402")
         elif e.known_type() is None:
             raise CompileError(f"in '{name}' the type of a {type(e).__name__} is not known", e.span, code="TW0402")
+
+
+def _check_bound_once(name: str, order: Iterable[Expr]) -> None:
+    bound: set[Expr] = set()
+    for e in order:
+        for v in binders(e):
+            if v in bound:
+                raise CompileError(f"in '{name}' the variable '{v.name_hint}' is bound twice", v.span, code="TW0402")
+            bound.add(v)
 
 
 def _check_data_types(name: str, function: Function, mod: IRModule) -> None:

@@ -81,7 +81,7 @@ def rewrite(callbacks: DFPatternCallback | Sequence[DFPatternCallback], expr: Ex
             if expr is not graph.root:
                 changed.append(c)
         active = [c for c in active if not c.rewrite_once]
-        if not changed or not active or (count and structural_equal(before, expr)):
+        if not changed or not active or (count and structural_equal(before, expr, exact=True)):
             return expr
     names = " and ".join(dict.fromkeys(type(c).__name__ for c in changed))
     raise CompileError(f"after {_ROUNDS} rounds {names} still rewrites the graph; a callback must not make what its own or another's pattern matches", code="TW0413")

@@ -41,7 +41,7 @@ class OutlineCompilerFunctionsWithExistingGlobalSymbols(Pass):
                 return None
             name = str(e.op.attrs["global_symbol"])
             known = mod[name] if name in mod else made.setdefault(name, e.op)
-            if not structural_equal(known, e.op):
+            if not structural_equal(known, e.op, exact=True):
                 raise CompileError(f"two functions have the global symbol '{name}'; give each its own", e.op.span, code="TW0414")
             around = free_vars(e.op)
             if around:
