@@ -16,6 +16,7 @@ from op_examples import Array, Example, scalar
 from tilewright.relay.op.complex_numbers import ComplexOfParts, ComplexParts
 from tilewright.relay.op.counted import SparseFillEmptyRows
 from tilewright.relay.op.image_decoding import DecodeImage
+from tilewright.relay.op.linalg import Eig
 from tilewright.relay.op.maps import CastMap, DictVectorize, StringIndex, ZipMap
 from tilewright.relay.op.native_texts import TextCount, TextCountGrams, TextIndex
 from tilewright.relay.op.selection import ArgWhere, UniqueSlices
@@ -175,4 +176,12 @@ def _complex() -> list[HostExample]:
     return found
 
 
-HOST_EXAMPLES: list[HostExample] = [*_texts(), *_grams(), *_dictionaries(), *_images(), *_counted(), *_complex()]
+def _eigenvalues() -> list[HostExample]:
+    """Of diagonal matrices, and of none."""
+    stack = np.stack([np.diag([2.0, -3.0]), np.eye(2)])
+    found = [HostExample(Eig(), (np.diag([2.0, -3.0]).astype("float32"),), (np.asarray([2, -3], "complex64"), np.eye(2, dtype="complex64")))]
+    found.append(HostExample(Eig(), (stack,), (np.asarray([[2, -3], [1, 1]], complex), np.stack([np.eye(2, dtype=complex)] * 2))))
+    return [*found, HostExample(Eig(), (np.zeros((2, 0, 0)),), (np.zeros((2, 0), complex), np.zeros((2, 0, 0), complex)))]
+
+
+HOST_EXAMPLES: list[HostExample] = [*_texts(), *_grams(), *_dictionaries(), *_images(), *_counted(), *_complex(), *_eigenvalues()]

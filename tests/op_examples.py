@@ -21,6 +21,7 @@ from tilewright.relay.op import (
     image,
     image_sampling,
     indexing,
+    linalg,
     lookup,
     nn,
     nn_binary,
@@ -534,9 +535,28 @@ def _special() -> list[Example]:
     return [*found, *(Example(s.Polynomial(f), (real(9), real(9, low=-2, high=9))) for f in families)]
 
 
+def _linalg() -> list[Example]:
+    f = linalg
+    found: list[Example] = []
+    for a in (real(4, 4), real(2, 3, 5, 5, dtype="float64"), real(1, 1), real(2, 0, 0)):
+        n = a.shape[-1]
+        symmetric = a + np.swapaxes(a, -1, -2)
+        positive = (a @ np.swapaxes(a, -1, -2) + np.eye(n)).astype(a.dtype)
+        found += [Example(f.Cholesky(), (positive,)), Example(f.MatrixExp(), (a,)), Example(f.Eigh(), (symmetric,)), Example(f.Eigh(False), (symmetric,))]
+        rhs = real(*a.shape[:-1], 3, dtype=str(a.dtype))
+        found += [Example(f.SolveTriangular(upper, unit), (a + np.asarray(4 * np.eye(n), a.dtype), rhs)) for upper in (False, True) for unit in (False, True)]
+    found += [Example(f.Cholesky(), (np.diag([1.0, 4, -1, 3]),)), Example(f.LU(False), (np.asarray(real(3, 4) + 9 * np.eye(3, 4), "float32"),))]
+    for a in (real(5, 5), real(2, 6, 4, dtype="float64"), real(3, 7), real(3, 0), np.zeros((3, 2), "float32")):
+        found += [Example(f.LU(), (a,)), Example(f.Geqrf(), (a,))]
+        found.append(Example(f.Permutation(a.shape[-2]), (f.LU().reference(a)[1],)))
+        if a.shape[-2] >= a.shape[-1]:
+            found.append(Example(f.HouseholderProduct(), f.Geqrf().reference(a)))
+    return [*found, *(Example(f.SVD(), (a,)) for a in (real(4, 4), real(2, 6, 3, dtype="float64"), real(3, 0), real(0, 3, 2)))]
+
+
 EXAMPLES: list[Example] = [
     *_elementwise(), *_broadcast(), *_shaping(), *_transform(), *_indexing(), *_ensembles(), *_sorting(), *_reduction(), *_conv(), *_attention(), *_pool(), *_norm(), *_image(),
-    *_vision(), *_sampling(), *_random_numbers(), *_programs(), *_lookup(), *_nn_more(), *_special(),
+    *_vision(), *_sampling(), *_random_numbers(), *_programs(), *_lookup(), *_nn_more(), *_special(), *_linalg(),
 ]
 
 ELSEWHERE: Final = ("annotation", "contrib", "deferred", "dynamic", "external", "registered")

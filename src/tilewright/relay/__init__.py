@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from tilewright.expr import UnknownDim as Any
 from tilewright.params import load_param_dict, save_param_dict
-from tilewright.relay import image, nn, op, qnn, random, special, vision
+from tilewright.relay import image, linalg, nn, op, qnn, random, special, vision
 from tilewright.relay.adt import (
     Clause,
     Constructor,
@@ -152,6 +152,7 @@ __all__ = [
     "function",
     "gather",
     "image",
+    "linalg",
     "load_param_dict",
     "logsumexp",
     "matrix_set_diag",

@@ -29,6 +29,7 @@ class AllOperators(Operators):
     image: Final = Operators("image.")
     qnn: Final = Operators("qnn.")
     random: Final = Operators("random.")
+    linalg: Final = Operators("linalg.")
     special: Final = Operators("special.")
     vision: Final = Operators("vision.")
 

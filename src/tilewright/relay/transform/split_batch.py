@@ -99,7 +99,7 @@ class _Traffic:
             self.values.append(sum(t.nbytes for t in moved) / batch)
             rows = math.prod(_tensors(e.checked_type)[0].shape) / batch
             larger, fewer = _WINOGRAD if _by_winograd(e.op, constant) else (1, 1)
-            self.weights += [(larger * t.nbytes, rows / fewer / _channels(t, e)) for t in constant if t.ndim > 1]
+            self.weights += [(larger * t.nbytes, rows / fewer / _channels(t, e)) for t in constant if t.ndim > 1 and t.nbytes]
 
     def waiting(self, images: int, second_level: int) -> float:
         """The bytes for which one image waits when so many are computed at once."""

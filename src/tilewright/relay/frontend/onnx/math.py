@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.relay.expr import Constant, Expr, const
+from tilewright.relay.expr import Expr, const
+from tilewright.relay.frontend import linear_algebra
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
@@ -263,5 +264,8 @@ def shrink(x: Expr, *, bias: float = 0.0, lambd: float = 0.5) -> Expr:
 def determinant(x: Expr, *, node: Node) -> Expr:
     if rank(x) < 2 or shape_of(x)[-1] != shape_of(x)[-2]:
         node.refuse(f"its input must be square matrices, and the shape is {shape_of(x)}")
-    value = node.value(x, "X")
-    return Constant(np.asarray(np.linalg.det(value), value.dtype))
+    node.static(x, "X")
+    kind = x.tensor_type.dtype
+    wide = x if kind in ("float32", "float64") else op.cast(x, "float32")
+    found = linear_algebra.determinant(wide)
+    return found if wide is x else op.cast(found, kind)

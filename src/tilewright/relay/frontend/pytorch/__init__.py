@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from tilewright.relay.frontend.pytorch import (
     attention,
+    complex_numbers,
     create,
+    fft,
     indexing,
+    linalg,
     linear,
     losses,
     math,
@@ -28,7 +31,7 @@ from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.registry import CONVERTERS
 from tilewright.relay.frontend.pytorch.registry import converter as register_converter
 
-FAMILIES = (attention, create, indexing, linear, losses, math, nn, padding, pooling, quantize, quantize_functions, quantize_layers, recurrent, reduce, resize, signal, special, transform, vision)
+FAMILIES = (attention, complex_numbers, create, fft, indexing, linalg, linear, losses, math, nn, padding, pooling, quantize, quantize_functions, quantize_layers, recurrent, reduce, resize, signal, special, transform, vision)
 """The modules whose import fills the table of converters."""
 
 __all__ = ["CONVERTERS", "FAMILIES", "Node", "from_graph", "from_pytorch", "from_shapes", "operators", "register_converter", "signature"]

@@ -17,7 +17,7 @@ from tilewright.relay.expr import Call, Constant, Expr, If, Tuple, TupleGetItem,
 from tilewright.relay.frontend.known import KnownValues
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.origins import locate, naming
-from tilewright.relay.frontend.pytorch import quantize
+from tilewright.relay.frontend.pytorch import complex_numbers, quantize
 from tilewright.relay.frontend.pytorch.node import Array, Node
 from tilewright.relay.frontend.pytorch.promotion import number_type, tensor
 from tilewright.relay.frontend.pytorch.references import Reference, View, read, spread
@@ -171,6 +171,8 @@ class Importer:
 
     def _converted(self, converter: Converter, node: Node, arguments: dict[str, Any], defaults: Mapping[str, Any]) -> Any:
         """The converted call; of a quantized tensor, on its integers where the operator only moves them, else on what they stand for."""
+        if complex_numbers.involved(arguments):
+            return complex_numbers.convert(converter, node, arguments, defaults)
         first = next(iter(arguments.values()), None)
         q = self.quantized.get(first) if isinstance(first, Expr) else None
         if not isinstance(first, Expr) or q is None or "quantize" in node.name or node.name in ("int_repr", "q_scale", "q_zero_point", "size", "dim", "numel"):

@@ -40,6 +40,15 @@ class Converter:
     wants_node: bool
     first: str
 
+    @staticmethod
+    def of(name: str, function: Callable[..., Any]) -> Converter:
+        """The converter of operator `name` that `function` is."""
+        parameters = inspect.signature(function).parameters.values()
+        required = tuple(p.name for p in parameters if p.default is inspect.Parameter.empty and p.name != "node")
+        known = frozenset(p.name for p in parameters if p.name != "node")
+        wants_node = any(p.name == "node" for p in parameters)
+        return Converter(name, function, known, required, wants_node, next((p.name for p in parameters if p.name != "node"), ""))
+
     def convert(self, node: Node, arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> Any:
         """Call the converter; raises `ModelError` for an argument that has no meaning here."""
         given = {}
@@ -66,13 +75,8 @@ def converter(*names: str) -> Callable[[F], F]:
     """Register the decorated function as the converter of `names`."""
 
     def register(function: F) -> F:
-        parameters = inspect.signature(function).parameters.values()
-        required = tuple(p.name for p in parameters if p.default is inspect.Parameter.empty and p.name != "node")
-        known = frozenset(p.name for p in parameters if p.name != "node")
-        wants_node = any(p.name == "node" for p in parameters)
-        first = next((p.name for p in parameters if p.name != "node"), "")
         for name in names:
-            CONVERTERS[name] = Converter(name, function, known, required, wants_node, first)
+            CONVERTERS[name] = Converter.of(name, function)
         return function
 
     return register

@@ -1,0 +1,16 @@
+"""Matrix factorizations and what is solved with them: `relay.linalg.cholesky(x)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilewright.relay.op.registry import operator_names, public_function
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    return public_function("linalg." + name, __name__)
+
+
+def __dir__() -> list[str]:
+    return operator_names("linalg.")

@@ -1,0 +1,357 @@
+"""Dense linear algebra on stacks of matrices: the operators that others are composed of (`frontend/linear_algebra.py`).
+
+The last two dimensions are the matrix. Kernels are in `topi/linalg.py`; numbers are computed in float64 and rounded to the type of the
+argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright import te
+from tilewright.errors import ShapeError
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
+from tilewright.topi import linalg as topi
+from tilewright.topi.shapes import differ, require_same_dtype, require_static, text
+from tilewright.types import TensorType, TupleType, Type
+
+_COMPLEX: Final = {"float32": "complex64", "float64": "complex128"}
+
+
+def _matrices(t: TensorType, *, square: bool = False, name: str = "data") -> tuple[int, ...]:
+    """The shape of a stack of matrices; raises `ShapeError` for anything else."""
+    if t.dtype not in _COMPLEX:
+        raise ShapeError(f"linear algebra takes float32 and float64, and {name} is {t.dtype}; cast it first")
+    if t.ndim < 2:
+        raise ShapeError(f"{name} must be matrices, and it has the shape {text(t.shape)}")
+    shape = require_static(t, name)
+    if square and shape[-1] != shape[-2]:
+        raise ShapeError(f"{name} must be square matrices, and it has the shape {text(t.shape)}")
+    return shape
+
+
+def _stacked(function: Callable[..., Any], results: Sequence[tuple[Sequence[int], Any]], *arrays: Array, ranks: Sequence[int]) -> Any:
+    """`function` on the float64 matrices (or rows) of stacks: arrays of the shapes and types `results`."""
+    lead = arrays[0].shape[: arrays[0].ndim - ranks[0]]
+    found = [np.zeros((prod(lead), *shape[len(lead) :]), dtype) for shape, dtype in results]
+    flat = [a.reshape(prod(lead), *a.shape[a.ndim - r :]) for a, r in zip(arrays, ranks, strict=True)]
+    with np.errstate(all="ignore"):
+        for k in range(prod(lead)):
+            given = function(*(a[k].astype(np.float64) if a.dtype.kind == "f" else a[k] for a in flat))
+            for out, value in zip(found, given if isinstance(given, tuple) else (given,), strict=True):
+                out[k] = value
+    whole = tuple(f.reshape(shape) for f, (shape, _) in zip(found, results, strict=True))
+    return whole if len(whole) > 1 else whole[0]
+
+
+class Factorization(Op):
+    """Base of the operators of linear algebra."""
+
+    precision = Precision.NEVER
+
+
+@op("linalg.cholesky", kind=Fusion.OPAQUE)
+class Cholesky(Factorization):
+    """The lower triangular L of symmetric matrices L @ L.T, whose lower half is read; and the order of the first leading minor that is not positive, or 0.
+
+    From the row of that minor on, the diagonal of L is not a number.
+    """
+
+    @property
+    def results(self) -> int:
+        return 2
+
+    def infer(self, data: Type) -> TupleType:
+        (t,) = tensors(data)
+        shape = _matrices(t, square=True)
+        return TupleType((t, TensorType(shape[:-2], "int32")))
+
+    def reference(self, data: Array) -> Any:
+        return _stacked(_cholesky, [(data.shape, data.dtype), (data.shape[:-2], np.int32)], data, ranks=(2,))
+
+    def compute(self, data: te.Tensor) -> tuple[te.Tensor, ...]:
+        return topi.cholesky(data)
+
+
+def _cholesky(a: Array) -> tuple[Array, int]:
+    found, wrong = np.zeros_like(a), 0
+    for k in range(len(a)):
+        for j in range(k):
+            found[k, j] = (a[k, j] - found[k, :j] @ found[j, :j]) / found[j, j]
+        rest = a[k, k] - found[k, :k] @ found[k, :k]
+        wrong = wrong or (0 if rest > 0 else k + 1)
+        found[k, k] = np.sqrt(rest) if rest > 0 else np.nan
+    return found, wrong
+
+
+@op("linalg.lu", kind=Fusion.OPAQUE)
+class LU(Factorization):
+    """The triangular factors of matrices whose rows are permuted: both in one matrix, L without its ones; pivots; and the first zero pivot, or 0.
+
+    Pivot k, counted from one, is the row that row k was swapped with in step k. Without `pivot` no rows are swapped.
+    """
+
+    pivot: bool = True
+
+    @property
+    def results(self) -> int:
+        return 3
+
+    def infer(self, data: Type) -> TupleType:
+        (t,) = tensors(data)
+        shape = _matrices(t)
+        return TupleType((t, TensorType((*shape[:-2], min(shape[-2:])), "int32"), TensorType(shape[:-2], "int32")))
+
+    def reference(self, data: Array) -> Any:
+        lead = data.shape[:-2]
+        results = [(data.shape, data.dtype), ((*lead, min(data.shape[-2:])), np.int32), (lead, np.int32)]
+        return _stacked(self._factors, results, data, ranks=(2,))
+
+    def _factors(self, data: Array) -> tuple[Array, Array, int]:
+        a, wrong = data.copy(), 0
+        pivots = np.arange(1, min(a.shape) + 1)
+        for k in range(min(a.shape)):
+            if self.pivot:
+                place = k + int(np.argmax(np.abs(a[k:, k])))
+                a[[k, place]] = a[[place, k]]
+                pivots[k] = place + 1
+            wrong = wrong or (k + 1 if a[k, k] == 0 else 0)
+            if a[k, k] != 0 or not self.pivot:
+                a[k + 1 :, k] /= a[k, k]
+            a[k + 1 :, k + 1 :] -= np.outer(a[k + 1 :, k], a[k, k + 1 :])
+        return a, pivots, wrong
+
+    def compute(self, data: te.Tensor) -> tuple[te.Tensor, ...]:
+        return topi.lu(data, self.pivot)
+
+
+@op("linalg.permutation", kind=Fusion.OPAQUE)
+class Permutation(Factorization):
+    """Which row of a matrix of `size` rows each row of the permuted one is, after the swaps that the pivots of `linalg.lu` say."""
+
+    size: int
+
+    def infer(self, pivots: Type) -> TensorType:
+        (t,) = tensors(pivots)
+        if not t.ndim or not t.dtype.is_integer:
+            raise ShapeError(f"pivots must be rows of integers, and they are {t!r}")
+        return TensorType((*require_static(t, "pivots")[:-1], self.size), "int32")
+
+    def reference(self, pivots: Array) -> Any:
+        return _stacked(self._rows, [((*pivots.shape[:-1], self.size), np.int32)], pivots, ranks=(1,))
+
+    def _rows(self, pivots: Array) -> Array:
+        rows = np.arange(self.size)
+        for k, place in enumerate(np.clip(pivots - 1, 0, self.size - 1)):
+            rows[[k, place]] = rows[[place, k]]
+        return rows
+
+    def compute(self, pivots: te.Tensor) -> te.Tensor:
+        return topi.permutation(pivots, self.size)
+
+
+@op("linalg.solve_triangular", kind=Fusion.OPAQUE)
+class SolveTriangular(Factorization):
+    """X of matrix @ X = rhs, where only the upper or the lower triangle of `matrix` is read; with ones on its diagonal when `unit`."""
+
+    upper: bool = False
+    unit: bool = False
+
+    def infer(self, matrix: Type, rhs: Type) -> TensorType:
+        a, b = tensors(matrix, rhs)
+        require_same_dtype((a, b))
+        shape, other = _matrices(a, square=True, name="matrix"), _matrices(b, name="rhs")
+        if shape[:-1] != other[:-1]:
+            raise ShapeError(f"matrix {text(a.shape)} and rhs {text(b.shape)} must have equal numbers of rows, and equal dimensions before them")
+        return b
+
+    def reference(self, matrix: Array, rhs: Array) -> Any:
+        return _stacked(self._solved, [(rhs.shape, rhs.dtype)], matrix, rhs, ranks=(2, 2))
+
+    def _solved(self, a: Array, b: Array) -> Array:
+        x = b.copy()
+        for k in range(len(a))[:: -1 if self.upper else 1]:
+            others = slice(k + 1, None) if self.upper else slice(0, k)
+            x[k] -= a[k, others] @ x[others]
+            x[k] /= 1 if self.unit else a[k, k]
+        return x
+
+    def compute(self, matrix: te.Tensor, rhs: te.Tensor) -> te.Tensor:
+        return topi.solve_triangular(matrix, rhs, self.upper, self.unit)
+
+
+@op("linalg.geqrf", kind=Fusion.OPAQUE)
+class Geqrf(Factorization):
+    """Householder's QR factorization as LAPACK's `geqrf` gives it: R, with the vectors of the reflections below it; and their factors."""
+
+    @property
+    def results(self) -> int:
+        return 2
+
+    def infer(self, data: Type) -> TupleType:
+        (t,) = tensors(data)
+        shape = _matrices(t)
+        return TupleType((t, TensorType((*shape[:-2], min(shape[-2:])), t.dtype)))
+
+    def reference(self, data: Array) -> Any:
+        results = [(data.shape, data.dtype), ((*data.shape[:-2], min(data.shape[-2:])), data.dtype)]
+        return _stacked(_reflections, results, data, ranks=(2,))
+
+    def compute(self, data: te.Tensor) -> tuple[te.Tensor, ...]:
+        return topi.geqrf(data)
+
+
+def _reflections(a: Array) -> tuple[Array, Array]:
+    if not a.size:
+        return a, np.zeros(min(a.shape))
+    packed, factors = np.linalg.qr(a, mode="raw")
+    return packed.T, factors
+
+
+@op("linalg.householder_product", kind=Fusion.OPAQUE)
+class HouseholderProduct(Factorization):
+    """The first columns, as many as `data` has, of the product of the reflections that `linalg.geqrf` gives."""
+
+    def infer(self, data: Type, factors: Type) -> TensorType:
+        t, tau = tensors(data, factors)
+        require_same_dtype((t, tau))
+        shape = _matrices(t)
+        if shape[-2] < shape[-1] or tau.ndim != t.ndim - 1 or any(map(differ, tau.shape[:-1], shape[:-2])) or require_static(tau, "factors")[-1] > shape[-1]:
+            raise ShapeError(f"data {text(t.shape)} must have at least as many rows as columns, and factors {text(tau.shape)} at most one for each column")
+        return t
+
+    def reference(self, data: Array, factors: Array) -> Any:
+        return _stacked(_reflected, [(data.shape, data.dtype)], data, factors, ranks=(2, 1))
+
+    def compute(self, data: te.Tensor, factors: te.Tensor) -> te.Tensor:
+        return topi.householder_product(data, factors)
+
+
+def _reflected(a: Array, factors: Array) -> Array:
+    found = np.eye(*a.shape)
+    for k in reversed(range(len(factors))):
+        vector = np.concatenate([np.zeros(k), [1.0], a[k + 1 :, k]])
+        found -= factors[k] * np.outer(vector, vector @ found)
+    return found
+
+
+def _signs(vectors: Array) -> Array:
+    """For each row the sign of its component that is greatest in size; of nearly equal ones, of the first."""
+    found = np.ones(len(vectors))
+    for k, row in enumerate(vectors):
+        size = -1.0
+        for x in row:
+            if abs(x) > size * (1 + 2.0**-20):
+                size, found[k] = abs(x), -1.0 if x < 0 else 1.0
+    return found
+
+
+@op("linalg.eigh", kind=Fusion.OPAQUE)
+class Eigh(Factorization):
+    """The eigenvalues of symmetric matrices, ascending, and their vectors as columns, of which one triangle is read.
+
+    The component of each vector that is greatest in size is positive.
+    """
+
+    lower: bool = True
+
+    @property
+    def results(self) -> int:
+        return 2
+
+    def infer(self, data: Type) -> TupleType:
+        (t,) = tensors(data)
+        shape = _matrices(t, square=True)
+        return TupleType((TensorType(shape[:-1], t.dtype), t))
+
+    def reference(self, data: Array) -> Any:
+        return _stacked(self._vectors, [(data.shape[:-1], data.dtype), (data.shape, data.dtype)], data, ranks=(2,))
+
+    def _vectors(self, a: Array) -> tuple[Array, Array]:
+        values, vectors = np.linalg.eigh(a, "L" if self.lower else "U")
+        return values, vectors * _signs(vectors.T)
+
+    def compute(self, data: te.Tensor) -> tuple[te.Tensor, ...]:
+        return topi.eigh(data, self.lower)
+
+
+@op("linalg.svd", kind=Fusion.OPAQUE)
+class SVD(Factorization):
+    """U, the singular values, descending, and V transposed: data = U @ diag(values) @ V transposed, for matrices of at least as many rows as columns.
+
+    U has the shape of `data`. The component of each row of V transposed that is greatest in size is positive.
+    """
+
+    @property
+    def results(self) -> int:
+        return 3
+
+    def infer(self, data: Type) -> TupleType:
+        (t,) = tensors(data)
+        *lead, m, n = _matrices(t)
+        if m < n:
+            raise ShapeError(f"data {text(t.shape)} must have at least as many rows as columns; transpose it first")
+        return TupleType((t, TensorType((*lead, n), t.dtype), TensorType((*lead, n, n), t.dtype)))
+
+    def reference(self, data: Array) -> Any:
+        *lead, _, n = data.shape
+        return _stacked(_values, [(data.shape, data.dtype), ((*lead, n), data.dtype), ((*lead, n, n), data.dtype)], data, ranks=(2,))
+
+    def compute(self, data: te.Tensor) -> tuple[te.Tensor, ...]:
+        return topi.svd(data)
+
+
+def _values(a: Array) -> tuple[Array, Array, Array]:
+    left, values, right = np.linalg.svd(a, full_matrices=False)
+    signs = _signs(right)
+    return left * signs, values, right * signs[:, None]
+
+
+@op("linalg.eig", kind=Fusion.OPAQUE)
+class Eig(Factorization):
+    """The eigenvalues of any square matrices, and their vectors as columns, of length one: complex numbers."""
+
+    @property
+    def results(self) -> int:
+        return 2
+
+    def infer(self, data: Type) -> TupleType:
+        (t,) = tensors(data)
+        shape = _matrices(t, square=True)
+        kind = _COMPLEX[str(t.dtype)]
+        return TupleType((TensorType(shape[:-1], kind), TensorType(shape, kind)))
+
+    def reference(self, data: Array) -> Any:
+        kind = _COMPLEX[data.dtype.name]
+        return _stacked(lambda a: tuple(np.linalg.eig(a)), [(data.shape[:-1], kind), (data.shape, kind)], data, ranks=(2,))
+
+
+@op("linalg.matrix_exp", kind=Fusion.OPAQUE)
+class MatrixExp(Factorization):
+    """The exponential of square matrices: the sum of data^k / k!."""
+
+    def infer(self, data: Type) -> TensorType:
+        (t,) = tensors(data)
+        _matrices(t, square=True)
+        return t
+
+    def reference(self, data: Array) -> Any:
+        return _stacked(_exponential, [(data.shape, data.dtype)], data, ranks=(2,))
+
+    def compute(self, data: te.Tensor) -> te.Tensor:
+        return topi.matrix_exp(data)
+
+
+def _exponential(a: Array) -> Array:
+    norm = np.abs(a).sum(0).max(initial=0.0)
+    doublings = int(np.ceil(np.log2(norm)) + 1) if 0.5 < norm < 2.0**1000 else 0
+    found = np.eye(len(a))
+    for degree in range(topi.TAYLOR, 0, -1):
+        found = np.eye(len(a)) + a * 2.0**-doublings @ found / degree
+    for _ in range(doublings):
+        found = found @ found
+    return found
