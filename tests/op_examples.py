@@ -29,6 +29,7 @@ from tilewright.relay.op import (
     nn_displacement,
     random,
     reduction,
+    requirements,
     scans,
     scattering,
     selection,
@@ -190,7 +191,10 @@ def _transform() -> list[Example]:
 
 def _indexing() -> list[Example]:
     i = indexing
-    found = [Example(i.Take(1), (real(2, 5, 3), whole(2, 2, low=-2, high=8))), Example(i.Take(0, mode="wrap"), (real(5, 3), whole(4, low=-9, high=9)))]
+    r = requirements
+    found = [Example(r.Outside((8,)), (whole(3, 4, low=-9, high=9),)), Example(r.Outside((9, 5)), (whole(3, 2, low=-4, high=5),)), Example(r.Outside((6,), False), (whole(70, low=0, high=6),))]
+    found += [Example(r.Outside((4,)), (scalar(-4, "int64"),)), Example(r.RequireZero("no"), (whole(3, 4), scalar(0, "int32")))]
+    found += [Example(i.Take(1), (real(2, 5, 3), whole(2, 2, low=-2, high=8))), Example(i.Take(0, mode="wrap"), (real(5, 3), whole(4, low=-9, high=9)))]
     found += [Example(i.Take(), (real(3, 4), whole(5, low=0, high=12))), Example(i.Take(2, 1, "fast"), (real(2, 3, 5), whole(2, 4, low=0, high=5))), Example(i.Take(0), (real(5, 3), scalar(2, "int64")))]
     found += [Example(i.Gather(1), (real(3, 4), whole(3, 2, low=-4, high=4))), Example(i.Gather(0), (real(3, 4), whole(2, 4, low=0, high=3, dtype="int64")))]
     found += [Example(i.GatherNd(), (real(3, 4, 5), whole(2, 6, low=0, high=3))), Example(i.GatherNd(1), (real(3, 4, 5), whole(1, 3, 2, low=-4, high=4)))]

@@ -371,8 +371,6 @@ class Intrinsic:
 
 FLOOR: Final = Intrinsic("floor", np.floor)
 """`intrinsics.floor`: the quotient of floating-point numbers rounded down is written with it."""
-TRUNC: Final = Intrinsic("trunc", np.trunc)
-"""`intrinsics.trunc`: without the fraction."""
 FMOD: Final = Intrinsic("fmod", np.fmod)
 """`intrinsics.fmod`: the remainder of floating-point numbers with the sign of the first, exact for all magnitudes."""
 
@@ -714,26 +712,12 @@ def floormod(a: Value, b: Value) -> PrimExpr:
     return FloorMod(x, y)
 
 
-def _float_truncmod(x: PrimExpr, y: PrimExpr) -> PrimExpr:
-    """The remainder with the sign of `x`: exact."""
-    if not _is_whole_power_of_two(y):
-        return FMOD(x, y)
-    zero = const(0, x.dtype)
-    rest = sub(x, mul(TRUNC(div(x, y)), y))
-    return if_then_else(compare(EQ, rest, zero), mul(x, zero), rest)
-
-
 def _float_floormod(x: PrimExpr, y: PrimExpr) -> PrimExpr:
     """The remainder with the sign of `y`, as numpy's `mod`: exact, but for the rounding of a sum with `y` where the signs differ."""
-    zero, rest = const(0, y.dtype), _float_truncmod(x, y)
+    zero, rest = const(0, y.dtype), FMOD(x, y)
     signed_zero = if_then_else(compare(LT, y, zero), const(-0.0, y.dtype), zero)
     differs = compare(NE, compare(LT, rest, zero), compare(LT, y, zero))
     return if_then_else(compare(EQ, rest, zero), signed_zero, if_then_else(differs, add(rest, y), rest))
-
-
-def _is_whole_power_of_two(y: PrimExpr) -> bool:
-    """Whether `y` is one of 1, 2, 4 … 128: whole quotients by it are exact in every type, and need no call of the C library."""
-    return number_of(y) in (1, 2, 4, 8, 16, 32, 64, 128)
 
 
 def truncdiv(a: Value, b: Value) -> PrimExpr:
@@ -746,7 +730,7 @@ def truncmod(a: Value, b: Value) -> PrimExpr:
     """The remainder with the sign of `a`, as C's `%` and `fmod`: exact, also of floating-point numbers."""
     x, y = match(a, b)
     if x.dtype.is_float:
-        return _float_truncmod(x, y)
+        return FMOD(x, y)
     folded = _fold(TruncMod, x, y)
     return TruncMod(x, y) if folded is None else folded
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.expr import FLOOR, FMOD, TRUNC, Call, Intrinsic, PrimExpr, Value, as_expr
+from tilewright.expr import FLOOR, FMOD, Call, Intrinsic, PrimExpr, Value, as_expr
 from tilewright.types import DataType
 
 
@@ -75,7 +75,7 @@ acosh: Final = Intrinsic("acosh", np.arccosh)
 atanh: Final = Intrinsic("atanh", np.arctanh)
 floor: Final = FLOOR
 ceil: Final = Intrinsic("ceil", np.ceil)
-trunc: Final = TRUNC
+trunc: Final = Intrinsic("trunc", np.trunc)
 fmod: Final = FMOD
 nearbyint: Final = Intrinsic("nearbyint", np.rint)
 fabs: Final = Intrinsic("fabs", np.abs)

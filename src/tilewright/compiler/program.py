@@ -39,15 +39,16 @@ from tilewright.relay.expr import Call, Function, Var
 from tilewright.relay.interpreter import Meaning, prepared
 from tilewright.relay.op.external import ExternalCall
 from tilewright.relay.op.registry import Op
+from tilewright.relay.op.requirements import RequireZero
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan
 from tilewright.relay.transform.plan_memory import Place as Memory
 from tilewright.relay.transform.plan_memory import Step as PlanStep
 from tilewright.relay.transform.split_batch import PARTS
-from tilewright.relay.visitor import post_order
+from tilewright.relay.visitor import calls, post_order
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Manifest, Piece
 from tilewright.runtime.manifest import Symbol as OpenSymbol
-from tilewright.runtime.program import Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step, TensorInfo, overlapping
+from tilewright.runtime.program import Check, Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step, TensorInfo, overlapping
 from tilewright.runtime.scratch import Scratch, most
 from tilewright.runtime.table import derived_sizes
 from tilewright.target.c.codegen import emit_module as emit_c
@@ -139,7 +140,7 @@ def build_flow(
     if not target.has_threads:
         raise CompileError(f"'{name}' has control flow (branches, loops, closures), whose native code is written for Linux of 64 bits, and the target is {target.mtriple}; "
                            "compile it for such a target, or evaluate it with relay.create_executor('debug')", code="TW0403")
-    builder = _Builder(target, report, cache, in_python=False, loops=loops)
+    builder = _Builder(target, report, cache, in_python=False, loops=loops, failures=lowered.program.messages)
     _refuse_objects([(p.name_hint, p.checked_type) for b in (main, *(blocks[f"block_{k}"] for k in range(len(lowered.blocks)))) for p in b.params])
     made = []
     for k in range(len(lowered.blocks)):
@@ -154,7 +155,7 @@ def build_flow(
     workspace = max((m.workspace_bytes for m in made), default=0)
     results = _tensors(main.ret_type)
     manifest = _manifest(
-        name, main.params, results, output_names, builder, steps=(), workspace_bytes=workspace + FIRST_CHUNK, failures=tuple(lowered.program.messages),
+        name, main.params, results, output_names, builder, steps=(), workspace_bytes=workspace + FIRST_CHUNK,
     )
     made = [replace(m, constants_bytes=builder.constants.size, sites=manifest.sites) for m in made]
     program = replace(lowered.program, functions=[own(f) for f in lowered.program.functions])
@@ -190,6 +191,7 @@ def _manifest(
         compiler=__version__,
         scratch=most(builder.scratch),
         sites=tuple(builder.sites),
+        failures=tuple(builder.failures),
         debug=builder.debug,
         **rest,
     )
@@ -232,7 +234,7 @@ class _Builder:
 
     def __init__(
         self, target: Target, report: Report, cache: Cache | None, in_python: bool = True, symbols: Sequence[Symbol] = (),
-        loops: Mapping[str, PrimFunc] | None = None,
+        loops: Mapping[str, PrimFunc] | None = None, failures: Sequence[str] = (),
     ) -> None:
         """`in_python` says whether operators without a native kernel may run in Python; `symbols` are the sizes that are open, `loops` external functions."""
         self.symbols, self.loops = symbols, loops or {}
@@ -251,6 +253,8 @@ class _Builder:
         self.kernels: dict[str, tuple[str, Kernel] | None] = {}
         self.checks = Checks.current(in_place=True)
         self.sites: list[Site] = []
+        self.failures: list[str] = [*failures]
+        """What the program may end with, by the numbers of checks."""
         kind = asked_for(target)
         self.debug = "" if kind == OFF else kind
 
@@ -288,7 +292,18 @@ class _Builder:
             return [self._host_step(function, s, origin)]
         symbol, kernel = found
         places = [self._argument(a, s.inputs) for a in kernel.arguments]
-        return [KernelCall(symbol, (*places, *map(self.place, s.outputs)), origin)]
+        return [KernelCall(symbol, (*places, *map(self.place, s.outputs)), origin, self._checks(function, s))]
+
+    def _checks(self, function: Function, s: PlanStep) -> tuple[Check, ...]:
+        """What must be zero before the kernel of `function` runs: the second arguments of its `require_zero`."""
+        found = []
+        for call in calls(function):
+            if isinstance(call.op, RequireZero):
+                where = next(k for k, p in enumerate(function.params) if p is call.args[1])
+                if call.op.message not in self.failures:
+                    self.failures.append(call.op.message)
+                found.append(Check(self.place(s.inputs[where]), self.failures.index(call.op.message)))
+        return tuple(found)
 
     def _kernel(self, function: Function, constant: Sequence[bool], storage: Sequence[tuple[int, ...] | None]) -> tuple[str, Kernel] | None:
         """The compiled kernel, or None when an operator in it has no native computation."""

@@ -196,7 +196,9 @@ class Manifest:
         """What the entry function returns, as comments."""
         fault = f"; {MEMORY_FAULT}: a wrong access to memory was found, and left out" if self.sites else ""
         if self.steps:
-            return [f"/* 0: done; {NO_MEMORY}, {NO_SCRATCH}: out of memory{fault}. May be called from several threads at once. */"]
+            said = [f" * {k}: {_comment(text)}" for k, text in enumerate(self.failures, FIRST_MESSAGE)]
+            first = f"/* 0: done; {NO_MEMORY}, {NO_SCRATCH}: out of memory{fault}. May be called from several threads at once."
+            return [first, *said, " */"] if said else [f"{first} */"]
         return [
             f"/* 0: done{fault}; {NO_MEMORY}, {NO_SCRATCH}: out of memory; {NO_STACK}: recursion too deep for the stack. May be called from several threads at once.",
             *(f" * {k}: {_comment(text)}" for k, text in enumerate(self.failures, FIRST_MESSAGE)),

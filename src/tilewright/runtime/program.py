@@ -60,12 +60,21 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Check:
+    """An int32 at `place` that must be zero; where it is not, the run ends with message `number` of the manifest's `failures`."""
+
+    place: Place
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class KernelCall:
-    """`symbol(context, *args)`; `origin` names the nodes of the model that it computes."""
+    """`symbol(context, *args)`, once all `checks` have passed; `origin` names the nodes of the model that it computes."""
 
     symbol: str
     args: tuple[Place, ...]
     origin: str = ""
+    checks: tuple[Check, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +179,9 @@ def step_to_json(step: NativeStep | ExternalStep) -> list[Any]:
         return ["external", step.symbol, step.origin, [*map(value_to_json, step.inputs)], [*map(value_to_json, step.outputs)]]
     if isinstance(step, Copy):
         return ["copy", _place_to_json(step.source), _place_to_json(step.destination), step.nbytes]
+    if step.checks:
+        checks = [[_place_to_json(c.place), c.number] for c in step.checks]
+        return ["checked", checks, step.symbol, step.origin, *map(_place_to_json, step.args)]
     return ["call", step.symbol, step.origin, *map(_place_to_json, step.args)]
 
 
@@ -182,8 +194,18 @@ def step_from_json(fields: Any) -> NativeStep | ExternalStep:
             return ExternalStep(symbol, tuple(map(value_from_json, inputs)), tuple(map(value_from_json, outputs)), origin)
         case ["call", str(symbol), str(origin), *places]:
             return KernelCall(symbol, tuple(map(_place_from_json, places)), origin)
+        case ["checked", [*checks], str(symbol), str(origin), *places]:
+            return KernelCall(symbol, tuple(map(_place_from_json, places)), origin, tuple(map(_check_from_json, checks)))
         case _:
             raise ArtifactError(f"the manifest has a step that is not known: {str(fields)[:80]}; compile the model again", code="TW0804")
+
+
+def _check_from_json(fields: Any) -> Check:
+    match fields:
+        case [place, int(number)]:
+            return Check(_place_from_json(place), number)
+        case _:
+            raise ArtifactError(f"the manifest has a check that is not known: {str(fields)[:80]}; compile the model again", code="TW0804")
 
 
 def value_to_json(value: HostValue) -> list[Any]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewright.errors import ArtifactError, RunError
-from tilewright.runtime.manifest import Manifest
-from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, WORKSPACE, Code, Copy, KernelCall, OutsideStep, Place, Step
+from tilewright.runtime.manifest import FIRST_MESSAGE, Manifest
+from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, WORKSPACE, Check, Code, Copy, KernelCall, OutsideStep, Place, Step
 from tilewright.runtime.table import part_bytes
 
 Memory = Mapping[str, Sequence[int]]
@@ -81,8 +82,23 @@ def _call(step: Step, subject: Subject, memory: Memory) -> Callable[[], object]:
         case KernelCall():
             function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (1 + len(step.args)))(kernel_address(subject.code, step.symbol))
             given = [subject.context, *(address_of(place, memory) for place in step.args)]
+            if step.checks:
+                return _checked(functools.partial(function, *given), step.checks, subject, memory)
             return lambda: function(*given)
     return lambda: subject.outside(step)
+
+
+def _checked(call: Callable[[], object], checks: Sequence[Check], subject: Subject, memory: Memory) -> Callable[[], object]:
+    """`call`, which raises what the program would end with where a check does not pass."""
+    faults = [(ctypes.c_int32.from_address(address_of(c.place, memory)), c.number) for c in checks]
+
+    def checked() -> None:
+        for found, number in faults:
+            if found.value:
+                raise subject.failed(FIRST_MESSAGE + number)
+        call()
+
+    return checked
 
 
 def address_of(place: Place, memory: Memory) -> int:

@@ -23,7 +23,7 @@ def derived_sizes(manifest: Manifest) -> tuple[str, ...]:
         if isinstance(step, Copy):
             need(step.nbytes, step.source.skip, step.destination.skip)
         elif isinstance(step, KernelCall):
-            need(*(place.skip for place in step.args))
+            need(*(place.skip for place in step.args), *(check.place.skip for check in step.checks))
     if manifest.parts != 1:
         need(manifest.parts, *part_bytes(manifest))
     return tuple(found)

@@ -16,7 +16,7 @@ import numpy as np
 
 from tilewright.errors import CompileError, InternalError
 from tilewright.expr import Buffer
-from tilewright.runtime.manifest import Manifest
+from tilewright.runtime.manifest import FIRST_MESSAGE, Manifest
 from tilewright.runtime.program import INPUT, Copy, KernelCall, Place, TensorInfo, overlapping
 from tilewright.runtime.table import part_bytes
 from tilewright.target.c.codegen import HEADERS, File
@@ -106,12 +106,17 @@ class _Model:
         parameters, unused = self._parameters(), [n for n in (*self.inputs, *self.outputs) if not any(n in line for line in steps)]
         lines = [*(f"  (void){n};" for n in unused), *steps]
         if self.manifest.parts == 1:
-            return "\n".join([f"void {self.name}_run({parameters}) {{", *lines, "}"])
+            ending = ["  return 0;"] if self.manifest.failures else []
+            return "\n".join([f"{self._result()} {self.name}_run({parameters}) {{", *lines, *ending, "}"])
         infos = (*self.manifest.inputs, *self.manifest.outputs)
         moved = [f"{n} + part * {int(size) // t.dtype.itemsize}" for n, t, size in zip((*self.inputs, *self.outputs), infos, part_bytes(self.manifest), strict=True)]
         one = "\n".join([f"static void run_part({parameters}) {{", *lines, "}"])
         loop = [f"  for (int part = 0; part < {self.manifest.parts}; ++part) {{", f"    run_part({', '.join(moved)});", "  }"]
         return "\n\n".join([f"/* One of {self.manifest.parts} equal parts of the batch. */\n{one}", "\n".join([f"void {self.name}_run({parameters}) {{", *loop, "}"])])
+
+    def _result(self) -> str:
+        """The type of what the function returns: a status where checks may end it."""
+        return "int" if self.manifest.failures else "void"
 
     def _parameters(self) -> str:
         given = [f"const {c_type(t.dtype)} *{n}" for n, t in zip(self.inputs, self.manifest.inputs, strict=True)]
@@ -124,6 +129,9 @@ class _Model:
             byte = DataType("uint8")
             yield f"  memcpy({self._address(step.destination, byte)}, {self._address(step.source, byte, int(step.nbytes))}, {step.nbytes});"
             return
+        for check in step.checks:
+            faults = self._address(check.place, DataType("int32"), 4, "faults")
+            yield f"  if (*({faults})) return {FIRST_MESSAGE + check.number}; {comment(self.manifest.failures[check.number])}"
         func = self.kernels[step.symbol]
         arguments = [self._argument(p, b) for p, b in zip(step.args, func.params, strict=True)]
         if step.symbol in self.file.scratch:
@@ -172,6 +180,9 @@ class _Model:
             f" * {name}_run computes the outputs of the inputs, dense arrays in row-major order that do not overlap:",
             *(f" *   {n}: {_plain(t)}" for n, t in zip((*self.inputs, *self.outputs), (*m.inputs, *m.outputs), strict=True)),
             " *",
+            *([" * It returns 0, or another number where it cannot go on, and the outputs are not to be used:"] if m.failures else []),
+            *(f" *   {k}: {_plain(said)}" for k, said in enumerate(m.failures, FIRST_MESSAGE)),
+            *([" *"] if m.failures else []),
             " * It needs no memory but these arrays, its constants and one static workspace, so that one thread at a time may call it.",
             *([" * Elements of float16 and bfloat16 are their bits."] if any(t.dtype.is_float and t.dtype.bits == 16 for t in (*m.inputs, *m.outputs)) else []),
             " */",
@@ -180,7 +191,7 @@ class _Model:
             f"#define {upper}_WORKSPACE_BYTES {self.workspace}", f"#define {upper}_CONSTANT_BYTES {self.constants.nbytes}", "",
             "/* Elements of the inputs and outputs. */",
             *(f"#define {upper}_{n.upper()}_SIZE {math.prod(t.shape)}" for n, t in zip((*self.inputs, *self.outputs), (*m.inputs, *m.outputs), strict=True)),
-            "", "#ifdef __cplusplus", 'extern "C" {', "#endif", f"void {name}_run({self._parameters()});", "#ifdef __cplusplus", "}", "#endif", "", "#endif", "",
+            "", "#ifdef __cplusplus", 'extern "C" {', "#endif", f"{self._result()} {name}_run({self._parameters()});", "#ifdef __cplusplus", "}", "#endif", "", "#endif", "",
         ]
         return "\n".join(lines)
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from tilewright.errors import InternalError
-from tilewright.runtime.manifest import MEMORY_FAULT, NO_SCRATCH, Manifest
-from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, PIECE, Copy, KernelCall, Place, Step, entry_symbols, segments
+from tilewright.runtime.manifest import FIRST_MESSAGE, MEMORY_FAULT, NO_SCRATCH, Manifest
+from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, PIECE, Check, Copy, KernelCall, Place, Step, entry_symbols, segments
 from tilewright.runtime.scratch import REFUSED_AT
 from tilewright.runtime.sizes import Size
 from tilewright.runtime.table import first_piece, part_bytes, positions
@@ -60,7 +60,7 @@ def emit_blocks(blocks: Sequence[Manifest], calls: Sequence[int] = ()) -> str:
     `calls` are the numbers of arrays of the calls that leave native code: a block that makes one returns its status.
     """
     lines = [faults.declaration()] if any(b.sites for b in blocks) else []
-    lines += [emit_external(calls), *_declarations(step for block in blocks for step in block.steps if not fails(step))]
+    lines += [emit_external(calls), *_declarations(step for block in blocks for step in block.steps if not leaves(step))]
     for k, block in enumerate(blocks):
         lines += _Function(block, fetches=False).emit(f"flow.block.{k}", block.steps, "internal ")
         if block.parts != 1:
@@ -74,9 +74,14 @@ def _declarations(steps: Iterable[Step], numbers: int = 0) -> list[str]:
     return [*lines, _FETCH, "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"]
 
 
-def fails(step: Step) -> bool:
+def leaves(step: Step) -> bool:
     """Whether a step leaves native code, and may fail there."""
     return isinstance(step, KernelCall) and step.symbol.startswith(EXTERNAL)
+
+
+def fails(step: Step) -> bool:
+    """Whether a step may end the program, with a status."""
+    return leaves(step) or (isinstance(step, KernelCall) and bool(step.checks))
 
 
 class _Function:
@@ -114,7 +119,9 @@ class _Function:
                 if self._fetches:
                     self._fetch_inputs(step)
                 args = "".join(f", ptr {self._pointer(place)}" for place in step.args) + "".join(f", i64 {self._entry(k)}" for k in range(self._symbols))
-                if fails(step):
+                for check in step.checks:
+                    self._check(check)
+                if leaves(step):
                     self._fallible(step, args)
                 else:
                     self._body.append(f"  call void @{_quoted(step.symbol)}(ptr %ctx{args})")
@@ -135,6 +142,16 @@ class _Function:
             f"  %told{n} = load i64, ptr {faults.word(0)}, align 8", f"  %right{n} = icmp eq i64 %told{n}, 0",
             f"  br i1 %right{n}, label %go{n}, label %fault{n}", f"fault{n}:", f"  store i64 {number}, ptr {faults.word(2)}, align 8",
             f"  ret {'void' if self._parts != 1 else f'i32 {MEMORY_FAULT}'}", f"go{n}:",
+        ]
+
+    def _check(self, check: Check) -> None:
+        """The end of the function, with the number of the message, where a check does not pass."""
+        if self._parts != 1:
+            raise InternalError(f"a check stands in a block that is computed in {self._parts} parts")
+        n = len(self._body)
+        self._body += [
+            f"  %faults{n} = load i32, ptr {self._pointer(check.place)}, align 4", f"  %none{n} = icmp eq i32 %faults{n}, 0",
+            f"  br i1 %none{n}, label %passed{n}, label %failed{n}", f"failed{n}:", f"  ret i32 {FIRST_MESSAGE + check.number}", f"passed{n}:",
         ]
 
     def _fallible(self, step: KernelCall, args: str) -> None:

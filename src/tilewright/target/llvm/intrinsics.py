@@ -14,6 +14,7 @@ from tilewright.target.llvm.dot4 import dot4
 from tilewright.target.llvm.extern import call_extern
 from tilewright.target.llvm.high_product import high_product
 from tilewright.target.llvm.integer_power import integer_power
+from tilewright.target.llvm.remainder import remainder
 from tilewright.target.llvm.text import float_constant, register_type, suffix
 from tilewright.types import BOOL, FLOAT32, DataType
 
@@ -49,6 +50,8 @@ def call(f: FunctionText, e: E.Call) -> Value:
         return convert(f, _predicate(f, e, texts[0], level), level, truth, e.dtype), level
     if not dtype.is_float:
         return _of_integers(f, e, texts, level), level
+    if e.op is I.fmod and dtype.bits <= 32:
+        return remainder(f, dtype, texts, _library("fmod"))
     rule = _FLOATS.get(e.op)
     if rule is None:
         raise InternalError(f"the intrinsic '{e.op}' has no LLVM text; lower it before generating code")

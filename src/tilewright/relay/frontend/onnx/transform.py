@@ -12,6 +12,7 @@ from tilewright.arith.noted_sizes import is_noted
 from tilewright.expr import PrimExpr, UnknownDim
 from tilewright.limits import MOST_BYTES
 from tilewright.relay.expr import Constant, Expr, const
+from tilewright.relay.frontend.index_checks import from_front, tuples_from_front
 from tilewright.relay.frontend.onnx.node import Node, NotKnownError
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
@@ -251,53 +252,37 @@ def _slice_part(start: int, end: Any, step: int, size: Any, axis: int, data: Exp
 def gather(data: Expr, indices: Expr, *, axis: int = 0, node: Node) -> Expr:
     axis = axis_of(axis, rank(data), node)
     value = node.known(indices)
-    size = shape_of(data)[axis]
-    if value is not None and value.dtype != object:
-        if isinstance(size, int):
-            if value.size and (value.min() < -size or value.max() >= size):
-                node.refuse(f"an index is outside dimension {axis} of the input, which has {size} elements")
-            indices = Constant(np.where(value < 0, value + size, value)) if (value < 0).any() else indices
-    elif is_noted(size):
+    if (value is None or value.dtype == object) and is_noted(shape_of(data)[axis]):
         return op.take(data, indices, axis=axis, mode="wrap")  # the same for every size
-    elif isinstance(size, int) and dtype_of(indices).code == "int":
-        indices = op.where(op.less(indices, scalar(0, indices)), op.add(indices, scalar(size, indices)), indices)
-    return op.take(data, indices, axis=axis)
+    return op.take(data, _from_front(indices, data, axis, node), axis=axis)
 
 
 @converter("GatherElements")
 def gather_elements(data: Expr, indices: Expr, *, axis: int = 0, node: Node) -> Expr:
     axis = axis_of(axis, rank(data), node)
-    return op.gather(data, _from_front(indices, shape_of(data)[axis], node), axis=axis)
+    return op.gather(data, _from_front(indices, data, axis, node), axis=axis)
 
 
-def _from_front(indices: Expr, size: Any, node: Node) -> Expr:
-    """Indices that may count from the back as indices from the front."""
+def _from_front(indices: Expr, data: Expr, axis: int, node: Node) -> Expr:
+    """Indices into a dimension of `data`, which may count from the back, as indices from the front."""
     value = node.known(indices)
-    if value is not None and value.dtype != object:
-        if not (value < 0).any():
-            return indices
-        if isinstance(size, int):
-            return Constant(np.where(value < 0, value + size, value))
-    if not isinstance(size, int):
-        return indices
-    return op.where(op.less(indices, scalar(0, indices)), op.add(indices, scalar(size, indices)), indices)
+    known = indices if value is None or value.dtype == object else Constant(value, indices.span)
+    return from_front(known, shape_of(data)[axis], f"dimension {axis} of the input", node)
 
 
 def _index_tuples_first(indices: Expr, sizes: Sequence[Any], node: Node) -> Expr:
     """Indices with the index tuple in the first dimension, as relay has it; ONNX has it in the last."""
     value = node.known(indices)
-    count = shape_of(indices)[-1]
-    if not (value is not None and (value >= 0).all()) and all(isinstance(s, int) for s in sizes[:count]):
-        bound = Constant(np.asarray(sizes[:count], dtype_of(indices).numpy()))
-        indices = op.where(op.less(indices, scalar(0, indices)), op.add(indices, bound), indices)
-    n = rank(indices)
-    return transpose(indices, (n - 1, *range(n - 1)))
+    count, n = shape_of(indices)[-1], rank(indices)
+    known = indices if value is None or value.dtype == object else Constant(value, indices.span)
+    if isinstance(count, int) and all(isinstance(s, int) for s in sizes[:count]):
+        known = tuples_from_front(known, sizes[:count], node)
+    return transpose(known, (n - 1, *range(n - 1)))
 
 
 @converter("GatherND")
 def gather_nd(data: Expr, indices: Expr, *, batch_dims: int = 0, node: Node) -> Expr:
-    n = rank(indices)
-    return op.gather_nd(data, transpose(indices, (n - 1, *range(n - 1))), batch_dims=batch_dims)
+    return op.gather_nd(data, _index_tuples_first(indices, shape_of(data)[batch_dims:], node), batch_dims=batch_dims)
 
 
 _REDUCTIONS = {"none": "update", "update": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
@@ -309,7 +294,7 @@ def scatter_elements(data: Expr, indices: Expr, updates: Expr, *, axis: int = 0,
     if reduction not in _REDUCTIONS:
         node.refuse(f"reduction is {reduction!r}; it must be one of {', '.join(_REDUCTIONS)}")
     axis = axis_of(axis, rank(data), node)
-    return op.scatter_elements(data, _from_front(indices, shape_of(data)[axis], node), updates, axis=axis, reduction=_REDUCTIONS[reduction])
+    return op.scatter_elements(data, _from_front(indices, data, axis, node), updates, axis=axis, reduction=_REDUCTIONS[reduction])
 
 
 @converter("ScatterND")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from ml_dtypes import finfo
 
 from tilewright.relay.expr import Constant, Expr, TupleGetItem
+from tilewright.relay.frontend.index_checks import inside
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import axis_of, cast, fields, reshape, transpose
 from tilewright.relay.frontend.tflite.node import Node, Value, constant
@@ -20,30 +22,34 @@ from tilewright.types import DataType
 @converter("GATHER")
 def gather(x: Value, indices: Value, *, axis: int = 0, batch_dims: int = 0, node: Node) -> Expr:
     along, batch = axis_of(axis, x.rank, node), batch_dims % max(indices.rank + 1, 1)
-    known = node.known(indices)
-    if known is not None and known.size and not (known.min() >= 0 and known.max() < x.shape[along]):
-        node.refuse(f"its indices go from {known.min()} to {known.max()}, and dimension {along} has {x.shape[along]} elements")
-    return op.take(x.expr, indices.expr, axis=along, batch_dims=batch, mode="clip")
+    return op.take(x.expr, inside(_known(indices, node), (x.shape[along],), node), axis=along, batch_dims=batch, mode="clip")
 
 
 @converter("GATHER_ND")
-def gather_nd(x: Value, indices: Value) -> Expr:
-    return op.gather_nd(x.expr, _coordinates_first(indices))
+def gather_nd(x: Value, indices: Value, *, node: Node) -> Expr:
+    return op.gather_nd(x.expr, _coordinates_first(indices, x.shape, node))
 
 
-def _coordinates_first(indices: Value) -> Expr:
-    """The last dimension, the coordinates of each point, in front."""
-    last = indices.rank - 1
-    return transpose(indices.expr, (last, *range(last)))
+def _known(indices: Value, node: Node) -> Expr:
+    """The indices, as a constant where they are known."""
+    value = node.known(indices)
+    return indices.expr if value is None else Constant(value)
+
+
+def _coordinates_first(indices: Value, sizes: Sequence[int], node: Node) -> Expr:
+    """The last dimension, the coordinates of each point, in front; points outside of the leading `sizes` are refused."""
+    last, count = indices.rank - 1, indices.shape[-1]
+    return transpose(inside(_known(indices, node), sizes[:count], node), (last, *range(last)))
 
 
 @converter("SCATTER_ND")
 def scatter_nd(indices: Value, updates: Value, shape: Value, *, node: Node) -> Expr:
     zeros = op.zeros(shape=node.ints(shape), dtype=updates.dtype)
+    points = _coordinates_first(indices, node.ints(shape), node)
     if updates.dtype == "bool":
-        wide = op.scatter_nd(cast(zeros, "int32"), _coordinates_first(indices), cast(updates.expr, "int32"), mode="max")
+        wide = op.scatter_nd(cast(zeros, "int32"), points, cast(updates.expr, "int32"), mode="max")
         return cast(wide, "bool")
-    return op.scatter_nd(zeros, _coordinates_first(indices), updates.expr, mode="add")
+    return op.scatter_nd(zeros, points, updates.expr, mode="add")
 
 
 @converter("SPARSE_TO_DENSE")
@@ -157,11 +163,11 @@ def dynamic_update_slice(x: Value, update: Value, begin: Value, *, node: Node) -
 
 
 @converter("EMBEDDING_LOOKUP")
-def embedding_lookup(ids: Value, table: Value) -> Expr:
+def embedding_lookup(ids: Value, table: Value, *, node: Node) -> Expr:
     from tilewright.relay.frontend.tflite.hybrid import dequantized
 
     rows = dequantized(table) if table.is_quantized else table.expr
-    return op.take(rows, ids.expr, axis=0, mode="clip")
+    return op.take(rows, inside(_known(ids, node), table.shape[:1], node), axis=0, mode="clip")
 
 
 @converter("NON_MAX_SUPPRESSION_V4")

@@ -1,0 +1,125 @@
+"""Indices of models: counted from the front, and refused while the program runs where they lie outside.
+
+    gather(data, i)  ->  take(data, where(j < 0, j + n, j)), j = require_zero(i, outside(i, n))
+
+What is known of an expression (positions of maxima, sorted places, clipped values) is not checked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from tilewright.relay.expr import Call, Constant, Expr, TupleGetItem
+from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.shaping import Refusing, cast, dtype_of, rank, reshape, scalar, shape_of
+from tilewright.types import INT64
+
+
+class Located(Refusing, Protocol):
+    """A node of a model, which has a place in it."""
+
+    @property
+    def origin(self) -> object:
+        """Where the node is, for messages."""
+
+
+_SAME: Final = frozenset(["cast", "reshape", "transpose", "squeeze", "expand_dims", "strided_slice", "take", "gather", "broadcast_to", "flip", "repeat", "tile", "require_zero"])
+"""Operators whose results are among the elements of their first argument."""
+
+
+def from_front(indices: Expr, size: Any, what: str, node: Located) -> Expr:
+    """Indices in [-size, size) of a dimension, which count from its end where they are negative, as indices in [0, size).
+
+    `what` names the dimension in messages. Known indices that lie outside are refused at once, others when the program runs. Where the
+    size is only known then, the indices are as they were.
+    """
+    if not isinstance(size, int):
+        return indices
+    low, high = bounds_of(indices)
+    wrong = f"an index is outside {what}, which has {size} elements; indices must be {-size} to {size - 1}"
+    if isinstance(indices, Constant):
+        if indices.value.size and (low < -size or high >= size):
+            node.refuse(wrong)
+        return indices if low >= 0 or not indices.value.size else Constant(np.where(indices.value < 0, indices.value + size, indices.value), indices.span)
+    if dtype_of(indices).bits < 32 or dtype_of(indices).code != "int":
+        indices = cast(indices, INT64)
+    if low < -size or high >= size:
+        indices = _required(indices, (size,), f"{node.origin}: {wrong}")
+    return indices if low >= 0 else op.where(op.less(indices, scalar(0, indices)), op.add(indices, scalar(size, indices)), indices)
+
+
+def tuples_from_front(indices: Expr, sizes: Sequence[int], node: Located) -> Expr:
+    """The same for tuples of indices along the last dimension, one for each of `sizes`."""
+    low = bounds_of(indices)[0]
+    lengths = np.asarray(sizes, np.int64)
+    wrong = f"an index is outside the input, whose dimensions have {', '.join(map(str, sizes))} elements; indices count from either end"
+    if isinstance(indices, Constant):
+        if indices.value.size and ((indices.value < -lengths) | (indices.value >= lengths)).any():
+            node.refuse(wrong)
+        return indices if low >= 0 or not indices.value.size else Constant(np.where(indices.value < 0, indices.value + lengths, indices.value), indices.span)
+    indices = cast(indices, INT64)
+    indices = _required(indices, tuple(sizes), f"{node.origin}: {wrong}")
+    return op.where(op.less(indices, scalar(0, indices)), op.add(indices, Constant(lengths)), indices)
+
+
+def inside(indices: Expr, sizes: Sequence[int], node: Located) -> Expr:
+    """Indices of a format that counts from the front alone: refused where they are below zero or not below the size.
+
+    `sizes` is one number for all, or one for each place along the last dimension.
+    """
+    low, high = bounds_of(indices)
+    listed = ", ".join(map(str, sizes))
+    wrong = f"an index is outside the input, which has {listed} elements there; indices must be 0 or more and below that"
+    if isinstance(indices, Constant):
+        if indices.value.size and (low < 0 or (indices.value >= np.asarray(sizes, np.int64)).any()):
+            node.refuse(wrong)
+        return indices
+    if low >= 0 and high < min(sizes):
+        return indices
+    return _required(indices, tuple(sizes), f"{node.origin}: {wrong}", negative=False)
+
+
+def _required(indices: Expr, sizes: tuple[int, ...], message: str, negative: bool = True) -> Expr:
+    """`indices`, once none of them is outside of the sizes."""
+    if any(isinstance(d, int) and not d for d in shape_of(indices)):
+        return indices
+    flat = indices
+    if rank(indices) > 1 and indices.tensor_type.is_static:
+        sizes = sizes[:1] if len(set(sizes)) == 1 else sizes
+        flat = reshape(indices, (-1,) if len(sizes) == 1 else (-1, len(sizes)))
+    return op.require_zero(indices, op.outside(flat, sizes=sizes, negative=negative), message=message)
+
+
+def bounds_of(e: Expr, depth: int = 16) -> tuple[float, float]:
+    """The least and the greatest value that an expression of integers may have, as far as is easily said."""
+    if isinstance(e, Constant):
+        return (float(e.value.min()), float(e.value.max())) if e.value.size and e.value.dtype != object else (-np.inf, np.inf)
+    if isinstance(e, TupleGetItem) and isinstance(e.tuple_value, Call) and e.index == 1 and e.tuple_value.op.name == "topk":
+        return 0, _most(e.tuple_value.args[0], e.tuple_value.op.axis)
+    if depth and isinstance(e, Call) and hasattr(e.op, "name"):
+        if e.op.name in _SAME and dtype_of(e.args[0]).is_integer:
+            return bounds_of(e.args[0], depth - 1)
+        rule = _BOUNDS.get(e.op.name)
+        if rule is not None:
+            return rule(e)
+    return (0 if e.tensor_type.dtype.code == "uint" else -np.inf), np.inf
+
+
+def _most(x: Expr, axis: Any) -> float:
+    """The greatest index along an axis."""
+    size = shape_of(x)[axis] if isinstance(axis, int) else None
+    return size - 1 if isinstance(size, int) else np.inf
+
+
+def _of_extreme(e: Call) -> tuple[float, float]:
+    axis = e.op.axis
+    return 0, _most(e.args[0], axis[0] if isinstance(axis, tuple) and len(axis) == 1 else axis)
+
+
+_BOUNDS: Final[dict[str, Callable[[Call], tuple[float, float]]]] = {
+    "argmax": _of_extreme, "argmin": _of_extreme, "argsort": lambda e: (0, _most(e.args[0], e.op.axis)),
+    "clip": lambda e: (float(e.op.a_min), float(e.op.a_max)),
+}

@@ -1,0 +1,63 @@
+"""Whether indices lie outside of what they point into: one number for a whole tensor."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+from tilewright import expr as E
+from tilewright import te
+from tilewright.expr import PrimExpr
+from tilewright.tir.ir_builder import BufferVar
+from tilewright.topi.loops import Loops, loops
+from tilewright.topi.schedules.reduce import schedule_reduce
+from tilewright.topi.tag import COMM_REDUCE
+from tilewright.types import OpenSize
+
+
+def outside(indices: te.Tensor, sizes: Sequence[int], negative: bool = True) -> te.Tensor:
+    """1 where an element of `indices` is outside of [-size, size), else 0: int32 without dimensions.
+
+    `sizes` is one number for all, or one for each place along the last dimension. Without `negative`, elements below zero are outside.
+    """
+    if any(isinstance(n, OpenSize) for n in indices.extents):
+        return _by_a_loop(indices, sizes, negative)
+    several = len(sizes) > 1
+    over = [te.reduce_axis((0, n), f"r{d}") for d, n in enumerate(indices.shape[: indices.ndim - several])]
+    places = [axis.var for axis in over]
+
+    def wrong() -> PrimExpr:
+        found = [_wrong(indices(*places, *([k] if several else [])), E.const(n, "int64"), negative) for k, n in enumerate(sizes)]
+        return functools.reduce(E.maximum, found)
+
+    if not over:
+        return te.compute((), wrong, name="outside")  # type: ignore[no-any-return]
+    found = te.compute((), lambda: te.max(wrong(), axis=over), name="outside", tag=COMM_REDUCE, schedule=schedule_reduce)
+    return te.compute((), lambda *i: found(*i), name="outside_out", tag=COMM_REDUCE)  # type: ignore[no-any-return]
+
+
+def _by_a_loop(indices: te.Tensor, sizes: Sequence[int], negative: bool) -> te.Tensor:
+    count: Any = prod(indices.extents)
+
+    def body(b: Loops, x: BufferVar, out: BufferVar) -> None:
+        out[()] = E.const(0, "int32")
+        with b.for_range(0, count, "k") as k:
+            out[()] = E.maximum(out[()], _wrong(x[k], _size(sizes, E.floormod(k, len(sizes))), negative))
+
+    return loops("outside", [indices], [((), "int32")], body)  # type: ignore[no-any-return]
+
+
+def _size(sizes: Sequence[int], place: PrimExpr) -> PrimExpr:
+    size: PrimExpr = E.const(sizes[0], "int64")
+    for k, n in enumerate(sizes[1:], 1):
+        size = E.if_then_else(E.compare(E.EQ, place, k), E.const(n, "int64"), size)
+    return size
+
+
+def _wrong(index: PrimExpr, size: PrimExpr, negative: bool) -> PrimExpr:
+    """1 or 0, by one comparison of numbers without a sign, among which those below zero are the greatest."""
+    position = E.cast("int64", index)
+    place, end = (E.add(position, size), E.mul(size, 2)) if negative else (position, size)
+    return E.cast("int32", E.cast("uint64", place) >= E.cast("uint64", end))
