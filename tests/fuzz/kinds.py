@@ -9,6 +9,7 @@ from fuzz.outcomes import Kind
 
 _PLACES: Final = {
     "onnx": ("fuzz.onnx_kind", "OnnxKind"),
+    "torch": ("fuzz.torch_kind", "TorchKind"),
     "tflite": ("fuzz.tflite_kind", "TfliteKind"),
     "schedules": ("fuzz.schedules_kind", "SchedulesKind"),
 }

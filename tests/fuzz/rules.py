@@ -142,3 +142,25 @@ TFLITE_RULES: Final = (
     Rule("power of integers", "the exponent is negative, or the result does not fit", frozenset({"POW"}), _whole_power),
 )
 """Rules about one operator of TFLite."""
+
+
+def _torch_cast(lines: Sequence[tuple[str, str]], values: dict[str, Any]) -> bool:
+    """A conversion of floats to integers that do not hold them."""
+    for name, expression in lines:
+        source, _, target = expression.partition(".to(torch.")
+        if target and source in values and name in values and values[source].is_floating_point() and not values[name].is_floating_point():
+            x, to = values[source].double(), str(values[name].dtype).removeprefix("torch.")
+            if to != "bool" and not bool(((x > np.iinfo(to).min - 1.0) & (x < np.iinfo(to).max + 1.0)).all()):
+                return True
+    return False
+
+
+TORCH_RULES: Final = (
+    (General("out-of-range cast", "a float outside of the range of an integer type has no defined value there"), _torch_cast),
+)
+"""Rules about the statements of a module and the values of eager PyTorch."""
+
+
+def applying_torch(lines: Sequence[tuple[str, str]], values: dict[str, Any]) -> General | None:
+    """The first rule that holds for a module."""
+    return next((rule for rule, holds in TORCH_RULES if holds(lines, values)), None)
