@@ -137,7 +137,7 @@ TFLITE_RULES: Final = (
     Rule("integer division by zero", "C does not define it", frozenset({"DIV", "FLOOR_DIV", "FLOOR_MOD"}), _divided_by_zero),
     Rule("out-of-range cast", "a float outside of the range of an integer type has no defined value there", frozenset({"CAST"}), _out_of_range),
     Rule("NaN among values that are ordered", "comparisons with NaN have no order",
-         frozenset("ARG_MAX ARG_MIN TOPK_V2 MAX_POOL_2D REDUCE_MAX REDUCE_MIN MAXIMUM MINIMUM RELU RELU6 RELU_N1_TO_1 RELU_0_TO_1 SIGN SOFTMAX LOG_SOFTMAX".split()), _has_nan),
+         frozenset(["ARG_MAX", "ARG_MIN", "TOPK_V2", "MAX_POOL_2D", "REDUCE_MAX", "REDUCE_MIN", "MAXIMUM", "MINIMUM", "RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1", "SIGN", "SOFTMAX", "LOG_SOFTMAX"]), _has_nan),
     Rule("quantization of what is not finite", "an infinite or NaN value has no integer", frozenset({"QUANTIZE"}), _not_finite),
     Rule("power of integers", "the exponent is negative, or the result does not fit", frozenset({"POW"}), _whole_power),
 )
@@ -164,3 +164,7 @@ TORCH_RULES: Final = (
 def applying_torch(lines: Sequence[tuple[str, str]], values: dict[str, Any]) -> General | None:
     """The first rule that holds for a module."""
     return next((rule for rule, holds in TORCH_RULES if holds(lines, values)), None)
+
+
+RANDOM_RELAY: Final = frozenset(["random.uniform", "random.normal", "random.multinomial", "random.threefry_generate", "nn.dropout", "random.bernoulli"])
+"""Operators of Relay that draw numbers."""

@@ -23,15 +23,13 @@ SKIPPED: Final = ("rand", "normal", "dropout", "bernoulli", "multinomial", "empt
                   "sparse", "complex", "fft", "svd_lowrank", "pca_lowrank", "_segment", "to_sparse", "item", "jiterator", "stft", "__r", "as_strided", "resize")
 """Parts of names of operators that draw numbers, leave memory unwritten, or take tensors that are not dense and real."""
 UNARY: Final = (
-    "abs neg exp log sqrt rsqrt sin cos tan tanh sigmoid relu floor ceil round trunc frac sign erf erfc log1p expm1 reciprocal square isnan isinf "
-    "logical_not bitwise_not sinh cosh asinh acosh atanh asin acos atan log2 log10 exp2 positive signbit isfinite deg2rad sinc digamma lgamma".split()
+    ["abs", "neg", "exp", "log", "sqrt", "rsqrt", "sin", "cos", "tan", "tanh", "sigmoid", "relu", "floor", "ceil", "round", "trunc", "frac", "sign", "erf", "erfc", "log1p", "expm1", "reciprocal", "square", "isnan", "isinf", "logical_not", "bitwise_not", "sinh", "cosh", "asinh", "acosh", "atanh", "asin", "acos", "atan", "log2", "log10", "exp2", "positive", "signbit", "isfinite", "deg2rad", "sinc", "digamma", "lgamma"]
 )
 ACTIVATIONS: Final = (
-    "relu6 gelu silu mish hardtanh hardswish hardsigmoid softplus softsign logsigmoid elu selu celu leaky_relu hardshrink softshrink tanhshrink".split()
+    ["relu6", "gelu", "silu", "mish", "hardtanh", "hardswish", "hardsigmoid", "softplus", "softsign", "logsigmoid", "elu", "selu", "celu", "leaky_relu", "hardshrink", "softshrink", "tanhshrink"]
 )
-BINARY: Final = ("add sub mul div pow remainder fmod atan2 maximum minimum fmax fmin eq ne lt le gt ge logical_and logical_or logical_xor hypot floor_divide "
-                 "bitwise_and bitwise_or bitwise_xor copysign xlogy logaddexp ldexp".split())
-REDUCTIONS: Final = "sum mean prod amax amin argmax argmin any all std var logsumexp norm cumsum cumprod softmax log_softmax nansum median count_nonzero".split()
+BINARY: Final = (["add", "sub", "mul", "div", "pow", "remainder", "fmod", "atan2", "maximum", "minimum", "fmax", "fmin", "eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor", "hypot", "floor_divide", "bitwise_and", "bitwise_or", "bitwise_xor", "copysign", "xlogy", "logaddexp", "ldexp"])
+REDUCTIONS: Final = ["sum", "mean", "prod", "amax", "amin", "argmax", "argmin", "any", "all", "std", "var", "logsumexp", "norm", "cumsum", "cumprod", "softmax", "log_softmax", "nansum", "median", "count_nonzero"]
 SCOPE: Final = {"torch": torch, "F": F, "nan": float("nan"), "inf": float("inf")}
 
 

@@ -96,7 +96,7 @@ class TorchKind:
     def __init__(self) -> None:
         """Read the database and import what is slow to import before workers are forked."""
         import torch._dynamo
-        import torch.export  # noqa: F401
+        import torch.export
 
         torch.set_num_threads(1)
         torch_draw.database()
