@@ -237,7 +237,7 @@ class _Block:
     # Operators.
     def example(self) -> Expr | None:
         chosen = self.random.choice(self.program.examples)
-        op = _varied(chosen.op, self.random) if self.program.vary and self.program.chance(0.6) else chosen.op
+        op = varied(chosen.op, self.random) if self.program.vary and self.program.chance(0.6) else chosen.op
         made = self.applied(chosen, op)
         return made if made is not None else self.applied(chosen, chosen.op)
 
@@ -420,7 +420,7 @@ class _Block:
         return Match(Tuple((x, y)), (Clause(PatternTuple((PatternVar(a), PatternVar(b))), Tuple((b, a))),))
 
 
-def _varied(op: Op, rng: random.Random) -> Op:
+def varied(op: Op, rng: random.Random) -> Op:
     """The operator with other attributes: some may not go with its arguments, which the caller finds out."""
     attrs = op.attributes()
     for name, value in attrs.items():

@@ -140,6 +140,7 @@ def onnx_case(node: Any, feeds: dict[str, np.ndarray[Any, Any]], *others: Any) -
     return Case(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), feeds)
 
 
+@pytest.mark.slow
 def test_onnx_draws_the_same_from_a_number_and_agrees() -> None:
     kind = load("onnx")
     outcomes = []
@@ -184,3 +185,108 @@ def test_onnx_differences_are_explained_by_rules() -> None:
     wild = [np.full((1, 3), 5e7, np.float32)]
     outcome = judged(case, wild, {"onnx": [np.full((1, 3), np.inf, np.float32)]})
     assert (outcome.category, outcome.label) == (EXPLAINED, rules.CONDITION.name)
+
+
+# The other kinds.
+
+
+@pytest.fixture
+def wrong_tanh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled code computes the logistic function in the place of tanh."""
+    from tilewright.relay.op import elementwise
+
+    monkeypatch.setenv("TILEWRIGHT_CACHE_DIR", "off")
+    monkeypatch.setattr(elementwise.Tanh, "compute", lambda self, x: elementwise.Sigmoid().compute(x))
+
+
+def draws_and_agrees(name: str, count: int) -> None:
+    kind = load(name)
+    cases = [kind.draw(Draw(3, number)) for number in range(count)]
+    assert [str(kind.draw(Draw(3, number))) for number in range(count)] == [str(c) for c in cases]
+    outcomes = [kind.run(c, silent) for c in cases]
+    assert [o.category for o in outcomes].count(AGREES) >= count - 2, outcomes
+
+
+def found_again(source: str, tmp_path: Path) -> None:
+    """The test of a finding fails."""
+    path = tmp_path / "test_it.py"
+    path.write_text(source.replace("{about}", "planted"))
+    with pytest.raises(AssertionError):
+        runpy.run_path(str(path))["test_found"]()
+
+
+def test_tflite_finds_a_planted_fault_and_makes_it_small(wrong_tanh: None, tmp_path: Path) -> None:
+    pytest.importorskip("ai_edge_litert", reason="ai-edge-litert, whose kernels are the reference, is not installed")
+    from fuzz.tflite_kind import Case
+    from tflite_models import Op, T
+
+    draws_and_agrees("tflite", 5)
+    kind = load("tflite")
+    case = Case((T("x", (2, 3)), T("y", (2, 3))), Op("TANH", [0], [1]), {0: np.arange(6, dtype=np.float32).reshape(2, 3)})
+    outcome = kind.run(case, silent)
+    assert (outcome.category, outcome.label) == (WRONG, "TANH float32 float32")
+    small = smallest(kind, case, outcome)
+    assert small.feeds[0].size == 1 and small.tensors[1].shape == (1, 1)
+    found_again(kind.test(small, kind.run(small, silent)), tmp_path)
+
+
+def test_torch_finds_a_planted_fault_and_makes_it_small(wrong_tanh: None, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    from fuzz.torch_kind import Case, TorchKind
+
+    kind = TorchKind()
+    case = Case({"x0": torch.arange(6.0).reshape(2, 3), "w1": torch.ones(3)}, (("v2", "x0 + w1"), ("v3", "torch.tanh(v2)"), ("v4", "F.relu(v3)")))
+    outcome = kind.run(case, silent)
+    assert outcome.category == WRONG and outcome.label.startswith("script: ")
+    small = smallest(kind, case, outcome)
+    assert [e for _, e in small.lines] == ["torch.tanh(x2)"] and small.arrays["x2"].numel() == 1 and len(small.doors) == 1
+    found_again(kind.test(small, kind.run(small, silent)), tmp_path)
+
+
+@pytest.mark.slow
+def test_torch_draws_the_same_from_a_number_and_agrees() -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    draws_and_agrees("torch", 6)
+
+
+def test_relay_finds_a_planted_fault_and_makes_it_small(wrong_tanh: None, tmp_path: Path) -> None:
+    from fuzz.relay_kind import Case, RelayKind
+    from tilewright import relay
+    from tilewright.diagnosis.case import case_of
+
+    kind = RelayKind()
+    x = relay.var("x", shape=(2, 3))
+    body = relay.nn.relu(relay.add(relay.tanh(relay.negative(x)), relay.const(2.0)))
+    case = Case(case_of(relay.Function((x,), body), [np.arange(6, dtype=np.float32).reshape(2, 3)]))
+    outcome = kind.run(case, silent)
+    assert outcome.category == WRONG
+    small = smallest(kind, case, outcome)
+    assert small.program.nodes == 1 and "tanh" in str(small.program.module)
+    found_again(kind.test(small, kind.run(small, silent)), tmp_path)
+
+
+def test_relay_draws_the_same_from_a_number_and_agrees() -> None:
+    kind = load("relay")
+    outcomes = [kind.run(kind.draw(Draw(3, number)), silent) for number in range(5)]
+    assert [o.category for o in outcomes].count(AGREES) >= 4, outcomes
+    assert str(kind.draw(Draw(3, 4)).program.module) == str(kind.draw(Draw(3, 4)).program.module)
+
+
+def test_schedules_find_a_planted_fault_and_make_it_small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    from fuzz import schedules_kind
+    from tilewright import tir
+
+    draws_and_agrees("schedules", 6)
+    true_func = schedules_kind.scheduled_func
+
+    def spoilt(case: Any) -> Any:
+        func = true_func(case)
+        return tir.parse(str(func).replace("min(max(", "max(max(")) if "unroll" in [n for n, _ in case.steps] else func
+
+    monkeypatch.setattr(schedules_kind, "scheduled_func", spoilt)
+    kind = load("schedules")
+    steps = tuple((name, k) for k, name in enumerate(("reorder", "unroll", "fuse", "split", "parallel")))
+    case = next(c for seed in range(50) if kind.run(c := schedules_kind.Case("tir", seed, steps), silent).category == WRONG)
+    small = smallest(kind, case, kind.run(case, silent))
+    assert small.steps == (("unroll", 1),)
+    found_again(kind.test(small, kind.run(small, silent)), tmp_path)

@@ -9,7 +9,9 @@ from fuzz.outcomes import Kind
 
 _PLACES: Final = {
     "onnx": ("fuzz.onnx_kind", "OnnxKind"),
+    "torch": ("fuzz.torch_kind", "TorchKind"),
     "tflite": ("fuzz.tflite_kind", "TfliteKind"),
+    "relay": ("fuzz.relay_kind", "RelayKind"),
     "schedules": ("fuzz.schedules_kind", "SchedulesKind"),
 }
 KINDS: Final = tuple(_PLACES)

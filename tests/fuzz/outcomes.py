@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -79,6 +79,14 @@ class Kind(Protocol):
 
     def test(self, case: Any, outcome: Outcome) -> str:
         """The source of a test file that holds the case; its test fails while the finding stands."""
+
+
+@runtime_checkable
+class OwnShrinker(Protocol):
+    """A kind that makes cases smaller in its own way first."""
+
+    def made_smaller(self, case: Any, fails: Callable[[Any], bool]) -> Any:
+        """The smallest case that fails."""
 
 
 def silent(phase: str) -> None:

@@ -137,8 +137,34 @@ TFLITE_RULES: Final = (
     Rule("integer division by zero", "C does not define it", frozenset({"DIV", "FLOOR_DIV", "FLOOR_MOD"}), _divided_by_zero),
     Rule("out-of-range cast", "a float outside of the range of an integer type has no defined value there", frozenset({"CAST"}), _out_of_range),
     Rule("NaN among values that are ordered", "comparisons with NaN have no order",
-         frozenset("ARG_MAX ARG_MIN TOPK_V2 MAX_POOL_2D REDUCE_MAX REDUCE_MIN MAXIMUM MINIMUM RELU RELU6 RELU_N1_TO_1 RELU_0_TO_1 SIGN SOFTMAX LOG_SOFTMAX".split()), _has_nan),
+         frozenset(["ARG_MAX", "ARG_MIN", "TOPK_V2", "MAX_POOL_2D", "REDUCE_MAX", "REDUCE_MIN", "MAXIMUM", "MINIMUM", "RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1", "SIGN", "SOFTMAX", "LOG_SOFTMAX"]), _has_nan),
     Rule("quantization of what is not finite", "an infinite or NaN value has no integer", frozenset({"QUANTIZE"}), _not_finite),
     Rule("power of integers", "the exponent is negative, or the result does not fit", frozenset({"POW"}), _whole_power),
 )
 """Rules about one operator of TFLite."""
+
+
+def _torch_cast(lines: Sequence[tuple[str, str]], values: dict[str, Any]) -> bool:
+    """A conversion of floats to integers that do not hold them."""
+    for name, expression in lines:
+        source, _, target = expression.partition(".to(torch.")
+        if target and source in values and name in values and values[source].is_floating_point() and not values[name].is_floating_point():
+            x, to = values[source].double(), str(values[name].dtype).removeprefix("torch.")
+            if to != "bool" and not bool(((x > np.iinfo(to).min - 1.0) & (x < np.iinfo(to).max + 1.0)).all()):
+                return True
+    return False
+
+
+TORCH_RULES: Final = (
+    (General("out-of-range cast", "a float outside of the range of an integer type has no defined value there"), _torch_cast),
+)
+"""Rules about the statements of a module and the values of eager PyTorch."""
+
+
+def applying_torch(lines: Sequence[tuple[str, str]], values: dict[str, Any]) -> General | None:
+    """The first rule that holds for a module."""
+    return next((rule for rule, holds in TORCH_RULES if holds(lines, values)), None)
+
+
+RANDOM_RELAY: Final = frozenset(["random.uniform", "random.normal", "random.multinomial", "random.threefry_generate", "nn.dropout", "random.bernoulli"])
+"""Operators of Relay that draw numbers."""

@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Final
 
-from fuzz.outcomes import FOREIGN, INVALID, Draw, Kind, Outcome, place
+from fuzz.outcomes import FOREIGN, INVALID, Draw, Kind, Outcome, OwnShrinker, place
 from fuzz.shrink import shrink
 
 WORKERS: Final = 2
@@ -244,6 +244,8 @@ def smallest(kind: Kind, case: Any, wanted: Outcome) -> Any:
         found = attempt(kind, candidate, lambda phase: None)
         return found.category == wanted.category and (found.category != FOREIGN or found.label == wanted.label)
 
+    if isinstance(kind, OwnShrinker):
+        case = kind.made_smaller(case, fails)
     return shrink(case, fails, kind.smaller, SHRINKING, time.monotonic if dies(wanted) else time.process_time)
 
 

@@ -16,16 +16,15 @@ from tflite_models import Op, T
 
 Made = tuple[list[T], Op]
 FLOAT_UNARY: Final = (
-    "ABS NEG EXP LOG SQRT RSQRT SIN COS FLOOR CEIL ROUND SIGN TANH LOGISTIC RELU RELU6 RELU_N1_TO_1 RELU_0_TO_1 ELU GELU HARD_SWISH SQUARE LEAKY_RELU "
-    "LOG_SOFTMAX SOFTMAX L2_NORMALIZATION ZEROS_LIKE".split()
+    ["ABS", "NEG", "EXP", "LOG", "SQRT", "RSQRT", "SIN", "COS", "FLOOR", "CEIL", "ROUND", "SIGN", "TANH", "LOGISTIC", "RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1", "ELU", "GELU", "HARD_SWISH", "SQUARE", "LEAKY_RELU", "LOG_SOFTMAX", "SOFTMAX", "L2_NORMALIZATION", "ZEROS_LIKE"]
 )
-BYTE_UNARY: Final = "LOGISTIC TANH RELU RELU6 RELU_N1_TO_1 LEAKY_RELU HARD_SWISH ABS EXP LOG SQRT RSQRT SOFTMAX LOG_SOFTMAX QUANTIZE L2_NORMALIZATION ELU GELU NEG".split()
+BYTE_UNARY: Final = ["LOGISTIC", "TANH", "RELU", "RELU6", "RELU_N1_TO_1", "LEAKY_RELU", "HARD_SWISH", "ABS", "EXP", "LOG", "SQRT", "RSQRT", "SOFTMAX", "LOG_SOFTMAX", "QUANTIZE", "L2_NORMALIZATION", "ELU", "GELU", "NEG"]
 FIXED: Final = {"LOGISTIC": (256, 0), "SOFTMAX": (256, 0), "TANH": (128, 128), "L2_NORMALIZATION": (128, 128), "LOG_SOFTMAX": (16, 255)}
 """Of unsigned bytes: one over the scale, and the zero point, that the results of these operators have to have."""
 OPTIONS: Final = {
     "LEAKY_RELU": "LeakyReluOptions", "SOFTMAX": "SoftmaxOptions", "GELU": "GeluOptions", "ADD": "AddOptions", "SUB": "SubOptions", "MUL": "MulOptions", "DIV": "DivOptions",
 }
-COUNTED: Final = "float32 float32 int32 int64 int8 uint8 int16 bool".split()
+COUNTED: Final = ["float32", "float32", "int32", "int64", "int8", "uint8", "int16", "bool"]
 BYTES: Final = ("int8", "int8", "uint8", "int16")
 
 
@@ -105,7 +104,7 @@ def between(draw: Draw) -> Made:
 
 
 def binary(draw: Draw) -> Made:
-    kind = draw.pick("ADD SUB MUL DIV MAXIMUM MINIMUM SQUARED_DIFFERENCE POW FLOOR_DIV FLOOR_MOD".split())
+    kind = draw.pick(["ADD", "SUB", "MUL", "DIV", "MAXIMUM", "MINIMUM", "SQUARED_DIFFERENCE", "POW", "FLOOR_DIV", "FLOOR_MOD"])
     dtype = draw.pick(("float32", "float32", "int32", "int64", *BYTES))
     quantized = dtype in BYTES
     shape = arrays.shape_of(draw, 1, 4)
@@ -120,14 +119,14 @@ def binary(draw: Draw) -> Made:
 
 
 def compare(draw: Draw) -> Made:
-    kind, dtype = draw.pick("EQUAL NOT_EQUAL LESS LESS_EQUAL GREATER GREATER_EQUAL".split()), draw.pick(("float32", "int32", "int64", "int8", "uint8"))
+    kind, dtype = draw.pick(["EQUAL", "NOT_EQUAL", "LESS", "LESS_EQUAL", "GREATER", "GREATER_EQUAL"]), draw.pick(("float32", "int32", "int64", "int8", "uint8"))
     shape = arrays.shape_of(draw, 1, 4)
     a, b = (tensor(draw, n, s, dtype, dtype in BYTES) for n, s in (("a", shape), ("b", broadcastable(draw, shape))))
     return made(kind, [a, b], [T("y", shape, "bool")])
 
 
 def reduce(draw: Draw) -> Made:
-    kind = draw.pick("SUM MEAN REDUCE_MAX REDUCE_MIN REDUCE_PROD REDUCE_ANY REDUCE_ALL".split())
+    kind = draw.pick(["SUM", "MEAN", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PROD", "REDUCE_ANY", "REDUCE_ALL"])
     dtype = "bool" if kind in ("REDUCE_ANY", "REDUCE_ALL") else draw.pick(("float32", "float32", "int32", "int64", "int8", "uint8"))
     shape = arrays.shape_of(draw, 1, 4)
     quantized = dtype in BYTES
