@@ -73,7 +73,7 @@ def _stored(b: Loops, matrix: Matrix, out: BufferVar, item: PrimExpr, rows: int,
         out[item * (rows * columns) + i * columns + j] = E.cast(out.dtype, matrix[i, j])
 
 
-def _sum(b: Loops, first: Value, end: Value, term: Callable[[PrimExpr], PrimExpr], start: Value = 0.0) -> PrimExpr:
+def _sum(b: Loops, first: Value, end: Value, term: Callable[..., PrimExpr], start: Value = 0.0) -> PrimExpr:
     """`start` and the sum of `term(k)` over [first, end)."""
     total = b.variable("total", FLOAT64, start)
     with b.for_range(first, end, "k") as k:
@@ -233,7 +233,7 @@ def geqrf(data: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
     return _stacked("geqrf", [data], [((*lead, m, n), data.dtype), ((*lead, count), data.dtype)], lead, m * n * count * 2, body)  # type: ignore[no-any-return]
 
 
-def _reflect(b: Loops, a: Matrix, column: PrimExpr, step: PrimExpr, rows: int, vector: Callable[[PrimExpr], PrimExpr], factor: PrimExpr) -> None:
+def _reflect(b: Loops, a: Matrix, column: PrimExpr, step: PrimExpr, rows: int, vector: Callable[..., PrimExpr], factor: PrimExpr) -> None:
     """A column of `a` reflected: it loses `factor` times its product with the vector, which has a one at `step` and `vector` below."""
     product = b.let("product", factor * _sum(b, step + 1, rows, lambda k: vector(k) * a[k, column], a[step, column]))
     a[step, column] = a[step, column] - product
@@ -334,7 +334,7 @@ def _order(b: Loops, n: int, before: Callable[[PrimExpr, PrimExpr], PrimExpr]) -
     return order
 
 
-def _sign(b: Loops, n: int, component: Callable[[PrimExpr], PrimExpr]) -> PrimExpr:
+def _sign(b: Loops, n: int, component: Callable[..., PrimExpr]) -> PrimExpr:
     """-1 where the component that is greatest in size is negative, else 1."""
     greatest, sign = b.variable("greatest", FLOAT64, -1.0), b.variable("sign", FLOAT64, 1.0)
     with b.for_range(0, n, "k") as k:

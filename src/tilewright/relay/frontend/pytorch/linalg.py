@@ -319,12 +319,13 @@ def _pseudo_inverse(a: Expr, atol: Any, rtol: Any, hermitian: bool) -> Expr:
         return L.filled((*lead, n, m), a)
     if hermitian:
         values, u = L.eigh(a)
-        vh, size = L.transposed(u), op.abs(values)
+        vh = L.transposed(u)
+        size: Expr = op.abs(values)
     else:
         u, values, vh = L.svd(a)
         size = values
     kept = L.kept_values(size, *_tolerances(a, atol, rtol))
-    inverse = op.where(kept, op.divide(scalar(1, values), op.where(kept, values, scalar(1, values))), scalar(0, values))
+    inverse: Expr = op.where(kept, op.divide(scalar(1, values), op.where(kept, values, scalar(1, values))), scalar(0, values))
     return L.product(op.multiply(L.transposed(vh), op.expand_dims(inverse, axis=rank(inverse) - 1)), L.transposed(u))
 
 

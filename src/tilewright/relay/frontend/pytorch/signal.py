@@ -54,7 +54,7 @@ def istft(
     shares = _overlapped(op.broadcast_to(op.multiply(weights, weights), shape=(1, frames, n_fft)), hop, total)
     begin = n_fft // 2 if center else 0
     end = total - begin if length is None else min(begin + length, total)
-    found = op.divide(*(slice_axis(v, 1, begin, end) for v in (added, shares)))
+    found: Expr = op.divide(*(slice_axis(v, 1, begin, end) for v in (added, shares)))
     found = pad(found, [(0, 0), (0, 0 if length is None else begin + length - end)])
     return found if rank(self) == 3 else reshape(found, shape_of(found)[1:])
 
