@@ -108,10 +108,30 @@ class Program:
         a, b = self.vector(depth - 1), self.vector(depth - 1)
         if choice < 0.65:
             return self.random.choice([E.add, E.sub, E.mul, E.maximum])(a, b)
-        if choice < 0.8:  # what is made of an operand is kept for the next of them
-            product = self.random.choice([high_product, doubled_high_product])
-            return product(a, b, E.cast(f"int64x{LANES}", self.vector(0))) if choice < 0.75 else dot4(a, b, self.vector(0))
+        if choice < 0.8:
+            return self.product(a)
         return Select(self.lanes_condition(), a, b)
+
+    def product(self, a: PrimExpr) -> PrimExpr:
+        """Products for which something is made of an operand, and kept for the next of them."""
+        if self.random.random() < 0.3:
+            return dot4(self.repeated(), self.repeated(), a)
+        how = self.random.choice([high_product, doubled_high_product])
+        return how(a, const(1 << 30, f"int32x{LANES}"), E.cast(f"int64x{LANES}", self.repeated()) * const(1 << 29, f"int64x{LANES}"))
+
+    def guarded_products(self) -> Stmt:
+        """Some in a row, each under a condition of its own."""
+        parts: list[Stmt] = []
+        for _ in range(self.random.randrange(2, 4)):
+            value = self.product(self.vector(0))
+            guarded = Select(self.lanes_condition(), value, self.vector(0)) if self.random.random() < 0.7 else value
+            behind = SLOTS * LANES + 4  # what the end of the program writes
+            parts.append(Store(self.outputs[1], guarded, (self.lane(self.index(SIZE - LANES - behind) + behind),)))
+        return Seq(tuple(parts))
+
+    def repeated(self) -> PrimExpr:
+        """One of four vectors, so that programs use the same again: under conditions, behind them, and after what it reads was stored to."""
+        return Load(self.random.choice([*self.inputs[:1], *self.outputs[:1]]), (self.lane(self.random.choice([0, 8])),))
 
     def lanes_condition(self) -> PrimExpr:
         if self.random.random() < 0.5:
@@ -122,6 +142,8 @@ class Program:
         choice = self.random.random()
         if depth == 0 or choice < 0.3:
             return self.store()
+        if choice < 0.42:
+            return self.guarded_products()
         if choice < 0.6:
             return self.loop(depth)
         if choice < 0.75:
