@@ -79,6 +79,8 @@ class Evaluator:
             return self._value(e, mask)
 
     def _value(self, e: PrimExpr, mask: Any) -> Any:
+        if isinstance(e, (And, Or)):
+            return self._logical(e, mask)
         if isinstance(e, Binary):
             a, b = self._value(e.a, mask), self._value(e.b, mask)
             if isinstance(e, Sub) and e.dtype.code == "bool":
@@ -118,6 +120,15 @@ class Evaluator:
                 return typed(e.op.reference(*values), e.dtype)
             case _:
                 raise InternalError(f"'{e}' ({type(e).__name__}) has no numeric meaning")
+
+    def _logical(self, e: And | Or, mask: Any) -> Any:
+        """The second operand reads memory only where the first leaves the result open."""
+        a = self._value(e.a, mask)
+        undecided = a if isinstance(e, And) else np.logical_not(a)
+        if e.dtype.lanes == 1 and not undecided:
+            return typed(a, e.dtype)
+        b = self._value(e.b, mask if e.dtype.lanes == 1 else np.logical_and(undecided, mask))
+        return typed(_FUNCTIONS[type(e)](a, b), e.dtype)
 
     def _loaded(self, e: Load, mask: Any) -> Any:
         if self.load is None:

@@ -17,10 +17,12 @@ from tilewright.arith.ranges import Ranges
 from tilewright.arith.simplify import as_ramp, form_of, is_index, prove, simplify
 from tilewright.errors import ScheduleError
 from tilewright.expr import (
+    And,
     Broadcast,
     Buffer,
     Call,
     Load,
+    Or,
     PrimExpr,
     Ramp,
     Select,
@@ -241,6 +243,9 @@ class _Vectorizer:
             return self.select(e, mask)
         if isinstance(e, Load):
             return self.load(e, mask)
+        if isinstance(e, (And, Or)):  # the first operand decides where the second is read
+            undecided = e.a if isinstance(e, And) else logical_not(e.a)
+            return e.with_operands([self.vector(e.a, mask), self.vector(e.b, undecided if mask is None else logical_and(mask, undecided))])
         return e.with_operands([self.vector(x, mask) for x in e.operands()])
 
     def load(self, e: Load, mask: PrimExpr | None) -> PrimExpr:
