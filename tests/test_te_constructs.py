@@ -353,3 +353,29 @@ def test_axes_are_values_and_reducers_take_two() -> None:
     m = np.maximum(x, 0.5)
     np.testing.assert_allclose(y, m[:6] + 2 * x[1:7] + m[2:], rtol=1e-6)
     assert str(-r + 2 * r % 4 >= r - 1) == str(-r.var + 2 * r.var % 4 >= r.var - 1)
+
+
+def test_a_reduction_that_ends_at_an_axis() -> None:
+    """As many terms as the row says, counted or read from a table; no step takes its loops apart."""
+    a, ends = te.placeholder((8, 8), name="A"), te.placeholder((8,), dtype="int64", name="ends")
+
+    def upto(i: Any) -> Any:
+        k = te.reduce_axis((0, i), "k")
+        return te.sum(a[i, k], axis=k)
+
+    def listed(i: Any) -> Any:
+        k = te.reduce_axis((0, ends[i]), "k")
+        return te.sum(a[i, k], axis=k)
+
+    data, count = np.random.default_rng(0).integers(-9, 9, (8, 8)).astype("float32"), np.array([0, 3, 8, 1, 2, 7, 0, 5])
+    for make, args, given, until in ((upto, [a], [data], range(8)), (listed, [a, ends], [data, count], count)):
+        c = te.compute((8,), make, name="C")
+        got = np.full(8, 77, "float32")
+        tvm.build(te.create_schedule(c.op), [*args, c], "llvm")(*given, got)
+        np.testing.assert_array_equal(got, [data[r, :n].sum() for r, n in enumerate(until)])
+        for step, message in ((lambda s, c=c: s[c].fuse(*s[c].leaf_iter_vars), "cannot be fused"), (lambda s, c=c: s.rfactor(c, c.op.reduce_axis[0]), "how often loop 'k' runs"),
+                              (lambda s, c=c: s[c].reorder(*reversed(s[c].leaf_iter_vars)), "it stays inside of that")):
+            s = te.create_schedule(c.op)
+            step(s)
+            with pytest.raises(ScheduleError, match=message):
+                tvm.lower(s, [*args, c])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import test_codegen_random
 import test_schedule
+import tilewright as tvm
 from loop_programs import PROGRAMS, S, loops, variables
 from random_kernels import KINDS, Maker
 from small_models import cnn, mlp
@@ -22,13 +23,15 @@ from tilewright import intrinsics as I
 from tilewright import relay, te, tir
 from tilewright.compiler.kernel import lower
 from tilewright.driver.main import main
-from tilewright.errors import ParseError
+from tilewright.errors import ParseError, ScheduleError
 from tilewright.expr import Buffer, FloatImm, IntImm, PrimExpr, Var, as_expr, const
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import assert_structural_equal
 from tilewright.relay.expr import Call, Constant, Function
 from tilewright.relay.transform.pipeline import optimize
 from tilewright.relay.visitor import post_order
+from tilewright.script import ir_module
+from tilewright.script import tir as T
 from tilewright.target import Target
 from tilewright.te.create import create_prim_func
 from tilewright.tir.interpreter import run
@@ -253,6 +256,9 @@ MESSAGES: dict[str, tuple[str, str]] = {
     "a slice": ("A[0:2] = 1.0", "a scalar expression is expected here, not a slice"),
     "a text as a value": ('A[0] = "x"', "a scalar expression is expected here, not 'x'"),
     "a fraction in integers": ("B[0, 0] = 1.5", "1.5 is not a value of int32; write a whole number, or T.cast"),
+    "a value of another type": ("B[0, 0] = T.int64(5) + T.cast(A[0], \"int64\")", "a value of int64 is stored in 'B', which holds int32; write T.cast"),
+    "a loop variable among floats": ("for i in range(8):\n    A[i] = i", "a value of int64 is stored in 'A', which holds float32"),
+    "a number out of range": ("B[0, 0] = T.int8(300)", "300 is not a value of int8, which holds -128 to 127"),
     "a typed fraction": ("B[0, 0] = T.int32(1.5)", "1.5 is not a value of int32"),
     "a power": ("A[0] = A[0] ** 2", "Pow is no operator of the loop language"),
     "a membership": ("A[0] = A[0] in A[1]", "In is no comparison of the loop language"),
@@ -314,3 +320,77 @@ def test_the_caret_stands_below_the_place() -> None:
     assert str(caught.value) == (
         "model.tir:4: nothing is named 'oops' here\n          A[é] = A[é] + oops\n                        ^^^^"
     )
+
+
+def compiled(text: str, *arrays: np.ndarray) -> None:
+    """The program of a text gives the same read by the interpreter and as machine code, left in `arrays`."""
+    func, wanted = tir.parse(text), [a.copy() for a in arrays]
+    run(lower_blocks(func), wanted)
+    tvm.build(func, target="llvm")(*arrays)
+    for a, b in zip(arrays, wanted, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_loop_variables_are_stored_in_narrower_integers() -> None:
+    """They are int64 here, and int32 where programs of the field come from; they wrap around."""
+    a, b = np.zeros((300,), "int32"), np.zeros((300,), "uint8")
+    compiled("""
+        def f(A: T.Buffer((300,), "int32"), B: T.Buffer((300,), "uint8")):
+            for i in range(300):
+                A[i] = i * 2
+            for i in range(300):
+                with T.block("B"):
+                    v = T.axis.spatial(300, i)
+                    B[v] = v
+    """, a, b)
+    np.testing.assert_array_equal(a, np.arange(300) * 2)
+    np.testing.assert_array_equal(b, np.arange(300).astype("uint8"))
+
+
+NESTED = """
+    def f(A: T.Buffer((4, 6), "float32"), C: T.Buffer((4,), "float32")):
+        with T.block("root"):
+            B = T.alloc_buffer((4,), "float32")
+            for i in range(4):
+                with T.block("rows"):
+                    vi = T.axis.spatial(4, i)
+                    for k in range(6):
+                        with T.block("sum"):
+                            vk = T.axis.reduce(6, k)
+                            with T.init():
+                                B[vi] = 0.0
+                            B[vi] = B[vi] + A[vi, vk]
+                    C[vi] = B[vi] * 2.0
+"""
+
+
+def test_blocks_in_blocks() -> None:
+    """They run, and steps are refused; a root block around all is none."""
+    a, c = np.random.default_rng(0).integers(-9, 9, (4, 6)).astype("float32"), np.zeros(4, "float32")
+    compiled(NESTED, a, c)
+    np.testing.assert_array_equal(c, a.sum(axis=1) * 2)
+    with pytest.raises(ScheduleError, match="block 'sum' is inside of block 'rows'; steps are for blocks that hold no others"):
+        tir.Schedule(tir.parse(NESTED))
+
+
+@pytest.mark.parametrize("value", ["(" * 100_000 + "1.0" + ")" * 100_000, "-" * 100_000 + "1.0", " + ".join(["A[1]"] * 5000)], ids=["brackets", "signs", "a sum"])
+def test_texts_that_are_nested_too_deeply(value: str) -> None:
+    with pytest.raises(ParseError, match=r"nested (too deeply; give inner values names|parentheses)") as caught:
+        tir.parse(f'def f(A: T.Buffer((8,), "float32")):\n    A[0] = {value}')
+    assert len(str(caught.value)) < 1000
+
+
+def test_functions_of_a_class_that_call_each_other() -> None:
+    """The class is not there yet when its functions are read."""
+    with pytest.raises(ParseError, match="this cannot be called in the loop language"):
+
+        @ir_module
+        class Calls:
+            @T.prim_func
+            def first(A: T.Buffer((8,), "float32")) -> None:
+                for i in range(8):
+                    A[i] = A[i] + 1.0
+
+            @T.prim_func
+            def second(A: T.Buffer((8,), "float32")) -> None:
+                T.evaluate(Calls.first(A.data))

@@ -168,7 +168,7 @@ class UnknownDim(Var):
 
 
 class IntImm(PrimExpr):
-    """An integer or boolean constant."""
+    """An integer or boolean constant. Raises `CompileError` for a value that its type has not."""
 
     __slots__ = ("value",)
     value: int
@@ -179,6 +179,9 @@ class IntImm(PrimExpr):
         known: Self | None = interned(key)
         if known is not None:
             return known
+        low, high = integer_range(kind)
+        if not low <= number <= high:
+            raise CompileError(f"{number} is not a value of {kind}, which holds {low} to {high}; give it a wider type, or the value that it wraps around to", code="TW0602")
         self = object.__new__(cls)
         self.dtype, self.value = kind, number
         return publish(key, self)
@@ -506,7 +509,51 @@ class Broadcast(PrimExpr):
 
 
 
+def integer_range(dtype: DataType) -> tuple[int, int]:
+    """The least and the greatest value of a type of integers or truth values."""
+    if dtype.code == "bool":
+        return 0, 1
+    bits = dtype.bits or 64
+    return (0, (1 << bits) - 1) if dtype.code == "uint" else (-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+
+
 # Builders.
+def literal(value: Any, dtype: str | DataType | None = None) -> PrimExpr:
+    """`te.const` and `tir.const`: a number as an expression of `dtype`, or of the type that TVM gives it (int32, float32, bool).
+
+    Raises `CompileError` for a value that the type has not; expressions that are folded wrap around instead.
+    """
+    if isinstance(value, (Operand, OpenSize)):
+        return as_expr(value) if dtype is None else cast(dtype, value)
+    kind = _usual(value) if dtype is None else DataType(dtype)
+    if not isinstance(value, (int, float, np.generic, np.ndarray)) or kind.code not in (*_NUMERIC, *MINIFLOATS):
+        raise CompileError(f"{value!r} ({type(value).__name__}) is no constant of {kind}; a constant is a number of int, uint, float or bool", code="TW0602")
+    number = value.item() if isinstance(value, (np.generic, np.ndarray)) else value
+    if kind.is_float:
+        made = const(float(number), kind)
+        if math.isfinite(number) and not math.isfinite(float(number_of(made) or 0.0)):
+            raise CompileError(f"{number} is not a value of {kind.element}, whose greatest number is less; give it a wider type", code="TW0602")
+        return made
+    if isinstance(number, float) and not math.isfinite(number):
+        raise CompileError(f"{number} is not a value of {kind}, which holds integers", code="TW0602")
+    made = IntImm(kind.element, int(bool(number)) if kind.code == "bool" else int(number))
+    return broadcast(made, kind.lanes)
+
+
+_NUMERIC: Final = ("int", "uint", "bool", "float", "bfloat")
+
+
+def _usual(value: Any) -> DataType:
+    """The type of a number that says none."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return DataType(value.dtype)
+    if isinstance(value, bool):
+        return BOOL
+    if isinstance(value, float):
+        return FLOAT32 if not math.isfinite(value) or abs(value) <= float(np.finfo(np.float32).max) else DataType("float64")
+    return DataType("int32") if isinstance(value, int) and -(1 << 31) <= value < 1 << 31 else INT64
+
+
 def is_value(x: object) -> bool:
     return isinstance(x, (Operand, int, float, bool, np.generic))
 
@@ -519,13 +566,15 @@ def const(value: Any, dtype: str | DataType) -> PrimExpr:
     if isinstance(value, OpenSize):
         return as_expr(value, kind)
     if kind.is_float:
-        if kind.code in MINIFLOATS:
-            return FloatImm(kind, float(np.asarray(value, kind.numpy())))
-        return FloatImm(kind, float(np.float32(value)) if kind == "float32" else float(value))
+        if kind.bits == 64:
+            return FloatImm(kind, float(value))
+        with np.errstate(over="ignore"):  # an integer is rounded once, not to float64 before
+            exact = isinstance(value, int) and -(1 << 63) <= value < 1 << 63
+            return FloatImm(kind, float(np.asarray(value, np.int64 if exact else np.float64).astype(kind.numpy())))
     if kind.code == "bool":
         return IntImm(kind, int(bool(value)))
     number = int(value)
-    if (kind.code in ("int", "uint") and kind.bits < 64) or kind.code == "uint":
+    if kind.code in ("int", "uint") and kind.bits:
         number &= (1 << kind.bits) - 1
         if kind.code == "int" and number >> (kind.bits - 1):
             number -= 1 << kind.bits
@@ -575,12 +624,16 @@ def broadcast(value: PrimExpr, lanes: int) -> PrimExpr:
 
 
 def _promote(a: DataType, b: DataType) -> DataType:
-    """The element type in which two different element types meet."""
+    """The element type in which two different element types meet: floats before integers, then the wider, then unsigned before signed."""
     if a.is_float != b.is_float:
         return a if a.is_float else b
     if a.code == "bool" or b.code == "bool":
         return b if a.code == "bool" else a
-    return DataType(np.promote_types(a.numpy(), b.numpy())) if a.code != b.code else (a if a.bits >= b.bits else b)
+    if a.is_integer and b.is_integer:
+        return a if (a.bits, a.code == "uint") > (b.bits, b.code == "uint") else b
+    if a.bits != b.bits or a.code == b.code:
+        return a if a.bits >= b.bits else b
+    return FLOAT32  # which holds both of float16 and bfloat16
 
 
 def match(a: Value, b: Value) -> tuple[PrimExpr, PrimExpr]:
@@ -622,7 +675,7 @@ def _fold(cls: type[Binary], a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
     if cls in (FloorDiv, FloorMod, TruncDiv, TruncMod, Div) and y == 0:
         return None
     dtype = BOOL.with_lanes(a.dtype.lanes) if issubclass(cls, Comparison) else a.dtype
-    if a.dtype == "float32" and not issubclass(cls, Comparison):
+    if a.dtype.is_float and a.dtype.bits < 64 and not issubclass(cls, Comparison):
         with np.errstate(all="ignore"):
             return const(cls.fold(np.float32(x), np.float32(y)), dtype)
     return const(cls.fold(x, y), dtype)

@@ -6,6 +6,7 @@ An atom is anything that is not a sum or a multiple: a variable, a load, a floor
 from __future__ import annotations
 
 from tilewright.expr import Add, IntImm, Mul, PrimExpr, Sub
+from tilewright.expr import const as number
 from tilewright.types import INT64, DataType
 
 
@@ -75,13 +76,13 @@ def expression(form: LinearForm, dtype: DataType = INT64) -> PrimExpr:
         items.sort(key=lambda item: (item[1] < 0, -abs(item[1])))
     const = form.const
     if items and const > 0 and items[0][1] < 0:
-        total, const = IntImm(dtype, const), 0
+        total, const = number(const, dtype), 0
     for atom, k in items:
         if k < 0 and total is not None:
-            total = Sub(total, atom if k == -1 else Mul(atom, IntImm(dtype, -k)))
+            total = Sub(total, atom if k == -1 else Mul(atom, number(-k, dtype)))
         else:
-            term = atom if k == 1 else Mul(atom, IntImm(dtype, k))
+            term = atom if k == 1 else Mul(atom, number(k, dtype))
             total = term if total is None else Add(total, term)
     if total is None:
-        return IntImm(dtype, form.const)
-    return Add(total, IntImm(dtype, const)) if const else total
+        return number(form.const, dtype)
+    return Add(total, number(const, dtype)) if const else total

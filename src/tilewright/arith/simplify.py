@@ -37,6 +37,7 @@ from tilewright.expr import (
     FloorDiv,
     FloorMod,
     IntImm,
+    Load,
     Max,
     Min,
     Mul,
@@ -47,11 +48,12 @@ from tilewright.expr import (
     Sub,
     Var,
     const,
+    integer_range,
     maximum,
     minimum,
     number_of,
 )
-from tilewright.expr_walk import free_vars
+from tilewright.expr_walk import free_vars, walk
 from tilewright.types import BOOL, INT32, INT64, DataType
 
 _MOST_ENDS: Final = 4
@@ -195,7 +197,7 @@ def _divide(form: LinearForm, c: int, dtype: DataType, ranges: Ranges) -> Linear
         g, high, _ = factored
         return q.plus(_divide(high, c // g, dtype, ranges))
     atom = _only_atom(rest)
-    if isinstance(atom, FloorDiv) and isinstance(atom.b, IntImm) and atom.b.value > 0:
+    if isinstance(atom, FloorDiv) and isinstance(atom.b, IntImm) and 0 < atom.b.value <= integer_range(dtype)[1] // c:
         inner = form_of(atom.a, ranges).plus(LinearForm({}, rest.const * atom.b.value))
         return q.plus(_divide(inner, c * atom.b.value, dtype, ranges))
     if isinstance(atom, FloorMod) and isinstance(atom.b, IntImm) and atom.b.value > 0 and atom.b.value % c == 0 and rest.const == 0:
@@ -298,6 +300,8 @@ def _compare(e: Comparison, ranges: Ranges) -> PrimExpr:
         decided = _decide_open(kind, d, ranges)
     if decided is not None:
         return IntImm(BOOL, decided)
+    if any(type(a) is not Var and any(isinstance(x, Load) for x in walk(a)) for a in d.coefs):
+        return _over_operands(e, ranges)  # elements of memory may be the greatest of their type: nothing is added to them
     g = gcd(*d.coefs.values())
     if g > 1:
         if kind in (EQ, NE) and d.const % g:

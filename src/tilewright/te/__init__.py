@@ -2,10 +2,11 @@
 
 from tilewright.expr import all_of as all
 from tilewright.expr import any_of as any
-from tilewright.expr import const, floordiv, floormod, truncdiv, truncmod
 from tilewright.expr import div as div
+from tilewright.expr import floordiv, floormod, truncdiv, truncmod
 from tilewright.expr import floordiv as indexdiv
 from tilewright.expr import floormod as indexmod
+from tilewright.expr import literal as const
 from tilewright.intrinsics import (
     acos,
     acosh,

@@ -9,9 +9,10 @@ from tilewright.expr import floordiv as indexdiv
 from tilewright.expr import floormod as indexmod
 
 if TYPE_CHECKING:
-    from tilewright.expr import Buffer, FloatImm, IntImm, PrimExpr, Var, const, if_then_else
+    from tilewright.expr import Buffer, FloatImm, IntImm, PrimExpr, Var, if_then_else
     from tilewright.expr import all_of as all
     from tilewright.expr import any_of as any
+    from tilewright.expr import literal as const
     from tilewright.intrinsics import call_extern, call_pure_extern
     from tilewright.tir import analysis, ir_builder, transform
     from tilewright.tir.buffers import decl_buffer
@@ -33,7 +34,7 @@ _NAMES: Final = {
     "Stmt": "tir.stmt", "Trace": "tir.module_schedule", "TensorIntrin": "tir.tensorize", "IndexMap": "tir.index_map", "Var": "expr", "lower_blocks": "tir.transform.lower_blocks",
     "lower_loops": "tir.transform.pipeline", "parse": "tir.parser", "parse_module": "tir.parser", "replay": "tir.module_schedule",
     "decl_buffer": "tir.buffers", "Layout": "tir.data_layout", "BijectiveLayout": "tir.data_layout", "layout": "tir.data_layout",
-    "bijective_layout": "tir.data_layout", "call_extern": "intrinsics", "call_pure_extern": "intrinsics", "const": "expr", "if_then_else": "expr", "all": "te", "any": "te",
+    "bijective_layout": "tir.data_layout", "call_extern": "intrinsics", "call_pure_extern": "intrinsics", "const": "te", "if_then_else": "expr", "all": "te", "any": "te",
 }
 """Public name -> the module that has it."""
 

@@ -103,8 +103,14 @@ class ExprReader:
         elif isinstance(value, float):
             raise self.error(node, f"{value} is not a value of {dtype}; write a whole number, or T.cast({value}, \"{dtype}\")")
         else:
-            number = E.const(value, kind)
+            number = self.integer(node, value, kind)
         return E.broadcast(number, dtype.lanes)
+
+    def integer(self, node: ast.expr, value: Any, dtype: DataType) -> PrimExpr:
+        try:
+            return IntImm(dtype, int(value))
+        except CompileError as error:
+            raise self.error(node, error.message) from None
 
     def value(self, node: ast.expr) -> Any:
         read = _VALUES.get(type(node))
@@ -287,7 +293,7 @@ class ExprReader:
             raise self.error(argument, f"{value} is not a value of {dtype}")
         if dtype.lanes > 1:
             return self.typed(argument, value, dtype)
-        return FloatImm(dtype, float(value)) if dtype.is_float else IntImm(dtype, int(value))
+        return FloatImm(dtype, float(value)) if dtype.is_float else self.integer(argument, value, dtype)
 
     def cast(self, node: ast.Call) -> PrimExpr:
         """`T.cast(value, dtype)`, or `T.Cast(dtype, value)`."""

@@ -38,6 +38,7 @@ from tilewright.expr import (
     Sub,
     Var,
     add,
+    integer_range,
     sub,
 )
 from tilewright.expr_walk import text_of, walk
@@ -348,7 +349,7 @@ class _Printer:
         strength, symbol, second = _STRENGTH[e.symbol], e.symbol, e.b
         if isinstance(second, IntImm) and isinstance(e, Sub):  # `a - 1` is the sum with -1, as the builders make it
             return f"T.Sub({self.expr(e.a)}, {self.expr(second)})", _ATOM
-        if isinstance(second, IntImm) and isinstance(e, Add) and second.value < 0:
+        if isinstance(second, IntImm) and isinstance(e, Add) and integer_range(e.dtype)[0] < second.value < 0:
             symbol, second = "-", IntImm(e.dtype, -second.value)
         (a, left), (b, right) = self.strong(e.a), self.strong(second)
         if _is_number(e.a) and _is_number(second):  # two bare numbers would be one

@@ -20,7 +20,7 @@ from tilewright.arith.ranges import Interval, Ranges
 from tilewright.arith.simplify import decide, difference, form_of, is_index, simplify
 from tilewright.arith.solve import assume
 from tilewright.errors import ScheduleError
-from tilewright.expr import Add, Comparison, IntImm, Load, PrimExpr, Select, Var, logical_not, number_of
+from tilewright.expr import Add, Comparison, IntImm, Load, PrimExpr, Select, Var, const, logical_not, number_of
 from tilewright.expr_walk import walk
 from tilewright.tir.stmt import (
     SERIAL,
@@ -209,7 +209,7 @@ class _Unroller:
                 rest, k, terms = split
                 for v, c in terms:
                     k += c * self.env[v]
-                return IntImm(e.dtype, k) if rest is None else Add(rest, IntImm(e.dtype, k)) if k else rest
+                return const(k, e.dtype) if rest is None else Add(rest, const(k, e.dtype)) if k else rest
         elif isinstance(e, Comparison):
             return self.comparison(e)
         elif isinstance(e, Select):
