@@ -47,7 +47,7 @@ def _gather(x: Expr, y: Expr) -> Expr:
 
 def _quantized(x: Expr, y: Expr) -> Expr:
     scale, zero = relay.const(0.05), relay.const(3)
-    return relay.qnn.dequantize(relay.qnn.quantize(relay.add(x, y), scale, zero, out_dtype="int8"), scale, zero)
+    return relay.qnn.op.dequantize(relay.qnn.op.quantize(relay.add(x, y), scale, zero, out_dtype="int8"), scale, zero)
 
 
 def _normed(x: Expr, y: Expr) -> Expr:
