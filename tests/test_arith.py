@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright import expr
+from tilewright import expr, interning
 from tilewright.arith import Ranges, assume, bounds, conjuncts, evaluate, expression, linear, prove, simplify, solve
 from tilewright.errors import InternalError
 from tilewright.expr import (
@@ -236,10 +236,10 @@ def test_a_long_sum_is_no_deep_recursion() -> None:
 def test_what_is_held_stays_the_same_object_and_the_rest_is_forgotten() -> None:
     x = Var("x")
     held = (x + 1) * 3
-    known = len(expr._INTERNED)
+    known = len(interning._INTERNED)
     for k in range(100):
         assert isinstance(x * 7 + k, PrimExpr)
-    assert len(expr._INTERNED) > known
-    expr.release()
-    assert len(expr._INTERNED) <= known
+    assert len(interning._INTERNED) > known
+    interning.release()
+    assert len(interning._INTERNED) <= known
     assert (x + 1) * 3 is held

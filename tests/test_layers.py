@@ -19,7 +19,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("settings", "types", "catalogue"),
     ("global_functions", "plugins"),
     ("logs",),
-    ("contents", "expr", "expr_walk", "intrinsics", "nd", "pieces", "texts", "worth"),
+    ("contents", "expr", "expr_walk", "interning", "intrinsics", "nd", "pieces", "texts", "worth"),
     ("params", "testing"),
     ("arith",),
     ("ir", "transform", "instrument"),
@@ -186,7 +186,7 @@ def test_files_are_short(folder: str) -> None:
 
 
 # Tables of rules and the expression grammar may be longer.
-LONGEST = {"expr.py": 780}
+LONGEST = {"expr.py": 790}
 
 
 def test_every_module_says_what_it_is_for() -> None:

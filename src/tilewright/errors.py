@@ -217,6 +217,12 @@ class ProviderWarning(UserWarning):
     code = "TW1309"
 
 
+class NoNativeCompute(TVMError):
+    """An operator declares that it has no tensor expression for these arguments: its step runs in Python. `Op.compute` raises it, and the build catches it."""
+
+    code = "TW1303"
+
+
 class InternalError(TVMError):
     """A fault of the compiler itself. The message says what is needed to repeat it."""
 

@@ -2,8 +2,8 @@
 
 Expressions are interned: building the same expression twice gives the same object, so `is` means equal and common
 subexpressions are shared for free, in every thread. The table is shared by all threads: an expression is complete before
-it enters, entering takes a lock, and finding one takes none. `release` drops the entries that nothing else holds (a build
-does so at its end). `Var` and `Buffer` are names,
+it enters, entering takes a lock, and finding one takes none. `interning.release` drops the entries that
+nothing else holds (a build does so at its end). `Var` and `Buffer` are names,
 compared by identity and never merged. Indices are `int64` throughout. The builders (`add`, `floordiv`, …, also reached
 by the Python operators) fold constants and drop neutral elements; anything cleverer is `arith`'s.
 
@@ -17,66 +17,14 @@ from __future__ import annotations
 import functools
 import math
 import operator
-import os
-import threading
 from collections.abc import Callable, Sequence
-from sys import getrefcount
-from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeAlias
 
 import numpy as np
 
 from tilewright.errors import CompileError
+from tilewright.interning import interned, publish
 from tilewright.types import BOOL, FLOAT32, INT64, MINIFLOATS, DataType, OpenSize
-
-_INTERNED: Final[dict[tuple[Any, ...], Any]] = {}
-interned: Final = _INTERNED.get
-"""The expression of a key, the class followed by what tells two apart; None where there is none yet."""
-_MANY: Final = 1_000_000
-_SWEEP_AT = [_MANY]  # how many of them are looked through again
-_KEYS_PER_TURN: Final = 2_000  # other threads wait for at most so many keys
-_CHANGING = threading.RLock()
-E = TypeVar("E", bound="PrimExpr")
-
-
-def release() -> None:
-    """Forget the interned expressions that nothing else holds. Whatever is held stays known, so `is` goes on to mean equal."""
-    keys = list(_INTERNED)  # one step for the interpreter, unlike iterating
-    while keys:
-        with _CHANGING:
-            _forget_unused(keys[-_KEYS_PER_TURN:])
-        del keys[-_KEYS_PER_TURN:]
-    _SWEEP_AT[0] = max(_MANY, 2 * len(_INTERNED))
-
-
-def _forget_unused(keys: list[tuple[Any, ...]]) -> None:
-    """Drop those of `keys` whose expressions only the table holds, youngest first: an expression holds its operands, which are older.
-
-    Needs the lock. Another thread may find an expression between the first count and its removal; it is then put back,
-    and since entering takes the lock, no second one is made meanwhile.
-    """
-    for key in reversed(keys):
-        if key in _INTERNED and getrefcount(_INTERNED[key]) <= 2:  # the table and the argument
-            taken = [_INTERNED.pop(key)]
-            if getrefcount(taken[0]) > 2:
-                _INTERNED[key] = taken[0]
-
-
-def publish(key: tuple[Any, ...], new: E) -> E:
-    """Enter a complete expression; returns the one that is known by `key`, which another thread may have entered first."""
-    if len(_INTERNED) > _SWEEP_AT[0]:
-        release()
-    with _CHANGING:
-        known: E = _INTERNED.setdefault(key, new)
-    return known
-
-
-def _new_lock() -> None:
-    """A child process has none of its parent's other threads: nobody there would open a lock that one of them held."""
-    global _CHANGING  # noqa: PLW0603
-    _CHANGING = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_new_lock)
 
 
 class Operand:
@@ -176,9 +124,8 @@ class IntImm(PrimExpr):
     def __new__(cls, dtype: str | DataType, value: int) -> Self:
         kind, number = DataType(dtype), int(value)
         key = (cls, kind, number)
-        known: Self | None = interned(key)
-        if known is not None:
-            return known
+        if (known := interned(key)) is not None:
+            return known  # type: ignore[no-any-return]
         low, high = integer_range(kind)
         if not low <= number <= high:
             raise CompileError(f"{number} is not a value of {kind}, which holds {low} to {high}; give it a wider type, or the value that it wraps around to", code="TW0602")
@@ -204,9 +151,8 @@ class FloatImm(PrimExpr):
     def __new__(cls, dtype: str | DataType, value: float) -> Self:
         kind, number = DataType(dtype), float(value)
         key = (cls, kind, number.hex())
-        known: Self | None = interned(key)
-        if known is not None:
-            return known
+        if (known := interned(key)) is not None:
+            return known  # type: ignore[no-any-return]
         self = object.__new__(cls)
         self.dtype, self.value = kind, number
         return publish(key, self)
@@ -225,7 +171,7 @@ class Binary(PrimExpr):
     fold: ClassVar[Callable[[Any, Any], Any]]
 
     def __new__(cls, a: PrimExpr, b: PrimExpr) -> Self:
-        known: Self | None = _INTERNED.get((cls, a, b))
+        known: Self | None = interned((cls, a, b))
         if known is not None:
             return known
         self = object.__new__(cls)
@@ -292,9 +238,8 @@ class Not(PrimExpr):
 
     def __new__(cls, a: PrimExpr) -> Self:
         key = (cls, a.dtype, a)
-        known: Self | None = interned(key)
-        if known is not None:
-            return known
+        if (known := interned(key)) is not None:
+            return known  # type: ignore[no-any-return]
         self = object.__new__(cls)
         self.dtype, self.a = a.dtype, a
         return publish(key, self)
@@ -315,9 +260,8 @@ class Cast(PrimExpr):
     def __new__(cls, dtype: str | DataType, value: PrimExpr) -> Self:
         kind = DataType(dtype)
         key = (cls, kind, value)
-        known: Self | None = interned(key)
-        if known is not None:
-            return known
+        if (known := interned(key)) is not None:
+            return known  # type: ignore[no-any-return]
         self = object.__new__(cls)
         self.dtype, self.value = kind, value
         return publish(key, self)
@@ -340,9 +284,8 @@ class Select(PrimExpr):
 
     def __new__(cls, condition: PrimExpr, true_value: PrimExpr, false_value: PrimExpr) -> Self:
         key = (cls, true_value.dtype, condition, true_value, false_value)
-        known: Self | None = interned(key)
-        if known is not None:
-            return known
+        if (known := interned(key)) is not None:
+            return known  # type: ignore[no-any-return]
         self = object.__new__(cls)
         self.dtype, self.condition, self.true_value, self.false_value = true_value.dtype, condition, true_value, false_value
         return publish(key, self)
@@ -388,9 +331,8 @@ class Call(PrimExpr):
     def __new__(cls, dtype: str | DataType, op: Intrinsic, args: Sequence[PrimExpr]) -> Self:
         kind, arguments = DataType(dtype), tuple(args)
         key = (cls, kind, op, arguments)
-        known: Self | None = interned(key)
-        if known is not None:
-            return known
+        if (known := interned(key)) is not None:
+            return known  # type: ignore[no-any-return]
         self = object.__new__(cls)
         self.dtype, self.op, self.args = kind, op, arguments
         return publish(key, self)
@@ -445,9 +387,8 @@ class Load(PrimExpr):
         lanes = max((i.dtype.lanes for i in at), default=1)
         kind = buffer.dtype.with_lanes(lanes)
         key = (cls, kind, buffer, at)
-        known: Self | None = interned(key)
-        if known is not None:
-            return known
+        if (known := interned(key)) is not None:
+            return known  # type: ignore[no-any-return]
         self = object.__new__(cls)
         self.dtype, self.buffer, self.indices = kind, buffer, at
         return publish(key, self)
@@ -470,9 +411,8 @@ class Ramp(PrimExpr):
         step = as_expr(stride, base.dtype)
         kind = base.dtype.with_lanes(lanes)
         key = (cls, kind, base, step)
-        known: Self | None = interned(key)
-        if known is not None:
-            return known
+        if (known := interned(key)) is not None:
+            return known  # type: ignore[no-any-return]
         self = object.__new__(cls)
         self.dtype, self.base, self.stride = kind, base, step
         return publish(key, self)
@@ -493,9 +433,8 @@ class Broadcast(PrimExpr):
     def __new__(cls, value: PrimExpr, lanes: int) -> Self:
         kind = value.dtype.with_lanes(lanes)
         key = (cls, kind, value)
-        known: Self | None = interned(key)
-        if known is not None:
-            return known
+        if (known := interned(key)) is not None:
+            return known  # type: ignore[no-any-return]
         self = object.__new__(cls)
         self.dtype, self.value = kind, value
         return publish(key, self)

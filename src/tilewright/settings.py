@@ -61,6 +61,11 @@ SETTINGS: Final = _table(
     ),
     Setting("relay.check_rewrites.max_work", int, 1 << 31, "multiplications and elements of the largest function that check_rewrites runs"),
     Setting("relay.backend.max_arena", int, 0, "the most bytes that values between kernels may take; a program that needs more is not compiled. 0: any number"),
+    Setting(
+        "relay.backend.max_memory", int, 0,
+        "the most bytes that a program may take for the values that it makes: its workspace and its outputs; one that needs more is not compiled. "
+        "0: a quarter of the memory of this machine, or of the process where the system limits it",
+    ),
     Setting("relay.backend.use_auto_scheduler", bool, False, "whether kernels have the schedules of an auto_scheduler.ApplyHistoryBest around the build"),
     Setting(
         "tir.instrument_bound_checkers", bool, False, "check every read and write against the extents of its buffer before it is made; a wrong one is a MemoryFault"

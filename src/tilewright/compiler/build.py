@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tilewright import expr, worth
+from tilewright import interning, worth
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.entry_types import check_entry_types
@@ -78,7 +78,7 @@ def build_made(
             worth.COMPILING.took(operators, worth.clock() - begin)
             return replace(made, manifest=replace(made.manifest, lists=lists), modules=modules) if lists or modules else made
         finally:
-            expr.release()
+            interning.release()
 
 
 def build(

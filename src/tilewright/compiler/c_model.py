@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from tilewright import expr
+from tilewright import interning
 from tilewright.compiler.build import build_made
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
@@ -48,7 +48,7 @@ def c_model(make: Callable[[], IRModule], target: Target, name: str) -> CModel:
             one_core = Target({"num-cores": 1, **target.processor.export()})
             return emit_model(*build_parts(optimize(mod, one_core)["main"], one_core, name, Report(), names, loops))
         finally:
-            expr.release()
+            interning.release()
 
 
 def known_answers(make: Callable[[], IRModule], name: str, cache: Cache, inputs: Sequence[Array] | None) -> tuple[list[Array], list[Array]]:

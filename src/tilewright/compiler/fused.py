@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright import expr
+from tilewright import interning
 from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.external import take_external
 from tilewright.compiler.flow import lower_control, needs_control
@@ -60,4 +60,4 @@ def fused_functions(mod: IRModule, target: Target) -> list[Fused]:
                         found[key] = Fused(function, constants)
             return list(found.values())
         finally:
-            expr.release()
+            interning.release()

@@ -76,17 +76,43 @@ def _title(plan: MemoryPlan, step: int) -> str:
 
 
 def check_memory(plan: MemoryPlan, target: Target, name: str) -> None:
-    """Raise `CompileError` for a program that this machine has no memory for, naming what is largest in it; other machines are not known."""
+    """Raise `CompileError` for a program that this machine has no memory for, naming what is largest in it; other machines are not known.
+
+    What the program makes may take no more than `relay.backend.max_memory`, wherever it runs.
+    """
+    _check_made(plan, target, name)
     needed = plan.workspace_bytes + sum(t.nbytes for t in plan.outputs) + sum(c.nbytes for c in plan.constants) + sum(_nbytes(v.known_type()) for v in plan.inputs)
     there = machine_bytes()
     if needed <= there or target.mtriple.split("-")[0] not in ("", host_arch()):
         return
     values = [(_nbytes(v.known_type()), f"input '{v.name_hint}'", v.known_type()) for v in plan.inputs]
-    values += [(out.type.nbytes, str((s.call and s.call.span) or "a value"), out.type) for s in plan.steps for out in s.outputs]
-    size, what, kind = max(values, key=lambda v: v[0])
+    size, what, kind = max((*values, *_made(plan)), key=lambda v: v[0])
     raise CompileError(
         f"'{name}' needs {shown_bytes(needed)} of memory, and there are {shown_bytes(there)}; what is largest is {what}, {kind!r}, {shown_bytes(size)}: "
         "give smaller shapes, or correct the sizes in the model", code="TW0710")
+
+
+def _made(plan: MemoryPlan) -> list[tuple[int, str, Type | None]]:
+    """The values that the steps make: bytes, node of the model, type."""
+    return [(out.type.nbytes, str((s.call and (s.call.span or (isinstance(s.call.op, Function) and s.call.op.span))) or "a value"), out.type) for s in plan.steps for out in s.outputs]
+
+
+def _check_made(plan: MemoryPlan, target: Target, name: str) -> None:
+    """Raise `CompileError` where workspace and outputs take more than `relay.backend.max_memory`."""
+    allowed = PassContext.current().get("relay.backend.max_memory")
+    if allowed < 0:
+        raise CompileError(f"relay.backend.max_memory is {allowed}; give the bytes that the values of a program may take, or 0 for a quarter of the memory of the machine", code="TW0209")
+    made = plan.workspace_bytes + sum(t.nbytes for t in plan.outputs)
+    if not allowed and target.mtriple.split("-")[0] not in ("", host_arch()):
+        return
+    limit = allowed or machine_bytes() // 4
+    values = _made(plan)
+    if made <= limit or not values:
+        return
+    size, what, kind = max(values, key=lambda v: v[0])
+    raise CompileError(
+        f"'{name}' needs {shown_bytes(made)} for its workspace and outputs; the limit is {shown_bytes(limit)}. The largest value is {what}, {kind!r}, {shown_bytes(size)}: "
+        f"give smaller shapes, correct the sizes in the model, or allow more with relay.backend.max_memory={made}", code="TW0710")
 
 
 def check_scratch(scratch: Scratch, target: Target) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright import expr
+from tilewright import interning
 from tilewright.arith.open_sizes import Limit, open_size, samples
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
@@ -67,7 +67,7 @@ def build_open(make: Callable[[], Function], ranges: Mapping[str, Range], target
             symbols = [_symbol(old, new, ranges.get(old.name, (1, None)), [imported.limits.get(old), limits.get(new)]) for old, new in renamed.items()]
             return replace(made, manifest=replace(made.manifest, symbols=tuple(symbols))).finish()
         finally:
-            expr.release()
+            interning.release()
 
 
 def _imported(make: Callable[[], Function]) -> Function:

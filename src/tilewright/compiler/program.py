@@ -29,7 +29,7 @@ from tilewright.compiler.report import Report
 from tilewright.compiler.sources import MODEL, OFF, asked_for, kernel_source, loops_source
 from tilewright.compiler.stand_ins import STAND_IN
 from tilewright.compiler.target_hooks import host_kernel
-from tilewright.errors import CompileError, InternalError, NotNativeWarning
+from tilewright.errors import CompileError, InternalError, NoNativeCompute, NotNativeWarning
 from tilewright.expr import Var as Symbol
 from tilewright.faults import Site
 from tilewright.ir.module import IRModule
@@ -312,8 +312,10 @@ class _Builder:
             try:
                 kernel = tuned.lower(function, constant, self.target, symbol, storage=storage, symbols=self.symbols, flat=self.cache is not None,
                                       checks=self.checks, first_site=len(self.sites))
-            except NotImplementedError:
+            except NoNativeCompute:
                 return None
+            except NotImplementedError as error:
+                raise InternalError(f"lowering '{symbol}' reached a method that is not implemented: {error!r}") from error
         self.sites += kernel.sites
         self.report.kernels[symbol] = kernel
         if self.report.keeps_module:

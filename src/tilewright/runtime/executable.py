@@ -17,7 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.errors import InputError, InternalError, RunError
-from tilewright.limits import shown_bytes
+from tilewright.limits import machine_bytes, shown_bytes
 from tilewright.nd import ALIGNMENT, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.callbacks import CALL_FAILED, call_function, raised, set_callback
@@ -49,6 +49,8 @@ from tilewright.texts import pack_texts
 Array = np.ndarray[Any, Any]
 _ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 _KERNEL_ALIGNMENT: Final = 16
+_SURELY_THERE: Final = 1 << 28
+"""Bytes that are not compared with the memory of the machine."""
 _MISALIGNED: Final = _KERNEL_ALIGNMENT - 1
 _ARRAY: Final = np.ndarray
 _new: Final = np.empty
@@ -103,6 +105,7 @@ class Executable:
         if manifest.calls:
             set_callback(code, manifest.calls, self._functions)
         self._table = table
+        self._check_memory()
         self.code = code
         self._constants = _aligned(constants)
         self._threads = checked_threads(threads) if threads is not None else manifest.threads or default_threads()
@@ -314,6 +317,12 @@ class Executable:
             return _Frame(len(self._inputs) + len(self._outputs), _address(self._constants), self.manifest.workspace_bytes, 0 if self._table is None else _address(self._table))
         except MemoryError:
             raise self._no_memory() from None
+
+    def _check_memory(self) -> None:
+        """Raise `RunError` for a program that needs more memory than this process may use."""
+        needed = self.manifest.workspace_bytes + sum(t.nbytes for t in self.manifest.outputs)
+        if needed > _SURELY_THERE and needed > machine_bytes():
+            raise self._no_memory()
 
     def _no_memory(self) -> RunError:
         manifest = self.manifest

@@ -27,15 +27,14 @@ from tilewright.expr import (
     cast,
     const,
     if_then_else,
-    interned,
     max_value,
     maximum,
     min_value,
     minimum,
     mul,
-    publish,
 )
 from tilewright.expr_walk import walk
+from tilewright.interning import interned, publish
 from tilewright.node import node
 from tilewright.te.tag import current_tag
 from tilewright.tir.stmt import IterVar

@@ -106,7 +106,7 @@ class XGBTuner(RandomTuner):
             return None
         try:
             row = _program_features(i.task, i.config, self.feature_type)
-        except (TVMError, NotImplementedError):
+        except TVMError:
             return None
         return row if self._prior is None else np.append(row, np.float32(0.0 if index is None else self._prior([index])[0]))
 
@@ -140,7 +140,7 @@ class XGBTuner(RandomTuner):
             if i not in self._programs:
                 try:
                     self._programs[i] = _program_features(self.task, self.space.get(i), self.feature_type)
-                except (TVMError, NotImplementedError):
+                except TVMError:
                     self._programs[i] = np.zeros(0, np.float32)  # no program: it is measured as a failure
         width = max((len(self._programs[i]) for i in indices), default=0)
         return np.stack([self._programs[i] if len(self._programs[i]) else np.zeros(width, np.float32) for i in indices]) if indices else np.zeros((0, width), np.float32)

@@ -1,0 +1,62 @@
+"""The table of interned expressions: one object for each key, in every thread.
+
+An entry is complete before it enters the table. Entering takes a lock, finding takes none. Entries that only the table holds
+are dropped by `release`, which a build calls at its end.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from sys import getrefcount
+from typing import Any, Final, TypeVar
+
+_INTERNED: Final[dict[tuple[Any, ...], Any]] = {}
+interned: Final = _INTERNED.get
+"""The expression of a key, the class followed by what tells two apart; None where there is none yet."""
+_MANY: Final = 1_000_000
+_SWEEP_AT = [_MANY]  # how many of them are looked through again
+_KEYS_PER_TURN: Final = 2_000  # other threads wait for at most so many keys
+_CHANGING = threading.RLock()
+E = TypeVar("E")
+
+
+def release() -> None:
+    """Forget the interned expressions that nothing else holds. Whatever is held stays known, so `is` goes on to mean equal."""
+    keys = list(_INTERNED)  # one step for the interpreter, unlike iterating
+    while keys:
+        with _CHANGING:
+            _forget_unused(keys[-_KEYS_PER_TURN:])
+        del keys[-_KEYS_PER_TURN:]
+    _SWEEP_AT[0] = max(_MANY, 2 * len(_INTERNED))
+
+
+def _forget_unused(keys: list[tuple[Any, ...]]) -> None:
+    """Drop those of `keys` whose expressions only the table holds, youngest first: an expression holds its operands, which are older.
+
+    Needs the lock. Another thread may find an expression between the first count and its removal; it is then put back,
+    and since entering takes the lock, no second one is made meanwhile.
+    """
+    for key in reversed(keys):
+        if key in _INTERNED and getrefcount(_INTERNED[key]) <= 2:  # the table and the argument
+            taken = [_INTERNED.pop(key)]
+            if getrefcount(taken[0]) > 2:
+                _INTERNED[key] = taken[0]
+
+
+def publish(key: tuple[Any, ...], new: E) -> E:
+    """Enter a complete expression; returns the one that is known by `key`, which another thread may have entered first."""
+    if len(_INTERNED) > _SWEEP_AT[0]:
+        release()
+    with _CHANGING:
+        known: E = _INTERNED.setdefault(key, new)
+    return known
+
+
+def _new_lock() -> None:
+    """A child process has none of its parent's other threads: nobody there would open a lock that one of them held."""
+    global _CHANGING  # noqa: PLW0603
+    _CHANGING = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_new_lock)

@@ -1,0 +1,164 @@
+"""Work of a compile against the size of the program: calls of functions of the compiler and lines of LLVM text, no clocks.
+
+Each pattern repeats a few operators `n` times so that every value is read more than once. Doubling `n` may at most quadruple the work.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tvm
+from tilewright import relay, te
+from tilewright.compiler.build import build_module
+from tilewright.compiler.cache import Cache
+from tilewright.compiler.report import Report
+from tilewright.relay.expr import Expr
+
+SIZE = 16
+TABLE = np.linspace(0, 9, 64).astype(np.float32)
+RANDOM = np.random.default_rng(0)
+Step = Callable[[Expr, Expr], Expr]
+
+
+def vector(step: Step, shape: tuple[int, ...] = (SIZE,)) -> Callable[[int], tvm.IRModule]:
+    """A chain: each value is made of the last two."""
+
+    def made(n: int) -> tvm.IRModule:
+        x = relay.var("x", shape=shape)
+        before: Expr = x
+        last: Expr = relay.negative(x)
+        for _ in range(n):
+            before, last = last, step(last, before)
+        return tvm.IRModule.from_expr(relay.Function([x], last))
+
+    return made
+
+
+def _gather(x: Expr, y: Expr) -> Expr:
+    index = relay.cast(x, "int64")
+    found = relay.take(relay.const(TABLE), index, mode="clip")
+    return relay.where(relay.greater_equal(y, found), relay.add(x, relay.const(1.0)), x)
+
+
+def _quantized(x: Expr, y: Expr) -> Expr:
+    scale, zero = relay.const(0.05), relay.const(3)
+    return relay.qnn.op.dequantize(relay.qnn.op.quantize(relay.add(x, y), scale, zero, out_dtype="int8"), scale, zero)
+
+
+def _normed(x: Expr, y: Expr) -> Expr:
+    one, none = relay.const(np.ones(SIZE, np.float32)), relay.const(np.zeros(SIZE, np.float32))
+    return relay.add(relay.nn.layer_norm(x, one, none), y)
+
+
+def _conv(x: Expr, y: Expr) -> Expr:
+    weight = relay.const(RANDOM.standard_normal((4, 4, 3, 3)).astype(np.float32))
+    return relay.add(relay.nn.conv2d(x, weight, padding=(1, 1)), y)
+
+
+def _dense(x: Expr, y: Expr) -> Expr:
+    return relay.add(relay.nn.dense(x, relay.const(RANDOM.standard_normal((SIZE, SIZE)).astype(np.float32))), y)
+
+
+def _resized(x: Expr, y: Expr) -> Expr:
+    return relay.add(relay.image.resize2d(x, (4, 4), method="linear"), y)
+
+
+def _choice(x: Expr, y: Expr) -> Expr:
+    """Both sides read what lies before them, and so does a second choice beside it."""
+    found = relay.take(relay.const(TABLE), relay.cast(x, "int64"), mode="clip")
+    return relay.add(relay.where(relay.greater(x, y), found, y), relay.where(relay.less(y, found), x, found))
+
+
+ROWS, IMAGE = (4, SIZE), (1, 4, 4, 4)
+PATTERNS: dict[str, Callable[[int], tvm.IRModule]] = {
+    "twice": vector(lambda x, _: relay.add(x, x)),
+    "square": vector(lambda x, _: relay.multiply(x, x)),
+    "ladder": vector(lambda x, y: relay.subtract(relay.tanh(x), relay.exp(y))),
+    "diamond": vector(lambda x, _: relay.maximum(relay.abs(x), relay.sigmoid(x))),
+    "gather": vector(_gather),
+    "choice": vector(_choice),
+    "where": vector(lambda x, y: relay.where(relay.greater(x, y), relay.add(x, y), relay.multiply(x, y))),
+    "concatenate": vector(lambda x, y: relay.strided_slice(relay.concatenate([x, y], 0), [3], [3 + SIZE])),
+    "split": vector(lambda x, y: relay.add(relay.concatenate([*relay.split(x, 2, 0)][::-1], 0), y)),
+    "pad": vector(lambda x, y: relay.add(relay.strided_slice(relay.nn.pad(x, ((2, 2),)), [1], [1 + SIZE]), relay.add(x, y))),
+    "reverse": vector(lambda x, y: relay.add(relay.reverse(x, 0), relay.add(x, y))),
+    "transpose": vector(lambda x, y: relay.add(relay.reshape(relay.transpose(relay.reshape(x, (4, 4)), (1, 0)), (SIZE,)), relay.add(x, y))),
+    "cast": vector(lambda x, y: relay.add(relay.cast(relay.cast(x, "int32"), "float32"), y)),
+    "quantize": vector(_quantized),
+    "reduce": vector(lambda x, y: relay.add(relay.subtract(x, relay.sum(x, 1, keepdims=True)), y), ROWS),
+    "softmax": vector(lambda x, y: relay.add(relay.nn.softmax(x, 1), y), ROWS),
+    "norm": vector(_normed, ROWS),
+    "dense": vector(_dense, ROWS),
+    "conv": vector(_conv, IMAGE),
+    "resize": vector(_resized, IMAGE),
+    "scan": vector(lambda x, y: relay.add(relay.cumsum(x, 1), y), ROWS),
+    "broadcast": vector(lambda x, y: relay.add(relay.multiply(x, relay.strided_slice(y, [0, 0], [1, SIZE])), x), ROWS),
+}
+
+
+class Work:
+    """Counts the calls of Python functions while it is entered."""
+
+    def __enter__(self) -> Work:
+        self.calls = 0
+        sys.setprofile(self._note)
+        return self
+
+    def _note(self, frame: Any, event: str, arg: Any) -> None:
+        self.calls += event == "call"
+
+    def __exit__(self, *error: object) -> None:
+        sys.setprofile(None)
+
+
+def compile_work(module: tvm.IRModule, cache: Cache) -> tuple[int, int]:
+    """The calls that a compile makes, and the lines of LLVM text that it emits."""
+    report = Report()
+    with Work() as work:
+        build_module(module, "llvm -mcpu=x86-64-v3", report=report, cache=cache)
+    return work.calls, sum(text.count("\n") for text in report.llvm.values())
+
+
+def grows_at_most_quadratically(counts: list[int]) -> bool:
+    """`counts` at n, 2n and 4n: the second step up is 2 times the first for linear work, 4 times for quadratic."""
+    first, second = counts[1] - counts[0], counts[2] - counts[1]
+    return second <= 4.5 * max(first, counts[0] // 4)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_work_is_at_most_quadratic(name: str, tmp_path: Any) -> None:
+    found = [compile_work(PATTERNS[name](n), Cache(tmp_path / str(n))) for n in (4, 8, 16)]
+    calls, lines = [c for c, _ in found], [text for _, text in found]
+    assert grows_at_most_quadratically(calls), calls
+    assert grows_at_most_quadratically(lines), lines
+
+
+def test_inlined_stages_of_tensor_expressions() -> None:
+    def work(n: int) -> int:
+        a = te.placeholder((SIZE,), name="a")
+        last = a
+        for _ in range(n):
+            last = te.compute((SIZE,), lambda i, x=last: te.if_then_else(x[i] > 1.0, x[i] * x[i], x[i] + a[i]))
+        s = te.create_schedule(last.op)
+        for stage in s.stages:
+            if stage.op is not last.op and stage.op is not a.op:
+                stage.compute_inline()
+        with Work() as counted:
+            tvm.build(s, [a, last], "llvm")
+        return counted.calls
+
+    counts = [work(n) for n in (4, 8, 16)]
+    assert grows_at_most_quadratically(counts), counts
+
+
+def test_text_of_shared_expressions_is_bounded() -> None:
+    x: Any = tvm.tir.Var("x", "int64")
+    for _ in range(200):
+        x = x * x
+    assert "..." in str(x)
+    assert len(str(x)) < 1_000_000

@@ -1,0 +1,177 @@
+"""Compiling in several threads at once: the same code as alone, and no errors.
+
+`TILEWRIGHT_THREADS_FULL=10` makes ten rounds of 200 compiles; without it a sample of the day is compiled once.
+"""
+
+from __future__ import annotations
+
+import datetime
+import gc
+import os
+import random
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright as tvm
+from tilewright import expr, interning, relay, te
+from tilewright.compiler.build import build_module
+from tilewright.compiler.cache import Cache
+from tilewright.compiler.collection import no_garbage_collection
+from tilewright.compiler.report import Report
+from tilewright.expr import Add, Var
+from tilewright.relay.expr import Expr
+
+THREADS = 8
+FULL = int(os.environ.get("TILEWRIGHT_THREADS_FULL", "0"))
+Maker = Callable[[int], tvm.IRModule]
+
+
+@pytest.fixture(autouse=True)
+def switch_often() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def _weights(seed: int, *shape: int) -> Expr:
+    return relay.const((np.random.default_rng(seed).standard_normal(shape) * 0.1).astype(np.float32))
+
+
+def _conv(seed: int) -> tvm.IRModule:
+    x: Expr = relay.var("x", shape=(1, 3, 8 + seed % 5, 8))
+    y = relay.nn.relu(relay.nn.conv2d(x, _weights(seed, 4 + seed % 4, 3, 3, 3), padding=(1, 1)))
+    return tvm.IRModule.from_expr(relay.Function([x], relay.nn.global_avg_pool2d(y)))
+
+
+def _mlp(seed: int) -> tvm.IRModule:
+    x: Expr = relay.var("x", shape=(1 + seed % 3, 16))
+    y = relay.nn.relu(relay.nn.dense(x, _weights(seed, 24, 16)))
+    return tvm.IRModule.from_expr(relay.Function([x], relay.nn.softmax(relay.nn.dense(y, _weights(seed, 10, 24)))))
+
+
+def _attention(seed: int) -> tvm.IRModule:
+    x: Expr = relay.var("x", shape=(1, 4 + seed % 4, 8))
+    scores = relay.nn.softmax(relay.nn.batch_matmul(x, x) * relay.const(0.35))
+    return tvm.IRModule.from_expr(relay.Function([x], relay.nn.batch_matmul(scores, relay.transpose(x, (0, 2, 1)))))
+
+
+def _int8(seed: int) -> tvm.IRModule:
+    x: Expr = relay.var("x", shape=(1, 8 + seed % 4))
+    scale, zero = relay.const(0.05), relay.const(0)
+    y = relay.qnn.op.quantize(x, scale, zero, out_dtype="int8")
+    return tvm.IRModule.from_expr(relay.Function([x], relay.qnn.op.dequantize(y, scale, zero)))
+
+
+def _branches(seed: int) -> tvm.IRModule:
+    return relay.parse(
+        f'#[version = "0.0.5"]\ndef @main(%c: bool, %x: Tensor[({4 + seed % 5}), float32]) {{ if (%c) {{ tanh(%x) }} else {{ add(%x, %x) }} }}'
+    )
+
+
+def _gather(seed: int) -> tvm.IRModule:
+    x: Expr = relay.var("x", shape=(16 + seed % 3,))
+    found = relay.take(_weights(seed, 64), relay.cast(x, "int64"), mode="clip")
+    return tvm.IRModule.from_expr(relay.Function([x], relay.where(relay.greater(x, found), found, x)))
+
+
+KINDS: tuple[Maker, ...] = (_conv, _mlp, _attention, _int8, _branches, _gather)
+
+
+def _code(kind: int, seed: int, folder: Path) -> tuple[Any, ...]:
+    """The LLVM text of a model, and its object code."""
+    report = Report()
+    made = build_module(KINDS[kind](seed), "llvm -mcpu=x86-64-v3", report=report, cache=Cache(folder))
+    return tuple(sorted(report.llvm.items())), made.objects
+
+
+def _loops(seed: int) -> str:
+    """The text of a schedule of tensor expressions."""
+    a = te.placeholder((16 + seed, 32), name="a")
+    k = te.reduce_axis((0, 32), name="k")
+    c = te.compute((16 + seed, 16), lambda i, j: te.sum(a[i, k] * a[j, k], axis=k), name="c")
+    s = te.create_schedule(c.op)
+    s[c].vectorize(s[c].split(c.op.axis[1], 8)[1])
+    return str(tvm.lower(s, [a, c]))
+
+
+def _both(kind: int, seed: int, folder: Path) -> tuple[Any, ...]:
+    return _code(kind, seed, folder), _loops(seed % 9)
+
+
+def test_threads_compile_to_the_same_code_as_one(tmp_path: Path) -> None:
+    seed = datetime.date.today().toordinal()
+    print("seed", seed)
+    rounds, each = (FULL, 200) if FULL else (1, 16)
+    for turn in range(rounds):
+        chosen = random.Random(seed + turn)
+        jobs = [(k % len(KINDS), chosen.randrange(1000)) for k in range(each)]
+        with ThreadPoolExecutor(THREADS) as pool:
+            together = [pool.submit(_both, *job, tmp_path / f"{turn}_{k}") for k, job in enumerate(jobs)]
+        for k, job in enumerate(jobs):
+            assert together[k].result() == _both(*job, tmp_path / f"alone_{turn}_{k}"), job
+
+
+def test_known_expressions_are_one_object_in_all_threads_while_the_table_is_swept() -> None:
+    names = [Var(f"v{k}") for k in range(40)]
+    ended: list[bool] = []
+
+    def sweep() -> None:
+        while not ended:
+            interning.release()
+
+    def make(_: int) -> list[Add]:
+        return [Add(a, b) for _ in range(5) for a in names for b in names]
+
+    with ThreadPoolExecutor(THREADS) as pool:
+        sweeping = pool.submit(sweep)
+        made = list(pool.map(make, range(5)))
+        ended.append(True)
+        sweeping.result()
+    for one in made[1:]:
+        assert all(a is b for a, b in zip(made[0], one, strict=True))
+
+
+def test_collection_goes_on_after_the_last_compile() -> None:
+    first, second = no_garbage_collection(), no_garbage_collection()
+    assert gc.isenabled()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not gc.isenabled()
+    second.__exit__(None, None, None)
+    assert gc.isenabled()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_child_of_a_compiling_process_compiles(tmp_path: Path) -> None:
+    """The child is made while other threads hold the locks of the compiler."""
+    ended: list[bool] = []
+
+    def compile_on() -> None:
+        x = Var("x")
+        while not ended:
+            expr.add(x, len(ended) + random.randrange(1 << 40))
+
+    with ThreadPoolExecutor(2) as pool:
+        running = [pool.submit(compile_on) for _ in range(2)]
+        try:
+            for k in range(4):
+                child = os.fork()
+                if child == 0:
+                    status = 1
+                    try:
+                        status = 0 if _loops(k) else 2
+                    finally:
+                        os._exit(status)
+                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        finally:
+            ended.append(True)
+        for r in running:
+            r.result()
