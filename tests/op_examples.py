@@ -233,6 +233,8 @@ def _sorting() -> list[Example]:
     found = [Example(cls(1), (real(2, 5),)) for cls in (scans.CumSum, scans.CumProd)]
     found += [Example(scans.CumSum(None, "float64"), (real(2, 5),)), Example(scans.CumSum(0, None, True), (whole(4, 3),))]
     found += [Example(scans.CumProd(-1, "int64", True), (whole(2, 4, low=1, high=4),)), Example(scans.CumSum(1), (real(2, 3, 4),))]
+    gaps = np.where(truth(4, 6), real(4, 6).round(), np.nan)
+    found += [Example(cls(axis), (x,)) for cls in (scans.CumMax, scans.CumMin) for axis, x in ((1, gaps), (0, whole(5, 3, low=0, high=4)), (-1, real(2, 0, 3)))]
     s, ties = sorting, whole(3, 6, low=0, high=4)
     found += [Example(s.Sort(), (ties,)), Example(s.Sort(0, False), (ties,)), Example(s.ArgSort(), (ties,)), Example(s.ArgSort(0, False, "int64"), (ties,))]
     found += [Example(s.TopK(2), (ties,)), Example(s.TopK(2, 0, "values", True), (ties,)), Example(s.TopK(0, 1, "indices", dtype="int64"), (real(3, 4),))]

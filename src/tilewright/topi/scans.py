@@ -12,7 +12,7 @@ from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, Rows, loops
 from tilewright.types import DataType
 
-__all__ = ["cumprod", "cumsum"]
+__all__ = ["cumprod", "cumsum", "extremes"]
 
 _NS = 1.0
 
@@ -51,3 +51,26 @@ def cumsum(data: te.Tensor, axis: int | None = None, dtype: str | None = None, e
 def cumprod(data: te.Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None) -> te.Tensor:
     """The products of the elements up to each one along `axis`; without that one when `exclusive`."""
     return scan(data, axis, E.mul, 1, bool(exclusive), dtype or data.dtype, "cumprod")
+
+
+def extremes(data: te.Tensor, axis: int, is_greatest: bool, name: str) -> tuple[te.Tensor, te.Tensor]:
+    """The greatest or least element up to each one along `axis`, and where the last of equal ones is."""
+    rows = Rows.of(data.extents, axis % data.ndim)
+
+    def body(b: Loops, x: BufferVar, values: BufferVar, places: BufferVar) -> None:
+        if not rows.count * rows.length:
+            return
+        with b.shared(rows.count, rows.count * rows.length * _NS, "row") as row:
+            best, place = b.variable("best", data.dtype, x[rows.at(row, 0)]), b.variable("place", "int64", 0)
+            with b.for_range(0, rows.length, "k") as k:
+                here = b.let("here", x[rows.at(row, k)])
+                taken = here >= best[0] if is_greatest else here <= best[0]
+                if data.dtype.is_float:  # a comparison with what is no number does not hold
+                    taken = E.logical_or(taken, E.compare(E.NE, here, here))
+                with b.if_scope(taken):
+                    best[0] = here
+                    place[0] = k
+                values[rows.at(row, k)] = best[0]
+                places[rows.at(row, k)] = place[0]
+
+    return loops(name, [data], [(data.extents, data.dtype), (data.extents, "int64")], body)  # type: ignore[no-any-return]

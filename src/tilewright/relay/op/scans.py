@@ -11,7 +11,7 @@ from tilewright import te
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.topi import scans as topi
 from tilewright.topi.shapes import axis_of, product
-from tilewright.types import DataType, TensorType, Type
+from tilewright.types import DataType, TensorType, TupleType, Type
 
 
 class Scan(Op):
@@ -68,3 +68,46 @@ class CumProd(Scan):
     accumulate = staticmethod(np.cumprod)
     computed = staticmethod(topi.cumprod)
     identity = 1
+
+
+class Extremes(Op):
+    """Base of the scans of extremes: the greatest or least element up to each one along `axis`, and where the last of equal ones is, as int64."""
+
+    axis: Any
+    is_greatest: ClassVar[bool]
+
+    @property
+    def results(self) -> int:
+        return 2
+
+    def infer(self, data: Type) -> TupleType:
+        (t,) = tensors(data)
+        axis_of(self.axis, t.ndim)
+        return TupleType((t, TensorType(t.shape, "int64")))
+
+    def reference(self, data: Array) -> tuple[Array, Array]:
+        values, places = np.moveaxis(data, self.axis, 0).copy(), np.zeros(np.moveaxis(data, self.axis, 0).shape, np.int64)
+        for k in range(1, len(values)):
+            here, before = values[k], values[k - 1]
+            taken = (here >= before if self.is_greatest else here <= before) | np.not_equal(here, here)
+            values[k], places[k] = np.where(taken, here, before), np.where(taken, k, places[k - 1])
+        return np.moveaxis(values, 0, self.axis), np.moveaxis(places, 0, self.axis)
+
+    def compute(self, data: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
+        return topi.extremes(data, self.axis, self.is_greatest, self.name)
+
+
+@op("cummax", kind=Fusion.OPAQUE)
+class CumMax(Extremes):
+    """The greatest of the elements up to each one along `axis`, and where the last of equal ones is; what is no number is the greatest."""
+
+    axis: int = 0
+    is_greatest = True
+
+
+@op("cummin", kind=Fusion.OPAQUE)
+class CumMin(Extremes):
+    """The least of the elements up to each one along `axis`, and where the last of equal ones is; what is no number is the least."""
+
+    axis: int = 0
+    is_greatest = False

@@ -21,6 +21,7 @@ from tilewright.relay.frontend.pytorch import (
     recurrent,
     reduce,
     resize,
+    selection,
     signal,
     special,
     transform,
@@ -31,7 +32,7 @@ from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.registry import CONVERTERS
 from tilewright.relay.frontend.pytorch.registry import converter as register_converter
 
-FAMILIES = (attention, complex_numbers, create, fft, indexing, linalg, linear, losses, math, nn, padding, pooling, quantize, quantize_functions, quantize_layers, recurrent, reduce, resize, signal, special, transform, vision)
+FAMILIES = (attention, complex_numbers, create, fft, indexing, linalg, linear, losses, math, nn, padding, pooling, quantize, quantize_functions, quantize_layers, recurrent, reduce, resize, selection, signal, special, transform, vision)
 """The modules whose import fills the table of converters."""
 
 __all__ = ["CONVERTERS", "FAMILIES", "Node", "from_graph", "from_pytorch", "from_shapes", "operators", "register_converter", "signature"]

@@ -146,12 +146,17 @@ def polar(abs: Expr, angle: Expr, node: Node) -> Expr:
     return joined(op.multiply(length, op.cos(turn)), op.multiply(length, op.sin(turn)))
 
 
-@of_both("conj", "_conj", "conj_physical", "_conj_physical", "resolve_conj", "resolve_neg")
-def conjugate(self: Expr, node: Node) -> Expr:
-    if not is_complex(self) or node.name.startswith("resolve"):
+@of_both("conj", "_conj", "conj_physical", "_conj_physical")
+def conjugate(self: Expr) -> Expr:
+    if not is_complex(self):
         return self
     a, b = parts_of(self)
     return joined(a, op.negative(b))
+
+
+@computing("resolve_conj", "resolve_neg")
+def resolve(self: Expr) -> Expr:
+    return self
 
 
 @of_both("angle")

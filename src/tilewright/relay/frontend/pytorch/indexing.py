@@ -231,6 +231,9 @@ def _most(x: Expr) -> Any:
 @converter("index_add", "index_copy", "index_fill", "index_reduce")
 def index_write(self: Expr, dim: int, index: Expr, node: Node, source: Any = None, value: Any = None, alpha: Any = 1, reduce: str = "", include_self: bool = True) -> Expr:
     """Whole slices along a dimension, added, put or filled."""
+    if not rank(self):
+        rows = reshape(source, (-1,)) if isinstance(source, Expr) else source
+        return reshape(index_write(reshape(self, (1,)), dim, reshape(index, (-1,)), node, rows, value, alpha, reduce, include_self), ())
     axis = axis_of(dim, rank(self), node)
     dims = node.static(self, "self")
     count = shape_of(index)[0] if rank(index) else 1
@@ -249,7 +252,8 @@ def index_write(self: Expr, dim: int, index: Expr, node: Node, source: Any = Non
 @converter("masked_scatter")
 def masked_scatter(self: Expr, mask: Expr, source: Expr) -> Expr:
     """The elements of the source in order, where the mask is true."""
-    dims = shape_of(self)
+    dims = broadcast_shape([shape_of(self), shape_of(mask)])
+    self = spread(self, dims)
     where = reshape(spread(truth(mask), dims), (math.prod(dims),))
     order = op.subtract(op.cumsum(cast(where, INT64), axis=0), Constant(np.asarray(1, np.int64)))
     found = op.take(reshape(source, (math.prod(shape_of(source)),)), op.maximum(order, Constant(np.asarray(0, np.int64))), axis=0)
@@ -338,10 +342,8 @@ def isin(elements: Expr, test_elements: Expr, assume_unique: bool = False, inver
     return op.logical_not(found) if invert else found
 
 
-@converter("_unique2", "unique_consecutive", "_unique", "unique_dim")
+@converter("_unique2", "_unique", "unique_dim")
 def unique(self: Expr, node: Node, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> tuple[Expr, ...]:
-    if node.name == "unique_consecutive":
-        node.refuse("only neighbours that are equal are joined, which is not supported; use torch.unique")
     if node.name == "unique_dim" and dim is not None:
         values, _, inverse, counts = shaping.fields(op.unique_slices(self, axis=axis_of(dim, rank(self), node), is_sorted=True), 4)
         return values, inverse, counts
@@ -382,6 +384,8 @@ def topk(self: Expr, k: Any, node: Node, dim: int = -1, largest: bool = True, so
 
 @converter("kthvalue", "median.dim", "nanmedian.dim")
 def kth(self: Expr, node: Node, k: int | None = None, dim: int = -1, keepdim: bool = False) -> tuple[Expr, Expr]:
+    if not rank(self):
+        return self, Constant(np.zeros((), np.int64))
     axis = axis_of(dim, rank(self), node)
     size = node.static(self, "self")[axis]
     place = (size + 1) // 2 - 1 if k is None else k - 1

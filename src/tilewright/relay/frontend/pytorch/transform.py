@@ -77,7 +77,7 @@ def item(node: Node, self: Expr | None = None, a: Expr | None = None) -> Any:
 # Shapes
 
 
-@converter("view", "reshape", "_unsafe_view", "_reshape_alias", "reshape.shape")
+@converter("view", "view_copy", "reshape", "_unsafe_view", "_reshape_alias", "reshape.shape")
 def reshape(self: Expr, node: Node, size: Any = None, shape: Any = None) -> Expr:
     return shaping.reshape(self, _completed(shape_of(self), dims_of(shape if size is None else size, node)))
 
@@ -122,7 +122,7 @@ def unflatten(self: Expr, dim: int, sizes: Any, node: Node) -> Expr:
     return shaping.reshape(self, (*dims[:axis], *_completed(dims[axis : axis + 1], dims_of(sizes, node)), *dims[axis + 1 :]))
 
 
-@converter("squeeze")
+@converter("squeeze", "squeeze_copy")
 def squeeze(self: Expr, node: Node, dim: Any = None) -> Expr:
     dims = shape_of(self)
     chosen = range(len(dims)) if dim is None else [axis_of(d, len(dims), node) for d in (dim if isinstance(dim, list) else [dim])]
@@ -130,19 +130,19 @@ def squeeze(self: Expr, node: Node, dim: Any = None) -> Expr:
     return self if len(left) == len(dims) else shaping.reshape(self, left)
 
 
-@converter("unsqueeze")
+@converter("unsqueeze", "unsqueeze_copy")
 def unsqueeze(self: Expr, dim: int) -> Expr:
     dims = list(shape_of(self))
     dims.insert(dim % (len(dims) + 1), 1)
     return shaping.reshape(self, dims)
 
 
-@converter("permute")
+@converter("permute", "permute_copy")
 def permute(self: Expr, dims: Any) -> Expr:
     return transpose(self, [d % rank(self) for d in dims])
 
 
-@converter("transpose", "swapaxes", "swapdims")
+@converter("transpose", "transpose_copy", "swapaxes", "swapdims")
 def swap(self: Expr, node: Node, dim0: int | None = None, dim1: int | None = None, axis0: int | None = None, axis1: int | None = None) -> Expr:
     if not rank(self):
         return self
@@ -152,7 +152,7 @@ def swap(self: Expr, node: Node, dim0: int | None = None, dim1: int | None = Non
     return transpose(self, order)
 
 
-@converter("t", "numpy_T", "T", "mT", "adjoint")
+@converter("t", "t_copy", "numpy_T", "T", "mT", "adjoint")
 def turned(self: Expr, node: Node) -> Expr:
     order = list(range(rank(self)))
     return transpose(self, [*order[:-2], *order[-2:][::-1]] if node.name in ("mT", "adjoint") else order[::-1])
@@ -272,7 +272,7 @@ def _slice_symbolic(x: Expr, axis: int, begin: Any, end: Any, step: Any, node: N
     return op.take(x, places, axis=axis)
 
 
-@converter("narrow")
+@converter("narrow", "narrow_copy")
 def narrow(self: Expr, dim: int, start: Any, length: Any, node: Node) -> Expr:
     axis = axis_of(dim, rank(self), node)
     (begin, count) = dims_of([start, length], node)
@@ -391,6 +391,8 @@ def diag_embed(self: Expr, node: Node, offset: int = 0, dim1: int = -2, dim2: in
 @converter("unfold", "unfold_copy")
 def unfold(self: Expr, dimension: int, size: int, step: int, node: Node) -> Expr:
     """Windows along a dimension, as a new last one."""
+    if not rank(self):
+        return slice_axis(shaping.reshape(self, (1,)), 0, 0, size)
     axis = axis_of(dimension, rank(self), node)
     count = (node.static(self, "self")[axis] - size) // step + 1
     found = op.take(self, Constant(np.arange(count)[:, None] * step + np.arange(size)), axis=axis)

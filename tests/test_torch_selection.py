@@ -1,0 +1,82 @@
+"""Operators of PyTorch that choose and count elements, and that look at bits, against torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tilewright
+from tilewright.errors import ModelError
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.filterwarnings("ignore")
+torch.manual_seed(8)
+TIES, REAL = torch.randint(0, 4, (3, 7)).float(), torch.randn(3, 7)
+GAPS = torch.where(REAL > 1, torch.nan, TIES)
+EDGES = torch.tensor([0.0, -0.0, 1.0, -3.5, 1e-42, -1e-45, 3e38, torch.inf, -torch.inf, torch.nan])
+WHOLE = torch.tensor([3, 3, 1, 0, 0, 0, 2])
+SEGMENTS: dict[str, Any] = {"lengths": torch.tensor([2, 0, 1])}
+
+CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "running extremes": (lambda x: tuple(f(x, d) for f in (torch.cummax, torch.cummin) for d in (0, -1)), (GAPS,)),
+    "running extremes of integers": (lambda x: (torch.cummax(x, 0), torch.cummin(x > 1, 0), torch.cummax(x[0], 0)), (WHOLE,)),
+    "mode": (lambda x: (torch.mode(x), torch.mode(x, 0), torch.mode(x, keepdim=True), torch.mode(x[0, 0])), (TIES,)),
+    "kthvalue": (lambda x: (torch.kthvalue(x, 2), torch.kthvalue(x, 1, 0, True), torch.kthvalue(x[0, 0], 1)), (REAL,)),
+    "places": (lambda x: (torch.nonzero_static(x, size=5), torch.nonzero_static(x[:1], size=9, fill_value=7)), (TIES,)),
+    "histc": (lambda x: (torch.histc(x), torch.histc(x, 5, -1, 1), torch.histc(0 * x + 2, 4), torch.histc(x[:0], 3)), (REAL,)),
+    "histogram": (lambda x: (torch.histogram(x, 5), torch.histogram(x, 4, range=(-1.0, 1.0), density=True), torch.histogram(x, torch.tensor([-1.0, 0, 0.25, 2]), weight=x.abs())), (REAL,)),
+    "distances": (lambda x: tuple(torch.nn.functional.pdist(x, p) for p in (2, 1, 0, torch.inf)), (REAL,)),
+    "segments": (lambda x: tuple(torch.segment_reduce(x, how, lengths=torch.tensor([2, 0, 1]), initial=i) for how in ("sum", "mean", "max", "min", "prod") for i in (None, 2)), (REAL,)),
+    "segments in rows": (lambda x: torch.segment_reduce(x, "sum", offsets=torch.tensor([[0, 3, 3, 7], [0, 1, 2, 7], [0, 7, 7, 7]]), axis=1), (REAL,)),
+    "strides": (lambda x, y: torch.as_strided_scatter(x, y, (2, 3), (7, 2), 1), (REAL, TIES[:2, :3].contiguous())),
+    "bits": (lambda x: (torch.frexp(x), torch.signbit(x), torch.copysign(torch.ones(10), x), torch.ldexp(x, torch.tensor(3)), torch.nextafter(x, x.flip(0)), torch.nextafter(x, -x)), (EDGES,)),
+    "bits of doubles": (lambda x: (torch.frexp(x), torch.signbit(x), torch.nextafter(x, x + 1), torch.copysign(x, -2)), (EDGES.double() * 1e-280,)),
+    "writes into a number": (lambda x: (x.index_fill(0, torch.tensor([0]), 3), x.index_add(0, torch.tensor(0), x), x.index_copy(0, torch.tensor([0]), x.reshape(1) + 1)), (torch.tensor(2.0),)),
+    "masked_scatter": (lambda x, y: torch.masked_scatter(x[0], y > 1, x), (REAL, TIES)),
+    "copies": (lambda x: (torch.view_copy(x, (7, 3)), torch.permute_copy(x, (1, 0)), torch.narrow_copy(x, 1, 2, 3), x[0, 0].unfold(0, 1, 1)), (REAL,)),
+}
+
+
+class Applied(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.function(*inputs)
+
+
+def agrees(function: Callable[..., Any], *inputs: Any) -> None:
+    """The compiled function gives what torch gives, in the same types."""
+    wanted = torch.utils._pytree.tree_leaves(function(*inputs))
+    found = tilewright.compile(torch.export.export(Applied(function), inputs), threads=1)(*(x.numpy() for x in inputs))
+    for got, value in zip(found if isinstance(found, (list, tuple)) else [found], wanted, strict=True):
+        assert (got.dtype, got.shape) == (value.numpy().dtype, tuple(value.shape))
+        np.testing.assert_allclose(got, value.numpy(), rtol=1e-5, atol=1e-6 if got.dtype == np.float32 else 0)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results_are_torchs(name: str) -> None:
+    function, inputs = CASES[name]
+    agrees(function, *inputs)
+
+
+@pytest.mark.parametrize("dim", [None, 0, 1])
+def test_neighbours_that_are_equal(dim: int | None) -> None:
+    for x in (torch.tensor([[1, 1, 2], [1, 1, 2], [2, 2, 2], [1, 1, 2]]), torch.tensor([[5.0]])):
+        agrees(lambda x: torch.unique_consecutive(x, True, True, dim), x)
+
+
+def test_segments_by_indices_are_refused() -> None:
+    from tilewright.relay.expr import var
+    from tilewright.relay.frontend.pytorch.selection import segment_reduce
+
+    class Refusing:
+        def refuse(self, why: str) -> None:
+            raise ModelError(why, code="TW0107")
+
+    with pytest.raises(ModelError, match="argument 'lengths' or 'offsets' must say where segments end"):
+        segment_reduce(var("x", shape=(3,)), "sum", Refusing())  # type: ignore[arg-type]
