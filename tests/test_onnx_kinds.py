@@ -322,6 +322,47 @@ def test_remainders_of_floats_are_exact() -> None:
     same(node_model("Mod", {"x": x, "y": y}, {}, {"z": TensorProto.FLOAT}, fmod=1), {"x": x, "y": y}, 0, 0)
 
 
+@pytest.mark.parametrize("op_type", ["ReduceSum", "ReduceMax", "ReduceL2", "ReduceLogSumExp"])
+def test_an_empty_attribute_of_axes_means_all(op_type: str) -> None:
+    x = _real(2, 3)
+    model = node_model(op_type, {"x": x}, {}, {"y": TensorProto.FLOAT}, opset=11)
+    model.graph.node[0].attribute.append(onnx.AttributeProto(name="axes", type=onnx.AttributeProto.INTS))
+    same(model, {"x": x})
+
+
+@pytest.mark.parametrize("op_type", ["ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare", "ReduceMean"])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_reductions_of_integers(op_type: str, dtype: type) -> None:
+    """Computed in double precision where they leave the integers, and without the fraction at the end."""
+    x = np.array([[3, 4, 5], [8, 1, 12]], dtype)
+    exact = {
+        "ReduceL1": [12, 21], "ReduceL2": [7.07, 14.46], "ReduceLogSum": [2.48, 3.04], "ReduceLogSumExp": [5.41, 12.02], "ReduceSumSquare": [50, 209], "ReduceMean": [4, 7],
+    }
+    got = tvm.compile(node_model(op_type, {"x": x}, {"a": np.array([1])}, {"y": helper.np_dtype_to_tensor_dtype(x.dtype)}, opset=18, keepdims=0))(x)
+    assert got.dtype == dtype and got.tolist() == [int(v) for v in exact[op_type]]
+
+
+@pytest.mark.parametrize(("start", "end", "step"), [(-100, 0, -1), (-100, -100, -1), (100, -100, -1), (3, -100, -2), (-1, 0, -1), (-2, -5, -1), (0, -6, -1), (4, 1, 1), (-100, 100, 2)])
+@pytest.mark.parametrize("size", [1, 5])
+def test_slices_beyond_the_ends(start: int, end: int, step: int, size: int) -> None:
+    """Backward ones begin at an element that there is, as the specification says; ONNX's reference implementation slices as Python does."""
+    x = np.arange(size, dtype=np.float32)
+    known = {"s": np.array([start]), "e": np.array([end]), "a": np.array([0]), "p": np.array([step])}
+    as_onnx_runtime(node_model("Slice", {"x": x}, known, {"y": TensorProto.FLOAT}, opset=13), {"x": x}, 0, 0)
+
+
+def test_dynamic_quantization_rounds_once() -> None:
+    """The scale, the zero point and the integers are those of ONNX Runtime, bit by bit; zeros have the scale 1."""
+    shape = (4, 64)
+    model = node_model("DynamicQuantizeLinear", {"x": _real(*shape)}, {}, {"y": TensorProto.UINT8, "s": TensorProto.FLOAT, "z": TensorProto.UINT8}, opset=11)
+    program, session = tvm.compile(model), ort.InferenceSession(model.SerializeToString())
+    random = _rng()
+    for factor in (0.0, 1.0, -1e-40, *np.exp(random.uniform(-9, 9, 30))):
+        x = (random.standard_normal(shape) * factor).astype(np.float32)
+        for found, expected in zip(program(x), session.run(None, {"x": x}), strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
 def test_remainders_by_infinity() -> None:
     x, y = np.float32([5, -5, 0, 5, -5]), np.float32([np.inf, np.inf, -np.inf, -np.inf, -np.inf])
     got = tvm.compile(node_model("Mod", {"x": x, "y": y}, {}, {"z": TensorProto.FLOAT}, fmod=0))(x, y)

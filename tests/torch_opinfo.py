@@ -110,7 +110,7 @@ def operators(dtype: torch.dtype) -> dict[str, Any]:
 def samples(op: Any, dtype: torch.dtype, most: int, seed: int) -> list[Any]:
     """At most `most` samples of an operator, drawn by `seed`."""
     torch.manual_seed(0)
-    np.random.seed(0)  # noqa: NPY002  # the generator that the database draws with
+    np.random.seed(0)  # the generator that the database draws with
     random.seed(0)
     found = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=False), MOST_CANDIDATES))
     if len(found) > most:

@@ -35,7 +35,7 @@ def outside(indices: te.Tensor, sizes: Sequence[int], negative: bool = True) -> 
     if not over:
         return te.compute((), wrong, name="outside")  # type: ignore[no-any-return]
     found = te.compute((), lambda: te.max(wrong(), axis=over), name="outside", tag=COMM_REDUCE, schedule=schedule_reduce)
-    return te.compute((), lambda *i: found(*i), name="outside_out", tag=COMM_REDUCE)  # type: ignore[no-any-return]  # noqa: PLW0108
+    return te.compute((), found, name="outside_out", tag=COMM_REDUCE)  # type: ignore[no-any-return]
 
 
 def _by_a_loop(indices: te.Tensor, sizes: Sequence[int], negative: bool) -> te.Tensor:

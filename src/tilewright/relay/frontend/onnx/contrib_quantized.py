@@ -200,13 +200,8 @@ def dynamic_quantize_matmul(
 
 def _dynamically_quantized(a: Expr) -> Expr:
     """What is left of `a` after DynamicQuantizeLinear and back: q - zero point, times the scale."""
-    zero = scalar(0, a)
-    least, most = op.minimum(op.min(a), zero), op.maximum(op.max(a), zero)
-    scale = op.divide(op.subtract(most, least), scalar(255, a))
-    scale = op.where(op.equal(scale, zero), scalar(1, a), scale)
-    point = op.clip(op.round(op.negative(op.divide(least, scale))), a_min=0.0, a_max=255.0)
-    q = op.clip(op.add(op.round(op.divide(a, scale)), point), a_min=0.0, a_max=255.0)
-    return op.multiply(op.subtract(q, point), scale)
+    q, scale, point = quantize.dynamic_quantize_linear(a)
+    return op.multiply(cast(op.subtract(cast(q, "int32"), cast(point, "int32")), "float32"), scale)
 
 
 @converter("MatMulInteger16", domain=MICROSOFT)

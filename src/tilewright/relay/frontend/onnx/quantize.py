@@ -19,7 +19,7 @@ from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.rounding import converted
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, shape_of, slice_axis, transpose
+from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, scalar, shape_of, slice_axis, transpose
 from tilewright.relay.op.nn_matmul import BiasAdd
 from tilewright.relay.qnn.numerics import QUANTIZED
 from tilewright.relay.qnn.products import QnnConv2d, QnnDense
@@ -89,6 +89,22 @@ def quantize(
         return op.qnn.quantize(cast(x, FLOAT32), scale, zero_point, axis=along, out_dtype=kind)
     real = op.divide(cast(x, wide), _spread(cast(y_scale, wide), x, axis, block_size, node))
     return _stored(real, None if y_zero_point is None else _spread(y_zero_point, x, axis, block_size, node), kind, bool(saturate), node)
+
+
+@converter("DynamicQuantizeLinear", since=11)
+def dynamic_quantize_linear(x: Expr) -> tuple[Expr, Expr, Expr]:
+    """uint8 between the least and the greatest element of `x`, and zero; with its scale and zero point.
+
+    Each quotient is rounded once, as in ONNX Runtime: a scale that is one unit off moves values across halves. The scale of zeros is 1.
+    """
+    zero = scalar(0, x)
+    none = any(isinstance(d, int) and not d for d in shape_of(x))
+    least, most = (zero, zero) if none else (op.minimum(op.min(x), zero), op.maximum(op.max(x), zero))
+    found = op.quotient(op.subtract(most, least), scalar(255, x))
+    scale = op.where(op.equal(found, zero), scalar(1, x), found)
+    point = op.round(op.clip(op.subtract(zero, op.quotient(least, scale)), a_min=0.0, a_max=255.0))
+    whole = op.add(op.round(op.quotient(x, scale)), point)
+    return cast(op.clip(whole, a_min=0.0, a_max=255.0), "uint8"), scale, cast(point, "uint8")
 
 
 def _stored(real: Expr, zero_point: Expr | None, kind: DataType, saturate: bool, node: Node) -> Expr:

@@ -26,15 +26,20 @@ def _log_sum_exp(x: Expr, axis: Axes, keepdims: bool) -> Expr:
     return total if keepdims else op.squeeze(total, axis=tuple(range(rank(x))) if axis is None else tuple(axis))
 
 
+def _in_floats(build: Callable[[Expr], Expr], x: Expr) -> Expr:
+    """`build` of floats; of integers in double precision, without the fraction."""
+    return build(x) if dtype_of(x).is_float else cast(build(cast(x, "float64")), dtype_of(x))
+
+
 _REDUCTIONS: Final[dict[str, Callable[[Expr, Axes, bool], Expr]]] = {
     "ReduceSum": lambda x, axis, keep: op.sum(x, axis=axis, keepdims=keep),
     "ReduceMean": lambda x, axis, keep: op.mean(x, axis=axis, keepdims=keep),
     "ReduceProd": lambda x, axis, keep: op.prod(x, axis=axis, keepdims=keep),
     "ReduceL1": lambda x, axis, keep: op.sum(op.abs(x), axis=axis, keepdims=keep),
-    "ReduceL2": lambda x, axis, keep: op.sqrt(op.sum(op.multiply(x, x), axis=axis, keepdims=keep)),
+    "ReduceL2": lambda x, axis, keep: _in_floats(lambda y: op.sqrt(op.sum(op.multiply(y, y), axis=axis, keepdims=keep)), x),
     "ReduceSumSquare": lambda x, axis, keep: op.sum(op.multiply(x, x), axis=axis, keepdims=keep),
-    "ReduceLogSum": lambda x, axis, keep: op.log(op.sum(x, axis=axis, keepdims=keep)),
-    "ReduceLogSumExp": _log_sum_exp,
+    "ReduceLogSum": lambda x, axis, keep: _in_floats(lambda y: op.log(op.sum(y, axis=axis, keepdims=keep)), x),
+    "ReduceLogSumExp": lambda x, axis, keep: _in_floats(lambda y: _log_sum_exp(y, axis, keep), x),
     "ReduceMax": lambda x, axis, keep: _extreme(op.max, x, axis, keep, -1),
     "ReduceMin": lambda x, axis, keep: _extreme(op.min, x, axis, keep, 1),
 }
@@ -67,7 +72,7 @@ def _filled(x: Expr, axis: Axes, keep: bool, value: Any) -> Expr:
 def _register_reduction(op_type: str, build: Callable[[Expr, Axes, bool], Expr], axes_are_input_since: int) -> None:
     @converter(op_type)
     def reduce_by_attribute(data: Expr, *, axes: tuple[int, ...] | None = None, keepdims: int = 1) -> Expr:
-        return build(data, axes, bool(keepdims))
+        return build(data, axes or None, bool(keepdims))
 
     @converter(op_type, since=axes_are_input_since)
     def reduce_(data: Expr, axes: Expr | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0, node: Node) -> Expr:

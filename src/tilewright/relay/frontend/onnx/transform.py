@@ -240,12 +240,21 @@ def _slice_part(start: int, end: Any, step: int, size: Any, axis: int, data: Exp
         if step > 0 and start >= 0 and end >= 0:
             return start, min(end, (1 << 31) - 1), step
         size = node.static(data, "data")[axis]
-    first, last, step = slice(start, None if step < 0 and end < -size else end, step).indices(size)
+    first, last = _clamped(start, end, step, size)
     if (first, last, step) == (0, size, 1):
         return None
     if step < 0 and last < 0:  # a negative end would count from the back
         last = -size - 1
     return first, last, step
+
+
+def _clamped(start: int, end: int, step: int, size: int) -> tuple[int, int]:
+    """Where a slice begins and ends, -1 for before the first element: a slice backward begins at an element that there is, other than in Python."""
+    if step > 0:
+        first, last, _ = slice(start, end, step).indices(size)
+        return first, last
+    start, end = (e + size if e < 0 else e for e in (start, end))
+    return min(max(start, 0), size - 1), min(max(end, -1), size - 1)
 
 
 @converter("Gather")
