@@ -60,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
         outcome = result.outcome
         if result.task.shrinks is not None or outcome.category not in FINDINGS or chosen.no_shrink or shrunk[outcome.label] >= SAME:
             return None
-        if dies(outcome) and "drawn" in outcome.detail:
+        if dies(outcome) and "between" in outcome.detail:
             return None
         shrunk[outcome.label] += 1
         return Task(result.task.kind, result.task.seed, result.task.number, outcome)

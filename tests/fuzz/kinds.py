@@ -17,8 +17,17 @@ _PLACES: Final = {
 KINDS: Final = tuple(_PLACES)
 
 
+_COMPILER: Final = (
+    "tilewright.compiler.build", "tilewright.compiler.growth", "tilewright.compiler.functions", "tilewright.relay.interpreter",
+    "tilewright.target.llvm.jit", "tilewright.tir.interpreter", "tilewright.relay.frontend.onnx", "tilewright.relay.frontend.tflite",
+)
+"""Modules that compiling imports when they are needed."""
+
+
 def load(name: str) -> Kind:
-    """A kind, with all that its cases are drawn from."""
+    """A kind, with all that its cases are drawn from and the compiler, so that workers need not import anything."""
+    for part in _COMPILER:
+        importlib.import_module(part)
     module, kind = _PLACES[name]
     made: Kind = getattr(importlib.import_module(module), kind)()
     return made

@@ -149,7 +149,7 @@ class Runner:
         self.workers[self.workers.index(w)] = start(self.kinds)
         if phase == _PHASES["reference"]:
             return Result(task, Outcome(INVALID, "a reference crashed or took too long", reason))
-        return Result(task, Outcome(FOREIGN, reason, "in our code" if phase == _PHASES["ours"] else "while the case was drawn"))
+        return Result(task, Outcome(FOREIGN, reason, "in our code" if phase == _PHASES["ours"] else "between cases"))
 
 
 def processor_time(pid: int) -> float:
@@ -211,7 +211,7 @@ def answer(kind: Kind, task: Task, phase: mmap.mmap) -> tuple[Outcome, str]:
     def note(name: str) -> None:
         phase[0] = _PHASES[name]
 
-    phase[0] = _PHASES["idle"]
+    phase[0] = _PHASES["reference"]  # which drawing asks what they accept
     case = kind.draw(Draw(task.seed, task.number))
     if task.shrinks is None:
         outcome = attempt(kind, case, note)
