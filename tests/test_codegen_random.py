@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from codegen_native import run
 from tilewright import expr as E
 from tilewright.expr import Broadcast, Buffer, Load, PrimExpr, Ramp, Select, Var, as_expr, const
-from tilewright.intrinsics import dot4, doubled_high_product, high_product
+from tilewright.intrinsics import doubled_high_product, high_product
 from tilewright.tir import interpreter
 from tilewright.tir.stmt import PARALLEL, SERIAL, Allocate, For, IfThenElse, Let, PrimFunc, Seq, Stmt, Store
 
@@ -113,9 +113,7 @@ class Program:
         return Select(self.lanes_condition(), a, b)
 
     def product(self, a: PrimExpr) -> PrimExpr:
-        """Products for which something is made of an operand, and kept for the next of them."""
-        if self.random.random() < 0.3:
-            return dot4(self.repeated(), self.repeated(), a)
+        """A product for which something is made of its addend, and kept for the next of them."""
         how = self.random.choice([high_product, doubled_high_product])
         return how(a, const(1 << 30, f"int32x{LANES}"), E.cast(f"int64x{LANES}", self.repeated()) * const(1 << 29, f"int64x{LANES}"))
 
