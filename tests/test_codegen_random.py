@@ -202,6 +202,6 @@ def test_the_generator_makes_tiles_and_branches() -> None:
     from tilewright.target import Target
     from tilewright.target.llvm.codegen import emit
 
-    text = "".join(emit(Program(seed).func(), Target("llvm")) for seed in range(20))
+    text = "".join(emit(Program(seed).func(), Target("llvm")) for seed in range(60))
     for piece in ("phi <4 x i32>", "phi i32", "%either", "masked.load", "masked.store", ".body", "shufflevector", "srem"):
         assert piece in text, piece
