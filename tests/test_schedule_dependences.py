@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+import random_schedules
 import tilewright as tvm
 from tilewright import te, tir
 from tilewright.errors import ScheduleError
@@ -118,6 +121,17 @@ TRANSPOSED = HEAD + """
                 Z[0, vj] = 0
             Z[0, vj] = Z[0, vj] + A[vj, vk]
 """
+BEFORE = HEAD + """
+    C = T.alloc_buffer((8,), "int32")
+    for i in range(8):
+        for j in range(1):
+            with T.block("c"):
+                vi = T.axis.spatial(8, i)
+                C[vi] = A[vi, 0]
+            with T.block("z"):
+                vi = T.axis.spatial(8, i)
+                Z[vi, 0] = C[max(vi - 1, 0)]
+"""
 RUNNING = HEAD + """
     C = T.alloc_buffer((1,), "int32")
     for i in range(8):
@@ -162,6 +176,8 @@ REFUSED: dict[str, tuple[str, Step, str]] = {
     "transform_block_layout of a running sum": (PREFIX, lambda s: s.transform_block_layout("c", "lambda i, j: (j // 4, i, j % 4)"), "cannot go by"),
     "cache_write of a part": (PART, lambda s: s.cache_write("z", 0, "local"), "for a part of 'Z' only"),
     "reduction in no known order": (RECURRENCE, lambda s: s.reorder(*loops(s)[:0:-1]), "cannot run in the order"),
+    "a value of the trip before, around a loop of one trip": (
+        BEFORE, lambda s: s.reorder(*[s.split(loops(s)[0], [None, 2])[1], loops(s)[2], loops(s)[0]]), "cannot run in the order .*: 'C'"),
     "a value kept from trip to trip": (RUNNING, lambda s: s.parallel(loops(s)[0]), "loop 'i' cannot be parallel: 'C'"),
 }
 
@@ -220,3 +236,12 @@ def test_a_loop_over_a_spatial_and_a_reduction_axis(kind: str) -> None:
     getattr(s[c], kind)(s[c].fuse(c.op.axis[1], k))
     with pytest.raises(ScheduleError, match="block 'C'"):
         tvm.lower(s, [a, b, c])
+
+
+def test_random_schedules_of_the_day() -> None:
+    """Whatever is accepted computes the same; `python tests/random_schedules.py 5000 0` does it for thousands."""
+    first = datetime.date.today().toordinal() * 1000
+    counts: Counter[str] = Counter()
+    faults = random_schedules.some(range(first, first + 40), counts)
+    assert not faults, f"seeds from {first}: " + "\n".join(faults)
+    assert counts["accepted"] > 20

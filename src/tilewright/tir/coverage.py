@@ -25,11 +25,17 @@ from tilewright.tir.stmt import For, Stmt
 def fills(s: Stmt, buffer: Buffer, outer: Ranges) -> bool:
     """Whether each read of `buffer` in `s` finds what `s` itself wrote before, in the text or as the first value of its sum."""
     before: list[Access] = []
+    held: set[tuple[object, ...]] = set()
     for a in accesses(s, buffer):
+        key = (a.indices, a.guards, a.block, tuple(f.var for f in a.loops))
         if a.writes:
             before.append(a)
+        elif key in held:
+            continue
         elif not _own_sum(a, before) and not _covered(a, before, outer):
             return False
+        else:
+            held.add(key)
     return True
 
 

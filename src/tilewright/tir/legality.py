@@ -100,7 +100,8 @@ def check_threads(func: PrimFunc, loop: For) -> None:
 def _check_apart(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) -> None:
     """Raise unless different trips touch different elements, or sums along the loop are all that they share."""
     outer = _ranges(around)
-    found = [a for a in accesses(loop) if a.buffer not in _kept_in(func, loop, outer)]
+    kept = _kept_in(func, loop, around)
+    found = [a for a in accesses(loop) if a.buffer not in kept]
     written = written_in(found)
     for a, b in pairs(found):
         summed = a.block is b.block and a.block is not None and reduces_over(a.block, loop.var) and is_sum(a.block)
@@ -123,8 +124,8 @@ def _ranges(around: Iterable[Stmt]) -> Ranges:
     return ranges
 
 
-def _kept_in(func: PrimFunc, loop: For, outer: Ranges) -> set[Buffer]:
-    """The inner values that a trip of `loop` makes and uses up: each trip has memory of its own for them."""
+def _kept_in(func: PrimFunc, loop: For, around: Sequence[Stmt]) -> set[Buffer]:
+    """The inner values that a trip of `loop` makes and uses up: each trip, of it and of the loops around, has memory of its own for them."""
     inner = {b for b in func.attrs.get("intermediates", ()) if b in stored_buffers(loop)}
     if not inner:
         return inner
@@ -136,7 +137,9 @@ def _kept_in(func: PrimFunc, loop: For, outer: Ranges) -> set[Buffer]:
             used.update(e.buffer for top in expressions(s) for e in walk(top) if isinstance(e, Load))
             used.update([s.buffer] if isinstance(s, Store) else [])
             stack.extend(bodies(s))
-    return {b for b in inner - used if lives_in_trips(loop, b, outer)}
+    within = _ranges([*around, loop])
+    nest = [s for s in (*around, loop) if isinstance(s, For)]
+    return {b for b in inner - used if fills(loop.body, b, within) or all(lives_in_trips(f, b, _ranges(nest[:k])) for k, f in enumerate(nest))}
 
 
 def is_sum(block: Block) -> bool:
@@ -178,7 +181,7 @@ def check_bounds(func: PrimFunc, order: Sequence[For]) -> None:
 def check_order(func: PrimFunc, chain: Sequence[For], order: Sequence[For], around: Sequence[Stmt]) -> None:
     """Raise `ScheduleError` unless the trips of the nest `chain` may run in the order that `order` of its loops gives."""
     outer, whole = _ranges(around), chain[0]
-    kept = _kept_in(func, chain[-1], _ranges([*around, *chain[:-1]]))
+    kept = _kept_in(func, chain[-1], [*around, *chain[:-1]])
     found = [a for a in accesses(whole) if a.buffer not in kept]
     written = written_in(found)
     before, after = [f.var for f in chain], [f.var for f in order]

@@ -23,6 +23,7 @@ from tilewright.tir.stmt import (
     PARALLEL,
     ROLLING,
     SERIAL,
+    UNROLLED,
     Allocate,
     For,
     PrimFunc,
@@ -84,7 +85,7 @@ def _place(s: Stmt, buffer: Buffer, ranges: Ranges, anywhere: bool) -> Stmt:
     """
     users = [b for b in bodies(s) if _uses(b, buffer)]
     if (
-        isinstance(s, For) and s.kind in (SERIAL, PARALLEL) and buffer.name not in s.annotations.get(ROLLING, ())
+        isinstance(s, For) and (s.kind in (SERIAL, PARALLEL) or _threads_in(s, buffer)) and buffer.name not in s.annotations.get(ROLLING, ())
         and (anywhere or lives_in_trips(s, buffer, ranges))
     ):
         return replace(s, body=_place(s.body, buffer, ranges.bind_loop(s.var, s.min, s.extent), anywhere))
@@ -96,6 +97,11 @@ def _place(s: Stmt, buffer: Buffer, ranges: Ranges, anywhere: bool) -> Stmt:
     if len(users) == 1 and isinstance(s, Allocate):
         return map_bodies(s, lambda b: _place(b, buffer, ranges, anywhere) if b is users[0] else b) or s
     return _shrink(s, buffer, ranges)
+
+
+def _threads_in(s: For, buffer: Buffer) -> bool:
+    """Whether a parallel loop inside of one that is written out uses `buffer`: its threads have memory of their own."""
+    return s.kind == UNROLLED and any(isinstance(x, For) and x.kind == PARALLEL and _uses(x, buffer) for x in walk_stmt(s.body))
 
 
 def _shrink(s: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:
