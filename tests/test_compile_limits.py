@@ -41,12 +41,12 @@ def test_values_above_the_limit_are_refused(name: str) -> None:
 
 
 def test_the_usual_limit_is_a_quarter_of_the_memory() -> None:
-    with mock.patch("tilewright.compiler.memory.machine_bytes", return_value=40_000), pytest.raises(CompileError, match="the limit is 9.77 kB"):
+    with mock.patch("tilewright.compiler.memory.machine_bytes", return_value=40_000), pytest.raises(CompileError, match=r"the limit is 9.77 kB"):
         relay.build(LARGE["pad"], "llvm")
 
 
 def test_a_negative_limit_is_refused() -> None:
-    with tvm.transform.PassContext(config={"relay.backend.max_memory": -1}), pytest.raises(CompileError, match="relay.backend.max_memory is -1; give the bytes"):
+    with tvm.transform.PassContext(config={"relay.backend.max_memory": -1}), pytest.raises(CompileError, match=r"relay.backend.max_memory is -1; give the bytes"):
         relay.build(LARGE["pad"], "llvm")
 
 
@@ -59,7 +59,7 @@ def test_a_program_is_refused_when_it_is_loaded_where_there_is_less_memory(monke
 
 
 def test_a_missing_method_is_a_fault_of_the_compiler() -> None:
-    with mock.patch.object(OPS["erf"], "compute", side_effect=NotImplementedError("left out")), pytest.raises(InternalError, match="not implemented.*left out"):
+    with mock.patch.object(OPS["erf"], "compute", side_effect=NotImplementedError("left out")), pytest.raises(InternalError, match=r"not implemented.*left out"):
         relay.build(_module(relay.erf), "llvm").executable  # noqa: B018
 
 
