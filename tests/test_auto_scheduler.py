@@ -14,6 +14,7 @@ from auto_scheduler_workloads import arrays, matmul_add, small_matmul
 from tilewright import auto_scheduler, te
 from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult, recover_measure_input
 from tilewright.auto_scheduler.measure_record import distill_record_file, dump_record_to_string, load_best_record, load_record_from_string
+from tilewright.auto_scheduler.relay_integration import detached
 from tilewright.auto_scheduler.transform_step import STEPS, step_from_json
 from tilewright.errors import CompileError, OptionError, ScheduleError, TargetError
 from tilewright.tir.interpreter import run
@@ -276,3 +277,10 @@ def test_tensors_add_up_as_in_the_field() -> None:
     given = [np.full((3, 4), 3.0, np.float32), np.full((1, 4), 2.0, np.float32), np.zeros((3, 4), np.float32)]
     run(tvm.lower(te.create_schedule(whole.op), [a, b, whole], simple_mode=True)["main"], given)
     np.testing.assert_array_equal(given[-1], 2.0 - (given[0] + given[1]) * given[0] / given[1])
+
+
+def test_computations_that_read_at_what_they_read_are_detached() -> None:
+    table, index = te.placeholder((8,), name="table"), te.placeholder((4,), "int64", name="index")
+    found = te.compute((4,), lambda i: table[index[i]], name="found")
+    _, _, made = detached([table, index], [found])
+    assert str(made.op.body[0]) == str(found.op.body[0])

@@ -125,9 +125,12 @@ def compile_work(module: tvm.IRModule, cache: Cache) -> tuple[int, int]:
 
 
 def grows_at_most_quadratically(counts: list[int]) -> bool:
-    """`counts` at n, 2n and 4n: the second step up is 2 times the first for linear work, 4 times for quadratic."""
+    """`counts` at n, 2n and 4n: the second step up is 2 times the first for linear work, 4 times for quadratic.
+
+    A step as large as `counts[0]` is allowed for what a second kernel costs once.
+    """
     first, second = counts[1] - counts[0], counts[2] - counts[1]
-    return second <= 4.5 * max(first, counts[0] // 4)
+    return second <= 4.5 * max(first, counts[0])
 
 
 @pytest.mark.parametrize("name", PATTERNS)

@@ -186,7 +186,7 @@ def test_files_are_short(folder: str) -> None:
 
 
 # Tables of rules and the expression grammar may be longer.
-LONGEST = {"expr.py": 790}
+LONGEST = {"expr.py": 840}
 
 
 def test_every_module_says_what_it_is_for() -> None:

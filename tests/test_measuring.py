@@ -458,3 +458,9 @@ def gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except (FileNotFoundError, ProcessLookupError):
         return True
+
+
+def test_a_record_that_cannot_be_written_is_one_error() -> None:
+    with pytest.raises(OptionError, match=r"/dev/full: the record cannot be written: .*; make room, or write to another file") as error:
+        LineFile("/dev/full").append("{}")
+    assert error.value.code == "TW1115"

@@ -24,8 +24,11 @@ from tilewright.compiler.build import build_module
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.report import Report
+from tilewright.driver.files import _umask
 from tilewright.expr import Add, Var
 from tilewright.relay.expr import Expr
+from tilewright.relay.functor import room_for
+from tilewright.types import DataType
 
 THREADS = 8
 FULL = int(os.environ.get("TILEWRIGHT_THREADS_FULL", "0"))
@@ -175,3 +178,32 @@ def test_a_child_of_a_compiling_process_compiles(tmp_path: Path) -> None:
             ended.append(True)
         for r in running:
             r.result()
+
+
+def test_deep_walks_in_threads_share_the_recursion_limit() -> None:
+    usual = sys.getrecursionlimit()
+    first, second = room_for(1000), room_for(2000)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert sys.getrecursionlimit() > usual + 2000
+    second.__exit__(None, None, None)
+    assert sys.getrecursionlimit() == usual
+
+
+def test_the_mask_of_new_files_is_read_without_setting_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = os.umask(0o027)
+    try:
+        if sys.platform == "linux":
+            monkeypatch.setattr(os, "umask", None)
+        assert _umask() == 0o027
+    finally:
+        monkeypatch.undo()
+        os.umask(before)
+
+
+def test_types_are_one_object_in_all_threads() -> None:
+    for lanes in range(1001, 1026):
+        with ThreadPoolExecutor(THREADS) as pool:
+            made = list(pool.map(DataType, [f"int32x{lanes}"] * THREADS))
+        assert all(t is made[0] for t in made)

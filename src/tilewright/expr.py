@@ -649,6 +649,8 @@ def sub(a: Value, b: Value) -> PrimExpr:
             return const(0, x.dtype)
         if number_of(y) == 0:
             return x
+        if isinstance(x, IntImm) and isinstance(y, Sub) and isinstance(y.a, IntImm):  # reversed twice
+            return add(y.b, const(x.value - y.a.value, y.dtype))
     return Sub(x, y)
 
 

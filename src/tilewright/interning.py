@@ -59,4 +59,5 @@ def _new_lock() -> None:
     _CHANGING = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_new_lock)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_lock)

@@ -114,9 +114,8 @@ class DataType(str):
         if found is None:
             found = str.__new__(cls, full)
             found.code, found.bits, found.lanes = code, bits, lanes
-            _KNOWN[full] = found
-        _KNOWN[text] = found
-        return found
+            found = _KNOWN.setdefault(full, found)  # another thread may have made it meanwhile: types are compared by identity
+        return _KNOWN.setdefault(text, found)
 
     def __getnewargs__(self) -> tuple[str]:
         return (str(self),)

@@ -64,8 +64,8 @@ def detached(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]:
         if not isinstance(op, ComputeOp):
             raise CompileError(f"'{op.name}' is a {type(op).__name__}; the search schedules te.compute alone", code="TW1109")
 
-        def moved(e: PrimExpr) -> PrimExpr | None:
-            return TensorElem(given[e.tensor], [rewrite(i, moved) for i in e.indices]) if isinstance(e, TensorElem) else None
+        def moved(e: PrimExpr) -> PrimExpr | None:  # its indices have been moved before it
+            return TensorElem(given[e.tensor], e.indices) if isinstance(e, TensorElem) else None
 
         made = ComputeOp(op.name, op.axis, tuple(rewrite(b, moved) for b in op.body), op.reduce_axis, None, None, {})
         made.tensors.extend(Tensor(made, t.index, t.shape, t.dtype) for t in op.outputs)

@@ -40,7 +40,8 @@ class _Compiles:
 
 
 _COMPILES = _Compiles()
-os.register_at_fork(after_in_child=_COMPILES.forked)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_COMPILES.forked)
 
 
 @contextmanager

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+import threading
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,9 +38,17 @@ def replacing(path: Path) -> Iterator[Path]:
         Path(scratch).unlink(missing_ok=True)
 
 
+_UMASK: Final = threading.Lock()
+
+
 def _umask() -> int:
-    mask = os.umask(0o077)
-    os.umask(mask)
+    """The mask of the process, read without setting it where the system tells it: setting it shows in other threads."""
+    with contextlib.suppress(OSError, StopIteration, ValueError):
+        lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
+        return int(next(line for line in lines if line.startswith("Umask:")).partition(":")[2], 8)
+    with _UMASK:
+        mask = os.umask(0o077)
+        os.umask(mask)
     return mask
 
 

@@ -28,9 +28,15 @@ class LineFile:
             raise OptionError(f"{self.path}: records go into a file, in a folder that exists", code="TW1115")
 
     def append(self, line: str) -> None:
-        """Write one line; it outlives this process when the call returns. Raises `OSError`, and then nothing of it was written."""
+        """Write one line; it outlives this process when the call returns. Raises `OptionError` where the file cannot be written; nothing of the line is then in it."""
         if "\n" in line:
             raise OptionError(f"{self.path}: a record is one line, and this one has several: {line[:80]!r}", code="TW1115")
+        try:
+            self._append(line)
+        except OSError as error:
+            raise OptionError(f"{self.path}: the record cannot be written: {error.strerror}; make room, or write to another file", code="TW1115") from error
+
+    def _append(self, line: str) -> None:
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)

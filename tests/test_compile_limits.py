@@ -1,0 +1,69 @@
+"""What a compile refuses: programs that need too much memory, and faults of the compiler that look like missing kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+
+import tilewright as tvm
+from tilewright import relay
+from tilewright.errors import CompileError, InternalError, NoNativeCompute, RunError
+from tilewright.relay.expr import Expr
+from tilewright.relay.op.registry import OPS
+from tilewright.runtime import executable
+
+
+def _module(make: Any, shape: tuple[int, ...] = (4,)) -> tvm.IRModule:
+    x: Expr = relay.var("x", shape=shape)
+    return tvm.IRModule.from_expr(relay.Function([x], make(x)))
+
+
+LARGE = {
+    "pad": _module(lambda x: relay.nn.pad(x, ((0, 4000),))),
+    "tile": _module(lambda x: relay.tile(x, (1000,))),
+    "broadcast": _module(lambda x: relay.broadcast_to(x, (1000, 4))),
+    "one_hot": _module(lambda x: relay.one_hot(relay.cast(x, "int32"), relay.const(1.0), relay.const(0.0), 1000, -1, "float32")),
+    "resize": _module(lambda x: relay.image.resize2d(x, (64, 64)), (1, 1, 2, 2)),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_values_above_the_limit_are_refused(name: str) -> None:
+    limited = tvm.transform.PassContext(config={"relay.backend.max_memory": 8000})
+    with limited, pytest.raises(CompileError, match=r"needs .* for its workspace and outputs; the limit is 7.81 kB. The largest value is .*relay.backend.max_memory=\d+") as error:
+        relay.build(LARGE[name], "llvm")
+    assert error.value.code == "TW0710"
+    with tvm.transform.PassContext(config={"relay.backend.max_memory": 1 << 20}):
+        relay.build(LARGE[name], "llvm")
+
+
+def test_the_usual_limit_is_a_quarter_of_the_memory() -> None:
+    with mock.patch("tilewright.compiler.memory.machine_bytes", return_value=40_000), pytest.raises(CompileError, match=r"the limit is 9.77 kB"):
+        relay.build(LARGE["pad"], "llvm")
+
+
+def test_a_negative_limit_is_refused() -> None:
+    with tvm.transform.PassContext(config={"relay.backend.max_memory": -1}), pytest.raises(CompileError, match=r"relay.backend.max_memory is -1; give the bytes"):
+        relay.build(LARGE["pad"], "llvm")
+
+
+def test_a_program_is_refused_when_it_is_loaded_where_there_is_less_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = relay.build(LARGE["pad"], "llvm")
+    monkeypatch.setattr(executable, "_SURELY_THERE", 0)
+    monkeypatch.setattr(executable, "machine_bytes", lambda: 8000)
+    with pytest.raises(RunError, match=r"needs 15.6 kB of memory for its values and outputs"):
+        built.executable  # noqa: B018
+
+
+def test_a_missing_method_is_a_fault_of_the_compiler() -> None:
+    with mock.patch.object(OPS["erf"], "compute", side_effect=NotImplementedError("left out")), pytest.raises(InternalError, match=r"not implemented.*left out"):
+        relay.build(_module(relay.erf), "llvm").executable  # noqa: B018
+
+
+def test_an_operator_declares_that_it_runs_in_python() -> None:
+    with mock.patch.object(OPS["erf"], "compute", side_effect=NoNativeCompute), pytest.warns(UserWarning, match="no native kernel"):
+        built = relay.build(_module(relay.erf), "llvm").executable
+    np.testing.assert_allclose(built(np.zeros(4, np.float32)), np.zeros(4), atol=1e-6)
