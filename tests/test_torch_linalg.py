@@ -10,7 +10,7 @@ import pytest
 
 import tilewright
 from tilewright import relay
-from tilewright.errors import NotNativeWarning, ShapeError
+from tilewright.errors import ModelError, NotNativeWarning, ShapeError
 from tilewright.relay.expr import var
 
 torch = pytest.importorskip("torch")
@@ -22,6 +22,7 @@ SYMMETRIC = SQUARE + SQUARE.mT
 POSITIVE = SQUARE @ SQUARE.mT + torch.eye(4, dtype=torch.float64)
 WIDE, DEFICIENT = OTHER.mT.contiguous(), OTHER @ OTHER.mT
 EMPTY = torch.zeros(2, 0, 0, dtype=torch.float64)
+ORDERS = ("fro", "nuc", 1, -1, 2, -2, float("inf"), -float("inf"))
 
 UNIQUE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "solve": (lambda a, b: (L.solve(a, b), L.solve(a, b[..., 0]), L.solve(a, b.mT, left=False), L.solve_ex(a, b)), (SQUARE, OTHER)),
@@ -36,7 +37,9 @@ UNIQUE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "reflections": (lambda a, b: (L.householder_product(*torch.geqrf(a)), torch.ormqr(*torch.geqrf(a), b), torch.ormqr(*torch.geqrf(a), b.mT, left=False, transpose=True)), (OTHER, SQUARE)),
     "values": (lambda a, b: (L.eigvalsh(a), L.eigvalsh(a, "U"), L.svdvals(a), L.svdvals(b.mT), L.matrix_rank(a), L.matrix_rank(b @ b.mT)), (SYMMETRIC, OTHER)),
     "pinv": (lambda a, b, c: (L.pinv(a), L.pinv(b), L.pinv(c, hermitian=True), L.pinv(a, rtol=0.5), torch.pinverse(b.mT)), (OTHER, WIDE, SYMMETRIC)),
-    "cond": (lambda a: tuple(L.cond(a, p) for p in (None, 2, -2, "fro", "nuc", 1, -1, float("inf"), -float("inf"))), (SQUARE,)),
+    "cond": (lambda a: tuple(L.cond(a, p) for p in (None, *ORDERS)), (SQUARE,)),
+    "norms": (lambda a: tuple(L.matrix_norm(a, p) for p in ORDERS) + tuple(L.norm(a, p, (2, 0), True) for p in ORDERS) + (L.norm(a), L.norm(a, dim=(0, 1)), torch.norm(a[0], "nuc")), (OTHER,)),
+    "norms of rows": (lambda a: (L.norm(a[0, 0], 3), L.norm(a, 0, dim=1), L.norm(a[0], float("inf")), L.matrix_norm(a[:0], 2), L.norm(a[0, :0], 2)), (OTHER,)),
     "exponential": (lambda a: (torch.matrix_exp(a), torch.matrix_exp(20 * a), torch.matrix_exp(0 * a)), (SQUARE,)),
     "tensors": (lambda a, b: (L.tensorinv(a.reshape(2, 2, 4), 2), L.tensorsolve(a.reshape(2, 2, 2, 2), b.reshape(2, 2))), (SQUARE[0], SQUARE[1, 0])),
 }
@@ -130,3 +133,14 @@ def test_what_is_refused() -> None:
     ):
         with pytest.raises(ShapeError, match=why):
             _ = build().checked_type
+
+
+def test_an_order_that_no_matrix_norm_has() -> None:
+    from tilewright.relay.frontend.pytorch.linalg import matrix_norm
+
+    class Refusing:
+        def refuse(self, why: str) -> None:
+            raise ModelError(why, code="TW0107")
+
+    with pytest.raises(ModelError, match="the norm of a matrix is 3; it must be 'fro', 'nuc', 1, -1, 2, -2, inf or -inf"):
+        matrix_norm(var("x", shape=(3, 3)), 3, Refusing())  # type: ignore[arg-type]
