@@ -98,6 +98,16 @@ def test_eigenvectors_of_any_matrices() -> None:
     np.testing.assert_allclose(SQUARE.numpy() @ vectors, vectors * values[:, None], atol=1e-12)
 
 
+def test_factors_of_symmetric_matrices() -> None:
+    data = SYMMETRIC - torch.diag_embed(SYMMETRIC.diagonal(dim1=-2, dim2=-1))
+    wanted = L.ldl_factor_ex(data)
+    with pytest.warns(NotNativeWarning):
+        found = compiled(lambda a, b: (*L.ldl_factor_ex(a), L.ldl_solve(*L.ldl_factor(a), b)), data, OTHER)
+    assert (wanted.pivots < 0).any()
+    for got, value in zip(found, (*wanted, L.solve(data, OTHER)), strict=True):
+        np.testing.assert_allclose(got, value.numpy(), atol=1e-11)
+
+
 def test_a_matrix_that_has_no_factor() -> None:
     data = torch.diag(torch.tensor([1.0, 4.0, -1.0, 2.0]))
     factor, info = compiled(lambda a: tuple(L.cholesky_ex(a)), data)
@@ -129,6 +139,8 @@ def test_what_is_refused() -> None:
         (lambda: relay.linalg.svd(wide), "must have at least as many rows as columns; transpose it first"),
         (lambda: relay.linalg.solve_triangular(matrix, var("b", shape=(3, 2))), "must have equal numbers of rows, and equal dimensions before them"),
         (lambda: relay.linalg.householder_product(wide, var("t", shape=(2,))), "must have at least as many rows as columns, and factors"),
+        (lambda: relay.linalg.ldl_solve(matrix, row, matrix), "must have equal dimensions before the last one"),
+        (lambda: relay.gcd(row, row), "integer tensors were expected, and these are float32"),
         (lambda: relay.linalg.permutation(row, size=3), "pivots must be rows of integers"),
     ):
         with pytest.raises(ShapeError, match=why):

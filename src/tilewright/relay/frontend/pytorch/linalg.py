@@ -128,6 +128,26 @@ def lu_solve(
     return L.lu_solve(packed, rows, b, adjoint) if left else L.transposed(L.lu_solve(packed, rows, L.transposed(b), not adjoint))
 
 
+# Symmetric matrices that are not positive
+
+
+@converter("linalg_ldl_factor")
+def ldl_factor(self: Expr, hermitian: bool = False) -> tuple[Expr, ...]:
+    return fields(op.linalg.ldl_factor(self), 3)[:2]
+
+
+@converter("linalg_ldl_factor_ex")
+def ldl_factor_ex(self: Expr, hermitian: bool = False, check_errors: bool = False) -> tuple[Expr, ...]:
+    return fields(op.linalg.ldl_factor(self), 3)
+
+
+@converter("linalg_ldl_solve")
+def ldl_solve(LD: Expr, pivots: Expr, B: Expr, hermitian: bool = False) -> Expr:
+    factors, b = L.aligned(LD, B)
+    wanted = shape_of(factors)[:-1]
+    return op.linalg.ldl_solve(factors, pivots if shape_of(pivots) == wanted else op.broadcast_to(pivots, shape=wanted), b)
+
+
 # Systems of equations
 
 
