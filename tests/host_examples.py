@@ -16,7 +16,7 @@ from op_examples import Array, Example, scalar
 from tilewright.relay.op.complex_numbers import ComplexOfParts, ComplexParts
 from tilewright.relay.op.counted import SparseFillEmptyRows
 from tilewright.relay.op.image_decoding import DecodeImage
-from tilewright.relay.op.linalg import Eig
+from tilewright.relay.op.linalg import Eig, LDLFactor, LDLSolve
 from tilewright.relay.op.maps import CastMap, DictVectorize, StringIndex, ZipMap
 from tilewright.relay.op.native_texts import TextCount, TextCountGrams, TextIndex
 from tilewright.relay.op.selection import ArgWhere, UniqueSlices
@@ -184,4 +184,14 @@ def _eigenvalues() -> list[HostExample]:
     return [*found, HostExample(Eig(), (np.zeros((2, 0, 0)),), (np.zeros((2, 0), complex), np.zeros((2, 0, 0), complex)))]
 
 
-HOST_EXAMPLES: list[HostExample] = [*_texts(), *_grams(), *_dictionaries(), *_images(), *_counted(), *_complex(), *_eigenvalues()]
+def _symmetric() -> list[HostExample]:
+    """Of a diagonal matrix, and of one without a diagonal, whose rows are one block."""
+    diagonal, crossed, rhs = np.diag([2.0, 4.0]), np.asarray([[0.0, 2.0], [2.0, 0.0]]), np.asarray([[2.0], [8.0]])
+    packed, block = np.asarray([[0.0, 0.0], [2.0, 0.0]]), np.asarray([-2, -2], np.int32)
+    plain = np.asarray([1, 2], np.int32)
+    found = [HostExample(LDLFactor(), (diagonal,), (diagonal, plain, np.asarray(0, np.int32))), HostExample(LDLFactor(), (crossed,), (packed, block, np.asarray(0, np.int32)))]
+    found.append(HostExample(LDLSolve(), (diagonal, plain, rhs), np.asarray([[1.0], [2.0]])))
+    return [*found, HostExample(LDLSolve(), (packed, block, rhs), np.asarray([[4.0], [1.0]]))]
+
+
+HOST_EXAMPLES: list[HostExample] = [*_texts(), *_grams(), *_dictionaries(), *_images(), *_counted(), *_complex(), *_eigenvalues(), *_symmetric()]

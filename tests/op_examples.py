@@ -141,6 +141,8 @@ def _broadcast() -> list[Example]:
     found += [Example(cls(), (truth(3, 5), truth(5))) for cls in (b.LogicalAnd, b.LogicalOr, b.LogicalXor, b.BitwiseAnd, b.BitwiseOr, b.BitwiseXor)]
     found += [Example(cls(), (whole(9), whole(9))) for cls in (b.BitwiseAnd, b.BitwiseOr, b.BitwiseXor)]
     found += [Example(cls(), (whole(9), whole(9, low=0, high=20))) for cls in (b.LeftShift, b.RightShift)]
+    found += [Example(b.Gcd(), (whole(3, 1, 4), whole(5, 1))), Example(b.Gcd(), (whole(7, dtype="int8"), whole(7, dtype="int8"))), Example(b.Gcd(), (whole(0, 3), whole(3)))]
+    found += [Example(b.Gcd(), (np.asarray([12200160415121876738, 0, 6], "uint64"), np.asarray([7540113804746346429, 5, 4], "uint64")))]
     found += [Example(b.Quotient(), (real(2, 3, 4), np.exp(real(3, 1))))]
     found += [Example(b.MultiplyAdd(), (real(2, 3, 4, 5), real(3, 1, 1), real(4, 5))), Example(b.MultiplyAdd(), (real(3, 4), real(1), np.asarray(-0.0, np.float32)))]
     found += [Example(b.Where(), (truth(3, 1), real(3, 4), real(4))), Example(b.Where(), (truth(2, 3, 4, 5), real(2, 3, 4, 5), real(2, 3, 4, 5)))]

@@ -10,7 +10,7 @@ import pytest
 
 import tilewright
 from tilewright import relay
-from tilewright.errors import NotNativeWarning, ShapeError
+from tilewright.errors import ModelError, NotNativeWarning, ShapeError
 from tilewright.relay.expr import var
 
 torch = pytest.importorskip("torch")
@@ -22,6 +22,7 @@ SYMMETRIC = SQUARE + SQUARE.mT
 POSITIVE = SQUARE @ SQUARE.mT + torch.eye(4, dtype=torch.float64)
 WIDE, DEFICIENT = OTHER.mT.contiguous(), OTHER @ OTHER.mT
 EMPTY = torch.zeros(2, 0, 0, dtype=torch.float64)
+ORDERS = ("fro", "nuc", 1, -1, 2, -2, float("inf"), -float("inf"))
 
 UNIQUE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "solve": (lambda a, b: (L.solve(a, b), L.solve(a, b[..., 0]), L.solve(a, b.mT, left=False), L.solve_ex(a, b)), (SQUARE, OTHER)),
@@ -36,7 +37,9 @@ UNIQUE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "reflections": (lambda a, b: (L.householder_product(*torch.geqrf(a)), torch.ormqr(*torch.geqrf(a), b), torch.ormqr(*torch.geqrf(a), b.mT, left=False, transpose=True)), (OTHER, SQUARE)),
     "values": (lambda a, b: (L.eigvalsh(a), L.eigvalsh(a, "U"), L.svdvals(a), L.svdvals(b.mT), L.matrix_rank(a), L.matrix_rank(b @ b.mT)), (SYMMETRIC, OTHER)),
     "pinv": (lambda a, b, c: (L.pinv(a), L.pinv(b), L.pinv(c, hermitian=True), L.pinv(a, rtol=0.5), torch.pinverse(b.mT)), (OTHER, WIDE, SYMMETRIC)),
-    "cond": (lambda a: tuple(L.cond(a, p) for p in (None, 2, -2, "fro", "nuc", 1, -1, float("inf"), -float("inf"))), (SQUARE,)),
+    "cond": (lambda a: tuple(L.cond(a, p) for p in (None, *ORDERS)), (SQUARE,)),
+    "norms": (lambda a: tuple(L.matrix_norm(a, p) for p in ORDERS) + tuple(L.norm(a, p, (2, 0), True) for p in ORDERS) + (L.norm(a), L.norm(a, dim=(0, 1)), torch.norm(a[0], "nuc")), (OTHER,)),
+    "norms of rows": (lambda a: (L.norm(a[0, 0], 3), L.norm(a, 0, dim=1), L.norm(a[0], float("inf")), L.matrix_norm(a[:0], 2), L.norm(a[0, :0], 2)), (OTHER,)),
     "exponential": (lambda a: (torch.matrix_exp(a), torch.matrix_exp(20 * a), torch.matrix_exp(0 * a)), (SQUARE,)),
     "tensors": (lambda a, b: (L.tensorinv(a.reshape(2, 2, 4), 2), L.tensorsolve(a.reshape(2, 2, 2, 2), b.reshape(2, 2))), (SQUARE[0], SQUARE[1, 0])),
 }
@@ -95,6 +98,16 @@ def test_eigenvectors_of_any_matrices() -> None:
     np.testing.assert_allclose(SQUARE.numpy() @ vectors, vectors * values[:, None], atol=1e-12)
 
 
+def test_factors_of_symmetric_matrices() -> None:
+    data = SYMMETRIC - torch.diag_embed(SYMMETRIC.diagonal(dim1=-2, dim2=-1))
+    wanted = L.ldl_factor_ex(data)
+    with pytest.warns(NotNativeWarning):
+        found = compiled(lambda a, b: (*L.ldl_factor_ex(a), L.ldl_solve(*L.ldl_factor(a), b)), data, OTHER)
+    assert (wanted.pivots < 0).any()
+    for got, value in zip(found, (*wanted, L.solve(data, OTHER)), strict=True):
+        np.testing.assert_allclose(got, value.numpy(), atol=1e-11)
+
+
 def test_a_matrix_that_has_no_factor() -> None:
     data = torch.diag(torch.tensor([1.0, 4.0, -1.0, 2.0]))
     factor, info = compiled(lambda a: tuple(L.cholesky_ex(a)), data)
@@ -126,7 +139,20 @@ def test_what_is_refused() -> None:
         (lambda: relay.linalg.svd(wide), "must have at least as many rows as columns; transpose it first"),
         (lambda: relay.linalg.solve_triangular(matrix, var("b", shape=(3, 2))), "must have equal numbers of rows, and equal dimensions before them"),
         (lambda: relay.linalg.householder_product(wide, var("t", shape=(2,))), "must have at least as many rows as columns, and factors"),
+        (lambda: relay.linalg.ldl_solve(matrix, row, matrix), "must have equal dimensions before the last one"),
+        (lambda: relay.gcd(row, row), "integer tensors were expected, and these are float32"),
         (lambda: relay.linalg.permutation(row, size=3), "pivots must be rows of integers"),
     ):
         with pytest.raises(ShapeError, match=why):
             _ = build().checked_type
+
+
+def test_an_order_that_no_matrix_norm_has() -> None:
+    from tilewright.relay.frontend.pytorch.linalg import matrix_norm
+
+    class Refusing:
+        def refuse(self, why: str) -> None:
+            raise ModelError(why, code="TW0107")
+
+    with pytest.raises(ModelError, match="the norm of a matrix is 3; it must be 'fro', 'nuc', 1, -1, 2, -2, inf or -inf"):
+        matrix_norm(var("x", shape=(3, 3)), 3, Refusing())  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from tilewright.errors import NoNativeCompute, ShapeError
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import elementwise as topi
+from tilewright.topi.divisors import greatest_divisor
 from tilewright.topi.orders import Order, block, fits, rank, single
 from tilewright.topi.shapes import Perm, broadcast_shapes, require_broadcast, require_same_dtype
 from tilewright.topi.transform import dims
@@ -218,6 +219,22 @@ class Minimum(Function2):
     precision = Precision.FOLLOW
     of_arrays = staticmethod(np.minimum)
     of_elements = staticmethod(topi.lesser_of)
+
+
+@op("gcd", kind=Fusion.OPAQUE)
+class Gcd(Binary):
+    """The greatest common divisor of integers, zero or more; of x and zero it is the size of x."""
+
+    def result(self, dtype: DataType) -> DataType:
+        if not dtype.is_integer:
+            raise ShapeError(f"integer tensors were expected, and these are {dtype}")
+        return dtype
+
+    def numpy(self, lhs: Array, rhs: Array) -> Any:
+        return np.gcd(lhs, rhs)
+
+    def compute(self, lhs: te.Tensor, rhs: te.Tensor) -> te.Tensor:
+        return greatest_divisor(lhs, rhs, broadcast_shapes(dims(lhs), dims(rhs)))
 
 
 class Comparison(Binary):

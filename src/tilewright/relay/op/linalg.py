@@ -355,3 +355,110 @@ def _exponential(a: Array) -> Array:
     for _ in range(doublings):
         found = found @ found
     return found
+
+
+_GROWTH: Final = (1 + 17**0.5) / 8
+"""Below this share of the greatest element of its column, a diagonal element is no pivot (Bunch and Kaufman, 1977)."""
+
+
+@op("linalg.ldl_factor", kind=Fusion.OPAQUE)
+class LDLFactor(Factorization):
+    """L and the block diagonal D of symmetric matrices L @ D @ L.T, whose lower half is read, as LAPACK's `sytrf` packs them; pivots; and the first zero pivot, or 0.
+
+    Pivot k, counted from one, is the row and column that k was swapped with; two equal negative ones say that a block of two stands there.
+    """
+
+    @property
+    def results(self) -> int:
+        return 3
+
+    def infer(self, data: Type) -> TupleType:
+        (t,) = tensors(data)
+        shape = _matrices(t, square=True)
+        return TupleType((t, TensorType(shape[:-1], "int32"), TensorType(shape[:-2], "int32")))
+
+    def reference(self, data: Array) -> Any:
+        results = [(data.shape, data.dtype), (data.shape[:-1], np.int32), (data.shape[:-2], np.int32)]
+        return _stacked(_symmetric_factors, results, data, ranks=(2,))
+
+
+def _symmetric_factors(data: Array) -> tuple[Array, Array, int]:
+    a = np.tril(data)
+    n, k, wrong = len(a), 0, 0
+    pivots = np.zeros(n, np.int32)
+    while k < n:
+        place, width = _pivot(a, k)
+        if not np.any(a[k:, k]):
+            wrong = wrong or k + 1
+        _exchange(a, k, k + width - 1, place)
+        block = a[k : k + width, k : k + width]
+        if width == 2:
+            block[0, 1] = block[1, 0]
+        below = a[k + width :, k : k + width].copy()
+        if np.any(block):
+            a[k + width :, k : k + width] = below @ np.linalg.inv(block)
+            a[k + width :, k + width :] -= np.tril(a[k + width :, k : k + width] @ below.T)
+        if width == 2:
+            block[0, 1] = 0
+        pivots[k : k + width] = place + 1 if width == 1 else -(place + 1)
+        k += width
+    return a, pivots, wrong
+
+
+def _pivot(a: Array, k: int) -> tuple[int, int]:
+    """The row that is to stand at the end of the next block, and whether that is of one or of two rows."""
+    size = np.abs(a)
+    column = size[k + 1 :, k]
+    if not column.size or size[k, k] >= _GROWTH * column.max():
+        return k, 1
+    other = k + 1 + int(column.argmax())
+    widest = max(size[other, k:other].max(), size[other + 1 :, other].max(initial=0.0))
+    if size[k, k] * widest >= _GROWTH * column.max() ** 2:
+        return k, 1
+    return other, 1 if size[other, other] >= _GROWTH * widest else 2
+
+
+def _exchange(a: Array, k: int, at: int, place: int) -> None:
+    """Rows and columns `at` and `place` of what is left from k on swapped, in the lower half."""
+    whole = a[k:, k:] + np.tril(a[k:, k:], -1).T
+    order = np.arange(k, len(a))
+    order[[at - k, place - k]] = order[[place - k, at - k]]
+    a[k:, k:] = np.tril(whole[np.ix_(order - k, order - k)])
+
+
+@op("linalg.ldl_solve", kind=Fusion.OPAQUE)
+class LDLSolve(Factorization):
+    """X of A @ X = rhs, by the factors and pivots that `linalg.ldl_factor` gives of A."""
+
+    def infer(self, factors: Type, pivots: Type, rhs: Type) -> TensorType:
+        a, places, b = tensors(factors, pivots, rhs)
+        require_same_dtype((a, b))
+        shape, other = _matrices(a, square=True, name="factors"), _matrices(b, name="rhs")
+        if shape[:-1] != other[:-1] or places.shape != shape[:-1] or not places.dtype.is_integer:
+            raise ShapeError(f"factors {text(a.shape)}, pivots {text(places.shape)} and rhs {text(b.shape)} must have equal dimensions before the last one")
+        return b
+
+    def reference(self, factors: Array, pivots: Array, rhs: Array) -> Any:
+        return _stacked(_symmetric_solution, [(rhs.shape, rhs.dtype)], factors, pivots, rhs, ranks=(2, 1, 2))
+
+
+def _symmetric_solution(a: Array, pivots: Array, rhs: Array) -> Array:
+    x, k, n = rhs.copy(), 0, len(a)
+    starts: list[tuple[int, int]] = []
+    while k < n:
+        width = 1 if pivots[k] > 0 else 2
+        starts.append((k, width))
+        _swap(x, k + width - 1, int(abs(pivots[k])) - 1)
+        block = np.tril(a[k : k + width, k : k + width])
+        x[k + width :] -= a[k + width :, k : k + width] @ x[k : k + width]
+        whole = block + np.tril(block, -1).T
+        x[k : k + width] = np.linalg.solve(whole, x[k : k + width]) if np.linalg.det(whole) else np.inf
+        k += width
+    for k, width in reversed(starts):
+        x[k : k + width] -= a[k + width :, k : k + width].T @ x[k + width :]
+        _swap(x, k + width - 1, int(abs(pivots[k])) - 1)
+    return x
+
+
+def _swap(x: Array, first: int, second: int) -> None:
+    x[[first, second]] = x[[second, first]]

@@ -14,9 +14,11 @@ from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend import linear_algebra as L
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch.node import Node
+from tilewright.relay.frontend.pytorch.promotion import dtype_named, floating
+from tilewright.relay.frontend.pytorch.reduce import vector_norm
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.pytorch.transform import movedim
-from tilewright.relay.frontend.shaping import cast, dtype_of, fields, rank, reshape, scalar, shape_of
+from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, fields, rank, reshape, scalar, shape_of, transpose
 from tilewright.types import FLOAT32
 
 # Cholesky
@@ -124,6 +126,26 @@ def lu_solve(
     packed, rows, b = (LU, pivots, B) if LU is not None else (LU_data, LU_pivots, self)
     assert packed is not None and rows is not None and b is not None
     return L.lu_solve(packed, rows, b, adjoint) if left else L.transposed(L.lu_solve(packed, rows, L.transposed(b), not adjoint))
+
+
+# Symmetric matrices that are not positive
+
+
+@converter("linalg_ldl_factor")
+def ldl_factor(self: Expr, hermitian: bool = False) -> tuple[Expr, ...]:
+    return fields(op.linalg.ldl_factor(self), 3)[:2]
+
+
+@converter("linalg_ldl_factor_ex")
+def ldl_factor_ex(self: Expr, hermitian: bool = False, check_errors: bool = False) -> tuple[Expr, ...]:
+    return fields(op.linalg.ldl_factor(self), 3)
+
+
+@converter("linalg_ldl_solve")
+def ldl_solve(LD: Expr, pivots: Expr, B: Expr, hermitian: bool = False) -> Expr:
+    factors, b = L.aligned(LD, B)
+    wanted = shape_of(factors)[:-1]
+    return op.linalg.ldl_solve(factors, pivots if shape_of(pivots) == wanted else op.broadcast_to(pivots, shape=wanted), b)
 
 
 # Systems of equations
@@ -365,15 +387,43 @@ def cond(self: Expr, node: Node, p: Any = None) -> Expr:
 def matrix_norm(a: Expr, order: Any, node: Node) -> Expr:
     """The norm of matrices: "fro", "nuc", 1, -1, 2, -2, infinity or minus infinity."""
     n = rank(a)
+    if order not in ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf):
+        node.refuse(f"the norm of a matrix is {order!r}; it must be 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
+    if not math.prod(shape_of(a)):
+        return L.filled(shape_of(a)[:-2], a)
     if order == "fro":
-        return op.sqrt(op.sum(op.multiply(a, a), axis=(n - 2, n - 1)))
+        return vector_norm(a, node, 2, None, (n - 2, n - 1))
     if order in ("nuc", 2, -2):
         values = L.svd(a)[1]
         return {"nuc": op.sum, 2: op.max, -2: op.min}[order](values, axis=(rank(values) - 1,))
-    if order not in (1, -1, math.inf, -math.inf):
-        node.refuse(f"the norm of a matrix is {order!r}; it must be 'fro', 'nuc', 1, -1, 2, -2, inf or -inf")
     summed = op.sum(op.abs(a), axis=(n - 2 if abs(order) == 1 else n - 1,))
     return (op.max if order > 0 else op.min)(summed, axis=(n - 2,))
+
+
+def _norm_along(self: Expr, order: Any, dim: list[int], keepdim: bool, node: Node) -> Expr:
+    """The norms of the matrices that stand along two dimensions."""
+    axes = [axis_of(d, rank(self), node) for d in dim]
+    a = transpose(self, [*(k for k in range(rank(self)) if k not in axes), *axes])
+    found = matrix_norm(a, order, node)
+    return reshape(found, [1 if k in axes else d for k, d in enumerate(shape_of(self))]) if keepdim else found
+
+
+@converter("linalg_matrix_norm", "nuclear_norm")
+def matrix_norm_along(self: Expr, node: Node, ord: Any = None, dim: list[int] | None = None, keepdim: bool = False, dtype: Any = None) -> Expr:
+    x = floating(self if dtype is None else cast(self, dtype_named(dtype, node)), node)
+    order = ("nuc" if node.name == "nuclear_norm" else "fro") if ord is None else ord
+    return _norm_along(x, order, [-2, -1] if dim is None else dim, keepdim, node)
+
+
+@converter("linalg_norm")
+def norm(self: Expr, node: Node, ord: Any = None, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Expr:
+    """Of a vector or a matrix, as its dimensions say, or those that are named; without an order, of all elements."""
+    x = floating(self if dtype is None else cast(self, dtype_named(dtype, node)), node)
+    dims = dim if dim is None or isinstance(dim, list) else [dim]
+    count = rank(x) if dims is None else len(dims)
+    if ord is None or count == 1:
+        return vector_norm(x, node, 2 if ord is None else ord, None, dims, keepdim)
+    return _norm_along(x, ord, [0, 1] if dims is None else dims, keepdim, node)
 
 
 # Powers

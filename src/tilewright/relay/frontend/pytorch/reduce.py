@@ -158,7 +158,7 @@ def variance_and_mean(
 # Norms
 
 
-@converter("linalg_vector_norm", "norm", "linalg_norm")
+@converter("linalg_vector_norm", "norm")
 def vector_norm(self: Expr, node: Node, ord: Any = 2, p: Any = None, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Expr:
     order = 2 if p is None and ord is None else ord if p is None else p
     x = floating(self if dtype is None else cast(self, dtype_named(dtype, node)), node)
@@ -178,9 +178,9 @@ def vector_norm(self: Expr, node: Node, ord: Any = 2, p: Any = None, dim: Dims =
     return op.power(_reduced(op.sum, op.power(size, scalar(order, x)), dim, keepdim, node), scalar(1 / order, x))
 
 
-@converter("frobenius_norm", "linalg_matrix_norm")
-def frobenius_norm(self: Expr, node: Node, dim: Dims = None, keepdim: bool = False, ord: Any = "fro") -> Expr:
-    return vector_norm(self, node, ord, None, (-2, -1) if node.name == "linalg_matrix_norm" and dim is None else dim, keepdim)
+@converter("frobenius_norm")
+def frobenius_norm(self: Expr, node: Node, dim: Dims = None, keepdim: bool = False) -> Expr:
+    return vector_norm(self, node, 2, None, dim, keepdim)
 
 
 @converter("renorm")

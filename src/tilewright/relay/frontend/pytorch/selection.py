@@ -242,6 +242,23 @@ def max_pool_backward(
     return reshape(found, shape)
 
 
+# Divisors
+
+
+@converter("gcd")
+def gcd(self: Any, other: Any, node: Node) -> Expr:
+    return op.gcd(*promoted(self, other, node=node))
+
+
+@converter("lcm")
+def lcm(self: Any, other: Any, node: Node) -> Expr:
+    """The product by the greatest common divisor; 0 where one of the numbers is."""
+    a, b = promoted(self, other, node=node)
+    divisor, zero = op.gcd(a, b), scalar(0, a)
+    size = op.abs(op.multiply(op.trunc_divide(a, op.where(op.equal(divisor, zero), scalar(1, a), divisor)), b))
+    return op.where(op.equal(divisor, zero), zero, size)
+
+
 # Bits of floating-point numbers
 
 _FORMATS: Final = {"float16": ("int16", 10, 15), "float32": ("int32", 23, 127), "float64": ("int64", 52, 1023)}

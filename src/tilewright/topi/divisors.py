@@ -1,0 +1,38 @@
+"""Greatest common divisors of integers, by Euclid's algorithm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from tilewright import expr as E
+from tilewright import te
+from tilewright.tir.ir_builder import BufferVar
+from tilewright.topi.broadcast import broadcast_to
+from tilewright.topi.elementwise import absolute
+from tilewright.topi.loops import Loops, loops
+
+__all__ = ["greatest_divisor"]
+
+_NS = 50.0
+STEPS = 92
+"""Most divisions for two numbers of 64 bits: consecutive Fibonacci numbers take the most (Lamé, 1844)."""
+
+
+def greatest_divisor(x: te.Tensor, y: te.Tensor, shape: Sequence[int]) -> te.Tensor:
+    """The greatest common divisor of the elements of two tensors that broadcast to `shape`."""
+    inputs = [t if tuple(t.extents) == tuple(shape) else broadcast_to(t, tuple(shape)) for t in (x, y)]
+    total = prod(shape)
+
+    def body(b: Loops, first: BufferVar, second: BufferVar, out: BufferVar) -> None:
+        if not total:
+            return
+        with b.shared(total, total * _NS, "element") as at:
+            divisor, rest = b.variable("divisor", x.dtype, absolute(first[at])), b.variable("rest", x.dtype, absolute(second[at]))
+            with b.for_range(0, STEPS, "step"), b.if_scope(E.compare(E.NE, rest[0], 0)):
+                left = b.let("left", E.truncmod(divisor[0], rest[0]))
+                divisor[0] = rest[0]
+                rest[0] = left
+            out[at] = absolute(divisor[0])
+
+    return loops("gcd", inputs, [(tuple(shape), x.dtype)], body)  # type: ignore[no-any-return]
