@@ -92,7 +92,7 @@ def rows_tile(rows: int, columns: int, depth: int, most_rows: int = 16, most_sum
 def batch_matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: bool, out_dtype: str) -> te.Tensor:
     """The product of each pair of matrices of two 3-d tensors; a batch of one is repeated."""
     ash, bsh = a.extents, b.extents
-    batch = max(ash[0], bsh[0])
+    batch = min(ash[0], bsh[0]) if type(ash[0]) is type(bsh[0]) is int and 0 in (ash[0], bsh[0]) else max(ash[0], bsh[0])
     rows, depth = (ash[2], ash[1]) if transpose_a else ash[1:]
     columns = bsh[1] if transpose_b else bsh[2]
     dot = dot_of(a.dtype, b.dtype, out_dtype, depth, contiguous=not transpose_a)

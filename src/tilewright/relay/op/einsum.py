@@ -14,7 +14,7 @@ from tilewright.relay.op.broadcast import Multiply
 from tilewright.relay.op.nn_matmul import BatchMatmul
 from tilewright.relay.op.reduction import Sum
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.relay.op.shaping import Reshape
+from tilewright.relay.op.shaping import sized
 from tilewright.relay.op.transform import Transpose
 from tilewright.topi.contraction import einsum, letters
 from tilewright.topi.shapes import product, require_same_dtype, same
@@ -90,12 +90,12 @@ def _product(a_term: str, a: Expr, b_term: str, b: Expr, keep: set[str], sizes: 
     rows, columns = [c for c in a_term if c not in shared], [c for c in b_term if c not in shared]
     order = [*batch, *rows, *columns]
     if not summed:
-        left = Reshape((*(sizes[c] for c in (*batch, *rows)), *(1 for _ in columns)))(_ordered(a_term, a, [*batch, *rows]))
-        right = Reshape((*(sizes[c] for c in batch), *(1 for _ in rows), *(sizes[c] for c in columns)))(_ordered(b_term, b, [*batch, *columns]))
+        left = sized((*(sizes[c] for c in (*batch, *rows)), *(1 for _ in columns)))(_ordered(a_term, a, [*batch, *rows]))
+        right = sized((*(sizes[c] for c in batch), *(1 for _ in rows), *(sizes[c] for c in columns)))(_ordered(b_term, b, [*batch, *columns]))
         return "".join(order), Multiply()(left, right)
     total, m, n, k = (product(sizes[c] for c in group) for group in (batch, rows, columns, summed))
-    left = Reshape((total, m, k))(_ordered(a_term, a, [*batch, *rows, *summed]))
-    right = Reshape((total, n, k))(_ordered(b_term, b, [*batch, *columns, *summed]))
-    return "".join(order), Reshape(tuple(sizes[c] for c in order))(BatchMatmul("", False, True)(left, right))
+    left = sized((total, m, k))(_ordered(a_term, a, [*batch, *rows, *summed]))
+    right = sized((total, n, k))(_ordered(b_term, b, [*batch, *columns, *summed]))
+    return "".join(order), sized(tuple(sizes[c] for c in order))(BatchMatmul("", False, True)(left, right))
 
 

@@ -13,7 +13,7 @@ from tilewright.relay.expr import Call, Constant, Expr, Tuple
 from tilewright.relay.op.broadcast import Add, Multiply, Subtract
 from tilewright.relay.op.elementwise import Negative, Rsqrt
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
-from tilewright.relay.op.shaping import Reshape
+from tilewright.relay.op.shaping import sized
 from tilewright.topi import norm as topi
 from tilewright.topi.orders import Order, block
 from tilewright.topi.shapes import Perm, axes_of, axis_of, differ, require_same_dtype, text
@@ -159,7 +159,7 @@ class BatchNorm(Op):
 
     def _columns(self, vector: Expr, channels: Any, trailing: int) -> Expr:
         shape = (channels,) + (1,) * trailing
-        return Constant(vector.value.reshape(shape)) if isinstance(vector, Constant) else Reshape(shape)(vector)
+        return Constant(vector.value.reshape(shape)) if isinstance(vector, Constant) else sized(shape)(vector)
 
 
 @op("nn.dropout", kind=Fusion.OPAQUE)
@@ -296,12 +296,12 @@ class GroupNorm(Normalization):
         t = data.tensor_type
         axis = self.axis % t.ndim
         ones = Constant(np.ones(self.num_groups, t.dtype.numpy()))
-        normal = InstanceNorm(axis, self.epsilon, False, False)(Reshape(self._grouped(t.shape)[0])(data), ones, ones, span=call.span)
-        result: Expr = Reshape(t.shape)(normal)
+        normal = InstanceNorm(axis, self.epsilon, False, False)(sized(self._grouped(t.shape)[0])(data), ones, ones, span=call.span)
+        result: Expr = sized(t.shape)(normal)
         channels = (t.shape[axis], *(1,) * (t.ndim - 1 - axis))
         if self.scale:
-            result = Multiply()(result, Reshape(channels)(gamma), span=call.span)
-        return Add()(result, Reshape(channels)(beta), span=call.span) if self.center else result
+            result = Multiply()(result, sized(channels)(gamma), span=call.span)
+        return Add()(result, sized(channels)(beta), span=call.span) if self.center else result
 
 
 @op("nn.l2_normalize", kind=Fusion.OUT_FUSABLE)

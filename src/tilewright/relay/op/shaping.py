@@ -44,7 +44,7 @@ class View(Op):
         if data.tensor_type.shape == result.shape:
             return data
         if isinstance(data, Call) and isinstance(data.op, Op) and data.op.view and result.is_static:
-            return Reshape(result.shape)(data.args[0], span=call.span)
+            return sized(result.shape)(data.args[0], span=call.span)
         return None
 
 
@@ -101,6 +101,11 @@ class Reshape(View):
             else:
                 raise ShapeError(f"{n} in newshape {text(self.newshape)} means nothing; sizes, 0, -1, -2, -3, and -4 before two sizes do")
         return tuple(result)
+
+
+def sized(shape: Shape) -> Reshape:
+    """A reshape to these sizes, among which 0 is a size, and copies nothing."""
+    return Reshape(tuple(shape), allowzero=any(isinstance(d, int) and d == 0 for d in shape))
 
 
 def _split(whole: Any, first: Any, second: Any) -> tuple[Any, Any]:

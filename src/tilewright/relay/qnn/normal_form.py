@@ -25,7 +25,7 @@ from tilewright.relay.op.elementwise import Cast, Clip, Copy, Relu
 from tilewright.relay.op.nn_matmul import BiasAdd
 from tilewright.relay.op.nn_pool import MaxPool2d
 from tilewright.relay.op.registry import Op
-from tilewright.relay.op.shaping import BatchFlatten, ExpandDims, Reshape, Squeeze
+from tilewright.relay.op.shaping import BatchFlatten, ExpandDims, Reshape, Squeeze, sized
 from tilewright.relay.op.transform import Concatenate, Pad
 from tilewright.relay.qnn import numerics as N
 from tilewright.relay.qnn.arithmetic import QnnAdd, QnnConcatenate, QnnMul, QnnSubtract
@@ -344,7 +344,7 @@ def _reshape(e: Call) -> Expr | None:
         x = x.args[0]
     if x.tensor_type.shape == shape:
         return x
-    return _same_call(e, Reshape(tuple(shape)), [x])
+    return _same_call(e, sized(tuple(shape)), [x])
 
 
 def _copy(e: Call) -> Expr | None:

@@ -25,7 +25,7 @@ from tilewright.relay.op.broadcast import (
 from tilewright.relay.op.elementwise import Cast, Clip, Floor, Round, Trunc
 from tilewright.relay.op.fixed_point import HighProduct
 from tilewright.relay.op.registry import Array
-from tilewright.relay.op.shaping import Reshape
+from tilewright.relay.op.shaping import Reshape, sized
 from tilewright.topi.shapes import axis_of, differ, text
 from tilewright.types import FLOAT32, INT32, DataType, TensorType
 
@@ -181,7 +181,7 @@ def spread(parameter: Expr, ndim: int, axis: int, span: Origin | None) -> Expr:
     size = parameter.tensor_type.shape
     if all(d == 1 for d in size):
         return parameter if not size else Call(Reshape(()), [parameter], span=span)
-    return Call(Reshape(tuple(size[0] if d == axis % ndim else 1 for d in range(ndim))), [parameter], span=span)
+    return Call(sized(tuple(size[0] if d == axis % ndim else 1 for d in range(ndim))), [parameter], span=span)
 
 
 def difference(x: Expr, zero_point: Expr, span: Origin | None) -> Expr:

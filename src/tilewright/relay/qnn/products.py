@@ -22,7 +22,7 @@ from tilewright.relay.op.broadcast import Add, BitwiseXor, Multiply, Subtract
 from tilewright.relay.op.nn_conv import Conv2d, Conv2dTranspose, convolve, narrowed
 from tilewright.relay.op.nn_matmul import BatchMatmul, Dense
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.relay.op.shaping import Reshape
+from tilewright.relay.op.shaping import sized
 from tilewright.relay.op.transform import Pad, StridedSlice
 from tilewright.relay.qnn import numerics as N
 from tilewright.topi.dots import FOURS
@@ -133,7 +133,7 @@ class QnnConv2d(Conv2d):
         after = max(right * depth, last - (width + left) * depth)
         if top or left or bottom or after:
             x = Call(Pad(((0, 0), (top, bottom), (left * depth, after))), [x, N.casted(zero, x.tensor_type.dtype, span)], span=span)
-        one = Call(Reshape((batch, height + top + bottom, width * depth + left * depth + after, 1)), [x], span=span)
+        one = Call(sized((batch, height + top + bottom, width * depth + left * depth + after, 1)), [x], span=span)
         plain = Conv2d(
             strides=(self.strides[0], step), dilation=(self.dilation[0], 1), channels=channels, kernel_size=runs.shape[:2], data_layout="NHWC",
             kernel_layout="HWIO", out_dtype="int32",
@@ -237,7 +237,7 @@ class QnnBatchMatmul(Op):
 def _rows(x: Expr) -> Expr:
     """Pixels and channels as one axis."""
     *lead, width, depth = x.tensor_type.shape
-    return Call(Reshape((*lead, width * depth)), [x], span=x.span)
+    return Call(sized((*lead, width * depth)), [x], span=x.span)
 
 
 def _check_parameters(x: TensorType, w: TensorType, out_axis: int, zx: Type, zw: Type, sx: Type, sw: Type) -> None:

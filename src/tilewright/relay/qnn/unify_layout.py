@@ -23,7 +23,7 @@ from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, Var
 from tilewright.relay.op.nn_conv import Conv2d, Convolution
 from tilewright.relay.op.registry import Op
-from tilewright.relay.op.shaping import Reshape
+from tilewright.relay.op.shaping import Reshape, sized
 from tilewright.relay.op.transform import Transpose
 from tilewright.relay.qnn.arithmetic import QnnAdd, QnnMul, QnnSubtract
 from tilewright.relay.qnn.functions import QnnAvgPool2d, QnnSoftmax
@@ -153,5 +153,5 @@ def turned_weight(e: Expr) -> Expr | None:
     back = [axes.index(k) - 1 for k in range(1, len(axes))]
     weight = e.args[1].value
     turned = weight.reshape(weight.shape[0], *shape[1:]).transpose(0, *(b + 1 for b in back)).reshape(weight.shape)
-    data = Call(Reshape(view.tensor_type.shape), [moved.args[0]], span=view.span)
+    data = Call(sized(view.tensor_type.shape), [moved.args[0]], span=view.span)
     return Call(e.op, [data, Constant(np.ascontiguousarray(turned), e.args[1].span), *e.args[2:]], span=e.span)

@@ -13,7 +13,7 @@ import numpy as np
 
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.registry import Op
-from tilewright.relay.op.shaping import Reshape
+from tilewright.relay.op.shaping import sized
 from tilewright.relay.op.transform import Transpose
 
 Perm = tuple[int, ...]
@@ -71,7 +71,7 @@ def reshaped(x: Expr, shape: Sequence[Any]) -> Expr:
         return x
     if isinstance(x, Constant):
         return Constant(x.value.reshape(tuple(shape)), x.span)
-    return Call(Reshape(newshape=tuple(shape)), [x], span=x.span)
+    return Call(sized(tuple(shape)), [x], span=x.span)
 
 
 def axes_of(call: Call) -> Perm:

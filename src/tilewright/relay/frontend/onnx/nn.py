@@ -83,6 +83,8 @@ def conv(
     _check_groups(group, node, X=shape_of(x)[1], W=shape_of(w)[0])
     y = build(x, w, strides=strides, padding=padding, dilation=dilations, groups=group, channels=shape_of(w)[0], kernel_size=tuple(kernel),
               data_layout=layout, kernel_layout=kernel_layout)
+    if any(isinstance(d, int) and not d for d in shape_of(w)[1:]):  # sums of nothing
+        y = op.zeros(shape=shape_of(y), dtype=dtype_of(y))
     return y if b is None else op.nn.bias_add(y, b, axis=1)
 
 

@@ -84,6 +84,8 @@ class _Net:
     ) -> tuple[list[Expr], list[Expr]]:
         """The last states of one direction, and its outputs of all steps where they are wanted."""
         steps, batch, size = self.node.static(self.x, "X")
+        if not steps:
+            return states, [Constant(np.zeros((0, batch, self.hidden), self.x.tensor_type.dtype.numpy()))]
         product = op.nn.dense(reshape(self.x, (steps * batch, size)), w)
         parts = reshape(op.add(product, bias) if bias is not None else product, (steps, batch, shape_of(w)[0]))
         backward = self.directions[k]

@@ -135,8 +135,10 @@ def hardmax(x: Expr, *, axis: int = -1) -> Expr:
 def _hardmax(x: Expr, axis: int) -> Expr:
     """1 at the first maximum, 0 elsewhere."""
     axis %= rank(x)
-    first = op.argmax(x, axis=(axis,), keepdims=False)
     depth: Any = shape_of(x)[axis]
+    if isinstance(depth, int) and not depth:
+        return x
+    first = op.argmax(x, axis=(axis,), keepdims=False)
     return op.one_hot(first, scalar(1, x), scalar(0, x), depth=depth, axis=axis, dtype=dtype_of(x))
 
 

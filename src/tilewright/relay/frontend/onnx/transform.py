@@ -457,9 +457,13 @@ def _scan(scan: Callable[..., Expr], x: Expr, axis: Expr, exclusive: int, revers
 
 @converter("Compress")
 def compress(x: Expr, condition: Expr, *, axis: int | None = None, node: Node) -> Expr:
+    along = 0 if axis is None else axis_of(axis, rank(x), node)
+    flat = reshape(x, (-1,)) if axis is None else x
+    if isinstance(shape_of(flat)[along], int) and not shape_of(flat)[along]:
+        return flat
     kept = places_of(reshape(condition, (-1,)))
     if axis is None:
-        return op.take(reshape(x, (-1,)), kept, axis=0)
+        return op.take(flat, kept, axis=0)
     return op.take(x, kept, axis=axis_of(axis, rank(x), node))
 
 
@@ -487,6 +491,8 @@ def reverse_sequence(x: Expr, sequence_lens: Expr, *, batch_axis: int = 1, time_
     if batch_axis == time_axis or len(lengths) != dims[batch_axis]:
         node.refuse(f"{len(lengths)} lengths are given for an input of the shape {dims}; there must be one for each place along axis {batch_axis}, and time is another axis")
     node.check_table(*dims)
+    if not all(dims):
+        return x
     t = np.arange(dims[time_axis])
     source = np.stack([np.where(t < n, n - 1 - t, t) for n in lengths])
     source = source.T if time_axis < batch_axis else source
