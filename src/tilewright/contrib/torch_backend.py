@@ -12,7 +12,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import ModelError
+from tilewright.contrib.torch_fallback import SplitProgram
+from tilewright.errors import CompileError, InternalError, ModelError
+from tilewright.types import DataType
 
 _MOST_PROGRAMS: Final = 64
 """Programs of one graph that are kept: the oldest goes when there are more."""
@@ -54,31 +56,58 @@ class _Program:
         import torch
         from torch.fx.experimental.proxy_tensor import make_fx
 
-        import tilewright
-        from tilewright.relay.frontend.pytorch import from_graph
+        from tilewright.relay.frontend.pytorch.decompose import decompositions, with_decompositions
+        from tilewright.relay.frontend.pytorch.importer import Importer
 
         self._weights = [inputs[k] for k in sorted(static)]
-        self._open = [k for k, x in enumerate(inputs) if isinstance(x, torch.Tensor) and k not in static]
-        tensors = [k for k, x in enumerate(inputs) if isinstance(x, torch.Tensor)]
-        numbers = {k: x for k, x in enumerate(inputs) if k not in tensors}
+        self._tensors = [k for k, x in enumerate(inputs) if isinstance(x, torch.Tensor)]
+        given = [inputs[k].detach() if k in static else _described(f"x{k}", inputs[k]) for k in self._tensors]
+        missing = Importer(True, "float32", None, "").missing
 
-        def call(*given: Any) -> Any:
-            values = dict(zip(tensors, given, strict=True)) | numbers
+        def call(*tensors: Any) -> Any:
+            values = dict(enumerate(inputs)) | dict(zip(self._tensors, tensors, strict=True))
             return graph(*(values[k] for k in range(len(inputs))))
 
-        with torch.no_grad():
-            traced = make_fx(call, tracing_mode="fake", pre_dispatch=True, _allow_non_fake_inputs=True)(*(inputs[k].detach() for k in tensors))
-        module, self._places = from_graph(traced, [inputs[k].detach() if k in static else _described(f"x{k}", inputs[k]) for k in tensors])
-        self._model = None if module is None else tilewright.compile(module, threads=torch.get_num_threads())
+        def traced(table: Any) -> Any:
+            with torch.no_grad():
+                made = make_fx(call, tracing_mode="fake", pre_dispatch=True, decomposition_table=table, _allow_non_fake_inputs=True)
+                return made(*(inputs[k].detach() for k in self._tensors))
+
+        whole = traced(None)
+        try:
+            self._run: Any = with_decompositions(
+                lambda: _compiled(whole, given),
+                lambda refused: _compiled(traced(decompositions(lambda name, overload: name in refused or missing(name, overload))), given),
+            )
+        except InternalError:
+            raise
+        except CompileError as error:
+            self._run = SplitProgram(whole, given, _compiled, missing, error)
 
     def __call__(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        import torch
+        found = self._run([inputs[k] for k in self._tensors])
+        return tuple(found) if isinstance(found, (list, tuple)) else (found,)
 
+
+def _compiled(module: Any, given: Sequence[Any]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+    """A graph compiled, as a function of the tensors among its inputs. `given` describes them: the tensor itself is a constant."""
+    import torch
+
+    import tilewright
+    from tilewright.relay.frontend.pytorch import from_graph
+
+    lowered, places = from_graph(module, given)
+    model = None if lowered is None else tilewright.compile(lowered, threads=torch.get_num_threads())
+    variable = [k for k, what in enumerate(given) if isinstance(what, tuple)]
+
+    def run(tensors: Sequence[Any]) -> tuple[Any, ...]:
         found: Any = ()
-        if self._model is not None:
-            found = self._model(*(_array(inputs[k]) for k in self._open))
+        if model is not None:
+            found = model(*(_array(tensors[k]) for k in variable))
             found = found if isinstance(found, (tuple, list)) else (found,)
-        return tuple(torch.from_numpy(np.asarray(found[p[0]])) if isinstance(p, tuple) else p for p in self._places)
+        return tuple(_tensor(found[p[0]]) if isinstance(p, tuple) else p for p in places)
+
+    return run
 
 
 def _kind(x: Any) -> Any:
@@ -94,6 +123,17 @@ def _described(name: str, x: Any) -> tuple[str, tuple[int, ...], str]:
 
 
 def _array(x: Any) -> np.ndarray[Any, Any]:
-    """The elements of a tensor, which are not copied where they stand one behind the other."""
-    found: np.ndarray[Any, Any] = x.detach().contiguous().numpy()
+    """The elements of a tensor, which are not copied where they stand one behind the other; those of bfloat16 by their bits."""
+    import torch
+
+    x = x.detach().resolve_neg().contiguous()
+    found: np.ndarray[Any, Any] = x.view(torch.int16).numpy().view(DataType("bfloat16").numpy()) if x.dtype is torch.bfloat16 else x.numpy()
     return found
+
+
+def _tensor(x: Any) -> Any:
+    """An array as a tensor of torch."""
+    import torch
+
+    array = np.asarray(x)
+    return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16) if array.dtype == DataType("bfloat16").numpy() else torch.from_numpy(array)

@@ -60,6 +60,10 @@ class Importer:
         self._packed: list[Any] = []
         self._written: list[dict[Reference, Expr]] = []
 
+    def anew(self) -> Importer:
+        """An importer with the same options, for another import."""
+        return Importer(self.freeze, str(self.default_dtype), self.custom, self.file, self.keep_quantized, self.plain_names)
+
     # What a model holds
 
     def parameter(self, name: str, value: Any) -> Reference:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
@@ -13,6 +14,7 @@ from tilewright.expr import PrimExpr
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Expr, Var
 from tilewright.relay.frontend.pytorch import exported, script
+from tilewright.relay.frontend.pytorch.decompose import decompositions, with_decompositions
 from tilewright.relay.frontend.pytorch.exported import GraphWalk, symbolic_dim
 from tilewright.relay.frontend.pytorch.importer import Importer
 from tilewright.relay.frontend.pytorch.reading import read_model
@@ -50,6 +52,21 @@ def from_pytorch(
 
 
 def _imported(model: Any, input_infos: Infos | None, importer: Importer) -> tuple[IRModule, dict[str, Array]]:
+    """The module; operators of an exported program that cannot be converted are decomposed first."""
+    if not _is_exported(model):
+        return _converted(model, input_infos, importer)
+
+    def again(refused: set[str]) -> tuple[IRModule, dict[str, Array]]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's own, about its decompositions
+            simpler = model.run_decompositions(decompositions(lambda name, overload: name in refused or importer.missing(name, overload)))
+        return _converted(simpler, input_infos, importer.anew())
+
+    found: tuple[IRModule, dict[str, Array]] = with_decompositions(lambda: _converted(model, input_infos, importer), again)
+    return found
+
+
+def _converted(model: Any, input_infos: Infos | None, importer: Importer) -> tuple[IRModule, dict[str, Array]]:
     variables, names, found = _exported(model, input_infos, importer) if _is_exported(model) else _scripted(model, input_infos, importer)
     outputs: list[Expr] = []
     kept: list[str] = []
