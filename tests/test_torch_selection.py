@@ -23,6 +23,7 @@ SEGMENTS: dict[str, Any] = {"lengths": torch.tensor([2, 0, 1])}
 CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "running extremes": (lambda x: tuple(f(x, d) for f in (torch.cummax, torch.cummin) for d in (0, -1)), (GAPS,)),
     "running extremes of integers": (lambda x: (torch.cummax(x, 0), torch.cummin(x > 1, 0), torch.cummax(x[0], 0)), (WHOLE,)),
+    "averaging resizes": (lambda x: tuple(torch.nn.functional.interpolate(x[None, None], size, mode=how, antialias=True, align_corners=a) for size in ((2, 3), (5, 12)) for how in ("bilinear", "bicubic") for a in (False, True)), (REAL,)),
     "divisors": (lambda x: (torch.gcd(x - 2, 6 * x), torch.lcm(x - 2, x + 5), torch.gcd(x, torch.tensor(4))), (WHOLE,)),
     "mode": (lambda x: (torch.mode(x), torch.mode(x, 0), torch.mode(x, keepdim=True), torch.mode(x[0, 0])), (TIES,)),
     "kthvalue": (lambda x: (torch.kthvalue(x, 2), torch.kthvalue(x, 1, 0, True), torch.kthvalue(x[0, 0], 1)), (REAL,)),

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from tilewright.relay.expr import Expr
+import numpy as np
+
+from tilewright.relay.expr import Constant, Expr
+from tilewright.relay.frontend.linear_algebra import product
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.pytorch.transform import dims_of
-from tilewright.relay.frontend.shaping import shape_of, transpose
+from tilewright.relay.frontend.shaping import dtype_of, shape_of, transpose
+
+Array = np.ndarray[Any, Any]
 
 _RESIZE: Final = {1: (op.image.resize1d, "NCW"), 2: (op.image.resize2d, "NCHW"), 3: (op.image.resize3d, "NCDHW")}
 _METHODS: Final = {"nearest": "nearest_neighbor", "linear": "linear", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
@@ -62,6 +67,46 @@ def upsample_smooth(
     given = scale_factors or [s for s in (scales, scales_d, scales_h, scales_w) if s is not None]
     mode = "bicubic" if "bicubic" in node.name else "linear"
     return _resized(x, output_size, given, mode, align_corners, node)
+
+
+def _triangle(x: Array) -> Array:
+    return np.maximum(0.0, 1.0 - np.abs(x))
+
+
+def _cubic(x: Array) -> Array:
+    """Keys's cubic with a = -1/2."""
+    a, d = -0.5, np.abs(x)
+    return np.where(d < 1, ((a + 2) * d - (a + 3)) * d * d + 1, np.where(d < 2, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a, 0.0))
+
+
+def _averaging(old: int, new: int, factor: float | None, align_corners: bool, kernel: Callable[[Array], Array], reach: int) -> Array:
+    """The weights (new, old) of a resize along one axis whose kernel grows with the reduction, so that every element counts."""
+    step = (old - 1) / (new - 1) if align_corners and new > 1 else 0.0 if align_corners else 1 / factor if factor else old / new
+    support, shrink = reach * max(step, 1.0), 1 / max(step, 1.0)
+    weights = np.zeros((new, old))
+    for k in range(new):
+        centre = step * (k + 0.5)
+        first, end = max(int(centre - support + 0.5), 0), min(int(centre + support + 0.5), old)
+        weights[k, first:end] = kernel((np.arange(first, end) - centre + 0.5) * shrink)
+        weights[k] /= weights[k].sum() or 1.0
+    return weights
+
+
+@converter("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa")
+def upsample_averaging(
+    node: Node, align_corners: bool, self: Expr | None = None, input: Expr | None = None, output_size: Any = None, scale_factors: Any = None,
+    scales_h: float | None = None, scales_w: float | None = None,
+) -> Expr:
+    """Two products of matrices that are known: along the rows, and along the columns."""
+    x = self if self is not None else input
+    assert x is not None
+    sizes, factors = _sizes(x, output_size, list(scale_factors or (scales_h, scales_w)), node)
+    kernel, reach = (_cubic, 2) if "bicubic" in node.name else (_triangle, 1)
+    down, across = (
+        Constant(_averaging(old, new, None if factors is None else factors[k], bool(align_corners), kernel, reach).astype(dtype_of(x).numpy()))
+        for k, (old, new) in enumerate(zip(shape_of(x)[2:], sizes, strict=True))
+    )
+    return product(down, product(x, transpose(across, (1, 0))))
 
 
 _MODES: Final = ("bilinear", "nearest", "bicubic")
