@@ -14,8 +14,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+import tflite_models
 import tilewright
 from test_onnx_kinds import node_model
+from tflite_models import Op, T
 from tilewright.errors import ModelError, RunError
 from tilewright.relay.interpreter import evaluate
 
@@ -109,6 +111,18 @@ def test_an_artifact_keeps_the_message(tmp_path: Path) -> None:
     np.testing.assert_array_equal(program(**inputs), X[[1, 4, 4]])
     with pytest.raises(RunError, match=ROW):
         program(X, np.array([0, 0, 5]))
+
+
+def test_of_tflite(tmp_path: Path) -> None:
+    """There indices count from the front alone, and TensorFlow Lite's kernels refuse others, too."""
+    path = tmp_path / "gather.tflite"
+    tensors = [T("x", (5, 4)), T("i", (3,), "int32"), T("y", (3, 4))]
+    path.write_bytes(tflite_models.model(tensors, [Op("GATHER", [0, 1], [2], "GatherOptions", {"Axis": 0})], [0, 1], [2]))
+    program = tilewright.compile(path)
+    np.testing.assert_array_equal(program(X, np.int32([4, 0, 2])), X[[4, 0, 2]])
+    for wrong in (-1, 5):
+        with pytest.raises(RunError, match="an index is outside the input, which has 5 elements there; indices must be 0 or more"):
+            program(X, np.int32([0, wrong, 1]))
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")

@@ -106,3 +106,31 @@ def test_leaky_relu_is_that_of_the_reference_kernels(dtype: str, shape: tuple[in
     interpreter.set_tensor(given["index"], x)
     interpreter.invoke()
     np.testing.assert_array_equal(tilewright.compile(path)(x), interpreter.get_tensor(made["index"]))
+
+
+def _reference_kernel(path: Path, x: Array) -> Array:
+    """What TensorFlow Lite's reference kernels make of one input."""
+    litert = pytest.importorskip("ai_edge_litert.interpreter", reason="ai-edge-litert, whose kernels are the reference, is not installed")
+    interpreter = litert.Interpreter(str(path), experimental_op_resolver_type=litert.OpResolverType.BUILTIN_REF)
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
+    interpreter.invoke()
+    return np.asarray(interpreter.get_tensor(interpreter.get_output_details()[0]["index"]))
+
+
+@pytest.mark.parametrize("scale", [0.01, 0.25, 1.5])
+@pytest.mark.parametrize(("dtype", "to", "zero"), [("int8", 0.3, -9), ("int16", 0.02, 0)])
+def test_sums_of_a_scale_are_requantized(scale: float, dtype: str, to: float, zero: int, tmp_path: Path) -> None:
+    x = np.r_[np.random.default_rng(0).integers(-2000, 2000, 50), [2**31 - 1, -(2**31), 0]].astype(np.int32)
+    path = tmp_path / "quantize.tflite"
+    path.write_bytes(tflite_models.model([T("x", x.shape, "int32", None, scale, 0), T("y", x.shape, dtype, None, to, zero)], [Op("QUANTIZE", [0], [1])], [0], [1]))
+    np.testing.assert_array_equal(tilewright.compile(path)(x), _reference_kernel(path, x))
+
+
+@pytest.mark.parametrize(("scale", "to", "zero"), [(0.014966697432100773, 0.009715335443615913, 4), (0.05656814202666283, 0.04325133562088013, 17), (1.7705013751983643, 0.00754468934610486, -3)])
+def test_inverse_roots_of_bytes_are_in_fixed_point(scale: float, to: float, zero: int, tmp_path: Path) -> None:
+    """Near a half, the quotient in double precision is another integer."""
+    x = np.arange(-128, 128).astype(np.int8)
+    path = tmp_path / "rsqrt.tflite"
+    path.write_bytes(tflite_models.model([T("x", x.shape, "int8", None, scale, -128), T("y", x.shape, "int8", None, to, zero)], [Op("RSQRT", [0], [1])], [0], [1]))
+    np.testing.assert_array_equal(tilewright.compile(path)(x), _reference_kernel(path, x))

@@ -10,6 +10,7 @@ from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, reshape
 from tilewright.relay.frontend.tflite.node import Node, Value, constant, scale_of, zero_point_of
+from tilewright.relay.frontend.tflite.quotients import inverse_root_table
 from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.frontend.tflite.rescale import centred, limits, requantize, saturated
 from tilewright.relay.frontend.tflite.tables import by_table, function_of, numbers, truncated
@@ -57,6 +58,8 @@ def log(x: Value, *, node: Node) -> Expr:
 def rsqrt(x: Value, *, node: Node) -> Expr:
     if not x.is_quantized:
         return op.rsqrt(x.expr)
+    if x.dtype == "int8":
+        return by_table(x, inverse_root_table(x.scale, x.zero_point, scale_of(node.output), zero_point_of(node.output)))
     return function_of(x, node.output, lambda v: 1 / np.sqrt(v))
 
 

@@ -30,7 +30,7 @@ def quantize(x: Value, *, node: Node) -> Expr:
     t = node.output
     if not is_quantized(t):
         node.refuse(f"its result is {t.dtype} without a scale; convert the model again")
-    if x.is_quantized:
+    if x.is_quantized or (x.dtype == "int32" and x.tensor.quantization is not None and any(x.tensor.quantization.scales)):
         factor = float(np.float64(np.float32(x.scale)) / np.float64(np.float32(scale_of(t))))
         return requantize(centred(x.expr, x.zero_point), factor, 1.0, zero_point_of(t), t.dtype)
     q = quantization_of(t)

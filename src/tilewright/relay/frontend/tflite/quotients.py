@@ -73,6 +73,22 @@ def inverse_roots(x: Array) -> tuple[Array, Array]:
     return np.where(small, (1 << 31) - 1, root), np.where(small, 0, shift)
 
 
+def inverse_root_table(scale: float, zero: int, out_scale: float, out_zero: int) -> Array:
+    """`1 / sqrt(x)` for all int8 x, with 20 bits behind the point between the two scalings; the greatest integer where x is not above zero."""
+    values = np.arange(-128, 128, dtype=np.int64) - zero
+    positive = np.maximum(values, 1)
+    fraction, right = inverse_roots(positive)
+    root = _scaled(np.ones_like(positive), fraction, 20 - right)
+    multiplier, shift = fixed_point(1 / float(np.sqrt(np.float32(scale)) * np.float32(out_scale)))
+    whole = _scaled(root, np.int64(multiplier), np.asarray(shift - 20)) + out_zero
+    return np.where(values > 0, np.clip(whole, -128, 127), 127).astype(np.int8)
+
+
+def _scaled(x: Array, fraction: Any, shift: Array) -> Array:
+    """x times a fraction of 31 bits, times two to the power `shift`, rounded twice."""
+    return shifted_right(high_product(x << np.maximum(shift, 0), fraction), np.maximum(-shift, 0))
+
+
 def _shifted_far(x: Array, count: Array) -> Array:
     """`shifted_right`; a count of 32 and more, of which the processor takes the last five bits, rounds up what is not below zero."""
     near = shifted_right(x, np.minimum(count, 31))
