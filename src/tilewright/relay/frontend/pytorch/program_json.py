@@ -33,10 +33,10 @@ _UNSAFE_OPERATORS: Final = frozenset({"from_file", "save", "load", "_save", "_lo
 _DUNDERS: Final = re.compile(r"__(and|or|xor|lshift|rshift|iand|ior|ixor|ilshift|irshift)__")
 _NAME_KEYS: Final = frozenset({"name", "as_name"})
 _NAMED_MAPS: Final = frozenset({"tensor_values", "sym_int_values", "sym_bool_values", "sym_float_values", "custom_obj_values"})
-_DROPPED: Final = {"metadata": {}, "treespec_namedtuple_fields": {}, "module_call_graph": []}
+_DROPPED: Final[dict[str, Any]] = {"metadata": {}, "treespec_namedtuple_fields": {}, "module_call_graph": []}
 _MAX_DEPTH: Final = 150
 _MAX_INTEGER: Final = 1 << 64
-_LEAF: Final = {"type": None, "context": None, "children_spec": []}
+_LEAF: Final[dict[str, Any]] = {"type": None, "context": None, "children_spec": []}
 
 
 def checked_program(file: str, data: bytes) -> bytes:

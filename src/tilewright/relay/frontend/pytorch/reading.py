@@ -43,7 +43,7 @@ def _load(path: Path) -> Any:
             if kind == "TorchScript":
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", DeprecationWarning)  # of TorchScript itself, whose files are read for as long as there are any
-                    return torch.jit.load(str(fresh), map_location="cpu")  # type: ignore[no-untyped-call]
+                    return torch.jit.load(str(fresh), map_location="cpu")
         except Exception as error:  # whatever torch finds wrong with a file, it is the file
             found = said.error or error
             text = " ".join(str(found).replace(str(fresh), str(path)).split())[:300]

@@ -97,7 +97,7 @@ def _call(name: str, node: ast.Call, depth: int) -> str:
         if isinstance(inner, ast.Constant) and isinstance(inner.value, int):
             return f"Integer({_printed(node.args[0], depth - 1)})"
     if name in _POWERS and len(node.args) == 2:
-        return _power(name, *node.args, depth)
+        return _power(name, node.args[0], node.args[1], depth)
     fewest, most = _FUNCTIONS.get(name, (1, 0))
     if not fewest <= len(node.args) <= most:
         raise ValueError(f"{name} of {len(node.args)} arguments is no function of sizes")
