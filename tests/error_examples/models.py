@@ -15,7 +15,6 @@ import tilewright
 from small_models import mlp
 from tilewright import expr, relay
 from tilewright.relay.frontend.onnx import from_onnx
-from tilewright.relay.frontend.pytorch.archive import check_archive
 from tilewright.relay.frontend.tflite.node import Value
 
 
@@ -44,7 +43,7 @@ def tw0103() -> None:
 
 def tw0104() -> None:
     Path("model.pt").write_bytes(b"\x80\x02}q\x00.")
-    check_archive(Path("model.pt"))
+    tilewright.compile("model.pt")
 
 
 def tw0105() -> None:

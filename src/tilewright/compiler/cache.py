@@ -263,7 +263,20 @@ class Cache:
 
 @functools.lru_cache(maxsize=8)
 def _cache_in(folder: Path) -> Cache:
-    return Cache(folder)
+    """The cache in a folder of this user; without one, and with a warning, where another user may write into it: native code is loaded from there."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.stat()
+    except OSError:
+        return Cache(folder)  # the first use says what is wrong
+    if found.st_uid == os.getuid() and not found.st_mode & 0o022:
+        return Cache(folder)
+    warnings.warn(
+        f"the cache in {folder} is not used: it belongs to another user, or other users may write into it, and native code is loaded from it. "
+        f"Run chmod 700 {folder}, or set {VARIABLE} to a folder of your own, or to 'off'",
+        CacheWarning, stacklevel=3,
+    )
+    return Cache(None)
 
 
 def page_sums(data: np.ndarray[Any, Any]) -> str:

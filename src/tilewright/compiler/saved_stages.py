@@ -38,7 +38,7 @@ from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Expr, Function, Tuple, Var
 from tilewright.runtime.artifact import STAGES_MEMBER, Artifact, load_tar
 from tilewright.runtime.files import write_atomically
-from tilewright.runtime.sealed_tar import is_sealed, member, sealed_tar
+from tilewright.runtime.sealed_tar import is_sealed, member, plain_members, sealed_tar
 from tilewright.serialization import load_json, save_json
 from tilewright.target.target import Target
 
@@ -169,7 +169,7 @@ class _Reader:
 
     def __init__(self, path: Path, archive: tarfile.TarFile, threads: int | None) -> None:
         self.path, self.archive, self.threads = path, archive, threads
-        self.members = {m.name: m for m in archive.getmembers()}
+        self.members = {m.name: m for m in plain_members(archive, path.stat().st_size)}
 
     def whole(self) -> SavedStages:
         text = self._bytes(STAGES_MEMBER)

@@ -106,10 +106,13 @@ def _by_onnxruntime(model: Path, case: Case) -> tuple[list[Array], dict[str, Arr
 
 
 def _by_torch(model: Path, case: Case) -> list[Array]:
+    from tilewright.relay.frontend.pytorch.reading import read_model
+
     torch = importlib.import_module("torch")
     given = [torch.from_numpy(np.array(v)) for v in case.values]
     with torch.no_grad():
-        run = torch.export.load(str(model)).module() if model.suffix == ".pt2" else torch.jit.load(str(model), map_location="cpu")
+        read, _ = read_model(model)
+        run = read.module() if hasattr(read, "graph_signature") else read
         found = run(*given)
     return [t.numpy() for t in (found if isinstance(found, (tuple, list)) else (found,))]
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 from tilewright.compiler.model_library import c_paths
 from tilewright.errors import ArtifactError, CompileError
 from tilewright.runtime.program import TensorInfo
+from tilewright.runtime.sealed_tar import plain_members
 from tilewright.target.c.text import identifier
 from tilewright.types import DataType
 
@@ -68,7 +69,7 @@ def _members(path: Path) -> dict[str, bytes]:
     try:
         with tarfile.open(path, "r:") as archive:
             found = {}
-            for m in archive.getmembers():
+            for m in plain_members(archive, path.stat().st_size):
                 stream = archive.extractfile(m) if m.isfile() and m.size <= _LARGEST else None
                 if stream is not None:
                     found[m.name.removeprefix("./")] = stream.read()

@@ -35,7 +35,7 @@ from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.modules import ModuleNode, load_modules
 from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.program import Code, entry_symbols
-from tilewright.runtime.sealed_tar import is_sealed
+from tilewright.runtime.sealed_tar import is_sealed, plain_members
 
 if TYPE_CHECKING:
     from tilewright.target.link import Linker
@@ -214,7 +214,7 @@ def load_tar(file: Path, offset: int = 0, is_whole: bool = True) -> Artifact:
         raise _damaged(file)
     try:
         with file.open("rb") as stream, tarfile.open(fileobj=_from(stream, offset), mode="r:") as archive:
-            members = {member.name: member for member in archive.getmembers()}
+            members = {member.name: member for member in plain_members(archive, file.stat().st_size)}
             text = _member(archive, members, "manifest.json", file)
             if hashlib.sha256(text).hexdigest().encode() != _member(archive, members, "manifest.sha256", file):
                 raise _damaged(file)

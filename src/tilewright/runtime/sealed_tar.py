@@ -57,6 +57,20 @@ def is_sealed(path: Path) -> bool:
         return file.read() == digest.hexdigest().encode().ljust(size - at - _BLOCK, b"\0")
 
 
+def plain_members(archive: tarfile.TarFile, nbytes: int) -> list[tarfile.TarInfo]:
+    """The members of an uncompressed archive of `nbytes` bytes: files and folders. Raises `tarfile.TarError` for sparse files, links, devices, and sizes
+    that do not fit the archive, before anything is read."""
+    found, total = [], 0
+    for info in archive:
+        total += info.size
+        if info.issparse() or not (info.isfile() or info.isdir()):
+            raise tarfile.TarError(f"its member {info.name[:80]!r} is no plain file; archives have no sparse files, links or devices")
+        if total > nbytes:
+            raise tarfile.TarError(f"its member {info.name[:80]!r} has {info.size} bytes, and the archive has {nbytes}")
+        found.append(info)
+    return found
+
+
 class _Hashed:
     """A file that is written to, and the digest of what was written."""
 

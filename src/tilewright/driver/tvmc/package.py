@@ -26,7 +26,7 @@ from tilewright.driver import files
 from tilewright.errors import ArtifactError
 from tilewright.params import save_param_dict
 from tilewright.runtime.graph_json import graph_json
-from tilewright.runtime.sealed_tar import is_sealed, member, sealed_tar
+from tilewright.runtime.sealed_tar import is_sealed, member, plain_members, sealed_tar
 
 if TYPE_CHECKING:
     from tilewright.runtime.artifact import Artifact
@@ -85,7 +85,7 @@ class TVMCPackage:
     def _members(self) -> dict[str, bytes]:
         try:
             with tarfile.open(self.package_path, "r:") as archive:
-                found = {m.name.removeprefix("./"): archive.extractfile(m) for m in archive.getmembers() if m.isfile()}
+                found = {m.name.removeprefix("./"): archive.extractfile(m) for m in plain_members(archive, self.package_path.stat().st_size) if m.isfile()}
                 return {name: stream.read() for name, stream in found.items() if stream is not None}
         except FileNotFoundError:
             raise ArtifactError(f"the package '{self.package_path}' does not exist", code="TW0810") from None

@@ -61,7 +61,10 @@ def tell(kind: str, objects: Sequence[bytes], address_of: Callable[[str], int]) 
 
 def _write_map(functions: Functions) -> None:
     lines = "".join(f"{address:x} {nbytes:x} {name}\n" for name, (address, nbytes) in functions.items())
-    with Path(f"/tmp/perf-{os.getpid()}.map").open("a") as file:  # the place is perf's
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(f"/tmp/perf-{os.getpid()}.map", flags, 0o600), "a") as file:  # the place is perf's
+        if os.fstat(file.fileno()).st_uid != os.getuid():
+            raise OSError(f"{file.name} belongs to another user")
         file.write(lines)
 
 

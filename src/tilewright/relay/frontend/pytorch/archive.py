@@ -1,29 +1,36 @@
-"""Looks through an archive of PyTorch before torch opens it, so that nothing in it is executed.
+"""Checks archives of PyTorch, and writes fresh ones of what was checked: torch opens those alone, so nothing of a file is executed.
 
-Refused are: names that point outside or stand twice, bytes around the archive (torch might find another one there), sizes that do not fit the
-file, pickles that name anything but tensors and plain containers, TorchScript that does more while it is loaded than pack weights, symbolic sizes that are
-no arithmetic, and machine code. What torch would read as a pickle is looked into whatever its name is.
+Refused are: archives that two readers may understand differently (`zip_reader.py`), pickles that name anything but tensors and plain containers,
+TorchScript that does more while it is loaded than pack weights, and machine code. The texts of exported programs are written anew (`program_json.py`).
 """
 
 from __future__ import annotations
 
 import ast
+import contextlib
 import io
-import json
 import pickletools
 import re
+import tempfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, Final
+from typing import IO, Final
 
 from tilewright.errors import ModelError
+from tilewright.relay.frontend.pytorch.program_json import checked_payloads, checked_program
+from tilewright.relay.frontend.pytorch.zip_reader import (
+    AmbiguousArchiveError,
+    DamagedArchiveError,
+    Entry,
+    read_chunks,
+    read_entries,
+    read_entry,
+)
 
-_MOST_RATIO: Final = 200
-_SMALL: Final = 16 << 20
-_END: Final = 22
-"""Bytes of what an archive ends with, when it has no comment."""
+_MAX_TEXT_BYTES: Final = 1 << 30
+"""Bytes of one pickle, table or text of code: these are read whole."""
+_MACHINE_CODE: Final = frozenset({".so", ".dll", ".dylib", ".o", ".a", ".cpp", ".cubin"})
 _MODULES: Final = ("collections", "torch", "torch._utils", "torch._tensor", "torch.storage", "torch.nn.parameter", "torch.serialization", "torch.jit._pickle")
 _SAFE: Final = frozenset({
     "OrderedDict", "_rebuild_tensor_v2", "_rebuild_tensor", "_rebuild_parameter", "_rebuild_qtensor", "_rebuild_from_type_v2", "_rebuild_tensor_v3", "UntypedStorage",
@@ -34,75 +41,95 @@ _TORCH_KINDS: Final = re.compile(
     r"[A-Z][A-Za-z0-9]*Storage|(float|int|uint|bfloat|complex|quint|qint)[0-9]+(x[0-9])?(_e[0-9]m[0-9][a-z0-9]*)?|float|int|bool|half|double|long|short|strided",
 )
 """Names of torch that are types of elements, storages or layouts."""
-_NAMES: Final = frozenset({
-    "Max", "Min", "Mod", "FloorDiv", "CeilDiv", "CleanDiv", "PythonMod", "ModularIndexing", "IntTrueDiv", "FloatTrueDiv", "TruncToInt", "ToFloat", "CeilToInt",
-    "FloorToInt", "Where", "Pow", "PowByNatural", "Eq", "Ne", "Lt", "Le", "Gt", "Ge", "Abs", "Add", "Mul", "Integer", "Symbol", "Float", "int_oo", "oo",
-})
 _WORKING: Final = (ast.While, ast.For, ast.FunctionDef, ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.DictComp, ast.SetComp, ast.Import, ast.ImportFrom, ast.JoinedStr)
 _PACKS: Final = re.compile(r"ops\.quantized\.[a-z0-9_]+_prepack|torch\.(eq|ne|__is__|__isnot__)|annotate|unchecked_cast")
 """What the `__setstate__` of a quantized layer may call."""
-_POWERS: Final = ("Pow", "PowByNatural")
-_DAMAGED: Final = (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError, ValueError, OverflowError, zlib.error)
+_CLASSES: Final = re.compile(r"__torch__\.torch\.classes\.(quantized|rnn)(\..*)?|__torch__(?!\.torch\.classes).*")
+"""Modules of classes that TorchScript reads as data; those of torch in C++ are the packed weights of quantized and recurrent layers."""
+_TOUCHES_FILES: Final = frozenset({"save", "load", "from_file", "load_tensor"})
+_LEGACY: Final = "serialized_exported_program.json"
+_TABLES: Final = (("weights", "model_weights_config.json", "serialized_state_dict.pt"), ("constants", "model_constants_config.json", "serialized_constants.pt"))
 
 
-def check_archive(path: Path) -> list[str]:
-    """The names in an archive; raises `ModelError` where it is damaged, points outside, is a bomb or holds what would be executed."""
-    try:
-        with path.open("rb") as file:
-            if file.read(1) in (b"\x80", b"("):
-                raise ModelError(f"{path} is a pickle, as torch.save wrote them before version 1.6; reading one runs code from it, so it is not read: save the module with "
-                                 "torch.jit.trace(module, inputs).save(path), or torch.export.save", code="TW0104")
-            return list(_names(path, "", file))
-    except _DAMAGED as error:
-        if isinstance(error, ModelError):
-            raise
-        raise ModelError(f"{path} cannot be read ({type(error).__name__}: {str(error)[:200]}); it is no archive that torch.jit.save or torch.export.save wrote", code="TW0102") from error
+@contextlib.contextmanager
+def checked_copy(path: Path) -> Iterator[tuple[str, Path]]:
+    """Write what was checked of an archive into a private file, which is there inside the `with` block.
+
+    Gives "torch.export", "TorchScript", or "" for neither, and the file. Raises `ModelError` where the archive is damaged or refused.
+    """
+    with tempfile.TemporaryDirectory(prefix="tilewright-torch-") as folder:
+        try:
+            with path.open("rb") as file:
+                if file.read(1) in (b"\x80", b"("):
+                    raise ModelError(f"{path} is a pickle, as torch.save wrote them before version 1.6; reading one runs code from it, so it is not read: save the module with "
+                                     "torch.jit.trace(module, inputs).save(path), or torch.export.save", code="TW0104")
+                kind = _write(path, file, Path(folder) / "model.pt2")
+        except AmbiguousArchiveError as error:
+            raise ModelError(f"{path} is refused: {error}; save the model again", code="TW0104") from error
+        except (DamagedArchiveError, OSError) as error:
+            raise ModelError(f"{path} cannot be read ({str(error)[:200]}); it is no archive that torch.jit.save or torch.export.save wrote", code="TW0102") from error
+        yield kind, Path(folder) / "model.pt2"
 
 
-def _names(path: Path, within: str, file: IO[bytes]) -> Iterator[str]:
-    """The names in an archive, each after what it names was looked through; `within` is the entry that the archive is in."""
-    with zipfile.ZipFile(file) as archive:
-        entries = archive.infolist()
-        _check_frame(path, within, file, archive)
-        for entry in entries:
-            parts = PurePosixPath(entry.filename.replace("\\", "/"))
-            if parts.is_absolute() or ".." in parts.parts:
-                raise ModelError(f"{path} is refused: its entry {entry.filename!r} points outside of the archive", code="TW0104")
-            if entry.file_size > _SMALL and entry.file_size > _MOST_RATIO * max(entry.compress_size, 1):
-                raise ModelError(f"{path} is refused: its entry {entry.filename!r} unpacks to {entry.file_size} bytes from {entry.compress_size}", code="TW0104")
-            if parts.suffix in (".so", ".dll", ".dylib", ".o", ".a", ".cpp", ".cubin") or "aotinductor" in parts.parts:
-                raise ModelError(f"{path} is refused: its entry {entry.filename!r} is machine code; export the program without compiling it", code="TW0104")
-        pickled = {name for entry in entries if entry.filename.endswith(".json") for name in _check_json(path, entry.filename, archive.read(entry))}
-        for entry in entries:
-            name = f"{within}/{entry.filename}" if within else entry.filename
-            with archive.open(entry) as stream:
-                _check_entry(path, name, stream, PurePosixPath(entry.filename).name in pickled)
-            yield entry.filename
-
-
-def _check_frame(path: Path, within: str, file: IO[bytes], archive: zipfile.ZipFile) -> None:
-    """The archive is all of the file, and has each name once: readers of archives differ in which of two they take."""
-    names = archive.namelist()
-    twice = next((n for n, before in zip(sorted(names)[1:], sorted(names), strict=False) if n == before), None)
-    if twice is not None:
-        raise ModelError(f"{path} is refused: its entry {twice!r} is there twice", code="TW0104")
-    file.seek(-_END, io.SEEK_END)
-    last = file.read()
-    file.seek(0)
-    if not (last.startswith(b"PK\5\6") and file.read(4) == b"PK\3\4" and min((e.header_offset for e in archive.infolist()), default=0) == 0):
-        raise ModelError(f"{path} is refused: something stands before or behind the archive{f' in {within}' * bool(within)}, which torch would read another way; save the model again", code="TW0104")
-
-
-def _check_entry(path: Path, name: str, stream: IO[bytes], is_pickled: bool) -> None:
-    if name.endswith(".pkl"):
-        _check_pickle(path, name, stream.read())
-    elif name.endswith(".pt") or is_pickled:
-        _check_tensors(path, name, stream.read())
-    elif name.endswith(".py"):
-        _check_code(path, name, stream.read())
+def _write(path: Path, file: IO[bytes], fresh: Path) -> str:
+    entries = _entries(path, "", file)
+    for entry in entries.values():
+        _check_entry(path, entry.name, file, entry)
+    root = next(iter(entries), "").split("/")[0]
+    names = {n.removeprefix(f"{root}/") for n in entries if n.startswith(f"{root}/")}
+    if _LEGACY in entries:
+        contents = _legacy_program(path, file, entries)
+    elif "models/model.json" in names:
+        contents = _exported_program(path, file, {n.removeprefix(f"{root}/"): e for n, e in entries.items()})
+    elif "constants.pkl" in names or any(n.startswith("code/") for n in names):
+        _check_root(path, entries, root)
+        contents = ((n.removeprefix(f"{root}/"), read_chunks(file, e)) for n, e in entries.items())
     else:
-        while stream.read(1 << 20):  # reads all of it, and so the sum is checked
-            pass
+        return ""
+    is_script = "models/model.json" not in names and _LEGACY not in entries
+    with zipfile.ZipFile(fresh, "x", zipfile.ZIP_STORED) as archive:
+        for name, chunks in contents:
+            with archive.open(zipfile.ZipInfo(f"model/{name}"), "w", force_zip64=True) as stream:
+                for chunk in chunks:
+                    stream.write(chunk)
+    return "TorchScript" if is_script else "torch.export"
+
+
+def _check_root(path: Path, entries: dict[str, Entry], root: str) -> None:
+    """All is in one folder: torch reads only the one that it meets first."""
+    other = next((n for n in entries if not n.startswith(f"{root}/")), None)
+    if other is not None:
+        raise ModelError(f"{path} is refused: its entry {other!r} is outside of the folder {root!r} of the archive", code="TW0104")
+
+
+def _entries(path: Path, within: str, file: IO[bytes]) -> dict[str, Entry]:
+    """The entries of an archive by name; `within` is the entry that the archive is in."""
+    where = f" in {within}" if within else ""
+    try:
+        entries = read_entries(file)
+    except AmbiguousArchiveError as error:
+        raise ModelError(f"{path} is refused: {error}{where}; save the model again", code="TW0104") from error
+    for entry in entries:
+        parts = PurePosixPath(entry.name)
+        if parts.suffix in _MACHINE_CODE or "aotinductor" in parts.parts:
+            raise ModelError(f"{path} is refused: its entry {entry.name!r} is machine code; export the program without compiling it", code="TW0104")
+    return {e.name: e for e in entries if not e.name.endswith("/")}
+
+
+def _whole(path: Path, file: IO[bytes], entry: Entry) -> bytes:
+    if entry.size > _MAX_TEXT_BYTES:
+        raise ModelError(f"{path} is refused: its entry {entry.name!r} has {entry.size} bytes; the limit for pickles and texts is {_MAX_TEXT_BYTES}", code="TW0104")
+    return read_entry(file, entry)
+
+
+def _check_entry(path: Path, name: str, file: IO[bytes], entry: Entry) -> None:
+    suffix = PurePosixPath(name.lower()).suffix
+    if suffix in (".pkl", ".debug_pkl"):
+        _check_pickle(path, name, _whole(path, file, entry))
+    elif suffix == ".pt":
+        _check_tensors(path, name, _whole(path, file, entry))
+    elif suffix == ".py":
+        _check_code(path, name, _whole(path, file, entry))
 
 
 def _check_tensors(path: Path, name: str, data: bytes) -> None:
@@ -111,8 +138,63 @@ def _check_tensors(path: Path, name: str, data: bytes) -> None:
         if data:
             raise ModelError(f"{path} is refused: {name} is no archive, and would be read as a pickle of the oldest form; export the program again", code="TW0104")
         return
-    for _ in _names(path, name, io.BytesIO(data)):
-        pass
+    inner = io.BytesIO(data)
+    for entry in _entries(path, name, inner).values():
+        _check_entry(path, f"{name}/{entry.name}", inner, entry)
+
+
+# Exported programs
+
+
+def _exported_program(path: Path, file: IO[bytes], entries: dict[str, Entry]) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """The entries of a fresh archive, by name: the program, its tables, and the tensors that they name."""
+    yield from _program(path, _whole(path, file, entries["models/model.json"]))
+    for folder, table, _ in _TABLES:
+        old = entries.get(f"data/{folder}/model.pt")
+        if old is not None:
+            yield f"data/{folder}/model.pt", iter([_tensors(path, old.name, _whole(path, file, old))])
+            continue
+        entry = entries.get(f"data/{folder}/{table}")
+        if entry is None:
+            raise ModelError(f"{path} is damaged: it has no entry data/{folder}/{table}", code="TW0103")
+        prefix = f"data/{folder}/"
+        sizes = {n.removeprefix(prefix): e.size for n, e in entries.items() if n.startswith(prefix)}
+        text, named = checked_payloads(f"{path}: {table}", _whole(path, file, entry), sizes)
+        yield f"{prefix}{table}", iter([text])
+        for name in named:
+            yield prefix + name, read_chunks(file, entries[prefix + name])
+
+
+def _legacy_program(path: Path, file: IO[bytes], entries: dict[str, Entry]) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """The entries of a fresh archive for a program as PyTorch wrote it before version 2.8."""
+    yield from _program(path, _whole(path, file, entries[_LEGACY]))
+    for folder, _, old in _TABLES:
+        if old not in entries:
+            raise ModelError(f"{path} is damaged: it has no entry {old}", code="TW0103")
+        yield f"data/{folder}/model.pt", iter([_tensors(path, old, _whole(path, file, entries[old]))])
+
+
+def _program(path: Path, text: bytes) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """What each archive has. Inputs that the program was exported with are not needed."""
+    fixed = {"models/model.json": checked_program(f"{path}: model.json", text), "archive_format": b"pt2", "archive_version": b"0", ".data/version": b"6\n",
+             "data/sample_inputs/model.pt": b""}
+    for name, data in fixed.items():
+        yield name, iter([data])
+
+
+def _tensors(path: Path, name: str, data: bytes) -> bytes:
+    """Tensors by name, read by torch's reader of tensors alone and written again: torch.export reads a pickle of any kind where that one fails."""
+    if not data:
+        return b""
+    import torch
+
+    try:
+        found = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
+    except Exception as error:  # whatever torch finds wrong with the entry
+        raise ModelError(f"{path} is refused: {name} has more than tensors ({' '.join(str(error).split())[:200]}); export the program again", code="TW0104") from error
+    made = io.BytesIO()
+    torch.save(found, made)
+    return made.getvalue()
 
 
 # Pickles
@@ -141,8 +223,8 @@ def _check_pickle(path: Path, name: str, data: bytes) -> None:
 
 
 def _check_global(path: Path, name: str, module: str, found: str = "") -> None:
-    if module.startswith("__torch__"):
-        return  # a class of the module's own, which TorchScript reads as data, and Python does not find
+    if _CLASSES.fullmatch(module):
+        return
     if module in _MODULES and (found in _SAFE or (module == "torch" and _TORCH_KINDS.fullmatch(found))):
         return
     raise ModelError(f"{path} is refused: {name} would call {module}.{found} when it is read, and files are read without running code from them; save the model "
@@ -160,6 +242,8 @@ def _check_code(path: Path, name: str, data: bytes) -> None:
         raise ModelError(f"{path} is damaged: {name} is no TorchScript ({str(error)[:200]})", code="TW0103") from error
     packing = {method for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for method in _packing(node)}
     for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in _TOUCHES_FILES and ast.unparse(node.value).startswith(("torch", "ops")):
+            raise ModelError(f"{path} is refused: {name} calls {ast.unparse(node)[:80]}, which reads or writes files; save the module without it", code="TW0104")
         at_once: list[ast.expr | None] = []
         if isinstance(node, ast.FunctionDef):
             if node.name == "__setstate__" and node not in packing:
@@ -196,48 +280,3 @@ def _packing(kind: ast.ClassDef) -> Iterator[ast.FunctionDef]:
 def _is_plain(call: ast.Call) -> bool:
     """Whether a call only makes a value that is written out."""
     return ast.unparse(call.func) in ("torch.device", "annotate", "uninitialized")
-
-
-# Exported programs
-
-
-def _check_json(path: Path, name: str, data: bytes) -> set[str]:
-    """Sizes in it are arithmetic; the names of the entries that torch reads as pickles."""
-    try:
-        whole = json.loads(data)
-    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ModelError(f"{path} is damaged: {name} is no JSON ({str(error)[:200]})", code="TW0103") from error
-    pickled: set[str] = set()
-    stack = [whole]
-    while stack:
-        v = stack.pop()
-        if isinstance(v, dict):
-            if isinstance(v.get("expr_str"), str):
-                _check_expression(path, name, v["expr_str"])
-            if v.get("use_pickle"):
-                pickled.add(PurePosixPath(str(v.get("path_name"))).name)
-            stack += v.values()
-        elif isinstance(v, list):
-            stack += v
-    return pickled
-
-
-def _check_expression(path: Path, name: str, text: str) -> None:
-    """Arithmetic of symbols: torch evaluates it as Python."""
-    try:
-        nodes = list(ast.walk(ast.parse(text, mode="eval")))
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise ModelError(f"{path} is damaged: {name} has the size {text[:80]!r}", code="TW0103") from error
-    for node in nodes:
-        calls = isinstance(node, ast.Call) and not (isinstance(node.func, ast.Name) and node.func.id in _NAMES)
-        odd = isinstance(node, (ast.Attribute, ast.Subscript, ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.JoinedStr))
-        if calls or odd or _is_large_power(node) or (isinstance(node, ast.Name) and node.id.startswith("_")):
-            raise ModelError(f"{path} is refused: {name} has the size {text[:80]!r}, which is no arithmetic of sizes", code="TW0104")
-
-
-def _is_large_power(node: ast.AST) -> bool:
-    """A number to the power of a number, or moved by bits: as large as the file likes."""
-    is_power = isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Pow, ast.LShift))
-    is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _POWERS
-    parts: list[Any] = [node.left] if isinstance(node, ast.BinOp) else list(node.args[:1]) if isinstance(node, ast.Call) else []
-    return (is_power or is_call) and not any(isinstance(x, ast.Name) for p in parts for x in ast.walk(p))

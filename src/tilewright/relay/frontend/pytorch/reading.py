@@ -1,6 +1,6 @@
 """Reading files of PyTorch, from which nothing is executed.
 
-An archive is looked through (`archive.py`) before torch opens it.
+torch opens a fresh archive, which `archive.py` wrote from what it checked.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewright.errors import ModelError
-from tilewright.relay.frontend.pytorch.archive import check_archive
+from tilewright.relay.frontend.pytorch.archive import checked_copy
 
 
 def read_model(model: Any) -> tuple[Any, str]:
@@ -33,21 +33,23 @@ def read_model(model: Any) -> tuple[Any, str]:
 def _load(path: Path) -> Any:
     import torch
 
-    names, said = check_archive(path), _Said()
+    said = _Said()
     logger = logging.getLogger("torch.export")
-    logger.addFilter(said)
-    try:
-        if any(n.endswith(("models/model.json", "serialized_exported_program.json")) or "/models/" in n for n in names):
-            return torch.export.load(path)
-        if any("/code/" in n or n.endswith("constants.pkl") for n in names):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # of TorchScript itself, whose files are read for as long as there are any
-                return torch.jit.load(str(path), map_location="cpu")
-    except Exception as error:  # whatever torch finds wrong with a file, it is the file
-        found = said.error or error
-        raise ModelError(f"{path} cannot be read: {type(found).__name__}: {' '.join(str(found).split())[:300]}", code="TW0102") from error
-    finally:
-        logger.removeFilter(said)
+    with checked_copy(path) as (kind, fresh):
+        logger.addFilter(said)
+        try:
+            if kind == "torch.export":
+                return torch.export.load(fresh)
+            if kind == "TorchScript":
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", DeprecationWarning)  # of TorchScript itself, whose files are read for as long as there are any
+                    return torch.jit.load(str(fresh), map_location="cpu")
+        except Exception as error:  # whatever torch finds wrong with a file, it is the file
+            found = said.error or error
+            text = " ".join(str(found).replace(str(fresh), str(path)).split())[:300]
+            raise ModelError(f"{path} cannot be read: {type(found).__name__}: {text}", code="TW0102") from error
+        finally:
+            logger.removeFilter(said)
     raise ModelError(f"{path} holds weights alone, without the program that uses them; save the module with torch.jit.trace(...).save, or torch.export.save", code="TW0102")
 
 

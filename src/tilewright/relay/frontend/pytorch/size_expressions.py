@@ -1,0 +1,135 @@
+"""The grammar of symbolic sizes in exported programs: read here, and written anew for torch.
+
+torch gives the text of a size to sympy, which evaluates it as Python. So a text of a file is never handed on: it is parsed, each node is looked up
+in the tables below, and the result is printed from what was found.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from typing import Final
+
+MAX_CHARACTERS: Final = 20_000
+_MAX_DEPTH: Final = 60
+_MAX_INTEGER: Final = 1 << 63
+_MAX_EXPONENT: Final = 16
+_SYMBOL: Final = re.compile(r"[A-Za-z_]([A-Za-z0-9_]{0,62}[A-Za-z_])?[0-9]{0,6}", re.ASCII)
+_BARE_SYMBOL: Final = re.compile(r"[a-z]{1,4}[0-9]{1,6}", re.ASCII)
+_DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,30}(\.[0-9]{0,40})?(e[+-]?[0-9]{1,3})?", re.ASCII)
+_ASSUMPTIONS: Final = frozenset({"positive", "negative", "integer", "nonnegative", "nonpositive", "nonzero", "zero", "real", "finite", "commutative"})
+_CONSTANTS: Final = frozenset({"oo", "true", "false"})
+_MANY: Final = 64
+_FUNCTIONS: Final = {
+    **dict.fromkeys(("Add", "Mul", "Max", "Min", "And", "Or"), (1, _MANY)),
+    **dict.fromkeys(("FloorDiv", "CeilDiv", "CleanDiv", "Mod", "PythonMod", "IntTrueDiv", "FloatTrueDiv", "Rational", "RoundDecimal"), (2, 2)),
+    **dict.fromkeys(("ModularIndexing", "Where"), (3, 3)),
+    **dict.fromkeys(("Abs", "Not", "floor", "ceiling", "CeilToInt", "FloorToInt", "TruncToInt", "TruncToFloat", "RoundToInt", "ToFloat", "Identity"), (1, 1)),
+    **dict.fromkeys(("Eq", "Ne", "Lt", "Le", "Gt", "Ge", "Equality", "Unequality", "LessThan", "GreaterThan", "StrictLessThan", "StrictGreaterThan"), (2, 2)),
+}
+"""Functions by name, with the fewest and the most arguments."""
+_POWERS: Final = frozenset({"Pow", "PowByNatural", "FloatPow"})
+_OPERATORS: Final[dict[type, str]] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%"}
+_COMPARISONS: Final[dict[type, str]] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+
+
+def is_symbol(name: str) -> bool:
+    """Whether a text may name a symbolic size."""
+    return _SYMBOL.fullmatch(name) is not None
+
+
+def canonical_size(text: str) -> str:
+    """Print a size anew from its parse. Raises `ValueError` for anything but arithmetic of numbers and symbols."""
+    if len(text) > MAX_CHARACTERS:
+        raise ValueError("the text is too long")
+    try:
+        return _printed(ast.parse(text.strip(" "), mode="eval").body, _MAX_DEPTH)
+    except (SyntaxError, RecursionError, MemoryError) as error:
+        raise ValueError("the text is no expression") from error
+
+
+def _printed(node: ast.expr, depth: int) -> str:
+    if depth == 0:
+        raise ValueError("the expression is too deep")
+    if isinstance(node, ast.Constant):
+        return _number(node.value)
+    if isinstance(node, ast.Name) and (node.id in _CONSTANTS or _BARE_SYMBOL.fullmatch(node.id)):
+        return node.id
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
+        return f"({'-' if isinstance(node.op, ast.USub) else '+'}{_printed(node.operand, depth - 1)})"
+    if isinstance(node, ast.BinOp):
+        return _binary(node, depth)
+    if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _COMPARISONS:
+        return f"({_printed(node.left, depth - 1)} {_COMPARISONS[type(node.ops[0])]} {_printed(node.comparators[0], depth - 1)})"
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return _call(node.func.id, node, depth)
+    raise ValueError(f"{type(node).__name__} is not allowed")
+
+
+def _number(value: object) -> str:
+    if value is True or value is False:
+        return str(value)
+    if isinstance(value, int) and abs(value) <= _MAX_INTEGER:
+        return str(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return repr(value)
+    raise ValueError("a constant is no number of 64 bits")
+
+
+def _binary(node: ast.BinOp, depth: int) -> str:
+    if isinstance(node.op, ast.Pow):
+        return _power("Pow", node.left, node.right, depth)
+    if type(node.op) not in _OPERATORS:
+        raise ValueError(f"{type(node.op).__name__} is not allowed")
+    return f"({_printed(node.left, depth - 1)} {_OPERATORS[type(node.op)]} {_printed(node.right, depth - 1)})"
+
+
+def _call(name: str, node: ast.Call, depth: int) -> str:
+    if name == "Symbol":
+        return _symbol(node)
+    if name == "Float":
+        return _float(node)
+    if node.keywords:
+        raise ValueError(f"{name} takes no named arguments")
+    if name == "Integer" and len(node.args) == 1:
+        inner = node.args[0].operand if isinstance(node.args[0], ast.UnaryOp) else node.args[0]
+        if isinstance(inner, ast.Constant) and isinstance(inner.value, int):
+            return f"Integer({_printed(node.args[0], depth - 1)})"
+    if name in _POWERS and len(node.args) == 2:
+        return _power(name, node.args[0], node.args[1], depth)
+    fewest, most = _FUNCTIONS.get(name, (1, 0))
+    if not fewest <= len(node.args) <= most:
+        raise ValueError(f"{name} of {len(node.args)} arguments is no function of sizes")
+    return f"{name}({', '.join(_printed(a, depth - 1) for a in node.args)})"
+
+
+def _power(name: str, base: ast.expr, exponent: ast.expr, depth: int) -> str:
+    """A small constant power: sympy computes powers of numbers at once, however large they are."""
+    sign, value = (-1, exponent.operand) if isinstance(exponent, ast.UnaryOp) and isinstance(exponent.op, ast.USub) else (1, exponent)
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "Integer" and len(value.args) == 1 and not value.keywords:
+        return _power(name, base, value.args[0], depth - 1)
+    if not isinstance(value, ast.Constant) or not isinstance(value.value, (int, float)) or not abs(value.value) <= _MAX_EXPONENT:
+        raise ValueError(f"an exponent is no number up to {_MAX_EXPONENT}")
+    names = {x.id for x in ast.walk(base) if isinstance(x, ast.Name)}
+    if names & _POWERS or any(isinstance(x, ast.Pow) for x in ast.walk(base)) or not any(n == "Symbol" or _BARE_SYMBOL.fullmatch(n) for n in names):
+        raise ValueError("only sizes with a symbol have powers, and powers have none")
+    return f"{name}({_printed(base, depth - 1)}, {sign * value.value!r})"
+
+
+def _symbol(node: ast.Call) -> str:
+    name = node.args[0].value if len(node.args) == 1 and isinstance(node.args[0], ast.Constant) else None
+    if not isinstance(name, str) or not is_symbol(name):
+        raise ValueError("the name of a symbol is no identifier")
+    known = {k.arg: k.value.value for k in node.keywords if k.arg in _ASSUMPTIONS and isinstance(k.value, ast.Constant) and isinstance(k.value.value, bool)}
+    if len(known) != len(node.keywords):
+        raise ValueError("an assumption about a symbol is unknown")
+    return f"Symbol({', '.join([repr(name), *(f'{k}={v}' for k, v in known.items())])})"
+
+
+def _float(node: ast.Call) -> str:
+    """A number that sympy writes as text, with its precision, printed as a number."""
+    value = node.args[0].value if len(node.args) == 1 and isinstance(node.args[0], ast.Constant) else None
+    if isinstance(value, str) and _DECIMAL.fullmatch(value) and all(k.arg == "precision" for k in node.keywords):
+        return _number(float(value))
+    raise ValueError("Float takes one decimal number")

@@ -1,0 +1,322 @@
+"""Files of PyTorch that try to run code when they are opened. Each test looks for what the code would leave behind, and for the refusal."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import os
+import pickle
+import random
+import struct
+import sys
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tilewright.diagnosis.case import Case
+from tilewright.diagnosis.references import _by_torch
+from tilewright.errors import ModelError
+from tilewright.ir.module import IRModule
+from tilewright.relay.frontend.pytorch.reading import read_model
+from tilewright.relay.frontend.pytorch.size_expressions import canonical_size
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+MARK = "was-executed"
+CODE = f"__import__('os').mkdir('{MARK}')"
+_SEEN: list[str] = []
+
+
+def _listen(event: str, arguments: tuple[Any, ...]) -> None:
+    if event in ("os.mkdir", "os.system", "subprocess.Popen", "open") and MARK in str(arguments):
+        _SEEN.append(event)
+
+
+sys.addaudithook(_listen)
+
+
+class _Calls:
+    def __reduce__(self) -> Any:
+        return os.mkdir, (MARK,)
+
+
+class _Small(torch.nn.Module):  # type: ignore[misc, name-defined]
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = torch.nn.Linear(4, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.dense(x).relu()
+
+
+@pytest.fixture(scope="module")
+def entries() -> dict[str, bytes]:
+    """The entries of a small exported program."""
+    batch = torch.export.Dim("batch", min=2, max=64)
+    made = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.export.save(torch.export.export(_Small().eval(), (torch.ones(6, 4),), dynamic_shapes=({0: batch},)), made)
+    with zipfile.ZipFile(made) as archive:
+        return {"m/" + e.filename.split("/", 1)[1]: archive.read(e) for e in archive.infolist()}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    _SEEN.clear()
+    yield
+    assert not _SEEN and not (tmp_path / MARK).exists(), "code of the file was executed"
+
+
+def written(entries: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile("m.pt2", "w") as archive, warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        for name, data in entries.items():
+            archive.writestr(name, data)
+    return Path("m.pt2")
+
+
+def changed(entries: dict[str, bytes], change: Callable[[Any], None], name: str = "m/models/model.json") -> Path:
+    whole = json.loads(entries[name])
+    change(whole)
+    return written({**entries, name: json.dumps(whole).encode()})
+
+
+def refused(path: Path, why: str = "is refused|is damaged|cannot be read") -> None:
+    with pytest.raises(ModelError, match=why):
+        read_model(path)
+
+
+def graph(program: Any) -> Any:
+    return program["graph_module"]["graph"]
+
+
+def test_the_program_itself_is_read(entries: dict[str, bytes]) -> None:
+    program, _ = read_model(written(entries))
+    assert program.module()(torch.ones(5, 4))[0].shape == (5, 3)
+
+
+SIZES = (
+    f'FloorDiv("{CODE}", 1)', f'Max("{CODE}", 1)', f'Abs("{CODE}")', f'Symbol("{CODE}")', f'Symbol("s0", integer="{CODE}")', CODE, f'Integer("{CODE}")', f'Float("{CODE}")',
+    f'"{CODE}"', f"(lambda: {CODE})()", f"[{CODE} for s0 in (1,)][0]", f"f'{{{CODE}}}'", f"s0 if {CODE} else s1", f"s0 and {CODE}", f"Add(s0, *[{CODE}])", f"Add(**{{{CODE}: 1}})",
+    f"s0[{CODE}]", f"(s0 := {CODE})", "s0.__class__", "9**9**9", "Pow(Pow(s0, 16), 16)", "1 << 99999", "(" * 500, "1" * 5000, f"Where({CODE}, 1, 2)", "Symbol('s99999999')",
+    f"Symbol(f'{{{CODE}}}')", f"Eq(s0, '{CODE}')",
+)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_size_is_read_by_a_grammar_of_its_own(entries: dict[str, bytes], size: str) -> None:
+    def change(program: Any) -> None:
+        graph(program)["tensor_values"]["x"]["sizes"][0]["as_expr"]["expr_str"] = size
+
+    refused(changed(entries, change), "which is no arithmetic of sizes")
+
+
+@pytest.mark.parametrize(("text", "canonical"), [
+    ("Mul(Integer(2), Symbol('s17', positive=True, integer=True))", "Mul(Integer(2), Symbol('s17', positive=True, integer=True))"),
+    ("FloorDiv(Add(Symbol('s0'), Integer(-1)), Integer(2))", "FloorDiv(Add(Symbol('s0'), Integer((-1))), Integer(2))"),
+    ("2*s0 + 1", "((2 * s0) + 1)"), ("Pow(s0, Integer(2))", "Pow(s0, 2)"), ("Float('0.5', precision=53)", "0.5"), ("s0 // 2 % 3", "((s0 // 2) % 3)"),
+    ("Max(Integer(1), s0)", "Max(Integer(1), s0)"), ("Ge(s0, 2)", "Ge(s0, 2)"),
+])
+def test_sizes_are_printed_anew(text: str, canonical: str) -> None:
+    assert canonical_size(text) == canonical
+
+
+def _placeholder(program: Any) -> None:
+    name = f"x={CODE}"
+    text = json.dumps(program).replace('"name": "x"', json.dumps({"name": name})[1:-1]).replace('"x": {"dtype"', f"{json.dumps(name)}: {{\"dtype\"")
+    program.update(json.loads(text))
+
+
+def _guards(program: Any) -> None:
+    program["guards_code"] = [CODE]
+
+
+def _operator(program: Any) -> None:
+    graph(program)["nodes"][0].update(target="torch.os.mkdir", inputs=[{"name": "", "arg": {"as_string": MARK}, "kind": 1}])
+
+
+def _file_operator(program: Any) -> None:
+    graph(program)["nodes"][0].update(target="torch.ops.aten.from_file.default", inputs=[{"name": "filename", "arg": {"as_string": MARK}, "kind": 1}])
+
+
+def _keyword(program: Any) -> None:
+    graph(program)["nodes"][0]["inputs"][0]["name"] = f"a={CODE}, b"
+
+
+def _node_name(program: Any) -> None:
+    graph(program)["nodes"][0]["name"] = f"y\n    {CODE}\n    z"
+
+
+def _subgraph(program: Any) -> None:
+    graph(program)["nodes"][0]["inputs"][0]["arg"] = {"as_graph": {"name": f'a" + {CODE} + "', "graph": json.loads(json.dumps(graph(program)))}}
+
+
+def _range(program: Any) -> None:
+    program["range_constraints"][f"u{10**9}"] = {"min_val": 1, "max_val": 2}
+
+
+def _verifier(program: Any) -> None:
+    program["verifiers"] = [CODE]
+
+
+def _constant_input(program: Any) -> None:
+    graph(program)["inputs"].append({"as_string": f"' + str({CODE}) + '"})
+    program["graph_module"]["signature"]["input_specs"].append({"constant_input": {"name": "c", "value": {"as_string": f"' + str({CODE}) + '"}}})
+
+
+PROGRAMS = (_placeholder, _operator, _file_operator, _keyword, _node_name, _subgraph, _range, _verifier, _constant_input)
+
+
+@pytest.mark.parametrize("change", PROGRAMS)
+def test_a_program_that_would_be_executed_is_refused(entries: dict[str, bytes], change: Callable[[Any], None]) -> None:
+    refused(changed(entries, change), "is refused")
+
+
+def test_guards_and_trees_of_a_file_are_not_run(entries: dict[str, bytes]) -> None:
+    """Guards, and trees of arguments that name a module to import, are left out, and the reference of `diagnose` runs the program."""
+    Path("evil_module.py").write_text(f"import os\nos.mkdir('{MARK}')\nclass E: pass\n", encoding="utf-8")
+
+    def change(program: Any) -> None:
+        _guards(program)
+        signature = program["graph_module"]["module_call_graph"][0]["signature"]
+        tree = json.loads(signature["in_spec"])
+        tree[1]["context"] = json.dumps({"__enum__": True, "fqn": "evil_module:E", "name": "x"})
+        signature.update(in_spec=json.dumps(tree), forward_arg_names=[f"x={CODE}"])
+        graph(program)["nodes"][0]["metadata"] = {"stack_trace": f'File "a", line 1, in f\n    x\n{CODE}'}
+
+    path = changed(entries, change)
+    program, _ = read_model(path)
+    assert program._guards_code == []
+    found = _by_torch(path, Case(IRModule(), (np.ones((5, 4), np.float32),)))
+    assert found[0].shape == (5, 3)
+
+
+def test_names_that_differ_in_case_are_refused(entries: dict[str, bytes]) -> None:
+    hostile = pickle.dumps(_Calls())
+    for name in ("m/models/model.JSON", "m/data/weights/WEIGHT_0", "m/data/Constants/model_constants_config.json"):
+        for first in (True, False):
+            made = {name: hostile, **entries} if first else {**entries, name: hostile}
+            refused(written(made), "torch ignores case")
+
+
+@pytest.mark.parametrize("kind", ["weight_0", "opaque_obj_0", "custom_obj_0"])
+@pytest.mark.parametrize("folder", ["weights", "constants"])
+def test_pickles_in_the_place_of_tensors_are_refused(entries: dict[str, bytes], kind: str, folder: str) -> None:
+    def change(table: Any) -> None:
+        table["config"]["dense.weight"] = {"path_name": kind, "is_param": False, "use_pickle": kind == "weight_0", "tensor_meta": None}
+
+    made = {**entries, f"m/data/{folder}/{kind}": pickle.dumps(_Calls())}
+    refused(changed(made, change, f"m/data/{folder}/model_{folder}_config.json"), "reading it would run code")
+
+
+def test_samples_of_inputs_are_not_read(entries: dict[str, bytes]) -> None:
+    refused(written({**entries, "m/data/sample_inputs/model.pt": pickle.dumps(_Calls())}), "is no archive, and would be read as a pickle")
+
+
+def zip64(data: bytes, other: bytes) -> bytes:
+    """An archive whose ZIP64 end record leads to another directory than its plain one."""
+    at = data.rindex(b"PK\5\6")
+    count, size, offset = struct.unpack_from("<HLL", data, at + 10)
+    body = other + data[:at]
+    record = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, count, count, size, offset)
+    locator = struct.pack("<4sLQL", b"PK\6\7", 0, len(body), 1)
+    return body + record + locator + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, count, count, size, offset + len(other), 0)
+
+
+def test_end_records_that_disagree_are_refused(entries: dict[str, bytes]) -> None:
+    clean = written(entries).read_bytes()
+    hostile = changed(entries, _guards).read_bytes()
+    Path("m.pt2").write_bytes(zip64(clean, hostile))
+    refused(Path("m.pt2"), "end records disagree")
+
+
+def _patched(data: bytes, mark: bytes, offset: int, value: bytes) -> bytes:
+    at = data.index(mark) + offset
+    return data[:at] + value + data[at + len(value) :]
+
+
+HEADERS = (
+    *((b"PK\3\4", offset, b"\x11") for offset in (6, 8, 14, 18, 22, 26, 28, 30)),
+    *((b"PK\1\2", offset, b"\x11") for offset in (8, 10, 16, 20, 24, 28, 30, 32, 34, 42, 46)),
+    *((b"PK\5\6", offset, b"\x11") for offset in (4, 6, 8, 10, 12, 16, 20)),
+    (b"PK\1\2", 40, b"\x00\x00\xff\xa1"),
+)
+
+
+@pytest.mark.parametrize("header", range(len(HEADERS)))
+def test_headers_that_disagree_are_refused(entries: dict[str, bytes], header: int) -> None:
+    mark, offset, value = HEADERS[header]
+    data = written(entries).read_bytes()
+    Path("m.pt2").write_bytes(_patched(data, mark, offset, value))
+    refused(Path("m.pt2"))
+
+
+def test_variations_of_names_and_code_never_run(entries: dict[str, bytes]) -> None:
+    """More than 200 archives: each hostile entry under each name, before and behind the entries, and each text of code in each string of the program."""
+    contents = (pickle.dumps(_Calls()), CODE.encode(), json.dumps({"expr_str": CODE}).encode())
+    names = ("m/models/model.json", "m/MODELS/model.json", "M/models/model.json", "models/model.json", "m/models/other.json", "m/data/weights/weight_0", "m/data/weights/model.pt",
+             "m/data/constants/model.pt", "m/data/sample_inputs/model.pt", "m/extra/x", "m/data/aotinductor/model/x.so", "serialized_exported_program.json", "m/../x", "/m/x", "m//x", "m/x\\y")
+    count = 0
+    for name, content, is_first in itertools.product(names, contents, (True, False)):
+        made = {name: content, **{k: v for k, v in entries.items() if k != name}} if is_first else {**entries, name: content}
+        _read(written(made))
+        count += 1
+    text = json.loads(entries["m/models/model.json"])
+    places = [*itertools.product(_strings(text), (CODE, f"x={CODE}", f"' + str({CODE}) + '"))]
+    seed = datetime.now(tz=UTC).toordinal()
+    print(f"seed {seed}; TILEWRIGHT_ALL_HOSTILE=1 takes all")
+    for path, form in places if "TILEWRIGHT_ALL_HOSTILE" in os.environ else random.Random(seed).sample(places, 12):
+        _read(changed(entries, lambda program, path=path, form=form: _put(program, path, form)))  # type: ignore[misc]
+        count += 1
+    assert count == 96 + (len(places) if "TILEWRIGHT_ALL_HOSTILE" in os.environ else 12)
+    assert 96 + len(places) >= 200
+
+
+def _read(path: Path) -> None:
+    try:
+        program, _ = read_model(path)
+        program.module()(torch.ones(5, 4))
+    except (ModelError, RuntimeError):
+        pass
+    assert not _SEEN, path
+
+
+def _strings(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    if isinstance(value, str):
+        return [path]
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [p for k, v in pairs for p in _strings(v, (*path, k))]
+
+
+def _put(program: Any, path: tuple[Any, ...], text: str) -> None:
+    for key in path[:-1]:
+        program = program[key]
+    program[path[-1]] = text
+
+
+def test_torchscript_that_touches_files_is_refused() -> None:
+    torch.jit.trace(_Small().eval(), torch.ones(1, 4)).save("m.pt")
+    with zipfile.ZipFile("m.pt") as archive:
+        found = {e.filename: archive.read(e) for e in archive.infolist()}
+    name = next(n for n in found if n.endswith(".py") and b"def forward" in found[n])
+    for call in (f'torch.save([x], "{MARK}")', f'ops.aten.from_file("{MARK}", True, 4)', f'torch.load("{MARK}")'):
+        path = written({**found, name: found[name].replace(b"    return", f"    y = {call}\n    return".encode(), 1)})
+        refused(path, "reads or writes files")
+
+
+def test_a_class_of_torch_that_is_no_packed_weight_is_refused() -> None:
+    torch.jit.trace(_Small().eval(), torch.ones(1, 4)).save("m.pt")
+    with zipfile.ZipFile("m.pt") as archive:
+        found = {e.filename: archive.read(e) for e in archive.infolist()}
+    name = next(n for n in found if n.endswith("data.pkl"))
+    refused(written({**found, name: b"\x80\x02c__torch__.torch.classes._nnapi\nCompilation\n)\x81."}), "would call __torch__")
