@@ -39,15 +39,37 @@ def agrees(function: Callable[..., Any], *inputs: Any) -> None:
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_transforms_of_real_tensors(norm: str) -> None:
-    agrees(lambda x: tuple(torch.view_as_real(v.resolve_conj()) for v in (
-        F.fft(x, norm=norm), F.ifft(x, 6, 1, norm=norm), F.rfft(x, 9, norm=norm), F.ihfft(x, norm=norm), F.rfft2(x, norm=norm), F.fftn(x, norm=norm),
-        F.rfftn(x, (4, 7), norm=norm), F.ihfftn(x, norm=norm), F.ifft2(x, norm=norm),
-    )), REAL)
+    agrees(
+        lambda x: tuple(
+            torch.view_as_real(v.resolve_conj())
+            for v in (
+                F.fft(x, norm=norm),
+                F.ifft(x, 6, 1, norm=norm),
+                F.rfft(x, 9, norm=norm),
+                F.ihfft(x, norm=norm),
+                F.rfft2(x, norm=norm),
+                F.fftn(x, norm=norm),
+                F.rfftn(x, (4, 7), norm=norm),
+                F.ihfftn(x, norm=norm),
+                F.ifft2(x, norm=norm),
+            )
+        ),
+        REAL,
+    )
 
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_transforms_that_give_real_tensors(norm: str) -> None:
-    agrees(lambda x: (F.irfft(x, norm=norm), F.irfft(x, 9, 1, norm=norm), F.hfft(x, 7, norm=norm), F.irfft2(x, norm=norm), F.hfftn(x, (4, 6), (0, 2), norm=norm)), COMPLEX)
+    agrees(
+        lambda x: (
+            F.irfft(x, norm=norm),
+            F.irfft(x, 9, 1, norm=norm),
+            F.hfft(x, 7, norm=norm),
+            F.irfft2(x, norm=norm),
+            F.hfftn(x, (4, 6), (0, 2), norm=norm),
+        ),
+        COMPLEX,
+    )
 
 
 def test_a_filter_in_frequencies_is_native() -> None:
@@ -55,7 +77,11 @@ def test_a_filter_in_frequencies_is_native() -> None:
 
     def filtered(x: Any) -> Any:
         spectrum = F.rfft(x)
-        return F.irfft(spectrum * 0.5 + spectrum.conj().roll(1, -1) * torch.polar(torch.ones(5), torch.arange(5.0)), n=8), spectrum.abs(), spectrum.angle()
+        return (
+            F.irfft(spectrum * 0.5 + spectrum.conj().roll(1, -1) * torch.polar(torch.ones(5), torch.arange(5.0)), n=8),
+            spectrum.abs(),
+            spectrum.angle(),
+        )
 
     with warnings.catch_warnings():
         warnings.simplefilter("error", tilewright.errors.NotNativeWarning)
@@ -63,8 +89,28 @@ def test_a_filter_in_frequencies_is_native() -> None:
 
 
 def test_arithmetic_of_complex_tensors() -> None:
-    agrees(lambda x: (x + 1, x - 2j, x * x, x / (x + 3), -x, x.exp(), x.real + x.imag, torch.stack([x, x.conj()]).reshape(6, -1)), COMPLEX)
-    agrees(lambda x: (torch.complex(x, x + 1), torch.view_as_complex(x.reshape(3, 5, 4, 2)), x.angle(), torch.view_as_real(F.fft(x).to(torch.complex128))), REAL)
+    agrees(
+        lambda x: (
+            x + 1,
+            x - 2j,
+            x * x,
+            x / (x + 3),
+            -x,
+            x.exp(),
+            x.real + x.imag,
+            torch.stack([x, x.conj()]).reshape(6, -1),
+        ),
+        COMPLEX,
+    )
+    agrees(
+        lambda x: (
+            torch.complex(x, x + 1),
+            torch.view_as_complex(x.reshape(3, 5, 4, 2)),
+            x.angle(),
+            torch.view_as_real(F.fft(x).to(torch.complex128)),
+        ),
+        REAL,
+    )
 
 
 def test_lengths_of_complex_numbers_do_not_overflow() -> None:
@@ -77,14 +123,29 @@ def test_short_transforms_and_back(center: bool) -> None:
     signal = torch.randn(2, 40)
     agrees(lambda x: torch.stft(x, 16, 4, 12, window, center=center, return_complex=True, normalized=center), signal)
     spectrum = torch.stft(signal, 16, 4, 16, torch.ones(16), center=center, return_complex=True)
-    agrees(lambda x: (torch.istft(x, 16, 4, 16, torch.ones(16), center), torch.istft(x, 16, 4, 16, torch.ones(16), center, length=33)), spectrum)
+    agrees(
+        lambda x: (
+            torch.istft(x, 16, 4, 16, torch.ones(16), center),
+            torch.istft(x, 16, 4, 16, torch.ones(16), center, length=33),
+        ),
+        spectrum,
+    )
 
 
-@pytest.mark.parametrize(("function", "why"), [
-    (lambda x: torch.sort(x.real)[0] + torch.sigmoid(x).real, "sigmoid is supported for real tensors only; compute with torch.view_as_real"),
-    (lambda x: x.to(torch.float32), "a complex tensor is cast to float32; take its real part with torch.real"),
-    (lambda x: torch.istft(x.transpose(1, 2), 8, window=x[0, 0], onesided=False, return_complex=True), "return_complex"),
-])
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (
+            lambda x: torch.sort(x.real)[0] + torch.sigmoid(x).real,
+            "sigmoid is supported for real tensors only; compute with torch.view_as_real",
+        ),
+        (lambda x: x.to(torch.float32), "a complex tensor is cast to float32; take its real part with torch.real"),
+        (
+            lambda x: torch.istft(x.transpose(1, 2), 8, window=x[0, 0], onesided=False, return_complex=True),
+            "return_complex",
+        ),
+    ],
+)
 def test_what_is_refused(function: Callable[..., Any], why: str) -> None:
     with pytest.raises(ModelError, match=why):
         tilewright.compile(torch.export.export(Applied(function), (COMPLEX,)), threads=1)

@@ -22,23 +22,84 @@ SEGMENTS: dict[str, Any] = {"lengths": torch.tensor([2, 0, 1])}
 
 CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "running extremes": (lambda x: tuple(f(x, d) for f in (torch.cummax, torch.cummin) for d in (0, -1)), (GAPS,)),
-    "running extremes of integers": (lambda x: (torch.cummax(x, 0), torch.cummin(x > 1, 0), torch.cummax(x[0], 0)), (WHOLE,)),
-    "averaging resizes": (lambda x: tuple(torch.nn.functional.interpolate(x[None, None], size, mode=how, antialias=True, align_corners=a) for size in ((2, 3), (5, 12)) for how in ("bilinear", "bicubic") for a in (False, True)), (REAL,)),
+    "running extremes of integers": (
+        lambda x: (torch.cummax(x, 0), torch.cummin(x > 1, 0), torch.cummax(x[0], 0)),
+        (WHOLE,),
+    ),
+    "averaging resizes": (
+        lambda x: tuple(
+            torch.nn.functional.interpolate(x[None, None], size, mode=how, antialias=True, align_corners=a)
+            for size in ((2, 3), (5, 12))
+            for how in ("bilinear", "bicubic")
+            for a in (False, True)
+        ),
+        (REAL,),
+    ),
     "divisors": (lambda x: (torch.gcd(x - 2, 6 * x), torch.lcm(x - 2, x + 5), torch.gcd(x, torch.tensor(4))), (WHOLE,)),
     "mode": (lambda x: (torch.mode(x), torch.mode(x, 0), torch.mode(x, keepdim=True), torch.mode(x[0, 0])), (TIES,)),
     "kthvalue": (lambda x: (torch.kthvalue(x, 2), torch.kthvalue(x, 1, 0, True), torch.kthvalue(x[0, 0], 1)), (REAL,)),
     "places": (lambda x: (torch.nonzero_static(x, size=5), torch.nonzero_static(x[:1], size=9, fill_value=7)), (TIES,)),
-    "histc": (lambda x: (torch.histc(x), torch.histc(x, 5, -1, 1), torch.histc(0 * x + 2, 4), torch.histc(x[:0], 3)), (REAL,)),
-    "histogram": (lambda x: (torch.histogram(x, 5), torch.histogram(x, 4, range=(-1.0, 1.0), density=True), torch.histogram(x, torch.tensor([-1.0, 0, 0.25, 2]), weight=x.abs())), (REAL,)),
+    "histc": (
+        lambda x: (torch.histc(x), torch.histc(x, 5, -1, 1), torch.histc(0 * x + 2, 4), torch.histc(x[:0], 3)),
+        (REAL,),
+    ),
+    "histogram": (
+        lambda x: (
+            torch.histogram(x, 5),
+            torch.histogram(x, 4, range=(-1.0, 1.0), density=True),
+            torch.histogram(x, torch.tensor([-1.0, 0, 0.25, 2]), weight=x.abs()),
+        ),
+        (REAL,),
+    ),
     "distances": (lambda x: tuple(torch.nn.functional.pdist(x, p) for p in (2, 1, 0, torch.inf)), (REAL,)),
-    "segments": (lambda x: tuple(torch.segment_reduce(x, how, lengths=torch.tensor([2, 0, 1]), initial=i) for how in ("sum", "mean", "max", "min", "prod") for i in (None, 2)), (REAL,)),
-    "segments in rows": (lambda x: torch.segment_reduce(x, "sum", offsets=torch.tensor([[0, 3, 3, 7], [0, 1, 2, 7], [0, 7, 7, 7]]), axis=1), (REAL,)),
+    "segments": (
+        lambda x: tuple(
+            torch.segment_reduce(x, how, lengths=torch.tensor([2, 0, 1]), initial=i)
+            for how in ("sum", "mean", "max", "min", "prod")
+            for i in (None, 2)
+        ),
+        (REAL,),
+    ),
+    "segments in rows": (
+        lambda x: torch.segment_reduce(
+            x, "sum", offsets=torch.tensor([[0, 3, 3, 7], [0, 1, 2, 7], [0, 7, 7, 7]]), axis=1
+        ),
+        (REAL,),
+    ),
     "strides": (lambda x, y: torch.as_strided_scatter(x, y, (2, 3), (7, 2), 1), (REAL, TIES[:2, :3].contiguous())),
-    "bits": (lambda x: (torch.frexp(x), torch.signbit(x), torch.copysign(torch.ones(10), x), torch.ldexp(x, torch.tensor(3)), torch.nextafter(x, x.flip(0)), torch.nextafter(x, -x)), (EDGES,)),
-    "bits of doubles": (lambda x: (torch.frexp(x), torch.signbit(x), torch.nextafter(x, x + 1), torch.copysign(x, -2)), (EDGES.double() * 1e-280,)),
-    "writes into a number": (lambda x: (x.index_fill(0, torch.tensor([0]), 3), x.index_add(0, torch.tensor(0), x), x.index_copy(0, torch.tensor([0]), x.reshape(1) + 1)), (torch.tensor(2.0),)),
+    "bits": (
+        lambda x: (
+            torch.frexp(x),
+            torch.signbit(x),
+            torch.copysign(torch.ones(10), x),
+            torch.ldexp(x, torch.tensor(3)),
+            torch.nextafter(x, x.flip(0)),
+            torch.nextafter(x, -x),
+        ),
+        (EDGES,),
+    ),
+    "bits of doubles": (
+        lambda x: (torch.frexp(x), torch.signbit(x), torch.nextafter(x, x + 1), torch.copysign(x, -2)),
+        (EDGES.double() * 1e-280,),
+    ),
+    "writes into a number": (
+        lambda x: (
+            x.index_fill(0, torch.tensor([0]), 3),
+            x.index_add(0, torch.tensor(0), x),
+            x.index_copy(0, torch.tensor([0]), x.reshape(1) + 1),
+        ),
+        (torch.tensor(2.0),),
+    ),
     "masked_scatter": (lambda x, y: torch.masked_scatter(x[0], y > 1, x), (REAL, TIES)),
-    "copies": (lambda x: (torch.view_copy(x, (7, 3)), torch.permute_copy(x, (1, 0)), torch.narrow_copy(x, 1, 2, 3), x[0, 0].unfold(0, 1, 1)), (REAL,)),
+    "copies": (
+        lambda x: (
+            torch.view_copy(x, (7, 3)),
+            torch.permute_copy(x, (1, 0)),
+            torch.narrow_copy(x, 1, 2, 3),
+            x[0, 0].unfold(0, 1, 1),
+        ),
+        (REAL,),
+    ),
 }
 
 

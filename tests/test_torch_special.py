@@ -24,16 +24,27 @@ POSITIVE = np.abs(LINE) + 1e-3
 SHARES = RNG.uniform(1e-9, 1 - 1e-9, 60)
 ROOT = mpmath.sqrt(2)
 UNARY: dict[str, tuple[type[special.Special], Callable[[Any], Any], np.ndarray[Any, Any]]] = {
-    "lgamma": (special.Lgamma, lambda x: mpmath.log(abs(mpmath.gamma(x))), LINE), "digamma": (special.Digamma, mpmath.digamma, POSITIVE),
-    "erfc": (special.Erfc, mpmath.erfc, LINE), "erfcx": (special.Erfcx, lambda x: mpmath.exp(x * x) * mpmath.erfc(x), LINE),
-    "erfinv": (special.Erfinv, mpmath.erfinv, 2 * SHARES - 1), "log_ndtr": (special.LogNdtr, lambda x: mpmath.log(mpmath.erfc(-x / ROOT) / 2), LINE),
-    "ndtri": (special.Ndtri, lambda p: ROOT * mpmath.erfinv(2 * p - 1), SHARES), "i0": (special.I0, lambda x: mpmath.besseli(0, x), LINE),
-    "i0e": (special.I0E, lambda x: mpmath.exp(-abs(x)) * mpmath.besseli(0, x), LINE), "i1": (special.I1, lambda x: mpmath.besseli(1, x), LINE),
-    "i1e": (special.I1E, lambda x: mpmath.exp(-abs(x)) * mpmath.besseli(1, x), LINE), "k0": (special.K0, lambda x: mpmath.besselk(0, x), POSITIVE),
-    "k0e": (special.K0E, lambda x: mpmath.exp(x) * mpmath.besselk(0, x), POSITIVE), "k1": (special.K1, lambda x: mpmath.besselk(1, x), POSITIVE),
-    "k1e": (special.K1E, lambda x: mpmath.exp(x) * mpmath.besselk(1, x), POSITIVE), "j0": (special.J0, mpmath.j0, LINE), "j1": (special.J1, mpmath.j1, LINE),
-    "y0": (special.Y0, lambda x: mpmath.bessely(0, x), POSITIVE), "y1": (special.Y1, lambda x: mpmath.bessely(1, x), POSITIVE),
-    "spherical_j0": (special.SphericalJ0, mpmath.sinc, LINE), "airy": (special.Airy, mpmath.airyai, LINE),
+    "lgamma": (special.Lgamma, lambda x: mpmath.log(abs(mpmath.gamma(x))), LINE),
+    "digamma": (special.Digamma, mpmath.digamma, POSITIVE),
+    "erfc": (special.Erfc, mpmath.erfc, LINE),
+    "erfcx": (special.Erfcx, lambda x: mpmath.exp(x * x) * mpmath.erfc(x), LINE),
+    "erfinv": (special.Erfinv, mpmath.erfinv, 2 * SHARES - 1),
+    "log_ndtr": (special.LogNdtr, lambda x: mpmath.log(mpmath.erfc(-x / ROOT) / 2), LINE),
+    "ndtri": (special.Ndtri, lambda p: ROOT * mpmath.erfinv(2 * p - 1), SHARES),
+    "i0": (special.I0, lambda x: mpmath.besseli(0, x), LINE),
+    "i0e": (special.I0E, lambda x: mpmath.exp(-abs(x)) * mpmath.besseli(0, x), LINE),
+    "i1": (special.I1, lambda x: mpmath.besseli(1, x), LINE),
+    "i1e": (special.I1E, lambda x: mpmath.exp(-abs(x)) * mpmath.besseli(1, x), LINE),
+    "k0": (special.K0, lambda x: mpmath.besselk(0, x), POSITIVE),
+    "k0e": (special.K0E, lambda x: mpmath.exp(x) * mpmath.besselk(0, x), POSITIVE),
+    "k1": (special.K1, lambda x: mpmath.besselk(1, x), POSITIVE),
+    "k1e": (special.K1E, lambda x: mpmath.exp(x) * mpmath.besselk(1, x), POSITIVE),
+    "j0": (special.J0, mpmath.j0, LINE),
+    "j1": (special.J1, mpmath.j1, LINE),
+    "y0": (special.Y0, lambda x: mpmath.bessely(0, x), POSITIVE),
+    "y1": (special.Y1, lambda x: mpmath.bessely(1, x), POSITIVE),
+    "spherical_j0": (special.SphericalJ0, mpmath.sinc, LINE),
+    "airy": (special.Airy, mpmath.airyai, LINE),
 }
 
 
@@ -53,20 +64,36 @@ def test_functions_of_two_numbers_have_their_digits() -> None:
         upper = np.asarray([float(mpmath.gammainc(u, v, regularized=True)) for u, v in zip(a, x, strict=True)])
     np.testing.assert_allclose(special.Igamma().reference(a, x), lower, rtol=1e-11, atol=1e-14)
     np.testing.assert_allclose(special.Igammac().reference(a, x), upper, rtol=1e-11, atol=1e-14)
-    np.testing.assert_allclose(special.Zeta().reference(s, q), S.zeta(torch.from_numpy(s), torch.from_numpy(q)).numpy(), rtol=1e-11)
+    np.testing.assert_allclose(
+        special.Zeta().reference(s, q), S.zeta(torch.from_numpy(s), torch.from_numpy(q)).numpy(), rtol=1e-11
+    )
 
 
-@pytest.mark.parametrize("family", ["chebyshev_v", "shifted_chebyshev_u", "hermite_h", "hermite_he", "laguerre_l", "legendre_p"])
+@pytest.mark.parametrize(
+    "family", ["chebyshev_v", "shifted_chebyshev_u", "hermite_h", "hermite_he", "laguerre_l", "legendre_p"]
+)
 def test_polynomials_are_torchs(family: str) -> None:
     name = "_polynomial_".join(family.rsplit("_", 1))
     x, n = RNG.uniform(-2, 2, 200), RNG.uniform(-3, 15, 200)
     found = special.Polynomial(family).reference(x, n)
-    np.testing.assert_allclose(found, getattr(S, name)(torch.from_numpy(x), torch.from_numpy(n)).numpy(), rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(
+        found, getattr(S, name)(torch.from_numpy(x), torch.from_numpy(n)).numpy(), rtol=1e-9, atol=1e-10
+    )
 
 
 class Many(torch.nn.Module):  # type: ignore[misc]
     def forward(self, x: Any, n: Any) -> Any:
-        return torch.polygamma(2, x), torch.mvlgamma(x + 3, 3), S.zeta(x, 2.0), S.entr(x), S.xlog1py(n, x), S.ndtr(x), torch.igamma(x, n.abs()), torch.lgamma(n), S.legendre_polynomial_p(x, 3)
+        return (
+            torch.polygamma(2, x),
+            torch.mvlgamma(x + 3, 3),
+            S.zeta(x, 2.0),
+            S.entr(x),
+            S.xlog1py(n, x),
+            S.ndtr(x),
+            torch.igamma(x, n.abs()),
+            torch.lgamma(n),
+            S.legendre_polynomial_p(x, 3),
+        )
 
 
 def test_compiled_functions_agree_with_torch() -> None:

@@ -28,7 +28,10 @@ def greatest_divisor(x: te.Tensor, y: te.Tensor, shape: Sequence[int]) -> te.Ten
         if not total:
             return
         with b.shared(total, total * _NS, "element") as at:
-            divisor, rest = b.variable("divisor", x.dtype, absolute(first[at])), b.variable("rest", x.dtype, absolute(second[at]))
+            divisor, rest = (
+                b.variable("divisor", x.dtype, absolute(first[at])),
+                b.variable("rest", x.dtype, absolute(second[at])),
+            )
             with b.for_range(0, STEPS, "step"), b.if_scope(E.compare(E.NE, rest[0], 0)):
                 left = b.let("left", E.truncmod(divisor[0], rest[0]))
                 divisor[0] = rest[0]

@@ -1,7 +1,9 @@
 """Dense linear algebra on stacks of small matrices: factorizations, triangular systems, eigenvalues, singular values.
 
-Every kernel takes a stack of matrices (…, rows, columns), works on one matrix at a time in float64, and shares the matrices among threads. The conventions of packed results (pivots that count from one, reflectors below the diagonal) are LAPACK's.
-Source of the algorithms: G. H. Golub and C. F. Van Loan, Matrix Computations, 4th edition; section numbers are of that book.
+Every kernel takes a stack of matrices (…, rows, columns), works on one matrix at a time in float64, and shares the
+matrices among threads. The conventions of packed results (pivots that count from one, reflectors below the diagonal)
+are LAPACK's. Source of the algorithms: G. H. Golub and C. F. Van Loan, Matrix Computations, 4th edition; section
+numbers are of that book.
 """
 
 from __future__ import annotations
@@ -20,7 +22,17 @@ from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, loops
 from tilewright.types import DataType
 
-__all__ = ["cholesky", "eigh", "geqrf", "householder_product", "lu", "matrix_exp", "permutation", "solve_triangular", "svd"]
+__all__ = [
+    "cholesky",
+    "eigh",
+    "geqrf",
+    "householder_product",
+    "lu",
+    "matrix_exp",
+    "permutation",
+    "solve_triangular",
+    "svd",
+]
 
 _NS = 1.0
 FLOAT64: Final = DataType("float64")
@@ -48,7 +60,9 @@ class Matrix:
 
 
 @contextmanager
-def _block(b: Loops, rows: Value, columns: Value, first: Value = 0, left: Value = 0) -> Iterator[tuple[PrimExpr, PrimExpr]]:
+def _block(
+    b: Loops, rows: Value, columns: Value, first: Value = 0, left: Value = 0
+) -> Iterator[tuple[PrimExpr, PrimExpr]]:
     with b.for_range(first, rows, "i") as i, b.for_range(left, columns, "j") as j:
         yield i, j
 
@@ -86,7 +100,12 @@ Body = Callable[..., None]
 
 
 def _stacked(
-    name: str, inputs: Sequence[te.Tensor], outputs: Sequence[tuple[Sequence[int], str | DataType]], lead: Sequence[int], work: float, body: Body,
+    name: str,
+    inputs: Sequence[te.Tensor],
+    outputs: Sequence[tuple[Sequence[int], str | DataType]],
+    lead: Sequence[int],
+    work: float,
+    body: Body,
 ) -> Any:
     """`body` for each matrix of stacks whose first dimensions are `lead`; `work` is about how many steps one takes."""
     batch = prod(lead)
@@ -102,9 +121,9 @@ def _stacked(
 
 
 def cholesky(data: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
-    """The lower factor of symmetric matrices, of which the lower half is read (4.2.5), and the order of the first minor that is not positive.
+    """The lower factor of symmetric matrices (4.2.5), and the order of the first minor that is not positive.
 
-    From that row on the factor is not a number.
+    Only the lower half is read. From that row on the factor is not a number.
     """
     *lead, n, _ = data.extents
 
@@ -113,7 +132,9 @@ def cholesky(data: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
         wrong = b.variable("wrong", "int32", 0)
         with b.for_range(0, n, "row") as row:
             with b.for_range(0, row, "column") as column:
-                a[row, column] = _sum(b, 0, column, lambda k: -(a[row, k] * a[column, k]), a[row, column]) / a[column, column]
+                a[row, column] = (
+                    _sum(b, 0, column, lambda k: -(a[row, k] * a[column, k]), a[row, column]) / a[column, column]
+                )
             rest = _sum(b, 0, row, lambda k: -(a[row, k] * a[row, k]), a[row, row])
             with b.if_scope(E.logical_and(E.logical_not(rest > 0.0), E.compare(E.EQ, wrong[0], 0))):
                 wrong[0] = E.cast("int32", row + 1)
@@ -123,11 +144,12 @@ def cholesky(data: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
         _stored(b, a, out, item, n, n)
         info[item] = wrong[0]
 
-    return _stacked("cholesky", [data], [((*lead, n, n), data.dtype), (tuple(lead), "int32")], lead, n**3 / 3, body)  # type: ignore[no-any-return]
+    results: list[Any] = [((*lead, n, n), data.dtype), (tuple(lead), "int32")]
+    return _stacked("cholesky", [data], results, lead, n**3 / 3, body)  # type: ignore[no-any-return]
 
 
 def lu(data: te.Tensor, pivot: bool = True) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
-    """L without its diagonal of ones and U in one matrix (3.4.4), the row that each was swapped with, from one, and the first zero pivot."""
+    """L without its ones and U in one matrix (3.4.4), the row that each was swapped with, and the first zero pivot."""
     *lead, m, n = data.extents
     count = min(m, n)
 
@@ -143,7 +165,11 @@ def lu(data: te.Tensor, pivot: bool = True) -> tuple[te.Tensor, te.Tensor, te.Te
             with b.if_scope(E.logical_and(E.compare(E.EQ, divisor, 0.0), E.compare(E.EQ, wrong[0], 0))):
                 wrong[0] = E.cast("int32", step + 1)
             with b.for_range(step + 1, m, "i") as i:
-                scaled = E.if_then_else(E.compare(E.EQ, divisor, 0.0), a[i, step], a[i, step] / divisor) if pivot else a[i, step] / divisor
+                scaled = (
+                    E.if_then_else(E.compare(E.EQ, divisor, 0.0), a[i, step], a[i, step] / divisor)
+                    if pivot
+                    else a[i, step] / divisor
+                )
                 factor = b.let("factor", scaled)
                 a[i, step] = factor
                 with b.for_range(step + 1, n, "j") as j:
@@ -170,7 +196,10 @@ def _swap_greatest(b: Loops, a: Matrix, step: PrimExpr, m: int, n: int, place: B
 
 
 def permutation(pivots: te.Tensor, size: int) -> te.Tensor:
-    """Where the rows come from that `pivots`, of `lu`, swap one after another: row k of the permuted matrix is row result[k]."""
+    """Where the rows come from that `pivots`, of `lu`, swap one after another.
+
+    Row k of the permuted matrix is row result[k].
+    """
     *lead, count = pivots.extents
 
     def body(b: Loops, item: PrimExpr, given: BufferVar, out: BufferVar) -> None:
@@ -182,7 +211,8 @@ def permutation(pivots: te.Tensor, size: int) -> te.Tensor:
             out[item * size + k] = out[item * size + place]
             out[item * size + place] = held
 
-    return _stacked("permutation", [pivots], [((*lead, size), "int32")], lead, size, body)  # type: ignore[no-any-return]
+    results: list[Any] = [((*lead, size), "int32")]
+    return _stacked("permutation", [pivots], results, lead, size, body)  # type: ignore[no-any-return]
 
 
 def solve_triangular(matrix: te.Tensor, rhs: te.Tensor, upper: bool, unit: bool) -> te.Tensor:
@@ -204,11 +234,15 @@ def solve_triangular(matrix: te.Tensor, rhs: te.Tensor, upper: bool, unit: bool)
                     x[row, j] = x[row, j] / divisor
         _stored(b, x, out, item, n, m)
 
-    return _stacked("solve_triangular", [matrix, rhs], [((*lead, n, m), rhs.dtype)], lead, n * n * m, body)  # type: ignore[no-any-return]
+    results: list[Any] = [((*lead, n, m), rhs.dtype)]
+    return _stacked("solve_triangular", [matrix, rhs], results, lead, n * n * m, body)  # type: ignore[no-any-return]
 
 
 def geqrf(data: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
-    """R above the diagonal, the vectors of Householder's reflections below it (5.2.2), and the factors of these: LAPACK's `geqrf`."""
+    """R above the diagonal, the vectors of Householder's reflections below it (5.2.2), and the factors of these.
+
+    LAPACK's `geqrf`.
+    """
     *lead, m, n = data.extents
     count = min(m, n)
 
@@ -218,7 +252,9 @@ def geqrf(data: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
             below = _sum(b, step + 1, m, lambda k: a[k, step] * a[k, step])
             head = b.let("head", a[step, step])
             length = b.let("length", I.sqrt(head * head + below))
-            beta = b.let("beta", E.if_then_else(E.compare(E.EQ, below, 0.0), head, E.if_then_else(head > 0.0, -length, length)))
+            beta = b.let(
+                "beta", E.if_then_else(E.compare(E.EQ, below, 0.0), head, E.if_then_else(head > 0.0, -length, length))
+            )
             still = b.let("still", E.compare(E.EQ, below, 0.0))
             factor = b.let("factor", E.if_then_else(still, E.const(0.0, FLOAT64), (beta - head) / beta))
             factors[item * count + step] = E.cast(data.dtype, factor)
@@ -230,11 +266,18 @@ def geqrf(data: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
                 _reflect(b, a, j, step, m, lambda k, step=step: a[k, step], factor)
         _stored(b, a, out, item, m, n)
 
-    return _stacked("geqrf", [data], [((*lead, m, n), data.dtype), ((*lead, count), data.dtype)], lead, m * n * count * 2, body)  # type: ignore[no-any-return]
+    return _stacked(
+        "geqrf", [data], [((*lead, m, n), data.dtype), ((*lead, count), data.dtype)], lead, m * n * count * 2, body
+    )  # type: ignore[no-any-return]
 
 
-def _reflect(b: Loops, a: Matrix, column: PrimExpr, step: PrimExpr, rows: int, vector: Callable[..., PrimExpr], factor: PrimExpr) -> None:
-    """A column of `a` reflected: it loses `factor` times its product with the vector, which has a one at `step` and `vector` below."""
+def _reflect(
+    b: Loops, a: Matrix, column: PrimExpr, step: PrimExpr, rows: int, vector: Callable[..., PrimExpr], factor: PrimExpr
+) -> None:
+    """A column of `a` reflected.
+
+    It loses `factor` times its product with the vector, which has a one at `step` and `vector` below.
+    """
     product = b.let("product", factor * _sum(b, step + 1, rows, lambda k: vector(k) * a[k, column], a[step, column]))
     a[step, column] = a[step, column] - product
     with b.for_range(step + 1, rows, "i") as i:
@@ -255,18 +298,25 @@ def householder_product(data: te.Tensor, factors: te.Tensor) -> te.Tensor:
                 _reflect(b, q, j, step, m, lambda k, step=step: E.cast(FLOAT64, vectors[k, step]), factor)
         _stored(b, q, out, item, m, n)
 
-    return _stacked("householder_product", [data, factors], [((*lead, m, n), data.dtype)], lead, m * n * count * 2, body)  # type: ignore[no-any-return]
+    return _stacked(
+        "householder_product", [data, factors], [((*lead, m, n), data.dtype)], lead, m * n * count * 2, body
+    )  # type: ignore[no-any-return]
 
 
 def _rotation(b: Loops, zeta: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
     """The tangent, cosine and sine of the smaller angle whose doubled cotangent is `zeta` (8.5.2)."""
     size = b.let("size", I.fabs(zeta))
-    tangent = b.let("tangent", E.if_then_else(zeta < 0.0, E.const(-1.0, FLOAT64), E.const(1.0, FLOAT64)) / (size + I.sqrt(1.0 + size * size)))
+    tangent = b.let(
+        "tangent",
+        E.if_then_else(zeta < 0.0, E.const(-1.0, FLOAT64), E.const(1.0, FLOAT64)) / (size + I.sqrt(1.0 + size * size)),
+    )
     cosine = b.let("cosine", 1.0 / I.sqrt(1.0 + tangent * tangent))
     return tangent, cosine, b.let("sine", tangent * cosine)
 
 
-def _turn(b: Loops, a: Matrix, p: PrimExpr, q: PrimExpr, count: int, cosine: PrimExpr, sine: PrimExpr, columns: bool = False) -> None:
+def _turn(
+    b: Loops, a: Matrix, p: PrimExpr, q: PrimExpr, count: int, cosine: PrimExpr, sine: PrimExpr, columns: bool = False
+) -> None:
     """Rows p and q of a matrix, or its columns, turned by an angle."""
     with b.for_range(0, count, "k") as k:
         at_p, at_q = ((k, p), (k, q)) if columns else ((p, k), (q, k))
@@ -298,7 +348,8 @@ def eigh(data: te.Tensor, lower: bool) -> tuple[te.Tensor, te.Tensor]:
             with b.for_range(0, n, "k") as k:
                 out[item * (n * n) + k * n + to] = E.cast(data.dtype, vectors[place, k] * sign)
 
-    return _stacked("eigh", [data], [((*lead, n), data.dtype), ((*lead, n, n), data.dtype)], lead, n**3 * 40, body)  # type: ignore[no-any-return]
+    results: list[Any] = [((*lead, n), data.dtype), ((*lead, n, n), data.dtype)]
+    return _stacked("eigh", [data], results, lead, n**3 * 40, body)  # type: ignore[no-any-return]
 
 
 def _diagonalized(b: Loops, a: Matrix, vectors: Matrix, n: int) -> None:
@@ -346,10 +397,10 @@ def _sign(b: Loops, n: int, component: Callable[..., PrimExpr]) -> PrimExpr:
 
 
 def svd(data: te.Tensor) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
-    """U, the singular values, descending, and V transposed, of matrices with at least as many rows as columns; U has their shape.
+    """U, the singular values, descending, and V transposed, of matrices with at least as many rows as columns.
 
-    One-sided Jacobi (8.6.3). Of each row of V transposed the component that is greatest in size is positive. Columns of U that belong to
-    no singular value above zero complete the others.
+    One-sided Jacobi (8.6.3). U has the shape of the matrices; its columns that belong to no singular value above zero
+    complete the others. Of each row of V transposed the component that is greatest in size is positive.
     """
     *lead, m, n = data.extents
 
@@ -399,7 +450,10 @@ def _made_orthogonal(b: Loops, rows: Matrix, vectors: Matrix, m: int, n: int) ->
 
 
 def _completed(b: Loops, rows: Matrix, at: PrimExpr, m: int) -> None:
-    """Row `at` as a unit vector that is orthogonal to those before it: the axis that is farthest from them, without its parts along them."""
+    """Row `at` as a unit vector that is orthogonal to those before it.
+
+    The axis that is farthest from them, without its parts along them.
+    """
     place, farthest = b.variable("axis", "int64", 0), b.variable("farthest", FLOAT64, -1.0)
     with b.for_range(0, m, "axis") as axis:
         rest = _sum(b, 0, at, lambda k, axis=axis: -(rows[k, axis] * rows[k, axis]), 1.0)
@@ -442,14 +496,17 @@ def matrix_exp(data: te.Tensor) -> te.Tensor:
             degree = b.let("degree", E.cast(FLOAT64, TAYLOR - back))
             _product_into(b, held, a, found, n)
             with _block(b, n, n) as (i, j):
-                found[i, j] = held[i, j] / degree + E.if_then_else(E.compare(E.EQ, i, j), E.const(1.0, FLOAT64), E.const(0.0, FLOAT64))
+                found[i, j] = held[i, j] / degree + E.if_then_else(
+                    E.compare(E.EQ, i, j), E.const(1.0, FLOAT64), E.const(0.0, FLOAT64)
+                )
         with b.for_range(0, E.cast("int64", doublings), "doubling"):
             _product_into(b, held, found, found, n)
             with _block(b, n, n) as (i, j):
                 found[i, j] = held[i, j]
         _stored(b, found, out, item, n, n)
 
-    return _stacked("matrix_exp", [data], [((*lead, n, n), data.dtype)], lead, n**3 * 30, body)  # type: ignore[no-any-return]
+    results: list[Any] = [((*lead, n, n), data.dtype)]
+    return _stacked("matrix_exp", [data], results, lead, n**3 * 30, body)  # type: ignore[no-any-return]
 
 
 def _product_into(b: Loops, to: Matrix, x: Matrix, y: Matrix, n: int) -> None:

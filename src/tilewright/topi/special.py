@@ -1,8 +1,8 @@
 """Special functions of one element, computed in float64 whatever the type of the tensors.
 
-Each formula is written once, against `Arrays` (numpy, for the meaning of an operator) or `Elements` (generated code). It has no branches:
-`where` chooses among the values of all of its pieces. Section numbers are those of the Digital Library of Mathematical Functions
-(https://dlmf.nist.gov); the tables of Chebyshev coefficients are our own.
+Each formula is written once, against `Arrays` (numpy, for the meaning of an operator) or `Elements` (generated code).
+It has no branches: `where` chooses among the values of all of its pieces. Section numbers are those of the Digital
+Library of Mathematical Functions (https://dlmf.nist.gov); the tables of Chebyshev coefficients are our own.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Arrays:
         return value
 
     def repeat(self, count: Any, state: Sequence[Any], step: Callable[..., Sequence[Any]]) -> tuple[Any, ...]:
-        """The state after `step(k, *state)` for k from 0 to below `count`, which is a number or one for each element."""
+        """The state after `step(k, *state)` for k from 0 to below `count`, a number or an array of them."""
         for k in range(int(np.max(count, initial=0))):
             state = [np.where(k < count, new, old) for new, old in zip(step(float(k), *state), state, strict=True)]
         return tuple(state)
@@ -129,7 +129,10 @@ def chebyshev(m: Any, table: Sequence[float], x: Any, low: float, high: float) -
 
 
 def _log_gamma_from_half(m: Any, y: Any) -> Any:
-    """Log of the gamma function above 1/2: a table up to 3, Stirling's series (5.11.1) from 10, and the recurrence between."""
+    """Log of the gamma function above 1/2.
+
+    A table up to 3, Stirling's series (5.11.1) from 10, and the recurrence between.
+    """
     near = (y - 1.0) * (y - 2.0) * chebyshev(m, tables.LGAMMA, y, 0.5, 3.0)
     small = y < 10.0
     product = y
@@ -138,7 +141,9 @@ def _log_gamma_from_half(m: Any, y: Any) -> Any:
     z = m.let(m.where(small, y + 7.0, y))
     w = m.let(1.0 / z)
     s = m.let(w * w)
-    rest = w * (1 / 12 + s * (-1 / 360 + s * (1 / 1260 + s * (-1 / 1680 + s * (1 / 1188 + s * (-691 / 360360 + s / 156))))))
+    rest = w * (
+        1 / 12 + s * (-1 / 360 + s * (1 / 1260 + s * (-1 / 1680 + s * (1 / 1188 + s * (-691 / 360360 + s / 156)))))
+    )
     stirling = z * (m.log(z) - 1.0) - 0.5 * m.log(z) + 0.5 * float(np.log(2 * pi)) + rest
     far = stirling - m.where(small, m.log(m.where(small, product, 1.0)), 0.0)
     return m.where(y <= 3.0, near, far)
@@ -171,14 +176,25 @@ def digamma(m: Any, x: Any) -> Any:
 
 
 _EULER_MACLAURIN: Final = (
-    1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600, -3617 / 10670622842880000,
-    43867 / 5109094217170944000, -174611 / 802857662698291200000,
+    1 / 12,
+    -1 / 720,
+    1 / 30240,
+    -1 / 1209600,
+    1 / 47900160,
+    -691 / 1307674368000,
+    1 / 74724249600,
+    -3617 / 10670622842880000,
+    43867 / 5109094217170944000,
+    -174611 / 802857662698291200000,
 )
 """B(2j) / (2j)! of the Bernoulli numbers."""
 
 
 def _zeta_above_zero(m: Any, x: Any, q: Any) -> Any:
-    """Hurwitz's zeta function for q > 0 by Euler and Maclaurin's formula (25.11.5): ten terms, and the rest as an integral."""
+    """Hurwitz's zeta function for q > 0 by Euler and Maclaurin's formula (25.11.5).
+
+    Ten terms, and the rest as an integral.
+    """
     total = m.power(q, -x)
     for k in range(1, 10):
         total = m.let(m.power(q + float(k), -x) + total)
@@ -195,7 +211,8 @@ def _zeta_above_zero(m: Any, x: Any, q: Any) -> Any:
 def zeta(m: Any, x: Any, q: Any) -> Any:
     """Hurwitz's zeta function, the sum of (q + k)^-x; below zero its first terms are a difference of two others.
 
-    It is not a number for x < 1, and below zero where x is not whole; infinite at x = 1 and at q = 0, -1, -2, and so on.
+    It is not a number for x < 1, and below zero where x is not whole; infinite at x = 1 and at q = 0, -1, -2, and so
+    on.
     """
     below = q < 0.0
     steps = m.let(m.where(below, -(m.nearest(q - 0.5)), 0.0))
@@ -218,10 +235,15 @@ _NODES, _WEIGHTS = (tuple(map(float, v)) for v in np.polynomial.legendre.leggaus
 def _incomplete_gammas(m: Any, a: Any, x: Any) -> tuple[Any, Any]:
     """P and Q, the lower and the upper incomplete gamma function divided by Gamma(a), for positive arguments.
 
-    P by its series (8.11.4) below a + 1, Q by the continued fraction (8.9.2) above; from a = 60 both by Gauss's quadrature of the density.
+    P by its series (8.11.4) below a + 1, Q by the continued fraction (8.9.2) above; from a = 60 both by Gauss's
+    quadrature of the density.
     """
     scale = m.let(m.exp(a * m.log(x) - x - lgamma(m, m.let(a + 1.0))))
-    _, total = m.repeat(_SERIES, (1.0 + 0.0 * x, 1.0 + 0.0 * x), lambda k, term, total: (term * x / (a + (k + 1.0)), total + term * x / (a + (k + 1.0))))
+    _, total = m.repeat(
+        _SERIES,
+        (1.0 + 0.0 * x, 1.0 + 0.0 * x),
+        lambda k, term, total: (term * x / (a + (k + 1.0)), total + term * x / (a + (k + 1.0))),
+    )
     below = m.let(scale * total)
 
     def deeper(k: Any, t: Any) -> tuple[Any]:
@@ -247,7 +269,10 @@ def _incomplete_gammas(m: Any, a: Any, x: Any) -> tuple[Any, Any]:
 
 
 def _incomplete(m: Any, a: Any, x: Any, which: int) -> Any:
-    """With the values at the edges: 0 and 1 at x = 0 and infinity and at a = 0, not a number where nothing is defined."""
+    """With the values at the edges.
+
+    0 and 1 at x = 0 and infinity and at a = 0, not a number where nothing is defined.
+    """
     edge = (0.0, 1.0)[which]
     found = _incomplete_gammas(m, a, x)[which]
     found = m.where(m.equal(x, 0.0), edge, found)
@@ -331,7 +356,9 @@ def erfinv(m: Any, y: Any) -> Any:
     size = m.let(m.absolute(y))
     q = m.let(0.5 - 0.5 * size)
     far = m.let(m.where(m.equal(q, 0.0), INFINITY, _lower_quantile(m, q) * -sqrt(0.5)))
-    return m.where(size <= 0.75, y * chebyshev(m, tables.ERFINV, m.let(y * y), 0.0, 0.5625), m.where(y < 0.0, -far, far))
+    return m.where(
+        size <= 0.75, y * chebyshev(m, tables.ERFINV, m.let(y * y), 0.0, 0.5625), m.where(y < 0.0, -far, far)
+    )
 
 
 # Bessel functions
@@ -374,7 +401,10 @@ def i1(m: Any, x: Any) -> Any:
 
 
 def _second(m: Any, x: Any, order: int, scaled: bool) -> Any:
-    """K0 or K1, times exp(x) when `scaled`: what the logarithm leaves up to 2 (10.31.1, 10.31.2), a table of 2 / x above."""
+    """K0 or K1, times exp(x) when `scaled`.
+
+    What the logarithm leaves up to 2 (10.31.1, 10.31.2), a table of 2 / x above.
+    """
     square, log = m.let(m.least(x * x, 4.0)), m.let(m.log(0.5 * x))
     if order:
         first = x * chebyshev(m, tables.I1_SQUARE, square, 0.0, 4.0)
@@ -440,7 +470,9 @@ def j1(m: Any, x: Any) -> Any:
 def y0(m: Any, x: Any) -> Any:
     """Y0(x), the Bessel function of the second kind."""
     square = m.let(x * x)
-    near = chebyshev(m, tables.Y0_SMALL, square, 0.0, 64.0) + 2 / pi * m.log(x) * chebyshev(m, tables.J0_SMALL, square, 0.0, 64.0)
+    near = chebyshev(m, tables.Y0_SMALL, square, 0.0, 64.0) + 2 / pi * m.log(x) * chebyshev(
+        m, tables.J0_SMALL, square, 0.0, 64.0
+    )
     return m.where(x >= 0.0, m.where(x <= 8.0, near, _wave(m, x, 0, True)), NAN)
 
 
@@ -498,12 +530,16 @@ def _shifted(recurrence: Recurrence) -> Recurrence:
 
 
 _KINDS: Final[dict[str, Recurrence]] = {
-    "t": _chebyshev_kind(lambda x: x), "u": _chebyshev_kind(lambda x: 2.0 * x), "v": _chebyshev_kind(lambda x: 2.0 * x - 1.0),
+    "t": _chebyshev_kind(lambda x: x),
+    "u": _chebyshev_kind(lambda x: 2.0 * x),
+    "v": _chebyshev_kind(lambda x: 2.0 * x - 1.0),
     "w": _chebyshev_kind(lambda x: 2.0 * x + 1.0),
 }
 POLYNOMIALS: Final[dict[str, Recurrence]] = {
-    **{f"chebyshev_{k}": r for k, r in _KINDS.items()}, **{f"shifted_chebyshev_{k}": _shifted(r) for k, r in _KINDS.items()},
-    "hermite_h": (lambda x: 2.0 * x, lambda x, k: (2.0 * x, 2.0 * k)), "hermite_he": (lambda x: x, lambda x, k: (x, k)),
+    **{f"chebyshev_{k}": r for k, r in _KINDS.items()},
+    **{f"shifted_chebyshev_{k}": _shifted(r) for k, r in _KINDS.items()},
+    "hermite_h": (lambda x: 2.0 * x, lambda x, k: (2.0 * x, 2.0 * k)),
+    "hermite_he": (lambda x: x, lambda x, k: (x, k)),
     "laguerre_l": (lambda x: 1.0 - x, lambda x, k: ((2.0 * k + 1.0 - x) / (k + 1.0), k / (k + 1.0))),
     "legendre_p": (lambda x: x, lambda x, k: ((2.0 * k + 1.0) * x / (k + 1.0), k / (k + 1.0))),
 }
@@ -511,7 +547,10 @@ POLYNOMIALS: Final[dict[str, Recurrence]] = {
 
 
 def polynomial(family: str) -> Formula:
-    """The polynomials of a family, of x and the degree n: zero where n is negative, and not a number above `MAX_DEGREE`."""
+    """The polynomials of a family, of x and the degree n.
+
+    Zero where n is negative, and not a number above `MAX_DEGREE`.
+    """
     first, factors = POLYNOMIALS[family]
 
     def formula(m: Any, x: Any, n: Any) -> Any:

@@ -1,7 +1,7 @@
 """Chebyshev coefficients of special functions, from the constant one up.
 
-Each table was made by interpolation at 70 Chebyshev nodes in 40 digits with mpmath, and is cut where the rest is below 2e-17 of the
-function. The interval that a docstring names is mapped to [-1, 1].
+Each table was made by interpolation at 70 Chebyshev nodes in 40 digits with mpmath, and is cut where the rest is below
+2e-17 of the function. The interval that a docstring names is mapped to [-1, 1].
 """
 
 from __future__ import annotations

@@ -13,7 +13,17 @@ import numpy as np
 
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, dtype_of, fields, rank, reshape, scalar, shape_of, slice_axis, transpose
+from tilewright.relay.frontend.shaping import (
+    cast,
+    dtype_of,
+    fields,
+    rank,
+    reshape,
+    scalar,
+    shape_of,
+    slice_axis,
+    transpose,
+)
 
 
 def transposed(x: Expr) -> Expr:
@@ -51,7 +61,10 @@ def product(a: Expr, b: Expr) -> Expr:
     n, count = shape_of(b)[-1], math.prod(lead)
     if not (count and m and n and k):
         return filled((*lead, m, n), a)
-    return reshape(op.nn.batch_matmul(reshape(a, (count, m, k)), reshape(b, (count, k, n)), transpose_a=False, transpose_b=False), (*lead, m, n))
+    return reshape(
+        op.nn.batch_matmul(reshape(a, (count, m, k)), reshape(b, (count, k, n)), transpose_a=False, transpose_b=False),
+        (*lead, m, n),
+    )
 
 
 def diagonal(x: Expr) -> Expr:

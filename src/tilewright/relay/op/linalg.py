@@ -1,7 +1,7 @@
 """Dense linear algebra on stacks of matrices: the operators that others are composed of (`frontend/linear_algebra.py`).
 
-The last two dimensions are the matrix. Kernels are in `topi/linalg.py`; numbers are computed in float64 and rounded to the type of the
-argument.
+The last two dimensions are the matrix. Kernels are in `topi/linalg.py`; numbers are computed in float64 and rounded to
+the type of the argument.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ def _matrices(t: TensorType, *, square: bool = False, name: str = "data") -> tup
     return shape
 
 
-def _stacked(function: Callable[..., Any], results: Sequence[tuple[Sequence[int], Any]], *arrays: Array, ranks: Sequence[int]) -> Any:
+def _stacked(
+    function: Callable[..., Any], results: Sequence[tuple[Sequence[int], Any]], *arrays: Array, ranks: Sequence[int]
+) -> Any:
     """`function` on the float64 matrices (or rows) of stacks: arrays of the shapes and types `results`."""
     lead = arrays[0].shape[: arrays[0].ndim - ranks[0]]
     found = [np.zeros((prod(lead), *shape[len(lead) :]), dtype) for shape, dtype in results]
@@ -56,9 +58,9 @@ class Factorization(Op):
 
 @op("linalg.cholesky", kind=Fusion.OPAQUE)
 class Cholesky(Factorization):
-    """The lower triangular L of symmetric matrices L @ L.T, whose lower half is read; and the order of the first leading minor that is not positive, or 0.
+    """The lower triangular L of symmetric matrices L @ L.T, and the order of the first minor that is not positive, or 0.
 
-    From the row of that minor on, the diagonal of L is not a number.
+    Only the lower half of `data` is read. From the row of that minor on, the diagonal of L is not a number.
     """
 
     @property
@@ -90,9 +92,10 @@ def _cholesky(a: Array) -> tuple[Array, int]:
 
 @op("linalg.lu", kind=Fusion.OPAQUE)
 class LU(Factorization):
-    """The triangular factors of matrices whose rows are permuted: both in one matrix, L without its ones; pivots; and the first zero pivot, or 0.
+    """The triangular factors of matrices whose rows are permuted; pivots; and the first zero pivot, or 0.
 
-    Pivot k, counted from one, is the row that row k was swapped with in step k. Without `pivot` no rows are swapped.
+    Both factors are in one matrix, L without its ones. Pivot k, counted from one, is the row that row k was swapped
+    with in step k. Without `pivot` no rows are swapped.
     """
 
     pivot: bool = True
@@ -131,7 +134,7 @@ class LU(Factorization):
 
 @op("linalg.permutation", kind=Fusion.OPAQUE)
 class Permutation(Factorization):
-    """Which row of a matrix of `size` rows each row of the permuted one is, after the swaps that the pivots of `linalg.lu` say."""
+    """Which of `size` rows each row of a matrix is after the swaps that the pivots of `linalg.lu` say."""
 
     size: int
 
@@ -156,7 +159,10 @@ class Permutation(Factorization):
 
 @op("linalg.solve_triangular", kind=Fusion.OPAQUE)
 class SolveTriangular(Factorization):
-    """X of matrix @ X = rhs, where only the upper or the lower triangle of `matrix` is read; with ones on its diagonal when `unit`."""
+    """X of matrix @ X = rhs, where only the upper or the lower triangle of `matrix` is read.
+
+    With ones on its diagonal when `unit`.
+    """
 
     upper: bool = False
     unit: bool = False
@@ -166,7 +172,10 @@ class SolveTriangular(Factorization):
         require_same_dtype((a, b))
         shape, other = _matrices(a, square=True, name="matrix"), _matrices(b, name="rhs")
         if shape[:-1] != other[:-1]:
-            raise ShapeError(f"matrix {text(a.shape)} and rhs {text(b.shape)} must have equal numbers of rows, and equal dimensions before them")
+            raise ShapeError(
+                f"matrix {text(a.shape)} and rhs {text(b.shape)} must have equal numbers of rows, "
+                "and equal dimensions before them"
+            )
         return b
 
     def reference(self, matrix: Array, rhs: Array) -> Any:
@@ -186,7 +195,10 @@ class SolveTriangular(Factorization):
 
 @op("linalg.geqrf", kind=Fusion.OPAQUE)
 class Geqrf(Factorization):
-    """Householder's QR factorization as LAPACK's `geqrf` gives it: R, with the vectors of the reflections below it; and their factors."""
+    """Householder's QR factorization as LAPACK's `geqrf` gives it: R, with the vectors of the reflections below it.
+
+    And their factors.
+    """
 
     @property
     def results(self) -> int:
@@ -220,8 +232,16 @@ class HouseholderProduct(Factorization):
         t, tau = tensors(data, factors)
         require_same_dtype((t, tau))
         shape = _matrices(t)
-        if shape[-2] < shape[-1] or tau.ndim != t.ndim - 1 or any(map(differ, tau.shape[:-1], shape[:-2])) or require_static(tau, "factors")[-1] > shape[-1]:
-            raise ShapeError(f"data {text(t.shape)} must have at least as many rows as columns, and factors {text(tau.shape)} at most one for each column")
+        if (
+            shape[-2] < shape[-1]
+            or tau.ndim != t.ndim - 1
+            or any(map(differ, tau.shape[:-1], shape[:-2]))
+            or require_static(tau, "factors")[-1] > shape[-1]
+        ):
+            raise ShapeError(
+                f"data {text(t.shape)} must have at least as many rows as columns, "
+                f"and factors {text(tau.shape)} at most one for each column"
+            )
         return t
 
     def reference(self, data: Array, factors: Array) -> Any:
@@ -281,9 +301,10 @@ class Eigh(Factorization):
 
 @op("linalg.svd", kind=Fusion.OPAQUE)
 class SVD(Factorization):
-    """U, the singular values, descending, and V transposed: data = U @ diag(values) @ V transposed, for matrices of at least as many rows as columns.
+    """U, the singular values, descending, and V transposed, of matrices of at least as many rows as columns.
 
-    U has the shape of `data`. The component of each row of V transposed that is greatest in size is positive.
+    The product U @ diag(values) @ V transposed is `data`. U has the shape of `data`. The component of each row of V
+    transposed that is greatest in size is positive.
     """
 
     @property
@@ -299,7 +320,9 @@ class SVD(Factorization):
 
     def reference(self, data: Array) -> Any:
         *lead, _, n = data.shape
-        return _stacked(_values, [(data.shape, data.dtype), ((*lead, n), data.dtype), ((*lead, n, n), data.dtype)], data, ranks=(2,))
+        return _stacked(
+            _values, [(data.shape, data.dtype), ((*lead, n), data.dtype), ((*lead, n, n), data.dtype)], data, ranks=(2,)
+        )
 
     def compute(self, data: te.Tensor) -> tuple[te.Tensor, ...]:
         return topi.svd(data)
@@ -327,7 +350,9 @@ class Eig(Factorization):
 
     def reference(self, data: Array) -> Any:
         kind = _COMPLEX[data.dtype.name]
-        return _stacked(lambda a: tuple(np.linalg.eig(a)), [(data.shape[:-1], kind), (data.shape, kind)], data, ranks=(2,))
+        return _stacked(
+            lambda a: tuple(np.linalg.eig(a)), [(data.shape[:-1], kind), (data.shape, kind)], data, ranks=(2,)
+        )
 
 
 @op("linalg.matrix_exp", kind=Fusion.OPAQUE)
@@ -363,9 +388,10 @@ _GROWTH: Final = (1 + 17**0.5) / 8
 
 @op("linalg.ldl_factor", kind=Fusion.OPAQUE)
 class LDLFactor(Factorization):
-    """L and the block diagonal D of symmetric matrices L @ D @ L.T, whose lower half is read, as LAPACK's `sytrf` packs them; pivots; and the first zero pivot, or 0.
+    """L and the block diagonal D of symmetric matrices L @ D @ L.T, packed as by LAPACK's `sytrf`; pivots; the first zero one.
 
-    Pivot k, counted from one, is the row and column that k was swapped with; two equal negative ones say that a block of two stands there.
+    Only the lower half of `data` is read. Pivot k, counted from one, is the row and column that k was swapped with;
+    two equal negative ones say that a block of two stands there.
     """
 
     @property
@@ -435,7 +461,10 @@ class LDLSolve(Factorization):
         require_same_dtype((a, b))
         shape, other = _matrices(a, square=True, name="factors"), _matrices(b, name="rhs")
         if shape[:-1] != other[:-1] or places.shape != shape[:-1] or not places.dtype.is_integer:
-            raise ShapeError(f"factors {text(a.shape)}, pivots {text(places.shape)} and rhs {text(b.shape)} must have equal dimensions before the last one")
+            raise ShapeError(
+                f"factors {text(a.shape)}, pivots {text(places.shape)} and rhs {text(b.shape)} "
+                "must have equal dimensions before the last one"
+            )
         return b
 
     def reference(self, factors: Array, pivots: Array, rhs: Array) -> Any:

@@ -71,7 +71,10 @@ class CumProd(Scan):
 
 
 class Extremes(Op):
-    """Base of the scans of extremes: the greatest or least element up to each one along `axis`, and where the last of equal ones is, as int64."""
+    """Base of the scans of extremes.
+
+    The greatest or least element up to each one along `axis`, and where the last of equal ones is, as int64.
+    """
 
     axis: Any
     is_greatest: ClassVar[bool]
@@ -99,7 +102,10 @@ class Extremes(Op):
 
 @op("cummax", kind=Fusion.OPAQUE)
 class CumMax(Extremes):
-    """The greatest of the elements up to each one along `axis`, and where the last of equal ones is; what is no number is the greatest."""
+    """The greatest of the elements up to each one along `axis`, and where the last of equal ones is.
+
+    What is no number is the greatest.
+    """
 
     axis: int = 0
     is_greatest = True
@@ -107,7 +113,10 @@ class CumMax(Extremes):
 
 @op("cummin", kind=Fusion.OPAQUE)
 class CumMin(Extremes):
-    """The least of the elements up to each one along `axis`, and where the last of equal ones is; what is no number is the least."""
+    """The least of the elements up to each one along `axis`, and where the last of equal ones is.
+
+    What is no number is the least.
+    """
 
     axis: int = 0
     is_greatest = False

@@ -1,4 +1,4 @@
-"""Special functions: gamma, error and Bessel functions, orthogonal polynomials (`topi/special.py` has their formulas)."""
+"""Special functions: gamma, error and Bessel functions, orthogonal polynomials. Formulas are in `topi/special.py`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ def _floats(t: TensorType) -> None:
 
 
 class Special(Elementwise):
-    """Base of the special functions of one number, which are computed in float64: `formula` is the function of one element."""
+    """Base of the special functions of one number, which are computed in float64.
+
+    `formula` is the function of one element.
+    """
 
     precision = Precision.NEVER
     formula: ClassVar[topi.Formula]
@@ -237,8 +240,8 @@ class Igammac(Special2):
 class Polynomial(Special2):
     """The orthogonal polynomial of a family, of x and the degree n, whose fraction is dropped.
 
-    `family` is chebyshev_t, _u, _v or _w, shifted_chebyshev_t to _w, hermite_h, hermite_he, laguerre_l or legendre_p. It is zero for
-    a negative degree, and not a number for one above 10,000.
+    `family` is chebyshev_t, _u, _v or _w, shifted_chebyshev_t to _w, hermite_h, hermite_he, laguerre_l or legendre_p.
+    It is zero for a negative degree, and not a number for one above 10,000.
     """
 
     family: str

@@ -1,8 +1,8 @@
 """Complex tensors: pairs of real ones while a model is imported.
 
-A complex tensor is a call of `complex_of_parts` on its parts along a last dimension; what reads it takes the parts out again, so that only
-inputs and outputs of a model are complex while it runs. Operators that move elements are converted once for each part. Operators that
-compute are in this module; all others refuse complex tensors.
+A complex tensor is a call of `complex_of_parts` on its parts along a last dimension; what reads it takes the parts out
+again, so that only inputs and outputs of a model are complex while it runs. Operators that move elements are converted
+once for each part. Operators that compute are in this module; all others refuse complex tensors.
 """
 
 from __future__ import annotations
@@ -23,14 +23,49 @@ from tilewright.types import DataType
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-MOVING: Final = frozenset({
-    "alias", "cat", "chunk", "clone", "concat", "contiguous", "detach", "diagonal", "expand", "flatten", "flip", "gather", "index_select", "mT", "movedim", "narrow",
-    "permute", "reshape", "roll", "select", "slice", "split", "split_with_sizes", "squeeze", "stack", "sum", "t", "transpose", "unbind", "unflatten", "unsqueeze",
-    "view", "_unsafe_view",
-})
+MOVING: Final = frozenset(
+    {
+        "alias",
+        "cat",
+        "chunk",
+        "clone",
+        "concat",
+        "contiguous",
+        "detach",
+        "diagonal",
+        "expand",
+        "flatten",
+        "flip",
+        "gather",
+        "index_select",
+        "mT",
+        "movedim",
+        "narrow",
+        "permute",
+        "reshape",
+        "roll",
+        "select",
+        "slice",
+        "split",
+        "split_with_sizes",
+        "squeeze",
+        "stack",
+        "sum",
+        "t",
+        "transpose",
+        "unbind",
+        "unflatten",
+        "unsqueeze",
+        "view",
+        "_unsafe_view",
+    }
+)
 """Operators that give each part of a complex result of the same part of their arguments."""
 COMPUTING: Final[dict[str, Callable[..., Any]]] = {}
-"""Converters of operators that compute with complex tensors, by name; those that also take real ones are in the table of converters too."""
+"""Converters of operators that compute with complex tensors, by name.
+
+Those that also take real ones are in the table of converters too.
+"""
 _PARTS: Final = {"complex64": DataType("float32"), "complex128": DataType("float64")}
 
 
@@ -73,7 +108,10 @@ def convert(table: Converter, node: Node, arguments: Mapping[str, Any], defaults
     if name in COMPUTING:
         return Converter.of(name, COMPUTING[name]).convert(node, arguments, defaults)
     if name not in MOVING:
-        node.refuse(f"one of its arguments is complex, and {name} is supported for real tensors only; compute with torch.view_as_real(x)")
+        node.refuse(
+            f"one of its arguments is complex, and {name} is supported for real tensors only; "
+            "compute with torch.view_as_real(x)"
+        )
     real, imaginary = ([_part(v, k) for v in arguments.values()] for k in (0, 1))
     both = [table.convert(node, dict(zip(arguments, values, strict=True)), defaults) for values in (real, imaginary)]
     return joined(*both) if isinstance(both[0], Expr) else [joined(a, b) for a, b in zip(*both, strict=True)]

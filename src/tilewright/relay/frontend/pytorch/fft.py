@@ -20,7 +20,10 @@ Pair = tuple[Expr, Expr]
 
 _NORMS: Final = {None: 0, "backward": 0, "ortho": 1, "forward": 2}
 _NONE, _ROOT, _WHOLE = range(3)
-"""What a transform is divided by: nothing, the root of its length, its length. These are torch's numbers for `normalization`."""
+"""What a transform is divided by.
+
+Nothing, the root of its length, its length. These are torch's numbers for `normalization`.
+"""
 
 
 def _scaling(norm: str | None, forward: bool, node: Node) -> int:
@@ -71,7 +74,6 @@ def _completed(pair: Pair, axis: int, n: int) -> Pair:
     return op.take(real, where, axis=axis), flipped
 
 
-
 def _real_result(pair: Pair, axis: int, n: int, forward: bool, scaling: int, node: Node) -> Expr:
     """The real transform of a spectrum that is half given."""
     if n < 1:
@@ -119,7 +121,10 @@ def _all_sized(pair: Pair, axes: Sequence[int], sizes: Sequence[int] | None, nod
     for k, axis in enumerate(axes):
         size = shape_of(pair[0])[axis] if sizes is None or sizes[k] == -1 else sizes[k]
         if not isinstance(size, int) or size < 1:
-            node.refuse(f"it transforms {size} numbers along dimension {axis}; that must be known while compiling, and at least 1")
+            node.refuse(
+                f"it transforms {size} numbers along dimension {axis}; "
+                "that must be known while compiling, and at least 1"
+            )
         pair = _sized(pair[0], axis, size), _sized(pair[1], axis, size)
     return pair
 
@@ -135,7 +140,10 @@ def fftn(self: Expr, node: Node, s: list[int] | None = None, dim: Any = None, no
 
 @of_both("fft_rfftn", "fft_rfft2", "fft_ihfftn", "fft_ihfft2")
 def rfftn(self: Expr, node: Node, s: list[int] | None = None, dim: Any = None, norm: str | None = None) -> Expr:
-    """Of a real tensor: half of the frequencies along the last dimension; `ihfft` gives those of the inverse transform."""
+    """Of a real tensor: half of the frequencies along the last dimension.
+
+    `ihfft` gives those of the inverse transform.
+    """
     forward, axes = node.name.startswith("fft_r"), _axes(self, s, dim, node)
     scaling = _scaling(norm, forward, node)
     pair = _all_sized(_parts(self, node), axes, s, node)

@@ -18,7 +18,17 @@ from tilewright.relay.frontend.pytorch.promotion import dtype_named, floating
 from tilewright.relay.frontend.pytorch.reduce import vector_norm
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.pytorch.transform import movedim
-from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, fields, rank, reshape, scalar, shape_of, transpose
+from tilewright.relay.frontend.shaping import (
+    axis_of,
+    cast,
+    dtype_of,
+    fields,
+    rank,
+    reshape,
+    scalar,
+    shape_of,
+    transpose,
+)
 from tilewright.types import FLOAT32
 
 # Cholesky
@@ -67,7 +77,9 @@ def solve_triangular(self: Expr, B: Expr, upper: bool, left: bool = True, unitri
 
 
 @converter("triangular_solve")
-def triangular_solve(self: Expr, A: Expr, upper: bool = True, transpose: bool = False, unitriangular: bool = False) -> tuple[Expr, Expr]:
+def triangular_solve(
+    self: Expr, A: Expr, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+) -> tuple[Expr, Expr]:
     b, a = L.aligned(self, A)
     return _triangular(L.transposed(a) if transpose else a, b, upper != transpose, unitriangular), a
 
@@ -91,7 +103,10 @@ def _permutation_matrix(pivots: Expr, size: int, like: Expr) -> Expr:
     lead = shape_of(rows)[:-1]
     if not size:
         return L.filled((*lead, 0, 0), like)
-    return cast(op.equal(reshape(rows, (*lead, 1, size)), Constant(np.arange(size, dtype=np.int32).reshape(size, 1))), dtype_of(like))
+    return cast(
+        op.equal(reshape(rows, (*lead, 1, size)), Constant(np.arange(size, dtype=np.int32).reshape(size, 1))),
+        dtype_of(like),
+    )
 
 
 def _triangles(packed: Expr) -> tuple[Expr, Expr]:
@@ -120,12 +135,23 @@ def lu_unpack(LU_data: Expr, LU_pivots: Expr, unpack_data: bool = True, unpack_p
 
 @converter("lu_solve", "linalg_lu_solve")
 def lu_solve(
-    node: Node, self: Expr | None = None, LU_data: Expr | None = None, LU_pivots: Expr | None = None, LU: Expr | None = None, pivots: Expr | None = None,
-    B: Expr | None = None, left: bool = True, adjoint: bool = False,
+    node: Node,
+    self: Expr | None = None,
+    LU_data: Expr | None = None,
+    LU_pivots: Expr | None = None,
+    LU: Expr | None = None,
+    pivots: Expr | None = None,
+    B: Expr | None = None,
+    left: bool = True,
+    adjoint: bool = False,
 ) -> Expr:
     packed, rows, b = (LU, pivots, B) if LU is not None else (LU_data, LU_pivots, self)
     assert packed is not None and rows is not None and b is not None
-    return L.lu_solve(packed, rows, b, adjoint) if left else L.transposed(L.lu_solve(packed, rows, L.transposed(b), not adjoint))
+    return (
+        L.lu_solve(packed, rows, b, adjoint)
+        if left
+        else L.transposed(L.lu_solve(packed, rows, L.transposed(b), not adjoint))
+    )
 
 
 # Symmetric matrices that are not positive
@@ -145,7 +171,9 @@ def ldl_factor_ex(self: Expr, hermitian: bool = False, check_errors: bool = Fals
 def ldl_solve(LD: Expr, pivots: Expr, B: Expr, hermitian: bool = False) -> Expr:
     factors, b = L.aligned(LD, B)
     wanted = shape_of(factors)[:-1]
-    return op.linalg.ldl_solve(factors, pivots if shape_of(pivots) == wanted else op.broadcast_to(pivots, shape=wanted), b)
+    return op.linalg.ldl_solve(
+        factors, pivots if shape_of(pivots) == wanted else op.broadcast_to(pivots, shape=wanted), b
+    )
 
 
 # Systems of equations
@@ -156,7 +184,11 @@ def _solved(a: Expr, b: Expr, left: bool) -> tuple[Expr, Expr, Expr, Expr]:
     is_vector = rank(b) == 1 or (rank(b) == rank(a) - 1 and shape_of(b) == shape_of(a)[:-1])
     rhs = op.expand_dims(b, axis=rank(b)) if is_vector else b
     packed, pivots, info = L.lu(a)
-    x = L.lu_solve(packed, pivots, rhs) if left or is_vector else L.transposed(L.lu_solve(packed, pivots, L.transposed(rhs), True))
+    x = (
+        L.lu_solve(packed, pivots, rhs)
+        if left or is_vector
+        else L.transposed(L.lu_solve(packed, pivots, L.transposed(rhs), True))
+    )
     return (op.squeeze(x, axis=(rank(x) - 1,)) if is_vector else x), packed, pivots, info
 
 
@@ -199,7 +231,11 @@ def tensorinv(self: Expr, ind: int = 2) -> Expr:
 
 @converter("linalg_tensorsolve")
 def tensorsolve(self: Expr, other: Expr, dims: list[int] | None = None) -> Expr:
-    a = self if dims is None else movedim(self, [d % rank(self) for d in dims], list(range(rank(self) - len(dims), rank(self))))
+    a = (
+        self
+        if dims is None
+        else movedim(self, [d % rank(self) for d in dims], list(range(rank(self) - len(dims), rank(self))))
+    )
     rest = shape_of(a)[rank(other) :]
     n = math.prod(rest)
     return reshape(L.solve(reshape(a, (n, n)), reshape(other, (n, 1))), rest)
@@ -261,7 +297,9 @@ def geqrf(self: Expr) -> tuple[Expr, ...]:
 
 
 @converter("linalg_householder_product", "orgqr")
-def householder_product(node: Node, tau: Expr | None = None, input2: Expr | None = None, input: Expr | None = None, self: Expr | None = None) -> Expr:
+def householder_product(
+    node: Node, tau: Expr | None = None, input2: Expr | None = None, input: Expr | None = None, self: Expr | None = None
+) -> Expr:
     packed, factors = (input, tau) if input is not None else (self, input2)
     assert packed is not None and factors is not None
     return op.linalg.householder_product(packed, factors)
@@ -278,7 +316,9 @@ def ormqr(self: Expr, input2: Expr, input3: Expr, left: bool = True, transpose: 
 
 
 @converter("linalg_eigh", "_linalg_eigh")
-def eigh(node: Node, self: Expr | None = None, A: Expr | None = None, UPLO: str = "L", compute_v: bool = True) -> tuple[Expr, Expr]:
+def eigh(
+    node: Node, self: Expr | None = None, A: Expr | None = None, UPLO: str = "L", compute_v: bool = True
+) -> tuple[Expr, Expr]:
     x = A if A is not None else self
     assert x is not None
     values, vectors = L.eigh(x, UPLO.upper() == "L")
@@ -309,7 +349,9 @@ def svd(A: Expr, full_matrices: bool = True, driver: str | None = None) -> tuple
 
 
 @converter("_linalg_svd")
-def svd_or_values(A: Expr, full_matrices: bool = False, compute_uv: bool = True, driver: str | None = None) -> tuple[Expr, ...]:
+def svd_or_values(
+    A: Expr, full_matrices: bool = False, compute_uv: bool = True, driver: str | None = None
+) -> tuple[Expr, ...]:
     u, s, vh = L.svd(A, full_matrices)
     none = L.filled((0,), A)
     return (u, s, vh) if compute_uv else (none, s, none)
@@ -328,7 +370,10 @@ def svdvals(A: Expr, driver: str | None = None) -> Expr:
 
 
 def _tolerances(a: Expr, atol: Any, rtol: Any) -> tuple[Any, Any]:
-    """The bounds of values that count as zero: by default the size of the matrix times the type's precision, unless `atol` is given."""
+    """The bounds of values that count as zero.
+
+    By default the size of the matrix times the type's precision, unless `atol` is given.
+    """
     least = max(shape_of(a)[-2:]) * float(np.finfo(dtype_of(a).numpy()).eps)
     if rtol is None and isinstance(atol, Expr):
         rtol = op.where(op.greater(atol, scalar(0, atol)), scalar(0, atol), scalar(least, atol))
@@ -347,18 +392,32 @@ def _pseudo_inverse(a: Expr, atol: Any, rtol: Any, hermitian: bool) -> Expr:
         u, values, vh = L.svd(a)
         size = values
     kept = L.kept_values(size, *_tolerances(a, atol, rtol))
-    inverse: Expr = op.where(kept, op.divide(scalar(1, values), op.where(kept, values, scalar(1, values))), scalar(0, values))
+    inverse: Expr = op.where(
+        kept, op.divide(scalar(1, values), op.where(kept, values, scalar(1, values))), scalar(0, values)
+    )
     return L.product(op.multiply(L.transposed(vh), op.expand_dims(inverse, axis=rank(inverse) - 1)), L.transposed(u))
 
 
 @converter("linalg_pinv", "pinverse")
-def pinv(self: Expr, node: Node, atol: Any = None, rtol: Any = None, rcond: Any = None, hermitian: bool = False) -> Expr:
+def pinv(
+    self: Expr, node: Node, atol: Any = None, rtol: Any = None, rcond: Any = None, hermitian: bool = False
+) -> Expr:
     default = 1e-15 if node.name == "pinverse" else None
-    return _pseudo_inverse(self, atol, rtol if rcond is None and default is None else rcond if rcond is not None else default, hermitian)
+    return _pseudo_inverse(
+        self, atol, rtol if rcond is None and default is None else rcond if rcond is not None else default, hermitian
+    )
 
 
 @converter("linalg_matrix_rank")
-def matrix_rank(node: Node, self: Expr | None = None, input: Expr | None = None, atol: Any = None, rtol: Any = None, tol: Any = None, hermitian: bool = False) -> Expr:
+def matrix_rank(
+    node: Node,
+    self: Expr | None = None,
+    input: Expr | None = None,
+    atol: Any = None,
+    rtol: Any = None,
+    tol: Any = None,
+    hermitian: bool = False,
+) -> Expr:
     a = self if self is not None else input
     assert a is not None
     *lead, m, n = shape_of(a)
@@ -377,7 +436,9 @@ def cond(self: Expr, node: Node, p: Any = None) -> Expr:
         count = shape_of(values)[-1]
         if not count:
             return L.filled(shape_of(values)[:-1], self)
-        first, last = (op.take(values, Constant(np.asarray(k, np.int64)), axis=rank(values) - 1) for k in (0, count - 1))
+        first, last = (
+            op.take(values, Constant(np.asarray(k, np.int64)), axis=rank(values) - 1) for k in (0, count - 1)
+        )
         return op.divide(last, first) if p == -2 else op.divide(first, last)
     if not shape_of(self)[-1]:
         return L.filled(shape_of(self)[:-2], self)
@@ -409,7 +470,9 @@ def _norm_along(self: Expr, order: Any, dim: list[int], keepdim: bool, node: Nod
 
 
 @converter("linalg_matrix_norm", "nuclear_norm")
-def matrix_norm_along(self: Expr, node: Node, ord: Any = None, dim: list[int] | None = None, keepdim: bool = False, dtype: Any = None) -> Expr:
+def matrix_norm_along(
+    self: Expr, node: Node, ord: Any = None, dim: list[int] | None = None, keepdim: bool = False, dtype: Any = None
+) -> Expr:
     x = floating(self if dtype is None else cast(self, dtype_named(dtype, node)), node)
     order = ("nuc" if node.name == "nuclear_norm" else "fro") if ord is None else ord
     return _norm_along(x, order, [-2, -1] if dim is None else dim, keepdim, node)
@@ -436,4 +499,8 @@ def matrix_power(self: Expr, n: int) -> Expr:
 
 @converter("matrix_exp", "linalg_matrix_exp")
 def matrix_exp(self: Expr) -> Expr:
-    return op.linalg.matrix_exp(self) if dtype_of(self) != "float16" else cast(op.linalg.matrix_exp(cast(self, FLOAT32)), "float16")
+    return (
+        op.linalg.matrix_exp(self)
+        if dtype_of(self) != "float16"
+        else cast(op.linalg.matrix_exp(cast(self, FLOAT32)), "float16")
+    )

@@ -16,7 +16,18 @@ from tilewright.relay.frontend.pytorch.promotion import floating, promoted
 from tilewright.relay.frontend.pytorch.reduce import vector_norm
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.pytorch.transform import dims_of
-from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, fields, number, rank, reshape, scalar, shape_of, slice_axis
+from tilewright.relay.frontend.shaping import (
+    axis_of,
+    cast,
+    dtype_of,
+    fields,
+    number,
+    rank,
+    reshape,
+    scalar,
+    shape_of,
+    slice_axis,
+)
 from tilewright.types import BOOL, INT64
 
 # Extremes and counts along a dimension
@@ -27,7 +38,9 @@ def running_extreme(self: Expr, dim: int, node: Node) -> tuple[Expr, Expr]:
     if not rank(self):
         return self, number(0)
     x = cast(self, "uint8") if dtype_of(self) is BOOL else self
-    values, places = fields((op.cummax if node.name == "cummax" else op.cummin)(x, axis=axis_of(dim, rank(self), node)), 2)
+    values, places = fields(
+        (op.cummax if node.name == "cummax" else op.cummin)(x, axis=axis_of(dim, rank(self), node)), 2
+    )
     return cast(values, dtype_of(self)), places
 
 
@@ -52,10 +65,14 @@ def mode(self: Expr, node: Node, dim: int = -1, keepdim: bool = False) -> tuple[
 
 
 @converter("unique_consecutive")
-def unique_consecutive(self: Expr, node: Node, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> tuple[Expr, Expr, Expr]:
+def unique_consecutive(
+    self: Expr, node: Node, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> tuple[Expr, Expr, Expr]:
     """The first of each run of equal elements, or slices; how many there are is known when the program runs."""
     shape = node.static(self, "self")
-    x, axis = (reshape(self, (math.prod(shape),)), 0) if dim is None or not shape else (self, axis_of(dim, len(shape), node))
+    x, axis = (
+        (reshape(self, (math.prod(shape),)), 0) if dim is None or not shape else (self, axis_of(dim, len(shape), node))
+    )
     n, others = shape_of(x)[axis], tuple(k for k in range(rank(x)) if k != axis)
     if n < 2:
         ones = Constant(np.ones(n, np.int64))
@@ -64,7 +81,7 @@ def unique_consecutive(self: Expr, node: Node, return_inverse: bool = False, ret
     starts = op.concatenate((Constant(np.ones(1, bool)), op.any(differ, axis=others) if others else differ), axis=0)
     kept = op.squeeze(places_of(starts), axis=(1,))
     inverse = op.subtract(op.cumsum(cast(starts, INT64), axis=0), number(1))
-    # A run ends before the next one starts, and the last one at the end: its length is that of the equal numbers of runs.
+    # The length of a run is how often its number occurs among the numbers of runs, which ascend.
     counts = op.subtract(op.searchsorted(inverse, op.take(inverse, kept, axis=0), right=True, dtype="int64"), kept)
     return op.take(x, kept, axis=axis), reshape(inverse, shape) if dim is None else inverse, counts
 
@@ -96,7 +113,10 @@ def _counted(places: Expr, bins: int, weights: Expr) -> Expr:
 
 
 def _bounds(x: Expr, low: float, high: float, apart: float) -> tuple[Expr, Expr]:
-    """The bounds of a histogram: those of the data where both are the same, and moved `apart` from each other where these are equal too."""
+    """The bounds of a histogram.
+
+    Those of the data where both are the same, and moved `apart` from each other where these are equal too.
+    """
     if low != high:
         return scalar(low, x), scalar(high, x)
     if not shape_of(x)[0] or low != 0:
@@ -136,7 +156,14 @@ def _histogram(x: Expr, edges: Expr, weight: Expr | None, is_density: bool) -> E
 
 
 @converter("histogram")
-def histogram(self: Expr, node: Node, bins: Any = 100, range: list[float] | None = None, weight: Expr | None = None, density: bool = False) -> tuple[Expr, Expr]:
+def histogram(
+    self: Expr,
+    node: Node,
+    bins: Any = 100,
+    range: list[float] | None = None,
+    weight: Expr | None = None,
+    density: bool = False,
+) -> tuple[Expr, Expr]:
     x = reshape(self, (math.prod(node.static(self, "self")),))
     if isinstance(bins, Expr):
         return _histogram(x, bins, weight, density), bins
@@ -172,12 +199,25 @@ def pdist(self: Expr, node: Node, p: float = 2.0) -> Expr:
     return vector_norm(op.subtract(a, b), node, p, None, [-1])
 
 
-_SEGMENTS: Final = {"sum": ("sum", 0.0), "mean": ("sum", 0.0), "prod": ("prod", 1.0), "max": ("amax", -math.inf), "min": ("amin", math.inf)}
+_SEGMENTS: Final = {
+    "sum": ("sum", 0.0),
+    "mean": ("sum", 0.0),
+    "prod": ("prod", 1.0),
+    "max": ("amax", -math.inf),
+    "min": ("amin", math.inf),
+}
 
 
 @converter("segment_reduce")
 def segment_reduce(
-    data: Expr, reduce: str, node: Node, lengths: Expr | None = None, indices: Expr | None = None, offsets: Expr | None = None, axis: int = 0, unsafe: bool = False,
+    data: Expr,
+    reduce: str,
+    node: Node,
+    lengths: Expr | None = None,
+    indices: Expr | None = None,
+    offsets: Expr | None = None,
+    axis: int = 0,
+    unsafe: bool = False,
     initial: Any = None,
 ) -> Expr:
     """Neighbouring slices along a dimension combined: as many as `lengths` say, or between two of `offsets`."""
@@ -218,19 +258,34 @@ def _means(sums: Expr, ends: Expr, initial: Any) -> Expr:
 
 
 @converter("as_strided_scatter")
-def as_strided_scatter(self: Expr, src: Expr, size: list[int], stride: list[int], node: Node, storage_offset: int | None = None) -> Expr:
+def as_strided_scatter(
+    self: Expr, src: Expr, size: list[int], stride: list[int], node: Node, storage_offset: int | None = None
+) -> Expr:
     shape, places = node.static(self, "self"), np.asarray(storage_offset or 0)
     for count, step in zip(size, stride, strict=True):
         places = places[..., None] + np.arange(count) * step
     if not places.size:
         return self
-    flat = op.scatter_elements(reshape(self, (math.prod(shape),)), Constant(places.reshape(-1).astype(np.int64)), reshape(src, (places.size,)), axis=0)
+    flat = op.scatter_elements(
+        reshape(self, (math.prod(shape),)),
+        Constant(places.reshape(-1).astype(np.int64)),
+        reshape(src, (places.size,)),
+        axis=0,
+    )
     return reshape(flat, shape)
 
 
 @converter("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
 def max_pool_backward(
-    grad_output: Expr, self: Expr, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, indices: Expr, node: Node,
+    grad_output: Expr,
+    self: Expr,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    indices: Expr,
+    node: Node,
 ) -> Expr:
     """Each gradient added to the element that was greatest in its window."""
     n = 2 if "2d" in node.name else 3
@@ -238,7 +293,13 @@ def max_pool_backward(
     lead, size = math.prod(shape[:-n]), math.prod(shape[-n:])
     windows = math.prod(shape_of(grad_output)[-n:])
     zeros = Constant(np.zeros((lead, size), dtype_of(self).numpy()))
-    found = op.scatter_elements(zeros, cast(reshape(indices, (lead, windows)), INT64), reshape(grad_output, (lead, windows)), axis=1, reduction="add")
+    found = op.scatter_elements(
+        zeros,
+        cast(reshape(indices, (lead, windows)), INT64),
+        reshape(grad_output, (lead, windows)),
+        axis=1,
+        reduction="add",
+    )
     return reshape(found, shape)
 
 
@@ -315,8 +376,13 @@ def frexp(self: Expr, node: Node) -> tuple[Expr, Expr]:
     bits = op.reinterpret(x, dtype=integer)
     mask = ((1 << (dtype_of(self).bits - 1 - digits)) - 1) << digits
     exponent = op.right_shift(op.bitwise_and(bits, scalar(mask, bits)), scalar(digits, bits))
-    mantissa = op.reinterpret(op.bitwise_or(op.bitwise_and(bits, scalar(~mask, bits)), scalar((bias - 1) << digits, bits)), dtype=dtype_of(self))
-    power_of_two = op.subtract(cast(exponent, "int32"), op.where(subnormal, number(bias - 1 + digits, "int32"), number(bias - 1, "int32")))
+    mantissa = op.reinterpret(
+        op.bitwise_or(op.bitwise_and(bits, scalar(~mask, bits)), scalar((bias - 1) << digits, bits)),
+        dtype=dtype_of(self),
+    )
+    power_of_two = op.subtract(
+        cast(exponent, "int32"), op.where(subnormal, number(bias - 1 + digits, "int32"), number(bias - 1, "int32"))
+    )
     plain = op.logical_and(op.isfinite(self), op.not_equal(self, scalar(0, self)))
     return op.where(plain, mantissa, self), op.where(plain, power_of_two, number(0, "int32"))
 

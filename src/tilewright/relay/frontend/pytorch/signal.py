@@ -15,27 +15,54 @@ from tilewright.relay.frontend.shaping import cast, dtype_of, pad, rank, reshape
 
 @converter("stft", "stft.center")
 def stft(
-    self: Expr, n_fft: int, node: Node, hop_length: int | None = None, win_length: int | None = None, window: Expr | None = None, normalized: bool = False,
-    onesided: bool | None = None, return_complex: bool | None = None, center: bool = False, pad_mode: str = "reflect", align_to_window: bool | None = None,
+    self: Expr,
+    n_fft: int,
+    node: Node,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Expr | None = None,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    return_complex: bool | None = None,
+    center: bool = False,
+    pad_mode: str = "reflect",
+    align_to_window: bool | None = None,
 ) -> Expr:
     hop, length = hop_length or n_fft // 4, win_length or n_fft
     x = self if rank(self) == 2 else reshape(self, (1, *shape_of(self)))
     if center:
         x = pad(x, [(0, 0), (n_fft // 2, n_fft // 2)], 0, pad_mode)
     weights = Constant(np.ones(length, dtype_of(x).numpy())) if window is None else cast(window, dtype_of(x))
-    found = op.stft(x, weights, n_fft=n_fft, hop_length=hop, win_length=length, normalized=bool(normalized), onesided=onesided is not False)
+    found = op.stft(
+        x,
+        weights,
+        n_fft=n_fft,
+        hop_length=hop,
+        win_length=length,
+        normalized=bool(normalized),
+        onesided=onesided is not False,
+    )
     pairs = found if rank(self) == 2 else reshape(found, shape_of(found)[1:])
     return op.complex_of_parts(pairs) if return_complex else pairs
 
 
 @of_both("istft")
 def istft(
-    self: Expr, n_fft: int, node: Node, hop_length: int | None = None, win_length: int | None = None, window: Expr | None = None, center: bool = True,
-    normalized: bool = False, onesided: bool | None = None, length: int | None = None,
+    self: Expr,
+    n_fft: int,
+    node: Node,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Expr | None = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: int | None = None,
 ) -> Expr:
-    """The signal of which windows have these transforms: inverse transforms are weighted, added where they overlap, and divided by the weights.
+    """The signal of which windows have these transforms.
 
-    Of all frequencies the first half is read, as torch does.
+    Inverse transforms are weighted, added where they overlap, and divided by the sums of squared weights. Of all
+    frequencies the first half is read, as torch does.
     """
     if window is not None and is_complex(window):
         node.refuse("its window is complex, and only real windows are supported; pass a real one")
@@ -60,7 +87,7 @@ def istft(
 
 
 def _overlapped(rows: Expr, hop: int, total: int) -> Expr:
-    """Rows (batch, frames, elements) added to signals of `total` elements, each `hop` further than the one before it."""
+    """Rows (batch, frames, elements) added to signals of `total` elements, each `hop` after the one before it."""
     batch, frames, size = shape_of(rows)
     places = np.arange(frames)[:, None] * hop + np.arange(size)
     where = Constant(np.broadcast_to(places.reshape(-1), (batch, frames * size)).astype(np.int64))
