@@ -58,7 +58,7 @@ class Factorization(Op):
 
 @op("linalg.cholesky", kind=Fusion.OPAQUE)
 class Cholesky(Factorization):
-    """The lower triangular L of symmetric matrices L @ L.T, and the order of the first minor that is not positive, or 0.
+    """The lower triangular L of symmetric matrices L @ L.T, and the order of the first minor that is not positive.
 
     Only the lower half of `data` is read. From the row of that minor on, the diagonal of L is not a number.
     """
