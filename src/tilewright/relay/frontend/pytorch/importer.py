@@ -329,7 +329,8 @@ def _is_python(name: str, args: Sequence[Any], values: Sequence[Any]) -> bool:
 
 def _spoken(name: str, named: Mapping[str, Any]) -> dict[str, Any]:
     """The named arguments that a Python function takes."""
-    return {k: v for k, v in named.items() if k in ("alpha",)} if name in ("add", "sub") else {}
+    taken = {"add": "alpha", "sub": "alpha", "div": "rounding_mode"}.get(name)
+    return {k: v for k, v in named.items() if k == taken}
 
 
 def _bound(schema: Any, values: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:

@@ -382,7 +382,7 @@ def topk(self: Expr, k: Any, node: Node, dim: int = -1, largest: bool = True, so
     return TupleGetItem(both, 0), TupleGetItem(both, 1)
 
 
-@converter("kthvalue", "median.dim", "nanmedian.dim")
+@converter("kthvalue")
 def kth(self: Expr, node: Node, k: int | None = None, dim: int = -1, keepdim: bool = False) -> tuple[Expr, Expr]:
     if not rank(self):
         return self, Constant(np.zeros((), np.int64))
@@ -395,9 +395,34 @@ def kth(self: Expr, node: Node, k: int | None = None, dim: int = -1, keepdim: bo
     return (value, where) if keepdim else (op.squeeze(value, axis=(axis,)), op.squeeze(where, axis=(axis,)))
 
 
-@converter("median")
+@converter("median.dim", "nanmedian.dim")
+def median_along(self: Expr, dim: int, node: Node, keepdim: bool = False) -> tuple[Expr, Expr]:
+    """The lower median and its place: `median` gives NaN where there is one, `nanmedian` leaves them out."""
+    if not rank(self):
+        return self, Constant(np.zeros((), np.int64))
+    if not dtype_of(self).is_float:
+        return kth(self, node, None, dim, keepdim)
+    axis = axis_of(dim, rank(self), node)
+    size = node.static(self, "self")[axis]
+    unknown = op.isnan(self)
+    order = op.argsort(op.where(unknown, scalar(np.inf, self), self), axis=axis, is_ascend=True, dtype="int64")
+    unknowns = op.sum(cast(unknown, INT64), axis=(axis,), keepdims=True)
+    zero = scalar(0, unknowns)
+    left = op.subtract(scalar(size, unknowns), unknowns) if node.name == "nanmedian" else op.add(zero, scalar(size, unknowns))
+    place = op.floor_divide(op.maximum(op.subtract(left, scalar(1, left)), zero), scalar(2, left))
+    shape = tuple(1 if k == axis else d for k, d in enumerate(shape_of(self)))
+    where = op.gather(order, spread(place, shape), axis=axis)
+    first = cast(op.argmax(cast(unknown, "int8"), axis=(axis,), keepdims=True), INT64)
+    no_number = op.equal(left, zero) if node.name == "nanmedian" else op.greater(unknowns, zero)
+    where = op.where(no_number, first, where)
+    value = op.gather(op.where(unknown, scalar(np.inf, self), self), where, axis=axis)
+    value = op.where(no_number, scalar(np.nan, value), value)
+    return (value, where) if keepdim else (op.squeeze(value, axis=(axis,)), op.squeeze(where, axis=(axis,)))
+
+
+@converter("median", "nanmedian")
 def median(self: Expr, node: Node) -> Expr:
-    return kth(reshape(self, (math.prod(shape_of(self)),)), node)[0]
+    return median_along(reshape(self, (math.prod(shape_of(self)),)), 0, node)[0]
 
 
 @converter("combinations")

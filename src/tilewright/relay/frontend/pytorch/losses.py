@@ -9,7 +9,7 @@ import numpy as np
 
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.pytorch.math import softplus
+from tilewright.relay.frontend.pytorch.math import add, multiply, negative, softplus, subtract
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.promotion import promoted
 from tilewright.relay.frontend.pytorch.registry import converter
@@ -138,8 +138,9 @@ def _soft_cross_entropy(logs: Expr, target: Expr, weight: Expr | None, reduction
 
 
 @converter("margin_ranking_loss")
-def margin_ranking_loss(input1: Expr, input2: Expr, target: Expr, margin: float = 0.0, reduction: int = MEAN) -> Expr:
-    loss = op.add(op.multiply(op.negative(target), op.subtract(input1, input2)), scalar(margin, input1))
+def margin_ranking_loss(input1: Expr, input2: Expr, target: Expr, node: Node, margin: float = 0.0, reduction: int = MEAN) -> Expr:
+    apart = multiply(negative(target), subtract(input1, input2, node), node)
+    loss = add(apart, margin, node)
     return reduced(op.maximum(loss, scalar(0, loss)), reduction)
 
 
@@ -148,8 +149,8 @@ def margin_loss(self: Expr, target: Expr, node: Node, margin: float = 1.0, reduc
     if node.name == "soft_margin_loss":
         return reduced(softplus(op.negative(op.multiply(self, target)), threshold=math.inf), reduction)
     far = op.maximum(op.subtract(scalar(margin, self), self), scalar(0, self))
-    near = op.where(op.equal(target, scalar(1, target)), self, scalar(0, self))
-    return reduced(op.add(near, op.where(op.equal(target, scalar(-1, target)), far, scalar(0, self))), reduction)
+    near = op.where(op.equal(target, scalar(-1, target)), scalar(0, self), self)
+    return reduced(op.add(near, op.where(op.equal(target, scalar(1, target)), scalar(0, self), far)), reduction)
 
 
 @converter("poisson_nll_loss")

@@ -88,7 +88,7 @@ def truth(x: Expr) -> Expr:
 def add(self: Any, other: Any, node: Node, alpha: Any = 1) -> Expr:
     a, b = promoted(self, other, node=node)
     if dtype_of(a) is BOOL:
-        return op.logical_or(a, b)
+        return op.logical_or(a, b) if isinstance(alpha, Expr) or alpha else a
     return op.add(a, _times(b, alpha))
 
 
@@ -155,7 +155,12 @@ def fmod(self: Any, other: Any, node: Node) -> Expr:
     return op.trunc_mod(a, b) if dtype_of(a).is_integer else op.mod(a, b)
 
 
-@converter("pow", "__pow__", "float_power")
+@converter("float_power")
+def float_power(self: Any, exponent: Any, node: Node) -> Expr:
+    return power(tensor(self, "float64"), tensor(exponent, "float64") if isinstance(exponent, Expr) else float(exponent), node)
+
+
+@converter("pow", "__pow__")
 def power(self: Any, exponent: Any, node: Node) -> Expr:
     a, b = promoted(self, exponent, node=node)
     if not isinstance(exponent, Expr) and exponent == 2:
@@ -167,7 +172,8 @@ def power(self: Any, exponent: Any, node: Node) -> Expr:
 
 @converter("square")
 def square(self: Expr) -> Expr:
-    return op.multiply(self, self)
+    x = cast(self, "int64") if dtype_of(self) is BOOL else self
+    return op.multiply(x, x)
 
 
 @converter("neg", "negative")
@@ -430,7 +436,9 @@ def leaky_relu(self: Expr, negative_slope: float = 0.01) -> Expr:
 @converter("prelu", "_prelu_kernel")
 def prelu(self: Expr, weight: Expr) -> Expr:
     slope = weight
-    if rank(weight) <= 1:
+    if not rank(self):
+        slope = reshape(weight, ())
+    elif rank(weight) <= 1:
         size = shape_of(weight)[0] if rank(weight) else 1
         slope = reshape(weight, (1, size, *[1] * (rank(self) - 2)) if rank(self) > 1 else (size,))
     return op.where(op.less(self, scalar(0, self)), op.multiply(self, slope), self)

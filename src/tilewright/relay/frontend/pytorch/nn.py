@@ -141,8 +141,18 @@ def batch_norm(
         y = op.nn.batch_norm(input, gamma, beta, running_mean, running_var, axis=1, epsilon=float(eps))[0]
     if node.name in ("batch_norm", "cudnn_batch_norm"):
         return y
+    if training:
+        return y, *_statistics(input, (0, *range(2, rank(input))), eps)
     nothing = Constant(np.zeros((0,), np.float32))
     return y, nothing, nothing
+
+
+def _statistics(x: Expr, axes: Sequence[int], eps: float) -> tuple[Expr, Expr]:
+    """The mean, and the reciprocal of the standard deviation, along `axes`."""
+    mean = op.mean(x, axis=tuple(axes), keepdims=True)
+    centred = op.subtract(x, mean)
+    variance = op.mean(op.multiply(centred, centred), axis=tuple(axes), keepdims=False)
+    return op.squeeze(mean, axis=tuple(axes)), op.rsqrt(op.add(variance, scalar(eps, x)))
 
 
 def _normalized(x: Expr, axes: Sequence[int], eps: float) -> Expr:
@@ -205,8 +215,11 @@ def group_norm(
     channels = node.static(input, "input")[1] if isinstance(shape_of(input)[1], int) else shape_of(input)[1]
     ones, zeros = (Constant(np.full(channels, v, dtype_of(input).numpy())) for v in (1, 0))
     y = op.nn.group_norm(input, ones if weight is None else weight, zeros if bias is None else bias, num_groups=groups, axis=1, epsilon=float(eps))
-    nothing = Constant(np.zeros((0,), np.float32))
-    return y if node.name == "group_norm" else (y, nothing, nothing)
+    if node.name == "group_norm":
+        return y
+    shape = node.static(input, "input")
+    rows = reshape(input, (shape[0], groups, math.prod(shape[1:]) // groups))
+    return y, *_statistics(rows, (2,), eps)
 
 
 @converter("local_response_norm")

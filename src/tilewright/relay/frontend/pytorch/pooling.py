@@ -106,8 +106,10 @@ def avg_pool(
     more = (*pads, *(p + e for p, e in zip(pads, extra, strict=True)))
     build, layout = _AVERAGE[n], _LAYOUTS[n]
     if divisor_override is not None:
-        y = build(x, pool_size=kernel, strides=steps, padding=more, layout=layout, count_include_pad=True)
-        return _without(op.multiply(y, scalar(math.prod(kernel) / divisor_override, y)), single)
+        kind = dtype_of(x)
+        y = build(x if kind.is_float else cast(x, "float64"), pool_size=kernel, strides=steps, padding=more, layout=layout, count_include_pad=True)
+        y = op.multiply(y, scalar(math.prod(kernel) / divisor_override, y))
+        return _without(y if kind.is_float else cast(op.trunc(y), kind), single)
     if count_include_pad and any(extra):  # what ceil_mode adds is not counted, what padding adds is
         y = build(shaping.pad(x, [(0, 0), (0, 0), *((p, p) for p in pads)]), pool_size=kernel, strides=steps, padding=(*[0] * n, *extra), layout=layout,
                   count_include_pad=False)

@@ -13,7 +13,8 @@ from tilewright.relay.frontend import shaping
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch.math import truth
 from tilewright.relay.frontend.pytorch.node import Node
-from tilewright.relay.frontend.pytorch.promotion import dtype_named, floating, tensor
+from tilewright.relay.frontend.pytorch.promotion import dtype_named, floating, promoted, tensor
+from tilewright.relay.frontend.pytorch.references import spread
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, scalar, shape_of
 from tilewright.types import BOOL, INT64
@@ -203,6 +204,9 @@ def distance(node: Node, self: Expr | None = None, other: Expr | None = None, x1
 
 @converter("cosine_similarity")
 def cosine_similarity(x1: Expr, x2: Expr, node: Node, dim: int = 1, eps: float = 1e-8) -> Expr:
+    x1, x2 = (floating(x, node) for x in promoted(x1, x2, node=node))
+    shape = np.broadcast_shapes(node.static(x1, "x1"), node.static(x2, "x2"))
+    x1, x2 = spread(x1, shape), spread(x2, shape)
     lengths = [op.maximum(vector_norm(x, node, 2, None, [dim], True), scalar(eps, x)) for x in (x1, x2)]
     return sum_of(op.multiply(op.divide(x1, lengths[0]), op.divide(x2, lengths[1])), node, [dim])
 
@@ -226,14 +230,26 @@ def running(self: Expr, dim: int, node: Node, dtype: Any = None) -> Expr:
 
 @converter("logcumsumexp")
 def logcumsumexp(self: Expr, dim: int, node: Node) -> Expr:
+    if not rank(self):
+        return self
     axis = axis_of(dim, rank(self), node)
-    most = op.max(self, axis=(axis,), keepdims=True)
-    return op.add(op.log(op.cumsum(op.exp(op.subtract(self, most)), axis=axis)), most)
+    x, size = self, node.static(self, "self")[axis]
+    reach = 1
+    while reach < size:  # x[k] has the logarithm of the sum of the last `reach` elements up to k, and takes in as many again
+        widths = [(reach, 0) if k == axis else (0, 0) for k in range(rank(x))]
+        before = shaping.pad(shaping.slice_axis(x, axis, 0, size - reach), widths, scalar(-math.inf, x))
+        most = op.maximum(x, before)
+        held = op.where(op.isfinite(most), most, scalar(0, x))
+        x = op.add(op.log(op.add(op.exp(op.subtract(x, held)), op.exp(op.subtract(before, held)))), held)
+        reach *= 2
+    return x
 
 
 @converter("diff")
 def diff(self: Expr, node: Node, n: int = 1, dim: int = -1, prepend: Expr | None = None, append: Expr | None = None) -> Expr:
     axis = axis_of(dim, rank(self), node)
+    if n == 0:
+        return self
     parts = [p for p in (prepend, self, append) if p is not None]
     x = op.concatenate(Tuple(tuple(parts)), axis=axis) if len(parts) > 1 else self
     for _ in range(n):

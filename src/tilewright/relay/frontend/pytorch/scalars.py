@@ -11,7 +11,7 @@ from tilewright.expr import PrimExpr
 
 SCALARS: Final[dict[str, Callable[..., Any]]] = {
     "add": lambda a, b, alpha=1: a + b if alpha == 1 else a + b * alpha, "sub": lambda a, b, alpha=1: a - b if alpha == 1 else a - b * alpha,
-    "add_": lambda a, b: a.extend(b) or a, "mul": operator.mul, "div": lambda a, b: a / b, "truediv": lambda a, b: a / b,
+    "add_": lambda a, b: a.extend(b) or a, "mul": operator.mul, "div": lambda a, b, rounding_mode=None: {None: a / b, "floor": a // b, "trunc": math.trunc(a / b)}[rounding_mode] if b else a / b, "truediv": lambda a, b: a / b,
     "floordiv": operator.floordiv, "floor_divide": operator.floordiv, "mod": operator.mod, "remainder": operator.mod, "pow": operator.pow,
     "neg": operator.neg, "pos": operator.pos, "abs": abs, "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt,
     "ge": operator.ge, "and": lambda a, b: a and b, "or": lambda a, b: a or b, "__and__": lambda a, b: a and b, "__or__": lambda a, b: a or b,
