@@ -36,6 +36,9 @@ class Numbers:
 
     name: str = "numbers"
 
+    def prepare(self) -> None:
+        """Nothing has to be read."""
+
     def draw(self, draw: Draw) -> list[int]:
         return [draw.number, 0, 0]
 

@@ -116,6 +116,7 @@ def test_set_membership() -> None:
     ({"nodes_featureids": [0, 2]}, "a tree asks for features 0 to 2, and its input has 2"),
     ({"nodes_falsenodeids": [1, 0], "nodes_falseleafs": [0, 0]}, "the nodes of a tree go round in a circle"),
     ({"aggregate_function": 4}, "aggregate_function 4"),
+    ({"nodes_falsenodeids": [-2, 2]}, "nodes_falsenodeids has -2; it must be from 0 to 2 for a leaf, and to 1 for a node"),
 ])
 def test_refusals_of_trees(changed: dict[str, Any], words: str) -> None:
     with pytest.raises(ModelError, match="TreeEnsemble 'it'") as caught:

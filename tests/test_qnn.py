@@ -291,3 +291,15 @@ def test_weights_beyond_a_byte_and_rows_that_are_open() -> None:
     assert plain is not None
     assert [c.op.name for c in calls(plain)].count("nn.dense") == 2
     np.testing.assert_array_equal(evaluate(Function((x,), plain), data), (data.astype(int) - 3) @ (weight.astype(int) - 90).T)
+
+
+@pytest.mark.parametrize("scale", [-0.3, -0.0932, -1.7, (0.3, -0.3)])
+def test_tensorflow_lite_rounds_by_negative_scales(scale: Any) -> None:
+    """The sign that the second rounding asks for is that of the product."""
+    values = np.arange(-80, 80, dtype=np.int32).reshape(80, 2)
+    x = relay.var("x", shape=values.shape, dtype="int32")
+    call = qnn.requantize(x, relay.const(np.asarray(scale)), relay.const(0), relay.const(np.asarray(1.0)), relay.const(0), axis=1, rounding="TFLITE", out_dtype="int32")
+    function = Function((x,), call)
+    wanted = evaluate(IRModule({"main": function}), values)
+    assert np.abs(wanted - values * np.asarray(scale)).max() < 1
+    np.testing.assert_array_equal(np.asarray(tilewright.compile(function, threads=1)(values)), wanted)

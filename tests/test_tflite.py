@@ -244,3 +244,17 @@ def test_what_is_refused_names_the_operator_and_says_why(make: Any, message: str
 def test_what_is_said_of_inputs_must_fit_them(given: Any, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         from_tflite(MODELS["add_int8"](), **given)
+
+
+def test_the_softmax_of_numbers_that_overflow_when_multiplied() -> None:
+    file = model([T("x", (2, 2)), T("y", (2, 2))], [Op("SOFTMAX", [0], [1], "SoftmaxOptions", {"Beta": 2.0})], [0], [1])
+    x = np.asarray([[-3e38, -3e38], [0, 1]], np.float32)
+    got = tvm.compile(file, threads=1)(x)
+    np.testing.assert_allclose(got, [[0.5, 0.5], [1 / (1 + np.exp(2)), 1 / (1 + np.exp(-2))]], rtol=1e-6)
+
+
+def test_roots_of_words_are_truncated() -> None:
+    """The integers are those of LiteRT's reference kernel."""
+    file = model([T("x", (5,), "int16", None, 0.0003, 0), T("y", (5,), "int16", None, 0.0001, 0)], [Op("SQRT", [0], [1])], [0], [1])
+    got = tvm.compile(file, threads=1)(np.asarray([0, 2, 8, 9, 10], np.int16))
+    np.testing.assert_array_equal(got, [0, 244, 489, 519, 547])

@@ -90,6 +90,13 @@ def _dense(dtype: str, by_range: bool = False) -> bytes:
     return _weighted("FULLY_CONNECTED", T("x", (3, 16), dtype, None, 0.02, 3), w, b, T("y", (3, 5), dtype, None, 0.03, -7), "FullyConnectedOptions")
 
 
+def _dense_of_channels() -> bytes:
+    """Words times bytes that have a scale for each row."""
+    scales = [0.002 * (k + 1) for k in range(5)]
+    w, b = T("w", (5, 16), "int8", _integers(1, (5, 16)), scales), T("b", (5,), "int64", _integers(2, (5,)).astype(np.int64) * 50, [1e-5 * s for s in scales])
+    return _weighted("FULLY_CONNECTED", T("x", (3, 16), "int16", None, 0.0015, 0), w, b, T("y", (3, 5), "int16", None, 0.01, 0), "FullyConnectedOptions")
+
+
 def _matrices() -> bytes:
     tensors = [T("a", (2, 3, 8), "int8", None, 0.02, 3), T("b", (2, 8, 4), "int8", None, 0.03, 5), T("c", (2, 3, 4), "int8", None, 0.09, -7)]
     return model(tensors, [Op("BATCH_MATMUL", [0, 1], [2], "BatchMatMulOptions", {})], [0, 1], [2])
@@ -130,6 +137,9 @@ def _models() -> dict[str, Callable[[], bytes]]:
         found[f"{kind.lower()}_int16"] = lambda k=kind, o=options: _two(k, "int16", o, {"PotScaleInt16": False}, (0.0003, 0.0005, 0.0007))
     return found | {
         "mul_int16": lambda: _two("MUL", "int16", scales=(0.0003, 0.0005, 0.0007)),
+        "leaky_relu_int8_negative": lambda: _one("LEAKY_RELU", "int8", (0.031, -9), (0.1, -33), "LeakyReluOptions", {"Alpha": -0.3}),
+        "mean_int32": lambda: model([T("x", (3, 16), "int32"), *_axes(0, 1), T("y", (), "int32")], [Op("MEAN", [0, 1], [2], "ReducerOptions")], [0], [2]),
+        "fully_connected_int16_channels": _dense_of_channels,
         "softmax_int16": lambda: _one("SOFTMAX", "int16", (0.0005, 0), (1 / 32768, 0), "SoftmaxOptions", {"Beta": 1.0}),
         "squared_difference_int8": lambda: _two("SQUARED_DIFFERENCE", "int8"),
         "abs_int8": lambda: _one("ABS", "int8", (0.04, 5), (0.03, 7)), "exp_int8": lambda: _one("EXP", "int8", (0.02, 3), (0.05, -128)),

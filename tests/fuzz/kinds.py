@@ -30,4 +30,5 @@ def load(name: str) -> Kind:
         importlib.import_module(part)
     module, kind = _PLACES[name]
     made: Kind = getattr(importlib.import_module(module), kind)()
+    made.prepare()
     return made

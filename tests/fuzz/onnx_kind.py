@@ -35,7 +35,7 @@ class OnnxKind:
 
     name = "onnx"
 
-    def __init__(self) -> None:
+    def prepare(self) -> None:
         """Read the node suite once, before workers are forked."""
         onnx_cases.by_operator()
 

@@ -68,6 +68,9 @@ class Kind(Protocol):
 
     name: str
 
+    def prepare(self) -> None:
+        """Read and import, before workers are forked, what takes its time."""
+
     def draw(self, draw: Draw) -> Any:
         """A case."""
 

@@ -68,6 +68,9 @@ class RelayKind:
 
     name = "relay"
 
+    def prepare(self) -> None:
+        """Nothing has to be read."""
+
     def draw(self, draw: Draw) -> Case:
         level = draw.pick((3, 3, 3, 3, 1, 2, 4))
         for _ in range(TRIES):

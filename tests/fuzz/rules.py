@@ -94,6 +94,33 @@ def _no_iteration(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> b
     return any(isinstance(o, np.ndarray) and o.shape[:1] == (0,) for o in outputs)
 
 
+def _even_size(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return attribute(node, "size") % 2 == 0
+
+
+def _has_shape(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return len(inputs) > 2 and inputs[2] is not None
+
+
+def _pads_below_zero(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    """A result that is larger than all of the places that the window reaches."""
+    wanted = attribute(node, "output_shape") is not None or attribute(node, "auto_pad", b"").startswith(b"SAME")
+    strides, kernel = attribute(node, "strides", [1]), inputs[1].shape[2:]
+    return wanted and any(s > k for s, k in zip(strides, kernel, strict=False))
+
+
+def _whole_image(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return inputs[0].dtype.kind in "iub" and attribute(node, "mode", b"linear") != b"nearest"
+
+
+def _no_truth(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return attribute(node, "periodic", 1) not in (0, 1)
+
+
+def _one_size(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return inputs[1].size != len(attribute(node, "axes", range(inputs[0].ndim)))
+
+
 def _training(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
     return len(inputs) > 2 and inputs[2] is not None and bool(np.any(inputs[2]))
 
@@ -108,6 +135,13 @@ RULES: Final = (
     Rule("odd quantization scale", "a scale has to be positive and finite", frozenset(
         ["QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "QLinearAdd", "QLinearMul"]), _odd_scale),
     Rule("power of integers", "the exponent is negative or not whole, or the result does not fit", frozenset({"Pow"}), _whole_power),
+    Rule("LRN over an even number of channels", "ONNX Runtime refuses it, and ONNX's reference sums only as many channels as there are images", frozenset({"LRN"}), _even_size),
+    Rule("unpooling into a given shape", "the node suite fills up the pooled tensor, and ONNX Runtime takes indices for those of the given shape", frozenset({"MaxUnpool"}), _has_shape),
+    Rule("padding below zero", "the formula of ConvTranspose gives negative pads, which the references cut off or place differently", frozenset({"ConvTranspose"}), _pads_below_zero),
+    Rule("sampling at points that are not finite", "such a point is in no image", frozenset({"GridSample", "RoiAlign", "DeformConv"}), _not_finite),
+    Rule("interpolation of integers", "ONNX's reference rounds the weights to integers, and ONNX Runtime refuses it", frozenset({"GridSample"}), _whole_image),
+    Rule("a truth value that is neither 0 nor 1", "the attribute periodic has no meaning for other numbers", frozenset({"BlackmanWindow", "HannWindow", "HammingWindow"}), _no_truth),
+    Rule("sizes and axes of different numbers", "CenterCropPad needs a size for each axis", frozenset({"CenterCropPad"}), _one_size),
     Rule("a loop without iterations", "the sizes of a scan output that was never written are not defined", frozenset({"Loop"}), _no_iteration),
     Rule("random numbers", "the standard leaves them to the implementation",
          frozenset(["RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"]), _always),
@@ -133,7 +167,12 @@ def applying_tflite(op: Any, tensors: Sequence[Any], inputs: Sequence[Any], outp
     return next((r for r in TFLITE_RULES if op.kind in r.operators and r.holds(op, inputs, outputs)), None)
 
 
+def _shrinks_backwards(op: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return any(op.values.get("ShrinkAxisMask", 0) >> k & 1 and s < 0 for k, s in enumerate(inputs[3].tolist()))
+
+
 TFLITE_RULES: Final = (
+    Rule("one element backwards", "LiteRT reads beside the tensor where an axis is dropped and its stride is negative", frozenset({"STRIDED_SLICE"}), _shrinks_backwards),
     Rule("integer division by zero", "C does not define it", frozenset({"DIV", "FLOOR_DIV", "FLOOR_MOD"}), _divided_by_zero),
     Rule("out-of-range cast", "a float outside of the range of an integer type has no defined value there", frozenset({"CAST"}), _out_of_range),
     Rule("NaN among values that are ordered", "comparisons with NaN have no order",

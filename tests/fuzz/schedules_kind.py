@@ -61,6 +61,9 @@ class SchedulesKind:
 
     name = "schedules"
 
+    def prepare(self) -> None:
+        """Nothing has to be read."""
+
     def draw(self, draw: Draw) -> Case:
         def some(names: Sequence[str], most: int) -> tuple[Step, ...]:
             return tuple((draw.pick(names), draw.random.randrange(1 << 30)) for _ in range(draw.between(0, most)))

@@ -65,7 +65,7 @@ class TfliteKind:
 
     name = "tflite"
 
-    def __init__(self) -> None:
+    def prepare(self) -> None:
         """Import LiteRT before workers are forked."""
         import ai_edge_litert.interpreter  # noqa: F401
 

@@ -93,7 +93,7 @@ class TorchKind:
 
     name = "torch"
 
-    def __init__(self) -> None:
+    def prepare(self) -> None:
         """Read the database and import what is slow to import before workers are forked."""
         import torch._dynamo
         import torch.export

@@ -32,7 +32,7 @@ from tilewright.topi.decisions import Decisions
 from tilewright.topi.machine import Machine
 from tilewright.topi.schedules import open_rows
 from tilewright.topi.schedules.arrange import arrange
-from tilewright.types import DataType, TensorType
+from tilewright.types import DataType, TensorType, TupleType
 
 Array = np.ndarray[Any, Any]
 
@@ -213,7 +213,17 @@ def _tensors(function: Function, inputs: Sequence[Tensor], origins: dict[Operati
             case _:
                 raise InternalError(f"a {type(e).__name__} inside a primitive function cannot be lowered")
     result = values[function.body]
-    return list(result) if isinstance(result, tuple) else [result]
+    results = list(result) if isinstance(result, tuple) else [result]
+    _check_types(function.body, results)
+    return results
+
+
+def _check_types(body: Expr, results: Sequence[Tensor]) -> None:
+    """Raise `InternalError` where results have other element types than their buffers, which elements of more bytes would overrun."""
+    kinds = body.checked_type.fields if isinstance(body.checked_type, TupleType) else (body.checked_type,)
+    for t, kind in zip(results, kinds, strict=True):
+        if isinstance(kind, TensorType) and t.dtype != kind.dtype:
+            raise InternalError(f"an operator computes {t.dtype} for a result of {kind.dtype}: {body}")
 
 
 def _mark(result: Any, span: Origin, origins: dict[Operation, Origin]) -> None:

@@ -12,6 +12,7 @@ from tilewright import te
 from tilewright.expr import PrimExpr, Var
 from tilewright.topi.elementwise import greatest
 from tilewright.topi.indexing import bounded
+from tilewright.types import DataType
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +103,23 @@ def sampled(read: Callable[..., PrimExpr], taps: Sequence[Sequence[Tap]]) -> Pri
     return along(0, (), E.all_of())
 
 
+def wider_float(data: DataType, grid: DataType) -> DataType:
+    """The type in which samples of `data` at the points of `grid` are computed: that of the grid, or of the data where these are floats with more bits."""
+    return data if data.is_float and data.bits > grid.bits else grid
+
+
 def grid_sample(
     data: te.Tensor, grid: te.Tensor, method: str = "bilinear", layout: str = "NCHW", padding_mode: str = "zeros", align_corners: bool = True
 ) -> te.Tensor:
-    """`data` (batch, channels, …) at the points of `grid` (batch, coordinates, …), whose coordinates are x first and in [-1, 1]."""
+    """`data` (batch, channels, …) at the points of `grid` (batch, coordinates, …), whose coordinates are x first and in [-1, 1]; of the type of `data`."""
+    wide = wider_float(data.dtype, grid.dtype)
     sizes = data.extents[2:]
     n = len(sizes)
 
     def element(b: Var, c: Var, *at: Var) -> PrimExpr:
-        positions = [unnormalized(grid(b, n - 1 - d, *at), size, align_corners) for d, size in enumerate(sizes)]
+        positions = [unnormalized(E.cast(wide, grid(b, n - 1 - d, *at)), size, align_corners) for d, size in enumerate(sizes)]
         taps = [taps_at(p, size, method, padding_mode, align_corners) for p, size in zip(positions, sizes, strict=True)]
-        return sampled(lambda *i: data(b, c, *i), taps)
+        return E.cast(data.dtype, sampled(lambda *i: E.cast(wide, data(b, c, *i)), taps))
 
     return te.compute((*data.extents[:2], *grid.extents[2:]), element, name="grid_sample")  # type: ignore[no-any-return]
 

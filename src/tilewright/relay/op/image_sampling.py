@@ -39,7 +39,7 @@ class GridSample(Op):
     """`data` (batch, channels, [depth,] height, width) at the points of `grid` (batch, 2 or 3 coordinates, …), x first, in [-1, 1].
 
     `method` is nearest, bilinear or (for images) bicubic; `padding_mode` says what is outside: zeros, the border, or the
-    image mirrored ("reflection"). With `align_corners`, -1 and 1 are the centres of the outer pixels, else their outer edges.
+    image mirrored ("reflection"). The result has the type of `data`, also where that is an integer. With `align_corners`, -1 and 1 are the centres of the outer pixels, else their outer edges.
     """
 
     method: str = "bilinear"
@@ -59,10 +59,13 @@ class GridSample(Op):
             raise ShapeError(f"padding_mode '{self.padding_mode}' is not known; it is zeros, border or reflection")
         if self.layout != ("NCHW", "NCDHW")[n - 2]:
             raise ShapeError(f"layout '{self.layout}' is not known; for {n} dimensions it is {('NCHW', 'NCDHW')[n - 2]}")
+        if not points.dtype.is_float:
+            raise ShapeError(f"the grid is of {points.dtype}, and must be of a floating-point type")
         return TensorType((*t.shape[:2], *points.shape[2:]), t.dtype)
 
     def reference(self, data: Array, grid: Array) -> Array:
-        kind = data.dtype.type
+        wide = topi.wider_float(DataType(data.dtype), DataType(grid.dtype)).numpy()
+        grid, kind = grid.astype(wide), wide.type
         result = np.empty((*data.shape[:2], *grid.shape[2:]), data.dtype)
         for image, points, out in zip(data, grid, result, strict=True):
             taps = []

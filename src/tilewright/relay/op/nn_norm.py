@@ -70,6 +70,8 @@ class Softmax(AlongAxis):
         return t
 
     def reference(self, data: Array) -> Array:
+        if not data.size:
+            return data
         x = _wide(data)
         powers = np.exp(x - x.max(axis=self.axis, keepdims=True))
         return np.asarray(powers / powers.sum(axis=self.axis, keepdims=True), data.dtype)
@@ -91,6 +93,8 @@ class LogSoftmax(AlongAxis):
         return t
 
     def reference(self, data: Array) -> Array:
+        if not data.size:
+            return data
         x = _wide(data)
         shifted = x - x.max(axis=self.axis, keepdims=True)
         return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=self.axis, keepdims=True)), data.dtype)

@@ -270,7 +270,7 @@ class ArgReduction(Op):
     def reference(self, data: Array) -> Array:
         axes = axes_of(self.axis, data.ndim, self.exclude)
         kept = [d for d in range(data.ndim) if d not in axes]
-        rows = data.transpose(*kept, *axes).reshape([data.shape[d] for d in kept] + [-1])
+        rows = data.transpose(*kept, *axes).reshape([data.shape[d] for d in kept] + [math.prod(data.shape[d] for d in axes)])
         find = np.argmax if self.greatest else np.argmin
         found = rows.shape[-1] - 1 - find(rows[..., ::-1], axis=-1) if self.select_last_index else find(rows, axis=-1)
         return np.asarray(found, np.int32).reshape(reduced_shape(data.shape, axes, self.keepdims))

@@ -12,6 +12,7 @@ from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.broadcast import (
     Add,
     BitwiseAnd,
+    BitwiseXor,
     Divide,
     GreaterEqual,
     LeftShift,
@@ -261,20 +262,23 @@ def twice_rounded_graph(x: Expr, m: Array, left: Array, right: Array, span: Orig
 
         whole = (x * m + 2^30) >> 31; (whole + half - (whole < 0)) >> last
 
-    The half of the second rounding goes into the sum of the first, and the sign of `whole` is that of x where it matters. Where what
-    is negative does not matter (`least` is zero or more), both shifts are one.
+    The half of the second rounding goes into the sum of the first, and the sign of `whole` is that of x where it matters, or the other one
+    where `m` is negative. Where what is negative does not matter (`least` is zero or more, and so is `m`), both shifts are one.
     """
     if left.any():
         x = Call(LeftShift(), [x, Constant(left.astype(np.int32))], span=span)
     last = right - 31
     half = (np.int64(1) << last) >> 1
     addend = (half << 31) + (1 << 30)
-    if least >= 0 and last.all():
+    if least >= 0 and last.all() and (m >= 0).all():
         return _upper_part(x, m, addend, last - 1, span)
     whole: Expr = Call(HighProduct(doubled=True), [x, Constant(m.astype(np.int32)), Constant(np.asarray(addend))], span=span)
     if not last.any():
         return whole
-    sign: Expr = Call(RightShift(), [x, constant(31, "int32")], span=span)
+    signed: Expr = x
+    if (m < 0).any():
+        signed = Call(BitwiseXor(), [x, Constant(np.where(m < 0, -1, 0).astype(np.int32))], span=span)
+    sign: Expr = Call(RightShift(), [signed, constant(31, "int32")], span=span)
     if not last.all():
         sign = Call(Multiply(), [sign, Constant((last > 0).astype(np.int32))], span=span)
     return Call(RightShift(), [Call(Add(), [whole, sign], span=span), Constant(last.astype(np.int32))], span=span)

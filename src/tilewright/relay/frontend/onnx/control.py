@@ -137,7 +137,7 @@ def non_max_suppression(
         half = op.divide(half, scalar(2, boxes))
         boxes = op.concatenate((op.subtract(center, half), op.add(center, half)), axis=2)
     rows, count = fields(op.vision.all_class_non_max_suppression(
-        boxes, scores, max_output_boxes_per_class=int(node.scalar(max_output_boxes_per_class, "max_output_boxes_per_class", 0)),
+        boxes, scores, max_output_boxes_per_class=max(0, int(node.scalar(max_output_boxes_per_class, "max_output_boxes_per_class", 0))),
         iou_threshold=float(node.scalar(iou_threshold, "iou_threshold", 0.0)),
         score_threshold=float(node.scalar(score_threshold, "score_threshold", -np.inf)),
     ), 2)

@@ -12,6 +12,7 @@ from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.onnx.labels import strings
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
+from tilewright.relay.frontend.onnx.transform import gather
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, dtype_of, number, pad, rank, reshape, scalar, shape_of, slice_axis
 
@@ -70,11 +71,11 @@ def imputer(
 
 
 @converter("ArrayFeatureExtractor", domain=ML)
-def array_feature_extractor(x: Expr, y: Expr) -> Expr:
-    """Columns of `x`; a vector is one row."""
+def array_feature_extractor(x: Expr, y: Expr, *, node: Node) -> Expr:
+    """Columns of `x`, counted from the end where they are negative; a vector is one row."""
     if rank(x) == 1:
         x = reshape(x, (1, *shape_of(x)))
-    return op.take(x, reshape(y, (-1,)), axis=-1)
+    return gather(x, reshape(y, (-1,)), axis=-1, node=node)
 
 
 @converter("FeatureVectorizer", domain=ML)

@@ -56,6 +56,8 @@ def tfidf_vectorizer(
         node.refuse(f"ngram_counts is {ngram_counts}; where the n-grams of each length begin must be in order, and in the pool of {size}")
     if not ngram_indexes or min(ngram_indexes) < 0 or max_skip_count < 0:
         node.refuse(f"ngram_indexes is {ngram_indexes} and max_skip_count {max_skip_count}; there must be an index for each n-gram, and none is negative")
+    if not 1 <= min_gram_length <= max_gram_length:
+        node.refuse(f"min_gram_length is {min_gram_length} and max_gram_length {max_gram_length}; the first must be from 1 to the second")
     node.check_table(max(ngram_indexes) + 1)
     counting = {
         "pool": pool_int64s or pool_strings, "ngram_counts": ngram_counts, "ngram_indexes": ngram_indexes, "max_gram_length": max_gram_length,

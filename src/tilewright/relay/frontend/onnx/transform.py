@@ -459,12 +459,13 @@ def _scan(scan: Callable[..., Expr], x: Expr, axis: Expr, exclusive: int, revers
 def compress(x: Expr, condition: Expr, *, axis: int | None = None, node: Node) -> Expr:
     along = 0 if axis is None else axis_of(axis, rank(x), node)
     flat = reshape(x, (-1,)) if axis is None else x
-    if isinstance(shape_of(flat)[along], int) and not shape_of(flat)[along]:
-        return flat
-    kept = places_of(reshape(condition, (-1,)))
-    if axis is None:
-        return op.take(flat, kept, axis=0)
-    return op.take(x, kept, axis=axis_of(axis, rank(x), node))
+    size, chosen = shape_of(flat)[along], reshape(condition, (-1,))
+    if isinstance(size, int):
+        if not size:
+            return flat
+        chosen = op.strided_slice(chosen, (0,), (size,))  # what is beyond the end chooses nothing
+    kept = places_of(chosen)
+    return op.take(flat, kept, axis=along)
 
 
 @converter("TopK")

@@ -35,6 +35,10 @@ def tree_ensemble(
     dtype = dtype_of(data).numpy()
     true, false, roots = (np.asarray(v, np.int64) for v in (nodes_truenodeids, nodes_falsenodeids, tree_roots))
     true_leaf, false_leaf = np.asarray(nodes_trueleafs, bool), np.asarray(nodes_falseleafs, bool)
+    for name, ids, leaf in (("nodes_truenodeids", true, true_leaf), ("nodes_falsenodeids", false, false_leaf)):
+        outside = (ids < 0) | (ids >= np.where(leaf, len(leaf_targetids), len(true))) if len(ids) == len(leaf) else np.zeros(0, bool)
+        if outside.any():
+            node.refuse(f"{name} has {ids[outside][0]}; it must be from 0 to {len(leaf_targetids) - 1} for a leaf, and to {len(true) - 1} for a node")
     lone = true_leaf[roots] & false_leaf[roots] & (true[roots] == false[roots])
     missing = np.asarray(nodes_missing_value_tracks_true, bool) if nodes_missing_value_tracks_true else np.zeros(len(true), bool)
     nodes = Nodes(

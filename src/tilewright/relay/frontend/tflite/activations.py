@@ -192,7 +192,10 @@ def prelu(x: Value, alpha: Value, *, node: Node) -> Expr:
 @converter("SOFTMAX")
 def softmax(x: Value, *, beta: float = 0.0, node: Node) -> Expr:
     if not x.is_quantized:
-        return op.nn.softmax(op.multiply(x.expr, constant(beta, x.dtype)) if beta != 1 else x.expr, axis=-1)
+        if beta == 1:
+            return op.nn.softmax(x.expr, axis=-1)
+        below = op.subtract(x.expr, op.max(x.expr, axis=-1, keepdims=True))  # as `beta * x` may overflow
+        return op.nn.softmax(op.multiply(below, constant(beta, x.dtype)), axis=-1)
     if x.dtype == "int16":
         return _softmax_16(x, beta, node)
     if beta == 1:

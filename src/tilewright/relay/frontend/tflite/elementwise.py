@@ -35,7 +35,7 @@ for _kind, _name in (("FLOOR", "floor"), ("CEIL", "ceil"), ("ROUND", "round"), (
 def sqrt(x: Value, *, node: Node) -> Expr:
     if not x.is_quantized:
         return op.sqrt(x.expr)
-    if x.dtype == "int8":
+    if x.dtype in ("int8", "int16"):
         return by_table(x, truncated(np.sqrt(np.maximum(numbers(x), 0)), node.output))
     return function_of(x, node.output, lambda v: np.sqrt(np.maximum(v, 0)))
 

@@ -50,6 +50,8 @@ def _dense(x: Value, data: Expr, w: Value, b: Value | None, by_range: bool, node
     if x.dtype == "int16":
         kind = sum_type(b)
         total = op.nn.dense(cast(data, kind), centred(w.expr, zero_points[0], kind), units=units, out_dtype=kind)
+        if len(w.quantization.scales) > 1:  # such sums are multiplied as numbers of 32 bits, and only those of one scale by a multiplier of 16
+            return to_output(cast(biased(total, b), "int32"), _scales(x, w), node.output, axis=1)
     else:
         weight_zero = zero_points[0] if len(set(zero_points)) == 1 else zero_points
         total = op.qnn.dense(

@@ -76,9 +76,9 @@ def mean(x: Value, axes: Value, *, keep_dims: bool = False, node: Node) -> Expr:
     if not along:
         return x.expr
     if x.dtype.startswith("int"):
-        summed = op.sum(x.expr, axis=along, keepdims=keep_dims)
-        size = op.floor_divide(op.abs(summed), constant(count, x.dtype))
-        return op.where(op.less(summed, constant(0, x.dtype)), op.negative(size), size)
+        summed = op.sum(cast(x.expr, "int64"), axis=along, keepdims=keep_dims)
+        size = op.floor_divide(op.abs(summed), constant(count, "int64"))
+        return cast(op.where(op.less(summed, constant(0, "int64")), op.negative(size), size), x.dtype)
     return op.mean(x.expr, axis=along, keepdims=keep_dims)
 
 

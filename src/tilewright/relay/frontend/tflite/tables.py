@@ -31,14 +31,14 @@ def away_from_zero(x: Array) -> Array:
 
 
 def by_table(x: Value, table: Array) -> Expr:
-    """`table[x - lowest]` for 8-bit data."""
+    """`table[x - lowest]` for data of 8 or 16 bits."""
     low = limits(x.dtype)[0]
     index = cast(x.expr, "int32")
     return op.take(Constant(table), op.subtract(index, constant(low, "int32")) if low else index, mode="fast")
 
 
 def numbers(x: Value) -> Array:
-    """The float32 numbers that all values of 8-bit data stand for, from the lowest on."""
+    """The float32 numbers that all values of data of 8 or 16 bits stand for, from the lowest on."""
     low, high = limits(x.dtype)
     return np.float32(x.scale) * (np.arange(low, high + 1) - x.zero_point).astype(np.float32)
 
