@@ -15,9 +15,9 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the PyTorch frontend reads what torch writes; install torch")
 
-import torch_opinfo
-from tilewright.relay.frontend import from_pytorch
-from tilewright.relay.interpreter import evaluate
+import torch_opinfo  # noqa: E402
+from tilewright.relay.frontend import from_pytorch  # noqa: E402
+from tilewright.relay.interpreter import evaluate  # noqa: E402
 
 F = torch.nn.functional
 Program = Callable[..., Any]

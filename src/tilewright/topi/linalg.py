@@ -266,9 +266,8 @@ def geqrf(data: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
                 _reflect(b, a, j, step, m, lambda k, step=step: a[k, step], factor)
         _stored(b, a, out, item, m, n)
 
-    return _stacked(
-        "geqrf", [data], [((*lead, m, n), data.dtype), ((*lead, count), data.dtype)], lead, m * n * count * 2, body
-    )  # type: ignore[no-any-return]
+    shapes = [((*lead, m, n), data.dtype), ((*lead, count), data.dtype)]
+    return _stacked("geqrf", [data], shapes, lead, m * n * count * 2, body)  # type: ignore[no-any-return]
 
 
 def _reflect(
@@ -298,9 +297,8 @@ def householder_product(data: te.Tensor, factors: te.Tensor) -> te.Tensor:
                 _reflect(b, q, j, step, m, lambda k, step=step: E.cast(FLOAT64, vectors[k, step]), factor)
         _stored(b, q, out, item, m, n)
 
-    return _stacked(
-        "householder_product", [data, factors], [((*lead, m, n), data.dtype)], lead, m * n * count * 2, body
-    )  # type: ignore[no-any-return]
+    shapes = [((*lead, m, n), data.dtype)]
+    return _stacked("householder_product", [data, factors], shapes, lead, m * n * count * 2, body)  # type: ignore[no-any-return]
 
 
 def _rotation(b: Loops, zeta: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr]:

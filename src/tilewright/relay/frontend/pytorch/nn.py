@@ -211,7 +211,7 @@ def group_norm(
     input: Expr, node: Node, num_groups: int | None = None, weight: Expr | None = None, bias: Expr | None = None, eps: float = 1e-5, group: int | None = None,
     N: Any = None, C: Any = None, HxW: Any = None,
 ) -> Any:
-    groups = num_groups if num_groups is not None else group
+    groups = num_groups if num_groups is not None else group or 1
     channels = node.static(input, "input")[1] if isinstance(shape_of(input)[1], int) else shape_of(input)[1]
     ones, zeros = (Constant(np.full(channels, v, dtype_of(input).numpy())) for v in (1, 0))
     y = op.nn.group_norm(input, ones if weight is None else weight, zeros if bias is None else bias, num_groups=groups, axis=1, epsilon=float(eps))
