@@ -10,6 +10,7 @@ import pytest
 import tilewright as tvm
 from tilewright import relay, te
 from tilewright.compiler.build import build_module
+from tilewright.errors import ShapeError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Function, Tuple, var
 from tilewright.relay.interpreter import evaluate
@@ -163,3 +164,8 @@ def test_topi_functions_build() -> None:
         assert getattr(tvm.topi, name) is not None
     with pytest.raises(AttributeError, match=r"module 'tilewright.topi' has no attribute 'nonsense'"):
         _ = tvm.topi.nonsense
+
+
+def test_points_of_a_grid_are_floats() -> None:
+    with pytest.raises(ShapeError, match="the grid is of int32, and must be of a floating-point type"):
+        relay.image.grid_sample(relay.var("x", shape=(1, 1, 3, 3)), relay.var("g", shape=(1, 2, 4, 4), dtype="int32"))
