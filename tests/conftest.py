@@ -27,11 +27,19 @@ def pytest_report_header() -> str:
     return f"samples are drawn by TILEWRIGHT_TEST_SEED={daily.SEED}"
 
 
+_CORE_CASES = 2
+"""How many cases of a parametrized test are in the core."""
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The core is every test but the slow ones and those of whole models."""
+    """The core is every test but the slow ones and those of whole models; of a parametrized test, a few cases drawn each day."""
+    cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         if not any(item.get_closest_marker(name) for name in ("slow", "models")):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for name, several in cases.items():
+        for item in daily.sample(several, _CORE_CASES, name):
             item.add_marker("core")
 
 
