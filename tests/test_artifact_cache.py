@@ -140,14 +140,26 @@ def _with_constants(nbytes):
     return replace(small, constants=data, manifest=replace(small.manifest, constants_bytes=data.nbytes))
 
 
+def test_an_entry_that_was_moved_to_another_key_is_damaged(cache):
+    cache.put(KEY, b"one")
+    cache.put_artifact(KEY, programs.affine())
+    other = KEY[::-1]
+    moved = cache.folder / "blobs" / other[-2:] / other
+    moved.parent.mkdir(parents=True)
+    (cache.folder / "blobs" / KEY[-2:] / KEY).rename(moved)
+    (cache.folder / "artifacts" / KEY).rename(cache.folder / "artifacts" / other)
+    assert cache.get(other) is None and cache.get_artifact(other) is None
+    assert not moved.exists() and not (cache.folder / "artifacts" / other).exists()
+
+
 def test_a_large_artifact_is_written_meanwhile(cache, monkeypatch):
     started, let_go = threading.Event(), threading.Event()
     real = cache_module._write_entry
 
-    def slow(folder, artifact):
+    def slow(*args):
         started.set()
         assert let_go.wait(60)
-        return real(folder, artifact)
+        return real(*args)
 
     monkeypatch.setattr(cache_module, "_write_entry", slow)
     cache.put_artifact(KEY, _with_constants(2 << 20))

@@ -75,6 +75,17 @@ def test_a_file_that_cannot_be_had(tmp_path: Path) -> None:
         Turns(str(tmp_path / "link")).take(0)
 
 
+def test_a_file_that_is_no_lock_keeps_its_contents(tmp_path: Path) -> None:
+    mine, large = tmp_path / "mine", tmp_path / "large"
+    mine.write_text("mine")
+    os.link(mine, tmp_path / "linked")
+    large.write_text("contents" * 100)
+    for name in ("linked", "large"):
+        with pytest.raises(OptionError, match="is no lock: it is not a small file with one name"):
+            Turns(str(tmp_path / name)).take(0)
+    assert mine.read_text() == "mine" and large.read_text() == "contents" * 100
+
+
 def test_runs_wait_and_builds_do_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "timing"))
     other = Turns()

@@ -1,6 +1,6 @@
 """The cache on disk: named blobs and whole artifacts, under keys that the caller makes from content.
 
-    <folder>/blobs/<last two of key>/<key>    sha256 of the contents, then the contents
+    <folder>/blobs/<last two of key>/<key>    sha256 of the key and the contents, then the contents
     <folder>/artifacts/<key>/                 manifest.json (with the hashes), code.N.o, constants.bin
 
 Entries are written beside their place and renamed into it, so several processes share a folder, and a reader sees a
@@ -88,7 +88,7 @@ class Cache:
             self._give_up(error)
             return None
         contents = stored[_DIGEST_BYTES:]
-        if hashlib.sha256(contents).digest() != stored[:_DIGEST_BYTES]:
+        if _digest(key, contents) != stored[:_DIGEST_BYTES]:
             path.unlink(missing_ok=True)
             return None
         _touch(path)
@@ -99,7 +99,7 @@ class Cache:
         if self.folder is None:
             return
         path = self._blob(key)
-        digest = hashlib.sha256(contents).digest()
+        digest = _digest(key, contents)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(path, lambda file: file.writelines((digest, contents)))
@@ -149,7 +149,7 @@ class Cache:
 
     def _write(self, artifact: Artifact, temporary: Path, entry: Path) -> None:
         try:
-            size = _write_entry(temporary, artifact)
+            size = _write_entry(temporary, entry.name, artifact)
             _put_in_place(temporary, entry)
             self._grown(size)
         except OSError as error:
@@ -308,7 +308,12 @@ def _touch(path: Path) -> None:
         os.utime(path)
 
 
-def _write_entry(folder: Path, artifact: Artifact) -> int:
+def _digest(key: str, contents: bytes) -> bytes:
+    """The sum of an entry: one that was moved to another key is as damaged as one whose bytes changed."""
+    return hashlib.sha256(key.encode() + b"\n" + contents).digest()
+
+
+def _write_entry(folder: Path, key: str, artifact: Artifact) -> int:
     images = {f"code.{i}.o": image for i, image in enumerate(artifact.objects)}
     hashes = {name: hashlib.sha256(image).hexdigest() for name, image in images.items()}
     hashes["constants"] = page_sums(artifact.constants)
@@ -316,13 +321,13 @@ def _write_entry(folder: Path, artifact: Artifact) -> int:
     for name, image in images.items():
         (folder / name).write_bytes(image)
     artifact.constants.tofile(folder / "constants.bin")
-    (folder / "manifest.json").write_bytes(hashlib.sha256(text).hexdigest().encode() + b"\n" + text)
+    (folder / "manifest.json").write_bytes(_digest(key, text).hex().encode() + b"\n" + text)
     return sum(map(len, images.values())) + artifact.constants.nbytes + len(text)
 
 
 def _read_entry(entry: Path, stored: bytes) -> Artifact:
     digest, _, text = stored.partition(b"\n")
-    if hashlib.sha256(text).hexdigest().encode() != digest:
+    if _digest(entry.name, text).hex().encode() != digest:
         raise ArtifactError(f"{entry}: damaged", code="TW0804")
     manifest = Manifest.from_json(text, str(entry))
     images = [(entry / name).read_bytes() for name in manifest.hashes if name != "constants"]

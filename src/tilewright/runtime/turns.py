@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ PATIENCE: Final = 60.0
 """Seconds after which nobody waits longer: who holds the turn is stopped, or times something very long."""
 _ASKED_FOR: Final = 1.0
 _PAUSE: Final = 0.005
+_LONGEST: Final = 64
+"""Bytes of a lock's file at most: it holds the number of a process."""
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -126,6 +129,11 @@ def wait(ask: Callable[[float], tuple[bool, str]], clock: Callable[[], float] = 
             return False
 
 
+def _is_lock(found: os.stat_result) -> bool:
+    """Whether a file may be one of ours. Taking a turn overwrites it, so a second name of somebody's file must not pass for a lock."""
+    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_size <= _LONGEST
+
+
 def _locked(path: str) -> int | None:
     """A descriptor that holds the lock of a file; None where another has it."""
     try:
@@ -134,6 +142,9 @@ def _locked(path: str) -> int | None:
         except FileNotFoundError:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
             os.fchmod(descriptor, 0o666)
+        if not _is_lock(os.fstat(descriptor)):
+            os.close(descriptor)
+            raise OSError(f"{path} is no lock: it is not a small file with one name")
     except OSError as error:
         raise OptionError(f"no turn at timing can be had: {error}; name a file that all users may write, by the variable {VARIABLE}", code="TW0208") from error
     try:
