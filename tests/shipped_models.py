@@ -13,9 +13,10 @@ from tilewright.relay import nn
 from tilewright.relay.expr import Function, const, var
 
 _BESIDE: Final = Path(__file__).parent.parent.parent / "shared" / "models"
-_FOLDER: Final = Path(os.environ.get("TILEWRIGHT_TFLITE_MODELS", _BESIDE))
-MOBILENET: Final = _FOLDER / "mobilenet_v1_0.25_224_quant.tflite"
-CAT: Final = _FOLDER / "cat.jpg"
+MODELS_FOLDER: Final = Path(os.environ.get("TILEWRIGHT_TFLITE_MODELS", _BESIDE))
+"""Where trained networks are looked for: beside this project, or where the variable says."""
+MOBILENET: Final = MODELS_FOLDER / "mobilenet_v1_0.25_224_quant.tflite"
+CAT: Final = MODELS_FOLDER / "cat.jpg"
 CATS: Final = range(282, 287)
 """The domestic cats among its 1001 classes, from tabby to Egyptian."""
 

@@ -17,6 +17,7 @@ import pytest
 
 import half32 as half32_file
 import tilewright as tvm
+from shipped_models import MODELS_FOLDER
 from tilewright import relay
 from tilewright.contrib.accelerator import Accelerator, Memory, Operand, Refused, arithmetic, conformance, cycle_reports, forms, page, share
 from tilewright.contrib.accelerator.__main__ import main
@@ -30,7 +31,6 @@ from tilewright.relay.op.contrib import Refusal, get_pattern_table
 
 Array = np.ndarray[Any, Any]
 half32 = half32_file.half32
-FOLDER = Path(os.environ.get("TILEWRIGHT_TFLITE_MODELS", "/nonexistent"))
 TRAINED = ("mobilenet_v1_0.25_224_quant", "vww_96_int8", "pretrainedResnet_quant", "kws_ref_model", "mobilenet_v2_1.0_224_quant")
 
 
@@ -172,7 +172,7 @@ def test_an_image_goes_in_and_comes_out_as_the_network_has_it() -> None:
 @pytest.mark.parametrize("name", TRAINED)
 def test_trained_networks_are_the_npus(name: str) -> None:
     """All multiplications there, and the integers those of the CPU and of the interpreter's reference kernels."""
-    path = FOLDER / f"{name}.tflite"
+    path = MODELS_FOLDER / f"{name}.tflite"
     if not path.is_file():
         pytest.skip(f"there is no model {path}; TILEWRIGHT_TFLITE_MODELS names the folder of the trained models")
     mod = relay.frontend.from_tflite(path)[0]

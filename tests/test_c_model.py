@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 import tilewright
+from shipped_models import MODELS_FOLDER
 from tilewright import relay
 from tilewright.errors import ArtifactError, CompileError, InputError, OptionError
 from tilewright.relay import nn
@@ -22,7 +22,6 @@ from tilewright.runtime.host import host_arch
 from tilewright.target.c.compile import EXACT, STANDARD, find_compilers
 from tilewright.target.c.helpers import prelude
 
-FOLDER = Path(os.environ.get("TILEWRIGHT_TFLITE_MODELS", "/nonexistent"))
 OTHERS = ("aarch64-linux-musl", "arm-linux-musleabihf", "riscv64-linux-musl")
 ZIG = (sys.executable, "-m", "ziglang", "cc")
 needs_compiler = pytest.mark.skipif(not find_compilers(host_arch()), reason="there is no C compiler")
@@ -213,7 +212,7 @@ def test_what_cannot_be_one_file(tmp_path: Path) -> None:
 @needs_compiler
 @pytest.mark.parametrize("name", ["mobilenet_v1_0.25_224_quant", "vww_96_int8", "mobilenet_v1_0.25_224_1_default_1"])
 def test_trained_models(name: str, tmp_path: Path) -> None:
-    model = FOLDER / f"{name}.tflite"
+    model = MODELS_FOLDER / f"{name}.tflite"
     if not model.is_file():
         pytest.skip(f"there is no model {model}; TILEWRIGHT_TFLITE_MODELS names the folder of the trained models")
     tilewright.compile(model).export_c(tmp_path)

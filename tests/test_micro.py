@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tarfile
 from pathlib import Path
@@ -12,12 +11,12 @@ import numpy as np
 import pytest
 
 import tilewright
+from shipped_models import MODELS_FOLDER
 from test_c_model import network, of_integers
 from tilewright import micro
 from tilewright.driver import tvmc
 from tilewright.errors import ArtifactError, InputError, OptionError, RunError, TargetError
 
-FOLDER = Path(os.environ.get("TILEWRIGHT_TFLITE_MODELS", "/nonexistent"))
 HOST, BOARD = (micro.get_microtvm_template_projects(name) for name in ("host", "qemu-arm"))
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler called cc")
 needs_board = pytest.mark.skipif(
@@ -170,7 +169,7 @@ def test_libraries_that_are_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["kws_ref_model", pytest.param("vww_96_int8", marks=pytest.mark.slow)])
 def test_trained_models_on_a_board(name: str, tmp_path: Path) -> None:
     """By the command line, from the model to its outputs."""
-    file, package, project = FOLDER / f"{name}.tflite", tmp_path / "model.tar", tmp_path / "project"
+    file, package, project = MODELS_FOLDER / f"{name}.tflite", tmp_path / "model.tar", tmp_path / "project"
     if not file.is_file():
         pytest.skip(f"there is no model {file}; TILEWRIGHT_TFLITE_MODELS names the folder of the trained models")
     tvmc.compile(tvmc.load(file), "c", package_path=package, output_format="mlf", mod_name="net")

@@ -255,7 +255,7 @@ def _pipelines() -> dict[str, Any]:
     }
 
 
-@pytest.mark.filterwarnings("ignore:The `probability` parameter was deprecated:FutureWarning")
+@pytest.mark.filterwarnings("ignore:.*prob.*deprecated:FutureWarning")  # of classifiers with probabilities, which the exporter reads
 @pytest.mark.parametrize("name", ["forest", "boosting", "logistic", "svm", "svr", "neighbours", "forest_regressor", "boosting_regressor"])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_pipelines_of_scikit_learn(name: str, classes: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,9 @@ import numpy as np
 import pytest
 
 import tilewright as tvm
+from shipped_models import MODELS_FOLDER
 from tilewright.relay.frontend.tflite import signature
 
-FOLDER = Path(os.environ.get("TILEWRIGHT_TFLITE_MODELS", "/nonexistent"))
 CLASSIFIERS = ("mobilenet_v1_0.25_224_quant", "mobilenet_v1_0.25_224_1_default_1", "mobilenet_v2_1.0_224_quant")
 QUANTIZED = ("kws_ref_model", "micro_speech_quantized", "mobilenet_v1_0.25_224_quant", "mobilenet_v2_1.0_224_quant", "pretrainedResnet_quant", "vww_96_int8")
 
@@ -21,7 +20,7 @@ pytestmark = pytest.mark.models
 
 
 def _file(name: str) -> Path:
-    path = FOLDER / name
+    path = MODELS_FOLDER / name
     if not path.is_file():
         pytest.skip(f"there is no model {path}; TILEWRIGHT_TFLITE_MODELS names the folder of the trained models")
     return path
