@@ -165,3 +165,6 @@ def test_text_of_shared_expressions_is_bounded() -> None:
         x = x * x
     assert "..." in str(x)
     assert len(str(x)) < 1_000_000
+    buffer = tvm.tir.Buffer("B", (1,), "int64")
+    text = str(tvm.tir.PrimFunc("f", (buffer,), tvm.tir.stmt.Store(buffer, x, (tvm.expr.as_expr(0),))))
+    assert "..." in text and len(text) < 1_000_000

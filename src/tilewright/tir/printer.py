@@ -41,7 +41,7 @@ from tilewright.expr import (
     integer_range,
     sub,
 )
-from tilewright.expr_walk import text_of, walk
+from tilewright.expr_walk import LONGEST_TEXT, text_of, walk
 from tilewright.intrinsics import Extern
 from tilewright.ir.structural import structural_equal
 from tilewright.tir.stmt import (
@@ -168,6 +168,7 @@ class _Printer:
         self.at: dict[Stmt, int] = {}
         self.names: dict[Any, str] = {}
         self.taken: set[str] = set()
+        self.texts: dict[PrimExpr, tuple[str, int]] = {}
 
     def name(self, thing: Var | Buffer) -> str:
         known = self.names.get(thing)
@@ -330,7 +331,16 @@ class _Printer:
         return self.strong(e)[0]
 
     def strong(self, e: PrimExpr) -> tuple[str, int]:
-        """The text of `e`, and how strongly its outermost operator binds."""
+        """The text of `e`, or `...` where it is longer than `LONGEST_TEXT`, and how strongly its outermost operator binds."""
+        known = self.texts.get(e)
+        if known is None:
+            known = self._strong(e)
+            if len(known[0]) > LONGEST_TEXT:
+                known = "...", _ATOM
+            self.texts[e] = known
+        return known
+
+    def _strong(self, e: PrimExpr) -> tuple[str, int]:
         match e:
             case Var():
                 return self.name(e), _ATOM
