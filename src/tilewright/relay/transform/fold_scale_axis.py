@@ -95,19 +95,20 @@ class _Rule:
         return Call(x.op, [x.args[0], _scaled(x.args[1], factors, axes.weight), *x.args[2:]], span=x.span)
 
     def _forward(self, e: Call) -> Expr | None:
-        """A convolution or product of scaled channels, by changing its weights."""
+        """A convolution or product of channels that are scaled, once or several times, by changing its weights."""
         axes = input_axes(e.op) if isinstance(e.op, Op) else None
         if axes is None or not isinstance(e.args[1], Constant):
             return None
-        x = e.args[0]
-        scaled = constant_factor(x)
-        if scaled is None or not self._once(x) or not _same_shape(scaled[0], x) or not x.tensor_type.dtype.is_float:
-            return None
-        weight, rank = e.args[1].value, x.tensor_type.ndim
-        factors = per_channel(scaled[1].value, axes.channel % rank, rank, x.tensor_type.shape[axes.channel])
-        if factors is None or weight.shape[axes.weight] != len(factors):
-            return None
-        return Call(e.op, [scaled[0], _scaled(e.args[1], factors, axes.weight), *e.args[2:]], span=e.span)
+        x, weight = e.args[0], e.args[1]
+        while (scaled := constant_factor(x)) is not None:
+            if not self._once(x) or not _same_shape(scaled[0], x) or not x.tensor_type.dtype.is_float:
+                break
+            rank = x.tensor_type.ndim
+            factors = per_channel(scaled[1].value, axes.channel % rank, rank, x.tensor_type.shape[axes.channel])
+            if factors is None or weight.value.shape[axes.weight] != len(factors):
+                break
+            x, weight = scaled[0], _scaled(weight, factors, axes.weight)
+        return None if x is e.args[0] else Call(e.op, [x, weight, *e.args[2:]], span=e.span)
 
 
 @dataclass(frozen=True, slots=True)
