@@ -105,8 +105,27 @@ def _check_apart(func: PrimFunc, loop: For, kind: str, around: Sequence[Stmt]) -
     written = written_in(found)
     for a, b in pairs(found):
         summed = a.block is b.block and a.block is not None and reduces_over(a.block, loop.var) and is_sum(a.block)
-        if not summed and across_trips(loop.var, a, b, outer, written):
+        if not summed and not (a is b and _stores_same(a, loop)) and across_trips(loop.var, a, b, outer, written):
             raise fault(f"loop '{loop.var.name}' cannot be {kind}: {_clash(a, b)} in different trips", loop, func)
+
+
+def _stores_same(a: Access, loop: For) -> bool:
+    """Whether trips that write one element write one value: the axes of the block are the element, and all that the value depends on.
+
+    So it is with the stages of tensor expressions, whatever their loops were split, fused and guarded into.
+    """
+    block = a.block
+    if block is None or not isinstance(block.body, Store) or block.body is not a.at or any(i.kind == "reduce" for i in block.iters):
+        return False
+    store = block.body
+    element = [i for i in store.indices if not isinstance(i, IntImm)]
+    axes = [i.var for i in block.iters]
+    loops = {loop.var, *(f.var for f in a.loops)}
+    values = (store.value, *(() if store.mask is None else (store.mask,)))
+    return (
+        len(element) == len(axes) and all(any(x is v for x in element) for v in axes)
+        and store.buffer not in loaded_buffers(store) and not any(v in loops for e in values for v in free_vars(e))
+    )
 
 
 def _clash(a: Access, b: Access) -> str:
