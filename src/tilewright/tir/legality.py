@@ -205,6 +205,8 @@ def check_order(func: PrimFunc, chain: Sequence[For], order: Sequence[For], arou
     written = written_in(found)
     before, after = [f.var for f in chain], [f.var for f in order]
     for a, b in pairs(found):
+        if a is b and _stores_same(a, whole):
+            continue
         if turned(before, after, a, b, outer, written) and not _added_up(a, b, outer, written):
             names = ", ".join(v.name for v in after)
             raise fault(f"the loops cannot run in the order {names}: {_clash(a, b)} in trips that change places", whole, func)
