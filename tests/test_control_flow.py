@@ -243,7 +243,9 @@ def @main(%x: float32) -> float32 { @more(Nil, %x) }
 """)
     code = (
         "import resource, sys, numpy as np\nfrom tilewright import relay\nfrom tilewright.errors import RunError\n"
-        f"run = relay.build(relay.parse({HEAD + 'X'!r}.replace('X', sys.argv[1])), 'llvm').executable\n"
+        "from tilewright.transform import PassContext\n"
+        "with PassContext(config={'relay.backend.max_memory': 1 << 40}):\n"
+        f"    run = relay.build(relay.parse({HEAD + 'X'!r}.replace('X', sys.argv[1])), 'llvm').executable\n"
         "resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))\n"
         "try:\n    run(np.float32(1))\nexcept RunError as error:\n    print(error)\n"
     )

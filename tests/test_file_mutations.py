@@ -117,8 +117,8 @@ RUNS = b'ops.aten.save([], "was-executed")'
 @pytest.mark.parametrize(("entries", "message"), [
     ({"m__in__data__dot__pkl": MEMO}, r"would call a name\.that is not written out"),
     ({"m__in__models__in__model__dot__json": b"{}", "m__in__data__in__w__dot__pt": LEGACY}, "would be read as a pickle of the oldest form"),
-    ({"m__in__config__dot__json": b'{"config": {"w": {"path_name": "weight_0", "use_pickle": true}}}', "m__in__weight_0": LEGACY}, "would be read as a pickle"),
-    ({"m__in__models__in__model__dot__json": b"[" * 100_000}, "is damaged: m/models/model.json is no JSON"),
+    ({"m__in__config__dot__json": b'{"config": {"w": {"path_name": "weight_0", "use_pickle": true}}}', "m__in__weight_0": LEGACY}, "holds weights alone"),
+    ({"m__in__models__in__model__dot__json": b"[" * 100_000}, "model.json is damaged: it is no JSON"),
     ({"m__in__models__in__model__dot__json": b'{"expr_str": "9**9**9"}'}, "has the size '9\\*\\*9\\*\\*9', which is no arithmetic"),
     *(({"m__in__code__in__x__dot__py": STATE % body}, r"has a __setstate__ that does more than pack weights, and runs when the file is read") for body in (
         (RUNS, b"self.w = x"), (b"_0 = (self).keep(x)", RUNS), (b"_0 = (self).keep(x)", b"_0 = (self).keep(x)"), (b"while True:\n      pass", b"self.w = x"),

@@ -86,10 +86,10 @@ def test_crashes_and_memory_are_outcomes(tmp_path: Path) -> None:
 
 
 def test_a_hang_is_an_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fuzz.runner.LONGEST", 0.0)
-    monkeypatch.setattr(Numbers, "run", lambda self, case, phase: time.sleep(600))
+    monkeypatch.setattr("fuzz.runner.LONGEST", 2.0)
+    monkeypatch.setattr(Numbers, "run", lambda self, case, phase: (phase("ours"), time.sleep(600)))
     (result,) = Runner({"numbers": Numbers()}, 1).results([Task("numbers", 0, 0)], lambda result: None)
-    assert result.outcome.category == FOREIGN and result.outcome.label == "more than 0 s"
+    assert result.outcome.category == FOREIGN and result.outcome.label == "more than 2 s"
 
 
 def test_a_case_is_made_smaller() -> None:
