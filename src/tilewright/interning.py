@@ -13,10 +13,10 @@ from typing import Any, Final, TypeVar
 
 _INTERNED: Final[dict[tuple[Any, ...], Any]] = {}
 interned: Final = _INTERNED.get
-"""The expression of a key, the class followed by what tells two apart; None where there is none yet."""
+"""Return the interned expression of a key (its class, then its fields), or None."""
 _MANY: Final = 1_000_000
 _SWEEP_AT = [_MANY]  # how many of them are looked through again
-_KEYS_PER_TURN: Final = 2_000  # other threads wait for at most so many keys
+_KEYS_PER_TURN: Final = 2_000  # keys swept each time the lock is held
 _CHANGING = threading.RLock()
 E = TypeVar("E")
 
@@ -45,7 +45,7 @@ def _forget_unused(keys: list[tuple[Any, ...]]) -> None:
 
 
 def publish(key: tuple[Any, ...], new: E) -> E:
-    """Enter a complete expression; returns the one that is known by `key`, which another thread may have entered first."""
+    """Intern a complete expression. Returns the expression that is interned under `key`, which may be another thread's."""
     if len(_INTERNED) > _SWEEP_AT[0]:
         release()
     with _CHANGING:
@@ -54,7 +54,7 @@ def publish(key: tuple[Any, ...], new: E) -> E:
 
 
 def _new_lock() -> None:
-    """A child process has none of its parent's other threads: nobody there would open a lock that one of them held."""
+    """Replace the lock after a fork: a thread of the parent may hold the inherited one for ever."""
     global _CHANGING  # noqa: PLW0603
     _CHANGING = threading.RLock()
 
