@@ -151,6 +151,7 @@ def _native_operators() -> Iterator[None]:
     import torch
 
     models.declare_missing_operators()
+    from torchvision import extension  # before anything is registered: the package may be missing
 
     def nms(boxes: Any, scores: Any, iou_threshold: float) -> Any:
         left = scores.argsort(descending=True)
@@ -166,8 +167,6 @@ def _native_operators() -> Iterator[None]:
 
     with contextlib.suppress(RuntimeError):  # there already, from the native part
         torch.library.impl("torchvision::nms", "CPU", nms)
-    from torchvision import extension
-
     before, extension._has_ops = extension._has_ops, _yes
     try:
         yield
