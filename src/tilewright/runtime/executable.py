@@ -22,6 +22,7 @@ from tilewright.nd import ALIGNMENT, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.callbacks import CALL_FAILED, call_function, raised, set_callback
 from tilewright.runtime.faults import last_reported
+from tilewright.runtime.interrupts import entry_of
 from tilewright.runtime.manifest import FIRST_MESSAGE, MEMORY_FAULT, NO_MEMORY, NO_SCRATCH, NO_STACK, Manifest
 from tilewright.runtime.modules import ModuleNode, function_of
 from tilewright.runtime.profile import Profile, profile_program
@@ -47,7 +48,6 @@ from tilewright.runtime.threads import POOLS, checked_threads, default_threads, 
 from tilewright.texts import pack_texts
 
 Array = np.ndarray[Any, Any]
-_ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 _KERNEL_ALIGNMENT: Final = 16
 _SURELY_THERE: Final = 1 << 28
 """Bytes that are not compared with the memory of the machine."""
@@ -303,7 +303,7 @@ class Executable:
     def _bind(self) -> list[Callable[[int, int], int] | _Outside]:
         symbols = iter(entry_symbols(self.manifest.steps))
         return [
-            _Outside(part) if isinstance(part, OutsideStep) else _ENTRY(self.code.address(next(symbols)))
+            _Outside(part) if isinstance(part, OutsideStep) else entry_of(self.code, next(symbols), self.manifest.interruptible)
             for part in segments(self.manifest.steps)
         ]
 
