@@ -60,7 +60,7 @@ from tilewright.target.flow import has_calls
 from tilewright.target.llvm.codegen import emit_measured
 from tilewright.target.llvm.compile import IN_ORDER, USUAL, compile_text
 from tilewright.target.llvm.debug_info import Source
-from tilewright.target.llvm.entry import emit_blocks, emit_entry, fails
+from tilewright.target.llvm.entry import emit_blocks, emit_entry, fails, leaves
 from tilewright.target.llvm.external import symbol_of
 from tilewright.target.llvm.faults import faults_text
 from tilewright.target.llvm.flow import FIRST_CHUNK, Watch, emit_flow
@@ -157,7 +157,8 @@ def build_flow(
                            "compile it for such a target, or evaluate it with relay.create_executor('debug')", code="TW0403")
     builder = _Builder(target, report, cache, in_python=False, loops=loops, failures=lowered.program.messages)
     _refuse_objects([(p.name_hint, p.checked_type) for b in (main, *(blocks[f"block_{k}"] for k in range(len(lowered.blocks)))) for p in b.params])
-    made, work, looks = [], [], {}
+    made, work = [], []
+    looks: dict[int, frozenset[int]] = {}
     for k in range(len(lowered.blocks)):
         with report.phase("plan"):
             block = blocks[f"block_{k}"]
@@ -166,11 +167,11 @@ def build_flow(
         steps = tuple(builder.steps(plan))
         report.planned(plan, steps)
         made.append(_manifest(name, plan.inputs, plan.outputs, (), builder, block.attrs.get(PARTS, 1), steps=steps, workspace_bytes=plan.workspace_bytes))
-        times = step_times(notes_of(plan, builder.host_value))
-        work.append(sum(times) * block.attrs.get(PARTS, 1))
-        found = looks_of(steps, times, block.attrs.get(PARTS, 1))
-        if found is not None:
-            looks[k] = found
+        times, parts = step_times(notes_of(plan, builder.host_value)), block.attrs.get(PARTS, 1)
+        work.append(parts * sum(times))
+        found = looks_of(steps, times, parts)
+        if found is not None or any(map(leaves, steps)):
+            looks[k] = found or frozenset()
     constants = [builder.constants.add((a,), None, a.nbytes) for a in lowered.constants]
     workspace = max((m.workspace_bytes for m in made), default=0)
     results = _tensors(main.ret_type)
@@ -180,11 +181,10 @@ def build_flow(
     made = [replace(m, constants_bytes=builder.constants.size, sites=manifest.sites) for m in made]
     program = replace(lowered.program, functions=[own(f) for f in lowered.program.functions])
     program.fallible.update(k for k, m in enumerate(made) if m.sites or m.scratch.heap or any(map(fails, m.steps)))
-    is_long = sum(work) >= LONG or has_calls(program)
-    manifest = replace(manifest, calls=tuple(builder.calls), interruptible=is_long)
-    watch = Watch(work, looks.keys(), SPAN) if is_long else None
-    blocks = emit_blocks(made, [len(c.inputs) + len(c.outputs) for c in builder.calls], looks)
-    text = blocks + emit_flow(program, constants, [t.nbytes for t in results], workspace, watch)
+    watch = Watch(work, looks.keys(), SPAN) if looks or sum(work) >= LONG or has_calls(program) else None
+    manifest = replace(manifest, calls=tuple(builder.calls), interruptible=watch is not None)
+    text = emit_blocks(made, [len(c.inputs) + len(c.outputs) for c in builder.calls], looks)
+    text += emit_flow(program, constants, [t.nbytes for t in results], workspace, watch)
     report.llvm["flow"] = text
     entries = (builder.object("flow", text), builder.object("pool", pool_text(target)))
     return Unfinished(manifest, (*builder.code(overlapping(step for m in made for step in m.steps)), *entries, *builder.others(manifest)), builder.constants, report)

@@ -20,7 +20,7 @@ from tilewright.errors import InputError, InternalError, RunError
 from tilewright.limits import machine_bytes, shown_bytes
 from tilewright.nd import ALIGNMENT, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.benchmark import BenchmarkResult, measure
-from tilewright.runtime.callbacks import CALL_FAILED, call_function, raised, set_callback
+from tilewright.runtime.callbacks import CALL_FAILED, DONE, call_function, raised, set_callback
 from tilewright.runtime.faults import last_reported
 from tilewright.runtime.interrupts import entry_of
 from tilewright.runtime.manifest import FIRST_MESSAGE, MEMORY_FAULT, NO_MEMORY, NO_SCRATCH, NO_STACK, Manifest
@@ -103,7 +103,7 @@ class Executable:
         self.modules = tuple(modules)
         self._functions = {s.symbol: function_of(modules, s.symbol) for s in (*manifest.steps, *manifest.calls) if isinstance(s, ExternalStep)}
         if manifest.calls:
-            set_callback(code, manifest.calls, self._functions)
+            set_callback(code, manifest.calls, self._functions, DONE if manifest.interruptible else 0)
         self._table = table
         self._check_memory()
         self.code = code
@@ -359,9 +359,8 @@ class Executable:
             status = native(self._context, frame.address)
         finally:
             set_threads_of_call(before)
-        error = raised() if status == CALL_FAILED else None
-        if error is not None:
-            raise error
+        if status == CALL_FAILED:
+            raise raised()
         return status
 
     def _run_parts(self, frame: _Frame, inputs: Sequence[Array], outputs: Any, fresh: bool) -> int:

@@ -103,7 +103,7 @@ class _Function:
     def __init__(self, manifest: Manifest, fetches: bool, mark: str, looks: frozenset[int] | None) -> None:
         count = len(manifest.inputs)
         self._looks = frozenset() if looks is None else looks
-        self._params = _parameters(looks is not None)
+        self._has_pending, self._params = looks is not None, _parameters(looks is not None)
         self._fetches = fetches
         self._mark = [mark] if mark else []
         constants = count + len(manifest.outputs)
@@ -171,6 +171,8 @@ class _Function:
 
     def _fallible(self, step: KernelCall, args: str) -> None:
         """A call after which the function ends, with its status, where it failed."""
+        if self._has_pending:
+            self._body += look_lines(f".call{len(self._body)}", now=True)
         n = len(self._body)
         self._body += [
             f"  %status{n} = call i32 @{step.symbol}(ptr %ctx{args})", f"  %done{n} = icmp eq i32 %status{n}, 0",

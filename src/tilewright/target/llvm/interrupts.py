@@ -1,6 +1,7 @@
 """Looks for pending signals between kernels, as LLVM text: an object beside the entries, the same for all programs.
 
     i32 @tw_look(ptr pending)          0, or `INTERRUPTED` where a signal's handler has raised; a null pointer is never looked at
+    i32 @tw_look_now(ptr pending)      the same, also where no look is due
     void @tw_begin(ptr pending)        notes when a run begins, so that its first look is due `INTERVAL` later
 
 `pending` points to eight words of the runtime (`runtime/interrupts.py`): four functions of Python's C interface, room for an exception,
@@ -58,6 +59,16 @@ clock:
 look:
   %later = add i64 %now, {interval}
   store i64 %later, ptr %due.at, align 8
+  %found = call i32 @tw_look_now(ptr %pending)
+  ret i32 %found
+quiet:
+  ret i32 0
+}}
+
+define i32 @tw_look_now(ptr %pending) nounwind {{
+  %none = icmp eq ptr %pending, null
+  br i1 %none, label %quiet, label %look
+look:
   %ensure = load ptr, ptr %pending, align 8
   %check.at = getelementptr i64, ptr %pending, i64 1
   %check = load ptr, ptr %check.at, align 8
@@ -83,7 +94,7 @@ quiet:
   ret i32 0
 }}
 """
-DECLARATIONS: Final = "declare i32 @tw_look(ptr)\ndeclare void @tw_begin(ptr)"
+DECLARATIONS: Final = "declare i32 @tw_look(ptr)\ndeclare i32 @tw_look_now(ptr)\ndeclare void @tw_begin(ptr)"
 _ENTRIES: Final = """\
 define i32 @{symbol}(ptr %ctx, ptr %args) nounwind {{
   %status = tail call i32 @{symbol}.steps(ptr %ctx, ptr %args, ptr null)
@@ -108,9 +119,9 @@ def entries_text(symbol: str) -> str:
     return _ENTRIES.format(symbol=symbol, interruptible=interruptible_symbol(symbol))
 
 
-def look_lines(name: str) -> list[str]:
-    """A look at `%pending`, after which the function ends where a handler has raised."""
+def look_lines(name: str, now: bool = False) -> list[str]:
+    """A look at `%pending`, whether it is due or in any case (`now`), after which the function ends where a handler has raised."""
     return [
-        f"  %look{name} = call i32 @tw_look(ptr %pending)", f"  %calm{name} = icmp eq i32 %look{name}, 0", f"  br i1 %calm{name}, label %on{name}, label %stop{name}",
+        f"  %look{name} = call i32 @tw_look{'_now' if now else ''}(ptr %pending)", f"  %calm{name} = icmp eq i32 %look{name}, 0", f"  br i1 %calm{name}, label %on{name}, label %stop{name}",
         f"stop{name}:", f"  ret i32 %look{name}", f"on{name}:",
     ]
