@@ -159,6 +159,36 @@ def test_inlined_stages_of_tensor_expressions() -> None:
     assert grows_at_most_quadratically(counts), counts
 
 
+def stage_chain(n: int) -> list[te.Tensor]:
+    """`n` stages, each of the one before and of the input; the input and the last."""
+    a = te.placeholder((SIZE,), name="a")
+    last = a
+    for _ in range(n):
+        last = te.compute((SIZE,), lambda i, x=last: x[i] * 0.5 + a[i])
+    return [a, last]
+
+
+def test_stages_of_tensor_expressions() -> None:
+    def work(n: int) -> int:
+        args = stage_chain(n)
+        with Work() as counted:
+            tvm.build(te.create_schedule(args[-1].op), args, "llvm")
+        return counted.calls
+
+    counts = [work(n) for n in (8, 16, 32)]
+    assert grows_at_most_quadratically(counts), counts
+
+
+def test_three_hundred_stages_are_built() -> None:
+    """Memory of each stage lies around the statements of the next: the statements are deeper than Python's recursion limit."""
+    args = stage_chain(300)
+    s = te.create_schedule(args[-1].op)
+    assert isinstance(tvm.lower(s, args), tvm.IRModule)
+    x, y = tvm.nd.array(np.ones(SIZE, np.float32)), tvm.nd.empty((SIZE,), "float32")
+    tvm.build(s, args, "llvm")(x, y)
+    np.testing.assert_allclose(y.numpy(), 2.0, rtol=1e-6)
+
+
 def test_text_of_shared_expressions_is_bounded() -> None:
     x: Any = tvm.tir.Var("x", "int64")
     for _ in range(200):

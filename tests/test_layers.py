@@ -15,7 +15,7 @@ SOURCE = ROOT / "src" / "tilewright"
 
 # A module belongs to the longest prefix that fits it, and may import rooms of its own level and of the levels above.
 LEVELS: tuple[tuple[str, ...], ...] = (
-    ("node", "errors", "error", "faults", "limits"),
+    ("node", "errors", "error", "faults", "limits", "recursion"),
     ("settings", "types", "catalogue"),
     ("global_functions", "plugins"),
     ("logs",),

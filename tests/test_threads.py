@@ -26,8 +26,8 @@ from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.report import Report
 from tilewright.driver.files import _umask
 from tilewright.expr import Add, Var
+from tilewright.recursion import room_for
 from tilewright.relay.expr import Expr
-from tilewright.relay.functor import room_for
 from tilewright.types import DataType
 
 THREADS = 8
