@@ -14,6 +14,8 @@ from typing import Final
 
 _FRAMES: Final = 24
 """Python frames that one level may take: a visit, the class's method, the subclass's, and what these call."""
+KERNEL: Final = 500
+"""Levels that the expressions of a kernel may have: fusion bounds the operators of one, and an operator has a few."""
 
 
 class _Depth:
