@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tilewright.errors import ModelError
+from tilewright.json_texts import read_json
 from tilewright.relay.frontend.pytorch.pickles import check_extent
 from tilewright.relay.frontend.pytorch.script_code import UNSAFE_NAMESPACES
 from tilewright.relay.frontend.pytorch.size_expressions import canonical_size, is_symbol
@@ -95,8 +96,8 @@ def _object(file: str, data: bytes) -> dict[str, Any]:
     if sum(map(data.count, (b"[", b"{", b","))) > _MAX_VALUES:
         raise ModelError(f"{file} is refused: it has more than {_MAX_VALUES} values; export the program without tables of Python values", code="TW0104")
     try:
-        whole = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        whole = read_json(data)
+    except ValueError as error:
         raise ModelError(f"{file} is damaged: it is no JSON ({str(error)[:200]})", code="TW0103") from error
     if not isinstance(whole, dict):
         raise ModelError(f"{file} is damaged: it is no object of JSON", code="TW0103")

@@ -36,8 +36,8 @@ def check_code(path: object, name: str, data: bytes) -> None:
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ModelError(f"{path} is damaged: {name} is no TorchScript ({str(error)[:200]})", code="TW0103") from error
     try:
-        _check_names(path, name, tree)
         _check_loading(path, name, tree)
+        _check_names(path, name, tree)
     except RecursionError as error:
         raise ModelError(f"{path} is damaged: {name} has expressions that are nested too deep", code="TW0103") from error
 
