@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import os
+import tokenize
 import zipfile
+import zlib
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,7 +25,7 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, Array]:
         try:
             with zipfile.ZipFile(file) as archive:
                 return _arrays(archive)
-        except (zipfile.BadZipFile, EOFError, KeyError, NotImplementedError, RuntimeError, MemoryError) as error:
+        except (zipfile.BadZipFile, EOFError, KeyError, NotImplementedError, RuntimeError, MemoryError, zlib.error) as error:
             raise ValueError(str(error) or type(error).__name__) from error
 
 
@@ -50,7 +52,10 @@ def _array(stream: IO[bytes], size: int) -> Array:
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"it has version {version} of numpy's format, and 1.0 and 2.0 are read")
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, is_fortran, dtype = read(stream)
+    try:
+        shape, is_fortran, dtype = read(stream)
+    except (tokenize.TokenError, SyntaxError, RecursionError, TypeError) as error:  # of numpy's parser
+        raise ValueError("its header is damaged") from error
     if dtype.hasobject:
         raise ValueError("it holds Python objects, which are never read")
     nbytes = math.prod(shape) * dtype.itemsize

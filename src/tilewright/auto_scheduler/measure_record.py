@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -128,6 +129,8 @@ def load_record_from_string(record: str) -> tuple[MeasureInput, MeasureResult]:
             layout_rewrite_option=int(rest[1]) if len(rest) > 1 else 0, task_inputs=inputs,
         )
         result = MeasureResult(tuple(map(float, costs)), int(error_no), "", float(all_cost), float(timestamp))
+        if not isinstance(key, str) or not str(target).strip() or (result.error_no == 0 and not (costs and all(0 <= c < math.inf for c in result.costs))):
+            raise ValueError
     except (TypeError, ValueError, KeyError, IndexError, OverflowError, AttributeError, RecursionError):
         raise OptionError("the fields of the record do not fit those of version v0.6", code="TW1101") from None
     return MeasureInput(task, RecordedState(steps_from_json(steps))), result

@@ -69,4 +69,4 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         return read_npz(path)
     except (ValueError, OSError) as error:
-        raise InputError(f"cannot read arrays from '{path}': {error}; write a .npz with np.savez(path, input_name=array)", code="TW0716") from None
+        raise InputError(f"cannot read arrays from '{path}': {error}; it must be written with np.savez(path, input_name=array)", code="TW0716") from None

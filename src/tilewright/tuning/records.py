@@ -9,6 +9,7 @@ The keys behind `tvm_version` are ours; readers of the field's logs skip them. C
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -112,6 +113,8 @@ def decode(line: str, where: str) -> Record:
             tuple(map(float, costs if isinstance(costs, list) else [costs])) if kind == MeasureErrorNo.NO_ERROR else (), kind, float(all_cost), float(timestamp),
             str(row.get("error", "")), bool(row.get("noisy", False)), float(row.get("spread", 0.0)), str(row.get("machine", "")), str(row.get("ir_hash", "")),
         )
+        if kind == MeasureErrorNo.NO_ERROR and not (measured.costs and all(0 <= c < math.inf for c in measured.costs)):
+            raise ValueError("a result without an error has no times")
         return Record(str(target), json.dumps([task, args, kwargs]), json.dumps(config), measured, str(row.get("tvm_version", "")))
     except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError) as error:
         raise ModelError(f"{where}: not a tuning record of AutoTVM's layout ({type(error).__name__}: {error}): {line[:80]}", code="TW1101") from error
