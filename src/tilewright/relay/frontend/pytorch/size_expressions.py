@@ -15,6 +15,12 @@ MAX_CHARACTERS: Final = 20_000
 _MAX_DEPTH: Final = 60
 _MAX_INTEGER: Final = 1 << 63
 _MAX_EXPONENT: Final = 16
+_MAX_TERMS: Final = 256
+_MAX_DIVIDED_TERMS: Final = 64
+_MAX_DIVIDED_DEGREE: Final = 12
+_DIVISIONS: Final = frozenset({
+    "FloorDiv", "CeilDiv", "CleanDiv", "Mod", "PythonMod", "IntTrueDiv", "FloatTrueDiv", "Rational", "RoundDecimal", "ModularIndexing", "Div", "Max", "Min", "Eq", "Ne", "Lt", "Le", "Gt", "Ge",
+})
 _SYMBOL: Final = re.compile(r"[A-Za-z_]([A-Za-z0-9_]{0,62}[A-Za-z_])?[0-9]{0,6}", re.ASCII)
 _BARE_SYMBOL: Final = re.compile(r"[a-z]{1,4}[0-9]{1,6}", re.ASCII)
 _DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,30}(\.[0-9]{0,40})?(e[+-]?[0-9]{1,3})?", re.ASCII)
@@ -44,7 +50,10 @@ def canonical_size(text: str) -> str:
     if len(text) > MAX_CHARACTERS:
         raise ValueError("the text is too long")
     try:
-        return _printed(ast.parse(text.strip(" "), mode="eval").body, _MAX_DEPTH)
+        tree = ast.parse(text.strip(" "), mode="eval").body
+        printed = _printed(tree, _MAX_DEPTH)
+        _measured(tree)
+        return printed
     except (SyntaxError, RecursionError, MemoryError) as error:
         raise ValueError("the text is no expression") from error
 
@@ -65,6 +74,30 @@ def _printed(node: ast.expr, depth: int) -> str:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return _call(node.func.id, node, depth)
     raise ValueError(f"{type(node).__name__} is not allowed")
+
+
+def _measured(node: ast.expr) -> tuple[int, int]:
+    """Number of terms, and degree, of the polynomial that an expression is when it is multiplied out, at most. Raises `ValueError` where they are too many.
+
+    sympy looks for common factors of what is divided, whose cost is exponential in both.
+    """
+    inner = [_measured(n) for n in ast.iter_child_nodes(node) if isinstance(n, ast.expr) and not (isinstance(node, ast.Call) and n is node.func)]
+    name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else type(node.op).__name__ if isinstance(node, ast.BinOp) else ""
+    terms, degree = 1, 0 if isinstance(node, ast.Constant) else 1
+    if name in ("Add", "Sub"):
+        terms, degree = sum(t for t, _ in inner), max(d for _, d in inner)
+    elif name in ("Mul", "Mult"):
+        terms, degree = math.prod(t for t, _ in inner), sum(d for _, d in inner)
+    elif name in _POWERS:
+        exponent = math.ceil(max(abs(n.value) for n in ast.walk(node.right if isinstance(node, ast.BinOp) else node.args[1]) if isinstance(n, ast.Constant)))  # type: ignore[attr-defined]
+        terms, degree = (inner[0][0] ** exponent if inner[0][0] > 1 else 1), inner[0][1] * exponent
+    elif isinstance(node, ast.UnaryOp):
+        terms, degree = inner[0]
+    elif name in _DIVISIONS and any(t > 1 for t, _ in inner[1:]) and (math.prod(t for t, _ in inner) > _MAX_DIVIDED_TERMS or sum(d for _, d in inner) > _MAX_DIVIDED_DEGREE):
+        raise ValueError(f"what is divided has more than {_MAX_DIVIDED_TERMS} products of terms, or a degree above {_MAX_DIVIDED_DEGREE}")
+    if terms > _MAX_TERMS:
+        raise ValueError(f"multiplied out, it has more than {_MAX_TERMS} terms")
+    return terms, degree
 
 
 def _number(value: object) -> str:
