@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
 import tilewright
+import torch_functions
 from tilewright.errors import ModelError
 
 torch = pytest.importorskip("torch")
@@ -16,25 +17,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 F = torch.fft
 torch.manual_seed(4)
 REAL, COMPLEX = torch.randn(3, 5, 8), torch.randn(3, 5, 8, dtype=torch.complex64)
+agrees = functools.partial(torch_functions.agrees, rtol=1e-4, atol=2e-5)
 NORMS = ("backward", "ortho", "forward")
-
-
-class Applied(torch.nn.Module):  # type: ignore[misc]
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: Any) -> Any:
-        return self.function(*inputs)
-
-
-def agrees(function: Callable[..., Any], *inputs: Any) -> None:
-    """The compiled function gives what torch gives."""
-    wanted = torch.utils._pytree.tree_leaves(function(*inputs))
-    found = tilewright.compile(torch.export.export(Applied(function), inputs), threads=1)(*(x.numpy() for x in inputs))
-    for got, value in zip(found if isinstance(found, (list, tuple)) else [found], wanted, strict=True):
-        assert got.dtype == value.resolve_conj().numpy().dtype
-        np.testing.assert_allclose(got, value.resolve_conj().numpy(), rtol=1e-4, atol=2e-5)
 
 
 @pytest.mark.parametrize("norm", NORMS)
@@ -148,4 +132,4 @@ def test_short_transforms_and_back(center: bool) -> None:
 )
 def test_what_is_refused(function: Callable[..., Any], why: str) -> None:
     with pytest.raises(ModelError, match=why):
-        tilewright.compile(torch.export.export(Applied(function), (COMPLEX,)), threads=1)
+        tilewright.compile(torch.export.export(torch_functions.Applied(function), (COMPLEX,)), threads=1)

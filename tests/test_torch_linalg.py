@@ -12,6 +12,7 @@ import tilewright
 from tilewright import relay
 from tilewright.errors import ModelError, NotNativeWarning, ShapeError
 from tilewright.relay.expr import var
+from torch_functions import compiled
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -113,21 +114,6 @@ UNIQUE: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (SQUARE[0], SQUARE[1, 0]),
     ),
 }
-
-
-class Applied(torch.nn.Module):  # type: ignore[misc]
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: Any) -> Any:
-        return self.function(*inputs)
-
-
-def compiled(function: Callable[..., Any], *inputs: Any) -> list[Any]:
-    """What the compiled function gives, its results in one list."""
-    found = tilewright.compile(torch.export.export(Applied(function), inputs), threads=1)(*(x.numpy() for x in inputs))
-    return list(found) if isinstance(found, (list, tuple)) else [found]
 
 
 @pytest.mark.parametrize("name", UNIQUE)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
-import tilewright
 from tilewright.errors import ModelError
+from torch_functions import agrees
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -101,24 +100,6 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (REAL,),
     ),
 }
-
-
-class Applied(torch.nn.Module):  # type: ignore[misc]
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: Any) -> Any:
-        return self.function(*inputs)
-
-
-def agrees(function: Callable[..., Any], *inputs: Any) -> None:
-    """The compiled function gives what torch gives, in the same types."""
-    wanted = torch.utils._pytree.tree_leaves(function(*inputs))
-    found = tilewright.compile(torch.export.export(Applied(function), inputs), threads=1)(*(x.numpy() for x in inputs))
-    for got, value in zip(found if isinstance(found, (list, tuple)) else [found], wanted, strict=True):
-        assert (got.dtype, got.shape) == (value.numpy().dtype, tuple(value.shape))
-        np.testing.assert_allclose(got, value.numpy(), rtol=1e-5, atol=1e-6 if got.dtype == np.float32 else 0)
 
 
 @pytest.mark.parametrize("name", CASES)

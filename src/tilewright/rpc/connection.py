@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from tilewright.errors import RPCError
+from tilewright.errors import CompileError, InputError, RPCError
 from tilewright.rpc.secret import nonce, proof, proves
 from tilewright.runtime.wire import Channel, Message
 
@@ -22,6 +22,7 @@ _SLICE: Final = 0.2
 _BEFORE: Final = (1 << 14, 0)
 """How large messages may be from somebody who has not shown that they know the secret."""
 _AFTER: Final = (64 << 20, 4 << 30)
+DAY: Final = 86_400
 LOOPBACK: Final = "127.0.0.1"
 
 Handle = Callable[["Connection", Message], None]
@@ -126,8 +127,8 @@ def serve(connection: Connection, secret: bytes, role: Message, handle: Handle) 
     """Shake hands and do what is wanted. What one client does wrong, or what cannot be done for it, is told to it and ends its own connection."""
     try:
         handle(connection, connection.accept(secret, role))
-    except (OSError, RPCError, KeyError, TypeError, ValueError) as error:
-        why = str(error) if isinstance(error, RPCError) else f"{type(error).__name__}: {error}"
+    except (OSError, CompileError, RPCError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as error:
+        why = str(error) if isinstance(error, (CompileError, RPCError)) else f"{type(error).__name__}: {error}"
         with contextlib.suppress(OSError, RPCError):
             connection.send({"refused": why}, timeout=1)
     finally:
@@ -221,6 +222,13 @@ def _bound(host: str, port: int, port_end: int) -> socket.socket:
         except OSError as error:
             reason = error
     raise RPCError(f"no port from {port} to {port_end} of {host} is free: {reason}", code="TW1211")
+
+
+def seconds(value: Any, what: str, most: int = DAY) -> float:
+    """A time that the other side gives, `what` says which, of at most `most` seconds. Raises `InputError`."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= most:
+        return float(value)
+    raise InputError(f"{what} is {value!r}; give seconds from 0 to {most}", code="TW1206")
 
 
 def parse_address(text: str) -> tuple[str, int]:

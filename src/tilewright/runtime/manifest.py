@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from tilewright.errors import ArtifactError, CompileError
 from tilewright.faults import OVERLAP, Site
+from tilewright.json_texts import read_json
 from tilewright.runtime.notes import Note
 from tilewright.runtime.program import (
     ExternalStep,
@@ -291,8 +292,8 @@ class Manifest:
     def from_json(text: str | bytes, where: str) -> Manifest:
         """Read a manifest of the artifact `where`; raises `ArtifactError` when it is not one that this version reads."""
         try:
-            content = json.loads(text)
-        except (ValueError, RecursionError) as error:
+            content = read_json(text)
+        except ValueError as error:
             raise ArtifactError(f"{where}: the manifest is damaged ({error}); compile the model again", code="TW0804") from error
         version = content.get("format") if isinstance(content, dict) else None
         if version != FORMAT:

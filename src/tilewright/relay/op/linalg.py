@@ -6,9 +6,8 @@ the type of the argument.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -34,26 +33,36 @@ def _matrices(t: TensorType, *, square: bool = False, name: str = "data") -> tup
     return shape
 
 
-def _stacked(
-    function: Callable[..., Any], results: Sequence[tuple[Sequence[int], Any]], *arrays: Array, ranks: Sequence[int]
-) -> Any:
-    """`function` on the float64 matrices (or rows) of stacks: arrays of the shapes and types `results`."""
-    lead = arrays[0].shape[: arrays[0].ndim - ranks[0]]
-    found = [np.zeros((prod(lead), *shape[len(lead) :]), dtype) for shape, dtype in results]
-    flat = [a.reshape(prod(lead), *a.shape[a.ndim - r :]) for a, r in zip(arrays, ranks, strict=True)]
-    with np.errstate(all="ignore"):
-        for k in range(prod(lead)):
-            given = function(*(a[k].astype(np.float64) if a.dtype.kind == "f" else a[k] for a in flat))
-            for out, value in zip(found, given if isinstance(given, tuple) else (given,), strict=True):
-                out[k] = value
-    whole = tuple(f.reshape(shape) for f, (shape, _) in zip(found, results, strict=True))
-    return whole if len(whole) > 1 else whole[0]
-
-
 class Factorization(Op):
-    """Base of the operators of linear algebra."""
+    """Base of the operators of linear algebra: what `infer` says of whole stacks, `of_one` computes for one matrix."""
 
     precision = Precision.NEVER
+    ranks: ClassVar[tuple[int, ...]] = (2,)
+    """For each argument, whether it is a stack of matrices (2) or of rows (1)."""
+    count: ClassVar[int] = 1
+    """How many arrays are computed."""
+
+    @property
+    def results(self) -> int | None:
+        return self.count if self.count > 1 else None
+
+    def of_one(self, *args: Any) -> Any:
+        """The results for one matrix (or row) of each argument, floats in float64."""
+        raise NotImplementedError
+
+    def reference(self, *arrays: Array) -> Any:
+        inferred = self.infer(*(TensorType(a.shape, a.dtype.name) for a in arrays))
+        types = tensors(*(inferred.fields if isinstance(inferred, TupleType) else (inferred,)))
+        lead = arrays[0].shape[: arrays[0].ndim - self.ranks[0]]
+        found = [np.zeros((prod(lead), *t.shape[len(lead) :]), str(t.dtype)) for t in types]
+        flat = [a.reshape(prod(lead), *a.shape[a.ndim - r :]) for a, r in zip(arrays, self.ranks, strict=True)]
+        with np.errstate(all="ignore"):
+            for k in range(prod(lead)):
+                given = self.of_one(*(a[k].astype(np.float64) if a.dtype.kind == "f" else a[k] for a in flat))
+                for out, value in zip(found, given if len(types) > 1 else (given,), strict=True):
+                    out[k] = value
+        whole = tuple(f.reshape(t.shape) for f, t in zip(found, types, strict=True))
+        return whole if len(whole) > 1 else whole[0]
 
 
 @op("linalg.cholesky", kind=Fusion.OPAQUE)
@@ -63,31 +72,25 @@ class Cholesky(Factorization):
     Only the lower half of `data` is read. From the row of that minor on, the diagonal of L is not a number.
     """
 
-    @property
-    def results(self) -> int:
-        return 2
+    count = 2
 
     def infer(self, data: Type) -> TupleType:
         (t,) = tensors(data)
         shape = _matrices(t, square=True)
         return TupleType((t, TensorType(shape[:-2], "int32")))
 
-    def reference(self, data: Array) -> Any:
-        return _stacked(_cholesky, [(data.shape, data.dtype), (data.shape[:-2], np.int32)], data, ranks=(2,))
+    def of_one(self, a: Array) -> tuple[Array, int]:
+        found, wrong = np.zeros_like(a), 0
+        for k in range(len(a)):
+            for j in range(k):
+                found[k, j] = (a[k, j] - found[k, :j] @ found[j, :j]) / found[j, j]
+            rest = a[k, k] - found[k, :k] @ found[k, :k]
+            wrong = wrong or (0 if rest > 0 else k + 1)
+            found[k, k] = np.sqrt(rest) if rest > 0 else np.nan
+        return found, wrong
 
     def compute(self, data: te.Tensor) -> tuple[te.Tensor, ...]:
         return topi.cholesky(data)
-
-
-def _cholesky(a: Array) -> tuple[Array, int]:
-    found, wrong = np.zeros_like(a), 0
-    for k in range(len(a)):
-        for j in range(k):
-            found[k, j] = (a[k, j] - found[k, :j] @ found[j, :j]) / found[j, j]
-        rest = a[k, k] - found[k, :k] @ found[k, :k]
-        wrong = wrong or (0 if rest > 0 else k + 1)
-        found[k, k] = np.sqrt(rest) if rest > 0 else np.nan
-    return found, wrong
 
 
 @op("linalg.lu", kind=Fusion.OPAQUE)
@@ -99,22 +102,14 @@ class LU(Factorization):
     """
 
     pivot: bool = True
-
-    @property
-    def results(self) -> int:
-        return 3
+    count = 3
 
     def infer(self, data: Type) -> TupleType:
         (t,) = tensors(data)
         shape = _matrices(t)
         return TupleType((t, TensorType((*shape[:-2], min(shape[-2:])), "int32"), TensorType(shape[:-2], "int32")))
 
-    def reference(self, data: Array) -> Any:
-        lead = data.shape[:-2]
-        results = [(data.shape, data.dtype), ((*lead, min(data.shape[-2:])), np.int32), (lead, np.int32)]
-        return _stacked(self._factors, results, data, ranks=(2,))
-
-    def _factors(self, data: Array) -> tuple[Array, Array, int]:
+    def of_one(self, data: Array) -> tuple[Array, Array, int]:
         a, wrong = data.copy(), 0
         pivots = np.arange(1, min(a.shape) + 1)
         for k in range(min(a.shape)):
@@ -138,16 +133,15 @@ class Permutation(Factorization):
 
     size: int
 
+    ranks = (1,)
+
     def infer(self, pivots: Type) -> TensorType:
         (t,) = tensors(pivots)
         if not t.ndim or not t.dtype.is_integer:
             raise ShapeError(f"pivots must be rows of integers, and they are {t!r}")
         return TensorType((*require_static(t, "pivots")[:-1], self.size), "int32")
 
-    def reference(self, pivots: Array) -> Any:
-        return _stacked(self._rows, [((*pivots.shape[:-1], self.size), np.int32)], pivots, ranks=(1,))
-
-    def _rows(self, pivots: Array) -> Array:
+    def of_one(self, pivots: Array) -> Array:
         rows = np.arange(self.size)
         for k, place in enumerate(np.clip(pivots - 1, 0, self.size - 1)):
             rows[[k, place]] = rows[[place, k]]
@@ -167,6 +161,8 @@ class SolveTriangular(Factorization):
     upper: bool = False
     unit: bool = False
 
+    ranks = (2, 2)
+
     def infer(self, matrix: Type, rhs: Type) -> TensorType:
         a, b = tensors(matrix, rhs)
         require_same_dtype((a, b))
@@ -178,10 +174,7 @@ class SolveTriangular(Factorization):
             )
         return b
 
-    def reference(self, matrix: Array, rhs: Array) -> Any:
-        return _stacked(self._solved, [(rhs.shape, rhs.dtype)], matrix, rhs, ranks=(2, 2))
-
-    def _solved(self, a: Array, b: Array) -> Array:
+    def of_one(self, a: Array, b: Array) -> Array:
         x = b.copy()
         for k in range(len(a))[:: -1 if self.upper else 1]:
             others = slice(k + 1, None) if self.upper else slice(0, k)
@@ -200,33 +193,28 @@ class Geqrf(Factorization):
     And their factors.
     """
 
-    @property
-    def results(self) -> int:
-        return 2
+    count = 2
 
     def infer(self, data: Type) -> TupleType:
         (t,) = tensors(data)
         shape = _matrices(t)
         return TupleType((t, TensorType((*shape[:-2], min(shape[-2:])), t.dtype)))
 
-    def reference(self, data: Array) -> Any:
-        results = [(data.shape, data.dtype), ((*data.shape[:-2], min(data.shape[-2:])), data.dtype)]
-        return _stacked(_reflections, results, data, ranks=(2,))
+    def of_one(self, a: Array) -> tuple[Array, Array]:
+        if not a.size:
+            return a, np.zeros(min(a.shape))
+        packed, factors = np.linalg.qr(a, mode="raw")
+        return packed.T, factors
 
     def compute(self, data: te.Tensor) -> tuple[te.Tensor, ...]:
         return topi.geqrf(data)
 
 
-def _reflections(a: Array) -> tuple[Array, Array]:
-    if not a.size:
-        return a, np.zeros(min(a.shape))
-    packed, factors = np.linalg.qr(a, mode="raw")
-    return packed.T, factors
-
-
 @op("linalg.householder_product", kind=Fusion.OPAQUE)
 class HouseholderProduct(Factorization):
     """The first columns, as many as `data` has, of the product of the reflections that `linalg.geqrf` gives."""
+
+    ranks = (2, 1)
 
     def infer(self, data: Type, factors: Type) -> TensorType:
         t, tau = tensors(data, factors)
@@ -244,19 +232,15 @@ class HouseholderProduct(Factorization):
             )
         return t
 
-    def reference(self, data: Array, factors: Array) -> Any:
-        return _stacked(_reflected, [(data.shape, data.dtype)], data, factors, ranks=(2, 1))
+    def of_one(self, a: Array, factors: Array) -> Array:
+        found = np.eye(*a.shape)
+        for k in reversed(range(len(factors))):
+            vector = np.concatenate([np.zeros(k), [1.0], a[k + 1 :, k]])
+            found -= factors[k] * np.outer(vector, vector @ found)
+        return found
 
     def compute(self, data: te.Tensor, factors: te.Tensor) -> te.Tensor:
         return topi.householder_product(data, factors)
-
-
-def _reflected(a: Array, factors: Array) -> Array:
-    found = np.eye(*a.shape)
-    for k in reversed(range(len(factors))):
-        vector = np.concatenate([np.zeros(k), [1.0], a[k + 1 :, k]])
-        found -= factors[k] * np.outer(vector, vector @ found)
-    return found
 
 
 def _signs(vectors: Array) -> Array:
@@ -278,20 +262,14 @@ class Eigh(Factorization):
     """
 
     lower: bool = True
-
-    @property
-    def results(self) -> int:
-        return 2
+    count = 2
 
     def infer(self, data: Type) -> TupleType:
         (t,) = tensors(data)
         shape = _matrices(t, square=True)
         return TupleType((TensorType(shape[:-1], t.dtype), t))
 
-    def reference(self, data: Array) -> Any:
-        return _stacked(self._vectors, [(data.shape[:-1], data.dtype), (data.shape, data.dtype)], data, ranks=(2,))
-
-    def _vectors(self, a: Array) -> tuple[Array, Array]:
+    def of_one(self, a: Array) -> tuple[Array, Array]:
         values, vectors = np.linalg.eigh(a, "L" if self.lower else "U")
         return values, vectors * _signs(vectors.T)
 
@@ -307,9 +285,7 @@ class SVD(Factorization):
     transposed that is greatest in size is positive.
     """
 
-    @property
-    def results(self) -> int:
-        return 3
+    count = 3
 
     def infer(self, data: Type) -> TupleType:
         (t,) = tensors(data)
@@ -318,29 +294,20 @@ class SVD(Factorization):
             raise ShapeError(f"data {text(t.shape)} must have at least as many rows as columns; transpose it first")
         return TupleType((t, TensorType((*lead, n), t.dtype), TensorType((*lead, n, n), t.dtype)))
 
-    def reference(self, data: Array) -> Any:
-        *lead, _, n = data.shape
-        return _stacked(
-            _values, [(data.shape, data.dtype), ((*lead, n), data.dtype), ((*lead, n, n), data.dtype)], data, ranks=(2,)
-        )
+    def of_one(self, a: Array) -> tuple[Array, Array, Array]:
+        left, values, right = np.linalg.svd(a, full_matrices=False)
+        signs = _signs(right)
+        return left * signs, values, right * signs[:, None]
 
     def compute(self, data: te.Tensor) -> tuple[te.Tensor, ...]:
         return topi.svd(data)
-
-
-def _values(a: Array) -> tuple[Array, Array, Array]:
-    left, values, right = np.linalg.svd(a, full_matrices=False)
-    signs = _signs(right)
-    return left * signs, values, right * signs[:, None]
 
 
 @op("linalg.eig", kind=Fusion.OPAQUE)
 class Eig(Factorization):
     """The eigenvalues of any square matrices, and their vectors as columns, of length one: complex numbers."""
 
-    @property
-    def results(self) -> int:
-        return 2
+    count = 2
 
     def infer(self, data: Type) -> TupleType:
         (t,) = tensors(data)
@@ -348,11 +315,9 @@ class Eig(Factorization):
         kind = _COMPLEX[str(t.dtype)]
         return TupleType((TensorType(shape[:-1], kind), TensorType(shape, kind)))
 
-    def reference(self, data: Array) -> Any:
-        kind = _COMPLEX[data.dtype.name]
-        return _stacked(
-            lambda a: tuple(np.linalg.eig(a)), [(data.shape[:-1], kind), (data.shape, kind)], data, ranks=(2,)
-        )
+    def of_one(self, a: Array) -> tuple[Array, Array]:
+        values, vectors = np.linalg.eig(a)
+        return values, vectors
 
 
 @op("linalg.matrix_exp", kind=Fusion.OPAQUE)
@@ -364,22 +329,18 @@ class MatrixExp(Factorization):
         _matrices(t, square=True)
         return t
 
-    def reference(self, data: Array) -> Any:
-        return _stacked(_exponential, [(data.shape, data.dtype)], data, ranks=(2,))
+    def of_one(self, a: Array) -> Array:
+        norm = np.abs(a).sum(0).max(initial=0.0)
+        doublings = int(np.ceil(np.log2(norm)) + 1) if 0.5 < norm < 2.0**1000 else 0
+        found = np.eye(len(a))
+        for degree in range(topi.TAYLOR, 0, -1):
+            found = np.eye(len(a)) + a * 2.0**-doublings @ found / degree
+        for _ in range(doublings):
+            found = found @ found
+        return found
 
     def compute(self, data: te.Tensor) -> te.Tensor:
         return topi.matrix_exp(data)
-
-
-def _exponential(a: Array) -> Array:
-    norm = np.abs(a).sum(0).max(initial=0.0)
-    doublings = int(np.ceil(np.log2(norm)) + 1) if 0.5 < norm < 2.0**1000 else 0
-    found = np.eye(len(a))
-    for degree in range(topi.TAYLOR, 0, -1):
-        found = np.eye(len(a)) + a * 2.0**-doublings @ found / degree
-    for _ in range(doublings):
-        found = found @ found
-    return found
 
 
 _GROWTH: Final = (1 + 17**0.5) / 8
@@ -394,41 +355,34 @@ class LDLFactor(Factorization):
     two equal negative ones say that a block of two stands there.
     """
 
-    @property
-    def results(self) -> int:
-        return 3
+    count = 3
 
     def infer(self, data: Type) -> TupleType:
         (t,) = tensors(data)
         shape = _matrices(t, square=True)
         return TupleType((t, TensorType(shape[:-1], "int32"), TensorType(shape[:-2], "int32")))
 
-    def reference(self, data: Array) -> Any:
-        results = [(data.shape, data.dtype), (data.shape[:-1], np.int32), (data.shape[:-2], np.int32)]
-        return _stacked(_symmetric_factors, results, data, ranks=(2,))
-
-
-def _symmetric_factors(data: Array) -> tuple[Array, Array, int]:
-    a = np.tril(data)
-    n, k, wrong = len(a), 0, 0
-    pivots = np.zeros(n, np.int32)
-    while k < n:
-        place, width = _pivot(a, k)
-        if not np.any(a[k:, k]):
-            wrong = wrong or k + 1
-        _exchange(a, k, k + width - 1, place)
-        block = a[k : k + width, k : k + width]
-        if width == 2:
-            block[0, 1] = block[1, 0]
-        below = a[k + width :, k : k + width].copy()
-        if np.any(block):
-            a[k + width :, k : k + width] = below @ np.linalg.inv(block)
-            a[k + width :, k + width :] -= np.tril(a[k + width :, k : k + width] @ below.T)
-        if width == 2:
-            block[0, 1] = 0
-        pivots[k : k + width] = place + 1 if width == 1 else -(place + 1)
-        k += width
-    return a, pivots, wrong
+    def of_one(self, data: Array) -> tuple[Array, Array, int]:
+        a = np.tril(data)
+        n, k, wrong = len(a), 0, 0
+        pivots = np.zeros(n, np.int32)
+        while k < n:
+            place, width = _pivot(a, k)
+            if not np.any(a[k:, k]):
+                wrong = wrong or k + 1
+            _exchange(a, k, k + width - 1, place)
+            block = a[k : k + width, k : k + width]
+            if width == 2:
+                block[0, 1] = block[1, 0]
+            below = a[k + width :, k : k + width].copy()
+            if np.any(block):
+                a[k + width :, k : k + width] = below @ np.linalg.inv(block)
+                a[k + width :, k + width :] -= np.tril(a[k + width :, k : k + width] @ below.T)
+            if width == 2:
+                block[0, 1] = 0
+            pivots[k : k + width] = place + 1 if width == 1 else -(place + 1)
+            k += width
+        return a, pivots, wrong
 
 
 def _pivot(a: Array, k: int) -> tuple[int, int]:
@@ -456,6 +410,8 @@ def _exchange(a: Array, k: int, at: int, place: int) -> None:
 class LDLSolve(Factorization):
     """X of A @ X = rhs, by the factors and pivots that `linalg.ldl_factor` gives of A."""
 
+    ranks = (2, 1, 2)
+
     def infer(self, factors: Type, pivots: Type, rhs: Type) -> TensorType:
         a, places, b = tensors(factors, pivots, rhs)
         require_same_dtype((a, b))
@@ -467,26 +423,22 @@ class LDLSolve(Factorization):
             )
         return b
 
-    def reference(self, factors: Array, pivots: Array, rhs: Array) -> Any:
-        return _stacked(_symmetric_solution, [(rhs.shape, rhs.dtype)], factors, pivots, rhs, ranks=(2, 1, 2))
-
-
-def _symmetric_solution(a: Array, pivots: Array, rhs: Array) -> Array:
-    x, k, n = rhs.copy(), 0, len(a)
-    starts: list[tuple[int, int]] = []
-    while k < n:
-        width = 1 if pivots[k] > 0 else 2
-        starts.append((k, width))
-        _swap(x, k + width - 1, int(abs(pivots[k])) - 1)
-        block = np.tril(a[k : k + width, k : k + width])
-        x[k + width :] -= a[k + width :, k : k + width] @ x[k : k + width]
-        whole = block + np.tril(block, -1).T
-        x[k : k + width] = np.linalg.solve(whole, x[k : k + width]) if np.linalg.det(whole) else np.inf
-        k += width
-    for k, width in reversed(starts):
-        x[k : k + width] -= a[k + width :, k : k + width].T @ x[k + width :]
-        _swap(x, k + width - 1, int(abs(pivots[k])) - 1)
-    return x
+    def of_one(self, a: Array, pivots: Array, rhs: Array) -> Array:
+        x, k, n = rhs.copy(), 0, len(a)
+        starts: list[tuple[int, int]] = []
+        while k < n:
+            width = 1 if pivots[k] > 0 else 2
+            starts.append((k, width))
+            _swap(x, k + width - 1, int(abs(pivots[k])) - 1)
+            block = np.tril(a[k : k + width, k : k + width])
+            x[k + width :] -= a[k + width :, k : k + width] @ x[k : k + width]
+            whole = block + np.tril(block, -1).T
+            x[k : k + width] = np.linalg.solve(whole, x[k : k + width]) if np.linalg.det(whole) else np.inf
+            k += width
+        for k, width in reversed(starts):
+            x[k : k + width] -= a[k + width :, k : k + width].T @ x[k + width :]
+            _swap(x, k + width - 1, int(abs(pivots[k])) - 1)
+        return x
 
 
 def _swap(x: Array, first: int, second: int) -> None:
