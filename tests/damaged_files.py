@@ -322,7 +322,7 @@ def _outcome(number: int, door: str, folder: Path, status: int, peak: int) -> Ou
     made, phase, native = (_left(folder / name) for name in ("made", "phase", "native"))
     code = os.waitstatus_to_exitcode(status)
     if (folder / EXECUTED).exists():
-        return Outcome(number, made, door, "executed", "", f"{phase}: {_left(folder / 'outcome')[:200]}")
+        return Outcome(number, made, door, "executed", _left(folder / EXECUTED / "why"), f"{phase}: {_left(folder / 'outcome')[:200]}")
     if code in (-signal.SIGXCPU, -signal.SIGALRM, -signal.SIGKILL):
         # A model may say that a loop has as many turns as it likes: what runs too long is told apart.
         kind = "ran long" if phase == "run" and "relay/transform" not in native else "hang"

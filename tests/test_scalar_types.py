@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
-import os
-import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
+import daily
 import tilewright as tvm
 from tilewright import expr as E
 from tilewright import te, tir
@@ -156,11 +154,9 @@ def program(name: str, a: str, b: str, cases: Sequence[tuple[str, Op, list[tuple
 
 
 def chosen() -> list[tuple[str, str]]:
-    """All pairs of types with `TILEWRIGHT_ALL_PAIRS`, else some, others each day."""
-    every = [(a, b) for a in TYPES for b in TYPES]
-    day = datetime.date.today().toordinal()
-    print(f"seed {day}")
-    return every if os.environ.get("TILEWRIGHT_ALL_PAIRS") else random.Random(day).sample(every, 16)
+    """All pairs of types with `TILEWRIGHT_TEST_ALL`, else some, others each day."""
+    print(f"seed {daily.SEED}")
+    return daily.sample([(a, b) for a in TYPES for b in TYPES], 16)
 
 
 @pytest.mark.parametrize("target", ["llvm", "c"])

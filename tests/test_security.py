@@ -15,7 +15,6 @@ from tilewright.compiler.cache import _cache_in
 from tilewright.driver.tvmc.package import TVMCPackage
 from tilewright.errors import ArtifactError, CacheWarning, InputError
 from tilewright.rpc.files import file
-from tilewright.rpc.proxy import _patience
 from tilewright.target.llvm.perf import _write_map
 
 
@@ -66,12 +65,6 @@ def test_the_map_of_perf_follows_no_link(tmp_path: Path) -> None:
 def test_names_of_uploads_are_plain(name: str) -> None:
     with pytest.raises(InputError, match="is no name of a file of a session"):
         file(name)
-
-
-@pytest.mark.parametrize("value", [float("inf"), float("nan"), -1, "1", None])
-def test_patience_is_a_number_of_seconds(value: object) -> None:
-    with pytest.raises(InputError, match="give seconds from 0 to 86400"):
-        _patience(value)
 
 
 def test_the_tests_that_the_security_page_names_exist() -> None:

@@ -1,13 +1,10 @@
 """Zero is a size: every ONNX operator on tensors without elements, against ONNX's reference implementation.
 
-A sample is drawn each day, by a seed that a failure shows; TILEWRIGHT_ALL_ZERO_SIZES=1 runs all cases.
+A sample is drawn each day, by a seed that a failure shows; `TILEWRIGHT_TEST_ALL=1` runs all cases.
 """
 
 from __future__ import annotations
 
-import datetime
-import os
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,12 +14,12 @@ import pytest
 from onnx import TensorProto
 from onnx.reference import ReferenceEvaluator
 
+import daily
 import tilewright
 from test_onnx_kinds import node_model
 from tilewright.errors import CompileError
 
 Array = np.ndarray[Any, Any]
-DAY = datetime.date.today().toordinal()
 SAMPLE = 48
 FLOAT, INT64, BOOL, UINT8, INT32 = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL, TensorProto.UINT8, TensorProto.INT32
 SHAPES = ((0, 3), (2, 0), (0, 0), (2, 0, 3), (0, 3, 4), (2, 3, 0))
@@ -112,11 +109,10 @@ def every_case() -> list[Case]:
 
 
 def chosen() -> list[Case]:
-    cases = every_case()
-    return cases if os.environ.get("TILEWRIGHT_ALL_ZERO_SIZES") else random.Random(DAY).sample(cases, SAMPLE)
+    return daily.sample(every_case(), SAMPLE)
 
 
-@pytest.mark.parametrize("case", chosen(), ids=lambda c: f"day {DAY}: {c.name}")
+@pytest.mark.parametrize("case", chosen(), ids=lambda c: f"day {daily.SEED}: {c.name}")
 def test_tensors_without_elements(case: Case) -> None:
     """The same results; what the reference implementation refuses may be refused, with a message."""
     model = node_model(case.op_type, case.inputs, case.known, {f"y{k}": kind for k, kind in enumerate(case.outputs)}, opset=case.opset, order=case.order, **case.attrs)

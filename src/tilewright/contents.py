@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tilewright.errors import CompileError
+from tilewright.json_texts import read_json
 from tilewright.types import DataType
 
 Array = np.ndarray[Any, Any]
@@ -33,7 +34,7 @@ def from_bytes(raw: bytes, dtype: DataType, shape: Sequence[int]) -> Array:
     """The inverse; raises `ValueError` where the bytes are not those of such an array."""
     if not dtype.is_object:
         return np.frombuffer(raw, dtype.numpy()).reshape(tuple(shape))
-    values = json.loads(raw.decode("utf-8", "surrogatepass"))
+    values = read_json(raw.decode("utf-8", "surrogatepass"))
     if not isinstance(values, list) or len(values) != math.prod(shape) or not all(isinstance(v, str) for v in values):
         raise ValueError(f"these are not {math.prod(shape)} strings")
     return of_strings(values, shape)

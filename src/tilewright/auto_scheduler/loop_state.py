@@ -254,6 +254,8 @@ class State:
 
     def _split(self, stage: int, at: int, lengths: Sequence[int], inner_to_outer: bool) -> list[Iterator]:
         old = self.stages[stage].iters[at]
+        if not all(isinstance(n, int) and n > 0 for n in lengths):
+            raise ScheduleError(f"split of '{self.stages[stage].name}' takes whole numbers above zero, and was given {list(lengths)}", code="TW1113")
         rest = -(-old.extent // prod(lengths))
         sizes = [rest, *lengths] if inner_to_outer else [*lengths, rest]
         made = [Iterator(f"{old.name}.{n}", size, old.kind) for n, size in enumerate(sizes)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult
 from tilewright.auto_scheduler.search_task import HardwareParams, SearchTask
 from tilewright.auto_scheduler.transform_step import TransformStep, steps_as_json, steps_from_json
 from tilewright.errors import CompileError, OptionError
+from tilewright.json_texts import read_json
 from tilewright.tuning.lines import LineFile
 
 if TYPE_CHECKING:
@@ -74,8 +76,8 @@ def load_records(filename: str | os.PathLike[str]) -> Iterator[tuple[MeasureInpu
     """The records of a file, in order. Raises `OptionError`, with the line, for a damaged one; a last line without an end is left out, with a warning."""
     try:
         text = Path(filename).read_text(encoding="utf-8")
-    except OSError as error:
-        raise OptionError(f"the records '{filename}' cannot be read: {error.strerror}", code="TW1101") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise OptionError(f"the records '{filename}' cannot be read: {getattr(error, 'strerror', error)}", code="TW1101") from None
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -111,7 +113,7 @@ def dump_record_to_string(inp: MeasureInput, result: MeasureResult) -> str:
 def load_record_from_string(record: str) -> tuple[MeasureInput, MeasureResult]:
     """The record in a line. Raises `OptionError` for what is none, `ScheduleError` for steps that are unknown."""
     try:
-        data = json.loads(record)
+        data = read_json(record)
     except ValueError as error:
         raise OptionError(f"this is no JSON: {error}", code="TW1101") from None
     if not isinstance(data, dict) or not isinstance(data.get("v"), str) or "i" not in data or "r" not in data:
@@ -127,7 +129,9 @@ def load_record_from_string(record: str) -> tuple[MeasureInput, MeasureResult]:
             layout_rewrite_option=int(rest[1]) if len(rest) > 1 else 0, task_inputs=inputs,
         )
         result = MeasureResult(tuple(map(float, costs)), int(error_no), "", float(all_cost), float(timestamp))
-    except (TypeError, ValueError, KeyError, IndexError):
+        if not isinstance(key, str) or not str(target).strip() or (result.error_no == 0 and not (costs and all(0 <= c < math.inf for c in result.costs))):
+            raise ValueError
+    except (TypeError, ValueError, KeyError, IndexError, OverflowError, AttributeError, RecursionError):
         raise OptionError("the fields of the record do not fit those of version v0.6", code="TW1101") from None
     return MeasureInput(task, RecordedState(steps_from_json(steps))), result
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 from tilewright import te
 from tilewright.errors import CompileError, OptionError
 from tilewright.expr import PrimExpr, number_of
+from tilewright.json_texts import read_json
 from tilewright.settings import nearest
 from tilewright.te.tensor import Tensor
 
@@ -85,7 +86,7 @@ def is_registered(workload_key: str) -> bool:
 def decode(workload_key: str) -> tuple[str, list[Any]]:
     """The name and the arguments of a key. Raises `OptionError` for a text that is none."""
     try:
-        parts = json.loads(workload_key)
+        parts = read_json(workload_key)
     except ValueError:
         parts = None
     if not isinstance(parts, list) or not parts or not isinstance(parts[0], str):

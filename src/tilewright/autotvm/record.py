@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from tilewright.autotvm.measure import MeasureInput, MeasureResult, TaskCandidat
 from tilewright.autotvm.task.space import ConfigEntity
 from tilewright.autotvm.task.task import Task
 from tilewright.errors import ModelError, OptionError, with_code
+from tilewright.json_texts import read_json
 from tilewright.runtime.files import write_atomically
 from tilewright.target.target import Target
 from tilewright.tuning import records
@@ -76,7 +78,7 @@ def lines(filename: Any) -> Iterator[tuple[str, str]]:
 def _if_whole(row: str) -> str:
     """A line without an end: one that is JSON was written by hand, any other was cut off."""
     try:
-        json.loads(row)
+        read_json(row)
     except ValueError:
         return ""
     return row
@@ -107,7 +109,8 @@ def split_workload(in_file: str | os.PathLike[str], clean: bool = True) -> None:
         if record.measured.ok or not clean:
             groups.setdefault(record.key, []).append(row)
     for k, (key, rows) in enumerate(groups.items()):
-        write_lines(f"{os.fspath(in_file)}.{k:03d}.{json.loads(key)[0]}.json", rows)
+        name = re.sub(r"[^\w.\-]", "_", json.loads(key)[0])[:100]
+        write_lines(f"{os.fspath(in_file)}.{k:03d}.{name}.json", rows)
 
 
 def measure_str_key(inp: MeasureInput, include_config: bool = True) -> str:

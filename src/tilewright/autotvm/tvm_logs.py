@@ -55,11 +55,13 @@ def translated(record: Record) -> Foreign | str:
         return f"of TVM, for the template '{name}', which has no counterpart"
     try:
         anchor = reader(args)
-    except (ValueError, IndexError, TypeError, KeyError, CompileError):
+    except (ValueError, IndexError, TypeError, KeyError, OverflowError, CompileError):
         return f"of TVM, for '{name}' with arguments that are not understood"
-    config = json.loads(record.config)
     names = _INNER[str(anchor[0]).removeprefix("depthwise_")]
-    found = {names[n]: _innermost(value) for n, _, value in config.get("entity", ()) if n in names}
+    try:
+        found = {names[n]: _innermost(value) for n, _, value in json.loads(record.config).get("entity", ()) if n in names}
+    except (ValueError, IndexError, TypeError, AttributeError, OverflowError):
+        return f"of TVM, for '{name}' with a configuration that is not understood"
     if not found:
         return f"of TVM, for '{name}', whose configuration has no tiles"
     return Foreign(anchor, found, record.measured.cost)

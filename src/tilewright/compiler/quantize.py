@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tilewright.array_files import read_npz
 from tilewright.compiler.calibration import post_training
 from tilewright.compiler.formats import format_of
 from tilewright.compiler.model import Model, compile
@@ -65,9 +65,8 @@ def _read(data: Any) -> Any:
     """Data that are not in a file; an iterable as a list, since they are read more than once."""
     if isinstance(data, (str, os.PathLike)):
         try:
-            with np.load(Path(data), allow_pickle=False) as archive:
-                return {name: archive[name] for name in archive.files}
-        except (OSError, ValueError, EOFError, AttributeError, TypeError) as error:
+            return read_npz(data)
+        except (OSError, ValueError) as error:
             raise InputError(f"cannot read calibration data from '{data}': {error}; write a .npz with np.savez(path, input_name=array)", code="TW1002") from None
     if isinstance(data, Mapping) or hasattr(data, "shape"):
         return data

@@ -35,6 +35,7 @@ from tilewright.compiler.report import Report
 from tilewright.compiler.staged import Edge, Key, Point, Program, Stages, described
 from tilewright.errors import ArtifactError, InputError, ParseError
 from tilewright.ir.module import IRModule
+from tilewright.json_texts import read_json
 from tilewright.relay.expr import Call, Expr, Function, Tuple, Var
 from tilewright.runtime.artifact import STAGES_MEMBER, Artifact, load_tar
 from tilewright.runtime.files import write_atomically
@@ -175,7 +176,7 @@ class _Reader:
         text = self._bytes(STAGES_MEMBER)
         if hashlib.sha256(text).hexdigest().encode() != self._bytes("stages.sha256"):
             raise _damaged(self.path)
-        said = json.loads(text)
+        said = read_json(text)
         if said["format"] != FORMAT:
             raise ArtifactError(f"{self.path}: a program in stages of the form '{said['format']}', and '{FORMAT}' is read; compile the model again", code="TW0806")
         for name, wanted in said["sums"].items():

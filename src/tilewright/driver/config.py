@@ -10,13 +10,13 @@ A name without `.json` is that of a file that comes with the package, in `config
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from tilewright.errors import OptionError
+from tilewright.json_texts import read_json
 from tilewright.settings import nearest
 
 SHIPPED: Final = Path(__file__).parent / "configs" / "host"
@@ -26,7 +26,7 @@ def option_values(name: str, known: Collection[str | None]) -> dict[str, Any]:
     """The values of options by the names of their parameters. Raises `OptionError` for a file that cannot be read, and keys that are none of `known`."""
     path = _path(name)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise OptionError(f"--config: cannot read '{path}': {error.strerror or error}", code="TW0205") from None
     except ValueError as error:

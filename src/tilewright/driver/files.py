@@ -6,7 +6,6 @@ import contextlib
 import os
 import tempfile
 import threading
-import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewright.array_files import read_npz
 from tilewright.errors import ArtifactError, InputError
 
 
@@ -67,10 +67,6 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of a numpy archive by name; raises `InputError` when it is something else, or holds Python objects."""
     try:
-        archive = np.load(path, allow_pickle=False)
-        if isinstance(archive, np.ndarray):
-            raise InputError(f"'{path}' holds one array without a name; write a .npz with np.savez(path, input_name=array)", code="TW0716")
-        with archive:
-            return {name: archive[name] for name in archive.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, KeyError) as error:
-        raise InputError(f"cannot read arrays from '{path}': {error}; it must be written with np.savez", code="TW0716") from None
+        return read_npz(path)
+    except (ValueError, OSError) as error:
+        raise InputError(f"cannot read arrays from '{path}': {error}; it must be written with np.savez(path, input_name=array)", code="TW0716") from None

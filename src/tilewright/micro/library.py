@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tarfile
 from collections.abc import Mapping
@@ -19,6 +18,7 @@ from typing import Any, Final
 
 from tilewright.compiler.model_library import c_paths
 from tilewright.errors import ArtifactError, CompileError
+from tilewright.json_texts import read_json
 from tilewright.runtime.program import TensorInfo
 from tilewright.runtime.sealed_tar import plain_members
 from tilewright.target.c.text import identifier
@@ -42,14 +42,14 @@ def read_model_library(path: str | os.PathLike[str]) -> ModelLibrary:
     """The model of a library. Raises `ArtifactError` where the file is none, holds several models, or holds one that is not C text."""
     content = _members(Path(path))
     try:
-        modules = json.loads(content["metadata.json"])["modules"]
+        modules = read_json(content["metadata.json"])["modules"]
         if len(modules) != 1:
             raise ArtifactError(f"{path}: there are {len(modules)} models in this library; a project is of one", code="TW0809")
         ((name, found),) = modules.items()
         memory = found["memory"]["functions"]["main"][0]
         inputs, outputs = (_tensors(memory[k]) for k in ("inputs", "outputs"))
         target = found["target"]
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise ArtifactError(f"{path}: no Model Library ({type(error).__name__}: {error}); make one with: tvmc compile MODEL --target c -f mlf", code="TW0809") from None
     word = identifier(str(name))
     wanted = c_paths(word)

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 import numpy as np
 
 from tilewright.errors import ArtifactError, InputError, OptionError, RunError, TargetError
+from tilewright.json_texts import read_json
 from tilewright.micro.library import ModelLibrary, read_model_library
 from tilewright.micro.template import DESCRIPTION, TemplateProject
 from tilewright.runtime.files import write_atomically
@@ -47,7 +48,7 @@ class GeneratedProject:
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
         try:
-            found = json.loads((folder / _STATE).read_text(encoding="utf-8"))
+            found = read_json((folder / _STATE).read_text(encoding="utf-8"))
             self.model = str(found["model"])
             self.inputs, self.outputs = (tuple(TensorInfo(str(n), tuple(map(int, s)), DataType(t)) for n, s, t in found[k]) for k in ("inputs", "outputs"))
             self.options: dict[str, str] = {str(k): str(v) for k, v in found["options"].items()}
@@ -212,7 +213,7 @@ def _create(template: TemplateProject, folder: Path, library: ModelLibrary, opti
         DESCRIPTION: json.dumps(template.description, indent=2),
     }
     try:
-        texts |= {name: (template.folder / name).read_text(encoding="utf-8") for name in map(_plain_name, template.description["sources"])}
+        texts |= {name: _source_text(template.folder, name) for name in map(_plain_name, template.description["sources"])}
         (folder / "model").mkdir(parents=True, exist_ok=True)
         shutil.rmtree(folder / "build", ignore_errors=True)
         for name, text in texts.items():
@@ -234,9 +235,19 @@ def _fill(data: bytes, file: BinaryIO) -> None:
 
 
 def _plain_name(name: Any) -> str:
-    if not isinstance(name, str) or Path(name).name != name:
+    if not isinstance(name, str) or Path(name).name != name or name in ("", "..", _STATE, DESCRIPTION):
         raise ArtifactError(f"{DESCRIPTION}: '{name}' among the sources is not the name of a file in the template's folder", code="TW0813")
     return name
+
+
+def _source_text(folder: Path, name: str) -> str:
+    """A file of the template itself: a link may lead to a file that the author of the template cannot read."""
+    if (folder / name).is_symlink() or not (folder / name).is_file():
+        raise ArtifactError(f"{folder / name} among the sources is no plain file; put the file itself into the template's folder", code="TW0813")
+    try:
+        return (folder / name).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ArtifactError(f"{folder / name} among the sources is no text: {error}", code="TW0813") from None
 
 
 def _bytes(t: TensorInfo, value: Any) -> bytes:

@@ -15,7 +15,6 @@ options that floats need. A word that is one such name alone is split at spaces.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tilewright.errors import ArtifactError, OptionError, TargetError
+from tilewright.json_texts import read_json
 from tilewright.settings import nearest
 
 STEPS: Final = ("create", "build", "run")
@@ -56,7 +56,7 @@ class TemplateProject:
         self.folder, self.name = folder, folder.resolve().name
         path = folder / DESCRIPTION
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found = read_json(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise ArtifactError(f"'{folder}' is no template of a project: it has no {DESCRIPTION}", code="TW0813") from None
         except (OSError, ValueError) as error:
@@ -64,10 +64,14 @@ class TemplateProject:
         wrong = next((k for k, kind in _KEYS.items() if not isinstance(found, dict) or not isinstance(found.get(k), kind)), None)
         if wrong is not None:
             raise ArtifactError(f"{path}: '{wrong}' has to be a {_KEYS[wrong].__name__}; see the templates that come with this package, in {_SHIPPED}", code="TW0813")
+        for key, is_right in (("sources", _words), ("run", _words), ("build", _commands), ("flash", _commands)):
+            if not is_right(found[key]):
+                what = "texts" if is_right is _words else "commands, which are lists of texts"
+                raise ArtifactError(f"{path}: '{key}' has to be a list of {what}; see the templates that come with this package, in {_SHIPPED}", code="TW0813")
         self.description: dict[str, Any] = found
         try:
             self.options = {
-                name: ProjectOption(name, str(o["help"]), str(o["when"]), str(o["default"]), {str(c): dict(v) for c, v in o.get("choices", {}).items()})
+                name: ProjectOption(name, str(o["help"]), str(o["when"]), str(o["default"]), {str(c): {str(k): str(x) for k, x in dict(v).items()} for c, v in o.get("choices", {}).items()})
                 for name, o in found["options"].items()
             }
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -137,6 +141,14 @@ class TemplateProject:
 
 
 _LISTS: Final = {"files", "exact"}
+
+
+def _words(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(w, str) and "\0" not in w for w in value)
+
+
+def _commands(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_words, value))
 
 
 def shipped_templates() -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tilewright.errors import InputError
-from tilewright.nd import aligned_empty
+from tilewright.rpc.arrays import array_of
 from tilewright.rpc.files import present
 from tilewright.runtime.artifact import load_executable
 from tilewright.runtime.benchmark import BenchmarkResult
@@ -84,9 +84,4 @@ def _packed(arrays: Sequence[tuple[str, Array]]) -> tuple[list[Any], list[bytes]
 
 
 def _unpacked(described: Sequence[Any], pieces: Sequence[bytes]) -> list[tuple[str, Array]]:
-    found = []
-    for (name, dtype, shape), data in zip(described, pieces, strict=True):
-        array = aligned_empty([int(d) for d in shape], DataType(dtype).numpy())
-        array.reshape(-1).view(np.uint8)[:] = np.frombuffer(data, np.uint8)
-        found.append((str(name), array))
-    return found
+    return [(str(name), array_of(dtype, shape, data)) for (name, dtype, shape), data in zip(described, pieces, strict=True)]

@@ -10,10 +10,10 @@ import socket
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from tilewright.errors import InputError, RPCError
-from tilewright.rpc.connection import LOOPBACK, Connection, Listener
+from tilewright.errors import RPCError
+from tilewright.rpc.connection import LOOPBACK, Connection, Listener, seconds
 from tilewright.rpc.secret import shared_secret
 from tilewright.runtime.wire import Message
 
@@ -51,7 +51,7 @@ class Proxy:
         if wanted["role"] == "server":
             self._keep(_Waiting(connection, str(wanted["key"]), str(wanted["token"])))
         elif wanted["role"] == "session":
-            self._join(connection, str(wanted["key"]), str(wanted["token"]), _patience(wanted["patience"]))
+            self._join(connection, str(wanted["key"]), str(wanted["token"]), seconds(wanted["patience"], "the patience of a session"))
         else:
             raise RPCError(f"a proxy joins servers and clients, and '{wanted['role']}' was asked for", code="TW1203")
 
@@ -102,13 +102,3 @@ def _relay(a: socket.socket, b: socket.socket, closed: threading.Event) -> None:
             if not data:
                 return
             other[link].sendall(data)
-
-
-def _patience(value: Any) -> float:
-    """Seconds that a client waits for a server, at most a day. Raises `InputError`."""
-    if isinstance(value, (int, float)) and 0 <= value <= _MAX_PATIENCE:
-        return float(value)
-    raise InputError(f"the patience of a session is {value!r}; give seconds from 0 to {_MAX_PATIENCE}", code="TW1206")
-
-
-_MAX_PATIENCE: Final = 86_400

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from tilewright.errors import RPCError, WorkerCrashed, WorkerNotStarted, WorkerRaised, WorkerTimedOut
-from tilewright.rpc.connection import LOOPBACK, Connection, Listener, dial, serve
+from tilewright.rpc.connection import DAY, LOOPBACK, Connection, Listener, dial, seconds, serve
 from tilewright.rpc.secret import shared_secret
 from tilewright.rpc.service import OPERATIONS
 from tilewright.runtime.trial import machine_name
@@ -85,25 +85,26 @@ class Server:
             raise RPCError(f"this is a server of sessions, and '{wanted['role']}' was asked for", code="TW1203")
         if wanted["key"] not in ("", self.key):
             raise RPCError(f"this server has the key '{self.key}', and '{wanted['key']}' was asked for", code="TW1203")
+        patience, length = seconds(wanted["patience"], "the patience of a session"), seconds(wanted["seconds"], "the length of a session", 366 * DAY)
         if not self._claim(str(wanted["token"])):
             raise RPCError("the server was given to another client, or its offer has lapsed; ask the tracker again", code="TW1203")
-        if not self._session.acquire(timeout=float(wanted["patience"])):
+        if not self._session.acquire(timeout=patience):
             raise RPCError("the server is busy with another session; try again later, or use a tracker", code="TW1203")
         worker = Worker(*self._worker)
         try:
-            self._serve(connection, worker, float(wanted["seconds"]))
+            self._serve(connection, worker, length)
         finally:
             worker.close()
             self._session.release()
             self._renew()
 
-    def _serve(self, connection: Connection, worker: Worker, seconds: float) -> None:
-        end = time.monotonic() + seconds if seconds > 0 else float("inf")
+    def _serve(self, connection: Connection, worker: Worker, length: float) -> None:
+        end = time.monotonic() + length if length > 0 else float("inf")
         connection.send({"ready": machine_name()})
         while True:
             left = end - time.monotonic()
             if left <= 0:
-                raise RPCError(f"the session's {seconds:g} s are over", code="TW1205")
+                raise RPCError(f"the session's {length:g} s are over", code="TW1205")
             try:
                 message, pieces = connection.receive(min(left, _IDLE_SECONDS))
             except ConnectionError:
@@ -116,7 +117,7 @@ class Server:
                 continue
             if message["call"] not in OPERATIONS:
                 raise RPCError(f"a session cannot call '{message['call']}'", code="TW1204")
-            limit = min(float(message["timeout"] or _LONGEST_CALL), _LONGEST_CALL, end - time.monotonic())
+            limit = min(seconds(message["timeout"] or _LONGEST_CALL, "the timeout of a call", 366 * DAY), _LONGEST_CALL, end - time.monotonic())
             answer, out = self._call(worker, message, pieces, max(limit, 0.01))
             connection.send(answer, out)
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.errors import InputError
-from tilewright.nd import aligned_empty
+from tilewright.rpc.arrays import array_of
 from tilewright.rpc.files import file, present
 from tilewright.rpc.models import LOAD, RUN
 from tilewright.runtime.functions import FunctionModule, NativeFunction
@@ -17,7 +17,6 @@ from tilewright.runtime.module import load_module
 from tilewright.runtime.trial import PREPARE, TRIAL, machine_name
 from tilewright.runtime.turns import TAKE
 from tilewright.runtime.wire import Message
-from tilewright.types import DataType
 
 Pieces = Sequence[bytes]
 Answer = tuple[Message, list[bytes]]
@@ -86,6 +85,4 @@ def _call(message: Message, pieces: Pieces) -> tuple[NativeFunction, list[Any]]:
 
 def _array(described: Any, data: bytes) -> np.ndarray[Any, Any]:
     dtype, shape = described
-    array = aligned_empty([int(d) for d in shape], DataType(dtype).numpy())
-    array.reshape(-1).view(np.uint8)[:] = np.frombuffer(data, np.uint8)
-    return array
+    return array_of(dtype, shape, data)

@@ -9,8 +9,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tilewright.errors import RPCError
-from tilewright.rpc.connection import LOOPBACK, Connection, Listener
+from tilewright.errors import InputError, RPCError
+from tilewright.rpc.connection import LOOPBACK, Connection, Listener, seconds
 from tilewright.rpc.secret import shared_secret
 from tilewright.runtime.wire import Message
 
@@ -20,6 +20,7 @@ SILENCE_SECONDS: Final = 30.0
 _CLIENT_SECONDS: Final = 3600.0
 """One that comes back later connects again."""
 _SLICE: Final = 0.2
+_MAX_PRIORITY: Final = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ class Tracker:
         while True:
             message, _ = connection.receive(_CLIENT_SECONDS)
             if "request" in message:
-                connection.send(self._grant(connection, str(message["request"]), int(message["priority"]), float(message["timeout"])))
+                connection.send(self._grant(connection, str(message["request"]), _priority(message["priority"]), seconds(message["timeout"], "the timeout of a request")))
             elif "summary" in message:
                 connection.send(self.summary())
             else:
@@ -142,6 +143,12 @@ class Tracker:
             keys = {k for k, _ in self._servers.values()} | {k for k, q in self._queues.items() if q.waiting}
             queues = {k: {"free": len(self._queue(k).free), "pending": len(self._queue(k).waiting)} for k in sorted(keys)}
             return {"queue_info": queues, "server_info": [{"key": f"server:{k}", "addr": a} for k, a in self._servers.values()]}
+
+
+def _priority(value: Any) -> int:
+    if isinstance(value, int) and abs(value) <= _MAX_PRIORITY:
+        return value
+    raise InputError(f"the priority of a request is {value!r}; give a whole number from {-_MAX_PRIORITY} to {_MAX_PRIORITY}", code="TW1206")
 
 
 def _address(server: _Free) -> Message:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.errors import ArtifactError
+from tilewright.json_texts import read_json
 from tilewright.nd import NDArray, array, as_numpy
 from tilewright.runtime.modules import INITIALIZER, ModuleNode, register_module
 from tilewright.types import DataType
@@ -53,7 +54,7 @@ class ConstantsModule(ModuleNode):
         try:
             at = _HEAD.size + _HEAD.unpack_from(blob)[0]
             made: dict[str, dict[str, NDArray]] = {}
-            for symbol, named in json.loads(blob[_HEAD.size : at]).items():
+            for symbol, named in read_json(blob[_HEAD.size : at]).items():
                 made[symbol] = {}
                 for name, shape, dtype in named:
                     kind = DataType(dtype).numpy()

@@ -15,6 +15,7 @@ import json
 from typing import Any
 
 from tilewright.errors import ArtifactError
+from tilewright.json_texts import read_json
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.program import TensorInfo, kernel_symbols
 
@@ -53,7 +54,7 @@ def _shape(t: TensorInfo) -> list[int]:
 def check_graph(text: str, manifest: Manifest) -> None:
     """Raise `ArtifactError` where the text is no graph, or not that of this program."""
     try:
-        graph: Any = json.loads(text)
+        graph: Any = read_json(text)
         nodes, attrs = graph["nodes"], graph["attrs"]
         names = [nodes[k]["name"] for k in graph["arg_nodes"]]
         shapes, dtypes = attrs["shape"][1], attrs["dltype"][1]

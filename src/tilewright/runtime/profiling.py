@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from tilewright.errors import InputError
+from tilewright.json_texts import read_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +146,7 @@ class Report:
     def from_json(text: str) -> Report:
         """What `json` gave. Raises `InputError` for anything else."""
         try:
-            content = json.loads(text)
+            content = read_json(text)
             rows = [_from_json(row) for row in content["calls"]]
             return Report(rows, {d: _from_json(row) for d, row in content["device_metrics"].items()}, _from_json(content.get("configuration", {})))
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.errors import InputError
+from tilewright.json_texts import read_json
 from tilewright.runtime.notes import Note
 from tilewright.runtime.profiling import Count, Duration, Metric, Percent, Ratio, Report
 from tilewright.types import DataType
@@ -64,7 +65,7 @@ class Peaks:
     def from_json(text: str | bytes) -> Peaks:
         """What `to_json` gave. Raises `InputError` for anything else."""
         try:
-            content = json.loads(text)
+            content = read_json(text)
             found = Peaks(int(content["threads"]), {str(k): float(v) for k, v in content["operations"].items()}, tuple((int(n), float(r)) for n, r in content["bandwidths"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"these are no peaks of a machine: {error!r}; give what Peaks.to_json() returned", code="TW0716") from None

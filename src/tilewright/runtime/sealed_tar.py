@@ -12,7 +12,7 @@ import hashlib
 import io
 import tarfile
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Final
 
 SEAL: Final = "archive.sha256"
@@ -58,13 +58,20 @@ def is_sealed(path: Path) -> bool:
 
 
 def plain_members(archive: tarfile.TarFile, nbytes: int) -> list[tarfile.TarInfo]:
-    """The members of an uncompressed archive of `nbytes` bytes: files and folders. Raises `tarfile.TarError` for sparse files, links, devices, and sizes
-    that do not fit the archive, before anything is read."""
+    """The members of an uncompressed archive of `nbytes` bytes: files and folders. Raises `tarfile.TarError` for sparse files, links, devices, names that lead
+    elsewhere or are there twice, and sizes that do not fit the archive, before anything is read."""
     found, total = [], 0
+    names: set[str] = set()
     for info in archive:
         total += info.size
         if info.issparse() or not (info.isfile() or info.isdir()):
             raise tarfile.TarError(f"its member {info.name[:80]!r} is no plain file; archives have no sparse files, links or devices")
+        parts = PurePosixPath(info.name.replace("\\", "/"))
+        if parts.is_absolute() or ".." in parts.parts or not info.name.isprintable() or info.name[1:2] == ":":
+            raise tarfile.TarError(f"its member {info.name[:80]!r} points outside of the archive")
+        if info.isfile() and str(parts) in names:
+            raise tarfile.TarError(f"its member {info.name[:80]!r} is there twice")
+        names.add(str(parts))
         if total > nbytes:
             raise tarfile.TarError(f"its member {info.name[:80]!r} has {info.size} bytes, and the archive has {nbytes}")
         found.append(info)

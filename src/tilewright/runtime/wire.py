@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tilewright.errors import RPCError
+from tilewright.json_texts import read_json
 
 Message = dict[str, Any]
 _HEAD: Final = struct.Struct("<4sIQ")
@@ -83,11 +84,11 @@ class Channel:
         if text_size > most_text or size > most_bytes:
             raise RPCError(f"a message of {text_size} + {size} bytes is refused, the limits are {most_text} and {most_bytes}", code="TW1204")
         try:
-            content = json.loads(self._read(text_size, patience))
+            content = read_json(bytes(self._read(text_size, patience)))
             message, sizes = content["message"], content["pieces"]
             if not isinstance(message, dict) or sum(sizes) != size or any(not isinstance(n, int) or n < 0 for n in sizes):
                 raise ValueError
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise RPCError("a message of the other side cannot be read", code="TW1204") from error
         return message, [bytes(self._read(n, patience)) for n in sizes]
 

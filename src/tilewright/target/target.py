@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextvars
 import difflib
 import functools
-import json
 import os
 import shlex
 from collections.abc import Iterable, Mapping
@@ -24,6 +23,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from tilewright.errors import TargetError
+from tilewright.json_texts import read_json
 from tilewright.runtime.host import host_arch, host_cache_sizes, host_features, host_triple
 from tilewright.target import cpu
 from tilewright.target.accelerators import Accelerator, split_accelerators
@@ -263,8 +263,8 @@ def _split_accelerators(target: Any) -> tuple[tuple[Accelerator, ...], Any]:
         return target.accelerators, target
     if isinstance(target, str) and target.lstrip().startswith("{"):
         try:
-            target = json.loads(target)
-        except json.JSONDecodeError as error:
+            target = read_json(target)
+        except ValueError as error:
             raise TargetError(f"the target is not valid JSON: {error}", code="TW0501") from error
     if isinstance(target, Mapping) and "accelerators" in target:
         return split_accelerators(f"{target['accelerators']}, llvm")[0], {k: v for k, v in target.items() if k != "accelerators"}

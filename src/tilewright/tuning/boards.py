@@ -26,6 +26,7 @@ from tilewright.errors import OptionError, RPCError
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.host import host_arch
 from tilewright.runtime.manifest import Manifest, Parameter
+from tilewright.runtime.sealed_tar import plain_members
 from tilewright.runtime.trial import ATTEMPTS, LONGER_MS, TrialOptions, spread_of
 from tilewright.runtime.trial_data import arrays_of, difference, random_array
 from tilewright.target.c.compile import find_compilers
@@ -215,14 +216,14 @@ def _linked(image: Image, written: Sequence[bool] = ()) -> _Program:
     """The program of an image; `written` says which parameters it may write, where others than those that it does. Raises `OptionError` where it cannot be linked."""
     with tarfile.open(fileobj=io.BytesIO(image.library), mode="r:") as archive, tempfile.TemporaryDirectory(prefix="tilewright-board-") as name:
         folder = Path(name)
-        parts = {m.name: archive.extractfile(m) for m in archive.getmembers() if m.isfile()}
+        parts = {m.name: archive.extractfile(m) for m in plain_members(archive, len(image.library)) if m.isfile()}
         contents = {n: f.read() for n, f in parts.items() if f is not None}
         manifest = Manifest.from_json(contents["manifest.json"], "a candidate for a board")
         if ENTRY not in manifest.functions:
             raise OptionError(f"candidates for boards are built by LocalBuilder(build_func=tuning.boards.board_build), and this one has {', '.join(manifest.functions)}", code="TW1110")
         params = arrays_of(ENTRY, manifest.functions[ENTRY])
         constants = {v.name: v.data for v in image.values}
-        objects = [n for n in contents if n.endswith(".o")]
+        objects = [n for n in contents if n.endswith(".o") and "/" not in n and not n.startswith("-")]
         for n in objects:
             (folder / n).write_bytes(contents[n])
         rest = tuple(p for p in params if p.name not in constants)

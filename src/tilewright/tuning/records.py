@@ -9,6 +9,7 @@ The keys behind `tvm_version` are ours; readers of the field's logs skip them. C
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from typing import Any, Final
 
 from tilewright import __version__
 from tilewright.errors import ModelError
+from tilewright.json_texts import read_json
 from tilewright.tuning.lines import LineFile
 from tilewright.tuning.measure import Candidate, Measured, MeasureErrorNo
 
@@ -102,7 +104,7 @@ def encode(record: Record) -> str:
 def decode(line: str, where: str) -> Record:
     """The record in a line of any AutoTVM log of version 0.2 or 0.1; `where` is for messages. Raises `ModelError`."""
     try:
-        row: dict[str, Any] = json.loads(line)
+        row: dict[str, Any] = read_json(line)
         target, task, args, kwargs = _input(row["input"] if "input" in row else row["i"])
         config: Any = row["config"] if "config" in row else row["i"][5]
         costs, error_no, all_cost, timestamp = row["result"] if "result" in row else row["r"]
@@ -111,8 +113,10 @@ def decode(line: str, where: str) -> Record:
             tuple(map(float, costs if isinstance(costs, list) else [costs])) if kind == MeasureErrorNo.NO_ERROR else (), kind, float(all_cost), float(timestamp),
             str(row.get("error", "")), bool(row.get("noisy", False)), float(row.get("spread", 0.0)), str(row.get("machine", "")), str(row.get("ir_hash", "")),
         )
+        if kind == MeasureErrorNo.NO_ERROR and not (measured.costs and all(0 <= c < math.inf for c in measured.costs)):
+            raise ValueError("a result without an error has no times")
         return Record(str(target), json.dumps([task, args, kwargs]), json.dumps(config), measured, str(row.get("tvm_version", "")))
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError) as error:
         raise ModelError(f"{where}: not a tuning record of AutoTVM's layout ({type(error).__name__}: {error}): {line[:80]}", code="TW1101") from error
 
 

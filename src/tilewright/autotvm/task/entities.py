@@ -181,8 +181,16 @@ class OtherOptionEntity(Entity):
         return str(self.val)
 
 
+def _parts(value: Any) -> tuple[int, ...]:
+    """The parts of a split in a record: at least one. Raises `ValueError`."""
+    found = tuple(map(int, value))
+    if not found:
+        raise ValueError("a split has no parts")
+    return found
+
+
 ENTITIES: Final[dict[str, Callable[[Any], Entity]]] = {
-    "sp": lambda v: SplitEntity(tuple(map(int, v))),
+    "sp": lambda v: SplitEntity(_parts(v)),
     "re": lambda v: ReorderEntity(tuple(map(int, v))),
     "an": lambda v: AnnotateEntity(tuple(v)),
     "ot": lambda v: OtherOptionEntity(tuple(v) if isinstance(v, list) else v),

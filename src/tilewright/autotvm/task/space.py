@@ -309,8 +309,8 @@ class ConfigEntity(ConfigSpace):
         try:
             found = OrderedDict((str(name), ENTITIES[kind](value)) for name, kind, value in json_dict["entity"])
             return ConfigEntity(int(json_dict["index"]), json_dict.get("code_hash"), found)
-        except (KeyError, TypeError, ValueError) as error:
-            raise OptionError(f"this is no configuration of a record: {dict(json_dict)!r} ({type(error).__name__}: {error})", code="TW1106") from error
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise OptionError(f"this is no configuration of a record: {str(json_dict)[:200]} ({type(error).__name__}: {error})", code="TW1106") from error
 
     def get_flatten_feature(self) -> np.ndarray[Any, Any]:
         """The answers as numbers."""

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from tilewright.contrib.accelerator.declaration import Accelerator
 from tilewright.errors import ArtifactError
+from tilewright.json_texts import read_json
 
 MAGIC: Final = b"TWAS"
 FORMAT: Final = 1
@@ -89,7 +90,7 @@ def load(blob: bytes, accelerator: Accelerator) -> Program:
         raise ArtifactError(f"{what} is damaged: its checksum does not fit; compile it again", code="TW0918")
     said, constants, commands = _parts(rest, what)
     try:
-        header: dict[str, Any] = json.loads(said)
+        header: dict[str, Any] = read_json(said)
         owner, symbol, far_bytes = str(header["accelerator"]), str(header["symbol"]), int(header["far_bytes"])
         inputs, outputs = (
             tuple(Place(int(p["address"]), tuple(map(int, p["shape"])), str(p["dtype"])) for p in header[which]) for which in ("inputs", "outputs")

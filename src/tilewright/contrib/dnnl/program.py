@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.errors import ArtifactError
+from tilewright.json_texts import read_json
 from tilewright.nd import aligned_empty
 
 Array = np.ndarray[Any, Any]
@@ -93,7 +94,7 @@ class Program:
             raise ArtifactError("these bytes are no program for oneDNN of this version; compile the model again", code="TW0918")
         end = _HEAD.size + _HEAD.unpack_from(blob)[1]
         try:
-            content = json.loads(blob[_HEAD.size : end])
+            content = read_json(blob[_HEAD.size : end])
             made = Program(str(content["symbol"]))
             for shape, kind in content["values"]:
                 made.values.append(Value(tuple(_count(n) for n in shape), str(kind)))

@@ -14,6 +14,7 @@ import numpy as np
 
 from tilewright.errors import ArtifactError, RunError
 from tilewright.global_functions import get_global_func
+from tilewright.json_texts import read_json
 from tilewright.runtime.modules import ModuleNode
 
 Array = np.ndarray[Any, Any]
@@ -83,7 +84,7 @@ class LibraryModule(ModuleNode):
     def load_from_binary(cls, blob: bytes) -> LibraryModule:
         line, _, data = bytes(blob).partition(b"\n")
         try:
-            head = json.loads(line)
+            head = read_json(line)
             tensors = [Tensor(**{**t, "shape": tuple(t["shape"])}) for t in head["tensors"]]
             steps = [Step(**{**s, "reads": tuple(s["reads"]), "writes": tuple(s["writes"])}) for s in head["steps"]]
             constants, at = [], 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import sys
 import tarfile
@@ -16,7 +15,7 @@ from tilewright.compiler.formats import ONNX, PYTORCH, RELAY, TFLITE, Format, fo
 from tilewright.driver import files
 from tilewright.errors import InputError, ModelError, OptionError
 from tilewright.params import load_param_dict, save_param_dict
-from tilewright.runtime.sealed_tar import member
+from tilewright.runtime.sealed_tar import member, plain_members
 
 if TYPE_CHECKING:
     from tilewright.ir.module import IRModule
@@ -134,11 +133,11 @@ def _read_saved(path: Path) -> tuple[IRModule, dict[str, Any]]:
     from tilewright.serialization import load_json
 
     try:
-        with tarfile.open(path, "r:*") as archive:
-            found = {m.name: archive.extractfile(m) for m in archive.getmembers() if m.isfile() and m.name in (_MODULE, _PARAMS)}
+        with tarfile.open(path, "r:") as archive:
+            found = {m.name: archive.extractfile(m) for m in plain_members(archive, path.stat().st_size) if m.isfile() and m.name in (_MODULE, _PARAMS)}
             content = {name: stream.read() for name, stream in found.items() if stream is not None}
         mod = load_json(content[_MODULE].decode())
-    except (tarfile.TarError, OSError, KeyError, json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (tarfile.TarError, OSError, EOFError, KeyError, UnicodeDecodeError) as error:
         raise ModelError(f"{path}: not what TVMCModel.save wrote ({_MODULE} and {_PARAMS} in a tar): {error}", code="TW0103") from None
     if not isinstance(mod, IRModule):
         raise ModelError(f"{path}: {_MODULE} holds a {type(mod).__name__}, and no module", code="TW0103")

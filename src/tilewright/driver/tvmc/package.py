@@ -11,7 +11,6 @@ Nothing of a package is unpacked but the members that are known, and those are c
 from __future__ import annotations
 
 import io
-import json
 import os
 import shutil
 import tarfile
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tilewright.compiler.model_library import artifact_members
 from tilewright.driver import files
 from tilewright.errors import ArtifactError
+from tilewright.json_texts import read_json
 from tilewright.params import save_param_dict
 from tilewright.runtime.graph_json import graph_json
 from tilewright.runtime.sealed_tar import is_sealed, member, plain_members, sealed_tar
@@ -131,5 +131,5 @@ class TVMCPackage:
         content = self._members()
         if _METADATA not in content:
             raise ArtifactError(f"'{self.package_path}' has no {_METADATA}: it is not in the Model Library Format; compile with -f mlf", code="TW0810")
-        found: dict[str, Any] = json.loads(content[_METADATA])
+        found: dict[str, Any] = read_json(content[_METADATA])
         return found

@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from typing import Any
 
 from tilewright.errors import OptionError
+from tilewright.json_texts import read_json
 
 File = str | PathLike[str]
 
@@ -22,7 +22,7 @@ def is_of_auto_scheduler(path: File) -> bool:
 
     for row, _ in lines(path):
         try:
-            first = json.loads(row)
+            first = read_json(row)
         except ValueError:
             return False  # autotvm's reader says where, and what a record is
         return isinstance(first, dict) and isinstance(first.get("v"), str)

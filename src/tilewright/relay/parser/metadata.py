@@ -9,12 +9,12 @@ That is what the printer writes: base64 of the little-endian contents. The form 
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from tilewright.contents import from_bytes
 from tilewright.errors import CompileError
+from tilewright.json_texts import read_json
 from tilewright.params import read_array
 from tilewright.types import DataType
 
@@ -22,7 +22,7 @@ from tilewright.types import DataType
 def read_metadata(text: str) -> dict[str, list[Any]]:
     """The entries by class: arrays for `relay.Constant`. Raises `CompileError` where the section is damaged."""
     try:
-        found = json.loads(text)
+        found = read_json(text)
         return _tvm_form(found) if "b64ndarrays" in found else {kind: [_entry(e) for e in entries] for kind, entries in found.items()}
     except (CompileError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise CompileError(f"the section #[metadata] is damaged: {error}", code="TW0406") from None

@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, BinaryIO, Final, NoReturn
 
 import numpy as np
 import onnx
@@ -248,12 +249,33 @@ def _read_external(tensor: TensorProto, source: Source, nbytes: int, what: str) 
     offset, length = (_external_number(entries, key, default, what) for key, default in (("offset", 0), ("length", nbytes)))
     if length != nbytes:
         raise ModelError(f"{what} needs {nbytes} bytes, and its entry in '{location}' is {length} bytes; save the model again", code="TW0105")
-    size = file.stat().st_size
-    if offset + length > size:
-        raise ModelError(f"{what} is stored at bytes {offset} to {offset + length} of '{location}', and the file has {size} bytes; it is truncated: copy it again", code="TW0105")
-    if source.mapped and length:
-        return np.memmap(file, np.uint8, "c", offset, (length,))
-    return np.fromfile(file, np.uint8, length, offset=offset)
+    with _opened(file, source.folder / location, what) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        if offset + length > size:
+            raise ModelError(f"{what} is stored at bytes {offset} to {offset + length} of '{location}', and the file has {size} bytes; it is truncated: copy it again", code="TW0105")
+        if source.mapped and length:
+            return np.memmap(stream, np.uint8, "c", offset, (length,))
+        return np.fromfile(stream, np.uint8, length, offset=offset)
+
+
+def _opened(file: Path, path: Path, what: str) -> BinaryIO:
+    """Open a file that was found in the model's folder. What was opened is looked at once more: a link may have been put in its place since.
+
+    Raises `ModelError` where `path` no longer leads to that file.
+    """
+    try:
+        stream = os.fdopen(os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb")
+    except OSError as error:
+        raise ModelError(f"{what} is stored in '{file}', which cannot be opened ({error.strerror}); copy it again", code="TW0105") from None
+    opened = os.fstat(stream.fileno())
+    try:
+        is_same = path.resolve() == file and stat.S_ISREG(opened.st_mode) and os.path.samestat(opened, file.stat())
+    except OSError:
+        is_same = False
+    if not is_same:
+        stream.close()
+        raise ModelError(f"{what} is stored in '{file}', which was replaced while it was opened; this is never read", code="TW0104")
+    return stream
 
 
 def _external_number(entries: dict[str, str], key: str, default: int, what: str) -> int:

@@ -13,22 +13,26 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from tilewright.errors import ModelError
+from tilewright.json_texts import read_json
+from tilewright.relay.frontend.pytorch.pickles import check_extent
+from tilewright.relay.frontend.pytorch.script_code import UNSAFE_NAMESPACES
 from tilewright.relay.frontend.pytorch.size_expressions import canonical_size, is_symbol
 
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}", re.ASCII)
 _PLAIN: Final = re.compile(r"[\w.+\-]{0,512}", re.ASCII)
-_ENTRY: Final = re.compile(r"[A-Za-z0-9_][\w.\-]{0,255}", re.ASCII)
+_ENTRY: Final = re.compile(r"[A-Za-z0-9_]\w{0,255}", re.ASCII)
 _TORCH_OPERATOR: Final = re.compile(r"torch\.ops\.([a-z][a-z0-9_]*)\.(_{0,2}[A-Za-z][A-Za-z0-9_]*)((\.[A-Za-z][A-Za-z0-9_]*)?)", re.ASCII)
 _PLAIN_OPERATORS: Final = frozenset(
     [f"_operator.{n}" for n in ("eq", "ne", "le", "ge", "lt", "gt", "neg", "pos", "mul", "add", "sub", "floordiv", "mod", "pow", "truediv", "and_", "or_", "lshift", "rshift", "getitem")]
     + [f"math.{n}" for n in ("trunc", "ceil", "floor")] + [f"torch.sym_{n}" for n in ("not", "int", "float", "ite", "max", "min", "sqrt", "sum")]
     + ["torch._sym_sqrt"],
 )
-_UNSAFE_NAMESPACES: Final = frozenset({
-    "debugprims", "c10d", "profiler", "aoti_custom_ops", "aot_inductor", "static_runtime", "inductor", "streams", "symm_mem", "prim", "rpc", "mobile", "load_library", "import_module",
-    "loaded_libraries", "triton",
+_UNSAFE_NAMESPACES: Final = UNSAFE_NAMESPACES | {"prim"}
+_HIGHER_ORDER: Final = frozenset({
+    "cond", "while_loop", "map_impl", "scan", "associative_scan", "out_dtype", "wrap_with_set_grad_enabled", "wrap_with_autocast", "invoke_subgraph", "hints_wrapper", "strict_mode",
+    "flex_attention", "auto_functionalized", "auto_functionalized_v2",
 })
-"""Namespaces of `torch.ops` with effects outside of the graph, and attributes of `torch.ops` that are no namespace."""
+"""Operators that take programs. Others run compiled libraries, kernels in Triton or assembly."""
 _UNSAFE_OPERATORS: Final = frozenset({"from_file", "save", "load", "_save", "_load", "load_tensor"})
 _DUNDERS: Final = re.compile(r"__(and|or|xor|lshift|rshift|iand|ior|ixor|ilshift|irshift)__")
 _NAME_KEYS: Final = frozenset({"name", "as_name"})
@@ -36,6 +40,7 @@ _NAMED_MAPS: Final = frozenset({"tensor_values", "sym_int_values", "sym_bool_val
 _DROPPED: Final[dict[str, Any]] = {"metadata": {}, "treespec_namedtuple_fields": {}, "module_call_graph": []}
 _MAX_DEPTH: Final = 150
 _MAX_INTEGER: Final = 1 << 64
+_MAX_VALUES: Final = 10_000_000
 _LEAF: Final[dict[str, Any]] = {"type": None, "context": None, "children_spec": []}
 
 
@@ -63,27 +68,36 @@ def checked_payloads(file: str, data: bytes, sizes: Mapping[str, int]) -> tuple[
     for name, payload in config.items():
         entry = payload.get("path_name") if isinstance(payload, dict) else None
         if not isinstance(entry, str) or not _ENTRY.fullmatch(entry):
-            raise _refused(file, "the entry", str(entry), "names of entries have letters, digits, dots and hyphens")
+            raise _refused(file, "the entry", str(entry), "names of entries are letters and digits")
         if payload.get("use_pickle") is not False or entry.lower().startswith(("custom_obj", "opaque_obj")):
             raise _refused(file, f"'{name}' in the entry", entry, "reading it would run code; export the model with plain tensors")
         if entry not in sizes:
             raise ModelError(f"{file} is damaged: the archive has no entry {entry!r}", code="TW0103")
-        _check_empty(file, name, payload.get("tensor_meta"), sizes[entry])
+        _check_memory(file, name, payload.get("tensor_meta"), sizes[entry])
     return json.dumps({"config": config}).encode(), sorted({p["path_name"] for p in config.values()})
 
 
-def _check_empty(file: str, name: str, meta: Any, nbytes: int) -> None:
-    """torch makes zeros where an entry has no bytes: as many as the file likes."""
-    sizes = meta.get("sizes") if isinstance(meta, dict) else None
-    numbers = [s.get("as_int") if isinstance(s, dict) else None for s in sizes] if isinstance(sizes, list) else [None]
-    if any(not isinstance(n, int) or isinstance(n, bool) or n < 0 for n in numbers) or (not nbytes and 0 not in numbers):
-        raise ModelError(f"{file} is damaged: the tensor '{name}' has {nbytes} bytes and the sizes {numbers}", code="TW0103")
+def _check_memory(file: str, name: str, meta: Any, nbytes: int) -> None:
+    """A tensor has no more than its entry: torch makes zeros where an entry has no bytes, and repeats elements where strides are zero, as often as the file likes."""
+    sizes, strides, offset = (meta.get(k) for k in ("sizes", "strides", "storage_offset")) if isinstance(meta, dict) else (None,) * 3
+    numbers = _numbers(sizes) + _numbers(strides) + _numbers([offset])
+    if numbers[-1] is None or None in numbers or not isinstance(sizes, list) or not isinstance(strides, list) or len(sizes) != len(strides):
+        raise ModelError(f"{file} is damaged: the tensor '{name}' has {nbytes} bytes, and sizes or strides that are no numbers", code="TW0103")
+    known = tuple(n for n in numbers if n is not None)
+    check_extent(f"{file}: '{name}'", known[: len(sizes)], known[len(sizes) : -1], known[-1], nbytes, 1)
+
+
+def _numbers(values: Any) -> list[int | None]:
+    found = [v.get("as_int") if isinstance(v, dict) else None for v in values] if isinstance(values, list) else [None]
+    return [n if isinstance(n, int) and not isinstance(n, bool) and 0 <= n < 1 << 63 else None for n in found]
 
 
 def _object(file: str, data: bytes) -> dict[str, Any]:
+    if sum(map(data.count, (b"[", b"{", b","))) > _MAX_VALUES:
+        raise ModelError(f"{file} is refused: it has more than {_MAX_VALUES} values; export the program without tables of Python values", code="TW0104")
     try:
-        whole = json.loads(data)
-    except (ValueError, RecursionError) as error:
+        whole = read_json(data)
+    except ValueError as error:
         raise ModelError(f"{file} is damaged: it is no JSON ({str(error)[:200]})", code="TW0103") from error
     if not isinstance(whole, dict):
         raise ModelError(f"{file} is damaged: it is no object of JSON", code="TW0103")
@@ -141,7 +155,7 @@ class _Copy:
         found = _TORCH_OPERATOR.fullmatch(text)
         if text in _PLAIN_OPERATORS:
             return text
-        is_safe = found and found[1] not in _UNSAFE_NAMESPACES and found[2].removesuffix("_") not in _UNSAFE_OPERATORS
+        is_safe = found and found[1] not in _UNSAFE_NAMESPACES and found[2].removesuffix("_") not in _UNSAFE_OPERATORS and (found[1] != "higher_order" or found[2] in _HIGHER_ORDER)
         if not found or not is_safe or (found[2].startswith("__") and not _DUNDERS.fullmatch(found[2])) or "__" in found[1] or "__" in found[3]:
             raise _refused(self.file, "an operator", text, "operators are those of torch.ops without effects, or arithmetic of sizes")
         return text

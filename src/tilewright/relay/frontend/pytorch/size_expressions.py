@@ -9,12 +9,19 @@ from __future__ import annotations
 import ast
 import math
 import re
+from collections.abc import Sequence
 from typing import Final
 
 MAX_CHARACTERS: Final = 20_000
 _MAX_DEPTH: Final = 60
 _MAX_INTEGER: Final = 1 << 63
 _MAX_EXPONENT: Final = 16
+_MAX_TERMS: Final = 256
+_MAX_DIVIDED_TERMS: Final = 64
+_MAX_DIVIDED_DEGREE: Final = 12
+_DIVISIONS: Final = frozenset({
+    "FloorDiv", "CeilDiv", "CleanDiv", "Mod", "PythonMod", "IntTrueDiv", "FloatTrueDiv", "Rational", "RoundDecimal", "ModularIndexing", "Div", "Max", "Min", "Eq", "Ne", "Lt", "Le", "Gt", "Ge",
+})
 _SYMBOL: Final = re.compile(r"[A-Za-z_]([A-Za-z0-9_]{0,62}[A-Za-z_])?[0-9]{0,6}", re.ASCII)
 _BARE_SYMBOL: Final = re.compile(r"[a-z]{1,4}[0-9]{1,6}", re.ASCII)
 _DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,30}(\.[0-9]{0,40})?(e[+-]?[0-9]{1,3})?", re.ASCII)
@@ -44,7 +51,10 @@ def canonical_size(text: str) -> str:
     if len(text) > MAX_CHARACTERS:
         raise ValueError("the text is too long")
     try:
-        return _printed(ast.parse(text.strip(" "), mode="eval").body, _MAX_DEPTH)
+        tree = ast.parse(text.strip(" "), mode="eval").body
+        printed = _printed(tree, _MAX_DEPTH)
+        _measured(tree)
+        return printed
     except (SyntaxError, RecursionError, MemoryError) as error:
         raise ValueError("the text is no expression") from error
 
@@ -65,6 +75,53 @@ def _printed(node: ast.expr, depth: int) -> str:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return _call(node.func.id, node, depth)
     raise ValueError(f"{type(node).__name__} is not allowed")
+
+
+def _measured(node: ast.expr) -> tuple[int, int]:
+    """Upper bounds of the number of terms and of the degree of the polynomial that an expression is, once multiplied out.
+
+    sympy looks for common factors of what is divided, at a cost exponential in both. Raises `ValueError` where they are too many.
+    """
+    inner = [_measured(n) for n in _operands(node)]
+    terms, degree = _combined(node, inner)
+    if terms > _MAX_TERMS:
+        raise ValueError(f"multiplied out, it has more than {_MAX_TERMS} terms")
+    return terms, degree
+
+
+def _operands(node: ast.expr) -> list[ast.expr]:
+    if isinstance(node, ast.Call):
+        return node.args
+    return [n for n in ast.iter_child_nodes(node) if isinstance(n, ast.expr)]
+
+
+def _operation(node: ast.expr) -> str:
+    """The name of what a node computes: of a function, or of a class of `ast` such as `Add`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return node.func.id
+    return type(node.op).__name__ if isinstance(node, ast.BinOp) else ""
+
+
+def _combined(node: ast.expr, inner: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """The terms and the degree of a node, from those of its operands."""
+    name = _operation(node)
+    product = math.prod(t for t, _ in inner), sum(d for _, d in inner)
+    if name in ("Add", "Sub"):
+        return sum(t for t, _ in inner), max(d for _, d in inner)
+    if name in ("Mul", "Mult"):
+        return product
+    if name in _POWERS:
+        (terms, degree), exponent = inner[0], _largest_constant(_operands(node)[1])
+        return int(terms**exponent), degree * exponent
+    if isinstance(node, ast.UnaryOp):
+        return inner[0]
+    if name in _DIVISIONS and any(t > 1 for t, _ in inner[1:]) and (product[0] > _MAX_DIVIDED_TERMS or product[1] > _MAX_DIVIDED_DEGREE):
+        raise ValueError(f"what is divided has more than {_MAX_DIVIDED_TERMS} products of terms, or a degree above {_MAX_DIVIDED_DEGREE}")
+    return 1, 0 if isinstance(node, ast.Constant) else 1
+
+
+def _largest_constant(node: ast.expr) -> int:
+    return max(math.ceil(abs(n.value)) for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, int | float))
 
 
 def _number(value: object) -> str:

@@ -29,6 +29,7 @@ _MAX_RATIO: Final = 200
 _MAX_SMALL_BYTES: Final = 16 << 20
 """Entries of up to this size may have any ratio of compression."""
 _CHUNK: Final = 1 << 20
+_MAX_ENTRIES: Final = 200_000
 
 
 class AmbiguousArchiveError(ValueError):
@@ -60,6 +61,8 @@ def read_entries(file: IO[bytes]) -> list[Entry]:
         count, size, offset = _directory(file, length)
         if offset + size > length or count * _CENTRAL_FIELDS.size > size:
             raise DamagedArchiveError("the central directory does not fit the file")
+        if count > _MAX_ENTRIES:
+            raise AmbiguousArchiveError(f"it has {count} entries; the limit is {_MAX_ENTRIES}")
         entries = _central(_at(file, offset, size), count)
         entries = _local(file, entries, offset)
     except struct.error as error:
@@ -74,9 +77,9 @@ def read_chunks(file: IO[bytes], entry: Entry) -> Iterator[bytes]:
     unpacker = zlib.decompressobj(-zlib.MAX_WBITS) if entry.method == _DEFLATED else None
     left, size, crc = entry.packed, 0, 0
     file.seek(entry.start)
-    pending = b""
-    while left or pending:
-        if not pending:
+    pending = chunk = b""
+    while left or pending or (unpacker is not None and len(chunk) == _CHUNK):  # a full chunk: more of it may wait inside of the unpacker
+        if not pending and left:
             pending = file.read(min(left, _CHUNK))
             if not pending:
                 raise DamagedArchiveError(f"the entry {entry.name!r} is cut off")
@@ -195,7 +198,7 @@ def _decoded(name: bytes) -> str:
     if parts.is_absolute() or ".." in parts.parts or (len(text) > 1 and text[1] == ":"):
         raise AmbiguousArchiveError(f"its entry {text!r} points outside of the archive")
     plain = text.removesuffix("/")
-    if not plain.isprintable() or "\\" in text or plain != str(parts) or len(text) > 1024:
+    if not plain.isprintable() or "\\" in text or plain in (".", "") or plain != str(parts) or len(text) > 1024:
         raise AmbiguousArchiveError(f"its entry {text!r} has an unusual name")
     return text
 
@@ -244,11 +247,12 @@ def _check_names(entries: list[Entry]) -> None:
     """Each name is there once, also where case is ignored: torch ignores it."""
     seen: dict[str, str] = {}
     for entry in entries:
-        folded = "".join(c.lower() if c.isascii() else c for c in entry.name)
-        before = seen.setdefault(folded.casefold(), entry.name)
-        if before is not entry.name:
+        folded = entry.name.casefold().removesuffix("/")
+        if folded in seen:
+            before = seen[folded]
             twice = "is there twice" if before == entry.name else f"is there again as {before!r}, and torch ignores case"
             raise AmbiguousArchiveError(f"its entry {entry.name!r} {twice}")
+        seen[folded] = entry.name
 
 
 def _check_sizes(entries: list[Entry]) -> None:
