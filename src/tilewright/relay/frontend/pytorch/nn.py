@@ -300,8 +300,8 @@ def _reduced_bags(rows: Expr, bag: Expr, bags: int, mode: str, shape: tuple[int,
     if mode == "sum":
         return found
     ones = Constant(np.ones(count, kind))
-    sizes = op.scatter_elements(Constant(np.zeros(bags + 1, kind)), bag, ones, axis=0, reduction="add")
-    sizes = reshape(shaping.slice_axis(sizes, 0, 0, bags), (bags, 1))
+    counted = op.scatter_elements(Constant(np.zeros(bags + 1, kind)), bag, ones, axis=0, reduction="add")
+    sizes = reshape(shaping.slice_axis(counted, 0, 0, bags), (bags, 1))
     if mode == "mean":
         return op.divide(found, op.maximum(sizes, scalar(1, sizes)))
     return op.where(op.equal(sizes, scalar(0, sizes)), scalar(0, found), found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -140,7 +141,7 @@ def histc(self: Expr, node: Node, bins: int = 100, min: float = 0, max: float = 
     return cast(_counted(op.where(inside, held, number(bins)), bins, op.ones_like(x)), dtype_of(self))
 
 
-def _histogram(columns: list[Expr], edges: list[Expr], weight: Expr | None, is_density: bool) -> Expr:
+def _histogram(columns: Sequence[Expr], edges: Sequence[Expr], weight: Expr | None, is_density: bool) -> Expr:
     """How many points, given by their coordinates, are between neighbours of `edges`; the last bin has its upper edge too."""
     shape = tuple(shape_of(e)[0] - 1 for e in edges)
     x, bins = columns[0], math.prod(shape)
