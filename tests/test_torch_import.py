@@ -253,6 +253,72 @@ def test_torch_compile_gives_what_torch_gives_and_sees_new_weights_and_shapes() 
         np.testing.assert_allclose(fast(picture()).numpy(), module(picture()).numpy(), rtol=1e-5, atol=1e-6)
 
 
+class Counting(torch.nn.Module):
+    """Writes into a buffer of its own, and into the statistics of its layers."""
+
+    def __init__(self, norm: torch.nn.Module) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(3))
+        self.norm = norm
+
+    def forward(self, x: Any) -> Any:
+        self.seen += x.flatten(2).mean((0, 2))
+        return self.norm(x) + self.seen.reshape(1, 3, 1, 1)
+
+
+@pytest.mark.parametrize("norm", [lambda: torch.nn.BatchNorm2d(3), lambda: torch.nn.InstanceNorm2d(3, track_running_stats=True)], ids=["batch", "instance"])
+@pytest.mark.parametrize("training", [True, False])
+def test_what_a_module_writes_into_its_buffers_is_there_after_the_call(norm: Any, training: bool) -> None:
+    from tilewright.contrib.torch_backend import compile_graph
+
+    torch.manual_seed(3)
+    mine, theirs = Counting(norm()).train(training), Counting(norm()).train(training)
+    fast = torch.compile(mine, backend=compile_graph, dynamic=False)
+    with torch.no_grad():
+        for _ in range(3):
+            x = torch.randn(4, 3, 5, 6)
+            torch.testing.assert_close(fast(x), theirs(x), rtol=1e-4, atol=1e-5)
+    for name, wanted in theirs.state_dict().items():
+        torch.testing.assert_close(mine.state_dict()[name], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_function_that_writes_into_its_inputs_gives_them_back() -> None:
+    from tilewright.contrib.torch_backend import compile_graph
+
+    def step(cache: Any, new: Any) -> tuple[Any, Any, Any]:
+        cache[:, 2] = new
+        return cache.sum(), cache[:, 1:].mul_(2), cache
+
+    mine, theirs = torch.ones(2, 4, 3), torch.ones(2, 4, 3)
+    fast = torch.compile(step, backend=compile_graph, dynamic=False)
+    for k in range(3):
+        new = torch.full((2, 3), float(k))
+        found, wanted = fast(mine, new), step(theirs, new)
+        for a, b in zip(found, wanted, strict=True):
+            torch.testing.assert_close(a, b)
+        assert found[2] is mine
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_a_graph_whose_sizes_are_values_is_refused() -> None:
+    from tilewright.contrib.torch_backend import compile_graph
+
+    part = torch.compile(lambda x, start: torch.narrow(x, 1, start, 0), backend=compile_graph, dynamic=False)
+    with pytest.raises(Exception, match=r"torch cannot trace the graph before it knows its values \(.*\); keep this part out of it with torch.compiler.disable"):
+        part(torch.ones(2, 5), torch.tensor(3))
+
+
+@pytest.mark.parametrize(("draw", "mean"), [
+    (lambda x: x.exponential_(2.0), 0.5), (lambda x: x.geometric_(0.25), 4.0), (lambda x: x.log_normal_(0.0, 0.5), float(np.exp(0.125))), (lambda x: x.uniform_(2.0, 4.0), 3.0),
+    (lambda x: x.normal_(3.0, 2.0), 3.0), (lambda x: x.cauchy_(1.0, 0.1).clamp(-9, 11), 1.0),
+])
+def test_drawn_numbers_have_their_distribution(draw: Any, mean: float) -> None:
+    from tilewright.contrib.torch_backend import compile_graph
+
+    found = torch.compile(lambda x: draw(x + 0), backend=compile_graph, dynamic=False)(torch.zeros(40000))
+    assert abs(float(found.mean()) - mean) < 0.1
+
+
 def test_without_torch_nothing_of_it_is_imported() -> None:
     import subprocess
     import sys

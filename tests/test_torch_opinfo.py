@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import datetime
 import logging
 import os
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+import daily
 
 torch = pytest.importorskip("torch", reason="the PyTorch frontend reads what torch writes; install torch")
 
@@ -24,7 +24,6 @@ Program = Callable[..., Any]
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # torch's own
 AGREED = Path(__file__).parent / "torch_opinfo_agreed.txt"
 """Names of the operators whose float32 samples agree by torch.export."""
-DAY = datetime.datetime.now(datetime.UTC).date().isoformat()
 PER_DAY = int(os.environ.get("TILEWRIGHT_OPINFO_OPERATORS", "24"))
 
 MENDED: dict[str, tuple[Program, tuple[Any, ...]]] = {
@@ -48,6 +47,7 @@ MENDED: dict[str, tuple[Program, tuple[Any, ...]]] = {
     "prelu of a scalar": (F.prelu, (torch.tensor(-2.0), torch.tensor([0.3]))),
     "pool with a divisor": (lambda x: F.avg_pool2d(x, 2, divisor_override=3), (torch.arange(16).reshape(1, 1, 4, 4),)),
     "statistics of groups": (lambda x: torch.native_group_norm(x, None, None, 2, 4, 3, 2, 1e-5), (torch.randn(2, 4, 3),)),
+    "counts of whole numbers": (lambda x: tuple(x + torch.arange(2.1, -2.9, -1.0, dtype=t).sum() for t in (torch.int64, torch.int32, torch.uint8)), (torch.ones(2, dtype=torch.int64),)),
     "decomposed": (lambda x, y: (torch.kron(x, y), torch.logaddexp(x, x), x.quantile(0.3), torch.trace(x)), (torch.randn(3, 3), torch.randn(2, 2))),
 }
 
@@ -74,15 +74,10 @@ def test_an_exported_program_gives_what_torch_does(name: str) -> None:
         np.testing.assert_allclose(np.asarray(mine), theirs.numpy(), rtol=1e-4, atol=1e-5)
 
 
-def _drawn(names: list[str], count: int, door: str) -> list[str]:
-    print(f"the seed of the sample is {DAY}")
-    return random.Random(f"{DAY} {door}").sample(names, min(count, len(names)))
-
-
 @pytest.mark.parametrize("door", tuple(torch_opinfo.DOORS))
 def test_no_operator_of_the_database_is_wrong(door: str) -> None:
     known = torch_opinfo.operators(torch.float32)
-    rows = [torch_opinfo.run(known[n], n, door, torch.float32, 2, 0, native=False) for n in _drawn(sorted(known), PER_DAY, door)]
+    rows = [torch_opinfo.run(known[n], n, door, torch.float32, 2, 0, native=False) for n in daily.sample(sorted(known), PER_DAY, door)]
     assert not {r.op: (r.state, r.reason) for r in rows if r.state in ("wrong", "crash")}
 
 
@@ -90,7 +85,7 @@ def test_operators_that_agreed_still_agree() -> None:
     known, names = torch_opinfo.operators(torch.float32), AGREED.read_text().split()
     assert names == sorted(names)
     assert set(names) <= set(known)
-    rows = [torch_opinfo.run(known[n], n, "export", torch.float32, 3, 0, native=False) for n in _drawn(names, PER_DAY, "agreed")]
+    rows = [torch_opinfo.run(known[n], n, "export", torch.float32, 3, 0, native=False) for n in daily.sample(names, PER_DAY, "agreed")]
     assert not {r.op: (r.state, r.reason) for r in rows if r.state != "agrees"}
 
 

@@ -42,11 +42,26 @@ class _Graph:
         key = tuple((id(x), x._version) if k in self._static else _kind(x) for k, x in enumerate(inputs))
         program = self._programs.get(key)
         if program is None:
-            program = _Program(self._graph, self._static, inputs)
+            program = self._compiled(inputs)
             if len(self._programs) >= _MOST_PROGRAMS:
                 self._programs.pop(next(iter(self._programs)))
             self._programs[key] = program
         return program(inputs)
+
+    def _compiled(self, inputs: Sequence[Any]) -> _Program:
+        """A program for such inputs. Weights that the graph itself writes into are inputs like others."""
+        try:
+            return _Program(self._graph, self._static, inputs)
+        except _WrittenWeightsError as error:
+            self._static -= error.places
+            return _Program(self._graph, self._static, inputs)
+
+
+class _WrittenWeightsError(Exception):
+    """A graph writes into weights that were taken for constants; `places` are their numbers among the inputs."""
+
+    def __init__(self, places: frozenset[int]) -> None:
+        self.places = places
 
 
 class _Program:
@@ -73,41 +88,62 @@ class _Program:
                 made = make_fx(call, tracing_mode="fake", pre_dispatch=True, decomposition_table=table, _allow_non_fake_inputs=True)
                 return made(*(inputs[k].detach() for k in self._tensors))
 
-        whole = traced(None)
+        def compiled(module: Any) -> Any:
+            run = _Part(module, given)
+            constant = frozenset(self._tensors[k] for k in run.written) & static
+            if constant:
+                raise _WrittenWeightsError(constant)
+            return run
+
+        try:
+            whole = traced(None)
+        except Exception as error:
+            if type(error).__module__ != "torch.fx.experimental.symbolic_shapes":
+                raise
+            reason = str(error).partition("\n")[0]
+            raise ModelError(f"torch cannot trace the graph before it knows its values ({reason}); keep this part out of it with torch.compiler.disable", code="TW0118") from error
         try:
             self._run: Any = with_decompositions(
-                lambda: _compiled(whole, given),
-                lambda refused: _compiled(traced(decompositions(lambda name, overload: name in refused or missing(name, overload), True)), given),
+                lambda: compiled(whole),
+                lambda refused: compiled(traced(decompositions(lambda name, overload: name in refused or missing(name, overload), True))),
             )
         except InternalError:
             raise
         except CompileError as error:
-            self._run = SplitProgram(whole, given, _compiled, missing, error)
+            self._run = SplitProgram(whole, given, _Part, missing, error)
 
     def __call__(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         found = self._run([inputs[k] for k in self._tensors])
         return tuple(found) if isinstance(found, (list, tuple)) else (found,)
 
 
-def _compiled(module: Any, given: Sequence[Any]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-    """A graph compiled, as a function of the tensors among its inputs. `given` describes them: the tensor itself is a constant."""
-    import torch
+class _Part:
+    """A graph compiled, as a function of the tensors among its inputs. `given` describes them: the tensor itself is a constant.
 
-    import tilewright
-    from tilewright.relay.frontend.pytorch import from_graph
+    What the graph writes into its inputs is there after the call.
+    """
 
-    lowered, places = from_graph(module, given)
-    model = None if lowered is None else tilewright.compile(lowered, threads=torch.get_num_threads())
-    variable = [k for k, what in enumerate(given) if isinstance(what, tuple)]
+    def __init__(self, module: Any, given: Sequence[Any]) -> None:
+        import torch
 
-    def run(tensors: Sequence[Any]) -> tuple[Any, ...]:
+        import tilewright
+        from tilewright.relay.frontend.pytorch import from_graph
+
+        graph = from_graph(module, given)
+        self.results, self.written = graph.results, graph.written
+        self._model = None if graph.module is None else tilewright.compile(graph.module, threads=torch.get_num_threads())
+        self._variable = [k for k, what in enumerate(given) if isinstance(what, tuple)]
+
+    def __call__(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
+        from tilewright.relay.frontend.pytorch import Input, Output
+
         found: Any = ()
-        if model is not None:
-            found = model(*(_array(tensors[k]) for k in variable))
+        if self._model is not None:
+            found = self._model(*(_array(tensors[k]) for k in self._variable))
             found = found if isinstance(found, (tuple, list)) else (found,)
-        return tuple(_tensor(found[p[0]]) if isinstance(p, tuple) else p for p in places)
-
-    return run
+        for k, output in self.written.items():
+            tensors[k].detach().copy_(_tensor(found[output.number]))
+        return tuple(_tensor(found[r.number]) if isinstance(r, Output) else tensors[r.number] if isinstance(r, Input) else r for r in self.results)
 
 
 def _kind(x: Any) -> Any:

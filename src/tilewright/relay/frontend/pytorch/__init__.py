@@ -27,7 +27,16 @@ from tilewright.relay.frontend.pytorch import (
     transform,
     vision,
 )
-from tilewright.relay.frontend.pytorch.model import from_graph, from_pytorch, from_shapes, operators, signature
+from tilewright.relay.frontend.pytorch.model import (
+    ImportedGraph,
+    Input,
+    Output,
+    from_graph,
+    from_pytorch,
+    from_shapes,
+    operators,
+    signature,
+)
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.registry import CONVERTERS
 from tilewright.relay.frontend.pytorch.registry import converter as register_converter
@@ -35,4 +44,4 @@ from tilewright.relay.frontend.pytorch.registry import converter as register_con
 FAMILIES = (attention, complex_numbers, create, fft, indexing, linalg, linear, losses, math, nn, padding, pooling, quantize, quantize_functions, quantize_layers, recurrent, reduce, resize, selection, signal, special, transform, vision)
 """The modules whose import fills the table of converters."""
 
-__all__ = ["CONVERTERS", "FAMILIES", "Node", "from_graph", "from_pytorch", "from_shapes", "operators", "register_converter", "signature"]
+__all__ = ["CONVERTERS", "FAMILIES", "ImportedGraph", "Input", "Node", "Output", "from_graph", "from_pytorch", "from_shapes", "operators", "register_converter", "signature"]

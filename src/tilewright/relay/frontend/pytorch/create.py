@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from typing import Any, Final
 
+import ml_dtypes
 import numpy as np
 
 from tilewright.relay.expr import Constant, Expr, Tuple
@@ -120,10 +122,12 @@ def arange(node: Node, end: Any = None, start: Any = 0, step: Any = 1, dtype: An
 
 
 def _counted(start: Any, end: Any, step: Any, kind: DataType) -> np.ndarray[Any, Any]:
-    """As torch counts: the number of elements in float64, then start + k * step."""
-    if kind.is_integer and all(isinstance(v, int) for v in (start, end, step)):
+    """As torch counts: the number of elements in float64, then start + k * step. Of int64 both are of whole numbers, of other integers only the second."""
+    if kind is INT64 or (kind.is_integer and all(isinstance(v, int) for v in (start, end, step))):
         return np.asarray(np.arange(int(start), int(end), int(step)), kind.numpy())
     count = max(0, int(np.ceil((end - start) / step)))
+    if kind.is_integer:
+        return np.asarray(int(start) + np.arange(count) * int(step)).astype(kind.numpy())
     return np.asarray(start + np.arange(count, dtype=np.float64) * step).astype(kind.numpy())
 
 
@@ -192,6 +196,35 @@ def rand_like(self: Expr, node: Node, dtype: Any = None) -> Expr:
 @converter("uniform")
 def uniform(self: Expr, node: Node, from_: float = 0.0, to: float = 1.0) -> Expr:
     return _drawn(shape_of(self), dtype_of(self), node, from_, to)
+
+
+def _uniform(self: Expr, node: Node, kind: DataType | None = None) -> Expr:
+    """Numbers in (0, 1) of the shape of a tensor, and of its type or another."""
+    kind = dtype_of(self) if kind is None else kind
+    return _drawn(shape_of(self), kind, node, float(ml_dtypes.finfo(kind.numpy()).tiny), 1.0)  # type: ignore[no-untyped-call]
+
+
+@converter("exponential")
+def exponential(self: Expr, node: Node, lambd: float = 1.0) -> Expr:
+    return op.divide(op.negative(op.log(_uniform(self, node))), shaping.scalar(lambd, self))
+
+
+@converter("cauchy")
+def cauchy(self: Expr, node: Node, median: float = 0.0, sigma: float = 1.0) -> Expr:
+    angle = op.multiply(op.subtract(_uniform(self, node), shaping.scalar(0.5, self)), shaping.scalar(math.pi, self))
+    return op.add(op.multiply(op.tan(angle), shaping.scalar(sigma, self)), shaping.scalar(median, self))
+
+
+@converter("log_normal")
+def log_normal(self: Expr, node: Node, mean: float = 1.0, std: float = 2.0) -> Expr:
+    return op.exp(_drawn(shape_of(self), dtype_of(self), node, mean, std, normal=True))
+
+
+@converter("geometric")
+def geometric(self: Expr, p: float, node: Node) -> Expr:
+    kind = dtype_of(self) if dtype_of(self).is_float else DataType("float32")
+    failures = op.divide(op.log(_uniform(self, node, kind)), Constant(np.asarray(math.log1p(-p), kind.numpy())))
+    return cast(op.add(op.floor(failures), Constant(np.ones((), kind.numpy()))), dtype_of(self))
 
 
 @converter("normal")

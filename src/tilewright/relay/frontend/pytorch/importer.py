@@ -21,7 +21,7 @@ from tilewright.relay.frontend.pytorch import complex_numbers, quantize
 from tilewright.relay.frontend.pytorch.node import Array, Node
 from tilewright.relay.frontend.pytorch.promotion import number_type, tensor
 from tilewright.relay.frontend.pytorch.references import Reference, View, read, spread
-from tilewright.relay.frontend.pytorch.registry import Converter, find
+from tilewright.relay.frontend.pytorch.registry import WRITERS, Converter, find
 from tilewright.relay.frontend.pytorch.scalars import SCALARS, is_scalar
 from tilewright.relay.frontend.shaping import cast, shape_of
 from tilewright.relay.qnn.scaling import Quantize
@@ -59,6 +59,8 @@ class Importer:
         self._stored: dict[tuple[int, str], Expr] = {}
         self._packed: list[Any] = []
         self._written: list[dict[Reference, Expr]] = []
+        self.shows_writes = False
+        """Whether somebody looks at what the program writes into weights and inputs that its operators do not mark."""
 
     def anew(self) -> Importer:
         """An importer with the same options, for another import."""
@@ -151,7 +153,10 @@ class Importer:
             named = {k: read(v) for k, v in kwargs.items()}
             if _is_python(plain, args, [*values, *named.values()]):
                 return SCALARS[plain](*args, **_spoken(plain, named))
-            return self._convert(plain, in_place, schema, args, _bound(schema, values, named), origin)
+            found = self._convert(plain, in_place, schema, args, _bound(schema, values, named), origin)
+            if plain in WRITERS and self.shows_writes:
+                self._write_beside(plain, _bound(schema, args, kwargs), origin)
+            return found
 
     def _convert(self, plain: str, in_place: bool, schema: Any, args: Sequence[Any], arguments: dict[str, Any], origin: Origin) -> Any:
         overload = schema.overload_name if schema is not None else ""
@@ -215,6 +220,12 @@ class Importer:
         if new is not before:
             target.write(self._settled(new, node.origin), node)
         return target
+
+    def _write_beside(self, plain: str, given: Mapping[str, Any], origin: Origin) -> None:
+        """Let arguments be what an operator writes into them. It is called when the operator is converted, which reads them."""
+        node = Node(plain, origin, self.default_dtype, self.known, self._params.get, self.quantized, self)
+        for name, value in WRITERS[plain](node, **{k: read(v) for k, v in given.items()}).items():
+            self._write(given[name], value, node)
 
     def _viewed(self, result: Any, base: Reference, converter: Converter, node: Node, arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> Any:
         if result is base.value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -137,15 +138,38 @@ def _index_names(graph: Any) -> set[str]:
     return {list(n.inputs())[1].debugName().split(".")[0] for kind in _EMBEDDINGS for n in graph.findAllNodes(kind)}
 
 
-def from_graph(module: Any, inputs: Sequence[Any]) -> tuple[IRModule | None, list[Any]]:
-    """A graph of torch.fx over aten operators; weights are constants. The second result has what the graph gives: the number of an
-    output of the module, or a Python value.
+@dataclass(frozen=True)
+class Output:
+    """The output of that number of an imported graph."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Input:
+    """The tensor that is the input of that number, with all that was written into it."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class ImportedGraph:
+    """A graph as a module, None where it computes nothing; `results` are `Output`s, `Input`s and Python values. `written` has the new values of inputs, by number."""
+
+    module: IRModule | None
+    results: Sequence[Any]
+    written: Mapping[int, Output]
+
+
+def from_graph(module: Any, inputs: Sequence[Any]) -> ImportedGraph:
+    """A graph of torch.fx over aten operators; weights are constants.
 
     `inputs` are what its placeholders are: `(name, shape, dtype)` of a tensor that is an input, a tensor that is a constant, or a number.
     """
     import torch
 
     importer = Importer(True, "float32", None, "")
+    importer.shows_writes = True
     variables: list[Var] = []
     values: list[Any] = []
     for k, given in enumerate(inputs):
@@ -155,18 +179,24 @@ def from_graph(module: Any, inputs: Sequence[Any]) -> tuple[IRModule | None, lis
             values.append(Reference(variables[-1]))
         else:
             values.append(importer.parameter(f"p{k}", given) if isinstance(given, torch.Tensor) else given)
+    types = [importer.as_expr(v).checked_type if isinstance(v, Reference) else None for v in values]
     found = GraphWalk(importer, module).run(values)
     outputs: list[Expr] = []
-    places: list[Any] = []
-    for value in _flat(found):
-        places.append((len(outputs),) if isinstance(value, Reference) else value)
-        if isinstance(value, Reference):
-            outputs.append(importer.as_expr(value))
-    if any(isinstance(v, Reference) and v.version for v in values):
-        raise ModelError("the graph writes into its inputs, which compiled programs do not; return the new values instead", code="TW0118")
+
+    def output(value: Reference) -> Output:
+        outputs.append(importer.as_expr(value))
+        return Output(len(outputs) - 1)
+
+    own = {id(v): k for k, v in enumerate(values) if isinstance(v, Reference)}
+    results = [Input(own[id(v)]) if id(v) in own else output(v) if isinstance(v, Reference) else v for v in _flat(found)]
+    written = {k: output(v) for k, v in enumerate(values) if isinstance(v, Reference) and v.version}
+    for k, place in written.items():
+        if outputs[place.number].checked_type != types[k]:
+            raise ModelError(f"the graph gives its input {k} another shape, which compiled programs do not; return a new tensor instead", code="TW0118")
     if not outputs:
-        return None, places
-    return IRModule.from_expr(with_outputs(variables, [f"output{k}" for k in range(len(outputs))], outputs, [True] * len(outputs))), places
+        return ImportedGraph(None, results, written)
+    names = [f"output{k}" for k in range(len(outputs))]
+    return ImportedGraph(IRModule.from_expr(with_outputs(variables, names, outputs, [True] * len(outputs))), results, written)
 
 
 def _is_exported(model: Any) -> bool:

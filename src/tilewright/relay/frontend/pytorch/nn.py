@@ -14,7 +14,7 @@ from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.promotion import dtype_named
 from tilewright.relay.frontend.pytorch.reduce import vector_norm
-from tilewright.relay.frontend.pytorch.registry import converter
+from tilewright.relay.frontend.pytorch.registry import converter, writer
 from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, per_channel, rank, reshape, scalar, shape_of
 from tilewright.types import FLOAT32
 
@@ -125,7 +125,7 @@ def col2im(self: Expr, output_size: Any, kernel_size: Any, node: Node, dilation:
 # Normalizations
 
 
-@converter("batch_norm", "cudnn_batch_norm", "native_batch_norm", "_native_batch_norm_legit_no_training")
+@converter("batch_norm", "cudnn_batch_norm", "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training")
 def batch_norm(
     input: Expr, weight: Expr | None, bias: Expr | None, running_mean: Expr | None, running_var: Expr | None, node: Node, training: bool = False,
     momentum: float = 0.1, eps: float = 1e-5,
@@ -146,6 +146,35 @@ def batch_norm(
         return y, *_statistics(input, (0, *range(2, rank(input))), eps)
     nothing = Constant(np.zeros((0,), np.float32))
     return y, nothing, nothing
+
+
+@converter("_batch_norm_with_update")
+def batch_norm_with_update(
+    input: Expr, weight: Expr | None, bias: Expr | None, running_mean: Expr, running_var: Expr, node: Node, momentum: float = 0.1, eps: float = 1e-5,
+) -> Any:
+    found = batch_norm(input, weight, bias, running_mean, running_var, node, True, momentum, eps)
+    return *found, Constant(np.zeros((0,), np.uint8))
+
+
+@writer("batch_norm", "cudnn_batch_norm", "native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update", "instance_norm")
+def running_statistics(
+    node: Node, input: Expr, running_mean: Expr | None = None, running_var: Expr | None = None, training: bool = True, use_input_stats: bool = True,
+    momentum: float = 0.1, **others: Any,
+) -> dict[str, Expr]:
+    """Running means and variances, moved by `momentum` towards those of a batch in training, or of its images on average."""
+    if not training or not use_input_stats or running_mean is None or running_var is None:
+        return {}
+    apart = (0,) if node.name == "instance_norm" else ()
+    axes = tuple(k for k in range(rank(input)) if k != 1 and k not in apart)
+    dims = node.static(input, "input")
+    count = math.prod(dims[k] for k in axes)
+    centred = op.subtract(input, op.mean(input, axis=axes, keepdims=True))
+    found = op.mean(input, axis=axes), op.divide(op.sum(op.multiply(centred, centred), axis=axes), scalar(max(count - 1, 0), input))
+    new: dict[str, Expr] = {}
+    for name, before, value in zip(("running_mean", "running_var"), (running_mean, running_var), found, strict=True):
+        one = cast(op.mean(value, axis=apart) if apart else value, dtype_of(before))
+        new[name] = op.add(op.multiply(before, scalar(1 - momentum, before)), op.multiply(one, scalar(momentum, before)))
+    return new
 
 
 def _statistics(x: Expr, axes: Sequence[int], eps: float) -> tuple[Expr, Expr]:

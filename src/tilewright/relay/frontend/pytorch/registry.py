@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
+    from tilewright.relay.expr import Expr
     from tilewright.relay.frontend.pytorch.node import Node
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -73,12 +74,29 @@ CONVERTERS: Final[dict[str, Converter]] = {}
 """By name: `elu` for every overload, `max.dim` for one; operators that are none of aten's with their namespace, `quantized::linear`."""
 
 
+WRITERS: Final[dict[str, Callable[..., Mapping[str, Expr]]]] = {}
+"""Operators that write into arguments which their schemas do not mark, or into several of them."""
+
+
 def converter(*names: str) -> Callable[[F], F]:
     """Register the decorated function as the converter of `names`."""
 
     def register(function: F) -> F:
         for name in names:
             CONVERTERS[name] = Converter.of(name, function)
+        return function
+
+    return register
+
+
+def writer(*names: str) -> Callable[[F], F]:
+    """Register the decorated function as what the operators `names` write into their arguments, beside what they give.
+
+    It takes the node and the arguments by name, and gives new values by the names of the arguments.
+    """
+
+    def register(function: F) -> F:
+        WRITERS.update(dict.fromkeys(names, function))
         return function
 
     return register
