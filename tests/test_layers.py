@@ -16,7 +16,7 @@ SOURCE = ROOT / "src" / "tilewright"
 
 # A module belongs to the longest prefix that fits it, and may import rooms of its own level and of the levels above.
 LEVELS: tuple[tuple[str, ...], ...] = (
-    ("node", "errors", "error", "faults", "limits", "recursion"),
+    ("forks", "node", "errors", "error", "faults", "limits", "recursion"),
     ("settings", "types", "catalogue"),
     ("global_functions", "plugins"),
     ("logs", "json_texts"),
@@ -43,7 +43,7 @@ LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 
 # What runs where the compiler is not installed, and what it may use.
 STANDALONE = ("runtime", "rpc", "exec", "contrib.graph_executor", "contrib.debugger")
-STANDALONE_USES = {"node", "errors", "faults", "limits", "settings", "types", "global_functions", "nd", "plugins", "params", "pieces", "texts", "json_texts", "runtime", "rpc", "exec", "contrib"}
+STANDALONE_USES = {"forks", "node", "errors", "faults", "limits", "settings", "types", "global_functions", "nd", "plugins", "params", "pieces", "texts", "json_texts", "runtime", "rpc", "exec", "contrib"}
 
 # Imports against the order, inside functions, each with its reason. Where the other room is missing, only that function fails.
 ALLOWED_LATE: dict[tuple[str, str], str] = {

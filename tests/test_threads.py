@@ -20,12 +20,13 @@ from pathlib import Path
 from typing import Any
 
 import llvmlite.binding
-import numpy as np
 import pytest
 
 import daily
+import soak
 import tilewright as tvm
-from tilewright import expr, interning, relay, te
+from small_networks import KINDS
+from tilewright import expr, forks, interning, te
 from tilewright.compiler.build import build_module
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
@@ -33,14 +34,12 @@ from tilewright.compiler.report import Report
 from tilewright.driver.files import _umask
 from tilewright.expr import Add, Var
 from tilewright.recursion import room_for
-from tilewright.relay.expr import Expr
 from tilewright.target.llvm import compile as llvm_compile
 from tilewright.target.target import Target
 from tilewright.types import DataType
 
 THREADS = 8
 FULL = 10 if daily.ALL else 0
-Maker = Callable[[int], tvm.IRModule]
 
 
 @pytest.fixture(autouse=True)
@@ -49,50 +48,6 @@ def switch_often() -> Iterator[None]:
     sys.setswitchinterval(1e-6)
     yield
     sys.setswitchinterval(before)
-
-
-def _weights(seed: int, *shape: int) -> Expr:
-    return relay.const((np.random.default_rng(seed).standard_normal(shape) * 0.1).astype(np.float32))
-
-
-def _conv(seed: int) -> tvm.IRModule:
-    x: Expr = relay.var("x", shape=(1, 3, 8 + seed % 5, 8))
-    y = relay.nn.relu(relay.nn.conv2d(x, _weights(seed, 4 + seed % 4, 3, 3, 3), padding=(1, 1)))
-    return tvm.IRModule.from_expr(relay.Function([x], relay.nn.global_avg_pool2d(y)))
-
-
-def _mlp(seed: int) -> tvm.IRModule:
-    x: Expr = relay.var("x", shape=(1 + seed % 3, 16))
-    y = relay.nn.relu(relay.nn.dense(x, _weights(seed, 24, 16)))
-    return tvm.IRModule.from_expr(relay.Function([x], relay.nn.softmax(relay.nn.dense(y, _weights(seed, 10, 24)))))
-
-
-def _attention(seed: int) -> tvm.IRModule:
-    x: Expr = relay.var("x", shape=(1, 4 + seed % 4, 8))
-    scores = relay.nn.softmax(relay.nn.batch_matmul(x, x) * relay.const(0.35))
-    return tvm.IRModule.from_expr(relay.Function([x], relay.nn.batch_matmul(scores, relay.transpose(x, (0, 2, 1)))))
-
-
-def _int8(seed: int) -> tvm.IRModule:
-    x: Expr = relay.var("x", shape=(1, 8 + seed % 4))
-    scale, zero = relay.const(0.05), relay.const(0)
-    y = relay.qnn.op.quantize(x, scale, zero, out_dtype="int8")
-    return tvm.IRModule.from_expr(relay.Function([x], relay.qnn.op.dequantize(y, scale, zero)))
-
-
-def _branches(seed: int) -> tvm.IRModule:
-    return relay.parse(
-        f'#[version = "0.0.5"]\ndef @main(%c: bool, %x: Tensor[({4 + seed % 5}), float32]) {{ if (%c) {{ tanh(%x) }} else {{ add(%x, %x) }} }}'
-    )
-
-
-def _gather(seed: int) -> tvm.IRModule:
-    x: Expr = relay.var("x", shape=(16 + seed % 3,))
-    found = relay.take(_weights(seed, 64), relay.cast(x, "int64"), mode="clip")
-    return tvm.IRModule.from_expr(relay.Function([x], relay.where(relay.greater(x, found), found, x)))
-
-
-KINDS: tuple[Maker, ...] = (_conv, _mlp, _attention, _int8, _branches, _gather)
 
 
 def _code(kind: int, seed: int, folder: Path) -> tuple[Any, ...]:
@@ -211,6 +166,47 @@ def test_a_child_is_made_when_other_threads_have_left_llvm(lock: AbstractContext
         holding.result()
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("made", [forks.new_lock, forks.new_reentrant_lock])
+def test_locks_of_other_threads_are_open_in_a_child(made: Callable[[], Any]) -> None:
+    lock, held, ended = made(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            ended.wait()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(hold)
+        held.wait()
+        try:
+            assert _status_of_child(lambda: lock.acquire(timeout=5)) == 0
+            assert not lock.acquire(blocking=False)
+        finally:
+            ended.set()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_reentrant_lock_of_the_forking_thread_stays_its_own() -> None:
+    with (lock := forks.new_reentrant_lock()):
+        assert _status_of_child(lambda: lock.release() is None) == 0
+
+
+def test_a_lazy_attribute_is_computed_once_and_holds_no_lock() -> None:
+    class Circle:
+        def __init__(self) -> None:
+            self.computed = 0
+
+        @forks.lazy_attribute
+        def area(self) -> int:
+            """What it covers."""
+            self.computed += 1
+            return 42
+
+    circle = Circle()
+    assert (circle.area, circle.area, circle.computed, Circle.area.__doc__) == (42, 42, 1, "What it covers.")
+
+
 def test_deep_walks_in_threads_share_the_recursion_limit() -> None:
     usual = sys.getrecursionlimit()
     first, second = room_for(1000), room_for(2000)
@@ -238,3 +234,9 @@ def test_types_are_one_object_in_all_threads() -> None:
         with ThreadPoolExecutor(THREADS) as pool:
             made = list(pool.map(DataType, [f"int32x{lanes}"] * THREADS))
         assert all(t is made[0] for t in made)
+
+
+def test_a_soak_of_some_seconds() -> None:
+    counts, errors = soak.run(3.0, daily.SEED)
+    assert not errors
+    assert all(counts[what] for what in ("compiles", "calls", "interrupts", "forks"))

@@ -6,10 +6,10 @@ are dropped by `release`, which a build calls at its end.
 
 from __future__ import annotations
 
-import os
-import threading
 from sys import getrefcount
 from typing import Any, Final, TypeVar
+
+from tilewright.forks import new_reentrant_lock
 
 _INTERNED: Final[dict[tuple[Any, ...], Any]] = {}
 interned: Final = _INTERNED.get
@@ -17,7 +17,7 @@ interned: Final = _INTERNED.get
 _MANY: Final = 1_000_000
 _SWEEP_AT = [_MANY]  # how many of them are looked through again
 _KEYS_PER_TURN: Final = 2_000  # keys swept each time the lock is held
-_CHANGING = threading.RLock()
+_CHANGING: Final = new_reentrant_lock()
 E = TypeVar("E")
 
 
@@ -51,13 +51,3 @@ def publish(key: tuple[Any, ...], new: E) -> E:
     with _CHANGING:
         known: E = _INTERNED.setdefault(key, new)
     return known
-
-
-def _new_lock() -> None:
-    """Replace the lock after a fork: a thread of the parent may hold the inherited one for ever."""
-    global _CHANGING  # noqa: PLW0603
-    _CHANGING = threading.RLock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_new_lock)

@@ -5,12 +5,12 @@ The limit belongs to the process, and several threads may walk programs at once:
 
 from __future__ import annotations
 
-import os
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
+
+from tilewright.forks import new_lock
 
 _FRAMES: Final = 24
 """Python frames that one level may take: a visit, the class's method, the subclass's, and what these call."""
@@ -22,7 +22,7 @@ class _Depth:
     """The recursion limit of the process, which all threads share: raised by what all running walks need together."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = new_lock()
         self.running = 0
         self.usual = 0
 
@@ -38,14 +38,8 @@ class _Depth:
             self.running -= 1
             sys.setrecursionlimit(sys.getrecursionlimit() - frames if self.running else self.usual)
 
-    def forked(self) -> None:
-        """A child process has one thread, and nobody else there opens the lock; its limit stays as deep as it was."""
-        self.lock = threading.Lock()
-
 
 _DEPTH: Final = _Depth()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_DEPTH.forked)
 
 
 @contextmanager

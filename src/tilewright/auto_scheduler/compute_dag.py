@@ -10,7 +10,6 @@ import hashlib
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from tilewright.auto_scheduler import access
@@ -19,6 +18,7 @@ from tilewright.auto_scheduler.replay import Replay
 from tilewright.errors import CompileError
 from tilewright.expr import Buffer, Load, PrimExpr, Var
 from tilewright.expr_walk import rewrite, text_of
+from tilewright.forks import lazy_attribute
 from tilewright.te.resolve import schedule_func
 from tilewright.te.schedule import Schedule
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Reduce, Tensor, TensorElem
@@ -69,7 +69,7 @@ class ComputeDAG:
         """The computations that read what `op` makes, in order."""
         return self._facts.readers[op]
 
-    @cached_property
+    @lazy_attribute
     def init_state(self) -> State:
         """The state without a step."""
         return State(self)
@@ -104,12 +104,12 @@ class ComputeDAG:
         schedule, args = self.apply_steps_from_state(state)
         return schedule_func(schedule, args, name)
 
-    @cached_property
+    @lazy_attribute
     def plain_script(self) -> str:
         """The text of the loop program without a step, whose answers are the right ones."""
         return self.func(self.init_state).script()
 
-    @cached_property
+    @lazy_attribute
     def text(self) -> str:
         """The computations with canonical names: equal for equal workloads, whatever their tensors are called."""
         return _text(self)

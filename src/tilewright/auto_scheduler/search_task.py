@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.auto_scheduler.workload_registry import make_workload_key, register_workload_tensors, workload_key_to_tensors
 from tilewright.errors import OptionError, TargetError
+from tilewright.forks import lazy_attribute
 from tilewright.settings import nearest
 from tilewright.target.target import Target
 from tilewright.te.schedule import Schedule
@@ -94,12 +94,12 @@ class SearchTask:
         self.layout_rewrite_option = layout_rewrite_option or LayoutRewriteOption.NO_REWRITE
         self.task_input_names = list(task_inputs or ())
 
-    @cached_property
+    @lazy_attribute
     def compute_dag(self) -> ComputeDAG:
         """The computations of the workload. Raises `OptionError` when it is not registered."""
         return ComputeDAG(workload_key_to_tensors(self.workload_key))
 
-    @cached_property
+    @lazy_attribute
     def target(self) -> Target:
         """The target; raises `TargetError` for that of a record which says things that are unknown here."""
         return Target(self.target_text)

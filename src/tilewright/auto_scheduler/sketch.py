@@ -12,7 +12,6 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from math import prod
 from typing import Any, Final, TypeAlias
 
@@ -22,6 +21,7 @@ from tilewright.auto_scheduler.loop_state import Iterator, StageState, State
 from tilewright.auto_scheduler.rules import CACHE_WRITE, INLINE, NEST, RFACTOR, ROWS, TILE, Plan
 from tilewright.errors import ScheduleError
 from tilewright.expr import number_of
+from tilewright.forks import lazy_attribute
 from tilewright.te.tensor import ComputeOp, Operation
 from tilewright.topi.machine import Machine
 
@@ -50,7 +50,7 @@ class Sketch:
         self.plan, self.machine, self.dag = plan, machine, plan.dag
         self.nests = [op for op, r in plan.roles.items() if r.kind in (NEST, CACHE_WRITE)]
 
-    @cached_property
+    @lazy_attribute
     def knobs(self) -> tuple[Knob, ...]:
         """The decisions, in a fixed order."""
         found: list[Knob] = []
@@ -155,7 +155,7 @@ class Sketch:
             return setting[name]
         return next((k.choices[0] for k in self._all if k.name == name), None)
 
-    @cached_property
+    @lazy_attribute
     def _all(self) -> tuple[Knob, ...]:
         """The knobs with those of one choice."""
         found: list[Knob] = []

@@ -31,6 +31,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.errors import ArtifactError, CacheWarning, InternalError
+from tilewright.forks import new_lock
 from tilewright.runtime.artifact import Artifact, map_constants
 from tilewright.runtime.files import write_atomically
 from tilewright.runtime.manifest import Manifest
@@ -55,7 +56,7 @@ class Cache:
         self.folder = None if folder is None else Path(folder)
         self.limit = limit
         self._size: int | None = None
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._warned = False
 
     @staticmethod

@@ -8,12 +8,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tilewright.forks import new_lock
+
 
 class _Compiles:
     """How many compiles run in the process, and whether collection was enabled before the first of them."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = new_lock()
         self.running: list[int] = []  # the thread of each
         self.enabled = False
 
@@ -31,8 +33,7 @@ class _Compiles:
                 gc.enable()
 
     def forked(self) -> None:
-        """A child process has one thread: the compiles of the others ended with them, and nobody else opens the lock."""
-        self.lock = threading.Lock()
+        """A child process has one thread: the compiles of the others ended with them."""
         mine = [t for t in self.running if t == threading.get_ident()]
         if self.running and not mine and self.enabled:
             gc.enable()

@@ -18,7 +18,6 @@ This module imports only what running needs, so that a model from the cache is l
 from __future__ import annotations
 
 import hashlib
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +26,7 @@ import numpy as np
 
 from tilewright import worth
 from tilewright.errors import InputError
+from tilewright.forks import new_reentrant_lock
 from tilewright.nd import content
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.benchmark import BenchmarkResult, measure
@@ -228,7 +228,7 @@ class Stages:
         self.signature = [(name, tuple(dims), DataType(dtype), DataType(dtype).numpy()) for name, dims, dtype in inputs]
         self._plain = [(element, len(dims), [(k, d) for k, d in enumerate(dims) if isinstance(d, int)]) for _, dims, _, element in self.signature]
         self.root, self._grow, self._compile, self._known, self._kept = root, grow, compiler, known, kept
-        self._lock = threading.RLock()
+        self._lock = new_reentrant_lock()
         self._conversions: Conversions | None = None
         self.last: Program | None = None
         """The program of the last call, where it was one."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from tilewright.array_files import read_npz
 from tilewright.errors import ArtifactError, InputError
+from tilewright.forks import new_lock
 
 
 @contextlib.contextmanager
@@ -38,7 +38,7 @@ def replacing(path: Path) -> Iterator[Path]:
         Path(scratch).unlink(missing_ok=True)
 
 
-_UMASK: Final = threading.Lock()
+_UMASK: Final = new_lock()
 
 
 def _umask() -> int:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.errors import MemoryFault
+from tilewright.forks import new_lock
 from tilewright.nd import NDArray
 from tilewright.runtime.program import Code, ExternalStep, HostValue
 
@@ -28,7 +29,7 @@ Array = np.ndarray[Any, Any]
 _TYPE: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p))
 _MADE: Final[weakref.WeakKeyDictionary[Code, Any]] = weakref.WeakKeyDictionary()
 _STATE: Final = threading.local()
-_LOCK: Final = threading.Lock()
+_LOCK: Final = new_lock()
 
 
 def call_function(function: Callable[..., Any], inputs: Sequence[Array], outputs: Sequence[Array], origin: str = "") -> None:

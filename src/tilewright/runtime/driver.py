@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.errors import ArtifactError, RunError, TargetError
+from tilewright.forks import new_lock
 from tilewright.nd import NDArray, aligned_empty, as_numpy
 from tilewright.runtime.device_memory import HOST_SCOPE, DeviceMemory, memory_of
 from tilewright.runtime.modules import ModuleNode, register_module
@@ -97,7 +97,7 @@ class Driver:
         if missing or (partial and len(partial) < len(_OF_DEVICES)):
             why = "" if missing else "; those of a device's memory are all there, or none"
             raise TargetError(f"the driver {path} has no function {', '.join(missing or partial)}{why}", code="TW0916")
-        self.lock = threading.Lock()
+        self.lock = new_lock()
         self.type: type[CModule] = type(f"CModule_{self.kind}", (CModule,), {"type_key": self.kind, "driver": self, "__module__": f"{__name__}:{path}"})
         register_module(self.type)
 
@@ -234,7 +234,7 @@ def load_driver(path: str | os.PathLike[str]) -> Driver:
 
 
 _DRIVERS: Final[dict[Path, Driver]] = {}
-_LOCK: Final = threading.Lock()
+_LOCK: Final = new_lock()
 
 
 def _aligned(memory: DeviceMemory) -> np.ndarray[Any, Any]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 import weakref
 from collections.abc import Sequence
 from typing import Final
 
 from tilewright.errors import MemoryFault
 from tilewright.faults import ARITIES, HEADER, RECORD
+from tilewright.forks import new_lock
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.program import Code, KernelCall, Step
 
 _WORDS: Final = HEADER + ARITIES[-1]
-_LOCK: Final = threading.Lock()
+_LOCK: Final = new_lock()
 _LAST: Final[weakref.WeakKeyDictionary[Code, list[int]]] = weakref.WeakKeyDictionary()
 
 

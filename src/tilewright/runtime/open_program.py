@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.errors import InputError
+from tilewright.forks import new_lock
 from tilewright.nd import as_numpy
 from tilewright.pieces import place_pieces
 from tilewright.runtime.benchmark import BenchmarkResult
@@ -46,7 +47,7 @@ class OpenExecutable(Executable):
         self._inputs = tuple((t, t.dtype.numpy(), t.shape) for t in manifest.inputs)
         self._position = {n: k for k, n in enumerate(self._names)}
         self._plans: OrderedDict[Shapes, Executable] = OrderedDict()
-        self._lock, self._compiling = threading.Lock(), threading.Lock()
+        self._lock, self._compiling = new_lock(), new_lock()
         self.last: Executable | None = None
         """The program of known sizes that was called last."""
         self._compile: Callable[[Shapes], Executable] | None = None

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from tilewright.errors import InternalError, OptionError
+from tilewright.forks import new_lock
 from tilewright.runtime.program import Code
 
 VARIABLE: Final = "TILEWRIGHT_NUM_THREADS"
@@ -35,7 +36,7 @@ class Pools:
         """How many `NullThreadPool`s are open."""
         self._contexts: dict[int, tuple[int, Code]] = {}
         self._left_behind: list[Code] = []
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def context(self, count: int, code: Code) -> int:
         """The address of the context with `count` threads, made with the pool of `code` when there is none yet."""
@@ -61,7 +62,7 @@ class Pools:
 
     def forget(self) -> None:
         """In a forked child: the threads are not here, and the locks may be held by threads that are not here either."""
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._left_behind += [code for _, code in self._contexts.values()]
         self._contexts = {}
         self.generation += 1

@@ -16,12 +16,12 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import weakref
 from collections.abc import Iterable, Sequence
 from typing import BinaryIO, Final
 
 from tilewright.errors import WorkerCrashed, WorkerNotStarted, WorkerRaised, WorkerTimedOut
+from tilewright.forks import new_lock
 from tilewright.runtime.threads import VARIABLE
 from tilewright.runtime.wire import Channel, Message
 
@@ -44,7 +44,7 @@ class Worker:
         self.started = 0
         """How many processes there have been."""
         self._process: _Process | None = None
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def call(
         self, function: str, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = None

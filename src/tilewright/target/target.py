@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextvars
 import difflib
-import functools
 import os
 import shlex
 from collections.abc import Iterable, Mapping
@@ -23,6 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from tilewright.errors import TargetError
+from tilewright.forks import lazy_attribute
 from tilewright.json_texts import read_json
 from tilewright.runtime.host import host_arch, host_cache_sizes, host_features, host_triple
 from tilewright.target import cpu
@@ -141,7 +141,7 @@ class Target:
         """Whether loops may be handed out to threads; elsewhere the thread that calls does everything."""
         return cpu.has_threads(self.mtriple)
 
-    @functools.cached_property
+    @lazy_attribute
     def features(self) -> frozenset[str]:
         """LLVM's names of what the processor can do, as far as generated code depends on it."""
         found = set(host_features() if self.is_native else cpu.cpu_features(self.family, self.mcpu))
@@ -154,7 +154,7 @@ class Target:
             found = {f for f in found if not f.startswith("avx512")}
         return frozenset(found)
 
-    @functools.cached_property
+    @lazy_attribute
     def vector_bits(self) -> int:
         """Width of a vector register in bits: 128, 256 or 512."""
         return int(self.attrs.get("vector-width", 0)) or (_C_VECTOR_BITS if self.is_c else cpu.vector_bits(self.family, self.features))
@@ -164,7 +164,7 @@ class Target:
         """Number of vector registers."""
         return 32 if not self.is_c and (self.family in ("aarch64", "riscv") or "avx512f" in self.features) else 16
 
-    @functools.cached_property
+    @lazy_attribute
     def pipe_bits(self) -> int:
         """Bits of a vector that one unit multiplies at once, where registers are wider; else 0."""
         if self.vector_bits <= cpu.HALF_BITS or self.is_c:
@@ -175,7 +175,7 @@ class Target:
 
         return cpu.pipe_bits(llvm.get_host_cpu_name())
 
-    @functools.cached_property
+    @lazy_attribute
     def has_fma(self) -> bool:
         return cpu.has_fma(self.family, self.features)
 

@@ -6,7 +6,6 @@ The analytical choice is a configuration of the space, and what is taken where t
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from tilewright.autotvm.task.space import Axis, Branch, ConfigEntity, ConfigSpac
 from tilewright.autotvm.task.task import Task
 from tilewright.compiler.kernel import Kernel, lower
 from tilewright.errors import CompileError, OptionError
+from tilewright.forks import lazy_attribute
 from tilewright.ir.transform import PassContext
 from tilewright.relay.analysis.operations import operations
 from tilewright.relay.expr import Call, Expr, Function
@@ -77,7 +77,7 @@ class KernelTask(Task):
         name, *args = workload_of(function, constants)
         return KernelTask(name, args, target)
 
-    @functools.cached_property
+    @lazy_attribute
     def function(self) -> Function:
         """The fused function; raises `ParseError` where the text is none."""
         made = parse_expr(self.args[0])
@@ -99,7 +99,7 @@ class KernelTask(Task):
         with PassContext(_LEVEL):
             return lower(self.function, self.constants, self.target.machine, "main", flat=flat, decided=decisions)
 
-    @functools.cached_property
+    @lazy_attribute
     def config_space(self) -> KernelSpace:
         return KernelSpace(self)
 

@@ -13,7 +13,6 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -30,6 +29,7 @@ from tilewright.autotvm.task.entities import (
     VirtualAxis,
 )
 from tilewright.errors import OptionError, TVMError
+from tilewright.forks import lazy_attribute
 
 __all__ = [
     "AnnotateEntity", "ConfigEntity", "ConfigSpace", "Entity", "FallbackConfigEntity", "InstantiationError", "OtherOptionEntity", "ReorderEntity",
@@ -137,12 +137,12 @@ class ConfigSpace:
     def __contains__(self, name: str) -> bool:
         return name in self.entity_map
 
-    @cached_property
+    @lazy_attribute
     def branches(self) -> tuple[Branch, ...]:
         """The branches; a template has one."""
         return (tuple(Axis((name,), tuple((e,) for e in t.entities)) for name, t in self.space_map.items()),)
 
-    @cached_property
+    @lazy_attribute
     def _sizes(self) -> list[int]:
         return [math.prod(len(a.answers) for a in b) for b in self.branches]
 
@@ -151,7 +151,7 @@ class ConfigSpace:
         """How many indices there are, those that a filter refuses among them."""
         return sum(self._sizes)
 
-    @cached_property
+    @lazy_attribute
     def _valid(self) -> np.ndarray[Any, Any] | None:
         """The indices that filters keep; None: all."""
         if not self._filters:

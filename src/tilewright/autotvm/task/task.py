@@ -23,6 +23,7 @@ from typing import Any, Final
 from tilewright.autotvm.task.dispatcher import ApplyConfig, DispatchContext, Workload
 from tilewright.autotvm.task.space import ConfigEntity, ConfigSpace, InstantiationError
 from tilewright.errors import OptionError
+from tilewright.forks import lazy_attribute
 from tilewright.settings import nearest
 from tilewright.target.target import Target
 from tilewright.te.resolve import schedule_func
@@ -69,7 +70,7 @@ class Task:
         self.name, self.args, self.kwargs, self.target = name, tuple(serialize_args(args)), dict(kwargs or {}), target
         self._flop: float | None = None
 
-    @functools.cached_property
+    @lazy_attribute
     def func(self) -> Callable[..., Any]:
         """The template."""
         return template_of(self.name)
@@ -83,7 +84,7 @@ class Task:
         """The task in a few words."""
         return self.name
 
-    @functools.cached_property
+    @lazy_attribute
     def config_space(self) -> ConfigSpace:
         """All that the template leaves open."""
         space = ConfigSpace()

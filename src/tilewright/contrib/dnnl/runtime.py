@@ -5,13 +5,13 @@ It needs nothing of the compiler: an artifact with such a module runs where oneD
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from tilewright.contrib.dnnl.library import library
 from tilewright.contrib.dnnl.plan import Frame, Plan, address
 from tilewright.contrib.dnnl.program import Program
+from tilewright.forks import new_lock
 from tilewright.nd import NDArray, as_numpy
 from tilewright.runtime.modules import ModuleNode, register_module
 from tilewright.runtime.threads import threads_of_call
@@ -26,7 +26,7 @@ class DNNLModule(ModuleNode):
     def __init__(self, program: Program) -> None:
         self.program = program
         self._plans: dict[int, tuple[Plan, list[Frame]]] = {}
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def get_function(self, name: str) -> Callable[..., Any] | None:
         """Raises `TargetError`, when it is called first, where oneDNN is not installed."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
 from typing import Any
 
+from tilewright.forks import lazy_attribute
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import consumers, operands, post_order
@@ -26,17 +26,17 @@ class Graph:
         self.root = root
         self.order = post_order(root)
 
-    @cached_property
+    @lazy_attribute
     def position(self) -> dict[Expr, int]:
         """The place of each node in the order of evaluation."""
         return {e: i for i, e in enumerate(self.order)}
 
-    @cached_property
+    @lazy_attribute
     def users(self) -> dict[Expr, list[Expr]]:
         """The nodes that use each node."""
         return consumers(self.order)
 
-    @cached_property
+    @lazy_attribute
     def by_key(self) -> dict[Key, list[Expr]]:
         """The nodes of each key, in order."""
         found: dict[Key, list[Expr]] = {}
@@ -44,7 +44,7 @@ class Graph:
             found.setdefault(key_of(e), []).append(e)
         return found
 
-    @cached_property
+    @lazy_attribute
     def closed(self) -> set[Expr]:
         """What is in the functions that are done: those made by a partition, and primitive ones."""
         done = [f for f in self.by_key.get(Function, []) if isinstance(f, Function) and ("PartitionedFromPattern" in f.attrs or f.attrs.get("Primitive"))]

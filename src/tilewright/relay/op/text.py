@@ -15,6 +15,7 @@ import numpy as np
 from tilewright.contents import of_strings
 from tilewright.errors import ShapeError
 from tilewright.expr import UnknownDim
+from tilewright.forks import lazy_attribute
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.texts import FORMS
 from tilewright.topi.shapes import broadcast_shapes
@@ -238,7 +239,7 @@ class TfIdfVectorize(Op):
         result[places] = by_mode[self.mode]()
         return result.reshape(*data.shape[:-1], width)
 
-    @functools.cached_property
+    @lazy_attribute
     def columns(self) -> tuple[dict[Any, int], Array]:
         """Where each n-gram is counted, which is an item itself where there are single ones alone, and the weight of each column."""
         columns = {gram[0] if self.is_single else gram: column for gram, column in zip(self.grams(), self.ngram_indexes, strict=False) if not self.is_single or len(gram) == 1}

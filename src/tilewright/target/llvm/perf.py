@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from tilewright.errors import OptionError
+from tilewright.forks import new_lock
 from tilewright.runtime.artifact import PERF
 from tilewright.target.elf import code_symbols
 
@@ -73,7 +74,7 @@ class _JitDump:
 
     def __init__(self, machine: int) -> None:
         self.process = os.getpid()
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._count = 0
         path = Path(os.environ.get(FOLDER) or tempfile.gettempdir()) / f"jit-{self.process}.dump"
         path.unlink(missing_ok=True)  # of a process that had this number before
@@ -94,7 +95,7 @@ class _JitDump:
 
 
 _dumps: dict[int, _JitDump] = {}
-_dumps_lock = threading.Lock()
+_dumps_lock = new_lock()
 
 
 def _dump(machine: int) -> _JitDump:

@@ -6,7 +6,6 @@ without fear. Stored values are views onto the file's bytes.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import os
@@ -20,6 +19,7 @@ import numpy as np
 
 from tilewright.contents import of_strings
 from tilewright.errors import ModelError, Origin
+from tilewright.forks import lazy_attribute
 from tilewright.relay.frontend.tflite.flatbuffer import Flatbuffer
 from tilewright.relay.frontend.tflite.schema import ELEMENT_TYPES, OPERATORS
 from tilewright.relay.frontend.tflite.sparsity import densified
@@ -246,7 +246,7 @@ class _Reading:
             self.buffer.refuse(f"the signature '{table['signature_key']}' mentions a tensor that its graph does not have")
         return Signature(table["signature_key"], place, *sides)
 
-    @functools.cached_property
+    @lazy_attribute
     def _origin(self) -> Origin | None:
         return Origin(self.name) if self.name else None
 

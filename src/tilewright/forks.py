@@ -1,0 +1,68 @@
+"""What stays usable in a child process that a fork makes while other threads work: locks, and attributes that are computed once.
+
+The threads of the parent are not in the child. A lock that one of them held stays closed there for ever, unless somebody opens it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, overload
+
+T = TypeVar("T")
+_LOCKS: weakref.WeakSet[Any] = weakref.WeakSet()
+_REENTRANT: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def new_lock() -> threading.Lock:
+    """A lock that is open in the children of this process, whichever thread held it. Do not fork while holding it."""
+    lock = threading.Lock()
+    _LOCKS.add(lock)
+    return lock
+
+
+def new_reentrant_lock() -> threading.RLock:
+    """The same, as `threading.RLock`; one that the forking thread holds stays its own."""
+    lock = threading.RLock()
+    _REENTRANT.add(lock)
+    return lock
+
+
+def _open_all() -> None:
+    for lock in list(_LOCKS):
+        lock._at_fork_reinit()
+    for lock in list(_REENTRANT):
+        if not lock._is_owned():
+            lock._at_fork_reinit()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_open_all)
+
+
+class lazy_attribute(Generic[T]):  # a decorator
+    """An attribute that a method computes when it is first read, as `functools.cached_property` has it, but without the lock of Python 3.11.
+
+    Threads that read it at the same time may each compute it; what one of them stores last stays.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute = compute
+        self._name = compute.__name__
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> lazy_attribute[T]: ...
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+    def __get__(self, instance: object | None, owner: type) -> lazy_attribute[T] | T:
+        if instance is None:
+            return self
+        value = self._compute(instance)
+        vars(instance)[self._name] = value
+        return value
