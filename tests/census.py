@@ -7,7 +7,9 @@ a reason that the file does not list, that does not hold on this machine, or mor
 from __future__ import annotations
 
 import collections
+import glob
 import importlib.util
+import platform
 import re
 import shutil
 import tomllib
@@ -17,25 +19,43 @@ from pathlib import Path
 from typing import Any
 
 FILE = Path(__file__).parent / "census.toml"
+_ROOT = Path(__file__).parent.parent
+
+
+def _is_installed(package: str) -> bool:
+    """Whether a package can be imported, by the name that one imports; of a dotted name, its first part is looked for."""
+    return importlib.util.find_spec(package.partition(".")[0]) is not None
+
+
 _ABSENT: dict[str, Callable[[str], bool]] = {
     "tool": lambda name: shutil.which(name) is None,
-    "package": lambda name: importlib.util.find_spec(name) is None,
-    "path": lambda name: not Path(__file__).parent.parent.joinpath(name).exists(),
+    "package": lambda name: not _is_installed(name),
+    "path": lambda name: not any(glob.iglob(str(_ROOT / name))),  # noqa: PTH207  # names may be absolute
     "cpu": lambda flag: flag not in Path("/proc/cpuinfo").read_text().split(),
+    "machine": lambda name: platform.machine() != name,
 }
 """When a skip is fair: something that it needs is absent."""
 
 
 @dataclass(frozen=True)
 class Skip:
-    """A reason for which at most `most` tests may be skipped, where one of `without` is absent, or anywhere if there is none."""
+    r"""A pattern of reasons for which at most `most` tests may be skipped: where one of `without` is absent, or anywhere if there is none.
+
+    `without` may name what the reason names: `\1` is the first group of the pattern.
+    """
 
     reason: str
     most: int
     without: Sequence[str] = ()
 
-    def is_fair(self) -> bool:
-        return not self.without or any(_ABSENT[kind](name) for kind, _, name in (w.partition(":") for w in self.without))
+    def needs(self, reason: str) -> list[str]:
+        """What has to be absent for a skip with this reason to be fair, in `kind:name`s; `reason` fits the pattern."""
+        match = re.search(self.reason, reason)
+        assert match is not None
+        return [need for need in map(match.expand, self.without) if not need.endswith(":")]
+
+    def is_fair(self, reason: str) -> bool:
+        return not self.without or any(_ABSENT[kind](name) for kind, _, name in (need.partition(":") for need in self.needs(reason)))
 
 
 @dataclass(frozen=True)
@@ -62,11 +82,11 @@ class Census:
                 found.append(f"{count} skipped for a reason that {FILE.name} does not list: {reason}")
                 continue
             counts[at] += count
+            if not self.skips[at].is_fair(reason):
+                found.append(f"{count} skipped as '{reason}', though {' and '.join(self.skips[at].needs(reason))} are here")
         for at, count in counts.items():
             skip = self.skips[at]
-            if not skip.is_fair():
-                found.append(f"{count} skipped as '{skip.reason}', though {' and '.join(skip.without)} are here")
-            elif count > skip.most:
+            if count > skip.most:
                 found.append(f"{count} skipped as '{skip.reason}', more than the {skip.most} of {FILE.name}")
         return found
 

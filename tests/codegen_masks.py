@@ -18,7 +18,7 @@ from codegen_processors import PROCESSORS, Work, run_all, why_not
 from tilewright import expr as E
 from tilewright.expr import Buffer, Load, PrimExpr, Ramp, Var, as_expr, const
 from tilewright.tir import interpreter
-from tilewright.tir.stmt import SERIAL, For, PrimFunc, Stmt, Store
+from tilewright.tir.stmt import SERIAL, For, IfThenElse, PrimFunc, Stmt, Store
 from tilewright.types import DataType
 
 Array = np.ndarray[Any, Any]
@@ -29,11 +29,20 @@ NARROWED = (
     ("float64", "float32"), ("float64", "float16"), ("float64", "bfloat16"), ("float32", "float16"), ("float32", "bfloat16"),
 )
 PAIRS = (*((t, t) for t in TYPES), *NARROWED, *((b, a) for a, b in NARROWED))
-LANES = (2, 3, 4, 5, 8, 13, 16, 18, 32, 64)
+LANES = range(1, 65)
+COMMON_LANES = (2, 3, 4, 5, 8, 13, 16, 18, 32, 64)
+"""Lanes of which every known mask is tried; of others, two."""
 WAYS = ("store", "load", "scatter", "gather")
 """What happens under the mask: a store or a load of neighbours, or of elements that are apart."""
 KNOWN = ("literal", "variable", "difference")
 """How the code generator gets to know a constant mask."""
+
+
+def lanes_from(base: PrimExpr, step: int, lanes: int) -> PrimExpr:
+    """`base`, `base + step`, ...; one lane is a scalar."""
+    if lanes == 1:
+        return base
+    return Ramp(base, step, lanes) if step else E.Broadcast(base, lanes)
 
 
 @dataclass(frozen=True)
@@ -61,13 +70,14 @@ class Case:
         b, m = Buffer("b", (rows * self.room,), self.to), Buffer("m", (rows * n,), "bool")
         row = Var("row")
         mask = self._mask(row, m)
-        index = Ramp(as_expr(0), 5 if self.way == "gather" else 1, n)
+        index = lanes_from(as_expr(0), 5 if self.way == "gather" else 1, n)
         value: PrimExpr = Load(a, (index,))
         stored: PrimExpr | None = mask
         if self.way in ("load", "gather"):
             value, stored = E.if_then_else(mask, value, const(0, f"{self.source}x{n}")), None
-        place = Ramp(E.add(E.mul(row, self.room), GUARD), step, n)
-        body: Stmt = Store(b, E.cast(f"{self.to}x{n}", value), (place,), stored)
+        place = lanes_from(E.add(E.mul(row, self.room), GUARD), step, n)
+        value = E.cast(f"{self.to}x{n}", value)
+        body: Stmt = Store(b, value, (place,), stored) if n > 1 or stored is None else IfThenElse(stored, Store(b, value, (place,)))
         return PrimFunc(name, (a, b, m), For(row, as_expr(0), as_expr(rows), SERIAL, body))
 
     @property
@@ -78,13 +88,13 @@ class Case:
     def _mask(self, row: Var, m: Buffer) -> PrimExpr:
         n, on = self.lanes, self.masks[0]
         if not self.known:
-            return Load(m, (Ramp(E.mul(row, n), 1, n),))
+            return Load(m, (lanes_from(E.mul(row, n), 1, n),))
         base: PrimExpr = {"literal": as_expr(0), "variable": row, "difference": E.add(E.mul(row, 5), 3)}[self.known]
-        lane = Ramp(base, 1, n)
+        lane = lanes_from(base, 1, n)
         count = sum(on)
         if on == tuple(k < count for k in range(n)):
-            return E.compare(E.LT, lane, E.Broadcast(E.add(base, count), n))
-        return E.any_of(*(E.compare(E.EQ, lane, E.Broadcast(E.add(base, k), n)) for k in range(n) if on[k]))
+            return E.compare(E.LT, lane, lanes_from(E.add(base, count), 0, n))
+        return E.any_of(*(E.compare(E.EQ, lane, lanes_from(E.add(base, k), 0, n)) for k in range(n) if on[k]))
 
     def arrays(self, rng: np.random.Generator) -> list[Array]:
         n = self.lanes * (5 if self.way == "gather" else 1)
@@ -111,9 +121,9 @@ def all_cases(seed: int) -> Iterator[Case]:
             for lanes in LANES:
                 masks = masks_of(lanes, rng)
                 yield Case(way, source, to, tuple(masks))
-                for k, mask in enumerate(masks):
-                    if way == "store" or k % 4 == 0:
-                        yield Case(way, source, to, (mask,), KNOWN[int(rng.integers(len(KNOWN)))])
+                known = masks[:: 1 if way == "store" else 4] if lanes in COMMON_LANES else [masks[k] for k in rng.integers(len(masks), size=2)]
+                for mask in known:
+                    yield Case(way, source, to, (mask,), KNOWN[int(rng.integers(len(KNOWN)))])
 
 
 def wrong(cases: list[Case], processor: str, folder: Path, seed: int) -> list[str]:

@@ -23,6 +23,17 @@ TARGETS = [NATIVE, *(Target(f"llvm -mcpu={level}") for level in LEVELS if Target
 on_every_target = pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.mcpu)
 
 
+def doubles_between_halves() -> np.ndarray[Any, Any]:
+    """All numbers in the middle of two neighbours of float16, what is a little more and a little less, and special values; a multiple of 8."""
+    halves = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float64)
+    middles = (halves[:-1] + halves[1:]) / 2
+    near = np.concatenate([middles, np.nextafter(middles, np.inf), np.nextafter(middles, 0), middles * (1 + 2.0**-30), middles * (1 - 2.0**-30)])
+    special = [0.0, np.inf, np.nan, 65504, 65519.999999999, 65520, 65536, 1e39, 1e300, 5e-324, 1e-46, 2.0**-25, 2.0**-25 * (1 + 2.0**-50), 2.0**-24]
+    both = np.concatenate([near, special])
+    both = np.concatenate([both, -both])
+    return np.concatenate([both, np.ones(-both.size % 8)])
+
+
 class Native:
     """A compiled function; `threads` workers run its parallel loops."""
 

@@ -61,11 +61,14 @@ def _run(config: pytest.Config) -> Run | None:
     return Run.of(reporter.stats)
 
 
+def _complaints(run: Run | None) -> list[str]:
+    return Census.read().complaints(run.collected, run.skipped, run.modules) if run is not None else []
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """A full run that leaves out more than `census.toml` allows has failed."""
-    run = _run(session.config) if exitstatus == pytest.ExitCode.OK else None
-    if run is not None and Census.read().complaints(run.collected, run.skipped, run.modules):
+    if exitstatus == pytest.ExitCode.OK and _complaints(_run(session.config)):
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
@@ -77,7 +80,12 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         total, passed, native = map(sum, zip(*found, strict=True))
         terminalreporter.write_line(f"ONNX conformance suite: {passed} of {total} cases pass, {native} of them compiled from end to end")
     run = _run(config)
-    if run is not None:
-        complaints = Census.read().complaints(run.collected, run.skipped, run.modules)
-        for line in [*run.lines(), *(f"census: {c}" for c in complaints)]:
-            terminalreporter.write_line(line)
+    for line in run.lines() if run is not None else []:
+        terminalreporter.write_line(line)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """After the line of pytest itself, why a run without a failure has failed."""
+    for complaint in _complaints(_run(config)):
+        config.pluginmanager.get_plugin("terminalreporter").write_line(f"census: {complaint}")

@@ -33,7 +33,7 @@ def test_blobs(cache):
     assert cache.get(KEY) is None
     cache.put(KEY, b"one")
     cache.put(KEY, b"two")
-    assert cache.get(KEY) == b"two" and Cache(cache.folder).get(KEY) == b"two"
+    assert cache.get(KEY) == b"two" and Cache(cache.folder).get(KEY) == b"two" and Cache(str(cache.folder)).get(KEY) == b"two"
     cache.put("empty-blob", b"")
     assert cache.get("empty-blob") == b""
 

@@ -13,7 +13,7 @@ import pytest
 
 import tilewright as tvm
 from c_native import CFunctions
-from codegen_native import run
+from codegen_native import doubles_between_halves, run
 from test_codegen_random import SIZE, Program
 from tilewright import expr as E
 from tilewright import intrinsics as I
@@ -83,7 +83,7 @@ def test_all_functions_of_the_prelude(tmp_path: Path) -> None:
     kinds = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
     names = {f"{what}_{k}" for what in ("truncdiv", "truncmod", "floordiv", "floormod", "max", "min", "shl", "power") for k in kinds}
     names |= {f"{what}_{k}" for what in ("add", "sub", "mul", "abs") for k in ("i32", "i64")} | {f"{what}_{k}" for what in ("isnan", "isinf", "sigmoid", "rsqrt", "fma") for k in ("f32", "f64")}
-    names |= {"f32_of_f16", "f16_of_f32", "f32_of_bf16", "bf16_of_f32", "dot2", "dot4", "dot4_x8", "dot4_x16", "word", "pair", "high_product", "doubled_high_product", "multiply_add"}
+    names |= {"f32_of_f16", "f16_of_f32", "odd_f32_of_f64", "f32_of_bf16", "bf16_of_f32", "dot2", "dot4", "dot4_x8", "dot4_x16", "word", "pair", "high_product", "doubled_high_product", "multiply_add"}
     text = "\n".join(["#include <math.h>", "#include <stdbool.h>", "#include <stdint.h>", "#include <string.h>", *prelude(names), ""])
     for compiler in filter(None, map(shutil.which, ("gcc", "clang"))):
         assert warnings_of(text, compiler, tmp_path, "-O1", "-Wno-unused-function") == ""
@@ -118,6 +118,16 @@ def test_halves_of_every_bit_pattern() -> None:
             number = ~np.isnan(given)
             np.testing.assert_array_equal(short[number], wanted.view(np.uint16)[number])
             assert np.isnan(short.view(kind)[~number].astype(np.float32)).all()
+    code.close()
+
+
+def test_doubles_are_rounded_once_to_half_precision() -> None:
+    values, i = doubles_between_halves(), Var("i")
+    x = Buffer("x", values.shape, "float64")
+    code, found = CFunctions([elementwise("halve", E.cast("float16", x[i]), i, [x], "float16", values.size)]), np.empty(values.size, np.float16)
+    code("halve", values, found)
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(found, values.astype(np.float16))
     code.close()
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from census import _ABSENT, Census, Run, Skip
 
-CENSUS = Census(10, [Skip("gdb is not installed", 2, ["tool:no-such-tool"]), Skip("no model", 1, ["path:tests"]), Skip("given up", 3)])
+CENSUS = Census(10, [Skip("gdb is not installed", 2, ["tool:no-such-tool"]), Skip("no model", 1, ["path:tests"]), Skip("given up", 3),
+                       Skip(r"the file (\S+) is not there", 2, [r"path:\1"]), Skip(r"needs (\w+)(?: or (\w+))?", 2, [r"package:\1", r"package:\2"])])
 
 
 @pytest.mark.parametrize(("collected", "skipped", "modules", "complaint"), [
@@ -18,6 +19,10 @@ CENSUS = Census(10, [Skip("gdb is not installed", 2, ["tool:no-such-tool"]), Ski
     (12, {"gdb is not installed": 3}, [], "3 skipped as 'gdb is not installed', more than the 2"),
     (12, {"gdb is not installed here": 1, "here gdb is not installed": 2}, [], "3 skipped as 'gdb is not installed', more than the 2"),
     (12, {"no model": 1}, [], "1 skipped as 'no model', though path:tests are here"),
+    (12, {"the file tests/no_such_file is not there": 2}, [], ""),
+    (12, {"the file tests/*sus.toml is not there": 1}, [], "1 skipped as 'the file tests/*sus.toml is not there', though path:tests/*sus.toml are here"),
+    (12, {"needs numpy": 1}, [], "1 skipped as 'needs numpy', though package:numpy are here"),
+    (12, {"needs numpy or nosuchpackage": 1}, [], ""),
     (12, {"tired": 1}, [], "1 skipped for a reason that census.toml does not list: tired"),
     (12, {"given up": 1}, ["tests/test_x.py"], "the whole module tests/test_x.py was skipped"),
 ])

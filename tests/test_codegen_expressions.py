@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from codegen_native import NATIVE, on_every_target, run
+from codegen_native import NATIVE, doubles_between_halves, on_every_target, run
 from tilewright import expr as E
 from tilewright import intrinsics as I
 from tilewright.expr import Buffer, PrimExpr, Ramp, Var, as_expr
@@ -120,6 +120,14 @@ def test_division_by_constants(dtype: str, divisor: int, lanes: int) -> None:
     np.testing.assert_array_equal(apply(lambda x: E.floormod(x, divisor), [a], dtype, lanes=lanes), a % d)
     np.testing.assert_array_equal(apply(lambda x: E.truncdiv(x, divisor), [a], dtype, lanes=lanes), trunc)
     np.testing.assert_array_equal(apply(lambda x: E.truncmod(x, divisor), [a], dtype, lanes=lanes), np.fmod(a, d))
+
+
+@on_every_target
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_doubles_are_rounded_once_to_half_precision(target: Target, lanes: int) -> None:
+    values = doubles_between_halves()
+    with np.errstate(over="ignore"):
+        same_bits(apply(lambda x: E.cast(f"float16x{lanes}", x), [values], "float16", lanes=lanes, target=target), values.astype(np.float16))
 
 
 def remainder_cases(dtype: str) -> tuple[Array, Array]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import shlex
+import shutil
 import tarfile
 import warnings
 from collections.abc import Iterator
@@ -92,6 +93,8 @@ def test_a_command_line(line: str, code: int, said: str, folder: Path, tmp_path:
         (tmp_path / file.name).symlink_to(file)
     monkeypatch.chdir(tmp_path)
     program, *arguments = shlex.split(line)
+    if "--cross-compiler cc" in line and shutil.which("cc") is None:
+        pytest.skip("needs cc")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = PROGRAMS[program](arguments)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import tilewright as tvm
 from tilewright import relay, te
@@ -157,6 +158,95 @@ def test_inlined_stages_of_tensor_expressions() -> None:
 
     counts = [work(n) for n in (4, 8, 16)]
     assert grows_at_most_quadratically(counts), counts
+
+
+def _import_onnx(n: int) -> Callable[[], object]:
+    steps = [("Relu", ()), ("Add", ("x",)), ("MatMul", ("w",))]
+    nodes = [helper.make_node(steps[k % 3][0], [f"v{k}" if k else "x", *steps[k % 3][1]], [f"v{k + 1}"]) for k in range(n)]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 4]) for name in ("x", f"v{n}"))
+    graph = helper.make_graph(nodes, "chain", [x], [y], [numpy_helper.from_array(np.ones((4, 4), np.float32), "w")])
+    model = helper.make_model(graph)
+    return lambda: relay.frontend.from_onnx(model)
+
+
+def _import_torch(n: int) -> Callable[[], object]:
+    torch = pytest.importorskip("torch")
+
+    class Chain(torch.nn.Module):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            y = x
+            for _ in range(n // 2):
+                y = torch.relu(y) + x
+            return y
+
+    program = torch.export.export(Chain(), (torch.ones(4),))
+    return lambda: relay.frontend.from_pytorch(program)
+
+
+def _parse(n: int) -> Callable[[], object]:
+    text = PATTERNS["ladder"](n // 3).astext()
+    return lambda: tvm.relay.fromtext(text)
+
+
+READERS: dict[str, Callable[[int], Callable[[], object]]] = {"onnx": _import_onnx, "torch": _import_torch, "text": _parse}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_work_of_readers_is_linear(name: str) -> None:
+    def work(n: int) -> int:
+        read = READERS[name](n)
+        with Work() as counted:
+            read()
+        return counted.calls
+
+    work(10)  # what is done once
+    counts = [work(n) for n in (100, 200, 400)]
+    assert counts[2] - counts[1] <= 2.3 * (counts[1] - counts[0]), counts
+
+
+@pytest.mark.parametrize("name", ["ladder", "dense", "concatenate"])
+def test_work_of_large_graphs_is_linear(name: str, tmp_path: Any) -> None:
+    counts = [compile_work(PATTERNS[name](n), Cache(tmp_path / str(n)))[0] for n in (50, 100, 200)]
+    assert counts[2] - counts[1] <= 2.3 * (counts[1] - counts[0]), counts
+
+
+def test_kernels_are_compiled_at_the_end_of_a_deep_stack(tmp_path: Any) -> None:
+    """The text of a kernel's expressions is made by functions that call themselves; callers may have used up most of Python's limit."""
+
+    def deep(n: int) -> Any:
+        return deep(n - 1) if n else compile_work(PATTERNS["ladder"](100), Cache(tmp_path))
+
+    assert deep(sys.getrecursionlimit() - 300)
+
+
+def stage_chain(n: int) -> list[te.Tensor]:
+    """`n` stages, each of the one before and of the input; the input and the last."""
+    a = te.placeholder((SIZE,), name="a")
+    last = a
+    for _ in range(n):
+        last = te.compute((SIZE,), lambda i, x=last: x[i] * 0.5 + a[i])
+    return [a, last]
+
+
+def test_stages_of_tensor_expressions() -> None:
+    def work(n: int) -> int:
+        args = stage_chain(n)
+        with Work() as counted:
+            tvm.build(te.create_schedule(args[-1].op), args, "llvm")
+        return counted.calls
+
+    counts = [work(n) for n in (8, 16, 32)]
+    assert grows_at_most_quadratically(counts), counts
+
+
+def test_three_hundred_stages_are_built() -> None:
+    """Memory of each stage lies around the statements of the next: the statements are deeper than Python's recursion limit."""
+    args = stage_chain(300)
+    s = te.create_schedule(args[-1].op)
+    assert isinstance(tvm.lower(s, args), tvm.IRModule)
+    x, y = tvm.nd.array(np.ones(SIZE, np.float32)), tvm.nd.empty((SIZE,), "float32")
+    tvm.build(s, args, "llvm")(x, y)
+    np.testing.assert_allclose(y.numpy(), 2.0, rtol=1e-6)
 
 
 def test_text_of_shared_expressions_is_bounded() -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.errors import CompileError, InternalError, NoNativeCompute, RunError
+from tilewright.errors import CompileError, InternalError, NoNativeCompute, RunError, ShapeError
+from tilewright.relay import on_values
 from tilewright.relay.expr import Expr
 from tilewright.relay.op.registry import OPS
 from tilewright.runtime import executable
@@ -38,6 +41,41 @@ def test_values_above_the_limit_are_refused(name: str) -> None:
     assert error.value.code == "TW0710"
     with tvm.transform.PassContext(config={"relay.backend.max_memory": 1 << 20}):
         relay.build(LARGE[name], "llvm")
+
+
+def _sized(nodes: list[Any]) -> Any:
+    """An ONNX model whose values `y` have as many elements as its input `n` says."""
+    named = {"one": np.array([1]), "zero": np.array([0]), "none": np.array(0), "step": np.array(1)}
+    graph = helper.make_graph(
+        nodes, "sized", [helper.make_tensor_value_info("n", TensorProto.INT64, [1])], [helper.make_tensor_value_info("y", TensorProto.UNDEFINED, None)],
+        [numpy_helper.from_array(array, name) for name, array in named.items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+
+
+SIZED = {
+    "constant_of_shape": [helper.make_node("ConstantOfShape", ["n"], ["y"])],
+    "range": [helper.make_node("Squeeze", ["n"], ["end"]), helper.make_node("Range", ["none", "end", "step"], ["y"])],
+    "tile": [helper.make_node("ConstantOfShape", ["one"], ["x"]), helper.make_node("Tile", ["x", "n"], ["y"])],
+    "expand": [helper.make_node("ConstantOfShape", ["one"], ["x"]), helper.make_node("Expand", ["x", "n"], ["y"])],
+    "pad": [
+        helper.make_node("Concat", ["zero", "n"], ["width"], axis=0), helper.make_node("ConstantOfShape", ["one"], ["x"]),
+        helper.make_node("Pad", ["x", "width"], ["y"]),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_sizes_that_come_out_of_the_data_are_limited(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_values, "LARGE", 1 << 16)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what runs in Python is announced
+        model = tvm.compile(_sized(SIZED[name]), config={"relay.backend.max_memory": 1 << 16})
+        assert np.size(model(np.array([5]))) in (5, 6)
+        with pytest.raises(CompileError, match=r"the limit is 64 kB. The largest value is") as error:
+            model(np.array([1 << 20]))
+        assert error.value.code == "TW0710"
+        with pytest.raises(ShapeError, match="larger than any memory"):
+            model(np.array([1 << 40]))
 
 
 def test_the_usual_limit_is_a_quarter_of_the_memory() -> None:

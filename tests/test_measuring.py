@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import daily
 import tilewright as tvm
 from planted import DEFAULT, EXPECTED, Planted, planted
 from tilewright import tir
@@ -416,8 +417,9 @@ def test_killed_while_workers_run_nothing_is_lost_and_no_process_stays(tmp_path:
 
 
 @pytest.mark.slow
-def test_killed_thirty_times(tmp_path: Path) -> None:
-    assert kill_and_resume(tmp_path / "r.json", 400, "local", 30, 3.0, seed=2) > 0
+def test_killed_again_and_again(tmp_path: Path) -> None:
+    trials, kills = (400, 30) if daily.ALL else (60, 5)
+    assert kill_and_resume(tmp_path / "r.json", trials, "local", kills, 3.0, seed=daily.SEED) > 0
 
 
 def test_timeouts_and_crashes_of_workers_replace_them() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import daily
 import tilewright as tvm
 from memory_faults import CONFIG, HUGE, PLANTED, Planted, built, check_report, indexed, numbers, relay_built
 from op_examples import EXAMPLES, Example
@@ -34,20 +35,13 @@ def test_there_are_sixty_planted_faults_and_more() -> None:
     assert len({p.id for p in PLANTED}) == len(PLANTED)
 
 
-@pytest.mark.parametrize("example", EXAMPLES[::31], ids=lambda e: e.id)
+@pytest.mark.parametrize("example", daily.sample(EXAMPLES, 300, "memory faults"), ids=lambda e: e.id)
 @pytest.mark.filterwarnings("ignore::tilewright.errors.NotNativeWarning")
 def test_operators_without_faults_are_silent(example: Example) -> None:
     params, call = example.call()
     with tvm.transform.PassContext(opt_level=3, config=CONFIG):
         artifact = build_module(IRModule.from_expr(Function(tuple(params), call)), "llvm")
     close(artifact.executable(threads=1)(*example.inputs), example.expected())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.id)
-@pytest.mark.filterwarnings("ignore::tilewright.errors.NotNativeWarning")
-def test_all_operators_are_silent(example: Example) -> None:
-    test_operators_without_faults_are_silent(example)
 
 
 def test_the_message() -> None:

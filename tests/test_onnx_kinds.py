@@ -234,6 +234,29 @@ def test_the_places_of_maxima(attrs: dict[str, Any], storage_order: int) -> None
     np.testing.assert_array_equal(values, tvm.compile(plain)(x))
 
 
+@pytest.mark.parametrize("attrs", [
+    {"strides": [2, 2]}, {"strides": [3, 2], "p": 1}, {"strides": [2, 3], "pads": [1, 0, 0, 1], "p": 3}, {"strides": [3, 3], "dilations": [2, 1], "pads": [0, 1, 1, 1]},
+])
+def test_norms_of_windows_that_reach_behind_the_end(attrs: dict[str, Any]) -> None:
+    x = _real(1, 2, 8, 7)
+    as_onnx_runtime(node_model("LpPool", {"x": x}, {}, {"y": TensorProto.FLOAT}, opset=18, kernel_shape=[3, 2], ceil_mode=1, **attrs), {"x": x}, 1e-5, 1e-5)
+
+
+def padded(pads: list[int]) -> onnx.ModelProto:
+    return node_model("Pad", {"x": _real(4)}, {"p": np.array(pads), "v": np.float32(7)}, {"y": TensorProto.FLOAT}, opset=18)
+
+
+@pytest.mark.parametrize("pads", [[-2, 3], [5, -6], [-5, 5], [-4, 4], [-1, -3]])
+def test_negative_pads_remove_elements_and_padding(pads: list[int]) -> None:
+    as_onnx_runtime(padded(pads), {"x": _real(4)}, 0, 0)
+
+
+@pytest.mark.parametrize("pads", [[-7, 2], [-3, -3]])
+def test_negative_pads_that_remove_more_than_there_is(pads: list[int]) -> None:
+    with pytest.raises(ModelError, match=r"for dimension 0 remove more than its \d elements; they may remove at most all of them"):
+        tvm.compile(padded(pads))
+
+
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 @pytest.mark.parametrize("transformation", ["half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric", "pytorch_half_pixel"])
 @pytest.mark.parametrize("exclude", [0, 1])

@@ -1,9 +1,10 @@
-"""Every operator, compiled on its own for each kind of processor that this machine can run, against its reference."""
+"""Every operator, compiled on its own for this machine, and a sample of the day for each lower kind of processor, against its reference."""
 
 from __future__ import annotations
 
 import pytest
 
+import daily
 from codegen_native import TARGETS
 from op_examples import EXAMPLES, Example
 from test_relay_ops import close
@@ -13,10 +14,11 @@ from tilewright.relay.expr import Function
 from tilewright.target import Target
 
 pytestmark = pytest.mark.slow
+NATIVE, *LOWER = TARGETS
+CASES = [*((e, NATIVE) for e in EXAMPLES), *((e, t) for t in LOWER for e in daily.sample(EXAMPLES, 250, t.mcpu))]
 
 
-@pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.mcpu)
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.id)
+@pytest.mark.parametrize(("example", "target"), CASES, ids=lambda x: x.mcpu if isinstance(x, Target) else x.id)
 @pytest.mark.filterwarnings("ignore::tilewright.errors.NotNativeWarning")
 def test_compiled_operator(example: Example, target: Target) -> None:
     params, call = example.call()

@@ -21,6 +21,7 @@ from planted import EXPECTED, planted
 from tilewright import rpc, te
 from tilewright.errors import InputError, OptionError, RPCError, WorkerCrashed, WorkerRaised, WorkerTimedOut
 from tilewright.exec import query_rpc_tracker
+from tilewright.rpc import connection
 from tilewright.rpc.connection import Connection, Listener, dial, parse_address
 from tilewright.rpc.secret import secret_file, shared_secret
 from tilewright.runtime.trial import TRIAL
@@ -368,3 +369,37 @@ def test_programs_say_what_is_wrong() -> None:
                               env={**os.environ, "PYTHONPATH": str(HERE.parent / "src")})
         assert done.returncode in (1, 2) and text in done.stderr and "Traceback" not in done.stderr
     assert TRIAL.endswith(":trial")
+
+
+@pytest.mark.parametrize("kind", ["server", "tracker", "proxy"])
+def test_silent_connections_keep_nobody_out(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "MOST_UNPROVEN", 4)
+    listening = rpc.Server(port=0) if kind == "server" else rpc.Tracker(port=0) if kind == "tracker" else rpc.Proxy(port=0)
+    before = threading.active_count()
+    silent = []
+    try:
+        for _ in range(300):
+            silent.append(socket.create_connection(("127.0.0.1", listening.port), 10))
+            if len(silent) % 50 == 0:  # a client that knows the secret is still answered
+                with pytest.raises(RPCError, match=r"was asked for|serves servers and clients"):
+                    dial("127.0.0.1", listening.port, shared_secret(None), {"role": "nobody"}).answer(10)
+        until(lambda: threading.active_count() <= before + 4)
+        assert [s.recv(1 << 14)[:4] for s in silent[-2:]] == [b"TWM1", b"TWM1"]  # the newest may still show that they know it
+    finally:
+        for one in silent:
+            one.close()
+        listening.close()
+
+
+def test_a_silent_connection_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "HANDSHAKE_SECONDS", 0.2)
+    tracker = rpc.Tracker(port=0)
+    try:
+        with socket.create_connection(("127.0.0.1", tracker.port), 10) as silent:
+            received = b""
+            while piece := silent.recv(1 << 14):  # until the tracker closes it
+                received += piece
+        assert b"no answer in time" in received
+        until(lambda: not tracker._listener._open)
+    finally:
+        tracker.close()

@@ -28,7 +28,7 @@ STORIES = {
 TIMED = "tuning made the model slower"
 """What one script says where its second timing is the longer one, which other programs on the machine may cause as well."""
 ATTEMPTS = 4
-TOOLS = {"tvmc.sh": ("aarch64-linux-gnu-gcc", "file")}
+TOOLS = {"tvmc.sh": ("aarch64-linux-gnu-gcc", "file"), "segfault.py": ("gcc",)}
 
 
 @pytest.mark.parametrize("name", STORIES)

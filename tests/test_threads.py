@@ -5,15 +5,21 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import random
+import signal
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import llvmlite.binding
 import numpy as np
 import pytest
 
@@ -26,8 +32,10 @@ from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.report import Report
 from tilewright.driver.files import _umask
 from tilewright.expr import Add, Var
+from tilewright.recursion import room_for
 from tilewright.relay.expr import Expr
-from tilewright.relay.functor import room_for
+from tilewright.target.llvm import compile as llvm_compile
+from tilewright.target.target import Target
 from tilewright.types import DataType
 
 THREADS = 8
@@ -152,8 +160,21 @@ def test_collection_goes_on_after_the_last_compile() -> None:
     assert gc.isenabled()
 
 
+def _status_of_child(work: Callable[[], object]) -> int:
+    """The exit code of a child process made by a fork: 0 where `work` returned something true; negative for a signal, as after a minute."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            signal.alarm(60)
+            status = 0 if work() else 2
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_child_of_a_compiling_process_compiles(tmp_path: Path) -> None:
+def test_a_child_of_a_compiling_process_compiles() -> None:
     """The child is made while other threads hold the locks of the compiler."""
     ended: list[bool] = []
 
@@ -166,18 +187,28 @@ def test_a_child_of_a_compiling_process_compiles(tmp_path: Path) -> None:
         running = [pool.submit(compile_on) for _ in range(2)]
         try:
             for k in range(4):
-                child = os.fork()
-                if child == 0:
-                    status = 1
-                    try:
-                        status = 0 if _loops(k) else 2
-                    finally:
-                        os._exit(status)
-                assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+                assert _status_of_child(functools.partial(_loops, k)) == 0
         finally:
             ended.append(True)
         for r in running:
             r.result()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("lock", [llvmlite.binding.ffi.lib._lock, llvm_compile._LOCK], ids=["llvmlite", "compile"])
+def test_a_child_is_made_when_other_threads_have_left_llvm(lock: AbstractContextManager[object]) -> None:
+    inside = threading.Event()
+
+    def hold() -> None:
+        with lock:
+            inside.set()
+            time.sleep(0.1)
+
+    with ThreadPoolExecutor(1) as pool:
+        holding = pool.submit(hold)
+        inside.wait()
+        assert _status_of_child(lambda: llvm_compile.assembly("define void @f() { ret void }", Target("llvm"))) == 0
+        holding.result()
 
 
 def test_deep_walks_in_threads_share_the_recursion_limit() -> None:

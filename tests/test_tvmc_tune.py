@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,18 @@ import numpy as np
 import pytest
 
 from small_models import cnn, mlp
+from tilewright import rpc
 from tilewright.auto_scheduler.measure_record import load_records
-from tilewright.driver import tvmc
+from tilewright.driver import places, tvmc
+from tilewright.driver.main import main as command_line
 from tilewright.driver.tvmc.autotuner import selected, tasks_of
 from tilewright.driver.tvmc.main import main
 from tilewright.driver.tvmc.records import advised, is_of_auto_scheduler
-from tilewright.errors import ModelError, OptionError, TargetError
+from tilewright.errors import ModelError, OptionError, RunError, TargetError
+from tilewright.rpc import connection
 from tilewright.target.target import Target
+from tilewright.tuning.local import LocalRunner
+from tilewright.tuning.measure import Measured, MeasureErrorNo, failed
 
 QUICK = ["--number", "1", "--parallel", "1"]
 PERCEPTRON = np.random.default_rng(0).random((2, 16), np.float32)
@@ -109,3 +115,62 @@ def test_tasks_are_counted(tmp_path: Path) -> None:
     relay_text.write_text('#[version = "0.0.5"]\ndef @main(%x: Tensor[(2, 4), float32]) { reshape(%x, newshape=[8]) }\n')
     with pytest.raises(OptionError, match="nothing to tune"):
         tasks_of(tvmc.load(relay_text), Target("llvm"))
+
+
+def tuned_by(tracker: int, path: Path, records: Path) -> int:
+    return main(["tune", str(path), "--target", "llvm", "-o", str(records), "--trials", "2", "--rpc-tracker", f"127.0.0.1:{tracker}", "--rpc-key", "board", *QUICK])
+
+
+def test_a_tracker_that_does_not_answer_ends_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "HANDSHAKE_SECONDS", 0.2)
+    monkeypatch.setattr(places, "DEVICE_SECONDS", 0.2)
+    monkeypatch.setenv("TILEWRIGHT_RPC_SECRET", "a secret of the tests")
+    path, records = model(tmp_path), tmp_path / "r.json"
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        assert tuned_by(port, path, records) == 4
+        assert f"no connection to 127.0.0.1:{port}: nothing came from there in time" in capfd.readouterr().err
+        assert command_line(["tune", str(path), "--tracker", f"127.0.0.1:{port}", "--rpc-key", "board"]) == 1
+        assert "nothing came from there in time" in capfd.readouterr().err
+    assert tuned_by(port, path, records) == 4
+    assert f"no connection to 127.0.0.1:{port}: [Errno 111] Connection refused" in capfd.readouterr().err
+    tracker = rpc.Tracker(port=0)
+    try:
+        assert tuned_by(tracker.port, path, records) == 4
+        assert f"the tracker at 127.0.0.1:{tracker.port} has no device 'board'; it has: none" in capfd.readouterr().err
+    finally:
+        tracker.close()
+    assert not records.exists()
+
+
+def measure_as(monkeypatch: pytest.MonkeyPatch, result: Measured) -> list[int]:
+    """Let every candidate have this result; gives how many there were in each batch."""
+    batches: list[int] = []
+
+    def run(self: Any, built: Any, on_measured: Any = None) -> list[Measured]:
+        batches.append(len(built))
+        for k in range(len(built) if on_measured else 0):
+            on_measured(k, result)
+        return [result] * len(built)
+
+    monkeypatch.setattr(LocalRunner, "run", run)
+    return batches
+
+
+@pytest.mark.parametrize("scheduler", [False, True])
+def test_a_device_on_which_nothing_can_be_measured_ends_the_command(scheduler: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measure_as(monkeypatch, failed(MeasureErrorNo.UNKNOWN_ERROR, "the device has gone"))
+    with pytest.raises(RunError, match=r"none of 2 candidates could be measured, the last one because: the device has gone"):
+        tvmc.tune(tvmc.load(model(tmp_path)), "llvm", tmp_path / "r.json", trials=2, tasks_filter="0", tuner="random", number=1, parallel=1, enable_autoscheduler=scheduler)
+
+
+def test_trials_are_the_most_of_all_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "cnn.onnx"
+    path.write_bytes(cnn().SerializeToString())
+    made = tvmc.load(path)
+    count = len(tasks_of(made, Target("llvm"))[0])
+    measured = measure_as(monkeypatch, Measured((1e-3,)))
+    for trials in (count - 1, count + 1):
+        measured.clear()
+        tvmc.tune(made, "llvm", tmp_path / f"{trials}.json", trials=trials, tuner="random", number=1, parallel=1)
+        assert sum(measured) == trials

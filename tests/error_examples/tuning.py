@@ -11,6 +11,7 @@ from tilewright import auto_scheduler, autotvm, te
 from tilewright.auto_scheduler.transform_step import step_from_json
 from tilewright.autotvm.task.task import TEMPLATES
 from tilewright.driver import tune
+from tilewright.driver.tvmc.autotuner import Outcome
 from tilewright.tuning.cluster import _Cluster
 from tilewright.tuning.cost_model import CostModel
 from tilewright.tuning.local import LocalBuilder
@@ -81,3 +82,9 @@ def tw1114() -> None:
 def tw1115() -> None:
     autotvm.callback.log_to_file("records.log", protocol="pickle")
 
+
+
+def tw1116() -> None:
+    outcome = Outcome()
+    outcome(None, [], [SimpleNamespace(error_no=7, error="the device 'board' has gone")])
+    outcome.check()

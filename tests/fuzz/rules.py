@@ -86,6 +86,15 @@ def _fits(x: Array, dtype: np.dtype[Any]) -> bool:
     return bool(((x >= info.min) & (x <= info.max)).all())
 
 
+def _long_vector(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    x = inputs[0]
+    return x.dtype.kind in "iu" and not _fits(np.sum(np.square(x.astype(np.float64))), x.dtype)
+
+
+def _of_integers(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return outputs[0].dtype.kind in "iu"
+
+
 def _always(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
     return True
 
@@ -135,6 +144,8 @@ RULES: Final = (
     Rule("odd quantization scale", "a scale has to be positive and finite", frozenset(
         ["QuantizeLinear", "DequantizeLinear", "QLinearConv", "QLinearMatMul", "QLinearAdd", "QLinearMul"]), _odd_scale),
     Rule("power of integers", "the exponent is negative or not whole, or the result does not fit", frozenset({"Pow"}), _whole_power),
+    Rule("length of a vector of large integers", "the sum of squares does not fit the type", frozenset({"ReduceL2"}), _long_vector),
+    Rule("window of integers", "its peak is 1 less a rounding, or 1, and its fraction is cut off", frozenset({"BlackmanWindow", "HannWindow", "HammingWindow"}), _of_integers),
     Rule("LRN over an even number of channels", "ONNX Runtime refuses it, and ONNX's reference sums only as many channels as there are images", frozenset({"LRN"}), _even_size),
     Rule("unpooling into a given shape", "the node suite fills up the pooled tensor, and ONNX Runtime takes indices for those of the given shape", frozenset({"MaxUnpool"}), _has_shape),
     Rule("padding below zero", "the formula of ConvTranspose gives negative pads, which the references cut off or place differently", frozenset({"ConvTranspose"}), _pads_below_zero),

@@ -50,9 +50,9 @@ _WRITING: Final[dict[Path, threading.Thread]] = {}
 class Cache:
     """A folder of entries. Without a folder it is off: it holds nothing and forgets everything."""
 
-    def __init__(self, folder: Path | None, limit: int = DEFAULT_LIMIT) -> None:
-        """`limit` in bytes."""
-        self.folder = folder
+    def __init__(self, folder: str | os.PathLike[str] | None, limit: int = DEFAULT_LIMIT) -> None:
+        """`folder` is a path, made where it is missing; `limit` in bytes."""
+        self.folder = None if folder is None else Path(folder)
         self.limit = limit
         self._size: int | None = None
         self._lock = threading.Lock()

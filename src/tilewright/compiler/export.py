@@ -23,7 +23,6 @@ from tilewright.runtime.host import host_triple
 from tilewright.runtime.library import SharedLibrary
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.modules import saved_modules
-from tilewright.runtime.program import entry_symbols
 from tilewright.runtime.sealed_tar import member, sealed_tar
 from tilewright.runtime.webassembly import LOADER, sealed
 from tilewright.target import cpu
@@ -134,7 +133,7 @@ def _object_files(artifact: Artifact) -> Iterator[tuple[Manifest, bytes, list[Pa
 def _save_library(artifact: Artifact, path: Path, linker: Linker | None) -> None:
     with _object_files(artifact) as (manifest, modules, objects):
         library = objects[0].with_name("linked.so")
-        entries = manifest.functions or (*entry_symbols(manifest.steps), *(_of_c(manifest) if manifest.is_native else ()))
+        entries = manifest.functions or (*manifest.entries, *(_of_c(manifest) if manifest.is_native else ()))
         data = (*_DATA, *(["tw_modules"] if modules else []), *([RECORD] if manifest.sites else []))
         link_shared(objects, library, (*_POOL, *data, *entries, *([CALLBACK] if manifest.calls else [])), manifest.triple or host_triple(), linker)
         write_atomically(path, lambda target: _finish_library(library, manifest, target), 0o777)

@@ -16,6 +16,7 @@ from tilewright.compiler.signature import refuse_gpu_threads, with_numbers
 from tilewright.errors import ArtifactError, CompileError, InternalError, OptionError, TargetError
 from tilewright.faults import Site
 from tilewright.ir.module import IRModule
+from tilewright.recursion import room_for
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.functions import FunctionModule, Sources
 from tilewright.runtime.host import host_arch
@@ -30,7 +31,7 @@ from tilewright.target.llvm.pool import pool_object
 from tilewright.target.target import Target
 from tilewright.te.resolve import schedule_func
 from tilewright.te.schedule import Schedule
-from tilewright.tir.stmt import IMPORTS, Block, PrimFunc, walk_stmt
+from tilewright.tir.stmt import IMPORTS, Block, PrimFunc, bodies, walk_stmt
 from tilewright.tir.transform.instrument_memory import Checks
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.partition_loops import partition_loops
@@ -48,10 +49,10 @@ def lower(
     Schedules of `topi` follow the target of the enclosing `with Target(…):`, or this machine.
     `simple_mode` leaves out what makes the text longer: loop bounds taken from conditions, and loops cut where those change.
     """
-    with machines.use((Target.current() or Target("llvm")).machine):
+    with room_for(_levels(inputs)), machines.use((Target.current() or Target("llvm")).machine):
         funcs = [_without_blocks(f) for f in _functions(inputs, args, name, binds)]
-    if not simple_mode:
-        funcs = [partition_loops(tighten_loop_bounds(f)) for f in funcs]
+        if not simple_mode:
+            funcs = [partition_loops(tighten_loop_bounds(f)) for f in funcs]
     return IRModule({f.name: f for f in funcs})
 
 
@@ -66,6 +67,19 @@ def build(
     chosen = Target(target) if target is not None else Target.current(allow_none=True) or Target("llvm")
     if target_host is not None and Target(target_host) != chosen:
         raise TargetError(f"target_host is '{Target(target_host)}', and code for '{chosen}' runs on that target itself; leave target_host out", code="TW0505")
+    with room_for(_levels(inputs)):
+        return _built(inputs, args, chosen, name, binds)
+
+
+def _levels(inputs: Any) -> int:
+    """How deep the statements of a program can lie inside one another: memory for each stage, and what a loop program has."""
+    if isinstance(inputs, Schedule):
+        return len(inputs.stages)
+    funcs = [f for _, f in inputs.items()] if isinstance(inputs, IRModule) else [inputs]
+    return max((sum(1 for s in walk_stmt(f.body) if len(bodies(s)) == 1) for f in funcs if isinstance(f, PrimFunc)), default=0)
+
+
+def _built(inputs: Schedule | PrimFunc | IRModule, args: Sequence[Any] | None, chosen: Target, name: str, binds: Any) -> FunctionModule:
     with machines.use(chosen.machine):
         signed = [with_numbers(_without_blocks(f)) for f in _functions(inputs, args, name, binds)]
     for f, _ in signed:

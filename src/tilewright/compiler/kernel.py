@@ -17,6 +17,7 @@ from tilewright.errors import InternalError, Origin
 from tilewright.expr import Buffer, const
 from tilewright.expr import Var as Symbol
 from tilewright.faults import Site
+from tilewright.recursion import KERNEL, room_for
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.visitor import post_order
 from tilewright.te.create import computations, create_prim_func
@@ -69,6 +70,7 @@ Found = Callable[[PrimFunc, Sequence[Tensor], Sequence[Tensor]], PrimFunc | None
 """From a program with a block for each computation, its inputs and its outputs, to the same program scheduled; None for one that is not known."""
 
 
+@room_for(KERNEL)
 def lower(
     function: Function, constants: Sequence[bool], machine: Machine, name: str, *, keep_stages: bool = False,
     storage: Sequence[Shape | None] = (), symbols: Sequence[Symbol] = (), flat: bool = True, decided: Decisions | None = None,

@@ -26,6 +26,7 @@ from tilewright.compiler.memory import check_memory, check_scratch, planned
 from tilewright.compiler.notes import arena_of, notes_of
 from tilewright.compiler.open_sizes import written
 from tilewright.compiler.report import Report
+from tilewright.compiler.run_time import LONG, SPAN, looks_of, step_times
 from tilewright.compiler.sources import MODEL, OFF, asked_for, kernel_source, loops_source
 from tilewright.compiler.stand_ins import STAND_IN
 from tilewright.compiler.target_hooks import host_kernel
@@ -46,6 +47,7 @@ from tilewright.relay.transform.plan_memory import Step as PlanStep
 from tilewright.relay.transform.split_batch import PARTS
 from tilewright.relay.visitor import calls, post_order
 from tilewright.runtime.artifact import Artifact
+from tilewright.runtime.host import system_of
 from tilewright.runtime.manifest import Manifest, Piece
 from tilewright.runtime.manifest import Symbol as OpenSymbol
 from tilewright.runtime.program import Check, Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step, TensorInfo, overlapping
@@ -54,13 +56,15 @@ from tilewright.runtime.table import derived_sizes
 from tilewright.target.c.codegen import emit_module as emit_c
 from tilewright.target.c.compile import compile_c, identity_of
 from tilewright.target.c.memory import memory_of
+from tilewright.target.flow import has_calls
 from tilewright.target.llvm.codegen import emit_measured
 from tilewright.target.llvm.compile import IN_ORDER, USUAL, compile_text
 from tilewright.target.llvm.debug_info import Source
-from tilewright.target.llvm.entry import emit_blocks, emit_entry, fails
+from tilewright.target.llvm.entry import emit_blocks, emit_entry, fails, leaves
 from tilewright.target.llvm.external import symbol_of
 from tilewright.target.llvm.faults import faults_text
-from tilewright.target.llvm.flow import FIRST_CHUNK, emit_flow
+from tilewright.target.llvm.flow import FIRST_CHUNK, Watch, emit_flow
+from tilewright.target.llvm.interrupts import look_text
 from tilewright.target.llvm.pool import pool_text
 from tilewright.target.ownership import own
 from tilewright.target.target import Target
@@ -96,8 +100,19 @@ def build_program(
         pieces = tuple(Piece(written(p.nbytes), p.birth, p.death) for p in plan.pieces)
         manifest = replace(manifest, symbols=tuple(OpenSymbol(v.name) for v in symbols), pieces=pieces)
         manifest = replace(manifest, sizes=derived_sizes(manifest))
-    entry = builder.object("entry", emit_entry(manifest) + pool_text(target))
-    return Unfinished(manifest, (*builder.code(overlapping(steps)), entry, *builder.reporting()), builder.constants, report)
+    looks = _looks(manifest, target)
+    manifest = replace(manifest, interruptible=looks is not None)
+    entry = builder.object("entry", emit_entry(manifest, looks=looks) + pool_text(target))
+    return Unfinished(manifest, (*builder.code(overlapping(steps)), entry, *builder.others(manifest)), builder.constants, report)
+
+
+def _looks(manifest: Manifest, target: Target) -> frozenset[int] | None:
+    """Where a program looks for signals: after every step where its sizes are open, and nowhere on systems that have no Python."""
+    if not system_of(target.mtriple):
+        return None
+    if manifest.symbols:
+        return frozenset(range(len(manifest.steps) - 1))
+    return looks_of(manifest.steps, step_times(manifest.notes), int(manifest.parts))
 
 
 def build_parts(
@@ -142,7 +157,8 @@ def build_flow(
                            "compile it for such a target, or evaluate it with relay.create_executor('debug')", code="TW0403")
     builder = _Builder(target, report, cache, in_python=False, loops=loops, failures=lowered.program.messages)
     _refuse_objects([(p.name_hint, p.checked_type) for b in (main, *(blocks[f"block_{k}"] for k in range(len(lowered.blocks)))) for p in b.params])
-    made = []
+    made, work = [], []
+    looks: dict[int, frozenset[int]] = {}
     for k in range(len(lowered.blocks)):
         with report.phase("plan"):
             block = blocks[f"block_{k}"]
@@ -151,6 +167,11 @@ def build_flow(
         steps = tuple(builder.steps(plan))
         report.planned(plan, steps)
         made.append(_manifest(name, plan.inputs, plan.outputs, (), builder, block.attrs.get(PARTS, 1), steps=steps, workspace_bytes=plan.workspace_bytes))
+        times, parts = step_times(notes_of(plan, builder.host_value)), block.attrs.get(PARTS, 1)
+        work.append(parts * sum(times))
+        found = looks_of(steps, times, parts)
+        if found is not None or any(map(leaves, steps)):
+            looks[k] = found or frozenset()
     constants = [builder.constants.add((a,), None, a.nbytes) for a in lowered.constants]
     workspace = max((m.workspace_bytes for m in made), default=0)
     results = _tensors(main.ret_type)
@@ -160,11 +181,13 @@ def build_flow(
     made = [replace(m, constants_bytes=builder.constants.size, sites=manifest.sites) for m in made]
     program = replace(lowered.program, functions=[own(f) for f in lowered.program.functions])
     program.fallible.update(k for k, m in enumerate(made) if m.sites or m.scratch.heap or any(map(fails, m.steps)))
-    manifest = replace(manifest, calls=tuple(builder.calls))
-    text = emit_blocks(made, [len(c.inputs) + len(c.outputs) for c in builder.calls]) + emit_flow(program, constants, [t.nbytes for t in results], workspace)
+    watch = Watch(work, looks.keys(), SPAN) if looks or sum(work) >= LONG or has_calls(program) else None
+    manifest = replace(manifest, calls=tuple(builder.calls), interruptible=watch is not None)
+    text = emit_blocks(made, [len(c.inputs) + len(c.outputs) for c in builder.calls], looks)
+    text += emit_flow(program, constants, [t.nbytes for t in results], workspace, watch)
     report.llvm["flow"] = text
     entries = (builder.object("flow", text), builder.object("pool", pool_text(target)))
-    return Unfinished(manifest, (*builder.code(overlapping(step for m in made for step in m.steps)), *entries, *builder.reporting()), builder.constants, report)
+    return Unfinished(manifest, (*builder.code(overlapping(step for m in made for step in m.steps)), *entries, *builder.others(manifest)), builder.constants, report)
 
 
 def _refuse_objects(values: Sequence[tuple[str, Type | None]]) -> None:
@@ -364,9 +387,10 @@ class _Builder:
             self.cache.put(key, found)
         return found
 
-    def reporting(self) -> list[bytes]:
-        """The object of what checked code calls."""
-        return [self.object("faults", faults_text())] if self.sites else []
+    def others(self, manifest: Manifest) -> list[bytes]:
+        """The objects of what checked code calls, and what interruptible entries call."""
+        reporting = [self.object("faults", faults_text())] if self.sites else []
+        return [*reporting, *([self.object("interrupts", look_text(self.target.mtriple))] if manifest.interruptible else [])]
 
     def place(self, loc: Location) -> Place:
         match loc.place:

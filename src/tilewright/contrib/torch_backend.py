@@ -77,7 +77,7 @@ class _Program:
         try:
             self._run: Any = with_decompositions(
                 lambda: _compiled(whole, given),
-                lambda refused: _compiled(traced(decompositions(lambda name, overload: name in refused or missing(name, overload))), given),
+                lambda refused: _compiled(traced(decompositions(lambda name, overload: name in refused or missing(name, overload), True)), given),
             )
         except InternalError:
             raise

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilewright.errors import OptionError
+from tilewright.errors import OptionError, RPCError
 
 if TYPE_CHECKING:
     from tilewright.tuning.measure import Builder, Runner
+
+
+DEVICE_SECONDS = 10.0
+"""How long a device may take to come to its tracker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +46,23 @@ class Place:
     def is_elsewhere(self) -> bool:
         """Whether code does not have to run on this machine."""
         return bool(self.cluster or self.tracker or self.ssh)
+
+    def reach(self) -> None:
+        """Ask the tracker, where there is one, for the device, before anything takes time.
+
+        Raises `RPCError` where the tracker refuses or is silent, and where no device of the key comes within ten seconds.
+        """
+        if not self.tracker:
+            return
+        from tilewright.rpc.client import connect_tracker
+
+        end = time.monotonic() + DEVICE_SECONDS
+        with connect_tracker(*address(self.tracker)) as tracker:
+            while f"server:{self.rpc_key}" not in (keys := {str(s["key"]) for s in tracker.summary()["server_info"]}):
+                if time.monotonic() > end:
+                    there = ", ".join(sorted(k.removeprefix("server:") for k in keys)) or "none"
+                    raise RPCError(f"the tracker at {self.tracker} has no device '{self.rpc_key}'; it has: {there}; start tilewright.exec.rpc_server with this key", code="TW1201")
+                time.sleep(0.2)
 
     def builder(self, timeout: float = 10, n_parallel: int | None = None) -> Builder:
         """Who builds: workers of the cluster, or this machine."""

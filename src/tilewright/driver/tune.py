@@ -77,7 +77,9 @@ def tune_command(
             raise OptionError("--replay measures nothing, and --cluster, --tracker and --ssh say where to measure; give one of them", code="TW0204")
         tune_by_replay(network(model, shapes), output, replay, target)
         return
-    session = _Session(model, output, minutes * 60, threads, measurable(target, place), shapes, tuner, place)
+    chosen = measurable(target, place)
+    place.reach()
+    session = _Session(model, output, minutes * 60, threads, chosen, shapes, tuner, place)
     session.begin(tuning_records)
     interrupted = session.search(trials)
     session.prove(interrupted)

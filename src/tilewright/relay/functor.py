@@ -15,20 +15,13 @@ The passes here use `match` and the walks of `relay/visitor.py`. A subclass over
 
 from __future__ import annotations
 
-import os
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
 from tilewright.errors import InternalError
+from tilewright.recursion import room_for
 from tilewright.relay.adt import Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 from tilewright.relay.visitor import operands, post_order
-
-_FRAMES: Final = 24
-"""Frames of Python that one node may take: a visit, the class's method, the subclass's, and what these call."""
 
 _METHODS: Final[dict[type, str]] = {
     Call: "visit_call", Constant: "visit_constant", Constructor: "visit_constructor", Function: "visit_function", GlobalVar: "visit_global_var",
@@ -172,44 +165,3 @@ class ExprMutator(ExprFunctor):
 
 def _same(new: Any, old: Any) -> bool:
     return all(a is b for a, b in zip(new, old, strict=True))
-
-
-class _Depth:
-    """The recursion limit of the process, which all threads share: as deep as the walks that are running need together."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.running = 0
-        self.usual = 0
-
-    def begin(self, frames: int) -> None:
-        with self.lock:
-            if not self.running:
-                self.usual = sys.getrecursionlimit()
-            self.running += 1
-            sys.setrecursionlimit(sys.getrecursionlimit() + frames)
-
-    def end(self, frames: int) -> None:
-        with self.lock:
-            self.running -= 1
-            sys.setrecursionlimit(sys.getrecursionlimit() - frames if self.running else self.usual)
-
-    def forked(self) -> None:
-        """A child process has one thread, and nobody else there opens the lock; its limit stays as deep as it was."""
-        self.lock = threading.Lock()
-
-
-_DEPTH: Final = _Depth()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_DEPTH.forked)
-
-
-@contextmanager
-def room_for(nodes: int) -> Iterator[None]:
-    """Let Python calls nest as deep as a graph of that many nodes may be."""
-    frames = _FRAMES * nodes
-    _DEPTH.begin(frames)
-    try:
-        yield
-    finally:
-        _DEPTH.end(frames)

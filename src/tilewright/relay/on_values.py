@@ -13,13 +13,14 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from math import prod
 from typing import Any, Final
 
 import numpy as np
 
 from tilewright import worth
 from tilewright.arith.noted_sizes import Notes, is_noted
-from tilewright.errors import CompileError, RunError
+from tilewright.errors import CompileError, RunError, ShapeError
 from tilewright.nd import content
 from tilewright.relay.expr import Call, Constant, Expr, Function, Var
 from tilewright.relay.groups import OPEN, Lists
@@ -29,7 +30,7 @@ from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.parts import content_of, decided, deciding_of, outlined
 from tilewright.relay.straight_line import Step, is_straight, steps_of
 from tilewright.relay.visitor import calls, free_vars, post_order
-from tilewright.types import DataType, TensorType
+from tilewright.types import DataType, TensorType, TupleType
 from tilewright.worth import Use, Uses
 
 Array = np.ndarray[Any, Any]
@@ -38,6 +39,10 @@ MOST_SIZES: Final = 128
 """The combinations of sizes for which it is kept which conversion serves them."""
 MOST_CONVERSIONS: Final = 32
 """The conversions of one operator that are kept."""
+_WIDEST: Final = 16
+"""Bytes of an element at most."""
+LARGE: Final = 1 << 28
+"""Bytes of a value from which on kernels pay; where they are compiled, it is asked whether there is the memory."""
 _OPAQUE: Final = 4
 """What an operator that is a program of its own (a sort, a suppression of boxes) has to do for an element, beside what numpy does for it."""
 
@@ -118,9 +123,11 @@ def _step(conversions: Conversions | None, call: Call) -> Step:
         return _Part(call.op, call.args, conversions)
     if conversions is not None and isinstance(call.op, Waiting):
         return functools.partial(conversions.of(call.op), call)
-    if conversions is not None and call.op.kind >= Fusion.OUT_FUSABLE and not pending(call):
+    if conversions is None:
+        return functools.partial(_meaning, call.op.reference, call)
+    if call.op.kind >= Fusion.OUT_FUSABLE and not pending(call):
         return functools.partial(_bounded, conversions.most_work, call)
-    return functools.partial(_meaning, call.op.reference, call)
+    return functools.partial(_limited, _growth(call.op), call)
 
 
 def _meaning(reference: Step, call: Call, *args: Any) -> Any:
@@ -133,6 +140,44 @@ def _meaning(reference: Step, call: Call, *args: Any) -> Any:
             raise
         raise type(error)(f"{call.op.name}: {error.message}", call.span, code=error.code) from error
     return result if type(result) is np.ndarray else arrays_of(result)
+
+
+def _growth(op: Op) -> int:
+    """How many times as many elements as its arguments together an operator may make, going by the numbers among its attributes."""
+    stack: list[Any] = list(op.attributes().values())
+    found = 1
+    while stack:
+        attribute = stack.pop()
+        if isinstance(attribute, tuple):
+            stack += attribute
+        elif isinstance(attribute, int):
+            found *= max(abs(attribute) + 1, 1)
+    return found
+
+
+def _limited(growth: int, call: Call, *args: Any) -> Any:
+    """The value of a call. Its type is only inferred where it could be large."""
+    if growth * _most_elements(call.op, args) > LARGE // _WIDEST and _is_large(call, args):
+        raise TooLargeError
+    return _meaning(call.op.reference, call, *args)
+
+
+def _most_elements(op: Op, args: Sequence[Any]) -> int:
+    """A bound, quickly found: an operator makes at most one for each combination of its arguments' elements."""
+    if op.kind <= Fusion.BROADCAST and len({getattr(a, "shape", None) for a in args}) == 1:
+        return int(getattr(args[0], "size", 1))
+    return prod(getattr(a, "size", 1) or 1 for a in args)
+
+
+def _is_large(call: Call, args: Sequence[Any]) -> bool:
+    if not all(type(a) is np.ndarray and not a.dtype.hasobject for a in args):
+        return False
+    try:
+        made = call.op.infer(*(TensorType(a.shape, DataType(a.dtype)) for a in args))
+    except ShapeError:  # no memory has the room, or there is no such value: compiling says which
+        return True
+    fields = made.fields if isinstance(made, TupleType) else (made,)
+    return sum(t.nbytes for t in fields if isinstance(t, TensorType) and t.is_static) > LARGE
 
 
 def _bounded(most: float, call: Call, *args: Any) -> Any:

@@ -24,6 +24,7 @@ import numpy as np
 
 from tilewright.contents import to_bytes
 from tilewright.errors import InternalError
+from tilewright.recursion import room_for
 from tilewright.relay.adt import (
     Constructor,
     Match,
@@ -48,7 +49,6 @@ from tilewright.relay.expr import (
     TupleGetItem,
     Var,
 )
-from tilewright.relay.functor import room_for
 from tilewright.relay.op.registry import OPS
 from tilewright.relay.scopes import Scopes
 from tilewright.relay.type_text import KEYWORDS, TypeNames, word

@@ -16,6 +16,8 @@ from tilewright.runtime.wire import Channel, Message
 
 PROTOCOL: Final = 1
 HANDSHAKE_SECONDS: Final = 10.0
+MOST_UNPROVEN: Final = 64
+"""Connections of one listener that have not shown yet that they know the secret."""
 _SLICE: Final = 0.2
 _BEFORE: Final = (1 << 14, 0)
 """How large messages may be from somebody who has not shown that they know the secret."""
@@ -116,7 +118,9 @@ def dial(host: str, port: int, secret: bytes, wanted: Message, timeout: float = 
     except (OSError, RPCError) as error:
         if connection is not None:
             connection.close()
-        raise RPCError(f"no connection to {host}:{port}: {error}", code="TW1201") from error
+        silent = isinstance(error, TimeoutError)
+        why = "nothing came from there in time; check host and port, and that a tracker, server or proxy of Tilewright listens there" if silent else error
+        raise RPCError(f"no connection to {host}:{port}: {why}", code="TW1201") from error
 
 
 def serve(connection: Connection, secret: bytes, role: Message, handle: Handle) -> None:
@@ -132,7 +136,10 @@ def serve(connection: Connection, secret: bytes, role: Message, handle: Handle) 
 
 
 class Listener:
-    """Accepts connections; each one of somebody who knows the secret is given to `handle(connection, wanted)` in a thread of its own."""
+    """Accepts connections; each one of somebody who knows the secret is given to `handle(connection, wanted)` in a thread of its own.
+
+    Of connections that have not shown that they know it, the newest `MOST_UNPROVEN` are kept, for `HANDSHAKE_SECONDS`: silent ones keep nobody out.
+    """
 
     def __init__(
         self, host: str, port: int, port_end: int, secret: bytes, role: Message, handle: Handle, most: int = 256,
@@ -142,6 +149,8 @@ class Listener:
         self.host, self.port = host, int(self._socket.getsockname()[1])
         self._secret, self._role, self._handle, self._most = secret, role, handle, most
         self._open: set[Connection] = set()
+        self._unproven: dict[Connection, None] = {}
+        """Those of `_open` that are shaking hands, the oldest first."""
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._accept, name=f"rpc-{role.get('role')}", daemon=True)
@@ -153,26 +162,41 @@ class Listener:
             if not readable:
                 continue
             try:
-                link, _ = self._socket.accept()
+                connection = self._entered(self._socket.accept()[0])
             except OSError:  # the other side was gone before, or there are no descriptors left: the next one may fare better
                 self._closed.wait(_SLICE)
                 continue
-            with self._lock:
-                full = len(self._open) >= self._most
-                connection = Connection(link)
-                if not full:
-                    self._open.add(connection)
-            if full:
-                connection.close()
-            else:
+            if connection is not None:
                 threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
+    def _entered(self, link: socket.socket) -> Connection | None:
+        """The connection among those that are open; None, and an end to it, where there are too many of somebody who knows the secret."""
+        connection = Connection(link)
+        with self._lock:
+            if len(self._open) - len(self._unproven) >= self._most:
+                connection.close()
+                return None
+            self._open.add(connection)
+            self._unproven[connection] = None
+            if len(self._unproven) > MOST_UNPROVEN:
+                oldest = next(iter(self._unproven))
+                del self._unproven[oldest]
+                self._open.discard(oldest)
+                _end(oldest)
+        return connection
+
     def _serve(self, connection: Connection) -> None:
+        def proven(shaken: Connection, wanted: Message) -> None:
+            with self._lock:
+                self._unproven.pop(connection, None)
+            self._handle(shaken, wanted)
+
         try:
-            serve(connection, self._secret, self._role, self._handle)
+            serve(connection, self._secret, self._role, proven)
         finally:
             with self._lock:
                 self._open.discard(connection)
+                self._unproven.pop(connection, None)
 
     def close(self) -> None:
         """Stop listening and end all connections."""
@@ -181,8 +205,13 @@ class Listener:
         self._socket.close()
         with self._lock:
             for connection in self._open:
-                with contextlib.suppress(OSError):
-                    connection.socket.shutdown(socket.SHUT_RDWR)
+                _end(connection)
+
+
+def _end(connection: Connection) -> None:
+    """Let the thread of a connection see its end; the thread closes it."""
+    with contextlib.suppress(OSError):
+        connection.socket.shutdown(socket.SHUT_RDWR)
 
 
 def _bound(host: str, port: int, port_end: int) -> socket.socket:

@@ -34,7 +34,7 @@ from tilewright.runtime.library import SharedLibrary
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.modules import ModuleNode, load_modules
 from tilewright.runtime.open_program import OpenExecutable
-from tilewright.runtime.program import Code, entry_symbols
+from tilewright.runtime.program import Code
 from tilewright.runtime.sealed_tar import is_sealed, plain_members
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Artifact:
 
     def symbols(self) -> tuple[str, ...]:
         """What of the code the runtime uses, by name."""
-        entries = self.manifest.functions or entry_symbols(self.manifest.steps)
+        entries = self.manifest.functions or self.manifest.entries
         return (*entries, *_POOL, *([CALLBACK] if self.manifest.calls else []), *([RECORD] if self.manifest.sites else []))
 
 

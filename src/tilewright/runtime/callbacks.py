@@ -19,6 +19,8 @@ from tilewright.runtime.program import Code, ExternalStep, HostValue
 
 CALLBACK: Final = "tw_external"
 """The variable of the code that points to what is called back."""
+DONE: Final = 1
+"""What a call returns that has not failed."""
 CALL_FAILED: Final = -1
 """The status of a program that ended because a function raised; `raised` has what."""
 
@@ -44,8 +46,8 @@ def call_function(function: Callable[..., Any], inputs: Sequence[Array], outputs
             np.copyto(x, made)
 
 
-def set_callback(code: Code, calls: Sequence[ExternalStep], functions: Mapping[str, Callable[..., Any]]) -> None:
-    """Let the code call these functions; what one raises ends the program."""
+def set_callback(code: Code, calls: Sequence[ExternalStep], functions: Mapping[str, Callable[..., Any]], done: int) -> None:
+    """Let the code call these functions; what one raises ends the program. `done` is what the code takes for the answer of a call that has not failed."""
     views = [([*map(view_of, c.inputs)], [*map(view_of, c.outputs)]) for c in calls]
 
     def called(number: int, addresses: Any) -> int:
@@ -56,7 +58,7 @@ def set_callback(code: Code, calls: Sequence[ExternalStep], functions: Mapping[s
         except BaseException as error:  # native code is between here and who has to see it
             _STATE.raised = error
             return CALL_FAILED
-        return 0
+        return done
 
     with _LOCK:
         if code not in _MADE:
@@ -64,11 +66,14 @@ def set_callback(code: Code, calls: Sequence[ExternalStep], functions: Mapping[s
             ctypes.c_void_p.from_address(code.address(CALLBACK)).value = ctypes.cast(made, ctypes.c_void_p).value
 
 
-def raised() -> BaseException | None:
-    """What a function raised in this thread since this was asked last."""
+def raised() -> BaseException:
+    """What a function raised in this thread since this was asked last.
+
+    A signal that came between the last look and the call is raised where Python has reported and dropped it: that was a `KeyboardInterrupt`.
+    """
     error: BaseException | None = getattr(_STATE, "raised", None)
     _STATE.raised = None
-    return error
+    return KeyboardInterrupt() if error is None else error
 
 
 def view_of(value: HostValue) -> Callable[[int], Array]:

@@ -20,8 +20,9 @@ from tilewright.errors import InputError, InternalError, RunError
 from tilewright.limits import machine_bytes, shown_bytes
 from tilewright.nd import ALIGNMENT, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.benchmark import BenchmarkResult, measure
-from tilewright.runtime.callbacks import CALL_FAILED, call_function, raised, set_callback
+from tilewright.runtime.callbacks import CALL_FAILED, DONE, call_function, raised, set_callback
 from tilewright.runtime.faults import last_reported
+from tilewright.runtime.interrupts import entry_of
 from tilewright.runtime.manifest import FIRST_MESSAGE, MEMORY_FAULT, NO_MEMORY, NO_SCRATCH, NO_STACK, Manifest
 from tilewright.runtime.modules import ModuleNode, function_of
 from tilewright.runtime.profile import Profile, profile_program
@@ -47,7 +48,6 @@ from tilewright.runtime.threads import POOLS, checked_threads, default_threads, 
 from tilewright.texts import pack_texts
 
 Array = np.ndarray[Any, Any]
-_ENTRY: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 _KERNEL_ALIGNMENT: Final = 16
 _SURELY_THERE: Final = 1 << 28
 """Bytes that are not compared with the memory of the machine."""
@@ -103,7 +103,7 @@ class Executable:
         self.modules = tuple(modules)
         self._functions = {s.symbol: function_of(modules, s.symbol) for s in (*manifest.steps, *manifest.calls) if isinstance(s, ExternalStep)}
         if manifest.calls:
-            set_callback(code, manifest.calls, self._functions)
+            set_callback(code, manifest.calls, self._functions, DONE if manifest.interruptible else 0)
         self._table = table
         self._check_memory()
         self.code = code
@@ -303,7 +303,7 @@ class Executable:
     def _bind(self) -> list[Callable[[int, int], int] | _Outside]:
         symbols = iter(entry_symbols(self.manifest.steps))
         return [
-            _Outside(part) if isinstance(part, OutsideStep) else _ENTRY(self.code.address(next(symbols)))
+            _Outside(part) if isinstance(part, OutsideStep) else entry_of(self.code, next(symbols), self.manifest.interruptible)
             for part in segments(self.manifest.steps)
         ]
 
@@ -359,9 +359,8 @@ class Executable:
             status = native(self._context, frame.address)
         finally:
             set_threads_of_call(before)
-        error = raised() if status == CALL_FAILED else None
-        if error is not None:
-            raise error
+        if status == CALL_FAILED:
+            raise raised()
         return status
 
     def _run_parts(self, frame: _Frame, inputs: Sequence[Array], outputs: Any, fresh: bool) -> int:

@@ -11,7 +11,17 @@ from tilewright.errors import ArtifactError, CompileError
 from tilewright.faults import OVERLAP, Site
 from tilewright.json_texts import read_json
 from tilewright.runtime.notes import Note
-from tilewright.runtime.program import ExternalStep, HostStep, NativeStep, Step, TensorInfo, step_from_json, step_to_json
+from tilewright.runtime.program import (
+    ExternalStep,
+    HostStep,
+    NativeStep,
+    Step,
+    TensorInfo,
+    entry_symbols,
+    interruptible_symbol,
+    step_from_json,
+    step_to_json,
+)
 from tilewright.runtime.scratch import NOTHING, Scratch
 from tilewright.runtime.sizes import Size, check_size
 from tilewright.types import DataType
@@ -19,8 +29,8 @@ from tilewright.types import DataType
 FORMAT: Final = 1
 """Raised whenever a reader of the older form would misread the newer one."""
 
-MEMORY_FAULT, NO_SCRATCH, NO_MEMORY, NO_STACK, FIRST_MESSAGE = -2, -1, 1, 2, 3
-"""What a run that failed returns: a wrong access, no memory for what stands between a kernel's stages; from `FIRST_MESSAGE` on, the number of one of the manifest's `failures`."""
+INTERRUPTED, MEMORY_FAULT, NO_SCRATCH, NO_MEMORY, NO_STACK, FIRST_MESSAGE = -3, -2, -1, 1, 2, 3
+"""What a run that failed returns: the handler of a signal raised, a wrong access, no memory for what stands between a kernel's stages; from `FIRST_MESSAGE` on, the number of one of the manifest's `failures`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +137,16 @@ class Manifest:
     """What the workspace holds, and when; empty where sizes are open."""
     debug: str = ""
     """What the code's debug information points into: "tir", "relay" or "model"; such code is loaded from a file, where debuggers see it."""
+    interruptible: bool = False
+    """Whether its runs may be long, so that the code has entries that look for pending signals (`runtime/interrupts.py`)."""
     sanitizer: str = ""
     """What has to be in the process of the library from its beginning: "address" for AddressSanitizer."""
+
+    @property
+    def entries(self) -> tuple[str, ...]:
+        """The native functions that run the program, or a part of it: `tw_run`, or several, and those of the same that look for signals."""
+        plain = entry_symbols(self.steps)
+        return (*plain, *(map(interruptible_symbol, plain) if self.interruptible else ()))
 
     @property
     def scratch_bytes(self) -> int:
@@ -260,6 +278,8 @@ class Manifest:
             content["arena"] = [[h.offset, h.nbytes, h.birth, h.death] for h in self.arena]
         if self.debug:
             content["debug"] = self.debug
+        if self.interruptible:
+            content["interruptible"] = True
         if self.sanitizer:
             content["sanitizer"] = self.sanitizer
         if self.functions:
@@ -315,6 +335,7 @@ def _read(content: dict[str, Any]) -> Manifest:
         arena=tuple(Held(*map(_count, held)) for held in content.get("arena", ())),
         debug=str(content.get("debug", "")),
         sanitizer=str(content.get("sanitizer", "")),
+        interruptible=bool(content.get("interruptible", False)),
         sites=tuple(map(Site.from_json, content.get("sites", ()))),
         pieces=tuple(Piece(_size(nbytes), _count(birth), _count(death)) for nbytes, birth, death in content.get("pieces", ())),
     )

@@ -168,6 +168,11 @@ def entry_symbols(steps: Sequence[Step]) -> list[str]:
     return ["tw_run"] if len(parts) == native == 1 else [f"tw_run_{i}" for i in range(native)]
 
 
+def interruptible_symbol(symbol: str) -> str:
+    """The entry beside `symbol` that looks for pending signals between kernels; programs with long runs have it."""
+    return f"{symbol}_interruptible"
+
+
 def overlapping(steps: Iterable[Step]) -> frozenset[str]:
     """The kernels of which some call reads the very place that it writes."""
     return frozenset(s.symbol for s in steps if isinstance(s, KernelCall) and len(set(s.args)) < len(s.args))

@@ -233,6 +233,11 @@ def walk(body: Body) -> Iterator[Instruction]:
             yield from walk(inner)
 
 
+def has_calls(program: FlowProgram) -> bool:
+    """Whether functions call each other, without which there are no loops."""
+    return any(isinstance(i, (Call, Apply, TailCall, TailApply)) for f in program.functions for i in walk(f.body))
+
+
 def written_in_place(program: FlowProgram) -> dict[Reg, int]:
     """Registers of `main`, and the output that each of them is: what makes it can write it into the memory of the caller, and nothing is left to copy.
 

@@ -107,7 +107,8 @@ def batch_matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: boo
 
     def on_arrays(w: Array) -> Array:
         ordered = w if transpose_b else w.transpose(0, 2, 1)
-        return np.stack([_pack_array(dot.array(m, 1), panels, tile.columns) for m in ordered])
+        filled = [_pack_array(dot.array(m, 1), panels, tile.columns) for m in ordered]
+        return np.stack(filled) if filled else np.empty((0, panels, steps, tile.columns), w.dtype)
 
     packed = te.compute((bsh[0], panels, steps, tile.columns), element, name="packed", prepack=on_arrays)
     k = te.reduce_axis((0, steps), "k")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from tilewright.driver.places import Place
 from tilewright.driver.tune import measurable
 from tilewright.driver.tvmc.records import is_of_auto_scheduler
-from tilewright.errors import OptionError
+from tilewright.errors import OptionError, RunError
 
 if TYPE_CHECKING:
     from tilewright.driver.tvmc.model import TVMCModel
@@ -51,12 +51,13 @@ def tune_model(
 ) -> str:
     """Measure, append the results to `tuning_records` (a temporary file without one), and return its path.
 
-    `trials` are those of all tasks: with `autotvm` each has the same part of them, at least one, with `auto_scheduler` the task that should gain most has the
-    next ones. What the file knows of a task is not measured again; where it is not there, it begins as a copy of `prior_records`. `timeout` is in seconds, `min_repeat_ms` by default 0 on x86
+    `trials` are at most those of all tasks: with `autotvm` each task has the same part of them, the first ones one more, with `auto_scheduler` the task that
+    should gain most has the next ones. What the file knows of a task is not measured again; where it is not there, it begins as a copy of `prior_records`. `timeout` is in seconds, `min_repeat_ms` by default 0 on x86
     and else 1000, `parallel` candidates are built at once. `tuner` is a name of `autotvm.tuner.get_tuner`, `tasks_filter` as `selected` has it. With
     `rpc_key`, candidates run on devices of that key, which the tracker at `hostname` and `port` knows.
 
-    Raises `OptionError` for what cannot be asked for, `TargetError` for a target that does not run here, and what reading the model and the records raises.
+    Raises `OptionError` for what cannot be asked for, `TargetError` for a target that does not run here, `RPCError` where the tracker does not answer,
+    `RunError` where not one candidate could be measured, and what reading the model and the records raises.
     """
     from tilewright.autotvm.tuner.names import tuner_named
     from tilewright.tuning.lines import LineFile
@@ -66,18 +67,40 @@ def tune_model(
     tuner_named(tuner)  # a wrong name is told before anything takes time
     if trials < 1:
         raise OptionError(f"--trials is {trials}, and at least one configuration has to be measured", code="TW1104")
+    place.reach()
     records = LineFile(tuning_records or Path(tempfile.mkdtemp(prefix="tvmc-")) / "records.json").path
     if prior_records:
         _begin_with(prior_records, records, enable_autoscheduler)
     tasks, weights = tasks_of(tvmc_model, chosen, enable_autoscheduler)
     wanted = selected(tasks_filter, len(tasks))
+    outcome = Outcome()
     pause = min_repeat_ms if min_repeat_ms is not None else 0.0 if chosen.family == "x86" else _LONG
     with closing(place.builder(timeout, parallel)) as builder, closing(place.runner(timeout, number, repeat, pause)) as runner:
         if enable_autoscheduler:
-            _search([tasks[k] for k in wanted], [weights[k] for k in wanted], builder, runner, records, trials, early_stopping)
+            _search([tasks[k] for k in wanted], [weights[k] for k in wanted], builder, runner, records, trials, early_stopping, outcome)
         else:
-            _tune([tasks[k] for k in wanted], builder, runner, records, max(1, trials // len(wanted)), tuner, early_stopping)
+            _tune([tasks[k] for k in wanted], builder, runner, records, trials, tuner, early_stopping, outcome)
+    outcome.check()
     return str(records)
+
+
+class Outcome:
+    """A callback of both tuners that counts the candidates that were measured, and keeps why the last one was not."""
+
+    def __init__(self) -> None:
+        self.measured, self.failed, self.reason = 0, 0, ""
+
+    def __call__(self, tuner: Any, inputs: Sequence[Any], results: Sequence[Any]) -> None:
+        for result in results:
+            if result.error_no == 0:
+                self.measured += 1
+            else:
+                self.failed, self.reason = self.failed + 1, (result.error_msg if hasattr(result, "error_msg") else result.error) or self.reason
+
+    def check(self) -> None:
+        """Raise `RunError` where candidates were tried, and not one could be measured."""
+        if self.failed and not self.measured:
+            raise RunError(f"none of {self.failed} candidates could be measured, the last one because: {self.reason}", code="TW1116")
 
 
 @contextmanager
@@ -132,7 +155,7 @@ def _begin_with(prior: str | PathLike[str], records: Path, enable_autoscheduler:
         shutil.copyfile(prior, records)
 
 
-def _tune(tasks: Sequence[Any], builder: Builder, runner: Runner, records: Path, each: int, tuner: str, early_stopping: int | None) -> None:
+def _tune(tasks: Sequence[Any], builder: Builder, runner: Runner, records: Path, trials: int, tuner: str, early_stopping: int | None, outcome: Outcome) -> None:
     """One task after the other, by a tuner of `autotvm`."""
     from tilewright import autotvm
 
@@ -142,16 +165,16 @@ def _tune(tasks: Sequence[Any], builder: Builder, runner: Runner, records: Path,
     for k, task in enumerate(tasks):
         made = autotvm.tuner.get_tuner(tuner, task)
         made.resume(known)
-        count = min(each, len(task.config_space))
-        made.tune(count, option, early_stopping, [autotvm.callback.progress_bar(count, f"[Task {k + 1:2d}/{len(tasks):2d}]"), log])
+        count = min(trials // len(tasks) + (k < trials % len(tasks)), len(task.config_space))
+        made.tune(count, option, early_stopping, [autotvm.callback.progress_bar(count, f"[Task {k + 1:2d}/{len(tasks):2d}]"), log, outcome])
 
 
 def _search(
-    tasks: Sequence[Any], weights: Sequence[int], builder: Builder, runner: Runner, records: Path, trials: int, early_stopping: int | None,
+    tasks: Sequence[Any], weights: Sequence[int], builder: Builder, runner: Runner, records: Path, trials: int, early_stopping: int | None, outcome: Outcome,
 ) -> None:
     """All tasks in turns, by the scheduler of `auto_scheduler`."""
     from tilewright import auto_scheduler
 
     scheduler = auto_scheduler.TaskScheduler(tasks, weights, load_log_file=str(records) if records.exists() else None)
-    options = auto_scheduler.TuningOptions(trials, early_stopping, builder=builder, runner=runner, measure_callbacks=[auto_scheduler.RecordToFile(records)])
+    options = auto_scheduler.TuningOptions(trials, early_stopping, builder=builder, runner=runner, measure_callbacks=[auto_scheduler.RecordToFile(records), outcome])
     scheduler.tune(options, per_task_early_stopping=early_stopping)

@@ -46,8 +46,9 @@ def number(value: Any, dtype: str = "int64") -> Constant:
 
 def axis_of(axis: int, ndim: int, node: Refusing) -> int:
     """`axis` counted from the front; an axis that is not there is the node's fault."""
-    if not -ndim <= axis < max(ndim, 1):
-        node.refuse(f"axis {axis} is outside its input of {ndim} dimensions; it must be in [{-ndim}, {ndim - 1}]")
+    most = max(ndim, 1)  # a tensor without dimensions is taken as a vector of one
+    if not -most <= axis < most:
+        node.refuse(f"axis {axis} is outside its input of {ndim} dimensions; it must be in [{-most}, {most - 1}]")
     return axis % ndim if ndim else 0
 
 

@@ -297,11 +297,12 @@ class Adaptive(Spatial):
         x = self._plain(data)
         reduced = x.astype(np.float32) if DataType(x.dtype).is_float and x.dtype.itemsize < 4 else x
         result = np.empty((*x.shape[:2], *self.output()), reduced.dtype)
+        spatial = tuple(range(2, x.ndim))
         for point in itertools.product(*map(range, self.output())):
             window: tuple[Any, ...] = tuple(slice(i * n // o, -(-(i + 1) * n // o)) for i, n, o in zip(point, x.shape[2:], self.output(), strict=True))
-            seen = reduced[:, :, *window].reshape(*x.shape[:2], -1)
+            seen = reduced[:, :, *window]
             at: tuple[Any, ...] = (..., *point)
-            result[at] = seen.mean(axis=-1, dtype=reduced.dtype) if self.mean else seen.max(axis=-1)
+            result[at] = seen.mean(axis=spatial, dtype=reduced.dtype) if self.mean else seen.max(axis=spatial)
         return self._placed(result.astype(data.dtype))
 
     def compute(self, data: te.Tensor) -> te.Tensor:

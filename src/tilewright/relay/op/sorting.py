@@ -117,7 +117,9 @@ class SearchSorted(Op):
 
     def reference(self, sorted_sequence: Array, values: Array) -> Array:
         side: Any = "right" if self.right else "left"
-        if sorted_sequence.ndim == 1:
+        if not values.size or not sorted_sequence.size:
+            found = np.zeros(values.shape, np.int64)
+        elif sorted_sequence.ndim == 1:
             found = np.searchsorted(sorted_sequence, values, side)
         else:
             rows = zip(sorted_sequence.reshape(-1, sorted_sequence.shape[-1]), values.reshape(-1, values.shape[-1]), strict=True)

@@ -21,9 +21,9 @@ from typing import Any, Final
 from tilewright import tir
 from tilewright.errors import CompileError, ParseError
 from tilewright.ir.module import IRModule
+from tilewright.recursion import room_for
 from tilewright.relay.adt import Constructor, TypeData
 from tilewright.relay.expr import Expr, Function, GlobalVar, Var
-from tilewright.relay.functor import room_for
 from tilewright.relay.parser.errors import Source, together
 from tilewright.relay.parser.expressions import CLOSE, OPEN, ExprReader, similar
 from tilewright.relay.parser.lexer import Token, plain_word, string_value

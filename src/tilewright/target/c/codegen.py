@@ -19,6 +19,7 @@ from tilewright.errors import CompileError, InternalError
 from tilewright.expr import Add, Buffer, Call, Cast, Load, PrimExpr, Var, add, as_expr, number_of
 from tilewright.expr_walk import walk
 from tilewright.intrinsics import Extern
+from tilewright.recursion import KERNEL, room_for
 from tilewright.runtime.scratch import Scratch, most
 from tilewright.target.c.expressions import Writer
 from tilewright.target.c.helpers import prelude
@@ -90,6 +91,7 @@ def emit_module(funcs: Iterable[PrimFunc], overlapping: frozenset[str] = frozens
     return emit_measured(funcs, overlapping)[0]
 
 
+@room_for(KERNEL)
 def emit_measured(funcs: Iterable[PrimFunc], overlapping: frozenset[str] = frozenset()) -> tuple[str, Scratch]:
     """The same, and the most memory that one of the functions takes beside its arguments."""
     file = File(overlapping=overlapping)

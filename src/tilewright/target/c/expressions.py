@@ -74,6 +74,8 @@ class Writer:
             return text, PRIMARY
         if _is_short(source):
             return self.converted(self.call(f"f32_of_{_short(source)}", text)[0], DataType("float32"), to)
+        if to.code == "float" and to.bits == 16 and source.is_float and source.bits == 64:
+            return self.call("f16_of_f32", self.call("odd_f32_of_f64", text)[0])
         if _is_short(to):
             wide = self.converted(text, source, DataType("float32"))[0]
             return self.call(f"{_short(to)}_of_f32", wide)

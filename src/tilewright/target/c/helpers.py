@@ -55,6 +55,14 @@ static inline uint16_t f16_of_f32(float x) {
   if (magnitude < 0x38800000u) return (uint16_t)(sign | (bits_of_float(float_of_bits(magnitude) + 0.5f) - 0x3F000000u));
   return (uint16_t)(sign | (magnitude - 0x38000000u + 0xFFFu + (magnitude >> 13 & 1u)) >> 13);
 }""",
+    "odd_f32_of_f64": """\
+/* a float that rounds to what the double rounds to: its last bit says whether anything was cut off */
+static inline float odd_f32_of_f64(double x) {
+  const float near = (float)x;
+  const double back = (double)near;
+  if (back == x || x != x) return near;
+  return float_of_bits((bits_of_float(near) - ((back < 0 ? -back : back) > (x < 0 ? -x : x) ? 1u : 0u)) | 1u);
+}""",
     "fma_f32": """\
 /* one rounding where the processor has the instruction */
 static inline float fma_f32(float a, float b, float c) {
@@ -110,7 +118,7 @@ static inline int32_t doubled_high_product(int32_t a, int32_t b, int64_t c) { re
 }
 _NEEDS: Final[dict[str, tuple[str, ...]]] = {
     "f32_of_bf16": ("float_of_bits",), "bf16_of_f32": ("bits_of_float",), "f32_of_f16": ("float_of_bits", "bits_of_float"),
-    "f16_of_f32": ("float_of_bits", "bits_of_float"), "dot2": ("float_of_bits", "fma_f32"), "dot4": ("add_i32",),
+    "f16_of_f32": ("float_of_bits", "bits_of_float"), "odd_f32_of_f64": ("float_of_bits", "bits_of_float"), "dot2": ("float_of_bits", "fma_f32"), "dot4": ("add_i32",),
     "high_product": ("add_i64",), "doubled_high_product": ("add_i64",),
 }
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from tilewright.errors import InternalError
 from tilewright.expr import Buffer, Call, IntImm, Load, PrimExpr, Var, add, as_expr, floordiv, mul
 from tilewright.intrinsics import Extern, prefetch
+from tilewright.recursion import KERNEL, room_for
 from tilewright.runtime.scratch import Scratch, most
 from tilewright.target.free_names import free_names
 from tilewright.target.llvm.debug_info import DebugFunction, DebugInfo, Source
@@ -57,6 +58,7 @@ def emit_module(funcs: Iterable[PrimFunc], target: Target, sources: Sequence[Sou
     return emit_measured(funcs, target, sources)[0]
 
 
+@room_for(KERNEL)
 def emit_measured(funcs: Iterable[PrimFunc], target: Target, sources: Sequence[Source] = ()) -> tuple[str, Scratch]:
     """One LLVM module with several flat functions, and the most memory that one of them takes beside its arguments.
 

@@ -8,6 +8,7 @@ llvmlite serialises its calls, so all of this may be called from several threads
 from __future__ import annotations
 
 import functools
+import os
 import re
 import threading
 from typing import Any, Final
@@ -24,6 +25,21 @@ IN_ORDER: Final = 0
 _LOCK: Final = threading.RLock()
 _VECTOR_STACK_MOVE: Final = re.compile(
     r"^\s*(?:v?mov\w+\s+(?:%[xyz]mm\d+, -?\d*\(%r[sb]p\)|-?\d*\(%r[sb]p\), %[xyz]mm\d+)|(?:str|ldr)\s+q\d+, \[(?:sp|x29))", re.MULTILINE)
+
+
+def _leave_llvm() -> None:
+    """Wait until no other thread is inside of LLVM. A child process would find its locks held, and its tables half-written, for ever."""
+    _LOCK.acquire()
+    llvm.ffi.lib._lock.__enter__()
+
+
+def _return_to_llvm() -> None:
+    llvm.ffi.lib._lock.__exit__(None, None, None)
+    _LOCK.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_leave_llvm, after_in_parent=_return_to_llvm, after_in_child=_return_to_llvm)
 
 
 def compile_text(text: str, target: Target, *, level: int = USUAL) -> bytes:

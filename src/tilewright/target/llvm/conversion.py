@@ -1,7 +1,8 @@
 """Conversions between types, and the floats of 16 bits or fewer that most processors compute in 32 bits.
 
 `float16`, `bfloat16` and the small floats live as bits; `widen` and `narrow` (round to nearest, ties to even) go through one instruction
-where the target has it and through integer arithmetic where it does not. Doubles become 16-bit floats by way of `float`.
+where the target has it and through integer arithmetic where it does not. Doubles become bfloat16 by way of `float`, as in numpy, and are
+rounded once for the others.
 A float outside the range of an integer type converts to an unspecified value, as in C; on its way to 2 or 4 bits it is an int32.
 """
 
@@ -69,7 +70,7 @@ def convert(f: FunctionText, text: str, level: int, source: DataType, to: DataTy
         return text
     if is_short(source):
         return convert(f, widen(f, text, level, source), level, FLOAT32.with_lanes(source.lanes), to)
-    if to.code in MINIFLOATS and source.is_float and source.bits == 64:
+    if is_short(to) and to.code != "bfloat" and source.is_float and source.bits == 64:
         return narrow(f, narrow_double(f, text, level, source.lanes), level, to)
     if source.is_float and to.is_integer and to.bits < 8:
         whole = INT32.with_lanes(to.lanes)

@@ -1,13 +1,14 @@
 """The native entry functions of a program, as LLVM text.
 
 `emit_entry` gives one function per run of native steps, `i32 tw_run(ptr context, ptr args)`; `args` points at inputs…,
-outputs…, constants, workspace. What a C program calls is in `c_entry.py`.
+outputs…, constants, workspace. What a C program calls is in `c_entry.py`. A program with long runs also has
+`i32 tw_run_interruptible(ptr context, ptr args, ptr pending)`, which looks for signals (`interrupts.py`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from tilewright.errors import InternalError
@@ -19,6 +20,7 @@ from tilewright.runtime.table import first_piece, part_bytes, positions
 from tilewright.target import cpu
 from tilewright.target.llvm import faults
 from tilewright.target.llvm.external import EXTERNAL, emit_external
+from tilewright.target.llvm.interrupts import DECLARATIONS, entries_text, look_lines
 
 _PLAIN: Final = re.compile(r"[A-Za-z_.$][\w.$]*", re.ASCII)
 
@@ -42,30 +44,41 @@ done:
 }"""
 
 
-def emit_entry(manifest: Manifest, mark: str = "") -> str:
-    """All entry functions of the program, and the declarations of its kernels; `mark` is a line before the first step of each and after every step."""
+def emit_entry(manifest: Manifest, mark: str = "", looks: frozenset[int] | None = None) -> str:
+    """All entry functions of the program, and the declarations of its kernels.
+
+    `mark` is a line before the first step of each and after every step. `looks` are the numbers of the steps after which a run looks for
+    pending signals; None for entries that never do.
+    """
     native = [part for part in segments(manifest.steps) if isinstance(part, tuple)]
     lines = _declarations((step for part in native for step in part), len(manifest.symbols))
     lines += [faults.declaration()] if manifest.sites else []
+    lines += [] if looks is None else [DECLARATIONS]
     for symbol, part in zip(entry_symbols(manifest.steps), native, strict=True):
-        lines += _Function(manifest, mark=mark).emit(symbol, part)
-        if manifest.parts != 1:
-            lines.append(_loop(manifest, symbol))
+        lines += _whole(manifest, symbol if looks is None else f"{symbol}.steps", part, mark=mark, looks=looks)
+        lines += [] if looks is None else [entries_text(symbol)]
     return "\n".join(lines) + "\n"
 
 
-def emit_blocks(blocks: Sequence[Manifest], calls: Sequence[int] = ()) -> str:
+def emit_blocks(blocks: Sequence[Manifest], calls: Sequence[int] = (), looks: Mapping[int, frozenset[int]] | None = None) -> str:
     """The straight-line parts of a program with control flow, each as a function `flow.block.<n>` of its own inputs and outputs.
 
-    `calls` are the numbers of arrays of the calls that leave native code: a block that makes one returns its status.
+    `calls` are the numbers of arrays of the calls that leave native code: a block that makes one returns its status. `looks` has the blocks
+    that look for pending signals, and the numbers of the steps after which they do; these take the third argument of `tw_run_interruptible`.
     """
     lines = [faults.declaration()] if any(b.sites for b in blocks) else []
     lines += [emit_external(calls), *_declarations(step for block in blocks for step in block.steps if not leaves(step))]
     for k, block in enumerate(blocks):
-        lines += _Function(block, fetches=False).emit(f"flow.block.{k}", block.steps, "internal ")
-        if block.parts != 1:
-            lines.append(_loop(block, f"flow.block.{k}"))
+        lines += _whole(block, f"flow.block.{k}", block.steps, "internal ", fetches=False, looks=None if looks is None else looks.get(k))
     return "\n".join(lines) + "\n"
+
+
+def _whole(
+    manifest: Manifest, symbol: str, steps: Sequence[Step], linkage: str = "", fetches: bool = True, mark: str = "", looks: frozenset[int] | None = None,
+) -> list[str]:
+    """The function of some steps, and the loop over the parts of the program."""
+    lines = _Function(manifest, fetches, mark, looks).emit(symbol, steps, linkage)
+    return lines if manifest.parts == 1 else [*lines, _loop(manifest, symbol, linkage, looks is not None)]
 
 
 def _declarations(steps: Iterable[Step], numbers: int = 0) -> list[str]:
@@ -87,8 +100,10 @@ def fails(step: Step) -> bool:
 class _Function:
     """One entry function; a pointer is loaded, and an address computed, where it is first used."""
 
-    def __init__(self, manifest: Manifest, fetches: bool = True, mark: str = "") -> None:
+    def __init__(self, manifest: Manifest, fetches: bool, mark: str, looks: frozenset[int] | None) -> None:
         count = len(manifest.inputs)
+        self._looks = frozenset() if looks is None else looks
+        self._has_pending, self._params = looks is not None, _parameters(looks is not None)
         self._fetches = fetches
         self._mark = [mark] if mark else []
         constants = count + len(manifest.outputs)
@@ -128,10 +143,12 @@ class _Function:
                     if self._checked:
                         self._reported(self._numbers[id(step)])
             self._body += self._mark
-        head = f"define {linkage}i32 @{symbol}(ptr %ctx, ptr %args) nounwind {{"
+            if self._numbers[id(step)] in self._looks:
+                self._body += look_lines(str(len(self._body)))
+        head = f"define {linkage}i32 @{symbol}({self._params}) nounwind {{"
         if self._parts != 1:
-            head = f"define internal void @{symbol}_part(ptr %ctx, ptr %args) nounwind {{"
-            return [head, *self._head, *self._body, "  ret void", "}"]
+            head = f"define internal i32 @{symbol}_part({self._params}) nounwind {{"
+            return [head, *self._head, *self._body, "  ret i32 0", "}"]
         before, after = _ending(self._heap)
         return [head, *before, *self._head, *self._body, *after, "}"]
 
@@ -141,13 +158,11 @@ class _Function:
         self._body += [
             f"  %told{n} = load i64, ptr {faults.word(0)}, align 8", f"  %right{n} = icmp eq i64 %told{n}, 0",
             f"  br i1 %right{n}, label %go{n}, label %fault{n}", f"fault{n}:", f"  store i64 {number}, ptr {faults.word(2)}, align 8",
-            f"  ret {'void' if self._parts != 1 else f'i32 {MEMORY_FAULT}'}", f"go{n}:",
+            f"  ret i32 {MEMORY_FAULT}", f"go{n}:",
         ]
 
     def _check(self, check: Check) -> None:
         """The end of the function, with the number of the message, where a check does not pass."""
-        if self._parts != 1:
-            raise InternalError(f"a check stands in a block that is computed in {self._parts} parts")
         n = len(self._body)
         self._body += [
             f"  %faults{n} = load i32, ptr {self._pointer(check.place)}, align 4", f"  %none{n} = icmp eq i32 %faults{n}, 0",
@@ -156,8 +171,8 @@ class _Function:
 
     def _fallible(self, step: KernelCall, args: str) -> None:
         """A call after which the function ends, with its status, where it failed."""
-        if self._parts != 1:
-            raise InternalError(f"'{step.symbol}' leaves native code, and stands in a block that is computed in {self._parts} parts")
+        if self._has_pending:
+            self._body += look_lines(f".call{len(self._body)}", now=True)
         n = len(self._body)
         self._body += [
             f"  %status{n} = call i32 @{step.symbol}(ptr %ctx{args})", f"  %done{n} = icmp eq i32 %status{n}, 0",
@@ -229,10 +244,14 @@ class _Function:
         return name
 
 
-def _ending(heap: int, checked: bool = False) -> tuple[list[str], list[str]]:
+def _parameters(looks: bool) -> str:
+    return "ptr %ctx, ptr %args, ptr %pending" if looks else "ptr %ctx, ptr %args"
+
+
+def _ending(heap: int) -> tuple[list[str], list[str]]:
     """Lines for the begin and the end of a function that has made all its calls, and returns its status.
 
-    Where kernels take memory of the C library (`heap`), that is `NO_SCRATCH` if one was refused it; where they are `checked`, `MEMORY_FAULT` if one has reported.
+    Where kernels take memory of the C library (`heap`), that is `NO_SCRATCH` if one was refused it.
     """
     before, after, status = [], [], "0"
     if heap:
@@ -242,24 +261,25 @@ def _ending(heap: int, checked: bool = False) -> tuple[list[str], list[str]]:
             f"  %complete = select i1 %refused.none, i32 0, i32 {NO_SCRATCH}",
         ]
         status = "%complete"
-    if checked:
-        after += [
-            f"  %told = load i64, ptr {faults.word(0)}, align 8", "  %right = icmp eq i64 %told, 0",
-            f"  %status = select i1 %right, i32 {status}, i32 {MEMORY_FAULT}",
-        ]
-        status = "%status"
     return before, [*after, f"  ret i32 {status}"]
 
 
 _LOOP: Final = """\
-define i32 @{symbol}(ptr %ctx, ptr %args) nounwind {{
+define {linkage}i32 @{symbol}({params}) nounwind {{
 entry:
   %moved = alloca [{slots} x ptr], align 8
   call void @llvm.memcpy.p0.p0.i64(ptr %moved, ptr %args, i64 {bytes}, i1 false)
 {sizes}{before}  br label %part
 part:
-  %k = phi i64 [ 0, %entry ], [ %next, %part ]
-  call void @{symbol}_part(ptr %ctx, ptr %moved)
+  %k = phi i64 [ 0, %entry ], [ %next, %moving ]
+  %part.status = call i32 @{symbol}_part({args})
+  %part.done = icmp eq i32 %part.status, 0
+  br i1 %part.done, label %passed, label %failed
+failed:
+  ret i32 %part.status
+passed:
+{look}  br label %moving
+moving:
 {moves}
   %next = add nuw nsw i64 %k, 1
   %more = icmp ult i64 %next, {parts}
@@ -274,8 +294,8 @@ _MOVE: Final = """\
   store ptr %new{k}, ptr %slot{k}, align {pointer}"""
 
 
-def _loop(manifest: Manifest, symbol: str) -> str:
-    """The function that computes the batch part by part: the addresses of inputs and outputs move on."""
+def _loop(manifest: Manifest, symbol: str, linkage: str, looks: bool) -> str:
+    """The function that computes the batch part by part: the addresses of inputs and outputs move on. It `looks` for signals after each part, or never."""
     steps = part_bytes(manifest)
     table, known = len(steps) + 2, positions(manifest)
     pointer = cpu.pointer_bytes(manifest.triple)
@@ -287,8 +307,11 @@ def _loop(manifest: Manifest, symbol: str) -> str:
     if names:
         sizes = f"  %table.at = getelementptr inbounds ptr, ptr %args, i64 {table}\n  %table = load ptr, ptr %table.at, align {pointer}\n{sizes}"
     moves = "\n".join(_MOVE.format(k=k, pointer=pointer, bytes=names.get(size, str(size))) for k, size in enumerate(steps))
-    before, after = _ending(manifest.scratch.heap, bool(manifest.sites))
-    lines = {"before": "".join(f"{line}\n" for line in before), "after": "\n".join(after)}
+    before, after = _ending(manifest.scratch.heap)
+    lines = {
+        "before": "".join(f"{line}\n" for line in before), "after": "\n".join(after), "linkage": linkage, "params": _parameters(looks),
+        "args": "ptr %ctx, ptr %moved, ptr %pending" if looks else "ptr %ctx, ptr %moved", "look": "".join(f"{line}\n" for line in look_lines(".part") if looks),
+    }
     slots = len(steps) + (3 if manifest.symbols else 2)
     return _LOOP.format(symbol=symbol, slots=slots, bytes=pointer * slots, moves=moves, parts=names.get(manifest.parts, str(manifest.parts)), sizes=sizes, **lines)
 

@@ -3,7 +3,8 @@
     i32 @external.<k>(ptr context, ptr…)     the call number k: gives the addresses of its arrays to what `tw_external` points to
     ptr @tw_external                         i32 (i64 number, ptr addresses), which the runtime puts there before the first run
 
-A call that fails returns something other than 0, and the program ends with that status.
+A call returns `DONE`. Whatever else it returns ends the program, with the status `CALL_FAILED`: a callback of Python that raises
+before its first line returns 0.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-CALLBACK: Final = "tw_external"
-
+from tilewright.runtime.callbacks import CALL_FAILED, CALLBACK, DONE
 
 EXTERNAL: Final = "external."
 """What the symbols of the functions begin with."""
@@ -37,7 +37,9 @@ def _function(number: int, count: int) -> str:
     return "\n".join([
         *lines,
         f"  %callback = load ptr, ptr @{CALLBACK}, align 8",
-        f"  %status = call i32 %callback(i64 {number}, ptr %args)",
+        f"  %answer = call i32 %callback(i64 {number}, ptr %args)",
+        f"  %done = icmp eq i32 %answer, {DONE}",
+        f"  %status = select i1 %done, i32 0, i32 {CALL_FAILED}",
         "  ret i32 %status",
         "}",
     ])

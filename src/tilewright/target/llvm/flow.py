@@ -11,11 +11,15 @@ in its own frame, so runs never meet; its first chunk is part of the workspace, 
 All functions are `ptr f(ptr run, ptr closure)`. Arguments go through the run's frame, and are read before anything else is done; so
 every tail call is a jump, on every machine, and a loop uses one frame. A function that fails has put the status into the run, and
 returns null, as its callers then do.
+
+A run that takes long looks for pending signals (`interrupts.py`) inside of blocks, after them, and at the entry of functions: each adds the
+estimated time of its body to the run's `work`, so that loops look after so many iterations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from tilewright.runtime.manifest import FIRST_MESSAGE, NO_MEMORY, NO_STACK
@@ -46,27 +50,40 @@ from tilewright.target.flow import (
     written_in_place,
 )
 from tilewright.target.llvm.cells import RUNTIME
+from tilewright.target.llvm.interrupts import DECLARATIONS, entries_text
 from tilewright.target.llvm.text import comment
 
 FIRST_CHUNK: Final = 1 << 14
 """Bytes of the workspace that cells are cut from before memory is asked for."""
 _LINE: Final = 64
-_CONTEXT, _CONSTANTS, _WORKSPACE, _FREE_FROM, _FREE_TO, _CHUNKS, _LIMIT, _STATUS, _OUTPUTS, _ARGS = range(0, 80, 8)
+_CONTEXT, _CONSTANTS, _WORKSPACE, _FREE_FROM, _FREE_TO, _CHUNKS, _LIMIT, _STATUS, _OUTPUTS, _PENDING, _WORK, _ARGS = range(0, 96, 8)
 _FIELDS: Final = 16
 _NEAR, _FAR = 32, 64
+_BESIDE_BLOCKS: Final = 100
+"""Estimated nanoseconds of a call of a function beside its blocks."""
 
 
-def emit_flow(program: FlowProgram, constants: Sequence[int], result_bytes: Sequence[int], workspace_bytes: int) -> str:
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Where a program looks for pending signals: the estimated nanoseconds of each block, the blocks that look between their kernels, and the most
+    nanoseconds between two looks."""
+
+    work: Sequence[int]
+    blocks: Collection[int]
+    span: int
+
+
+def emit_flow(program: FlowProgram, constants: Sequence[int], result_bytes: Sequence[int], workspace_bytes: int, watch: Watch | None = None) -> str:
     """The functions of a program and its entry `tw_run`; the blocks `flow.block.<n>` are to be defined beside.
 
     `constants` are the offsets of what a `Wrap` names, `result_bytes` the sizes of the outputs, `workspace_bytes` the part of the
-    workspace that blocks use.
+    workspace that blocks use. With a `watch`, there is also `tw_run_interruptible`, which calls what `interrupts.py` defines.
     """
     cells = _Cells()
-    texts = [_Text(program, constants, cells, k).emit(f) for k, f in enumerate(program.functions)]
+    texts = [_Text(program, constants, cells, k, watch).emit(f) for k, f in enumerate(program.functions)]
     most = max([1, *(len(f.params) for f in program.functions), *(len(i.args) for f in program.functions for i in walk(f.body) if _calls(i))])  # type: ignore[union-attr]
     lists = _ARGS + 8 * most
-    entry = _entry(program, result_bytes, cells, workspace_bytes, lists)
+    entry = _entry(program, result_bytes, cells, workspace_bytes, lists, watch is not None)
     sizes, fields = zip(*cells.known, strict=True)
     tables = [
         f"@flow.sizes = private constant [{len(sizes)} x i64] [{', '.join(f'i64 {n}' for n in sizes)}]",
@@ -76,7 +93,8 @@ def emit_flow(program: FlowProgram, constants: Sequence[int], result_bytes: Sequ
     runtime = RUNTIME.format(
         classes=len(sizes), lists=lists, free_from=_FREE_FROM, free_to=_FREE_TO, chunks=_CHUNKS, status=_STATUS, no_memory=NO_MEMORY,
     )
-    return "\n".join([*tables, runtime, *texts, entry, ""])
+    looks = [] if watch is None else [DECLARATIONS, entries_text("tw_run")]
+    return "\n".join([*tables, runtime, *texts, entry, *looks, ""])
 
 
 def _calls(i: object) -> bool:
@@ -111,8 +129,8 @@ def _elements(nbytes: int) -> int:
 class _Text:
     """One function as text."""
 
-    def __init__(self, program: FlowProgram, constants: Sequence[int], cells: _Cells, number: int) -> None:
-        self.program, self.constants, self.cells, self.number = program, constants, cells, number
+    def __init__(self, program: FlowProgram, constants: Sequence[int], cells: _Cells, number: int, watch: Watch | None = None) -> None:
+        self.program, self.constants, self.cells, self.number, self.watch = program, constants, cells, number, watch
         self.in_place = {} if number else written_in_place(program)
         self.lines: list[str] = []
         self.names = 0
@@ -130,6 +148,8 @@ class _Text:
             self._hold(r)
         if f.itself is not None:
             self._line(f"%r{f.itself} = getelementptr i8, ptr %self, i64 0")
+        if self.watch is not None:
+            self._count_work(_BESIDE_BLOCKS + sum(self.watch.work[i.block] for i in inner if isinstance(i, Run)), self.watch.span)
         self._body(f.body)
         head = [comment(f.name), f"define internal ptr @flow.{self.number}(ptr %run, ptr %self) nounwind {{", "entry:"]
         if slots:
@@ -288,11 +308,39 @@ class _Text:
         for k, place in enumerate(places):
             self._line(f"store ptr {place}, ptr {self._at('%args', 8 * k)}")
         context = self._load(self._new(), self._at("%run", _CONTEXT))
-        if i.block not in self.program.fallible:
-            self._line(f"call i32 @flow.block.{i.block}(ptr {context}, ptr %args)")
-            return
-        status, wide, done = self._new(), self._new(), self._new()
-        self._line(f"{status} = call i32 @flow.block.{i.block}(ptr {context}, ptr %args)")
+        looks = self.watch is not None and i.block in self.watch.blocks
+        pending = f", ptr {self._load(self._new(), self._at('%run', _PENDING))}" if looks else ""
+        status = self._new()
+        self._line(f"{status} = call i32 @flow.block.{i.block}(ptr {context}, ptr %args{pending})")
+        if looks or i.block in self.program.fallible:
+            self._fail_by(status)
+        if self.watch is not None and self.watch.work[i.block] >= self.watch.span:
+            self._look()
+
+    def _count_work(self, nanoseconds: int, span: int) -> None:
+        """Add to the work of the run, and look for signals where that has come to `span`."""
+        place, total, due = self._at("%run", _WORK), self._new(), self._new()
+        before = self._load(self._new(), place, "i64")
+        self._line(f"{total} = add i64 {before}, {nanoseconds}")
+        self._line(f"{due} = icmp uge i64 {total}, {span}")
+        left = self._new()
+        self._line(f"{left} = select i1 {due}, i64 0, i64 {total}")
+        self._line(f"store i64 {left}, ptr {place}")
+        self._line(f"br i1 {due}, label %look.{due[1:]}, label %on.{due[1:]}")
+        self._label(f"look.{due[1:]}")
+        self._look()
+        self._line(f"br label %on.{due[1:]}")
+        self._label(f"on.{due[1:]}")
+
+    def _look(self) -> None:
+        """Leave the function where the handler of a signal has raised."""
+        pending, status = self._load(self._new(), self._at("%run", _PENDING)), self._new()
+        self._line(f"{status} = call i32 @tw_look(ptr {pending})")
+        self._fail_by(status)
+
+    def _fail_by(self, status: str) -> None:
+        """Leave the function, and the program with this status, where it is not 0."""
+        wide, done = self._new(), self._new()
         self._line(f"{wide} = sext i32 {status} to i64")
         self._line(f"store i64 {wide}, ptr {self._at('%run', _STATUS)}")
         self._line(f"{done} = icmp eq i32 {status}, 0")
@@ -382,8 +430,8 @@ class _Text:
         return known
 
 
-def _entry(program: FlowProgram, result_bytes: Sequence[int], cells: _Cells, workspace_bytes: int, lists: int) -> str:
-    """`tw_run`: sets up a run, calls `main`, copies those of its tensors out that are not there already."""
+def _entry(program: FlowProgram, result_bytes: Sequence[int], cells: _Cells, workspace_bytes: int, lists: int, looks: bool) -> str:
+    """`tw_run`, or the function that does its work: sets up a run, calls `main`, copies those of its tensors out that are not there already."""
     inputs, outputs = len(program.functions[0].params), len(program.results)
     wrapper = cells.wrapper()
     size = lists + 8 * len(cells.known)
@@ -398,6 +446,8 @@ def _entry(program: FlowProgram, result_bytes: Sequence[int], cells: _Cells, wor
     text._line(f"call void @llvm.memset.p0.i64(ptr %run, i8 0, i64 {size}, i1 false)")
     text._line(f"store i64 {NO_MEMORY}, ptr {text._at('%run', _STATUS)}")
     keep(_CONTEXT, "%ctx")
+    if looks:
+        keep(_PENDING, "%pending")
     keep(_OUTPUTS, text._at("%args", 8 * inputs))
     keep(_CONSTANTS, argument(inputs + outputs))
     workspace = argument(inputs + outputs + 1)
@@ -423,7 +473,7 @@ def _entry(program: FlowProgram, result_bytes: Sequence[int], cells: _Cells, wor
         text._line(f"br label %there.{k}")
         text._label(f"there.{k}")
     return "\n".join([
-        "define i32 @tw_run(ptr %ctx, ptr %args) nounwind {", "entry:", f"  %run = alloca [{size} x i8], align 16", *text.lines,
+        "define internal i32 @tw_run.steps(ptr %ctx, ptr %args, ptr %pending) nounwind {" if looks else "define i32 @tw_run(ptr %ctx, ptr %args) nounwind {", "entry:", f"  %run = alloca [{size} x i8], align 16", *text.lines,
         "  call void @flow.finish(ptr %run)", "  ret i32 0", "fail:", f"  %status.at = getelementptr i8, ptr %run, i64 {_STATUS}",
         "  %status = load i64, ptr %status.at", "  call void @flow.finish(ptr %run)", "  %short = trunc i64 %status to i32", "  ret i32 %short", "}",
     ])

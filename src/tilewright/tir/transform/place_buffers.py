@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeAlias
 
@@ -48,29 +48,56 @@ def place_buffers(func: PrimFunc, buffers: Sequence[Buffer], apart: Mapping[Buff
     `apart` says of some how far apart in memory their elements are to be; they get unused elements in between.
     """
     body = func.body
+    uses = _Uses(buffers)
     for buffer in buffers:
-        if _uses(body, buffer):
-            body = _place(body, buffer, Ranges(), _never_kept(body, buffer))
+        if uses(body, buffer):
+            body = _Placing(buffer, uses, _never_kept(body, buffer, uses)).place(body, Ranges())
     if apart:
         names = {b.name: alignments for b, alignments in apart.items()}
         body = _spread(body, names)
     return func.with_body(body)
 
 
-def _uses(s: Stmt, buffer: Buffer) -> bool:
-    for x in walk_stmt(s):
-        if isinstance(x, Store) and x.buffer is buffer:
-            return True
-        if any(isinstance(e, Load) and e.buffer is buffer for top in expressions(x) for e in walk(top)):
-            return True
-    return False
+class _Uses:
+    """Which statements use which of some buffers, each statement and expression looked at once: sets are the bits of an int."""
+
+    def __init__(self, buffers: Sequence[Buffer]) -> None:
+        self.bits: dict[Buffer, int] = {b: 1 << k for k, b in enumerate(buffers)}
+        self.loads: dict[PrimExpr, int] = {}
+        self.known: dict[int, tuple[Stmt, int]] = {}
+
+    def __call__(self, s: Stmt, buffer: Buffer) -> bool:
+        return bool(self._of(s) & self.bits[buffer])
+
+    def _of(self, s: Stmt) -> int:
+        """By identity: a statement that is kept here has its id for itself."""
+        known = self.known.get(id(s))
+        if known is not None:
+            return known[1]
+        found = self.bits.get(s.buffer, 0) if isinstance(s, Store) else 0
+        for top in expressions(s):
+            found |= self._loaded(top)
+        for inner in bodies(s):
+            found |= self._of(inner)
+        self.known[id(s)] = s, found
+        return found
+
+    def _loaded(self, top: PrimExpr) -> int:
+        found = self.loads.get(top)
+        if found is None:
+            found = 0
+            for e in walk(top):
+                if isinstance(e, Load):
+                    found |= self.bits.get(e.buffer, 0)
+            self.loads[top] = found
+        return found
 
 
-def _never_kept(s: Stmt, buffer: Buffer) -> bool:
+def _never_kept(s: Stmt, buffer: Buffer, uses: _Uses) -> bool:
     """Whether the lowest statement that holds every use of `buffer` writes what it reads of it, so that no trip around needs another's."""
     ranges, looped = Ranges(), False
     while True:
-        users = [b for b in bodies(s) if _uses(b, buffer)]
+        users = [b for b in bodies(s) if uses(b, buffer)]
         if len(users) != 1 or not isinstance(s, (For, Seq, Allocate)):
             return not looped or fills(s, buffer, ranges)
         if isinstance(s, For):
@@ -78,30 +105,41 @@ def _never_kept(s: Stmt, buffer: Buffer) -> bool:
         s = users[0]
 
 
-def _place(s: Stmt, buffer: Buffer, ranges: Ranges, anywhere: bool) -> Stmt:
-    """`s` with `buffer` allocated inside, at the lowest statement of it that holds every use.
+@dataclass(slots=True)
+class _Placing:
+    """`buffer` on its way to the lowest statement that holds every use of it.
 
     Unless `anywhere`, a loop whose trips read what earlier ones wrote stays inside of the allocation.
     """
-    users = [b for b in bodies(s) if _uses(b, buffer)]
-    if (
-        isinstance(s, For) and (s.kind in (SERIAL, PARALLEL) or _threads_in(s, buffer)) and buffer.name not in s.annotations.get(ROLLING, ())
-        and (anywhere or lives_in_trips(s, buffer, ranges))
-    ):
-        return replace(s, body=_place(s.body, buffer, ranges.bind_loop(s.var, s.min, s.extent), anywhere))
-    if isinstance(s, Seq):
-        first, last = (next(k for k in order if _uses(s.stmts[k], buffer)) for order in (range(len(s.stmts)), range(len(s.stmts) - 1, -1, -1)))
-        if first == last:
-            return seq(*s.stmts[:first], _place(s.stmts[first], buffer, ranges, anywhere), *s.stmts[first + 1 :])
-        return seq(*s.stmts[:first], _shrink(seq(*s.stmts[first : last + 1]), buffer, ranges), *s.stmts[last + 1 :])
-    if len(users) == 1 and isinstance(s, Allocate):
-        return map_bodies(s, lambda b: _place(b, buffer, ranges, anywhere) if b is users[0] else b) or s
-    return _shrink(s, buffer, ranges)
 
+    buffer: Buffer
+    uses: _Uses
+    anywhere: bool
 
-def _threads_in(s: For, buffer: Buffer) -> bool:
-    """Whether a parallel loop inside of one that is written out uses `buffer`: its threads have memory of their own."""
-    return s.kind == UNROLLED and any(isinstance(x, For) and x.kind == PARALLEL and _uses(x, buffer) for x in walk_stmt(s.body))
+    def place(self, s: Stmt, ranges: Ranges) -> Stmt:
+        """`s` with the buffer allocated inside."""
+        if isinstance(s, For) and self._may_enter(s, ranges):
+            return replace(s, body=self.place(s.body, ranges.bind_loop(s.var, s.min, s.extent)))
+        if isinstance(s, Seq):
+            users = [k for k, b in enumerate(s.stmts) if self.uses(b, self.buffer)]
+            first, last = users[0], users[-1]
+            if first == last:
+                return seq(*s.stmts[:first], self.place(s.stmts[first], ranges), *s.stmts[last + 1 :])
+            return seq(*s.stmts[:first], _shrink(seq(*s.stmts[first : last + 1]), self.buffer, ranges), *s.stmts[last + 1 :])
+        if isinstance(s, Allocate) and self.uses(s.body, self.buffer):
+            return replace(s, body=self.place(s.body, ranges))
+        return _shrink(s, self.buffer, ranges)
+
+    def _may_enter(self, s: For, ranges: Ranges) -> bool:
+        """Whether each trip of the loop may have a buffer of its own."""
+        return (
+            (s.kind in (SERIAL, PARALLEL) or self._has_threads(s)) and self.buffer.name not in s.annotations.get(ROLLING, ())
+            and (self.anywhere or lives_in_trips(s, self.buffer, ranges))
+        )
+
+    def _has_threads(self, s: For) -> bool:
+        """Whether a parallel loop inside of one that is written out uses the buffer: its threads have memory of their own."""
+        return s.kind == UNROLLED and any(isinstance(x, For) and x.kind == PARALLEL and self.uses(x, self.buffer) for x in walk_stmt(s.body))
 
 
 def _shrink(s: Stmt, buffer: Buffer, ranges: Ranges) -> Stmt:

@@ -155,6 +155,20 @@ def average_pool(
                         count_include_pad=bool(count_include_pad and any(padding)))
 
 
+def _to_the_last_window(
+    dims: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: Sequence[int],
+) -> tuple[int, ...]:
+    """The padding with which rounding down gives the windows of rounding up; none of them begins behind the end."""
+    n, after = len(kernel), list[int]()
+    for k in range(n):
+        window = (kernel[k] - 1) * dilations[k] + 1
+        last = -(-(dims[k] + padding[k] + padding[k + n] - window) // strides[k])
+        if last * strides[k] >= dims[k] + padding[k]:
+            last -= 1
+        after.append(max(padding[k + n], last * strides[k] + window - dims[k] - padding[k]))
+    return (*padding[:n], *after)
+
+
 def _check_norm(p: int, node: Node) -> None:
     if p < 1:
         node.refuse(f"p is {p}; the norm of LpPool and GlobalLpPool must be 1 or more")
@@ -171,10 +185,9 @@ def lp_pool(
     n = _spatial(x, _AVG_POOL, node)
     strides, dilations = strides or (1,) * n, dilations or (1,) * n
     padding = paddings(x, kernel_shape, strides, dilations, auto_pad, pads, node)
+    if ceil_mode:
+        padding = _to_the_last_window(node.static(x, "X")[2:], kernel_shape, strides, dilations, padding)
     padded = pad(powered, [(0, 0), (0, 0), *[(padding[k], padding[k + n]) for k in range(n)]])
-    ceil, _ = _ceil(padded, kernel_shape, strides, dilations, (0,) * 2 * n, bool(ceil_mode))
-    if ceil:
-        node.refuse("ceil_mode=1 that makes windows past the end is not supported here; export the model with ceil_mode=0")
     mean = _AVG_POOL[n](padded, pool_size=kernel_shape, strides=strides, dilation=dilations, padding=(0,) * 2 * n, layout=_LAYOUT[n])
     return op.power(op.multiply(mean, scalar(math.prod(kernel_shape), x)), scalar(1 / p, x))
 

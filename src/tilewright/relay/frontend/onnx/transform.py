@@ -361,16 +361,27 @@ def _pad(data: Expr, pads: Sequence[int], axes: Sequence[int] | None, mode: str,
     widths = [(0, 0)] * ndim
     for k, axis in enumerate(places):
         widths[axis] = (pads[k], pads[k + len(places)])
-    for axis, (before, after) in enumerate(widths):
-        if before < 0 or after < 0:
-            size = node.static(data, "data")[axis]
-            data = slice_axis(data, axis, max(0, -before), size - max(0, -after))
+    cut = [(max(0, -a), max(0, -b)) for a, b in widths]
     widths = [(max(0, a), max(0, b)) for a, b in widths]
+    if mode == "constant" and any((a or b) and a + b > node.static(data, "data")[axis] for axis, (a, b) in enumerate(cut)):
+        return _cropped(pad(data, widths, value), cut, node)  # some of the padding itself goes away
+    data = _cropped(data, cut, node)
     if mode == "wrap":
         return _wrapped(data, widths, node)
     if mode not in ("constant", "reflect", "edge"):
         node.refuse(f"mode is {mode!r}; it must be constant, reflect, edge or wrap")
     return pad(data, widths, value, mode)
+
+
+def _cropped(data: Expr, widths: Sequence[tuple[int, int]], node: Node) -> Expr:
+    """`data` without `widths[k]` elements before and after dimension k; refused where it has fewer."""
+    for axis, (before, after) in enumerate(widths):
+        if before or after:
+            size = node.static(data, "data")[axis]
+            if before + after > size:
+                node.refuse(f"pads of {-before} and {-after} for dimension {axis} remove more than its {size} elements; they may remove at most all of them")
+            data = slice_axis(data, axis, before, size - after)
+    return data
 
 
 def _wrapped(data: Expr, widths: Sequence[tuple[int, int]], node: Node) -> Expr:

@@ -93,8 +93,10 @@ def joined(real: Expr, imaginary: Expr) -> Expr:
 
 
 def involved(arguments: Mapping[str, Any]) -> bool:
-    """Whether one of the arguments is complex."""
-    return any(is_complex(x) for x in _tensors(arguments))
+    """Whether one of the arguments is complex, or a tensor is cast to complex numbers."""
+    return any(is_complex(x) for x in _tensors(arguments)) or (
+        isinstance(arguments.get("self"), Expr) and str(arguments.get("dtype")).removeprefix("torch.") in _PARTS
+    )
 
 
 def _tensors(arguments: Mapping[str, Any]) -> Iterator[Any]:
@@ -109,7 +111,7 @@ def convert(table: Converter, node: Node, arguments: Mapping[str, Any], defaults
         return Converter.of(name, COMPUTING[name]).convert(node, arguments, defaults)
     if name not in MOVING:
         node.refuse(
-            f"one of its arguments is complex, and {name} is supported for real tensors only; "
+            f"it takes or gives complex numbers, and {name} is supported for real tensors only; "
             "compute with torch.view_as_real(x)"
         )
     real, imaginary = ([_part(v, k) for v in arguments.values()] for k in (0, 1))

@@ -14,7 +14,7 @@ from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.promotion import dtype_named, number_type, result_type, tensor
 from tilewright.relay.frontend.pytorch.references import spread
 from tilewright.relay.frontend.pytorch.registry import converter
-from tilewright.relay.frontend.pytorch.transform import dims_of
+from tilewright.relay.frontend.pytorch.transform import broadcast_shape, dims_of
 from tilewright.relay.frontend.shaping import cast, dtype_of, shape_of
 from tilewright.relay.random import threefry_key
 from tilewright.types import INT64, DataType
@@ -190,8 +190,28 @@ def rand_like(self: Expr, node: Node, dtype: Any = None) -> Expr:
 
 
 @converter("uniform")
-def uniform(self: Expr, node: Node, to: float = 1.0) -> Expr:
-    return _drawn(shape_of(self), dtype_of(self), node, 0.0, to)
+def uniform(self: Expr, node: Node, from_: float = 0.0, to: float = 1.0) -> Expr:
+    return _drawn(shape_of(self), dtype_of(self), node, from_, to)
+
+
+@converter("normal")
+def normal(node: Node, self: Expr | None = None, mean: Any = 0.0, std: Any = 1.0, size: Any = None, dtype: Any = None) -> Expr:
+    given = [v for v in (self, mean, std) if isinstance(v, Expr)]
+    kind = _kind(dtype, node, dtype_of(given[0]) if given else None)
+    drawn = _drawn(broadcast_shape([shape_of(v) for v in given]) if size is None else size, kind, node, 0.0, 1.0, normal=True)
+    return op.add(op.multiply(drawn, tensor(std, kind)), tensor(mean, kind))
+
+
+@converter("rrelu")
+def rrelu(self: Expr, node: Node, lower: float = 0.125, upper: float = 1 / 3, training: bool = False) -> Expr:
+    slope = _drawn(shape_of(self), dtype_of(self), node, lower, upper) if training else shaping.scalar((lower + upper) / 2, self)
+    return op.where(op.less(self, shaping.scalar(0, self)), op.multiply(self, slope), self)
+
+
+@converter("randint_like")
+def randint_like(self: Expr, high: Any, node: Node, low: int = 0, dtype: Any = None) -> Expr:
+    top = int(node.value(high, "high")) if isinstance(high, Expr) else high
+    return cast(op.floor(_drawn(shape_of(self), DataType("float32"), node, float(low), float(top))), _kind(dtype, node, dtype_of(self)))
 
 
 @converter("randint", "randint.low")
@@ -208,5 +228,7 @@ def bernoulli(self: Expr, node: Node, p: float | None = None) -> Expr:
 @converter("multinomial")
 def multinomial(self: Expr, num_samples: int, node: Node, replacement: bool = False) -> Expr:
     if not replacement and num_samples > 1:
-        node.refuse("it draws more than one sample without replacement, and only draws with replacement are supported; set replacement=True")
+        # The largest of p / e, with e drawn from the exponential distribution, are a draw without replacement.
+        exponential = op.negative(op.log(_drawn(shape_of(self), dtype_of(self), node, 0.0, 1.0)))
+        return op.topk(op.divide(self, exponential), k=num_samples, axis=-1, ret_type="indices", dtype="int64")
     return cast(op.random.multinomial(_key(node), self, num_samples=num_samples)[1], INT64)

@@ -5,29 +5,60 @@ The decompositions are torch's own. All other operators stay as they are, so tha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tilewright.errors import CompileError, InternalError
 
 Missing = Callable[[str, str], bool]
 """Whether an operator, by name and overload, must be decomposed."""
+Table = tuple[tuple[Any, str, str, Callable[..., Any]], ...]
+"""Operators, their names and overloads, and the functions that decompose them."""
 MOST_ROUNDS: Final = 8
 """Largest number of times that a program is decomposed further."""
 
 
-def decompositions(missing: Missing) -> dict[Any, Callable[..., Any]]:
-    """The functions by which torch decomposes the operators that are `missing`."""
+def decompositions(missing: Missing, with_composites: bool = False) -> dict[Any, Callable[..., Any]]:
+    """The functions by which torch decomposes the operators that are `missing`.
+
+    `with_composites` adds all operators that torch writes in terms of others (`CompositeImplicitAutograd`), which a graph has that
+    was traced before torch dispatches.
+    """
+    from torch._decomp import decomposition_table
+
+    tables = (_composites(), _table(len(decomposition_table))) if with_composites else (_table(len(decomposition_table)),)
+    return {operator: function for table in tables for operator, name, overload, function in table if missing(name, overload)}
+
+
+@functools.lru_cache(maxsize=1)
+def _table(size: int) -> Table:
+    """Torch's decompositions. `size` is the number of registered ones: the table is built anew where there are more."""
     import torch
     from torch._decomp import decomposition_table
 
-    found: dict[Any, Callable[..., Any]] = {}
-    for table in (decomposition_table, torch.export.default_decompositions()):  # the second has the composite operators, and wins
-        for operator, function in table.items():
-            schema = getattr(operator, "_schema", None)
-            if schema is not None and missing(str(schema.name), str(schema.overload_name)):
-                found[operator] = function
-    return found
+    both = {**decomposition_table, **torch.export.default_decompositions()}  # the second has composite operators, and wins
+    return _named(both)
+
+
+@functools.lru_cache(maxsize=1)
+def _composites() -> Table:
+    """Operators of torch that are written in terms of others."""
+    import torch
+
+    found = {}
+    for full in torch._C._dispatch_get_registrations_for_dispatch_key("CompositeImplicitAutograd"):
+        name, _, overload = full.removeprefix("aten::").partition(".")
+        packet = getattr(torch.ops.aten, name, None) if full.startswith("aten::") else None
+        operator = getattr(packet, overload or "default", None)
+        if operator is not None:
+            found[operator] = operator.decompose
+    return _named(found)
+
+
+def _named(table: Mapping[Any, Callable[..., Any]]) -> Table:
+    schemas = ((operator, getattr(operator, "_schema", None), function) for operator, function in table.items())
+    return tuple((operator, str(schema.name), str(schema.overload_name), function) for operator, schema, function in schemas if schema is not None)
 
 
 def with_decompositions(convert: Callable[[], Any], again: Callable[[set[str]], Any]) -> Any:

@@ -211,7 +211,7 @@ class Importer:
         before = target.value
         if self._written:
             self._written[-1].setdefault(target.root, target.root.value)
-        new = spread(cast(value, before.tensor_type.dtype), shape_of(before)) if node.name not in ("resize_", "set_", "squeeze_", "unsqueeze_", "t_", "transpose_") else value
+        new = spread(cast(value, before.tensor_type.dtype), shape_of(before)) if node.name not in ("resize_", "resize_as_", "set_", "squeeze_", "unsqueeze_", "t_", "transpose_") else value
         if new is not before:
             target.write(self._settled(new, node.origin), node)
         return target

@@ -17,7 +17,7 @@ from tilewright.relay.frontend.pytorch.promotion import tensor
 from tilewright.relay.frontend.pytorch.references import spread
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.pytorch.transform import broadcast_shape, diagonal_of, dims_of, movedim
-from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, scalar, shape_of, slice_axis
+from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, number, rank, reshape, scalar, shape_of, slice_axis
 from tilewright.types import BOOL, FLOAT32, INT64
 
 _REDUCTIONS: Final = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min", "mean": "add"}
@@ -41,7 +41,7 @@ def nonzero(self: Expr) -> Expr:
 
 @converter("nonzero_numpy")
 def nonzero_numpy(self: Expr) -> list[Expr]:
-    return _rows(self)
+    return _rows(self if rank(self) else reshape(self, (1,)))
 
 
 @converter("masked_select")
@@ -79,8 +79,10 @@ def _from_front(index: Expr, size: Any) -> Expr:
 
 @converter("gather")
 def gather(self: Expr, dim: int, index: Expr, node: Node, sparse_grad: bool = False) -> Expr:
-    if not rank(self):
-        return reshape(op.take(reshape(self, (1,)), reshape(index, (-1,)), axis=0), shape_of(index))
+    if 0 in shape_of(index):
+        return Constant(np.zeros(shape_of(index), dtype_of(self).numpy()))
+    if not rank(self) or not rank(index):
+        return reshape(op.take(reshape(self, (-1,)), reshape(index, (-1,)), axis=0), shape_of(index))
     return op.gather(*_gathered(self, index, dim, node), axis=axis_of(dim, rank(self), node))
 
 
@@ -149,9 +151,8 @@ def index(self: Expr, indices: list[Any], node: Node) -> Expr:
 @converter("index_put", "_unsafe_index_put", "_index_put_impl", "index_put.hacked_twin")
 def index_put(self: Expr, indices: list[Any], values: Expr, node: Node, accumulate: bool = False, unsafe: bool = False) -> Expr:
     given = [i for i in indices if i is not None]
-    if len(given) == 1 and indices[0] is not None and dtype_of(given[0]) is BOOL and (not rank(values) or math.prod(shape_of(values)) == 1) and not accumulate:
-        mask = reshape(given[0], (*shape_of(given[0]), *[1] * (rank(self) - rank(given[0]))))
-        return op.where(mask, cast(reshape(values, ()), dtype_of(self)), self)
+    if len(given) == 1 and dtype_of(given[0]) in (BOOL, "uint8"):
+        return _put_where(self, truth(given[0]), next(k for k, i in enumerate(indices) if i is not None), cast(values, dtype_of(self)), accumulate, node)
     plain, x = _plain_indices(self, indices)
     axes = [k for k, i in enumerate(plain) if i is not None]
     dims = node.static(x, "self")
@@ -176,6 +177,24 @@ def index_put(self: Expr, indices: list[Any], values: Expr, node: Node, accumula
     return movedim(reshape(flat, shape_of(moved)), list(range(len(axes))), axes)
 
 
+def _put_where(x: Expr, mask: Expr, axis: int, values: Expr, accumulate: bool, node: Node) -> Expr:
+    """`x` with `values` in their order where the mask of the dimensions from `axis` is true. A single value is for all places."""
+    dims, covered = node.static(x, "self"), list(range(axis, axis + rank(mask)))
+    rest = [d for k, d in enumerate(dims) if k not in covered]
+    count = math.prod(shape_of(mask))
+    flat = reshape(movedim(x, covered, list(range(len(covered)))), (count, *rest))
+    chosen = reshape(mask, (count,))
+    if rank(values) == len(rest) + 1 and not (isinstance(shape_of(values)[axis], int) and shape_of(values)[axis] == 1):
+        order = op.subtract(op.cumsum(cast(chosen, INT64), axis=0), number(1))
+        spare = Constant(np.zeros([1 if k == axis else d for k, d in enumerate((*rest[:axis], 1, *rest[axis:]))], dtype_of(values).numpy()))
+        values = op.take(op.concatenate((values, spare), axis=axis), op.maximum(order, number(0)), axis=axis)
+    whole = (*rest[:axis], count, *rest[axis:])
+    values = movedim(spread(values, whole), [axis], [0])
+    chosen = reshape(chosen, (count, *[1] * len(rest)))
+    found = op.where(chosen, op.add(flat, values) if accumulate else values, flat)
+    return movedim(reshape(found, (*(dims[k] for k in covered), *rest)), list(range(len(covered))), covered)
+
+
 # Scatter
 
 
@@ -195,6 +214,8 @@ def _scattered(x: Expr, dim: int, index: Expr, src: Any, how: str, node: Node) -
     if 0 in shape_of(index):
         return x
     rows = tensor(src, dtype_of(x))
+    if not rank(index):  # one element of a vector
+        index, rows = reshape(index, (1,)), reshape(rows, (-1,))
     rows = spread(rows, shape_of(index)) if not rank(rows) else rows
     for k, (a, b) in enumerate(zip(shape_of(rows), shape_of(index), strict=True)):
         if isinstance(a, int) and isinstance(b, int) and a > b:

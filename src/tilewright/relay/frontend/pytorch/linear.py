@@ -12,7 +12,7 @@ from tilewright.relay.frontend.pytorch.promotion import tensor
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.pytorch.transform import broadcast_shape
 from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, shape_of, transpose
-from tilewright.types import FLOAT32
+from tilewright.types import FLOAT32, INT64
 
 
 @converter("matmul", "mm", "bmm", "mv", "dot", "inner_product", "linalg_matmul", "vdot", "__matmul__")
@@ -116,7 +116,12 @@ def chain(node: Node, matrices: list[Expr] | None = None, tensors: list[Expr] | 
 
 
 @converter("einsum")
-def einsum(equation: str, tensors: list[Expr]) -> Expr:
+def einsum(equation: str, tensors: list[Expr], path: Any = None) -> Expr:
+    inputs, arrow, output = equation.replace(" ", "").partition("->")
+    letters = inputs.replace(".", "")
+    summed = set(letters) - set(output) if arrow else {c for c in letters if letters.count(c) > 1}
+    if len(tensors) == 1 and summed and not dtype_of(tensors[0]).is_float:
+        tensors = [cast(tensors[0], INT64)]  # a sum of integers, as torch.sum has it
     return op.einsum(Tuple(tuple(tensors)), equation=equation.replace(" ", ""))
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.pytorch.linear import linear
 from tilewright.relay.frontend.pytorch.math import add, multiply, negative, softplus, subtract
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.promotion import promoted
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.pytorch.transform import movedim
-from tilewright.relay.frontend.shaping import cast, dtype_of, per_channel, rank, reshape, scalar, shape_of
+from tilewright.relay.frontend.shaping import cast, dtype_of, number, per_channel, rank, reshape, scalar, shape_of
 from tilewright.types import INT64
 
 NONE, MEAN, SUM = range(3)
@@ -60,9 +61,11 @@ def binary_cross_entropy(self: Expr, target: Expr, weight: Expr | None = None, r
 
 
 @converter("binary_cross_entropy_with_logits")
-def binary_cross_entropy_with_logits(self: Expr, target: Expr, weight: Expr | None = None, pos_weight: Expr | None = None, reduction: int = MEAN) -> Expr:
+def binary_cross_entropy_with_logits(
+    self: Expr, target: Expr, node: Node, weight: Expr | None = None, pos_weight: Expr | None = None, reduction: int = MEAN,
+) -> Expr:
     one = scalar(1, self)
-    below = softplus(op.negative(self), threshold=math.inf)
+    below = softplus(op.negative(self), node, threshold=math.inf)
     below = below if pos_weight is None else op.multiply(below, op.add(op.multiply(op.subtract(pos_weight, one), target), one))
     loss = op.add(op.multiply(op.subtract(one, target), self), below)
     return reduced(loss if weight is None else op.multiply(loss, weight), reduction)
@@ -147,10 +150,56 @@ def margin_ranking_loss(input1: Expr, input2: Expr, target: Expr, node: Node, ma
 @converter("hinge_embedding_loss", "soft_margin_loss")
 def margin_loss(self: Expr, target: Expr, node: Node, margin: float = 1.0, reduction: int = MEAN) -> Expr:
     if node.name == "soft_margin_loss":
-        return reduced(softplus(op.negative(op.multiply(self, target)), threshold=math.inf), reduction)
+        return reduced(softplus(op.negative(op.multiply(self, target)), node, threshold=math.inf), reduction)
     far = op.maximum(op.subtract(scalar(margin, self), self), scalar(0, self))
     near = op.where(op.equal(target, scalar(-1, target)), scalar(0, self), self)
     return reduced(op.add(near, op.where(op.equal(target, scalar(1, target)), scalar(0, self), far)), reduction)
+
+
+@converter("multi_margin_loss")
+def multi_margin_loss(self: Expr, target: Expr, node: Node, p: Any = 1, margin: Any = 1, weight: Expr | None = None, reduction: int = MEAN) -> Expr:
+    """How far the other classes are above the target's, less the margin: to the power `p`, the mean over all classes."""
+    classes = node.static(self, "self")[-1] if rank(self) else 1
+    x, wanted = reshape(self, (-1, classes)), reshape(target, (-1, 1))
+    apart = op.add(op.subtract(x, op.gather(x, wanted, axis=1)), scalar(margin, x))
+    above = op.maximum(apart, scalar(0, x))
+    above = above if p == 1 else op.multiply(above, above)
+    above = above if weight is None else op.multiply(above, op.take(weight, wanted, axis=0))
+    others = op.where(op.equal(Constant(np.arange(classes)), wanted), scalar(0, x), above)
+    loss = op.divide(op.sum(others, axis=(1,)), scalar(classes, x))
+    return reduced(loss if rank(self) > 1 else reshape(loss, ()), reduction)
+
+
+@converter("multilabel_margin_loss", "multilabel_margin_loss_forward")
+def multilabel_margin_loss(self: Expr, target: Expr, node: Node, reduction: int = MEAN) -> Any:
+    """How far each class without a label is above each class with one, less 1. Labels end at the first -1."""
+    classes = node.static(self, "self")[-1] if rank(self) else 1
+    x, labels = reshape(self, (-1, classes)), reshape(target, (-1, classes))
+    there = op.greater(op.cumprod(cast(op.greater_equal(labels, scalar(0, labels)), INT64), axis=1), number(0))
+    place = op.where(there, labels, scalar(0, labels))
+    hit = op.logical_and(op.equal(op.expand_dims(place, axis=2), Constant(np.arange(classes))), op.expand_dims(there, axis=2))
+    is_target = op.any(hit, axis=(1,))
+    apart = op.subtract(op.expand_dims(x, axis=1), op.expand_dims(op.gather(x, place, axis=1), axis=2))
+    above = op.maximum(op.add(apart, scalar(1, x)), scalar(0, x))
+    counted = op.logical_and(op.expand_dims(there, axis=2), op.expand_dims(op.logical_not(is_target), axis=1))
+    loss = op.divide(op.sum(op.where(counted, above, scalar(0, x)), axis=(1, 2)), scalar(classes, x))
+    found = reduced(loss if rank(self) > 1 else reshape(loss, ()), reduction)
+    return found if node.name == "multilabel_margin_loss" else (found, reshape(cast(is_target, dtype_of(self)), shape_of(target)))
+
+
+_REDUCTIONS: Final = {"none": NONE, "mean": MEAN, "sum": SUM}
+
+
+@converter("torch_nn::_linear_cross_entropy_batch_chunked", "torch_nn::_linear_cross_entropy_batch_chunked_no_reduction")
+def linear_cross_entropy(
+    input: Expr, linear_weight: Expr, target: Expr, node: Node, linear_bias: Expr | None = None, weight: Expr | None = None, reduction: str = "none",
+    ignore_index: int = -100, label_smoothing: float = 0.0, batch_chunk_size: int = 0, acc_policy: str = "", acc_dtype: Any = None, allow_retain_graph: bool = False,
+    compute_input_grad: bool = False, compute_linear_weight_grad: bool = False, compute_linear_bias_grad: bool = False,
+) -> Any:
+    """A linear layer and its cross entropy. Chunks of the batch change no value, and the gradients beside the loss are left empty."""
+    loss = cross_entropy_loss(linear(input, linear_weight, linear_bias), target, node, weight, _REDUCTIONS[reduction], ignore_index, label_smoothing)
+    nothing = Constant(np.zeros(0, dtype_of(input).numpy()))
+    return loss if node.name.endswith("no_reduction") else (loss, nothing, nothing, nothing)
 
 
 @converter("poisson_nll_loss")

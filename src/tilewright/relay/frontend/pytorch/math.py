@@ -480,8 +480,8 @@ def silu(self: Expr) -> Expr:
 
 
 @converter("mish")
-def mish(self: Expr) -> Expr:
-    return op.multiply(self, op.tanh(softplus(self)))
+def mish(self: Expr, node: Node) -> Expr:
+    return op.multiply(self, op.tanh(softplus(self, node)))
 
 
 @converter("hardsigmoid")
@@ -510,11 +510,11 @@ def tanhshrink(self: Expr) -> Expr:
 
 
 @converter("softplus")
-def softplus(self: Expr, beta: float = 1, threshold: float = 20) -> Expr:
+def softplus(self: Expr, node: Node, beta: float = 1, threshold: float = 20) -> Expr:
     x = _scaled(self, beta)
     zero = scalar(0, x)
-    # log(1 + e^x) without overflow: max(x, 0) + log(1 + e^-|x|)
-    smooth = op.add(op.maximum(x, zero), op.log(op.add(scalar(1, x), op.exp(op.negative(op.abs(x))))))
+    # log(1 + e^x) without overflow: max(x, 0) + log1p(e^-|x|), which keeps its digits where e^x is small
+    smooth = op.add(op.maximum(x, zero), log1p(op.exp(op.negative(op.abs(x))), node))
     return op.where(op.greater(x, scalar(threshold, x)), self, _scaled(smooth, 1 / beta))
 
 
@@ -524,8 +524,8 @@ def softsign(self: Expr) -> Expr:
 
 
 @converter("log_sigmoid")
-def log_sigmoid(self: Expr) -> Expr:
-    return op.negative(softplus(op.negative(self)))
+def log_sigmoid(self: Expr, node: Node) -> Expr:
+    return op.negative(softplus(op.negative(self), node))
 
 
 @converter("threshold")

@@ -8,11 +8,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.relay.expr import Constant, Expr, Tuple
+from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend import shaping
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.promotion import dtype_named
+from tilewright.relay.frontend.pytorch.reduce import vector_norm
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, per_channel, rank, reshape, scalar, shape_of
 from tilewright.types import FLOAT32
@@ -266,21 +267,55 @@ def embedding(weight: Expr, indices: Expr, padding_idx: Any = -1) -> Expr:
 
 @converter("embedding_bag", "_embedding_bag_forward_only", "_embedding_bag")
 def embedding_bag(
-    weight: Expr, indices: Expr, offsets: Expr, node: Node, mode: int = 0, per_sample_weights: Expr | None = None, include_last_offset: bool = False, padding_idx: Any = -1,
+    weight: Expr, indices: Expr, offsets: Expr, node: Node, mode: int = 0, per_sample_weights: Expr | None = None, include_last_offset: bool = False, padding_idx: Any = None,
 ) -> tuple[Expr, ...]:
-    starts = node.value(offsets, "offsets").reshape(-1).tolist()
-    count = node.static(indices, "indices")[0]
-    ends = [*starts[1:], count] if not include_last_offset else starts[1:]
-    starts = starts[: len(ends)]
+    """Sums, means or maxima of bags of rows: bag k begins at `offsets[k]`. Rows of `padding_idx` belong to none, and an empty bag is zero."""
+    count, width = node.static(indices, "indices")[0], shape_of(weight)[1]
+    bags = node.static(offsets, "offsets")[0] - bool(include_last_offset)
     rows = op.take(weight, indices, axis=0)
     if per_sample_weights is not None:
         rows = op.multiply(rows, reshape(per_sample_weights, (count, 1)))
-    build = (op.sum, op.mean, op.max)[mode]
-    bags = [build(shaping.slice_axis(rows, 0, a, b), axis=(0,), keepdims=True) if b > a else Constant(np.zeros((1, shape_of(weight)[1]), np.float32))
-            for a, b in zip(starts, ends, strict=True)]
-    found = op.concatenate(Tuple(tuple(bags)), axis=0) if len(bags) > 1 else bags[0]
-    nothing = Constant(np.zeros((0,), np.int64))
-    return found, nothing, nothing, nothing
+    if node.name == "embedding_bag" and padding_idx is not None and padding_idx < 0:  # counted from the end; -1 is none for the others
+        padding_idx += shape_of(weight)[0]
+    places = Constant(np.arange(count, dtype=dtype_of(offsets).numpy()))
+    bag = node.settled(op.subtract(op.searchsorted(offsets, places, right=True, dtype="int64"), shaping.number(1)))
+    if padding_idx is not None and padding_idx >= 0:
+        bag = op.where(op.equal(indices, scalar(padding_idx, indices)), shaping.number(bags), bag)
+    nothing = shaping.number(np.zeros(0))
+    return _reduced_bags(rows, bag, bags, _BAG_MODES[mode], (count, width)), nothing, nothing, nothing
+
+
+_BAG_MODES: Final = ("sum", "mean", "max")
+
+
+def _reduced_bags(rows: Expr, bag: Expr, bags: int, mode: str, shape: tuple[int, int]) -> Expr:
+    """The rows of each bag as one row. Rows of bag number `bags` are left out."""
+    count, width = shape
+    kind = dtype_of(rows).numpy()
+    if not count or not bags:
+        return Constant(np.zeros((bags, width), kind))
+    into = op.broadcast_to(reshape(bag, (count, 1)), shape=shape)
+    begun = Constant(np.full((bags + 1, width), -math.inf if mode == "max" else 0, kind))
+    found = shaping.slice_axis(op.scatter_elements(begun, into, rows, axis=0, reduction="max" if mode == "max" else "add"), 0, 0, bags)
+    if mode == "sum":
+        return found
+    ones = Constant(np.ones(count, kind))
+    counted = op.scatter_elements(Constant(np.zeros(bags + 1, kind)), bag, ones, axis=0, reduction="add")
+    sizes = reshape(shaping.slice_axis(counted, 0, 0, bags), (bags, 1))
+    if mode == "mean":
+        return op.divide(found, op.maximum(sizes, scalar(1, sizes)))
+    return op.where(op.equal(sizes, scalar(0, sizes)), scalar(0, found), found)
+
+
+@converter("embedding_renorm")
+def embedding_renorm(self: Expr, indices: Expr, max_norm: float, norm_type: float, node: Node) -> Expr:
+    """The rows that `indices` name, scaled to `max_norm` where their norm is greater."""
+    rows, count = node.static(self, "self")[0], math.prod(node.static(indices, "indices"))
+    used = op.scatter_elements(Constant(np.zeros(rows, bool)), reshape(indices, (count,)), Constant(np.ones(count, bool)), axis=0)
+    length = vector_norm(self, node, norm_type, None, [1], True)
+    scale = op.divide(scalar(max_norm, self), op.add(length, scalar(1e-7, self)))
+    too_long = op.logical_and(reshape(used, (rows, 1)), op.greater(length, scalar(max_norm, self)))
+    return op.where(too_long, op.multiply(self, scale), self)
 
 
 @converter("one_hot")

@@ -14,7 +14,7 @@ from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch.nn import on_axes
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.registry import converter
-from tilewright.relay.frontend.shaping import cast, dtype_of, rank, reshape, scalar, shape_of
+from tilewright.relay.frontend.shaping import cast, dtype_of, rank, reshape, scalar, shape_of, slice_axis
 from tilewright.types import INT64
 
 _LAYOUTS: Final = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -154,6 +154,41 @@ def _adaptive_places(x: Expr, sizes: Sequence[int], wanted: Sequence[int], n: in
     which = cast(op.argmax(op.take(flat, Constant(table), axis=len(lead)), axis=(len(lead) + 1,)), INT64)
     chosen = op.add(Constant(np.arange(len(rows)) * most), which)
     return reshape(op.take(Constant(table.reshape(-1)), chosen, axis=0), (*lead, *wanted))
+
+
+@converter("fractional_max_pool2d", "fractional_max_pool3d")
+def fractional_max_pool(self: Expr, kernel_size: Any, output_size: Any, random_samples: Expr, node: Node) -> tuple[Expr, Expr]:
+    """Maxima of windows of equal sizes, and their places in a plane. The samples, numbers in [0, 1), decide where windows begin."""
+    n = _dimensions(node.name)
+    shape = node.static(self, "self")
+    lead, sizes = shape[:-n], shape[-n:]
+    kernel, wanted, planes = on_axes(kernel_size, n), on_axes(output_size, n), math.prod(lead)
+    samples = cast(reshape(random_samples, (planes, n)), "float64")
+    place: Expr = Constant(np.zeros((planes, *[1] * (2 * n)), np.int64))
+    for k, (size, count, width) in enumerate(zip(sizes, wanted, kernel, strict=True)):
+        which = n - 1 - k if n == 2 else k  # the first sample is for the columns of an image
+        begins = _window_starts(slice_axis(samples, 1, which, which + 1), size, count, width)
+        inside = op.add(reshape(begins, (planes, count, 1)), Constant(np.arange(width)))
+        axes = [planes, *(count if i == k else 1 for i in range(n)), *(width if i == k else 1 for i in range(n))]
+        place = op.add(op.multiply(place, shaping.number(size)), reshape(inside, axes))
+    place = reshape(place, (planes, math.prod(wanted), math.prod(kernel)))
+    flat = reshape(self, (planes, math.prod(sizes)))
+    windows = reshape(op.gather(flat, reshape(place, (planes, -1)), axis=1), shape_of(place))
+    best = op.argmax(windows, axis=(2,), keepdims=True)
+    found = (op.gather(windows, cast(best, INT64), axis=2), op.gather(place, cast(best, INT64), axis=2))
+    values, places = (reshape(f, (*lead, *wanted)) for f in found)
+    return values, places
+
+
+def _window_starts(sample: Expr, size: int, count: int, width: int) -> Expr:
+    """Where `count` windows of `width` elements begin, by a sample (planes, 1): the last one ends with the axis."""
+    last = Constant(np.full((shape_of(sample)[0], 1), size - width, np.int64))
+    if count == 1:
+        return last
+    step = Constant(np.asarray((size - width) / (count - 1)))
+    moved = op.add(sample, Constant(np.arange(count - 1, dtype=np.float64)))
+    begins = op.subtract(op.floor(op.multiply(moved, step)), op.floor(op.multiply(sample, step)))
+    return op.concatenate((cast(begins, INT64), last), axis=1)
 
 
 @converter("lp_pool1d", "lp_pool2d")

@@ -7,12 +7,14 @@ torch.export's `aten.elu.default` alike:
     def elu(self: Expr, alpha: float = 1.0) -> Expr: ...
 
 Tensors are expressions, everything else is a Python value. Parameters of the schema that the function does not have must be at
-their defaults, or among those that decide no value (`_IGNORED`). A parameter called `node` receives the `Node` being converted.
+their defaults, or among those that decide no value (`_IGNORED`). A parameter called `node` receives the `Node` being converted;
+`from_` is the name for an argument that is a keyword of Python.
 """
 
 from __future__ import annotations
 
 import inspect
+import keyword
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -45,7 +47,7 @@ class Converter:
         """The converter of operator `name` that `function` is."""
         parameters = inspect.signature(function).parameters.values()
         required = tuple(p.name for p in parameters if p.default is inspect.Parameter.empty and p.name != "node")
-        known = frozenset(p.name for p in parameters if p.name != "node")
+        known = frozenset(p.name.rstrip("_") for p in parameters if p.name != "node")
         wants_node = any(p.name == "node" for p in parameters)
         return Converter(name, function, known, required, wants_node, next((p.name for p in parameters if p.name != "node"), ""))
 
@@ -56,7 +58,7 @@ class Converter:
             if not k and name not in self.parameters and self.first not in arguments:
                 name = self.first  # `dropout_` writes into its `self`, and `dropout` reads its `input`
             if name in self.parameters:
-                given[name] = value
+                given[f"{name}_" if keyword.iskeyword(name) else name] = value
             elif name not in _IGNORED and not _same(value, defaults.get(name)):
                 node.refuse(f"argument '{name}' is {_shown(value)}, and is supported only at its default, {defaults.get(name)!r}")
         for name in self.required:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -140,19 +141,28 @@ def histc(self: Expr, node: Node, bins: int = 100, min: float = 0, max: float = 
     return cast(_counted(op.where(inside, held, number(bins)), bins, op.ones_like(x)), dtype_of(self))
 
 
-def _histogram(x: Expr, edges: Expr, weight: Expr | None, is_density: bool) -> Expr:
-    """How many elements of a row are between neighbours of `edges`; the last bin has its upper edge too."""
-    bins = shape_of(edges)[0] - 1
+def _histogram(columns: Sequence[Expr], edges: Sequence[Expr], weight: Expr | None, is_density: bool) -> Expr:
+    """How many points, given by their coordinates, are between neighbours of `edges`; the last bin has its upper edge too."""
+    shape = tuple(shape_of(e)[0] - 1 for e in edges)
+    x, bins = columns[0], math.prod(shape)
     weights = op.ones_like(x) if weight is None else reshape(weight, shape_of(x))
-    last = slice_axis(edges, 0, bins, bins + 1)
-    after = op.searchsorted(edges, x, right=True, dtype="int64")
-    place = op.where(op.equal(x, last), number(bins - 1), op.subtract(after, number(1)))
-    inside = op.logical_and(op.greater_equal(x, slice_axis(edges, 0, 0, 1)), op.less_equal(x, last))
-    found = _counted(op.where(inside, place, number(bins)), bins, weights)
+    place: Expr = number(0)
+    inside: Expr = Constant(np.ones((), bool))
+    for column, edge, count in zip(columns, edges, shape, strict=True):
+        last = slice_axis(edge, 0, count, count + 1)
+        after = op.searchsorted(edge, column, right=True, dtype="int64")
+        own = op.where(op.equal(column, last), number(count - 1), op.subtract(after, number(1)))
+        place = op.add(op.multiply(place, number(count)), own)
+        between = op.logical_and(op.greater_equal(column, slice_axis(edge, 0, 0, 1)), op.less_equal(column, last))
+        inside = op.logical_and(inside, between)
+    found = reshape(_counted(op.where(inside, place, number(bins)), bins, weights), shape)
     if not is_density:
         return found
-    widths = op.subtract(slice_axis(edges, 0, 1, bins + 1), slice_axis(edges, 0, 0, bins))
-    return op.divide(found, op.multiply(widths, op.sum(found, axis=(0,))))
+    volume: Expr = op.sum(found, axis=tuple(range(len(shape))))
+    for k, (edge, count) in enumerate(zip(edges, shape, strict=True)):
+        widths = op.subtract(slice_axis(edge, 0, 1, count + 1), slice_axis(edge, 0, 0, count))
+        volume = op.multiply(volume, reshape(widths, (count, *[1] * (len(shape) - 1 - k))))
+    return op.divide(found, volume)
 
 
 @converter("histogram")
@@ -166,13 +176,39 @@ def histogram(
 ) -> tuple[Expr, Expr]:
     x = reshape(self, (math.prod(node.static(self, "self")),))
     if isinstance(bins, Expr):
-        return _histogram(x, bins, weight, density), bins
-    low, high = (0.0, 0.0) if range is None else range
-    if range is None and not shape_of(x)[0]:
+        return _histogram([x], [bins], weight, density), bins
+    edges = _edges(x, bins, range)
+    return _histogram([x], [edges], weight, density), edges
+
+
+@converter("histogramdd")
+def histogramdd(
+    self: Expr,
+    bins: Any,
+    node: Node,
+    range: list[float] | None = None,
+    weight: Expr | None = None,
+    density: bool = False,
+) -> tuple[Expr, list[Expr]]:
+    """A histogram of points (…, dimensions), with bins or edges for each dimension."""
+    shape = node.static(self, "self")
+    points = reshape(self, (math.prod(shape[:-1]), shape[-1]))
+    each = list(bins) if isinstance(bins, (list, tuple)) else [bins] * shape[-1]
+    columns = [op.squeeze(slice_axis(points, 1, k, k + 1), axis=(1,)) for k, _ in enumerate(each)]
+    edges = [
+        b if isinstance(b, Expr) else _edges(x, b, None if range is None else range[2 * k : 2 * k + 2])
+        for k, (x, b) in enumerate(zip(columns, each, strict=True))
+    ]
+    return _histogram(columns, edges, weight, density), edges
+
+
+def _edges(x: Expr, bins: int, bounds: list[float] | None) -> Expr:
+    """The edges of `bins` bins of equal widths, between `bounds` or those of the elements."""
+    low, high = (0.0, 0.0) if bounds is None else bounds
+    if bounds is None and not shape_of(x)[0]:
         low, high = 0.0, 1.0
     least, most = _bounds(x, low, high, 0.5)
-    edges = _spaced(least, most, bins)
-    return _histogram(x, edges, weight, density), edges
+    return _spaced(least, most, bins)
 
 
 def _spaced(low: Expr, high: Expr, count: int) -> Expr:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import re
+from collections.abc import Sequence
 from typing import Final
 
 MAX_CHARACTERS: Final = 20_000
@@ -77,27 +78,50 @@ def _printed(node: ast.expr, depth: int) -> str:
 
 
 def _measured(node: ast.expr) -> tuple[int, int]:
-    """Number of terms, and degree, of the polynomial that an expression is when it is multiplied out, at most. Raises `ValueError` where they are too many.
+    """Upper bounds of the number of terms and of the degree of the polynomial that an expression is, once multiplied out.
 
-    sympy looks for common factors of what is divided, whose cost is exponential in both.
+    sympy looks for common factors of what is divided, at a cost exponential in both. Raises `ValueError` where they are too many.
     """
-    inner = [_measured(n) for n in ast.iter_child_nodes(node) if isinstance(n, ast.expr) and not (isinstance(node, ast.Call) and n is node.func)]
-    name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else type(node.op).__name__ if isinstance(node, ast.BinOp) else ""
-    terms, degree = 1, 0 if isinstance(node, ast.Constant) else 1
-    if name in ("Add", "Sub"):
-        terms, degree = sum(t for t, _ in inner), max(d for _, d in inner)
-    elif name in ("Mul", "Mult"):
-        terms, degree = math.prod(t for t, _ in inner), sum(d for _, d in inner)
-    elif name in _POWERS:
-        exponent = math.ceil(max(abs(n.value) for n in ast.walk(node.right if isinstance(node, ast.BinOp) else node.args[1]) if isinstance(n, ast.Constant)))  # type: ignore[attr-defined]
-        terms, degree = (inner[0][0] ** exponent if inner[0][0] > 1 else 1), inner[0][1] * exponent
-    elif isinstance(node, ast.UnaryOp):
-        terms, degree = inner[0]
-    elif name in _DIVISIONS and any(t > 1 for t, _ in inner[1:]) and (math.prod(t for t, _ in inner) > _MAX_DIVIDED_TERMS or sum(d for _, d in inner) > _MAX_DIVIDED_DEGREE):
-        raise ValueError(f"what is divided has more than {_MAX_DIVIDED_TERMS} products of terms, or a degree above {_MAX_DIVIDED_DEGREE}")
+    inner = [_measured(n) for n in _operands(node)]
+    terms, degree = _combined(node, inner)
     if terms > _MAX_TERMS:
         raise ValueError(f"multiplied out, it has more than {_MAX_TERMS} terms")
     return terms, degree
+
+
+def _operands(node: ast.expr) -> list[ast.expr]:
+    if isinstance(node, ast.Call):
+        return node.args
+    return [n for n in ast.iter_child_nodes(node) if isinstance(n, ast.expr)]
+
+
+def _operation(node: ast.expr) -> str:
+    """The name of what a node computes: of a function, or of a class of `ast` such as `Add`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return node.func.id
+    return type(node.op).__name__ if isinstance(node, ast.BinOp) else ""
+
+
+def _combined(node: ast.expr, inner: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """The terms and the degree of a node, from those of its operands."""
+    name = _operation(node)
+    product = math.prod(t for t, _ in inner), sum(d for _, d in inner)
+    if name in ("Add", "Sub"):
+        return sum(t for t, _ in inner), max(d for _, d in inner)
+    if name in ("Mul", "Mult"):
+        return product
+    if name in _POWERS:
+        (terms, degree), exponent = inner[0], _largest_constant(_operands(node)[1])
+        return int(terms**exponent), degree * exponent
+    if isinstance(node, ast.UnaryOp):
+        return inner[0]
+    if name in _DIVISIONS and any(t > 1 for t, _ in inner[1:]) and (product[0] > _MAX_DIVIDED_TERMS or product[1] > _MAX_DIVIDED_DEGREE):
+        raise ValueError(f"what is divided has more than {_MAX_DIVIDED_TERMS} products of terms, or a degree above {_MAX_DIVIDED_DEGREE}")
+    return 1, 0 if isinstance(node, ast.Constant) else 1
+
+
+def _largest_constant(node: ast.expr) -> int:
+    return max(math.ceil(abs(n.value)) for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, int | float))
 
 
 def _number(value: object) -> str:

@@ -152,10 +152,10 @@ def swap(self: Expr, node: Node, dim0: int | None = None, dim1: int | None = Non
     return transpose(self, order)
 
 
-@converter("t", "t_copy", "numpy_T", "T", "mT", "adjoint")
+@converter("t", "t_copy", "numpy_T", "T", "mT", "adjoint", "matrix_H", "mH")
 def turned(self: Expr, node: Node) -> Expr:
     order = list(range(rank(self)))
-    return transpose(self, [*order[:-2], *order[-2:][::-1]] if node.name in ("mT", "adjoint") else order[::-1])
+    return transpose(self, [*order[:-2], *order[-2:][::-1]] if node.name in ("mT", "adjoint", "mH", "matrix_H") else order[::-1])
 
 
 @converter("movedim", "moveaxis")
@@ -275,6 +275,11 @@ def _slice_symbolic(x: Expr, axis: int, begin: Any, end: Any, step: Any, node: N
 @converter("narrow", "narrow_copy")
 def narrow(self: Expr, dim: int, start: Any, length: Any, node: Node) -> Expr:
     axis = axis_of(dim, rank(self), node)
+    if isinstance(start, Expr) and node.known(node.settled(start)) is None:
+        (count,) = dims_of([length], node)
+        size, first = scalar(shape_of(self)[axis], start), shaping.reshape(start, (1,))
+        first = op.where(op.less(first, scalar(0, first)), op.add(first, size), first)
+        return op.take(self, op.add(first, Constant(np.arange(count, dtype=dtype_of(first).numpy()))), axis=axis)
     (begin, count) = dims_of([start, length], node)
     begin = begin + shape_of(self)[axis] if begin < 0 else begin
     return slice_axis(self, axis, begin, begin + count)
@@ -475,11 +480,40 @@ def repeat_interleave(repeats: Any, node: Node, self: Expr | None = None, dim: i
         x, dim = shaping.reshape(x, (math.prod(shape_of(x)),)), 0
     axis = axis_of(dim, rank(x), node)
     if isinstance(repeats, Expr):
-        counts = node.value(repeats, "repeats").reshape(-1)
-        if counts.size > 1:
+        known = node.known(node.settled(repeats))
+        if known is None or known.dtype == object:
+            return op.take(x, _repeated(repeats, node.static(x, "self")[axis], output_size, node), axis=axis)
+        counts = known.reshape(-1)
+        if counts.size != 1:
             return op.take(x, Constant(np.repeat(np.arange(counts.size), counts)), axis=axis)
         repeats = int(counts[0])
     return op.repeat(x, repeats=repeats, axis=axis)
+
+
+def _repeated(repeats: Expr, size: int, total: int | None, node: Node) -> Expr:
+    """Each number below `size` as often as `repeats` says, which is computed; `total` of them where that is known."""
+    if not size:
+        return shaping.number(np.zeros(0))
+    ends = op.cumsum(cast(spread(shaping.reshape(repeats, (-1,)), (size,)), "int64"), axis=0)
+    count: Any = total if isinstance(total, int) else op.squeeze(slice_axis(ends, 0, size - 1, size), axis=(0,))
+    steps = op.arange(start=shaping.number(0), stop=count if isinstance(count, Expr) else shaping.number(count), step=shaping.number(1), dtype="int64")
+    return op.searchsorted(ends, node.settled(steps), right=True, dtype="int64")
+
+
+@converter("resize", "resize_as")
+def resize(self: Expr, node: Node, size: Any = None, the_template: Expr | None = None) -> Expr:
+    """The first elements under another shape. What more elements would be, torch leaves open."""
+    dims = dims_of(size, node) if the_template is None else list(shape_of(the_template))
+    have, wanted = math.prod(node.static(self, "self")), math.prod(dims)
+    if wanted > have:
+        node.refuse(f"it makes {wanted} elements of {have}, and PyTorch does not define the new ones; use torch.nn.functional.pad")
+    flat = shaping.reshape(self, (have,))
+    return shaping.reshape(flat if wanted == have else slice_axis(flat, 0, 0, wanted), tuple(dims))
+
+
+@converter("ravel")
+def ravel(self: Expr) -> Expr:
+    return shaping.reshape(self, (-1,))
 
 
 @converter("flip")
