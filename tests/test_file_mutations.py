@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import io
 import json
 import os
+import pickle
 import subprocess
 import sys
 import warnings
@@ -15,6 +18,7 @@ import numpy as np
 import pytest
 
 import daily
+import damaged_files
 import tflite_mutations
 import tilewright
 from damaged_files import EXECUTED
@@ -41,6 +45,40 @@ def test_hostile_programs_of_torch_run_no_code() -> None:
     print(f"TILEWRIGHT_TEST_SEED={daily.SEED}")
     counts = counted("torch_hostile_files.py", count, 0 if daily.ALL else daily.SEED % 10_000 * count)
     assert counts["refused"] > count // 2
+
+
+def _imports(*_: object) -> str:
+    __import__("evil_module")
+    return "ran"
+
+
+def _executes(*_: object) -> str:
+    exec("def f():\n    __import__('os').mkdir('was-executed')")  # defined, and not called: what is looked for is code that begins to run
+    return "ran"
+
+
+def _unpickles(*_: object) -> str:
+    with contextlib.suppress(Exception):
+        pickle.loads(b"\x80\x04\x8c\x08builtins\x94\x8c\x04eval\x94\x93.")
+    return "ran"
+
+
+def _writes(*_: object) -> str:
+    Path.home().joinpath(".no-such-folder", "x").open("w").close()
+    return "ran"
+
+
+@pytest.mark.parametrize(("door", "why"), [
+    (lambda *_: str(os.system("true")), "os.system"), (lambda *_: str(subprocess.call(["true"])), "subprocess.Popen"), (_imports, "import"), (_executes, "exec"), (_unpickles, "pickle.find_class"), (_writes, "open"),
+    (lambda *_: str(Path("was-executed").mkdir()), "os.mkdir"),
+])
+def test_payloads_that_run_are_found(door: damaged_files.Door, why: str) -> None:
+    pytest.importorskip("torch")
+    import torch_hostile_files
+
+    form = dataclasses.replace(torch_hostile_files.models(), doors={"door": torch_hostile_files.watched(door)}, turns=("door",), preloaded=())
+    (found,) = damaged_files.outcomes(form, [3], 1)
+    assert found.kind == "executed" and found.error.startswith(why)
 
 
 def counted(script: str, count: int, seed: int = 0) -> dict[str, int]:

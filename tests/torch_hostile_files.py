@@ -317,9 +317,11 @@ def watched(door: Door) -> Door:
         (folder / f"{MODULE}.py").write_text(f"import os\nos.mkdir('{EXECUTED}')\nclass E: pass\ndef f(*a): pass\n")
         sys.path.insert(0, str(folder))
         allowed = (str(folder), tempfile.gettempdir(), "/dev/null", "/proc/self/")
+        found: list[str] = []
 
         def listen(event: str, arguments: tuple[Any, ...]) -> None:
-            if _is_payload(event, arguments, allowed):
+            if not found and _is_payload(event, arguments, allowed):
+                found.append(event)  # the folder that is made here is an event, too
                 (folder / EXECUTED).mkdir(exist_ok=True)
                 (folder / EXECUTED / "why").write_text(f"{event} {str(arguments)[:300]}")
 

@@ -399,7 +399,11 @@ def topk(self: Expr, k: Any, node: Node, dim: int = -1, largest: bool = True, so
     (count,) = dims_of([k], node)
     if not rank(self):
         return self, Constant(np.zeros((), np.int64))
-    both = op.topk(self, k=count, axis=axis_of(dim, rank(self), node), ret_type="both", is_ascend=not largest, dtype="int64")
+    axis = axis_of(dim, rank(self), node)
+    if not count:  # which means all to `topk`
+        none = slice_axis(self, axis, 0, 0)
+        return none, cast(none, "int64")
+    both = op.topk(self, k=count, axis=axis, ret_type="both", is_ascend=not largest, dtype="int64")
     return TupleGetItem(both, 0), TupleGetItem(both, 1)
 
 
