@@ -80,6 +80,16 @@ def test_sources() -> None:
         module.get_source("cuda")
 
 
+def test_sources_and_objects_are_saved_by_extension(tmp_path: Path) -> None:
+    module = built()
+    assert module.save(tmp_path / "add.ll").read_text() == module.get_source("ll")
+    assert module.save(tmp_path / "add.s").read_text() == module.get_source("asm")
+    assert module.save(tmp_path / "add.o").read_bytes() == module.artifact.objects[0]
+    assert (tmp_path / "add.o").read_bytes().startswith(b"\x7fELF")
+    with pytest.raises(OptionError, match="there is no source 'c' of this module; there is ll, asm, tir"):
+        module.save(tmp_path / "add.c")
+
+
 def test_timing() -> None:
     module = built()
     for name in ("add", "__tvm_main__"):

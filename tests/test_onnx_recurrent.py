@@ -145,3 +145,39 @@ def test_refused(wrong: dict[str, Any], message: str) -> None:
     inputs, weights, attrs = case("GRU", np.random.default_rng(6), 3, 1, 2, 2)
     with pytest.raises(ModelError, match=message):
         tvm.compile(model("GRU", inputs, weights, attrs | wrong, ["Y"]))
+
+
+@pytest.mark.parametrize(("direction", "per_channel", "dtype"), [("forward", False, np.int8), ("bidirectional", True, np.uint8), ("reverse", True, np.int8)])
+def test_lstm_with_quantized_weights(direction: str, per_channel: bool, dtype: type[np.generic]) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    rng = np.random.default_rng(3)
+    steps, size, hidden, ways = 5, 6, 8, 1 + (direction == "bidirectional")
+    scales = (ways, 4 * hidden) if per_channel else (ways,)
+    low = np.iinfo(dtype).min
+    weights = {
+        "W": rng.integers(low, low + 256, (ways, size, 4 * hidden)).astype(dtype), "R": rng.integers(low, low + 256, (ways, hidden, 4 * hidden)).astype(dtype),
+        "B": rng.normal(size=(ways, 8 * hidden)).astype(np.float32) / 4,
+        "W_scale": rng.uniform(0.002, 0.008, scales).astype(np.float32), "W_zero_point": np.full(scales, low + 128, dtype),
+        "R_scale": rng.uniform(0.002, 0.008, scales).astype(np.float32), "R_zero_point": np.full(scales, low + 128, dtype),
+    }
+    names = ["X", "W", "R", "B", "", "", "", "", "W_scale", "W_zero_point", "R_scale", "R_zero_point"]
+    node = helper.make_node("DynamicQuantizeLSTM", names, ["Y", "Y_h", "Y_c"], domain="com.microsoft", direction=direction, hidden_size=hidden)
+    graph = helper.make_graph(
+        [node], "g", [helper.make_tensor_value_info("X", TensorProto.FLOAT, (steps, 1, size))],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("Y", "Y_h", "Y_c")],
+        [numpy_helper.from_array(value, name) for name, value in weights.items()])
+    quantized = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13), helper.make_opsetid("com.microsoft", 1)], ir_version=8)
+    x = rng.normal(size=(steps, 1, size)).astype(np.float32)
+    expected = onnxruntime.InferenceSession(quantized.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"X": x})
+    found = tvm.compile(quantized)(x)
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_lstm_with_quantized_weights_needs_their_scales() -> None:
+    node = helper.make_node("DynamicQuantizeLSTM", ["X", "W", "R"], ["Y"], domain="com.microsoft", hidden_size=2)
+    graph = helper.make_graph(
+        [node], "g", [helper.make_tensor_value_info("X", TensorProto.FLOAT, (3, 1, 2))], [helper.make_tensor_value_info("Y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.zeros((1, 2, 8), np.int8), name) for name in ("W", "R")])
+    with pytest.raises(ModelError, match="input W_scale or W_zero_point is missing; both are needed"):
+        tvm.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13), helper.make_opsetid("com.microsoft", 1)], ir_version=8))

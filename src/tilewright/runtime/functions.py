@@ -34,6 +34,8 @@ from tilewright.types import DataType
 Array = np.ndarray[Any, Any]
 Sources = Mapping[str, Callable[[], str]]
 _KERNEL_ALIGNMENT: Final = 16
+_TEXTS: Final = {".c": "c", ".ll": "ll", ".s": "asm"}
+"""File name extensions of sources, by the format of `get_source`."""
 
 
 class NativeFunction:
@@ -215,6 +217,9 @@ class FunctionModule:
     def export_library(self, file_name: str | os.PathLike[str], *, cc: str | None = None, options: Sequence[str] = (), sanitize: str = "") -> Path:
         """Write a `.so` (with whichever linker there is), a `.tar`, or a `.c` where it was built for C: `runtime.load_module` reads them.
 
+        A path that ends in `.ll` or `.s` gets the LLVM text or the assembly. One that ends in `.o` gets the object file of the functions alone:
+        a `.tar` also holds the threads that run their parallel loops, and the text that `pragma import_llvm` brings.
+
         With the C compiler `cc` or more `options` for it, C text is compiled again: `options=["-O0", "-g"]` for a debugger.
         With `sanitize="address"`, `"undefined"` or `"address,undefined"`, the `.so` is for these sanitizers, the first of which wants a process of
         `tilewright debug asan`. Raises `OptionError` for these where there is no C text to compile.
@@ -229,13 +234,11 @@ class FunctionModule:
             if sanitize:
                 return export_sanitized(self.artifact, self.get_source("c"), path, cc, options, sanitize)
             return compiled_again(self.artifact, self.get_source("c"), cc, options).save(path)
-        if path.suffix == ".c":
-            text = self.get_source("c").encode()
-
-            def write(file: BinaryIO) -> None:
-                file.write(text)
-
-            write_atomically(path, write)
+        if path.suffix in _TEXTS:
+            _write(path, self.get_source(_TEXTS[path.suffix]).encode())
+            return path
+        if path.suffix == ".o":
+            _write(path, self.artifact.objects[0])
             return path
         return self.artifact.save(file_name)
 
@@ -243,6 +246,15 @@ class FunctionModule:
 
     def __repr__(self) -> str:
         return f"FunctionModule({', '.join(self.artifact.manifest.functions)} for {self.artifact.manifest.target})"
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+
+    def write(file: BinaryIO) -> None:
+        file.write(content)
+
+    write_atomically(path, write)
 
 
 def _passable(params: Sequence[Parameter], given: Sequence[Array], shared: bool) -> list[Array]:

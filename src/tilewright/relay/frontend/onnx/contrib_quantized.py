@@ -193,15 +193,9 @@ def dynamic_quantize_matmul(
     a: Expr, b: Expr, b_scale: Expr, b_zero_point: Expr | None = None, bias: Expr | None = None, *, node: Node,
 ) -> Expr:
     """`a` quantized to uint8 between its least and greatest element, times quantized `b`."""
-    rounded = _dynamically_quantized(a)
+    rounded = quantize.dynamically_quantized(a)
     y = linear.matmul(rounded, real(b, b_scale, b_zero_point, node, axis=rank(b) - 1), node=node)
     return y if bias is None else op.add(y, bias)
-
-
-def _dynamically_quantized(a: Expr) -> Expr:
-    """What is left of `a` after DynamicQuantizeLinear and back: q - zero point, times the scale."""
-    q, scale, point = quantize.dynamic_quantize_linear(a)
-    return op.multiply(cast(op.subtract(cast(q, "int32"), cast(point, "int32")), "float32"), scale)
 
 
 @converter("MatMulInteger16", domain=MICROSOFT)

@@ -243,3 +243,9 @@ def qlinear_conv(
         return whole
     factor = op.divide(op.multiply(_along(x_scale, total, 1), _along(w_scale, total, 1)), _along(y_scale, total, 1))
     return _stored(op.multiply(cast(total, FLOAT32), factor), _along(y_zero_point, total, 1), dtype_of(y_zero_point), True, node)
+
+
+def dynamically_quantized(a: Expr) -> Expr:
+    """What is left of `a` after DynamicQuantizeLinear and back: q - zero point, times the scale."""
+    q, scale, point = dynamic_quantize_linear(a)
+    return op.multiply(cast(op.subtract(cast(q, "int32"), cast(point, "int32")), "float32"), scale)

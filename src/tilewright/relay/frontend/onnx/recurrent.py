@@ -8,13 +8,13 @@ each, to the states behind the step, the first of which is the output.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from tilewright.relay.expr import Constant, Expr, Tuple
-from tilewright.relay.frontend.onnx import math
+from tilewright.relay.frontend.onnx import math, quantize
 from tilewright.relay.frontend.onnx.loops import Outside, repeat
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
@@ -54,6 +54,12 @@ class _Net:
     layout: int
     clip: float
     node: Node
+    rounded: Activation | None = None
+    """The left operand of each product with weights, quantized and back, where the weights are quantized."""
+
+    def product(self, x: Expr, w: Expr) -> Expr:
+        """`x` times weights (outputs, inputs)."""
+        return op.nn.dense(x if self.rounded is None else self.rounded(x), w)
 
     @property
     def gathers(self) -> bool:
@@ -86,7 +92,7 @@ class _Net:
         steps, batch, size = self.node.static(self.x, "X")
         if not steps:
             return states, [Constant(np.zeros((0, batch, self.hidden), self.x.tensor_type.dtype.numpy()))]
-        product = op.nn.dense(reshape(self.x, (steps * batch, size)), w)
+        product = self.product(reshape(self.x, (steps * batch, size)), w)
         parts = reshape(op.add(product, bias) if bias is not None else product, (steps, batch, shape_of(w)[0]))
         backward = self.directions[k]
 
@@ -238,6 +244,38 @@ def lstm(
 ) -> tuple[Expr, ...]:
     """i, f = f(X W' + H R' + P * C + b); C = f * C + i * g(X W' + H R' + b); H = f(X W' + H R' + P * C + b) * h(C), with the new C for o."""
     net = _net(X, R, sequence_lens, direction, activations, activation_alpha, activation_beta, ("Sigmoid", "Tanh", "Tanh"), clip, layout, node)
+    return _lstm(net, W, R, B, initial_h, initial_c, P, bool(input_forget))
+
+
+@converter("DynamicQuantizeLSTM", domain="com.microsoft")
+def dynamic_quantize_lstm(
+    X: Expr, W: Expr, R: Expr, B: Expr | None = None, sequence_lens: Expr | None = None, initial_h: Expr | None = None,
+    initial_c: Expr | None = None, P: Expr | None = None, W_scale: Expr | None = None, W_zero_point: Expr | None = None,
+    R_scale: Expr | None = None, R_zero_point: Expr | None = None, *, activation_alpha: tuple[float, ...] = (),
+    activation_beta: tuple[float, ...] = (), activations: tuple[str, ...] | None = None, clip: float = 0.0, direction: str = "forward",
+    hidden_size: int = 0, input_forget: int = 0, node: Node,
+) -> tuple[Expr, ...]:
+    """LSTM with quantized weights (directions, inputs, gates * hidden); inputs and hidden states are quantized to uint8 as they come."""
+    w, r = _dequantized(W, W_scale, W_zero_point, "W", node), _dequantized(R, R_scale, R_zero_point, "R", node)
+    net = _net(X, r, sequence_lens, direction, activations, activation_alpha, activation_beta, ("Sigmoid", "Tanh", "Tanh"), clip, 0, node)
+    return _lstm(replace(net, rounded=quantize.dynamically_quantized), w, r, B, initial_h, initial_c, P, bool(input_forget))
+
+
+def _dequantized(x: Expr, scale: Expr | None, zero_point: Expr | None, name: str, node: Node) -> Constant:
+    """Weights (directions, gates * hidden, inputs) in float32; scales and zero points belong to directions or to their outputs."""
+    if scale is None or zero_point is None:
+        node.refuse(f"input {name}_scale or {name}_zero_point is missing; both are needed")
+    q, s, z = node.value(x, name), node.value(scale, f"{name}_scale"), node.value(zero_point, f"{name}_zero_point")
+    if s.shape not in ((q.shape[0],), (q.shape[0], q.shape[2])) or z.shape != s.shape:
+        node.refuse(f"{name}_scale has shape {s.shape} and {name}_zero_point {z.shape}; both must be {(q.shape[0],)} or {(q.shape[0], q.shape[2])}")
+    rows = (len(q), 1, -1)
+    real = (q.astype(np.float32) - z.reshape(rows).astype(np.float32)) * s.reshape(rows)
+    return Constant(np.ascontiguousarray(real.transpose(0, 2, 1)), x.span)
+
+
+def _lstm(
+    net: _Net, W: Expr, R: Expr, B: Expr | None, initial_h: Expr | None, initial_c: Expr | None, P: Expr | None, input_forget: bool,
+) -> tuple[Expr, ...]:
     n = net.hidden
 
     def cells(k: int, outside: Outside) -> Cell:
@@ -249,7 +287,7 @@ def lstm(
                 return f(net.clipped(gate if peepholes is None else op.add(gate, op.multiply(peepholes[j], c))))
 
             before = states[1]
-            xi, xo, xf, xc = _gates(op.add(x, op.nn.dense(states[0], recurrent)), 4, n)
+            xi, xo, xf, xc = _gates(op.add(x, net.product(states[0], recurrent)), 4, n)
             i = seen(xi, 0, before)
             keep = op.subtract(scalar(1, i), i) if input_forget else seen(xf, 2, before)
             c = op.add(op.multiply(keep, before), op.multiply(i, g(net.clipped(xc))))
