@@ -65,6 +65,8 @@ class Soak:
         self.errors: list[str] = []
         self._lock = threading.Lock()
         self._ended = threading.Event()
+        for kind in range(len(KINDS)):
+            check(kind, 0)  # a child that is made while another thread imports a module cannot import it
         self._long = tvm.compile(_long_network())
         self._threads = [threading.Thread(target=self._work, args=(self.random.random(),), daemon=True) for _ in range(THREADS)]
 

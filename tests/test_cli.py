@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import signal
 import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import onnx
@@ -17,6 +19,8 @@ from onnx import TensorProto, helper
 import small_programs
 from small_models import cnn, mlp, onnxruntime_answers
 from test_model import bad_files
+from tilewright import __main__ as commands
+from tilewright.compiler import tuned
 from tilewright.driver import files, options, tensors
 from tilewright.driver.main import main
 from tilewright.errors import ArtifactError, InputError, InternalError, OptionError
@@ -316,7 +320,40 @@ def test_an_interruption_is_no_fault(model: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr("tilewright.driver.compilation.Compilation.compiled", interrupt)
     assert main(["run", str(model)]) == 130
-    assert "fault" not in capsys.readouterr().err
+    assert capsys.readouterr().err == "Error: interrupted\n"
+
+
+def test_an_interrupt_while_a_model_is_compiled_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    lowered: list[object] = []
+    lower = tuned.lower
+
+    def interrupted(*args: Any, **options: Any) -> Any:
+        lowered.append(args)
+        if len(lowered) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return lower(*args, **options)
+
+    path = tmp_path / "cnn.onnx"
+    path.write_bytes(cnn().SerializeToString())
+    monkeypatch.setattr(tuned, "lower", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert main(["compile", str(path), "-o", str(tmp_path / "cnn.so")]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == "Error: interrupted\n"
+    assert [p.name for p in tmp_path.iterdir()] == ["cnn.onnx"]
+    assert len(lowered) == 2
+    assert main(["compile", str(path), "-o", str(tmp_path / "cnn.so")]) == 0
+
+
+def test_an_interruption_of_the_imports_is_none_either(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupt(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("importlib.import_module", interrupt)
+    assert (commands.tilewright(), commands.tvmc()) == (130, 130)
+    assert capsys.readouterr().err == "Error: interrupted\n" * 2
 
 
 def test_the_module_is_the_command() -> None:

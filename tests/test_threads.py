@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -27,6 +28,7 @@ import soak
 import tilewright as tvm
 from small_networks import KINDS
 from tilewright import expr, forks, interning, te
+from tilewright.compiler import collection
 from tilewright.compiler.build import build_module
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
@@ -164,6 +166,21 @@ def test_a_child_is_made_when_other_threads_have_left_llvm(lock: AbstractContext
         inside.wait()
         assert _status_of_child(lambda: llvm_compile.assembly("define void @f() { ret void }", Target("llvm"))) == 0
         holding.result()
+
+
+def test_compiles_that_overlap_without_end_are_collected_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Cycle:
+        def __init__(self) -> None:
+            self.own = self
+
+    monkeypatch.setattr(collection, "MOST_UNCOLLECTED", 1000)
+    with no_garbage_collection():
+        with no_garbage_collection():
+            gone = weakref.ref(Cycle())
+        assert gone() is not None
+        with no_garbage_collection():
+            kept = [[k] for k in range(2000)]
+        assert gone() is None and len(kept) == 2000 and not gc.isenabled()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import signal
 import socket
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +117,42 @@ def test_tasks_are_counted(tmp_path: Path) -> None:
     relay_text.write_text('#[version = "0.0.5"]\ndef @main(%x: Tensor[(2, 4), float32]) { reshape(%x, newshape=[8]) }\n')
     with pytest.raises(OptionError, match="nothing to tune"):
         tasks_of(tvmc.load(relay_text), Target("llvm"))
+
+
+@pytest.mark.parametrize("tuner", [[], ["--enable-autoscheduler"]], ids=["autotvm", "auto_scheduler"])
+def test_an_interrupt_ends_the_command_and_what_was_measured_stays(
+    tuner: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path, records = model(tmp_path), tmp_path / "records.json"
+    ran: list[object] = []
+    run_image = LocalRunner.run_image
+
+    def interrupted(self: LocalRunner, *args: Any) -> Any:
+        ran.append(args)
+        if len(ran) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return run_image(self, *args)
+
+    def rows() -> list[Any]:
+        return [json.loads(row) for row in records.read_text().splitlines()]
+
+    command = ["tune", str(path), "--target", "llvm", "--tasks", "0", *tuner, "-o", str(records), *QUICK]
+    children = Path(f"/proc/self/task/{threading.get_native_id()}/children")
+    before = children.read_text() if children.exists() else ""
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr(LocalRunner, "run_image", interrupted)
+            assert main([*command, "--trials", "500"]) == 130
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    said = capfd.readouterr().err
+    assert said.endswith("Error: interrupted\n") and "Traceback" not in said
+    assert len(ran) == 3 and 1 <= len(rows()) <= 2
+    assert (children.read_text() if children.exists() else "") == before
+    kept = len(rows())
+    assert main([*command, "--trials", "1"]) == 0
+    assert len(rows()) == kept + 1
 
 
 def tuned_by(tracker: int, path: Path, records: Path) -> int:

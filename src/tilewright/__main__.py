@@ -1,8 +1,29 @@
-"""`python -m tilewright` is the command line."""
+"""The commands: `python -m tilewright` is the first of them. An interrupt while their modules are imported is no traceback either."""
 
+from __future__ import annotations
+
+import importlib
 import sys
 
-from tilewright.driver.main import main
+
+def tilewright() -> int:
+    """`tilewright`, the command line."""
+    return _run("tilewright.driver.main")
+
+
+def tvmc() -> int:
+    """`tvmc`, that of the field."""
+    return _run("tilewright.driver.tvmc.main")
+
+
+def _run(module: str) -> int:
+    try:
+        code: int = importlib.import_module(module).main()
+    except KeyboardInterrupt:
+        print("Error: interrupted", file=sys.stderr)
+        return 130
+    return code
+
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(tilewright())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -127,17 +127,26 @@ def candidate(inp: MeasureInput) -> ScheduledCandidate:
     return ScheduledCandidate(inp.task.workload_key, config, inp.task.target_text, func.script(), plain)
 
 
-def measure(inputs: Sequence[MeasureInput], builder: Any, runner: Any) -> list[MeasureResult]:
-    """Build and run. One result for each input, in order; a candidate that fails gives an error, and nothing is raised for it."""
+def measure(inputs: Sequence[MeasureInput], builder: Any, runner: Any, on_measured: Callable[[int, MeasureResult], object] | None = None) -> list[MeasureResult]:
+    """Build and run. One result for each input, in order; a candidate that fails gives an error, and nothing is raised for it.
+
+    `on_measured` is told the number of an input and its result as soon as it is known.
+    """
     results: list[MeasureResult | None] = [None] * len(inputs)
     made: list[tuple[int, ScheduledCandidate]] = []
+
+    def finished(k: int, result: MeasureResult) -> None:
+        results[k] = result
+        if on_measured is not None:
+            on_measured(k, result)
+
     for k, inp in enumerate(inputs):
         try:
             made.append((k, candidate(inp)))
         except CompileError as error:
-            results[k] = MeasureResult((), int(MeasureErrorNo.INSTANTIATION_ERROR), str(error), 0.0, time.time())
-    for (k, _), m in zip(made, engine.measure([c for _, c in made], builder, runner), strict=True):
-        results[k] = MeasureResult(m.costs, int(m.error_no), m.error, m.all_cost, m.timestamp)
+            finished(k, MeasureResult((), int(MeasureErrorNo.INSTANTIATION_ERROR), str(error), 0.0, time.time()))
+    engine.measure([c for _, c in made], builder, runner, on_measured=lambda n, m: finished(
+        made[n][0], MeasureResult(m.costs, int(m.error_no), m.error, m.all_cost, m.timestamp)))
     return [r for r in results if r is not None]
 
 

@@ -128,9 +128,13 @@ class SketchPolicy:
         programs = self.propose(count)
         proposed = time.perf_counter() - start
         inputs = [MeasureInput(self.task, p.state, p.func) for p in programs]
-        results = measure(inputs, builder, runner)
-        for callback in options.measure_callbacks or ():
-            (callback.callback if hasattr(callback, "callback") else callback)(self, inputs, results)
+        finished: dict[int, MeasureResult] = {}
+        try:
+            results = measure(inputs, builder, runner, finished.__setitem__)
+        except BaseException:  # an interrupt: what was measured is told
+            self._tell(options, [inputs[k] for k in finished], list(finished.values()))
+            raise
+        self._tell(options, inputs, results)
         self._learn(programs, results)
         if options.verbose and self.verbose and programs:
             failed = sum(r.error_no != 0 for r in results)
@@ -138,6 +142,10 @@ class SketchPolicy:
             print(f"{self.trials} trials: best {self.best_cost * 1e3:.4g} ms, {rate:.4g} GFLOPS; {failed} of {len(results)} failed; "
                   f"proposed in {proposed:.1f} s, measured in {time.perf_counter() - start - proposed:.1f} s")
         return inputs, results
+
+    def _tell(self, options: TuningOptions, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+        for callback in options.measure_callbacks or ():
+            (callback.callback if hasattr(callback, "callback") else callback)(self, inputs, results)
 
     def propose(self, count: int) -> list[Program]:
         """Up to `count` candidates that have not been measured, the most promising first; none when there are no more."""

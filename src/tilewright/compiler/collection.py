@@ -7,8 +7,12 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from tilewright.forks import new_lock
+
+MOST_UNCOLLECTED: Final = 500_000
+"""Objects that may be made without a collection where compiles of several threads follow each other without a pause."""
 
 
 class _Compiles:
@@ -31,6 +35,9 @@ class _Compiles:
             self.running.remove(threading.get_ident())
             if not self.running and self.enabled:
                 gc.enable()
+            is_late = bool(self.running) and self.enabled and gc.get_count()[0] > MOST_UNCOLLECTED
+        if is_late:
+            gc.collect()
 
     def forked(self) -> None:
         """A child process has one thread: the compiles of the others ended with them."""

@@ -161,7 +161,8 @@ def run(app: typer.Typer, name: str, arguments: Sequence[str] | None, exit_code:
     said = Invocation()
     try:
         given, said.target_options = split_target_options(sys.argv[1:] if arguments is None else arguments)
-        return app(args=spread(given, many), standalone_mode=False, prog_name=name, obj=said) or 0
+        code = app(args=spread(given, many), standalone_mode=False, prog_name=name, obj=said) or 0
+        message = "interrupted" if code == INTERRUPTED else ""  # typer makes this code of a `KeyboardInterrupt`
     except (Exception, KeyboardInterrupt) as error:  # the last place before the user, who shall not see a traceback unasked
         if said.level:
             traceback.print_exception(error)
