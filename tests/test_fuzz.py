@@ -247,6 +247,17 @@ def test_torch_finds_a_planted_fault_and_makes_it_small(wrong_tanh: None, tmp_pa
 
 
 @pytest.mark.slow
+def test_torch_rules_hold_for_open_signs_and_infinite_reflections_alone() -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    from fuzz.rules import applying_torch
+
+    values = {"x0": torch.ones(3, 2), "x1": torch.tensor([1.0, torch.inf]), "x2": torch.ones(2)}
+    assert applying_torch([("v3", "torch.linalg.householder_product(x0, x1)")], values) is not None
+    assert applying_torch([("v3", "torch.linalg.householder_product(x0, x2)")], values) is None
+    assert applying_torch([("v3", "(torch.linalg.svd(x0, full_matrices=True))[0]")], values) is not None
+    assert applying_torch([("v3", "torch.linalg.svdvals(x0)")], values) is None
+
+
 def test_torch_draws_the_same_from_a_number_and_agrees() -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     draws_and_agrees("torch", 6)

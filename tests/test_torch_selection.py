@@ -36,6 +36,14 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     ),
     "divisors": (lambda x: (torch.gcd(x - 2, 6 * x), torch.lcm(x - 2, x + 5), torch.gcd(x, torch.tensor(4))), (WHOLE,)),
     "mode": (lambda x: (torch.mode(x), torch.mode(x, 0), torch.mode(x, keepdim=True), torch.mode(x[0, 0])), (TIES,)),
+    "angles and lengths": (
+        lambda x: (torch.atan2(x[:, None], x), torch.hypot(x[:, None], x), torch.abs(torch.complex(x, -x))),
+        (EDGES,),
+    ),
+    "small numbers": (
+        lambda x: (1e7 * torch.log1p(x), 1e7 * torch.nn.functional.softplus(x.log()), (x + 1) - 1 == x),
+        (torch.tensor([3.148e-7, 1e-6, 2e-5, 0.3]),),
+    ),
     "none of the greatest": (lambda x: (torch.topk(x, 0), torch.topk(x, 0, 0, False)), (REAL,)),
     "kthvalue": (lambda x: (torch.kthvalue(x, 2), torch.kthvalue(x, 1, 0, True), torch.kthvalue(x[0, 0], 1)), (REAL,)),
     "places": (lambda x: (torch.nonzero_static(x, size=5), torch.nonzero_static(x[:1], size=9, fill_value=7)), (TIES,)),

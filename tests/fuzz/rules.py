@@ -205,7 +205,20 @@ def _torch_cast(lines: Sequence[tuple[str, str]], values: dict[str, Any]) -> boo
     return False
 
 
+def _torch_vectors(lines: Sequence[tuple[str, str]], values: dict[str, Any]) -> bool:
+    """Vectors, not values, of a decomposition: the first result of `svd`."""
+    return any(e.startswith(("(torch.svd(", "(torch.linalg.svd(")) and e.endswith("[0]") for _, e in lines)
+
+
+def _torch_reflections(lines: Sequence[tuple[str, str]], values: dict[str, Any]) -> bool:
+    """A product of reflections with an operand that is not finite."""
+    read = {w for _, e in lines if "householder_product(" in e or "orgqr(" in e for w in e.replace("(", " ").replace(")", " ").replace(",", " ").split()}
+    return any(n in values and not bool(values[n].isfinite().all()) for n in read)
+
+
 TORCH_RULES: Final = (
+    (General("signs of singular vectors", "the documentation of PyTorch leaves them open: a column of U and of V may change its sign together"), _torch_vectors),
+    (General("reflections that are not finite", "infinity times zero is NaN, and LAPACK leaves out products with the zeros that it knows"), _torch_reflections),
     (General("out-of-range cast", "a float outside of the range of an integer type has no defined value there"), _torch_cast),
 )
 """Rules about the statements of a module and the values of eager PyTorch."""

@@ -213,12 +213,9 @@ def angle(self: Expr, node: Node) -> Expr:
 
 @computing("abs")
 def absolute(self: Expr) -> Expr:
-    """The greater part times the root of one and a square below one, so that nothing overflows."""
-    a, b = (op.abs(p) for p in parts_of(self))
-    greater, lesser = op.maximum(a, b), op.minimum(a, b)
-    ratio = op.divide(lesser, op.where(op.equal(greater, scalar(0, greater)), scalar(1, greater), greater))
-    found = op.multiply(greater, op.sqrt(op.add(scalar(1, ratio), op.multiply(ratio, ratio))))
-    return op.where(op.equal(greater, scalar(math.inf, greater)), greater, found)
+    from tilewright.relay.frontend.pytorch.math import length
+
+    return length(*parts_of(self))
 
 
 # Arithmetic

@@ -249,17 +249,34 @@ def rad2deg(self: Expr, node: Node) -> Expr:
 @converter("atan2", "arctan2")
 def atan2(self: Expr, other: Expr, node: Node) -> Expr:
     y, x = (floating(v, node) for v in promoted(self, other, node=node))
-    zero, pi = scalar(0, x), scalar(math.pi, x)
-    straight = op.atan(op.divide(y, x))
-    turned = op.where(op.less(y, zero), op.subtract(straight, pi), op.add(straight, pi))
-    upright = op.multiply(op.sign(y), scalar(math.pi / 2, x))
-    return op.where(op.greater(x, zero), straight, op.where(op.less(x, zero), turned, upright))
+    high, wide = op.abs(y), op.abs(x)
+    # equal lengths have no quotient where both are zero or infinite; NaN equals nothing and stays
+    level = op.where(op.equal(high, scalar(0, x)), scalar(0, x), scalar(math.pi / 4, x))
+    angle = op.where(op.equal(high, wide), level, op.atan(op.divide(high, wide)))
+    angle = op.where(is_negative(x), op.subtract(scalar(math.pi, x), angle), angle)
+    return op.where(is_negative(y), op.negative(angle), angle)
+
+
+def is_negative(x: Expr) -> Expr:
+    """Whether the sign is set, also that of zero."""
+    zero = scalar(0, x)
+    return op.logical_or(op.less(x, zero), op.logical_and(op.equal(x, zero), op.less(op.divide(scalar(1, x), x), zero)))
 
 
 @converter("hypot")
 def hypot(self: Expr, other: Expr, node: Node) -> Expr:
     a, b = promoted(self, other, node=node)
-    return op.sqrt(op.add(op.multiply(a, a), op.multiply(b, b)))
+    return length(a, b)
+
+
+def length(a: Expr, b: Expr) -> Expr:
+    """The length of a vector: the greater part times the root of one and a square below one, so that nothing overflows."""
+    a, b = op.abs(a), op.abs(b)
+    greater, lesser = op.maximum(a, b), op.minimum(a, b)
+    ratio = op.divide(lesser, op.where(op.equal(greater, scalar(0, greater)), scalar(1, greater), greater))
+    found = op.multiply(greater, op.sqrt(op.add(scalar(1, ratio), op.multiply(ratio, ratio))))
+    infinite = scalar(math.inf, greater)
+    return op.where(op.logical_or(op.equal(a, infinite), op.equal(b, infinite)), infinite, found)
 
 
 @converter("maximum", "max.other", "fmax")
