@@ -64,12 +64,13 @@ def _unpickles(*_: object) -> str:
 
 
 def _writes(*_: object) -> str:
-    Path.home().joinpath(".no-such-folder", "x").open("w").close()
+    Path("/no-such-folder/x").open("w").close()
     return "ran"
 
 
 @pytest.mark.parametrize(("door", "why"), [
-    (lambda *_: str(os.system("true")), "os.system"), (lambda *_: str(subprocess.call(["true"])), "subprocess.Popen"), (_imports, "import"), (_executes, "exec"), (_unpickles, "pickle.find_class"), (_writes, "open"),
+    (lambda *_: str(os.system("true")), "os.system"), (lambda *_: str(subprocess.call(["true"])), "subprocess.Popen"), (_imports, "import"),
+    (_executes, "exec"), (_unpickles, "pickle.find_class"), (_writes, "open"),
     (lambda *_: str(Path("was-executed").mkdir()), "os.mkdir"),
 ])
 def test_payloads_that_run_are_found(door: damaged_files.Door, why: str) -> None:
