@@ -1,6 +1,7 @@
 """What stays usable in a child process that a fork makes while other threads work: locks, and attributes that are computed once.
 
-The threads of the parent are not in the child. A lock that one of them held stays closed there for ever, unless somebody opens it.
+A child process has only the thread that forked. A lock that another thread of the parent held would never be released in the child, so locks made
+here are reset there.
 """
 
 from __future__ import annotations

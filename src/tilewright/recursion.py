@@ -44,7 +44,7 @@ _DEPTH: Final = _Depth()
 
 @contextmanager
 def room_for(levels: int) -> Iterator[None]:
-    """Let Python calls nest as deep as a program of so many levels: nodes of a graph, or statements inside one another."""
+    """Raise the recursion limit for a program of `levels` levels, which are nodes of a graph or nested statements."""
     frames = _FRAMES * levels
     _DEPTH.begin(frames)
     try:

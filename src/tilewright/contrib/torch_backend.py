@@ -53,14 +53,15 @@ class _Graph:
         try:
             return _Program(self._graph, self._static, inputs)
         except _WrittenWeightsError as error:
-            self._static -= error.places
+            tensors = [k for k, x in enumerate(inputs) if hasattr(x, "dtype")]
+            self._static -= {tensors[k] for k in error.places}
             return _Program(self._graph, self._static, inputs)
 
 
 class _WrittenWeightsError(Exception):
-    """A graph writes into weights that were taken for constants; `places` are their numbers among the inputs."""
+    """A graph writes into weights that were taken for constants; `places` are their numbers among the tensors of the inputs."""
 
-    def __init__(self, places: frozenset[int]) -> None:
+    def __init__(self, places: Sequence[int]) -> None:
         self.places = places
 
 
@@ -88,36 +89,31 @@ class _Program:
                 made = make_fx(call, tracing_mode="fake", pre_dispatch=True, decomposition_table=table, _allow_non_fake_inputs=True)
                 return made(*(inputs[k].detach() for k in self._tensors))
 
-        def compiled(module: Any) -> Any:
-            run = _Part(module, given)
-            constant = frozenset(self._tensors[k] for k in run.written) & static
-            if constant:
-                raise _WrittenWeightsError(constant)
-            return run
-
         try:
             whole = traced(None)
         except Exception as error:
             if type(error).__module__ != "torch.fx.experimental.symbolic_shapes":
                 raise
             reason = str(error).partition("\n")[0]
-            raise ModelError(f"torch cannot trace the graph before it knows its values ({reason}); keep this part out of it with torch.compiler.disable", code="TW0118") from error
+            raise ModelError(
+                f"torch cannot trace the graph before it knows its values ({reason}); keep this part out of it with torch.compiler.disable",
+                code="TW0118") from error
         try:
             self._run: Any = with_decompositions(
-                lambda: compiled(whole),
-                lambda refused: compiled(traced(decompositions(lambda name, overload: name in refused or missing(name, overload), True))),
+                lambda: _CompiledGraph(whole, given),
+                lambda refused: _CompiledGraph(traced(decompositions(lambda name, overload: name in refused or missing(name, overload), True)), given),
             )
         except InternalError:
             raise
         except CompileError as error:
-            self._run = SplitProgram(whole, given, _Part, missing, error)
+            self._run = SplitProgram(whole, given, _CompiledGraph, missing, error)
 
     def __call__(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         found = self._run([inputs[k] for k in self._tensors])
         return tuple(found) if isinstance(found, (list, tuple)) else (found,)
 
 
-class _Part:
+class _CompiledGraph:
     """A graph compiled, as a function of the tensors among its inputs. `given` describes them: the tensor itself is a constant.
 
     What the graph writes into its inputs is there after the call.
@@ -130,7 +126,10 @@ class _Part:
         from tilewright.relay.frontend.pytorch import from_graph
 
         graph = from_graph(module, given)
-        self.results, self.written = graph.results, graph.written
+        constant = [k for k in graph.written if not isinstance(given[k], tuple)]
+        if constant:
+            raise _WrittenWeightsError(constant)
+        self._results, self._written = graph.results, graph.written
         self._model = None if graph.module is None else tilewright.compile(graph.module, threads=torch.get_num_threads())
         self._variable = [k for k, what in enumerate(given) if isinstance(what, tuple)]
 
@@ -141,9 +140,15 @@ class _Part:
         if self._model is not None:
             found = self._model(*(_array(tensors[k]) for k in self._variable))
             found = found if isinstance(found, (tuple, list)) else (found,)
-        for k, output in self.written.items():
+        for k, output in self._written.items():
             tensors[k].detach().copy_(_tensor(found[output.number]))
-        return tuple(_tensor(found[r.number]) if isinstance(r, Output) else tensors[r.number] if isinstance(r, Input) else r for r in self.results)
+
+        def result(place: Any) -> Any:
+            if isinstance(place, Output):
+                return _tensor(found[place.number])
+            return tensors[place.number] if isinstance(place, Input) else place
+
+        return tuple(map(result, self._results))
 
 
 def _kind(x: Any) -> Any:

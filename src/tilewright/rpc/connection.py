@@ -17,7 +17,7 @@ from tilewright.runtime.wire import Channel, Message
 PROTOCOL: Final = 1
 HANDSHAKE_SECONDS: Final = 10.0
 MOST_UNPROVEN: Final = 64
-"""Connections of one listener that have not shown yet that they know the secret."""
+"""Most unauthenticated connections of one listener."""
 _SLICE: Final = 0.2
 _BEFORE: Final = (1 << 14, 0)
 """How large messages may be from somebody who has not shown that they know the secret."""
@@ -136,9 +136,9 @@ def serve(connection: Connection, secret: bytes, role: Message, handle: Handle) 
 
 
 class Listener:
-    """Accepts connections; each one of somebody who knows the secret is given to `handle(connection, wanted)` in a thread of its own.
+    """Accepts connections, and calls `handle(connection, wanted)` for each authenticated one in a thread of its own.
 
-    Of connections that have not shown that they know it, the newest `MOST_UNPROVEN` are kept, for `HANDSHAKE_SECONDS`: silent ones keep nobody out.
+    At most `MOST_UNPROVEN` unauthenticated connections are open, the newest ones, each for at most `HANDSHAKE_SECONDS`.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class Listener:
         self._secret, self._role, self._handle, self._most = secret, role, handle, most
         self._open: set[Connection] = set()
         self._unproven: dict[Connection, None] = {}
-        """Those of `_open` that are shaking hands, the oldest first."""
+        """The unauthenticated ones of `_open`, the oldest first."""
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._accept, name=f"rpc-{role.get('role')}", daemon=True)
@@ -170,7 +170,7 @@ class Listener:
                 threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _entered(self, link: socket.socket) -> Connection | None:
-        """The connection among those that are open; None, and an end to it, where there are too many of somebody who knows the secret."""
+        """Register a new connection. Returns None and closes it where there are too many authenticated ones."""
         connection = Connection(link)
         with self._lock:
             if len(self._open) - len(self._unproven) >= self._most:

@@ -114,3 +114,20 @@ def pad(x: Expr, widths: Sequence[tuple[int, int]], value: Any = 0.0, mode: str 
         return x
     fill = value if isinstance(value, Expr) else scalar(value, x)
     return op.nn.pad(x, fill, pad_width=tuple((int(a), int(b)) for a, b in widths), pad_mode=mode)
+
+
+def is_negative(x: Expr) -> Expr:
+    """Whether numbers of a float type are less than zero, or a zero with a minus sign; NaN is not."""
+    zero = scalar(0, x)
+    below = op.less(op.divide(scalar(1, x), x), zero)
+    return op.logical_or(op.less(x, zero), op.logical_and(op.equal(x, zero), below))
+
+
+def angle_of(y: Expr, x: Expr) -> Expr:
+    """The angle of the point (x, y) in radians, as C's `atan2` has it for zeros, infinities and NaN; both are of one float type."""
+    high, wide = op.abs(y), op.abs(x)
+    # Equal lengths have no quotient where both are zero or infinite.
+    level = op.where(op.equal(high, scalar(0, x)), scalar(0, x), scalar(math.pi / 4, x))
+    angle = op.where(op.equal(high, wide), level, op.atan(op.divide(high, wide)))
+    angle = op.where(is_negative(x), op.subtract(scalar(math.pi, x), angle), angle)
+    return op.where(is_negative(y), op.negative(angle), angle)

@@ -13,7 +13,7 @@ every tail call is a jump, on every machine, and a loop uses one frame. A functi
 returns null, as its callers then do.
 
 A run that takes long looks for pending signals (`interrupts.py`) inside of blocks, after them, and at the entry of functions: each adds the
-estimated time of its body to the run's `work`, so that loops look after so many iterations.
+estimated time of its body to the counter `work` of the run, and the check for signals is made when that counter reaches a limit.
 """
 
 from __future__ import annotations

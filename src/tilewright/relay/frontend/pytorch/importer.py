@@ -60,7 +60,7 @@ class Importer:
         self._packed: list[Any] = []
         self._written: list[dict[Reference, Expr]] = []
         self.shows_writes = False
-        """Whether somebody looks at what the program writes into weights and inputs that its operators do not mark."""
+        """Whether the caller needs the new values of arguments that operators change without marking them as mutable in their schema."""
 
     def anew(self) -> Importer:
         """An importer with the same options, for another import."""

@@ -13,7 +13,7 @@ from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.promotion import dtype_named, floating, promoted, result_type, tensor
 from tilewright.relay.frontend.pytorch.registry import converter
-from tilewright.relay.frontend.shaping import cast, dtype_of, rank, reshape, scalar, shape_of
+from tilewright.relay.frontend.shaping import angle_of, cast, dtype_of, rank, reshape, scalar, shape_of
 from tilewright.types import BOOL, FLOAT32, DataType
 
 _FLOAT_UNARY: Final = {
@@ -249,18 +249,7 @@ def rad2deg(self: Expr, node: Node) -> Expr:
 @converter("atan2", "arctan2")
 def atan2(self: Expr, other: Expr, node: Node) -> Expr:
     y, x = (floating(v, node) for v in promoted(self, other, node=node))
-    high, wide = op.abs(y), op.abs(x)
-    # equal lengths have no quotient where both are zero or infinite; NaN equals nothing and stays
-    level = op.where(op.equal(high, scalar(0, x)), scalar(0, x), scalar(math.pi / 4, x))
-    angle = op.where(op.equal(high, wide), level, op.atan(op.divide(high, wide)))
-    angle = op.where(is_negative(x), op.subtract(scalar(math.pi, x), angle), angle)
-    return op.where(is_negative(y), op.negative(angle), angle)
-
-
-def is_negative(x: Expr) -> Expr:
-    """Whether the sign is set, also that of zero."""
-    zero = scalar(0, x)
-    return op.logical_or(op.less(x, zero), op.logical_and(op.equal(x, zero), op.less(op.divide(scalar(1, x), x), zero)))
+    return angle_of(y, x)
 
 
 @converter("hypot")

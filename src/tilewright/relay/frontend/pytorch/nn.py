@@ -304,7 +304,8 @@ def embedding_bag(
     rows = op.take(weight, indices, axis=0)
     if per_sample_weights is not None:
         rows = op.multiply(rows, reshape(per_sample_weights, (count, 1)))
-    if node.name == "embedding_bag" and padding_idx is not None and padding_idx < 0:  # counted from the end; -1 is none for the others
+    # A negative index counts from the end in `embedding_bag`, and means no padding in the internal variants.
+    if node.name == "embedding_bag" and padding_idx is not None and padding_idx < 0:
         padding_idx += shape_of(weight)[0]
     places = Constant(np.arange(count, dtype=dtype_of(offsets).numpy()))
     bag = node.settled(op.subtract(op.searchsorted(offsets, places, right=True, dtype="int64"), shaping.number(1)))

@@ -369,8 +369,8 @@ def _bits(x: Expr, node: Node) -> Expr:
     return op.reinterpret(x, dtype=_FORMATS[kind][0])
 
 
-def _is_negative(x: Expr, node: Node) -> Expr:
-    """Whether the sign is minus, of a zero too."""
+def _sign_bit(x: Expr, node: Node) -> Expr:
+    """Whether the sign is minus, of zero and NaN too."""
     if not dtype_of(x).is_float:
         return op.less(x, scalar(0, x)) if dtype_of(x).is_integer else op.zeros_like(x)
     bits = _bits(x, node)
@@ -379,13 +379,13 @@ def _is_negative(x: Expr, node: Node) -> Expr:
 
 @converter("signbit")
 def signbit(self: Expr, node: Node) -> Expr:
-    return _is_negative(self, node)
+    return _sign_bit(self, node)
 
 
 @converter("copysign")
 def copysign(self: Any, other: Any, node: Node) -> Expr:
     x, y = (floating(v, node) for v in promoted(self, other, node=node))
-    return op.where(_is_negative(y, node), op.negative(op.abs(x)), op.abs(x))
+    return op.where(_sign_bit(y, node), op.negative(op.abs(x)), op.abs(x))
 
 
 @converter("nextafter")

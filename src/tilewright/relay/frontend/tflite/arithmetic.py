@@ -10,7 +10,7 @@ import numpy as np
 
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, reshape
+from tilewright.relay.frontend.shaping import angle_of, cast, reshape
 from tilewright.relay.frontend.tflite.node import Node, Value, constant, is_quantized, parameters_of, scale_of, zero_point_of
 from tilewright.relay.frontend.tflite.quotients import quotient_table
 from tilewright.relay.frontend.tflite.registry import converter
@@ -128,24 +128,7 @@ def power(a: Value, b: Value) -> Expr:
 
 @converter("ATAN2")
 def atan2(a: Value, b: Value) -> Expr:
-    """From the quotient of the smaller by the larger, and where both lie."""
-    y, x, kind = a.expr, b.expr, a.dtype
-    zero, pi = constant(0, kind), constant(math.pi, kind)
-    wide, high = op.abs(x), op.abs(y)
-    steep = op.greater(high, wide)
-    large = op.where(steep, high, wide)
-    share = op.divide(op.where(steep, wide, high), op.where(op.equal(large, zero), constant(1, kind), large))
-    angle = op.atan(share)
-    angle = op.where(steep, op.subtract(constant(math.pi / 2, kind), angle), angle)
-    angle = op.where(_is_negative(x), op.subtract(pi, angle), angle)
-    return op.where(_is_negative(y), op.negative(angle), angle)
-
-
-def _is_negative(x: Expr) -> Expr:
-    """Whether the sign is set, also that of zero."""
-    kind = str(x.tensor_type.dtype)
-    zero = constant(0, kind)
-    return op.logical_or(op.less(x, zero), op.logical_and(op.equal(x, zero), op.less(op.divide(constant(1, kind), x), zero)))
+    return angle_of(a.expr, b.expr)
 
 
 @converter("SQUARED_DIFFERENCE")
