@@ -258,3 +258,13 @@ def test_roots_of_words_are_truncated() -> None:
     file = model([T("x", (5,), "int16", None, 0.0003, 0), T("y", (5,), "int16", None, 0.0001, 0)], [Op("SQRT", [0], [1])], [0], [1])
     got = tvm.compile(file, threads=1)(np.asarray([0, 2, 8, 9, 10], np.int16))
     np.testing.assert_array_equal(got, [0, 244, 489, 519, 547])
+
+
+def test_angles_are_those_of_c() -> None:
+    v = np.array([0.0, -0.0, 1, -1, 2.5, -3e38, 3e38, 1e-38, np.inf, -np.inf, np.nan], np.float32)
+    y, x = (np.ascontiguousarray(g.ravel()) for g in np.meshgrid(v, v))
+    found = tvm.compile(model([T(n, y.shape) for n in "yxz"], [Op("ATAN2", [0, 1], [2], "", {})], [0, 1], [2]))(y, x)
+    wanted = np.arctan2(y, x)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    number = ~np.isnan(wanted)
+    np.testing.assert_array_equal(np.signbit(found)[number], np.signbit(wanted)[number])
