@@ -200,6 +200,7 @@ def _indexing() -> list[Example]:
     found += [Example(i.Take(), (real(3, 4), whole(5, low=0, high=12))), Example(i.Take(2, 1, "fast"), (real(2, 3, 5), whole(2, 4, low=0, high=5))), Example(i.Take(0), (real(5, 3), scalar(2, "int64")))]
     found += [Example(i.Gather(1), (real(3, 4), whole(3, 2, low=-4, high=4))), Example(i.Gather(0), (real(3, 4), whole(2, 4, low=0, high=3, dtype="int64")))]
     found += [Example(i.GatherNd(), (real(3, 4, 5), whole(2, 6, low=0, high=3))), Example(i.GatherNd(1), (real(3, 4, 5), whole(1, 3, 2, low=-4, high=4)))]
+    found += [Example(i.GatherNd(), (real(3, 4), whole(0, 2))), Example(i.GatherNd(1), (real(3, 4), whole(0, 3, 2)))]
     for how in ("update", "add", "mul", "min", "max"):
         found.append(Example(i.ScatterElements(1, how), (real(3, 5), np.asarray([[0, 2], [1, -1], [4, 3]]), real(3, 2))))
         found.append(Example(i.ScatterNd(how), (real(4, 3), np.asarray([[0, 2, 3]]), real(3, 3))))
@@ -233,7 +234,7 @@ def _ensembles() -> list[Example]:
 
 def _sorting() -> list[Example]:
     found = [Example(cls(1), (real(2, 5),)) for cls in (scans.CumSum, scans.CumProd)]
-    found += [Example(scans.CumSum(None, "float64"), (real(2, 5),)), Example(scans.CumSum(0, None, True), (whole(4, 3),))]
+    found += [Example(scans.CumSum(None, "float64"), (real(2, 5),)), Example(scans.CumSum(0, None, True), (whole(4, 3),)), Example(scans.CumSum(0, None, True), (whole(0, 3),))]
     found += [Example(scans.CumProd(-1, "int64", True), (whole(2, 4, low=1, high=4),)), Example(scans.CumSum(1), (real(2, 3, 4),))]
     gaps = np.where(truth(4, 6), real(4, 6).round(), np.nan)
     found += [Example(cls(axis), (x,)) for cls in (scans.CumMax, scans.CumMin) for axis, x in ((1, gaps), (0, whole(5, 3, low=0, high=4)), (-1, real(2, 0, 3)))]

@@ -48,6 +48,13 @@ INT64, TEXT = TensorProto.INT64, TensorProto.STRING
      r"antialias=1 takes \(1, 1, 4, 4\) to \(1, 1, 0, 3\); each size must be 1 or more"),
     (one("Resize", [[1, 1, 0, 4], None, None, [4]], known={3: [1, 1, 2, 3]}, kinds={3: INT64}, mode="linear", keep_aspect_ratio_policy="not_larger"),  # type: ignore[list-item]
      r"keep_aspect_ratio_policy is 'not_larger', and X has the shape \(1, 1, 0, 4\); each size must be 1 or more"),
+    (one("Mod", [[4], [4]], fmod=3), "attribute 'fmod' is 3, and must be 0 or 1"),
+    (one("ReduceMax", [[4, 2]], 16, keepdims=-2), "attribute 'keepdims' is -2, and must be 0 or 1"),
+    (one("Attention", [[1, 2, 3, 4], [1, 2, 3, 4], [1, 2, 3, 4]], 23, is_causal=-1), "attribute 'is_causal' is -1, and must be 0 or 1"),
+    (one("LayerNormalization", [[3, 4], [4]], axis=2), r"attribute 'axis' is 2, and input 'x0' has 2 dimensions, Tensor\[\(3, 4\), float32\]"),
+    (one("RMSNormalization", [[3, 4], [4]], 23, axis=-3), "attribute 'axis' is -3, and input 'x0' has 2 dimensions"),
+    (one("Tile", [[3, 4], [3]], known={1: [1, 1, 1]}, kinds={1: INT64}), "input 'repeats' has 3 numbers, and its data 2 dimensions; give one for each"),
+    (one("Slice", [[3, 4], [2], [2], [2]], known={1: [0, 0], 2: [2, 2], 3: [1, -1]}, kinds={1: INT64, 2: INT64, 3: INT64}), r"axes \(1, 1\) name a dimension twice"),
 ])
 def test_onnx(source: ModelProto, message: str) -> None:
     with pytest.raises(ModelError, match=f"'odd'.*{message}"):

@@ -374,6 +374,14 @@ def test_slices_beyond_the_ends(start: int, end: int, step: int, size: int) -> N
     as_onnx_runtime(node_model("Slice", {"x": x}, known, {"y": TensorProto.FLOAT}, opset=13), {"x": x}, 0, 0)
 
 
+@pytest.mark.parametrize("op_type", ["Softplus", "Mish"])
+@pytest.mark.parametrize("stored", [False, True])
+def test_functions_of_small_powers_keep_their_digits(op_type: str, stored: bool) -> None:
+    x = np.float32([-80, -30, -10, -9.998, -3, -0.5, 0, 1e-7, 2, 19.9, 20.1, 80])
+    given, known = ({}, {"x": x}) if stored else ({"x": x}, {})
+    as_onnx_runtime(node_model(op_type, given, known, {"y": TensorProto.FLOAT}, opset=22), given, 2e-6, 0)
+
+
 def test_dynamic_quantization_rounds_once() -> None:
     """The scale, the zero point and the integers are those of ONNX Runtime, bit by bit; zeros have the scale 1."""
     shape = (4, 64)

@@ -268,3 +268,26 @@ def test_angles_are_those_of_c() -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
     number = ~np.isnan(wanted)
     np.testing.assert_array_equal(np.signbit(found)[number], np.signbit(wanted)[number])
+
+
+@pytest.mark.parametrize(("kind", "weights"), [("uint8", "uint8"), ("int8", "int8"), ("int16", "int8")])
+@pytest.mark.parametrize("depth", [1, 3, 64])
+@pytest.mark.parametrize("bias", [None, "wide"])
+def test_fully_connected_layers_round_once(kind: str, weights: str, depth: int, bias: str | None) -> None:
+    """Every sum half-way between two results is rounded as LiteRT's reference kernels round it."""
+    interpreter = pytest.importorskip("ai_edge_litert.interpreter", reason="ai-edge-litert, whose kernels are the reference, is not installed")
+    units, random, info, range_ = 500, np.random.default_rng(depth), np.iinfo(kind), np.iinfo(weights)
+    w = random.integers(max(range_.min, -127), range_.max + 1, (units, depth)).astype(weights)
+    x = random.integers(info.min, info.max + 1, (2, depth)).astype(kind)
+    zero = {"uint8": 137}.get(kind, 0)
+    tensors = [T("x", (2, depth), kind, None, 0.01, zero), T("w", (units, depth), weights, w, 0.03, {"uint8": 119}.get(weights, 0))]
+    if bias:
+        wide = "int64" if kind == "int16" else "int32"
+        tensors.append(T("b", (units,), wide, random.integers(-90, 90, units).astype(wide), float(np.float32(0.01) * np.float32(0.03)), 0))
+    tensors.append(T("y", (2, units), kind, None, 0.01 * depth**0.5 * (20 if kind == "int16" else 1), zero))
+    source = model(tensors, [Op("FULLY_CONNECTED", [*range(len(tensors) - 1)], [len(tensors) - 1], "FullyConnectedOptions", {})], [0], [len(tensors) - 1])
+    asked = interpreter.Interpreter(model_content=source, experimental_op_resolver_type=interpreter.OpResolverType.BUILTIN_REF)
+    asked.allocate_tensors()
+    asked.set_tensor(asked.get_input_details()[0]["index"], x)
+    asked.invoke()
+    np.testing.assert_array_equal(tvm.compile(from_tflite(source)[0])(x), asked.get_tensor(asked.get_output_details()[0]["index"]))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tilewright.errors import ModelError
+from tilewright.relay.frontend import from_pytorch
 from torch_functions import agrees
 
 torch = pytest.importorskip("torch")
@@ -44,6 +45,16 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x: (1e7 * torch.log1p(x), 1e7 * torch.nn.functional.softplus(x.log()), (x + 1) - 1 == x),
         (torch.tensor([3.148e-7, 1e-6, 2e-5, 0.3]),),
     ),
+    "quotients rounded down": (
+        lambda x: (torch.floor_divide(x[:, None], x), torch.div(x[:, None], x, rounding_mode="floor"), 1 / torch.floor_divide(x[:, None], x)),
+        (torch.cat([EDGES, torch.tensor([-1.0, 2, -2, 6, 0.1, -0.3, 1e30])]),),
+    ),
+    "softmax of one number": (
+        lambda x: tuple(f(v, 0) for v in (x[0], x[1], x[2], x[3]) for f in (torch.softmax, torch.log_softmax, torch.nn.functional.softmin)),
+        (torch.tensor([3.0, torch.inf, -torch.inf, torch.nan]),),
+    ),
+    "parts of nothing": (lambda x: (*torch.chunk(x[:0], 3), *torch.chunk(x[:, :0], 2, 1)), (REAL,)),
+    "mish": (lambda x: 1e3 * torch.nn.functional.mish(x), (torch.tensor([-90.0, -30, -10, -3, -0.5, 0, 1e-7, 2, 19.9, 20.1, 1e9]),)),
     "none of the greatest": (lambda x: (torch.topk(x, 0), torch.topk(x, 0, 0, False)), (REAL,)),
     "kthvalue": (lambda x: (torch.kthvalue(x, 2), torch.kthvalue(x, 1, 0, True), torch.kthvalue(x[0, 0], 1)), (REAL,)),
     "places": (lambda x: (torch.nonzero_static(x, size=5), torch.nonzero_static(x[:1], size=9, fill_value=7)), (TIES,)),
@@ -133,3 +144,17 @@ def test_segments_by_indices_are_refused() -> None:
 
     with pytest.raises(ModelError, match="argument 'lengths' or 'offsets' must say where segments end"):
         segment_reduce(var("x", shape=(3,)), "sum", Refusing())  # type: ignore[arg-type]
+
+
+def test_stored_tensors_of_eight_bit_floats_are_refused() -> None:
+    class Narrow(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("scale", torch.ones(3).to(torch.float8_e4m3fn))
+
+        def forward(self, x: Any) -> Any:
+            return x * self.scale.to(torch.float32)
+
+    traced = torch.jit.trace(Narrow(), torch.ones(3))
+    with pytest.raises(ModelError, match="'scale' has elements of type float8_e4m3fn, which is not supported; convert it to float16"):
+        from_pytorch(traced, [("x", ((3,), "float32"))])

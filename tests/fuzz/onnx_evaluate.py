@@ -81,7 +81,8 @@ def single(node: NodeProto, values: Values, opsets: Sequence[Any]) -> tuple[onnx
 def type_of(value: Any) -> onnx.TypeProto:
     """The type of an array or of a list of arrays."""
     if isinstance(value, list):
-        return helper.make_sequence_type_proto(type_of(value[0]) if value else helper.make_tensor_type_proto(TensorProto.FLOAT, None))
+        first = next((v for v in value if v is not None), None)
+        return helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, None) if first is None else type_of(first))
     return helper.make_tensor_type_proto(element(value.dtype), value.shape)
 
 

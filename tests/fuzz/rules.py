@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+import onnx
 from onnx import helper
 
 Array = np.ndarray[Any, Any]
@@ -103,6 +104,16 @@ def _no_iteration(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> b
     return any(isinstance(o, np.ndarray) and o.shape[:1] == (0,) for o in outputs)
 
 
+def _joined_scans(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    body = attribute(node, "body")
+    scans = outputs[len(body.input) - 2:]
+    return any(isinstance(o, np.ndarray) and o.ndim > 1 for o in scans)
+
+
+def _sequence_loop(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return len(node.input) < 2 or (not node.input[1] and any(isinstance(o, list) for o in outputs))
+
+
 def _even_size(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
     return attribute(node, "size") % 2 == 0
 
@@ -112,9 +123,9 @@ def _has_shape(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool
 
 
 def _pads_below_zero(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
-    """A result that is larger than all of the places that the window reaches."""
+    """A step over places that no window reaches, where the pads follow from the size of the result."""
     wanted = attribute(node, "output_shape") is not None or attribute(node, "auto_pad", b"").startswith(b"SAME")
-    strides, kernel = attribute(node, "strides", [1]), inputs[1].shape[2:]
+    strides, kernel = attribute(node, "strides", [1]), attribute(node, "kernel_shape") or inputs[1].shape[2:]
     return wanted and any(s > k for s, k in zip(strides, kernel, strict=False))
 
 
@@ -122,8 +133,55 @@ def _whole_image(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bo
     return inputs[0].dtype.kind in "iub" and attribute(node, "mode", b"linear") != b"nearest"
 
 
-def _no_truth(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
-    return attribute(node, "periodic", 1) not in (0, 1)
+def _dilated_to_size(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return attribute(node, "auto_pad", b"").startswith(b"SAME") and any(d > 1 for d in attribute(node, "dilations", [1]))
+
+
+def _slice_outside(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    x, starts, ends, axes, steps = inputs
+    sizes = [x.shape[a] for a in (axes if axes is not None else range(len(starts)))]
+    return steps is not None and any(step < 0 and (start < -n or end >= n) for start, end, step, n in zip(starts, ends, steps, sizes, strict=True))
+
+
+def _length_outside(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    lengths = inputs[1]
+    return bool((lengths < 0).any() or (lengths > inputs[0].shape[attribute(node, "time_axis", 0)]).any())
+
+
+def _fraction_of_one(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return inputs[1].dtype.kind == "f" and float(inputs[1].reshape(-1)[0]) % 1 != 0
+
+
+def _clipped_cell(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return attribute(node, "clip") is not None
+
+
+def _stops_in_any_case(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return bool(attribute(node, "stopwords")) and not attribute(node, "is_case_sensitive", 0)
+
+
+def _below_zero(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return any(float(x.reshape(-1)[0]) < 0 for x in inputs[:5])
+
+
+def _infinite_over_padding(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return _not_finite(node, inputs[1:2], outputs) and (any(attribute(node, "pads", [0])) or attribute(node, "auto_pad", b"").startswith(b"SAME"))
+
+
+def _beyond_double(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    x = inputs[0]
+    return x.dtype.kind in "iu" and float(np.abs(x.astype(np.float64)).sum()) >= 2.0**53
+
+
+def _overlap_outside(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return len(inputs) > 3 and inputs[3] is not None and inputs[3].size > 0 and not 0 <= float(inputs[3].reshape(-1)[0]) <= 1
+
+
+def _type_not_taken(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    """A type that even the newest version of the operator does not take."""
+    schema = onnx.defs.get_schema(node.op_type, onnx.defs.onnx_opset_version(), node.domain)
+    name = onnx.TensorProto.DataType.Name(onnx.helper.np_dtype_to_tensor_dtype(inputs[0].dtype)).lower()
+    return f"tensor({name})" not in schema.inputs[0].types
 
 
 def _one_size(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
@@ -148,11 +206,26 @@ RULES: Final = (
     Rule("window of integers", "its peak is 1 less a rounding, or 1, and its fraction is cut off", frozenset({"BlackmanWindow", "HannWindow", "HammingWindow"}), _of_integers),
     Rule("LRN over an even number of channels", "ONNX Runtime refuses it, and ONNX's reference sums only as many channels as there are images", frozenset({"LRN"}), _even_size),
     Rule("unpooling into a given shape", "the node suite fills up the pooled tensor, and ONNX Runtime takes indices for those of the given shape", frozenset({"MaxUnpool"}), _has_shape),
-    Rule("padding below zero", "the formula of ConvTranspose gives negative pads, which the references cut off or place differently", frozenset({"ConvTranspose"}), _pads_below_zero),
+    Rule("padding below zero", "the formula for the size of the result gives negative pads, which the references refuse, cut off or place differently", frozenset({"ConvTranspose", "MaxPool", "AveragePool", "LpPool"}), _pads_below_zero),
     Rule("sampling at points that are not finite", "such a point is in no image", frozenset({"GridSample", "RoiAlign", "DeformConv"}), _not_finite),
-    Rule("interpolation of integers", "ONNX's reference rounds the weights to integers, and ONNX Runtime refuses it", frozenset({"GridSample"}), _whole_image),
-    Rule("a truth value that is neither 0 nor 1", "the attribute periodic has no meaning for other numbers", frozenset({"BlackmanWindow", "HannWindow", "HammingWindow"}), _no_truth),
+    Rule("interpolation of integers", "ONNX's reference rounds the weights or the result to integers, and ONNX Runtime refuses it", frozenset({"GridSample", "Resize"}), _whole_image),
+    Rule("a window over a size that its dilation does not count", "the references leave the dilation out of the formula of SAME", frozenset({"MaxPool", "AveragePool", "LpPool", "QLinearConv"}), _dilated_to_size),
+    Rule("bounds outside of what is sliced backwards", "the standard moves the start and the end to the nearest element; numpy, and so ONNX's reference, and ONNX Runtime do otherwise", frozenset({"Slice"}), _slice_outside),
+    Rule("a length outside of the sequence", "ONNX Runtime refuses it", frozenset({"ReverseSequence"}), _length_outside),
+    Rule("a depth that is not whole", "the standard casts it to int64, ONNX Runtime refuses it, and ONNX's reference counts up to it", frozenset({"OneHot"}), _fraction_of_one),
+    Rule("recurrent cells with a clip", "ONNX's reference leaves the attribute out", frozenset({"RNN", "GRU", "LSTM"}), _clipped_cell),
+    Rule("stop words in any case", "ONNX's reference compares them as they are written", frozenset({"StringNormalizer"}), _stops_in_any_case),
+    Rule("frequencies below zero", "ONNX Runtime refuses them", frozenset({"MelWeightMatrix"}), _below_zero),
+    Rule("a range that is not finite", "its length is a quotient of what has none", frozenset({"Range"}), _not_finite),
+    Rule("infinite weights over padding", "infinity times a zero of the padding is NaN, where an implementation multiplies it", frozenset({"Conv", "ConvTranspose"}), _infinite_over_padding),
+    Rule("means of integers beyond 53 bits", "ONNX's reference and ONNX Runtime compute them in float64", frozenset({"ReduceMean"}), _beyond_double),
+    Rule("exponentials of integers", "they have fractions, which each implementation cuts off in its place", frozenset({"ReduceLogSumExp", "ReduceLogSum"}), _of_integers),
+    Rule("spectra of what is not finite", "every frequency is a sum of infinities", frozenset({"DFT", "STFT"}), _not_finite),
+    Rule("an overlap outside of 0 to 1", "ONNX Runtime refuses it", frozenset({"NonMaxSuppression"}), _overlap_outside),
+    Rule("a type that the operator does not take", "ONNX's reference checks no types", frozenset({"ReduceSumSquare", "ReduceL1", "ReduceL2", "ReduceSum", "ReduceProd", "ReduceMean"}), _type_not_taken),
     Rule("sizes and axes of different numbers", "CenterCropPad needs a size for each axis", frozenset({"CenterCropPad"}), _one_size),
+    Rule("scan outputs of several dimensions", "ONNX's reference joins them along their first dimension in the place of a new one", frozenset({"Loop"}), _joined_scans),
+    Rule("a loop over sequences without a condition", "ONNX's reference does not run it where the sequence is there", frozenset({"Loop"}), _sequence_loop),
     Rule("a loop without iterations", "the sizes of a scan output that was never written are not defined", frozenset({"Loop"}), _no_iteration),
     Rule("random numbers", "the standard leaves them to the implementation",
          frozenset(["RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"]), _always),
@@ -190,6 +263,7 @@ TFLITE_RULES: Final = (
          frozenset(["ARG_MAX", "ARG_MIN", "TOPK_V2", "MAX_POOL_2D", "REDUCE_MAX", "REDUCE_MIN", "MAXIMUM", "MINIMUM", "RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1", "SIGN", "SOFTMAX", "LOG_SOFTMAX"]), _has_nan),
     Rule("quantization of what is not finite", "an infinite or NaN value has no integer", frozenset({"QUANTIZE"}), _not_finite),
     Rule("power of integers", "the exponent is negative, or the result does not fit", frozenset({"POW"}), _whole_power),
+    Rule("interpolation of what is not finite", "infinity times a weight of zero is NaN, and the kernels of LiteRT differ in which they multiply", frozenset({"RESIZE_BILINEAR"}), _not_finite),
 )
 """Rules about one operator of TFLite."""
 

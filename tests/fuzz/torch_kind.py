@@ -132,6 +132,8 @@ class TorchKind:
         try:
             ours = run_ours(door, captured, args)
         except Exception as error:  # each kind of exception has its place in the report
+            if type(cause(error)).__module__.startswith("torch._dynamo"):  # dynamo's own, before our code is asked
+                return Outcome(INVALID, f"{door} refuses", str(error)[:200])
             outcome = raised(cause(error))
             return replace(outcome, label=f"{door}: {outcome.label}")
         phase("reference")

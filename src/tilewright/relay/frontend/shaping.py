@@ -123,6 +123,23 @@ def is_negative(x: Expr) -> Expr:
     return op.logical_or(op.less(x, zero), op.logical_and(op.equal(x, zero), below))
 
 
+def log_1p(x: Expr) -> Expr:
+    """log(1 + x) of a float type, and where 1 + x has lost digits, by what it has lost: log(u) * x / (u - 1)."""
+    zero, one = scalar(0, x), scalar(1, x)
+    u = op.add(one, x)
+    lost = op.subtract(u, one)
+    found = op.multiply(op.log(u), op.divide(x, op.where(op.equal(lost, zero), one, lost)))
+    return op.where(op.equal(lost, zero), x, op.where(op.isfinite(u), found, op.log(u)))
+
+
+def mish(x: Expr) -> Expr:
+    """x * tanh(log(1 + e^x)) of a float type, which is x * n / (n + 2) with n = e^x * (e^x + 2). Before n overflows, the quotient is 1."""
+    two = scalar(2, x)
+    power = op.exp(op.minimum(x, scalar(5.5 if dtype_of(x) == DataType("float16") else 20, x)))
+    n = op.multiply(power, op.add(power, two))
+    return op.multiply(x, op.divide(n, op.add(n, two)))
+
+
 def angle_of(y: Expr, x: Expr) -> Expr:
     """The angle of the point (x, y) in radians, as C's `atan2` has it for zeros, infinities and NaN; both are of one float type."""
     high, wide = op.abs(y), op.abs(x)

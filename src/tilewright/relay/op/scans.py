@@ -37,7 +37,7 @@ class Scan(Op):
         values = (data.reshape(-1) if self.axis is None else data).astype(dtype)
         axis = 0 if self.axis is None else self.axis
         result = np.asarray(self.accumulate(values, axis=axis, dtype=dtype))
-        if self.exclusive:
+        if self.exclusive and result.size:
             first = np.full_like(np.take(result, [0], axis=axis), self.identity)
             result = np.concatenate([first, np.take(result, np.arange(result.shape[axis] - 1), axis=axis)], axis=axis)
         return result

@@ -79,12 +79,12 @@ def _made(op: Op, *args: Expr, span: Any) -> Call:
 
 
 def _tflite_requantize(e: Call) -> Expr | None:
-    """Sums times a number of 31 bits, rounded twice: to 32 bits with halves upward, then with halves away from zero; of int8 matrix products once, with halves upward."""
+    """Sums times a number of 31 bits, rounded twice: to 32 bits with halves upward, then with halves away from zero; of 8-bit matrix products once, with halves upward."""
     x, scale, zero_point, to, out_zero = e.args
     if not is_open(e) or not isinstance(scale, Constant) or not isinstance(to, Constant):
         return None
     product = product_below(x)
-    once = product is not None and isinstance(product.op, QnnDense) and product.args[0].tensor_type.dtype == "int8"  # FULLY_CONNECTED of int8 rounds once
+    once = product is not None and isinstance(product.op, QnnDense) and product.args[0].tensor_type.dtype in ("int8", "uint8")  # FULLY_CONNECTED rounds once
     how = Requantize(**{**e.op.attributes(), "rounding": "UPWARD" if once else "TFLITE"})
     exact = Constant(_exact_scale(x, scale.value), scale.span)
     return Call(how, [x, exact, zero_point, Constant(to.value.astype(np.float64), to.span), out_zero], span=e.span)

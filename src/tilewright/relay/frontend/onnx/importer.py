@@ -28,7 +28,15 @@ from tilewright.relay.frontend.onnx.node import Node, NotKnownError
 from tilewright.relay.frontend.onnx.order import execution_order
 from tilewright.relay.frontend.onnx.reading import Source, read_model, read_tensor
 from tilewright.relay.frontend.onnx.sparse import read_sparse
-from tilewright.relay.frontend.onnx.specified import kind_of_attribute, specification, widened, wrong_attribute, wrong_input, wrong_rank
+from tilewright.relay.frontend.onnx.specified import (
+    kind_of_attribute,
+    specification,
+    widened,
+    wrong_attribute,
+    wrong_axis,
+    wrong_input,
+    wrong_rank,
+)
 from tilewright.relay.frontend.onnx.wire import Span
 from tilewright.relay.frontend.origins import locate, shortly
 from tilewright.relay.groups import NOTHING, with_outputs
@@ -258,9 +266,14 @@ class Importer:
         if function is not None:
             return self._call_function(function, proto, origin, args, body)
         opset = body.opsets.get(domain, 1)
+        given, said = self._given(proto, body), specification(proto.op_type, domain, opset)
+        if said is not None:
+            given = widened(said, given)
+            if why := wrong_attribute(said, given) or wrong_rank(said, proto, args) or wrong_axis(proto, args):
+                raise ModelError(why, origin, code="TW0107")
         found = registry.find(domain, proto.op_type, opset)
         if found is None:
-            whole = functions.with_attributes(proto, self._given(proto, body))
+            whole = functions.with_attributes(proto, given)
             spec = functions.specified_function(whole, opset, body.opsets.get("", opset), args)
             if spec is None:
                 functions.refuse_operators({(domain, proto.op_type): [origin.name]}, self.source)
@@ -270,11 +283,6 @@ class Importer:
             scope = Scope(dict(zip((i.name for i in graph.input), inputs, strict=True)), outer=body.scope, outside=outside)
             return self._import_graph(graph, replace(body, scope=scope, is_looped=body.is_looped or outside is not None, depth=body.depth + 1))
 
-        given, said = self._given(proto, body), specification(proto.op_type, domain, opset)
-        if said is not None:
-            given = widened(said, given)
-            if why := wrong_attribute(said, given) or wrong_rank(said, proto, args):
-                raise ModelError(why, origin, code="TW0107")
         node = Node(origin, opset, tuple(proto.output), self.config, self.known, self.inputs, subgraph)
         result = found.convert(node, args, {name: self._attribute_value(a) for name, a in given.items()})
         results = list(result) if isinstance(result, (tuple, list)) else [result]

@@ -10,11 +10,11 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.relay.expr import Expr, const
-from tilewright.relay.frontend import linear_algebra
+from tilewright.relay.frontend import linear_algebra, shaping
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, dtype_of, rank, reshape, scalar, shape_of
+from tilewright.relay.frontend.shaping import cast, dtype_of, log_1p, rank, reshape, scalar, shape_of
 from tilewright.types import DataType
 
 _UNARY: Final = {
@@ -219,8 +219,8 @@ def thresholded_relu(x: Expr, *, alpha: float = 1.0) -> Expr:
 
 @converter("Softplus")
 def softplus(x: Expr) -> Expr:
-    """max(x, 0) + log(1 + exp(-|x|)): never overflows."""
-    return op.add(op.nn.relu(x), op.log(op.add(op.exp(op.negative(op.abs(x))), scalar(1, x))))
+    """max(x, 0) + log(1 + exp(-|x|)): never overflows, and keeps its digits where it is small."""
+    return op.add(op.nn.relu(x), log_1p(op.exp(op.negative(op.abs(x)))))
 
 
 @converter("Softsign")
@@ -230,7 +230,7 @@ def softsign(x: Expr) -> Expr:
 
 @converter("Mish")
 def mish(x: Expr) -> Expr:
-    return op.multiply(x, op.tanh(softplus(x)))
+    return shaping.mish(x)
 
 
 @converter("Swish")

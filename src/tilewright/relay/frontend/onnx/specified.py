@@ -36,6 +36,14 @@ _RANKS: Final[dict[str, tuple[int, ...]]] = {
     "NonMaxSuppression": (3, 3), "EyeLike": (2,),
 }
 """How many dimensions the inputs of an operator have, where there is one answer."""
+_TRUTHS: Final = frozenset({
+    "align_corners", "allowzero", "antialias", "ceil_mode", "center_point_box", "count_include_pad", "detect_negative", "detect_positive", "exclude_outside", "exclusive", "fmod", "input_forget", "interleaved",
+    "inverse", "is_case_sensitive", "is_causal", "keepdims", "largest", "layout", "linear_before_reset", "noop_with_empty_axes", "onesided", "periodic", "reverse", "saturate", "select_last_index", "sorted",
+    "storage_order", "training_mode", "transA", "transB", "upper",
+})
+"""Whole numbers that are 0 or 1, in whatever operator of the standard they occur."""
+_AXIS_OF_DATA: Final = frozenset({"LayerNormalization", "RMSNormalization"})
+"""Operators made of others, whose attribute `axis` is a dimension of the first input."""
 _OF_WINDOWS: Final = frozenset({"kernel_shape", "strides", "dilations"})
 
 
@@ -85,11 +93,13 @@ def widened(said: Specification, given: Mapping[str, AttributeProto]) -> dict[st
 
 
 def wrong_attribute(said: Specification, given: Mapping[str, AttributeProto]) -> str:
-    """What is wrong with the kind of an attribute, or with the sizes and steps of windows; empty when nothing is."""
+    """What is wrong with the kind of an attribute, with one that is true or false, or with the sizes and steps of windows; empty when nothing is."""
     for name, a in given.items():
         wanted = said.attributes.get(name)
         if wanted is not None and a.type != wanted:
             return f"attribute '{name}' is {kind_of_attribute(a.type)}, and must be {kind_of_attribute(wanted)}; correct it where the model is made"
+        if name in _TRUTHS and wanted == AttributeProto.INT and a.i not in (0, 1):
+            return f"attribute '{name}' is {a.i}, and must be 0 or 1; correct it where the model is made"
         if name in _OF_WINDOWS and not all(0 < n <= MOST_TAPS for n in (*a.ints, math.prod(a.ints))):
             return f"attribute '{name}' is {tuple(a.ints)}; each of its numbers must be 1 or more, and together they must not come to more than {MOST_TAPS}"
         if name == "pads" and not all(abs(n) <= MOST_BYTES for n in a.ints):
@@ -110,6 +120,15 @@ def wrong_rank(said: Specification, node: onnx.NodeProto, args: Sequence[Expr | 
         if isinstance(t, TensorType) and t.ndim != wanted:
             return f"input '{name}' has {t.ndim} dimensions, {t!r}, and {node.op_type} takes one of {wanted}; reshape it"
     return ""
+
+
+def wrong_axis(node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
+    """What is wrong with the attribute `axis` of an operator that is made of others; empty where nothing is."""
+    axis = next((a.i for a in node.attribute if a.name == "axis"), None)
+    t = args[0].known_type() if args and args[0] is not None else None
+    if axis is None or node.op_type not in _AXIS_OF_DATA or registry.domain_of(node.domain) or not isinstance(t, TensorType) or -t.ndim <= axis < t.ndim:
+        return ""
+    return f"attribute 'axis' is {axis}, and input '{node.input[0]}' has {t.ndim} dimensions, {t!r}; correct it where the model is made"
 
 
 def wrong_input(said: Specification, node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:

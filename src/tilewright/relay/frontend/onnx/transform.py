@@ -215,6 +215,8 @@ def _slice(
     steps = [1] * len(starts) if steps is None else steps
     if not len(starts) == len(ends) == len(axes) == len(steps):
         node.refuse(f"starts, ends, axes and steps must be of one length, and they are {len(starts)}, {len(ends)}, {len(axes)} and {len(steps)}")
+    if len({*axes}) != len(axes):
+        node.refuse(f"axes {tuple(axes)} name a dimension twice")
     parts = []
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         if step == 0:
@@ -335,6 +337,8 @@ def tile_along_axis(x: Expr, tiles: Expr, axis: Expr, *, node: Node) -> Expr:
 @converter("Tile", since=6)
 def tile(x: Expr, repeats: Expr, *, node: Node) -> Expr:
     reps = node.ints(repeats, "repeats")
+    if len(reps) != rank(x):
+        node.refuse(f"input 'repeats' has {len(reps)} numbers, and its data {rank(x)} dimensions; give one for each")
     return x if all(r == 1 for r in reps) else op.tile(x, reps=reps)
 
 

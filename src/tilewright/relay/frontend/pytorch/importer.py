@@ -312,6 +312,8 @@ def array_of(value: Any, name: str) -> Array:
         raise ModelError(f"'{name}' has complex elements, which are not supported; tensors are of real numbers", code="TW0114")
     if plain.is_quantized:
         plain = plain.int_repr()
+    if plain.is_floating_point() and plain.dtype not in (torch.float16, torch.float32, torch.float64):
+        raise ModelError(f"'{name}' has elements of type {str(plain.dtype).removeprefix('torch.')}, which is not supported; convert it to float16, bfloat16, float32 or float64", code="TW0114")
     array: Array = plain.contiguous().numpy()
     return array
 

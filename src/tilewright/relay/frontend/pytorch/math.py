@@ -9,11 +9,12 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.relay.expr import Expr
+from tilewright.relay.frontend import shaping
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.promotion import dtype_named, floating, promoted, result_type, tensor
 from tilewright.relay.frontend.pytorch.registry import converter
-from tilewright.relay.frontend.shaping import angle_of, cast, dtype_of, rank, reshape, scalar, shape_of
+from tilewright.relay.frontend.shaping import angle_of, cast, dtype_of, log_1p, rank, reshape, scalar, shape_of
 from tilewright.types import BOOL, FLOAT32, DataType
 
 _FLOAT_UNARY: Final = {
@@ -126,10 +127,16 @@ def divide(self: Any, other: Any, node: Node, rounding_mode: str | None = None) 
 def _floor_divided(a: Expr, b: Expr) -> Expr:
     if not dtype_of(a).is_float:
         return op.floor_divide(a, b)
-    # The quotient of what the remainder leaves, so that rounding never lifts it to the next whole number.
-    rest = op.floor_mod(a, b)
-    whole = op.round(op.divide(op.subtract(a, rest), b))
-    return op.where(op.equal(b, scalar(0, b)), op.divide(a, b), whole)
+    # The quotient of what the remainder leaves, so that rounding never lifts it to the next whole number; as `div_floor_floating` of PyTorch.
+    zero, one, quotient = scalar(0, a), scalar(1, a), op.divide(a, b)
+    rest = op.mod(a, b)
+    whole = op.divide(op.subtract(a, rest), b)
+    is_below = op.logical_and(op.not_equal(rest, zero), op.not_equal(op.less(b, zero), op.less(rest, zero)))
+    whole = op.where(is_below, op.subtract(whole, one), whole)
+    floor = op.floor(whole)
+    floor = op.where(op.greater(op.subtract(whole, floor), scalar(0.5, a)), op.add(floor, one), floor)
+    floor = op.where(op.equal(whole, zero), op.trunc(quotient), floor)
+    return op.where(op.equal(b, zero), quotient, floor)
 
 
 @converter("floor_divide", "__floordiv__", "floordiv")
@@ -218,14 +225,7 @@ def expm1(self: Expr, node: Node) -> Expr:
 
 @converter("log1p", "special_log1p")
 def log1p(self: Expr, node: Node) -> Expr:
-    """log(1 + x), and where 1 + x has lost digits, by what it has lost: log(u) * x / (u - 1)."""
-    x = floating(self, node)
-    one = scalar(1, x)
-    u = op.add(one, x)
-    lost = op.subtract(u, one)
-    safe = op.where(op.equal(lost, scalar(0, x)), one, lost)
-    found = op.multiply(op.log(u), op.divide(x, safe))
-    return op.where(op.equal(lost, scalar(0, x)), x, op.where(op.isfinite(u), found, op.log(u)))
+    return log_1p(floating(self, node))
 
 
 @converter("exp2", "special_exp2")
@@ -486,8 +486,8 @@ def silu(self: Expr) -> Expr:
 
 
 @converter("mish")
-def mish(self: Expr, node: Node) -> Expr:
-    return op.multiply(self, op.tanh(softplus(self, node)))
+def mish(self: Expr) -> Expr:
+    return shaping.mish(self)
 
 
 @converter("hardsigmoid")
@@ -520,7 +520,7 @@ def softplus(self: Expr, node: Node, beta: float = 1, threshold: float = 20) -> 
     x = _scaled(self, beta)
     zero = scalar(0, x)
     # log(1 + e^x) without overflow: max(x, 0) + log1p(e^-|x|), which keeps its digits where e^x is small
-    smooth = op.add(op.maximum(x, zero), log1p(op.exp(op.negative(op.abs(x))), node))
+    smooth = op.add(op.maximum(x, zero), log_1p(op.exp(op.negative(op.abs(x)))))
     return op.where(op.greater(x, scalar(threshold, x)), self, _scaled(smooth, 1 / beta))
 
 

@@ -270,7 +270,7 @@ def normalize(input: Expr, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> 
 def softmax(self: Expr, dim: int, node: Node, dtype: Any = None, half_to_float: bool = False) -> Expr:
     x = cast(self, dtype_named(dtype, node)) if dtype is not None else cast(self, FLOAT32) if half_to_float or not dtype_of(self).is_float else self
     if not rank(x):
-        return Constant(np.asarray(0 if "log" in node.name else 1, dtype_of(x).numpy()))
+        return reshape(softmax(reshape(x, (1,)), 0, node), ())
     axis = axis_of(dim, rank(x), node)
     if "log" in node.name:
         return op.nn.log_softmax(x, axis=axis)
@@ -283,7 +283,7 @@ def softmax(self: Expr, dim: int, node: Node, dtype: Any = None, half_to_float: 
 
 @converter("softmin")
 def softmin(self: Expr, dim: int, node: Node) -> Expr:
-    return op.nn.softmax(op.negative(self), axis=axis_of(dim, rank(self), node))
+    return softmax(op.negative(self), dim, node)
 
 
 # Embeddings

@@ -332,7 +332,7 @@ def chunk(self: Expr, chunks: int, node: Node, dim: int = 0) -> list[Expr]:
     axis = axis_of(dim, rank(self), node)
     whole = node.static(self, "self")[axis]
     each = -(-whole // chunks)
-    return _cut(self, axis, [*range(each, whole, each)] if each else [])
+    return _cut(self, axis, [*range(each, whole, each)]) if each else [self] * chunks
 
 
 @converter("tensor_split")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, reshape, transpose
+from tilewright.relay.frontend.shaping import cast, dtype_of, reshape, transpose
 from tilewright.relay.frontend.tflite.conv import biased, one_or_all, rounded_scales, sum_type
 from tilewright.relay.frontend.tflite.hybrid import asymmetric, dequantized, is_hybrid, symmetric
 from tilewright.relay.frontend.tflite.node import Node, Value, constant
@@ -50,22 +49,22 @@ def _dense(x: Value, data: Expr, w: Value, b: Value | None, by_range: bool, node
     if x.dtype == "int16":
         kind = sum_type(b)
         total = op.nn.dense(cast(data, kind), centred(w.expr, zero_points[0], kind), units=units, out_dtype=kind)
-        if len(w.quantization.scales) > 1:  # such sums are multiplied as numbers of 32 bits, and only those of one scale by a multiplier of 16
-            return to_output(cast(biased(total, b), "int32"), _scales(x, w), node.output, axis=1)
-    else:
-        weight_zero = zero_points[0] if len(set(zero_points)) == 1 else zero_points
-        total = op.qnn.dense(
-            data, w.expr, constant(x.zero_point, "int32"), constant(weight_zero, "int32"), constant(x.scale, "float32"),
-            constant(one_or_all(w.quantization.scales), "float32"), units=units, out_dtype=INT32,
-        )
-        return open_requantize(biased(total, b), rounded_scales(x, w), node.output, axis=1)
-    return to_output(biased(total, b), _scales(x, w), node.output, axis=1)
+        return _rounded_once(biased(total, b), x, w, node)
+    weight_zero = zero_points[0] if len(set(zero_points)) == 1 else zero_points
+    total = op.qnn.dense(
+        data, w.expr, constant(x.zero_point, "int32"), constant(weight_zero, "int32"), constant(x.scale, "float32"),
+        constant(one_or_all(w.quantization.scales), "float32"), units=units, out_dtype=INT32,
+    )
+    return open_requantize(biased(total, b), rounded_scales(x, w), node.output, axis=1)
 
 
-def _scales(x: Value, w: Value) -> Any:
-    """The scale of sums of products: the product rounded to float32 where it is one, exact where there are several."""
+def _rounded_once(total: Expr, x: Value, w: Value, node: Node) -> Expr:
+    """Sums of 16-bit data in the type of the result: times a number of 31 bits, rounded once with halves upward."""
     scales = np.asarray(w.quantization.scales, np.float64)
-    return np.float64(np.float32(x.scale) * np.float32(scales[0])) if len(scales) == 1 else x.scale * scales
+    scale = np.float64(np.float32(x.scale) * np.float32(scales[0])) if len(scales) == 1 else x.scale * scales
+    info = np.iinfo(np.int32)
+    held = total if dtype_of(total) == INT32 else cast(op.clip(total, a_min=float(info.min), a_max=float(info.max)), "int32")
+    return to_output(held, scale, node.output, axis=1, rounding="UPWARD")
 
 
 @converter("BATCH_MATMUL")

@@ -33,7 +33,7 @@ _LARGEST: Final = float(1 << 31)
 """What a fixed-point multiplier has to be below."""
 
 
-def requantize(x: Expr, scale: float | Sequence[float] | Array, to: float, zero_point: int, dtype: str, axis: int = -1) -> Expr:
+def requantize(x: Expr, scale: float | Sequence[float] | Array, to: float, zero_point: int, dtype: str, axis: int = -1, rounding: str = "TFLITE") -> Expr:
     """int32 or int64 numbers of `scale` as integers of the scale `to`, moved by `zero_point` and held in the range of `dtype`.
 
     Raises `ModelError` where no fixed-point number is the quotient of the scales.
@@ -44,7 +44,7 @@ def requantize(x: Expr, scale: float | Sequence[float] | Array, to: float, zero_
                          "convert it again", code="TW0107")
     return op.qnn.requantize(
         x, Constant(scales.reshape(()) if scales.size == 1 else scales), constant(0, "int32"), constant(to, "float64"), constant(zero_point, "int32"),
-        axis=axis, rounding="TFLITE", out_dtype=dtype,
+        axis=axis, rounding=rounding, out_dtype=dtype,
     )
 
 
@@ -57,9 +57,9 @@ def open_requantize(x: Expr, scale: Array, t: Tensor, axis: int) -> Expr:
     )
 
 
-def to_output(x: Expr, scale: float | Sequence[float] | Array, t: Tensor, axis: int = -1) -> Expr:
+def to_output(x: Expr, scale: float | Sequence[float] | Array, t: Tensor, axis: int = -1, rounding: str = "TFLITE") -> Expr:
     """The same, as a tensor of the model."""
-    return requantize(x, scale, scale_of(t), zero_point_of(t), t.dtype, axis)
+    return requantize(x, scale, scale_of(t), zero_point_of(t), t.dtype, axis, rounding)
 
 
 def rescaled(x: Expr, factor: float) -> Expr:
