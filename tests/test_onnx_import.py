@@ -14,6 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto, defs, helper, numpy_helper
 
+import tilewright
 from tilewright.errors import CompileError, ModelError, OpNotImplemented, OptionError, ShapeError
 from tilewright.ir import assert_structural_equal
 from tilewright.relay import nn
@@ -455,3 +456,19 @@ def test_resizing_by_whole_factors_works_on_symbolic_sizes() -> None:
     np.testing.assert_array_equal(evaluate(main(proto), x), evaluate(main(proto, shape={"x": x.shape}), x))
     linear = model([node("Resize", ["x", "", "s"], mode="linear")], {"x": (1, 1, "h", "w")}, weights=weights)
     refused(ModelError, linear, r"the shape of input 'X' is \(1, 1, h, w\)", "'h' is dimension 2 of input 'x'")
+
+
+def test_inputs_of_unknown_rank_take_the_shapes_that_are_given() -> None:
+    names = ("x", "z")
+    given = [onnx.ValueInfoProto(name=n) for n in names]
+    for info in given:
+        info.type.tensor_type.elem_type = TensorProto.FLOAT
+    graph = helper.make_graph([helper.make_node("Add", ["x", "z"], ["y"])], "g", given, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    x, z = np.float32([[1, 2, 3], [4, 5, 6]]), np.float32([7, 8, 9])
+    np.testing.assert_array_equal(tilewright.compile(model, shapes={"x": (2, 3), "z": (3,)})(x, z), x + z)
+    of_any_length = tilewright.compile(model, shapes={"x": ("n", 3), "z": (3,)})
+    for rows in (2, 5):
+        np.testing.assert_array_equal(of_any_length(np.ones((rows, 3), np.float32), z), np.ones((rows, 3)) + z)
+    with pytest.raises(ModelError, match=r"how many dimensions input 'z' has; give its shape: shape=\{'z': \(…\)\}, or shapes=\{…\} to compile"):
+        tilewright.compile(model, shapes={"x": (2, 3)})

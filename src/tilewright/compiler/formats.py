@@ -33,8 +33,6 @@ class Format:
     """The inputs of a model, for shapes of some of them, and the names of the files beside it that hold its tensors."""
     read: Callable[[Any, Mapping[str, Any] | None], tuple[IRModule, dict[str, Any]]]
     """The model as a module of relay, for these shapes of its inputs."""
-    says_shapes: bool = True
-    """Whether a model itself says the shapes of its inputs."""
 
 
 def format_of(model: Any) -> Format:
@@ -65,7 +63,7 @@ def _head(model: Any) -> bytes:
 def _survey_onnx(model: Any, shapes: Mapping[str, Any]) -> tuple[Signature, list[str]]:
     from tilewright.relay.frontend.onnx.signature import survey
 
-    return survey(model)
+    return survey(model, shapes)
 
 
 def _read_onnx(model: Any, shapes: Mapping[str, Any] | None) -> tuple[IRModule, dict[str, Any]]:
@@ -126,4 +124,4 @@ ONNX: Final = Format("ONNX", _survey_onnx, _read_onnx)
 TFLITE: Final = Format("TFLite", _survey_tflite, _read_tflite)
 RELAY: Final = Format("Relay", _survey_relay, _read_relay)
 """Text, by the ending `.relay` alone. It may have more functions than `main`, so it is read as a module, and not known by its bytes."""
-PYTORCH: Final = Format("PyTorch", _survey_pytorch, _read_pytorch, says_shapes=False)
+PYTORCH: Final = Format("PyTorch", _survey_pytorch, _read_pytorch)

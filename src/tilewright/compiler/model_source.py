@@ -51,7 +51,7 @@ class FileSource(ModelSource):
         with report.phase("hash"):
             content = self._digest(cache)
         found = format_of(model)
-        key = build_key("signature", content, "" if found.says_shapes else json.dumps(shapes, default=str))
+        key = build_key("signature", content, json.dumps(shapes, default=str))
         stored = cache.get(key)
         if stored is None:
             with report.phase("import"):

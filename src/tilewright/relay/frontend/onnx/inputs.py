@@ -148,7 +148,7 @@ class ModelInputs:
 
     def _dims(self, name: str, kind: Any, fixed: Mapping[str, Any]) -> list[Any]:
         if not kind.HasField("shape"):
-            raise ModelError(f"the model does not say how many dimensions input '{name}' has; give its shape: shape={{{name!r}: (…)}}", code="TW0113")
+            raise ModelError(f"the model does not say how many dimensions input '{name}' has; give its shape: shape={{{name!r}: (…)}}, or shapes={{…}} to compile", code="TW0113")
         dims: list[Any] = []
         for axis, dim in enumerate(kind.shape.dim):
             label = f"{name}_{axis}" if dim.dim_param in _NAMELESS else dim.dim_param

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import onnx
 from onnx import TensorProto
 
+from tilewright import expr as scalar
 from tilewright.relay.frontend.onnx.inputs import ModelInputs
 from tilewright.relay.frontend.onnx.reading import read_model
 
@@ -22,10 +23,15 @@ def signature(model: Any) -> Signature:
     return survey(model)[0]
 
 
-def survey(model: Any) -> tuple[Signature, list[str]]:
-    """The signature, and the locations of external data as the model writes them: paths in the model's folder."""
+def survey(model: Any, shapes: Mapping[str, Sequence[int | str]] | None = None) -> tuple[Signature, list[str]]:
+    """The signature, and the locations of external data as the model writes them: paths in the model's folder.
+
+    `shapes` are looked at for inputs of which the model does not say how many dimensions they have.
+    """
     with read_model(model) as (proto, _):
-        inputs = ModelInputs(proto.graph, None, None)
+        open_ranks = [i.name for i in proto.graph.input if i.type.HasField("tensor_type") and not i.type.tensor_type.HasField("shape")]
+        given = {name: [scalar.Var(d) if isinstance(d, str) else d for d in shapes[name]] for name in open_ranks if shapes and name in shapes}
+        inputs = ModelInputs(proto.graph, given, None)
         order = [i.name for i in proto.graph.input if i.name in inputs.variables or i.name in inputs.unknown]
         files = {entry.value for t in _tensors(proto) for entry in t.external_data if entry.key == "location"}
     found: Signature = []
