@@ -458,6 +458,15 @@ def test_resizing_by_whole_factors_works_on_symbolic_sizes() -> None:
     refused(ModelError, linear, r"the shape of input 'X' is \(1, 1, h, w\)", "'h' is dimension 2 of input 'x'")
 
 
+def test_a_permutation_of_fewer_dimensions_is_refused() -> None:
+    model = helper.make_model(helper.make_graph(
+        [helper.make_node("Transpose", ["x"], ["y"], perm=[0, 1])], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 1, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    ))
+    with pytest.raises(ShapeError, match=r"axes \(0, 1\) must name each of the 3 dimensions once"):
+        from_onnx(model)
+
+
 def test_inputs_of_unknown_rank_take_the_shapes_that_are_given() -> None:
     names = ("x", "z")
     given = [onnx.ValueInfoProto(name=n) for n in names]

@@ -382,6 +382,11 @@ def test_functions_of_small_powers_keep_their_digits(op_type: str, stored: bool)
     as_onnx_runtime(node_model(op_type, given, known, {"y": TensorProto.FLOAT}, opset=22), given, 2e-6, 0)
 
 
+def test_a_shrink_whose_threshold_is_below_zero() -> None:
+    x = np.float32([-2, -1, -0.3, 0, 0.1, 1, 2])
+    as_onnx_runtime(node_model("Shrink", {"x": x}, {}, {"y": TensorProto.FLOAT}, opset=9, lambd=-0.25, bias=1.0), {"x": x}, 0, 0)
+
+
 def test_dynamic_quantization_rounds_once() -> None:
     """The scale, the zero point and the integers are those of ONNX Runtime, bit by bit; zeros have the scale 1."""
     shape = (4, 64)

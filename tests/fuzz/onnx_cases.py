@@ -108,9 +108,14 @@ def changed(draw: Draw, seed: Seed) -> tuple[onnx.ModelProto, dict[str, Any]]:
     return assembled(draw, made)
 
 
+def _is_stored(value: np.ndarray[Any, Any]) -> bool:
+    """Whether a file has such elements: of objects, texts alone."""
+    return value.dtype.kind != "O" or all(isinstance(x, (str, bytes)) for x in value.flat)
+
+
 def assembled(draw: Draw, made: Seed) -> tuple[onnx.ModelProto, dict[str, Any]]:
     """A model of the node; some of its inputs are stored."""
-    stored = {n for n, v in made.inputs.items() if isinstance(v, np.ndarray) and draw.chance(0.4 if v.dtype.kind == "i" else 0.2)}
+    stored = {n for n, v in made.inputs.items() if isinstance(v, np.ndarray) and draw.chance(0.4 if v.dtype.kind == "i" else 0.2) and _is_stored(v)}
     inputs = [helper.make_value_info(n, type_of(v)) for n, v in made.inputs.items() if n not in stored]
     inits = [numpy_helper.from_array(np.ascontiguousarray(v).reshape(v.shape), n) for n, v in made.inputs.items() if n in stored]
     outputs = [onnx.ValueInfoProto(name=o) for o in made.node.output if o]

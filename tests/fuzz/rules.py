@@ -6,10 +6,12 @@ node is free. A rule needs a reason that is a fact about the standard or about f
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import ml_dtypes
 import numpy as np
 import onnx
 from onnx import helper
@@ -54,9 +56,12 @@ def _divided_by_zero(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -
 
 
 def _out_of_range(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
-    if not outputs or outputs[0].dtype.kind not in "iu" or inputs[0].dtype.kind in "iubOSU":
+    if not outputs or inputs[0].dtype.kind in "iubOSU":
         return False
-    x, info = inputs[0].astype(np.float64), np.iinfo(outputs[0].dtype)
+    try:
+        x, info = inputs[0].astype(np.float64), ml_dtypes.iinfo(outputs[0].dtype)
+    except ValueError:  # no integers
+        return False
     return not bool(((x > float(info.min) - 1) & (x < float(info.max) + 1)).all())
 
 
@@ -112,6 +117,38 @@ def _joined_scans(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> b
 
 def _sequence_loop(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
     return len(node.input) < 2 or (not node.input[1] and any(isinstance(o, list) for o in outputs))
+
+
+def _no_range(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    x = inputs[0]
+    return x.size > 0 and float((max(x.max(), np.float32(0)) - min(x.min(), np.float32(0))) / np.float32(255)) == 0
+
+
+def _fractional_factor(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return _of_integers(node, inputs, outputs) and any(attribute(node, name, 1.0) % 1 != 0 for name in ("alpha", "beta"))
+
+
+def _mask_of_one(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return len(inputs) > 3 and inputs[3] is not None and inputs[3].shape[-1] < inputs[1].shape[-2]
+
+
+def _squares_overflow(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return bool((np.abs(inputs[0].astype(np.float64)) > 2.0**60).any())
+
+
+def _targets_of_other_sizes(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return inputs[0].shape[2:] != inputs[1].shape[1:]
+
+
+def _listed_twice(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    pool = attribute(node, "pool_int64s") or attribute(node, "pool_strings") or []
+    counts = [*attribute(node, "ngram_counts"), len(pool)]
+    grams = [tuple(pool[k : k + n]) for n, (first, last) in enumerate(itertools.pairwise(counts), 1) for k in range(first, last, n)]
+    return len({*grams}) < len(grams) or any((last - first) % n for n, (first, last) in enumerate(itertools.pairwise(counts), 1))
+
+
+def _of_doubles(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return inputs[0].dtype == np.float64
 
 
 def _even_size(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
@@ -224,6 +261,13 @@ RULES: Final = (
     Rule("an overlap outside of 0 to 1", "ONNX Runtime refuses it", frozenset({"NonMaxSuppression"}), _overlap_outside),
     Rule("a type that the operator does not take", "ONNX's reference checks no types", frozenset({"ReduceSumSquare", "ReduceL1", "ReduceL2", "ReduceSum", "ReduceProd", "ReduceMean"}), _type_not_taken),
     Rule("sizes and axes of different numbers", "CenterCropPad needs a size for each axis", frozenset({"CenterCropPad"}), _one_size),
+    Rule("a range without a scale", "the scale of zeros is 1 in ONNX Runtime, 1/255 in ONNX's reference, and 0 of denormals, by which nothing divides", frozenset({"DynamicQuantizeLinear"}), _no_range),
+    Rule("fractions of integer products", "ONNX's reference cuts off the fraction of beta * C before the sum, ONNX Runtime refuses it", frozenset({"Gemm"}), _fractional_factor),
+    Rule("a mask of fewer columns than keys", "the standard broadcasts one column, and fills up fewer ones", frozenset({"Attention"}), _mask_of_one),
+    Rule("squares that overflow", "the variance of large numbers is infinite, or NaN where it is a difference of sums", frozenset({"GroupNormalization", "InstanceNormalization", "LayerNormalization", "RMSNormalization", "BatchNormalization", "MeanVarianceNormalization"}), _squares_overflow),
+    Rule("targets of other sizes than the input", "ONNX Runtime refuses them", frozenset({"NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"}), _targets_of_other_sizes),
+    Rule("n-grams that are listed twice", "ONNX Runtime refuses them", frozenset({"TfIdfVectorizer"}), _listed_twice),
+    Rule("constants of float32 in a function of float64", "ONNX's reference computes the function's body with them", frozenset({"Gelu"}), _of_doubles),
     Rule("scan outputs of several dimensions", "ONNX's reference joins them along their first dimension in the place of a new one", frozenset({"Loop"}), _joined_scans),
     Rule("a loop over sequences without a condition", "ONNX's reference does not run it where the sequence is there", frozenset({"Loop"}), _sequence_loop),
     Rule("a loop without iterations", "the sizes of a scan output that was never written are not defined", frozenset({"Loop"}), _no_iteration),

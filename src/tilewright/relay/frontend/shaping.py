@@ -85,7 +85,7 @@ def _reshaped_constant(x: Expr, shape: tuple[int, ...]) -> Expr | None:
 
 def transpose(x: Expr, axes: Sequence[int]) -> Expr:
     """`x` with its dimensions in the order `axes`; of a constant, a view."""
-    if tuple(axes) == tuple(range(len(axes))):
+    if tuple(axes) == tuple(range(rank(x))):
         return x
     if isinstance(x, Constant) and sorted(axes) == list(range(rank(x))):
         return Constant(x.value.transpose(tuple(axes)), x.span)

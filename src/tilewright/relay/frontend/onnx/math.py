@@ -255,8 +255,8 @@ def shrink(x: Expr, *, bias: float = 0.0, lambd: float = 0.5) -> Expr:
     whole = x
     if not x.tensor_type.dtype.is_float:  # the bounds and the bias are fractions
         x = op.cast(x, "float64")
-    lower = op.where(op.less(x, scalar(-lambd, x)), op.add(x, scalar(bias, x)), scalar(0, x))
-    y = op.where(op.greater(x, scalar(lambd, x)), op.subtract(x, scalar(bias, x)), lower)
+    upper = op.where(op.greater(x, scalar(lambd, x)), op.subtract(x, scalar(bias, x)), scalar(0, x))
+    y = op.where(op.less(x, scalar(-lambd, x)), op.add(x, scalar(bias, x)), upper)  # first, where lambd is below zero and both hold
     return y if x is whole else op.cast(y, whole.tensor_type.dtype)
 
 
