@@ -246,6 +246,34 @@ def test_end_records_that_disagree_are_refused(entries: dict[str, bytes]) -> Non
     refused(Path("m.pt2"), "end records disagree")
 
 
+ZIP64_FORMS = [*itertools.product((False, True), ("clean", "hostile", "wide"), (False, True), (False, True))]
+"""Whether the hostile entries are first, which directory the plain end record names, whether its sizes and its counts say to look at the ZIP64 record."""
+
+
+@pytest.mark.parametrize(("is_hostile_first", "plain", "has_wide_size", "has_wide_count"), ZIP64_FORMS)
+@pytest.mark.parametrize("change", [_guards, lambda program: _put(program, _strings(program)[0], CODE)], ids=["guards", "text"])
+def test_two_directories_never_run_code(
+    entries: dict[str, bytes], change: Callable[[Any], None], is_hostile_first: bool, plain: str, has_wide_size: bool, has_wide_count: bool,
+) -> None:
+    """48 archives with the clean program and a hostile one, in which the plain end record and the one of ZIP64 name either."""
+    clean, hostile = written(entries).read_bytes(), changed(entries, change).read_bytes()
+    parts = [hostile, clean] if is_hostile_first else [clean, hostile]
+    body, places = b"", {}
+    for name, part in zip(("hostile", "clean") if is_hostile_first else ("clean", "hostile"), parts, strict=True):
+        at = part.rindex(b"PK\5\6")
+        count, size, offset = struct.unpack_from("<HLL", part, at + 10)
+        places[name] = (count, size, offset + len(body))
+        body += part[:at]
+    other = "clean" if plain == "hostile" else "hostile"
+    count, size, offset = places[other]
+    record = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, count, count, size, offset)
+    locator = struct.pack("<4sLQL", b"PK\6\7", 0, len(body), 1)
+    count, size, offset = places.get(plain, (count, size, 0xFFFFFFFF))
+    count, size = 0xFFFF if has_wide_count else count, 0xFFFFFFFF if has_wide_size else size
+    Path("m.pt2").write_bytes(body + record + locator + struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, count, count, size, offset, 0))
+    _read(Path("m.pt2"))
+
+
 def _patched(data: bytes, mark: bytes, offset: int, value: bytes) -> bytes:
     at = data.index(mark) + offset
     return data[:at] + value + data[at + len(value) :]
