@@ -174,6 +174,18 @@ def test_lstm_with_quantized_weights(direction: str, per_channel: bool, dtype: t
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
+def test_scales_of_quantized_weights_belong_to_directions_or_outputs() -> None:
+    names = ["X", "W", "R", "", "", "", "", "", "W_scale", "W_zero_point", "R_scale", "R_zero_point"]
+    node = helper.make_node("DynamicQuantizeLSTM", names, ["Y"], domain="com.microsoft", hidden_size=2)
+    stored = {"W": np.zeros((1, 2, 8), np.int8), "R": np.zeros((1, 2, 8), np.int8), "W_scale": np.ones(3, np.float32), "W_zero_point": np.zeros(3, np.int8),
+              "R_scale": np.ones(1, np.float32), "R_zero_point": np.zeros(1, np.int8)}
+    graph = helper.make_graph(
+        [node], "g", [helper.make_tensor_value_info("X", TensorProto.FLOAT, (3, 1, 2))], [helper.make_tensor_value_info("Y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(value, name) for name, value in stored.items()])
+    with pytest.raises(ModelError, match=r"W_scale has shape \(3,\) and W_zero_point \(3,\); both must be \(1,\) or \(1, 8\)"):
+        tvm.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13), helper.make_opsetid("com.microsoft", 1)], ir_version=8))
+
+
 def test_lstm_with_quantized_weights_needs_their_scales() -> None:
     node = helper.make_node("DynamicQuantizeLSTM", ["X", "W", "R"], ["Y"], domain="com.microsoft", hidden_size=2)
     graph = helper.make_graph(

@@ -157,6 +157,23 @@ def test_complex_numbers_are_inputs_and_outputs() -> None:
         np.testing.assert_allclose(tvm.compile(data)(x), np.fft.rfft2(x), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("of", "shape", "wanted"), [
+    (([T("a", (), "int32", np.array(-1, np.int32))], "EXPAND_DIMS", "ExpandDimsOptions", {}), (2, 3, 1), lambda z: z[:, :, None]),
+    (([T("a", (2,), "int32", np.array([1, 0], np.int32))], "TRANSPOSE", "TransposeOptions", {}), (3, 2), lambda z: z.T),
+    (([T("a", (1,), "int32", np.array([-1], np.int32))], "REVERSE_V2", "ReverseV2Options", {}), (2, 3), lambda z: z[:, ::-1]),
+    (([T("a", (2,), "int32", np.array([1, 0], np.int32)), T("b", (2,), "int32", np.array([1, -1], np.int32))], "SLICE", "SliceOptions", {}), (1, 3), lambda z: z[1:]),
+    (([T("a", (2,), "int32", np.array([2, 0], np.int32))], "GATHER", "GatherOptions", {"Axis": -1}), (2, 2), lambda z: z[:, [2, 0]]),
+])
+def test_axes_of_complex_numbers_are_counted_without_their_parts(of: Any, shape: tuple[int, ...], wanted: Any) -> None:
+    more, kind, options, values = of
+    tensors = [T("x", (2, 4)), T("n", (2,), "int32", [2, 4]), T("z", (2, 3), "complex64"), *more, T("y", shape, "complex64")]
+    last = len(tensors) - 1
+    data = model(tensors, [Op("RFFT2D", [0, 1], [2]), Op(kind, [2, *range(3, last)], [last], options, values)], [0], [last])
+    x = np.random.default_rng(0).standard_normal((2, 4)).astype(np.float32)
+    np.testing.assert_allclose(tvm.compile(data)(x), wanted(np.fft.rfft2(x)), rtol=1e-5, atol=1e-5)
+
+
 def with_entries(*entries: Entry) -> bytes:
     return model([T("x", (2,)), T("y", (2,))], [Op("NEG", [0], [1])], [0], [1], ADD_ONE, signatures=entries)
 

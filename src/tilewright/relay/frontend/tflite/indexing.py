@@ -21,7 +21,7 @@ from tilewright.types import DataType
 
 @converter("GATHER")
 def gather(x: Value, indices: Value, *, axis: int = 0, batch_dims: int = 0, node: Node) -> Expr:
-    along, batch = axis_of(axis, x.rank, node), batch_dims % max(indices.rank + 1, 1)
+    along, batch = axis_of(axis, x.dimensions, node), batch_dims % max(indices.rank + 1, 1)
     return op.take(x.expr, inside(_known(indices, node), (x.shape[along],), node), axis=along, batch_dims=batch, mode="clip")
 
 

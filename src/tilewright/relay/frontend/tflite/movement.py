@@ -34,7 +34,7 @@ def reshape_to(x: Value, shape: Value | None = None, *, new_shape: tuple[int, ..
 
 @converter("SQUEEZE")
 def squeeze(x: Value, *, squeeze_dims: tuple[int, ...] = (), node: Node) -> Expr:
-    gone = [axis_of(a, x.rank, node) for a in squeeze_dims] or [k for k, d in enumerate(x.shape) if d == 1]
+    gone = [axis_of(a, x.dimensions, node) for a in squeeze_dims] or [k for k, d in enumerate(x.shape[: x.dimensions]) if d == 1]
     if any(x.shape[a] != 1 for a in gone):
         node.refuse(f"dimensions {squeeze_dims} of its input of shape {x.shape} are to be left out, and are not all 1")
     return reshape(x.expr, [d for k, d in enumerate(x.shape) if k not in gone])
@@ -42,23 +42,23 @@ def squeeze(x: Value, *, squeeze_dims: tuple[int, ...] = (), node: Node) -> Expr
 
 @converter("EXPAND_DIMS")
 def expand_dims(x: Value, axis: Value, *, node: Node) -> Expr:
-    place = axis_of(node.whole(axis), x.rank + 1, node)
+    place = axis_of(node.whole(axis), x.dimensions + 1, node)
     return reshape(x.expr, (*x.shape[:place], 1, *x.shape[place:]))
 
 
 @converter("TRANSPOSE")
 def transpose_by(x: Value, perm: Value, *, node: Node) -> Expr:
-    axes = tuple(axis_of(a, x.rank, node) for a in node.ints(perm))
-    if sorted(axes) != list(range(x.rank)):
-        node.refuse(f"its permutation {axes} is not one of {x.rank} dimensions")
-    return transpose(x.expr, axes)
+    axes = tuple(axis_of(a, x.dimensions, node) for a in node.ints(perm))
+    if sorted(axes) != list(range(x.dimensions)):
+        node.refuse(f"its permutation {axes} is not one of {x.dimensions} dimensions")
+    return transpose(x.expr, (*axes, *range(x.dimensions, x.rank)))
 
 
 @converter("CONCATENATION")
 def concatenation(*values: Value, axis: int = 0, fused_activation_function: int = 0, node: Node) -> Expr:
     if not values:
         node.refuse("it has no inputs")
-    along = axis_of(axis, values[0].rank, node)
+    along = axis_of(axis, values[0].dimensions, node)
     t = node.output
     parts = [in_scale_of(v, t) if v.dtype == "uint8" and v.is_quantized else v.expr for v in values]
     found: Expr = op.concatenate(Tuple(tuple(parts)), axis=along) if len(parts) > 1 else parts[0]
@@ -81,7 +81,7 @@ def in_scale_of(v: Value, t: Tensor) -> Expr:
 def pack(*values: Value, axis: int = 0, node: Node) -> Expr:
     if not values:
         node.refuse("it has no inputs")
-    place = axis_of(axis, values[0].rank + 1, node)
+    place = axis_of(axis, values[0].dimensions + 1, node)
     shape = values[0].shape
     parts = tuple(reshape(v.expr, (*shape[:place], 1, *shape[place:])) for v in values)
     return op.concatenate(Tuple(parts), axis=place) if len(parts) > 1 else parts[0]
@@ -89,9 +89,9 @@ def pack(*values: Value, axis: int = 0, node: Node) -> Expr:
 
 def _dimension(axis: int, x: Value, node: Node) -> int:
     """The dimension that is taken apart, counted from the front."""
-    if not x.rank:
+    if not x.dimensions:
         node.refuse("its input is one number, which has no parts; the file is damaged: convert it again")
-    return axis_of(axis, x.rank, node)
+    return axis_of(axis, x.dimensions, node)
 
 
 @converter("UNPACK")
@@ -131,12 +131,13 @@ def split_v(x: Value, sizes: Value, axis: Value, *, num_splits: int = 0, node: N
 @converter("SLICE")
 def slice_of(x: Value, begin: Value, size: Value, *, node: Node) -> Expr:
     first, counts = node.ints(begin), node.ints(size)
-    if len(first) != x.rank or len(counts) != x.rank:
-        node.refuse(f"it begins at {first} and has the size {counts}, and its input has {x.rank} dimensions")
-    ends = [b + n if n >= 0 else d for b, n, d in zip(first, counts, x.shape, strict=True)]
-    if any(b < 0 or e > d or b > e for b, e, d in zip(first, ends, x.shape, strict=True)):
+    sizes = x.shape[: x.dimensions]
+    if len(first) != len(sizes) or len(counts) != len(sizes):
+        node.refuse(f"it begins at {first} and has the size {counts}, and its input has {len(sizes)} dimensions")
+    ends = [b + n if n >= 0 else d for b, n, d in zip(first, counts, sizes, strict=True)]
+    if any(b < 0 or e > d or b > e for b, e, d in zip(first, ends, sizes, strict=True)):
         node.refuse(f"the part from {first} of size {counts} is not inside of its input of shape {x.shape}")
-    return op.strided_slice(x.expr, begin=first, end=tuple(ends), strides=(1,) * x.rank) if x.rank else x.expr
+    return op.strided_slice(x.expr, begin=first, end=tuple(ends), strides=(1,) * len(sizes)) if sizes else x.expr
 
 
 @converter("STRIDED_SLICE")
@@ -276,7 +277,7 @@ def zeros_like(x: Value) -> Expr:
 
 @converter("SHAPE")
 def shape_of(x: Value, *, out_type: int = 0, node: Node) -> Expr:
-    return cast(Constant(np.asarray(x.shape, np.int64)), node.output.dtype)
+    return cast(Constant(np.asarray(x.shape[: x.dimensions], np.int64)), node.output.dtype)
 
 
 @converter("DENSIFY")
@@ -287,7 +288,7 @@ def densify(x: Value) -> Expr:
 
 @converter("RANK")
 def rank_of(x: Value) -> Expr:
-    return constant(x.rank, "int32")
+    return constant(x.dimensions, "int32")
 
 
 @converter("RANGE")
@@ -307,7 +308,7 @@ def range_of(start: Value, limit: Value, delta: Value, *, node: Node) -> Expr:
 def reverse(x: Value, axis: Value, *, node: Node) -> Expr:
     found = x.expr
     for a in node.ints(axis):
-        found = op.reverse(found, axis=axis_of(a, x.rank, node))
+        found = op.reverse(found, axis=axis_of(a, x.dimensions, node))
     return found
 
 

@@ -51,6 +51,11 @@ class Value:
         return self.expr.tensor_type.ndim
 
     @property
+    def dimensions(self) -> int:
+        """How many dimensions the model says it has: without the one of the two parts of complex numbers, which is the last of `shape`."""
+        return self.rank - is_complex(self.tensor)
+
+    @property
     def is_quantized(self) -> bool:
         """Whether its integers stand for numbers: they have a scale."""
         return is_quantized(self.tensor)
