@@ -382,6 +382,17 @@ def test_functions_of_small_powers_keep_their_digits(op_type: str, stored: bool)
     as_onnx_runtime(node_model(op_type, given, known, {"y": TensorProto.FLOAT}, opset=22), given, 2e-6, 0)
 
 
+@pytest.mark.parametrize(("alpha", "beta"), [(1.0, 0.5), (1.5, 1.0), (0.25, 2.5)])
+@pytest.mark.parametrize("stored", [False, True])
+def test_fractions_of_products_of_integers(alpha: float, beta: float, stored: bool) -> None:
+    a, b, c = (np.arange(n * m, dtype=np.uint32).reshape(n, m) % 7 for n, m in ((2, 3), (3, 4), (1, 4)))
+    given, known = {"a": a, "b": b}, {"c": c}
+    model = node_model("Gemm", given if stored else given | known, known if stored else {}, {"y": TensorProto.UINT32}, opset=13, alpha=alpha, beta=beta)
+    got = tvm.compile(model)(*(given if stored else given | known).values())
+    assert got.dtype == np.uint32
+    np.testing.assert_array_equal(got, (alpha * (a @ b) + beta * c).astype(np.uint32))
+
+
 def test_a_shrink_whose_threshold_is_below_zero() -> None:
     x = np.float32([-2, -1, -0.3, 0, 0.1, 1, 2])
     as_onnx_runtime(node_model("Shrink", {"x": x}, {}, {"y": TensorProto.FLOAT}, opset=9, lambd=-0.25, bias=1.0), {"x": x}, 0, 0)

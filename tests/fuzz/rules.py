@@ -116,7 +116,7 @@ def _joined_scans(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> b
 
 
 def _sequence_loop(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
-    return len(node.input) < 2 or (not node.input[1] and any(isinstance(o, list) for o in outputs))
+    return (len(node.input) < 2 or not node.input[1]) and any(isinstance(o, list) for o in outputs)
 
 
 def _no_range(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
@@ -124,12 +124,8 @@ def _no_range(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
     return x.size > 0 and float((max(x.max(), np.float32(0)) - min(x.min(), np.float32(0))) / np.float32(255)) == 0
 
 
-def _fractional_factor(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
-    return _of_integers(node, inputs, outputs) and any(attribute(node, name, 1.0) % 1 != 0 for name in ("alpha", "beta"))
-
-
 def _mask_of_one(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
-    return len(inputs) > 3 and inputs[3] is not None and inputs[3].shape[-1] < inputs[1].shape[-2]
+    return len(inputs) > 3 and inputs[3] is not None and inputs[3].shape[-1] == 1 < inputs[1].shape[-2]
 
 
 def _squares_overflow(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
@@ -168,6 +164,10 @@ def _pads_below_zero(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -
 
 def _whole_image(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
     return inputs[0].dtype.kind in "iub" and attribute(node, "mode", b"linear") != b"nearest"
+
+
+def _other_image(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
+    return _whole_image(node, inputs, outputs) and inputs[0].dtype not in (np.int8, np.uint8, np.int32)
 
 
 def _dilated_to_size(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
@@ -245,7 +245,8 @@ RULES: Final = (
     Rule("unpooling into a given shape", "the node suite fills up the pooled tensor, and ONNX Runtime takes indices for those of the given shape", frozenset({"MaxUnpool"}), _has_shape),
     Rule("padding below zero", "the formula for the size of the result gives negative pads, which the references refuse, cut off or place differently", frozenset({"ConvTranspose", "MaxPool", "AveragePool", "LpPool"}), _pads_below_zero),
     Rule("sampling at points that are not finite", "such a point is in no image", frozenset({"GridSample", "RoiAlign", "DeformConv"}), _not_finite),
-    Rule("interpolation of integers", "ONNX's reference rounds the weights or the result to integers, and ONNX Runtime refuses it", frozenset({"GridSample", "Resize"}), _whole_image),
+    Rule("interpolation of integers", "ONNX's reference rounds the weights to integers, and ONNX Runtime refuses it", frozenset({"GridSample"}), _whole_image),
+    Rule("sizes of images of other integers", "ONNX's reference rounds the result, and ONNX Runtime, which cuts it off, refuses these types", frozenset({"Resize"}), _other_image),
     Rule("a window over a size that its dilation does not count", "the references leave the dilation out of the formula of SAME", frozenset({"MaxPool", "AveragePool", "LpPool", "QLinearConv"}), _dilated_to_size),
     Rule("bounds outside of what is sliced backwards", "the standard moves the start and the end to the nearest element; numpy, and so ONNX's reference, and ONNX Runtime do otherwise", frozenset({"Slice"}), _slice_outside),
     Rule("a length outside of the sequence", "ONNX Runtime refuses it", frozenset({"ReverseSequence"}), _length_outside),
@@ -262,8 +263,7 @@ RULES: Final = (
     Rule("a type that the operator does not take", "ONNX's reference checks no types", frozenset({"ReduceSumSquare", "ReduceL1", "ReduceL2", "ReduceSum", "ReduceProd", "ReduceMean"}), _type_not_taken),
     Rule("sizes and axes of different numbers", "CenterCropPad needs a size for each axis", frozenset({"CenterCropPad"}), _one_size),
     Rule("a range without a scale", "the scale of zeros is 1 in ONNX Runtime, 1/255 in ONNX's reference, and 0 of denormals, by which nothing divides", frozenset({"DynamicQuantizeLinear"}), _no_range),
-    Rule("fractions of integer products", "ONNX's reference cuts off the fraction of beta * C before the sum, ONNX Runtime refuses it", frozenset({"Gemm"}), _fractional_factor),
-    Rule("a mask of fewer columns than keys", "the standard broadcasts one column, and fills up fewer ones", frozenset({"Attention"}), _mask_of_one),
+    Rule("a mask of one column", "the standard broadcasts it, and from opset 24 on fills up what is shorter than the keys, as ONNX's reference does in every opset", frozenset({"Attention"}), _mask_of_one),
     Rule("squares that overflow", "the variance of large numbers is infinite, or NaN where it is a difference of sums", frozenset({"GroupNormalization", "InstanceNormalization", "LayerNormalization", "RMSNormalization", "BatchNormalization", "MeanVarianceNormalization"}), _squares_overflow),
     Rule("targets of other sizes than the input", "ONNX Runtime refuses them", frozenset({"NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"}), _targets_of_other_sizes),
     Rule("n-grams that are listed twice", "ONNX Runtime refuses them", frozenset({"TfIdfVectorizer"}), _listed_twice),

@@ -175,7 +175,7 @@ class GatherNd(Op):
         b = self.batch_dims
         batch = np.indices(indices.shape[1:], sparse=True)[:b] if b else ()
         found = data[(*batch, *(_positive(x, data.shape[b + k]) for k, x in enumerate(indices)))]
-        return np.array(np.broadcast_to(found, self._shape(data.shape, indices.shape)))  # of no coordinates, all of a batch
+        return found if len(indices) else np.broadcast_to(found, self._shape(data.shape, indices.shape)).copy()  # of no coordinates, all of a batch
 
     def compute(self, data: te.Tensor, indices: te.Tensor) -> te.Tensor:
         return topi.gather_nd(data, indices, self.batch_dims, self._shape(dims(data), dims(indices)))

@@ -269,7 +269,7 @@ class Importer:
         given, said = self._given(proto, body), specification(proto.op_type, domain, opset)
         if said is not None:
             given = widened(said, given)
-            if why := wrong_attribute(said, given) or wrong_rank(said, proto, args) or wrong_axis(proto, args):
+            if why := wrong_attribute(said, given) or wrong_rank(said, proto, args) or wrong_axis(proto, given, args):
                 raise ModelError(why, origin, code="TW0107")
         found = registry.find(domain, proto.op_type, opset)
         if found is None:

@@ -85,6 +85,14 @@ def gemm_first(
 @converter("Gemm", since=7)
 def gemm(a: Expr, b: Expr, c: Expr | None = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0) -> Expr:
     y = times_matrix(transpose(a, (1, 0)) if transA else a, b if transB else transpose(b, (1, 0)))
+    kind = dtype_of(y)
+    if not kind.is_float and any(factor % 1 for factor in (alpha, beta)):  # the factors are fractions, and the integers of the sum
+        return cast(_sum_of(cast(y, "float64"), None if c is None else cast(c, "float64"), alpha, beta), kind)
+    return _sum_of(y, c, alpha, beta)
+
+
+def _sum_of(y: Expr, c: Expr | None, alpha: float, beta: float) -> Expr:
+    """alpha * y + beta * c."""
     if alpha != 1:
         y = op.multiply(y, scalar(alpha, y))
     if c is None or beta == 0:

@@ -122,9 +122,9 @@ def wrong_rank(said: Specification, node: onnx.NodeProto, args: Sequence[Expr | 
     return ""
 
 
-def wrong_axis(node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
+def wrong_axis(node: onnx.NodeProto, given: Mapping[str, AttributeProto], args: Sequence[Expr | None]) -> str:
     """What is wrong with the attribute `axis` of an operator that is made of others; empty where nothing is."""
-    axis = next((a.i for a in node.attribute if a.name == "axis"), None)
+    axis = given["axis"].i if "axis" in given else None
     t = args[0].known_type() if args and args[0] is not None else None
     if axis is None or node.op_type not in _AXIS_OF_DATA or registry.domain_of(node.domain) or not isinstance(t, TensorType) or -t.ndim <= axis < t.ndim:
         return ""

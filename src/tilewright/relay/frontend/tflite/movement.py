@@ -11,7 +11,7 @@ from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import axis_of, cast, fields, pad, reshape, transpose
 from tilewright.relay.frontend.tflite.model import Tensor
-from tilewright.relay.frontend.tflite.node import Node, Value, constant, is_complex, is_quantized, scale_of, zero_point_of
+from tilewright.relay.frontend.tflite.node import Node, Value, constant, is_quantized, scale_of, zero_point_of
 from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.frontend.tflite.rescale import activate
 from tilewright.relay.frontend.tflite.rounding import rounded_away
@@ -24,7 +24,7 @@ def reshape_to(x: Value, shape: Value | None = None, *, new_shape: tuple[int, ..
         wanted = node.ints(shape)
     if shape is None and wanted == (0,):
         wanted = ()  # how old converters write a scalar
-    parts = (2,) if is_complex(x.tensor) else ()
+    parts = x.shape[x.dimensions :]
     count = math.prod(x.shape) // math.prod(parts)
     known = math.prod(d for d in wanted if d != -1)
     if sum(d == -1 for d in wanted) > 1 or any(d < -1 for d in wanted) or (-1 in wanted and (count % max(known, 1) or not known)) or (-1 not in wanted and known != count):
