@@ -74,6 +74,7 @@ def test_bytes_of_strangers_are_refused(peer: Peer, data: bytes) -> None:
     connection.close()
 
 
+TEXT = json.dumps({"message": {"call": "x", "with": {}}, "pieces": [100]}).encode()
 NUMBERS = (math.inf, math.nan, -1, 1e400, 10**400, "1", None, [], True, {"a": 1})
 
 
@@ -121,6 +122,19 @@ def test_a_session_calls_what_is_listed_alone(name: Any, given: Any) -> None:
         assert "ready" in connection.receive(10)[0]
         connection.send({"call": name, "with": given, "timeout": 5})
         assert "refused" in connection.receive(10)[0]
+        connection.close()
+
+
+@pytest.mark.parametrize("sent", [head(1 << 10, 1 << 30)[:7], head(1 << 10, 1 << 30), head(len(TEXT), 100) + TEXT + b"x" * 99])
+def test_a_session_that_stops_within_a_message_is_ended(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever the client falls silent, the server is the next one's."""
+    monkeypatch.setattr("tilewright.rpc.server._IDLE_SECONDS", 0.2)
+    with rpc.Server(port=0) as server:
+        connection = dial(server.host, server.port, SECRET.encode(), {"role": "session", "key": "", "token": "", "seconds": 0, "patience": 5})
+        assert "ready" in connection.receive(10)[0]
+        connection.socket.sendall(sent)
+        assert "silent for too long" in connection.receive(10)[0]["refused"]
+        rpc.connect(server.host, server.port, patience=10).close()
         connection.close()
 
 

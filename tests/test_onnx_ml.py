@@ -255,6 +255,24 @@ def _pipelines() -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_neighbours_that_name_their_scores(classes: int) -> None:
+    """A loop over the points that were learned, and dictionaries of scores behind it."""
+    pytest.importorskip("sklearn", reason="pipelines of scikit-learn need it")
+    skl2onnx = pytest.importorskip("skl2onnx", reason="pipelines of scikit-learn are exported by skl2onnx")
+    from sklearn.neighbors import KNeighborsClassifier
+
+    x = np.random.default_rng(classes).standard_normal((40, 4)).astype(np.float32)
+    y = np.array(["a", "b", "c"])[np.arange(40) % classes]
+    proto = skl2onnx.to_onnx(KNeighborsClassifier(3).fit(x, y), x[:1])
+    model, session = tilewright.compile(proto), runtime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    for rows in (5, 3):
+        label, scores = model(x[:rows])
+        labels, dictionaries = session.run(None, {"X": x[:rows]})
+        assert label.tolist() == labels.tolist()
+        assert scores.tolist() == [pytest.approx(d) for d in dictionaries]
+
+
 @pytest.mark.filterwarnings("ignore:.*prob.*deprecated:FutureWarning")  # of classifiers with probabilities, which the exporter reads
 @pytest.mark.parametrize("name", ["forest", "boosting", "logistic", "svm", "svr", "neighbours", "forest_regressor", "boosting_regressor"])
 @pytest.mark.parametrize("classes", [2, 3])

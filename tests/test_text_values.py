@@ -67,11 +67,60 @@ def test_strings_do_not_leave_the_process_in_code() -> None:
         tvm.compile(_program()).artifact.manifest.to_json()
 
 
-def test_branches_over_strings_are_refused() -> None:
+@pytest.mark.parametrize("truth", [True, False])
+def test_branches_over_strings_are_chosen_while_the_program_runs(truth: bool) -> None:
+    """By the one door and by the other, and what reads the text goes on with it."""
     c, s = relay.var("c", shape=(), dtype="bool"), relay.var("s", shape=(2,), dtype="string")
-    chosen = relay.If(c, s, get("string_concat")()(s, s))
-    with pytest.raises(CompileError, match=r"'s' is of type .* keep strings out of the branches"):
-        tvm.compile(tvm.IRModule.from_expr(relay.Function([c, s], chosen)))
+    join = get("string_concat")()
+    program = tvm.IRModule.from_expr(relay.Function([c, s], join(relay.If(c, s, join(s, s)), relay.Constant(_strings("!")))))
+    wanted = ["a!", "b!"] if truth else ["aa!", "bb!"]
+    assert tvm.compile(program)(np.array(truth), _strings("a", "b")).tolist() == wanted
+    assert relay.create_executor("vm", program).evaluate()(np.array(truth), _strings("a", "b")).numpy().tolist() == wanted
+
+
+def _loop(body_of: Any, before: list[onnx.NodeProto], after: list[onnx.NodeProto], state: int, given: int) -> onnx.ModelProto:
+    """`x` -> before -> `s`, twice through a loop -> `p` -> after -> `y`."""
+    info = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["goes"]), body_of], "body",
+        [info("i", onnx.TensorProto.INT64, []), info("go", onnx.TensorProto.BOOL, []), info("state", state, [2])],
+        [info("goes", onnx.TensorProto.BOOL, []), info("next", state, [2])],
+    )
+    nodes = [*before, helper.make_node("Loop", ["n", "", "s"], ["p"], body=body), *after]
+    graph = helper.make_graph(nodes, "g", [info("x", given, [2]), info("n", onnx.TensorProto.INT64, [])], [info("y", onnx.TensorProto.UNDEFINED, None)])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.ml", 3)], ir_version=9)
+
+
+def test_loops_run_between_operators_on_texts() -> None:
+    """Texts become numbers, a loop of native code runs over them, and its numbers become texts."""
+    words = {"domain": "ai.onnx.ml"}
+    before = [helper.make_node("LabelEncoder", ["x"], ["s"], keys_strings=["a", "b"], values_int64s=[3, 5], **words)]
+    after = [helper.make_node("LabelEncoder", ["p"], ["y"], keys_int64s=[12, 20], values_strings=["q", "r"], **words)]
+    proto = _loop(helper.make_node("Add", ["state", "state"], ["next"]), before, after, onnx.TensorProto.INT64, onnx.TensorProto.STRING)
+    model = tvm.compile(proto)
+    given = {"x": _strings("a", "b"), "n": np.array(2)}
+    assert model(given).tolist() == ["q", "r"]
+    programs = [e.program.artifact.manifest for e in model._stages.edges() if e.program is not None]
+    assert [bool(m.steps) for m in programs] == [True, False, True], "the middle one is the loop"
+    module, _ = relay.frontend.from_onnx(proto)
+    assert relay.create_executor("debug", module).evaluate()(**given).numpy().tolist() == ["q", "r"]
+
+
+def test_dictionaries_are_made_of_what_a_loop_made(tmp_path: Path) -> None:
+    after = [helper.make_node("Reshape", ["p", "row"], ["r"]), helper.make_node("ZipMap", ["r"], ["y"], domain="ai.onnx.ml", classlabels_strings=["k", "l"])]
+    before = [helper.make_node("Neg", ["x"], ["s"]), helper.make_node("Constant", [], ["row"], value_ints=[1, 2])]
+    proto = _loop(helper.make_node("Add", ["state", "state"], ["next"]), before, after, onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT)
+    model = tvm.compile(proto)
+    given = np.float32([1, 2]), np.array(3)
+    assert model(*given).tolist() == [{"k": -8.0, "l": -16.0}]
+    model.save(tmp_path / "m.tar")
+    assert tvm.load(tmp_path / "m.tar")(*given).tolist() == [{"k": -8.0, "l": -16.0}]
+
+
+def test_texts_in_loops_are_refused() -> None:
+    proto = _loop(helper.make_node("StringConcat", ["state", "state"], ["next"]), [helper.make_node("Identity", ["x"], ["s"])], [helper.make_node("Identity", ["p"], ["y"])], onnx.TensorProto.STRING, onnx.TensorProto.STRING)
+    with pytest.raises(CompileError, match=r"'x' is of type .* keep strings out of the branches"):
+        tvm.compile(proto)
 
 
 def test_text_and_json_keep_strings() -> None:

@@ -109,6 +109,18 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         ),
         (torch.tensor(2.0),),
     ),
+    "scatter_reduce of truth values": (
+        lambda x, at, rows: tuple(
+            x.scatter_reduce(0, at, rows, how, include_self=own)
+            for how in ("amax", "amin", "sum", "prod")
+            for own in (True, False)
+        ),
+        (
+            torch.tensor([True, False, True, False]),
+            torch.tensor([0, 1, 0, 1, 3]),
+            torch.tensor([False, True, False, True, False]),
+        ),
+    ),
     "masked_scatter": (lambda x, y: torch.masked_scatter(x[0], y > 1, x), (REAL, TIES)),
     "copies": (
         lambda x: (

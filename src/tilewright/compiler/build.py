@@ -32,7 +32,7 @@ from tilewright.relay.qnn.settle_numerics import SettleNumerics
 from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.pipeline import optimize
-from tilewright.relay.transform.stages import needs_stages
+from tilewright.relay.transform.stages import mixes_control_and_objects, needs_stages
 from tilewright.relay.visitor import calls
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.module import FactoryModule, Session
@@ -101,7 +101,7 @@ def build(
         bound = bind_params(module, params) if params else module
         if needs_stages(bound["main"]):
             bound = typed(bound)
-        if needs_stages(bound["main"]):
+        if needs_stages(bound["main"]) or mixes_control_and_objects(bound["main"]):
             return StagedModule(bound, chosen, mod_name)
         return FactoryModule(build_module(bound, chosen, mod_name))
 

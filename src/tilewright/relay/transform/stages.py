@@ -6,6 +6,9 @@
 
 `resolve` gives the parameters of a program their types and puts the operators in place that waited for values; `cut` takes off all that
 has known sizes then. What is left begins anew when the stage has run. Both are linear in the graph.
+
+Control flow is native code that does not go back to Python, where texts and dictionaries are made: a program with both is cut between
+them, whatever is known of its sizes.
 """
 
 from __future__ import annotations
@@ -19,13 +22,14 @@ import numpy as np
 
 from tilewright.errors import CompileError
 from tilewright.relay.adt import Match
+from tilewright.relay.analysis.branches import is_kernel
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 from tilewright.relay.op.create import NdarraySize, ShapeOf
 from tilewright.relay.op.deferred import Ask, pending
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.qnn.sources import NUMERICS
 from tilewright.relay.transform.fold_constant import fold
-from tilewright.relay.visitor import binders, operands, post_order, rewrite, with_operands
+from tilewright.relay.visitor import binders, free_vars, operands, post_order, rewrite, with_operands
 from tilewright.types import FuncType, TensorType, TupleType, Type
 
 Array = np.ndarray[Any, Any]
@@ -50,7 +54,8 @@ def is_static(t: Type | None) -> bool:
 
 def needs_stages(function: Function) -> bool:
     """Whether the sizes of a function's values are not all known before it runs."""
-    return any(pending(e) or not is_static(e.known_type()) for e in post_order(function, inside=False) if not isinstance(e, Function))
+    order = [e for e in post_order(function, inside=False) if not isinstance(e, Function)]
+    return any(pending(e) or not is_static(e.known_type()) for e in order) or bool(_choices_of_objects(order))
 
 
 def resolve(function: Function, params: Sequence[Var], ask: Ask) -> Function:
@@ -89,7 +94,7 @@ class _Resolver:
     def _branch(self, e: If) -> list[tuple[Expr, bool]]:
         """What to look at next for a branch whose condition has been."""
         cond = self.new[e.cond]
-        inside = any(pending(o) or not is_static(o.known_type()) for o in post_order(e.true_branch, e.false_branch))
+        inside = any(pending(o) or not is_static(o.known_type()) or _has_objects(o) for o in post_order(e.true_branch, e.false_branch))
         value = self.ask(cond) if inside or isinstance(cond, Constant) else None
         if value is None:
             self.new[e] = rewrite(e, lambda _: None, inside=True, memo=dict(self.new))
@@ -149,11 +154,13 @@ class Cut:
 
 def cut(function: Function) -> Cut:
     """Cut a resolved function. Raises `CompileError` for one that no run can tell the sizes of."""
-    ready = _ready(post_order(function.body), function.params)
+    order = post_order(function.body)
+    held_back = {*_held_back(function), *_choices_of_objects(post_order(function.body, inside=False))}
+    ready = _ready(order, function.params, held_back)
     if function.body in ready:
         count = len(function.params)
         return Cut(function, tuple(range(count)), (), tuple(range(count, count + _count(function.ret_type))), None)
-    return _Cutter(function, ready).cut()
+    return _Cutter(function, ready, held_back).cut()
 
 
 def _count(t: Type | None) -> int:
@@ -161,15 +168,59 @@ def _count(t: Type | None) -> int:
     return sum(map(_count, t.fields)) if isinstance(t, TupleType) else 1
 
 
-def _ready(order: Sequence[Expr], params: Sequence[Var]) -> set[Expr]:
-    """The values whose sizes are known, and those of all that they are made of."""
+def mixes_control_and_objects(function: Function) -> bool:
+    """Whether a function has control flow, and beside it operators on Python objects, before or behind which it can be cut."""
+    return bool(_held_back(function))
+
+
+def _held_back(function: Function) -> set[Expr]:
+    """What is left to a later stage: operators on objects where control flow can go first, or control flow."""
+    order = post_order(function.body, inside=False)
+    objects: set[Expr] = {e for e in order if isinstance(e, Call) and isinstance(e.op, Op) and any(map(_has_objects, (e, *e.args)))}
+    control: set[Expr] = {e for e in order if isinstance(e, (If, Match)) or (isinstance(e, Call) and not is_kernel(e))} if objects else set()
+    if not objects or not control:
+        return set()
+    for held_back, first in ((objects, control), (control, objects)):
+        after = _readers(order, held_back)
+        if first - after and not any(isinstance(e, _NOT_IN_STAGES) for e in after):
+            return held_back
+    return set()
+
+
+def _choices_of_objects(order: Sequence[Expr]) -> set[Expr]:
+    """The branches of these with texts or other objects in them, which are chosen when the condition is known."""
+    branches = [e for e in order if isinstance(e, If)]
+    if not branches or not any(map(_has_objects, order)):
+        return set()
+    return {e for e in branches if any(map(_has_objects, post_order(e.true_branch, e.false_branch)))}
+
+
+def _has_objects(e: Expr) -> bool:
+    return _are_objects(e.known_type())
+
+
+def _are_objects(t: Type | None) -> bool:
+    return any(map(_are_objects, t.fields)) if isinstance(t, TupleType) else isinstance(t, TensorType) and t.dtype.is_object
+
+
+def _readers(order: Sequence[Expr], values: set[Expr]) -> set[Expr]:
+    """The values, and all that is made of them."""
+    found: set[Expr] = set()
+    for e in order:
+        if e in values or any(o in found for o in operands(e)):
+            found.add(e)
+    return found
+
+
+def _ready(order: Sequence[Expr], params: Sequence[Var], held_back: Container[Expr]) -> set[Expr]:
+    """The values whose sizes are known and that are not held back, and those of all that they are made of."""
     found: set[Expr] = set()
     bound = set(params) | {v for e in order for v in binders(e)}
     for e in order:
         if isinstance(e, (GlobalVar, Var)):
             known = isinstance(e, GlobalVar) or e in bound
         else:
-            known = not pending(e) and all(o in found for o in operands(e))
+            known = not pending(e) and e not in held_back and all(o in found for o in operands(e))
         if known and is_static(e.known_type()):
             found.add(e)
     return found
@@ -178,15 +229,15 @@ def _ready(order: Sequence[Expr], params: Sequence[Var]) -> set[Expr]:
 class _Cutter:
     """The state of one cut."""
 
-    def __init__(self, function: Function, ready: set[Expr]) -> None:
-        self.function, self.ready = function, ready
+    def __init__(self, function: Function, ready: set[Expr], held_back: set[Expr]) -> None:
+        self.function, self.ready, self.held_back = function, ready, held_back
         self.params: dict[Expr, int] = {p: k for k, p in enumerate(function.params)}
         self.outputs: dict[Expr, int] = {}
         self.fields: dict[Expr, tuple[Expr, ...]] = {}
 
     def cut(self) -> Cut:
         waiting, top = self._waiting()
-        sized = [e for e in waiting if isinstance(e, Call) and isinstance(e.op, Op) and not pending(e) and all(o in self.ready for o in e.args)]
+        sized = [e for e in waiting if isinstance(e, Call) and self._makes_its_size(e) and all(o in self.ready for o in e.args)]
         arguments = [[self._number(f) for a in e.args for f in self._tensors(a)] for e in sized]
         final = self._leaves(self.function.body)
         done = {*sized, *(f for e in sized for f in self._tensors(e))}
@@ -205,6 +256,9 @@ class _Cutter:
             return Cut(stage, takes, sizers, gives, rest)
         found = [self.fields[f.tuple_value][f.index] if isinstance(f, TupleGetItem) and f.tuple_value in done else f for f in final]
         return Cut(stage, takes, sizers, tuple(numbers[f] if f in numbers else self._number(f) for f in found), None)
+
+    def _makes_its_size(self, call: Call) -> bool:
+        return isinstance(call.op, Op) and not pending(call) and call not in self.held_back
 
     def _waiting(self) -> tuple[list[Expr], list[Expr]]:
         """What is not ready, operands first, and the ready values that it needs, in order."""
@@ -225,7 +279,11 @@ class _Cutter:
                         "in stages; give the sizes, or evaluate it with relay.create_executor('debug')", getattr(e, "span", None), code="TW0403")
                 if isinstance(e, Tuple) or e not in self.ready:
                     stack.append((e, True))
-                    stack += [(o, False) for o in reversed(operands(e))]
+                    below = operands(e)
+                    if e in self.held_back and isinstance(e, Call):  # functions go on as they are, with the variables that they see
+                        below = e.args
+                        top.update((v, None) for v in (free_vars(e.op) if isinstance(e.op, Expr) else ()) if v in self.ready)
+                    stack += [(o, False) for o in reversed(below)]
                 elif not isinstance(e, Constant):
                     top[e] = None
         return order, list(top)

@@ -242,11 +242,13 @@ def scatter_reduce(self: Expr, dim: int, index: Expr, src: Expr, reduce: str, no
 
 
 def _least(x: Expr) -> Any:
-    return -math.inf if dtype_of(x).is_float else np.iinfo(dtype_of(x).numpy()).min
+    kind = dtype_of(x)
+    return -math.inf if kind.is_float else False if kind == "bool" else np.iinfo(kind.numpy()).min
 
 
 def _most(x: Expr) -> Any:
-    return math.inf if dtype_of(x).is_float else np.iinfo(dtype_of(x).numpy()).max
+    kind = dtype_of(x)
+    return math.inf if kind.is_float else True if kind == "bool" else np.iinfo(kind.numpy()).max
 
 
 @converter("index_add", "index_copy", "index_fill", "index_reduce")
