@@ -19,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -125,9 +126,12 @@ class Soak:
             status = 1
             try:
                 signal.alarm(SECONDS_OF_A_CHILD)
-                faulthandler.dump_traceback_later(SECONDS_OF_A_CHILD // 2)
+                faulthandler.dump_traceback_later(SECONDS_OF_A_CHILD // 2, file=sys.__stderr__)
                 check(kind, seed)
                 status = 0
+            except BaseException:
+                traceback.print_exc()
+                sys.stderr.flush()
             finally:
                 os._exit(status)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -223,6 +223,7 @@ def test_tiles_that_do_not_fit() -> None:
     assert "the smallest tiles of conv take" in says.rule and "of sram, which has 262,144" in says.rule and "split the operator's channels" in says.edit
 
 
+@pytest.mark.slow
 def test_one_place_for_each_tile_where_two_do_not_fit() -> None:
     """The near memory is just as large as the smallest tiles; transfers and computation take turns, and no bit differs."""
     x = relay.var("x", shape=(1, 12, 12, 32), dtype="int8")

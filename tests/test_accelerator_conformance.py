@@ -59,6 +59,7 @@ def declared(text: str) -> Any:
     return module.npu
 
 
+@pytest.mark.slow
 def test_the_declaration_as_it_is_has_no_failures() -> None:
     found = conformance(npu, samples=10)
     assert found, str(found)

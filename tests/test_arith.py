@@ -65,6 +65,7 @@ comparisons = st.builds(compare, st.sampled_from([EQ, NE, LT, LE, GT, GE]), inte
 conditions = st.one_of(comparisons, st.builds(all_of, comparisons, comparisons), st.builds(lambda a, b: any_of(a, logical_not(b)), comparisons, comparisons))
 
 
+@pytest.mark.slow
 @settings(max_examples=600, deadline=None)
 @given(integers)
 def test_simplify_keeps_values_and_bounds_hold(e: PrimExpr) -> None:
@@ -92,6 +93,7 @@ def test_simplify_is_idempotent(e: PrimExpr) -> None:
     assert again is once or len(str(again)) <= len(str(once)), (once, again)
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(conditions)
 def test_what_is_proved_is_true(c: PrimExpr) -> None:
@@ -102,6 +104,7 @@ def test_what_is_proved_is_true(c: PrimExpr) -> None:
         assert evaluate(simple, point) == value, (c, simple, point)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(comparisons)
 def test_what_is_assumed_holds(c: PrimExpr) -> None:

@@ -171,6 +171,7 @@ def test_a_large_artifact_is_written_meanwhile(cache, monkeypatch):
     assert cache.size() > 2 << 20
 
 
+@pytest.mark.slow
 def test_the_end_of_a_process_waits_for_its_artifacts(tmp_path):
     code = (
         "import sys; sys.path.insert(0, sys.argv[2])\n"
@@ -235,6 +236,7 @@ def _work(folder: str, number: int) -> None:
             raise SystemExit(1)
 
 
+@pytest.mark.slow
 def test_several_processes(tmp_path):
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=_work, args=(str(tmp_path), i)) for i in range(3)]

@@ -104,6 +104,7 @@ def test_what_is_no_workload() -> None:
 
 
 # States.
+@pytest.mark.slow
 def test_a_state_written_by_hand() -> None:
     task = small()
     c = task.compute_dag.tensors[-1]
@@ -154,6 +155,7 @@ def test_what_a_state_refuses() -> None:
 
 
 # Steps of records.
+@pytest.mark.slow
 def test_steps_of_the_field_are_replayed() -> None:
     inp, result = load_record_from_string(record(TILED))
     assert (result.cost, result.error_no, inp.task.hardware_params.num_cores) == (1e-3, 0, 6)

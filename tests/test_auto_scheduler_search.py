@@ -36,6 +36,7 @@ def policy(seed: int = 0, model: Any = None, searched: auto_scheduler.SearchTask
 
 
 # One task.
+@pytest.mark.slow
 def test_the_same_seed_makes_the_same_proposals() -> None:
     def proposed(seed: int) -> list[str]:
         engine = Pretended()
@@ -45,6 +46,7 @@ def test_the_same_seed_makes_the_same_proposals() -> None:
     assert proposed(3) == proposed(3) != proposed(4)
 
 
+@pytest.mark.slow
 def test_a_search_measures_nothing_twice_and_keeps_the_best(tmp_path: Path) -> None:
     engine, file = Pretended(fails=5), tmp_path / "log.json"
     p = policy()
@@ -112,6 +114,7 @@ def test_evolution_finds_what_the_score_asks_for() -> None:
     assert len({x.identity for x in ordered}) == len(ordered) > len(first)
 
 
+@pytest.mark.slow
 def test_models_order_programs() -> None:
     searched = task()
     p = policy()
@@ -154,6 +157,7 @@ def test_a_state_that_makes_no_program_is_an_error_of_its_own() -> None:
     assert fine.error_no == 0
 
 
+@pytest.mark.slow
 def test_tuning_in_worker_processes(tmp_path: Path) -> None:
     file = tmp_path / "log.json"
     chosen = auto_scheduler.TuningOptions(
@@ -176,6 +180,7 @@ def several() -> list[auto_scheduler.SearchTask]:
     return [task(), auto_scheduler.SearchTask(func=softmax, args=(8, 16), target="llvm")]
 
 
+@pytest.mark.slow
 def test_every_task_has_a_round_and_trials_are_used_up(capsys: pytest.CaptureFixture[str]) -> None:
     engine = Pretended()
     scheduler = auto_scheduler.TaskScheduler(several(), [1, 3])

@@ -149,6 +149,7 @@ def other_config(task: KernelTask) -> ConfigEntity:
     return task.config_space.get((task.default_config.index + 1) % len(task.config_space))
 
 
+@pytest.mark.slow
 def test_a_build_takes_the_best_of_records(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     mod, params = network()
     tasks = autotvm.task.extract_from_program(mod["main"], params, "llvm")

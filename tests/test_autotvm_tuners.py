@@ -74,6 +74,7 @@ def test_all_names_are_there() -> None:
     assert set(TUNERS) == {*FIELD, "droplet", "auto"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(TUNERS))
 def test_each_tuner_makes_its_trials(name: str) -> None:
     task, (bench, option) = kernel_task("pointwise"), paper()
@@ -133,6 +134,7 @@ def test_it_stops_without_hope() -> None:
     assert tuner.trials < 500
 
 
+@pytest.mark.slow
 def test_a_model_finds_the_valley_sooner_than_chance() -> None:
     task = kernel_task("pointwise")
 
@@ -189,6 +191,7 @@ def test_progress_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(monitor.trial_scores()) == len(monitor.trial_timestamps()) == len(log.getvalue().splitlines()) == 8
 
 
+@pytest.mark.slow
 def test_a_network_shares_its_time(tmp_path: Path) -> None:
     tasks = [(kernel_task("pointwise"), 30), (kernel_task("dense"), 1), (kernel_task("softmax"), 1)]
     _, option = paper()
@@ -208,6 +211,7 @@ def test_a_network_shares_its_time(tmp_path: Path) -> None:
         NetworkTuning([], option, Records(tmp_path / "t.json"))
 
 
+@pytest.mark.slow
 def test_only_what_helps_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = [(kernel_task(name, "llvm -mcpu=x86-64-v4"), calls) for name, calls in (("pointwise", 3), ("dense", 1))]  # nothing is run
     _, option = paper()
@@ -237,6 +241,7 @@ def test_only_what_helps_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert rows[1]["result"][0][0] == verdicts[1].default.costs[0]
 
 
+@pytest.mark.slow
 def test_real_kernels_are_measured_in_processes(tmp_path: Path) -> None:
     file = tmp_path / "records.json"
     with autotvm.LocalBuilder(n_parallel=1) as builder, autotvm.LocalRunner(number=1, repeat=1, cooldown_interval=0, noise=9.0) as runner:

@@ -75,6 +75,7 @@ def test_numpy_meaning(name: str) -> None:
         np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [0, 3])
 @pytest.mark.parametrize("target", TARGETS)
 def test_native(target: str, level: int) -> None:

@@ -67,6 +67,7 @@ def warnings_of(text: str, compiler: str, folder: Path, *options: str) -> str:
     return done.stderr
 
 
+@pytest.mark.slow
 def test_random_programs(tmp_path: Path) -> None:
     text = check(range(24))
     for compiler in filter(None, map(shutil.which, ("gcc", "clang"))):

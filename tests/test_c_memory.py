@@ -125,6 +125,7 @@ def test_what_the_c_library_refuses_is_said(size: Any) -> None:
     assert not y.any()
 
 
+@pytest.mark.slow
 def test_a_sanitizer_reports_a_line_of_c(tmp_path: Path) -> None:
     compiler = find_compilers(host_arch())[0]
     try:

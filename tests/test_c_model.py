@@ -168,12 +168,14 @@ def test_the_text_is_for_readers(tmp_path: Path) -> None:
         assert word not in source
 
 
+@pytest.mark.slow
 def test_equal_models_are_equal_files(tmp_path: Path) -> None:
     made = network()
     first = tilewright.compile(made).save(tmp_path / "small.c").read_text()
     assert tilewright.compile(made).save(tmp_path / "small.c").read_text() == first
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_a_program_of_this_process_whose_kernels_are_c(tmp_path: Path) -> None:
     made, x = network(), random.standard_normal((1, 8, 9, 9)).astype(np.float32)
@@ -189,6 +191,7 @@ def test_a_program_of_this_process_whose_kernels_are_c(tmp_path: Path) -> None:
     np.testing.assert_array_equal(tilewright.load(tmp_path / "model.so")(x)[0], model(x)[0])
 
 
+@pytest.mark.slow
 def test_what_cannot_be_one_file(tmp_path: Path) -> None:
     x = var("x", shape=(3,))
     branch = Function((x,), If(relay.less(relay.sum(x), const(1.0)), relay.tanh(x), x))

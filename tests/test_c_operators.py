@@ -57,6 +57,7 @@ def check(examples: Sequence[Example]) -> int:
     return len(made)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_some_operators() -> None:
     assert check(FEW) > 0.8 * len(FEW)

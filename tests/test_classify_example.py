@@ -36,6 +36,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", PROGRAMS)
 def test_all_languages_say_the_same(built: Path, language: str) -> None:
     tool, goal, command = PROGRAMS[language]

@@ -24,6 +24,7 @@ from tilewright.tir.stmt import PrimFunc, Seq, Store
 SAMPLE = 150
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROCESSORS)
 def test_the_lanes_that_are_on_are_written(name: str, tmp_path: Path) -> None:
     if reason := why_not(name):

@@ -191,6 +191,7 @@ def _parse(n: int) -> Callable[[], object]:
 READERS: dict[str, Callable[[int], Callable[[], object]]] = {"onnx": _import_onnx, "torch": _import_torch, "text": _parse}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", READERS)
 def test_work_of_readers_is_linear(name: str) -> None:
     def work(n: int) -> int:
@@ -204,6 +205,7 @@ def test_work_of_readers_is_linear(name: str) -> None:
     assert counts[2] - counts[1] <= 2.3 * (counts[1] - counts[0]), counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ladder", "dense", "concatenate"])
 def test_work_of_large_graphs_is_linear(name: str, tmp_path: Any) -> None:
     counts = [compile_work(PATTERNS[name](n), Cache(tmp_path / str(n)))[0] for n in (50, 100, 200)]
@@ -239,6 +241,7 @@ def test_stages_of_tensor_expressions() -> None:
     assert grows_at_most_quadratically(counts), counts
 
 
+@pytest.mark.slow
 def test_three_hundred_stages_are_built() -> None:
     """Memory of each stage lies around the statements of the next: the statements are deeper than Python's recursion limit."""
     args = stage_chain(300)

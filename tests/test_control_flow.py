@@ -141,6 +141,7 @@ def inputs_of(mod: IRModule, seed: int) -> list[Any] | None:
     return [(rng.random(t.shape) * 2).astype(t.dtype.numpy()) for t in types]  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 260, 20))
 def test_random_programs(first: int) -> None:
     """Whole-language programs agree with the interpreter, references included, and all counts add up."""
@@ -236,6 +237,7 @@ def test_match_failure_names_the_match(tmp_path: Path) -> None:
     assert "3: no clause of a match in @main" in built.artifact.header()
 
 
+@pytest.mark.slow
 def test_memory_that_is_not_there() -> None:
     mod = parse(LIST + """
 def @more(%l: List[Tensor[(2048, 2048, 1024), float32]], %x: float32) -> float32 { @more(Cons(full(%x, shape=[2048, 2048, 1024], dtype="float32"), %l), %x) }
@@ -389,6 +391,7 @@ int main(void) {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(why_not("aarch64") != "", reason=why_not("aarch64"))
 def test_on_another_machine_called_from_c(tmp_path: Path) -> None:
     artifact = build_module(parse(LOOP), "llvm -mtriple=aarch64-linux-gnu", "loop")
@@ -425,6 +428,7 @@ def test_an_onnx_branch_that_is_taken_at_run_time() -> None:
         compare(run(x), evaluate(mod, x), 1e-4, 1e-4)
 
 
+@pytest.mark.slow
 def test_deep_graphs_lower_without_recursion() -> None:
     x, c = relay.var("x", shape=(2,)), relay.var("c", shape=(), dtype="bool")
     y: Any = x

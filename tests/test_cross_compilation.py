@@ -103,6 +103,7 @@ def test_one_object_and_an_archive_for_this_machine(form: str, tmp_path: Path) -
     assert answers(model, library, pixels(), [cc]) == model(pixels()).tobytes()
 
 
+@pytest.mark.slow
 @needs_zig
 def test_windows(tmp_path: Path) -> None:
     model = tilewright.compile(cnn(2), target="llvm -mtriple=x86_64-pc-windows-msvc")

@@ -428,6 +428,7 @@ def test_a_pattern_that_contains_itself() -> None:
     assert "tanh" in repr(chain)
 
 
+@pytest.mark.slow
 def test_deep_graphs() -> None:
     e: Any = x
     for _ in range(10_000):

@@ -68,12 +68,14 @@ def random(*shape: int) -> np.ndarray[Any, Any]:
     return np.random.default_rng(3).uniform(-1, 1, shape).astype("float32")
 
 
+@pytest.mark.slow
 def test_a_right_model_ends_with_0(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["diagnose", str(model), "--thorough", "--reference", "onnxruntime"]) == 0
     assert capsys.readouterr().out == "no divergence\n"
     assert not Path("small.repro").exists()
 
 
+@pytest.mark.slow
 def test_a_wrong_one_ends_with_1_and_a_folder_that_shows_it(model: Path, plugin: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "found"
     assert main(["diagnose", str(model), "--plugin", str(plugin), "-o", str(folder)]) == 1
@@ -119,6 +121,7 @@ def test_a_reference_that_is_not_installed(model: Path, monkeypatch: pytest.Monk
         check_reference("tflite", model)
 
 
+@pytest.mark.slow
 def test_a_node_that_is_imported_wrong(model: Path, worker: Worker) -> None:
     case = read_case(model, {}, {})
     assert case.names == ["x"]

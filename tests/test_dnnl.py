@@ -359,6 +359,7 @@ def test_it_stands_in_targets_and_under_the_names_of_the_field() -> None:
         close(lib.executable(x), wanted)
 
 
+@pytest.mark.slow
 @needs_library
 def test_a_script_needs_one_import_of_the_field(tmp_path: Path) -> None:
     relay.build(dnnl.partition_for_dnnl(module("bias")), "llvm").export_library(tmp_path / "m.so")

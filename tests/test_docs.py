@@ -66,6 +66,7 @@ def test_the_session_in_the_place_of_onnx_runtime_runs(models_here: Path) -> Non
     assert names["y"].shape == (1, 10)
 
 
+@pytest.mark.slow
 def test_the_page_on_quantization_runs(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its Python, then its command on data in a file."""
     page = ROOT / "docs" / "post_training.md"
@@ -80,6 +81,7 @@ def test_the_page_on_quantization_runs(models_here: Path, capsys: pytest.Capture
     assert (models_here / "report.json").exists()
 
 
+@pytest.mark.slow
 def test_the_page_on_diagnosing_runs(capsys: pytest.CaptureFixture[str]) -> None:
     page = ROOT / "docs" / "diagnose.md"
     (source,), (text,) = blocks(page, "python"), blocks(page, "text")
@@ -87,6 +89,7 @@ def test_the_page_on_diagnosing_runs(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr().out == text
 
 
+@pytest.mark.slow
 def test_the_page_on_measuring_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     page = ROOT / "docs" / "measuring.md"
     module, script = blocks(page, "python")
@@ -140,6 +143,7 @@ def test_the_page_on_the_report_is_so(models_here: Path, capsys: pytest.CaptureF
     assert (models_here / "report.html").stat().st_size > 50_000
 
 
+@pytest.mark.slow
 def test_the_page_on_accelerators_runs(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its Python as one file, whose accelerator the commands name."""
     page = ROOT / "docs" / "accelerators.md"
@@ -177,6 +181,7 @@ def test_the_page_on_other_compilers_runs(models_here: Path) -> None:
     np.testing.assert_allclose(answer, np.exp(2), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_page_on_c_runs(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its commands and its Python; the example in C++ classifies as the model does."""
     compilers = [shutil.which(name) for name in ("cc", "c++")]
@@ -203,6 +208,7 @@ def test_the_page_on_c_runs(models_here: Path, capsys: pytest.CaptureFixture[str
     assert [int(line.split()[1]) for line in said.splitlines()] == np.argsort(-scores, kind="stable")[:3].tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not has_zig(), reason="needs the Python package ziglang")
 def test_the_page_on_shipping_runs(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = ROOT / "docs" / "shipping.md"
@@ -298,6 +304,7 @@ def test_the_python_of_the_page_on_modules_and_passes_runs(capsys: pytest.Captur
     assert blocks(page, "text")[1].strip() in printed and "AddToSubtract: " in printed and "fold_constant.py:" in printed
 
 
+@pytest.mark.slow
 def test_the_python_of_the_page_on_schedules_without_templates_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "page"}
@@ -356,6 +363,7 @@ def test_every_switch_has_a_description() -> None:
     assert [s.name for s in SETTINGS.values() if len(s.doc) < 10] == []
 
 
+@pytest.mark.slow
 def test_the_page_on_tuning_runs(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = ROOT / "docs" / "tuning.md"
     (source,) = blocks(page, "python")
@@ -372,6 +380,7 @@ def test_the_page_on_tuning_runs(models_here: Path, capsys: pytest.CaptureFixtur
     assert main(build) == 0, capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_python_of_the_page_on_profiling_runs(models_here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, Any] = {}
     for source in blocks(ROOT / "docs" / "profiling.md", "python"):

@@ -84,6 +84,7 @@ def kinds() -> dict[str, set[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_every_error_says_its_code() -> None:
     """Classes of one family have it; of the others, who raises says it, as a constant, so that a search for the code finds the place."""
     wrong = [
@@ -94,6 +95,7 @@ def test_every_error_says_its_code() -> None:
     assert not wrong, "\n".join(wrong) + f"\n{_HOW}"
 
 
+@pytest.mark.slow
 def test_every_class_of_errors_is_of_the_catalogue() -> None:
     assert {c for c in classes().values() if c} <= set(entries())
     assert {name for name, code in classes().items() if not code} - _ABSTRACT == {
@@ -101,6 +103,7 @@ def test_every_class_of_errors_is_of_the_catalogue() -> None:
     }, "a class that derives of these has one code: code = \"TW….\" in its body"
 
 
+@pytest.mark.slow
 def test_every_warning_is_of_a_class_with_a_code() -> None:
     wrong = [
         f"{path}:{n.lineno}" for path, n in nodes()
@@ -110,6 +113,7 @@ def test_every_warning_is_of_a_class_with_a_code() -> None:
     assert not wrong, f"{', '.join(wrong)}: warn with a class of errors.py that has a code"
 
 
+@pytest.mark.slow
 def test_pages_are_in_order_and_complete() -> None:
     for place, area in enumerate(areas(), 1):
         text = (FOLDER / f"{area.name}.md").read_text(encoding="utf-8")
@@ -119,6 +123,7 @@ def test_pages_are_in_order_and_complete() -> None:
         assert all(c.startswith(f"TW{place:02d}") for c in codes)
 
 
+@pytest.mark.slow
 def test_every_code_is_raised_by_the_classes_that_its_page_names() -> None:
     found = kinds()
     assert {e.code: set(e.kinds) for e in entries().values()} == found, f"write the pages anew: python tests/{Path(__file__).name}"
@@ -164,6 +169,7 @@ def shown(error: BaseException, folder: Path) -> str:
     return "\n".join(lines if len(lines) <= _MOST_LINES else [*lines[:_MOST_LINES], "…"])
 
 
+@pytest.mark.slow
 def test_every_code_has_an_example() -> None:
     assert sorted(examples()) == sorted(entries())
 

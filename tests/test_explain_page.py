@@ -44,6 +44,7 @@ def lit(page: Page, pane: str, mark: str = "exact") -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_every_view_draws_and_nothing_leaves_the_file(page: Page) -> None:
     drawn = {
         "overview": ".tile", "passes": ".row.add", "program": "svg.graph .node", "kernels": ".ln", "run": "circle.dot", "memory": "rect.value",
@@ -128,6 +129,7 @@ def test_the_policy_lets_no_other_script_run(page: Page) -> None:
     assert page.evaluate("window.pwned === undefined")
 
 
+@pytest.mark.slow
 def test_controls_have_names_and_colours_follow_the_system(browser: Browser, report: Path) -> None:
     nameless = "[...document.querySelectorAll('button, a, input, [role=button], [role=listbox], [role=group]')].filter((e) => !(e.getAttribute('aria-label') || e.textContent.trim())).length"
     browser.open(report).evaluate("localStorage.clear()")  # what was chosen before is kept

@@ -239,6 +239,7 @@ def test_what_a_part_raises_ends_the_program() -> None:
     assert np.isfinite(executable(X, B, np.array(1, np.int32))).all()
 
 
+@pytest.mark.slow
 def test_several_executables_share_the_code_that_calls_back() -> None:
     lib = relay.build(partitioned(BRANCHES, {"nn.bias_add": "alpha"}), target="llvm")
     first, second = lib.artifact.executable(), lib.artifact.executable()

@@ -26,9 +26,8 @@ from tflite_models import Graph, Op, T, model
 from tilewright.errors import ModelError, ShapeError
 from tilewright.relay.frontend.tflite import from_tflite
 
-pytestmark = pytest.mark.core
 
-
+@pytest.mark.slow
 @pytest.mark.parametrize(("script", "count"), [("tflite_mutations.py", 60), ("torch_mutations.py", 60)])
 def test_mutated_files_are_refused_or_run(script: str, count: int) -> None:
     """Through every door, each in a process with limits. What is compiled is run, too."""
@@ -38,6 +37,7 @@ def test_mutated_files_are_refused_or_run(script: str, count: int) -> None:
     assert counts["ran"] > 1 and counts["refused"] > 20
 
 
+@pytest.mark.slow
 def test_hostile_programs_of_torch_run_no_code() -> None:
     """A sample of the day; all 2,000 with `TILEWRIGHT_TEST_ALL`."""
     pytest.importorskip("torch")
@@ -68,6 +68,7 @@ def _writes(*_: object) -> str:
     return "ran"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("door", "why"), [
     (lambda *_: str(os.system("true")), "os.system"), (lambda *_: str(subprocess.call(["true"])), "subprocess.Popen"), (_imports, "import"),
     (_executes, "exec"), (_unpickles, "pickle.find_class"), (_writes, "open"),

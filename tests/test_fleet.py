@@ -83,6 +83,7 @@ def test_a_cluster_is_asked_for_the_workers_of_a_tag() -> None:
 
 
 # ---- behind a tracker
+@pytest.mark.slow
 def test_a_package_runs_behind_a_tracker(model: Path, tmp_path: Path, device: str, capfd: pytest.CaptureFixture[str]) -> None:
     package, answers = tmp_path / "m.tar", tmp_path / "y.npz"
     assert tvmc(["compile", str(model), "--target", "llvm", "-o", str(package)]) == 0
@@ -102,6 +103,7 @@ def test_a_package_runs_behind_a_tracker(model: Path, tmp_path: Path, device: st
         rpc.RemoteModel(session, "open.so", library.read_bytes())
 
 
+@pytest.mark.slow
 def test_kernels_are_tuned_behind_a_tracker(model: Path, tmp_path: Path, device: str) -> None:
     trials = tmp_path / "trials.json"
     options = ["--trials", "3", "--number", "1", "--tuner", "random", "--rpc-tracker", device, "--rpc-key", "board"]
@@ -141,6 +143,7 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield config
 
 
+@pytest.mark.slow
 @needs_sshd
 def test_a_board_runs_candidates_and_their_faults(board: Path) -> None:
     kinds = ["right", "wrong answer", "wrote input", "segfault", "endless run"]
@@ -178,6 +181,7 @@ def test_a_board_of_another_processor(board: Path) -> None:
     assert [m.error_no for m in results] == [MeasureErrorNo.NO_ERROR, MeasureErrorNo.WRONG_ANSWER], results
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("ssh"), reason="needs OpenSSH's client")
 def test_boards_that_cannot_be_had(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="is no destination for ssh"):

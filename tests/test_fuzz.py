@@ -75,6 +75,7 @@ def results(numbers: Sequence[int], tmp_path: Path) -> tuple[dict[int, Outcome],
     return found, report
 
 
+@pytest.mark.slow
 def test_crashes_and_memory_are_outcomes(tmp_path: Path) -> None:
     found, report = results(range(8), tmp_path)
     assert [found[n].category for n in range(8)] == [AGREES, AGREES, FOREIGN, FOREIGN, INVALID, FOREIGN, AGREES, WRONG]
@@ -85,6 +86,7 @@ def test_crashes_and_memory_are_outcomes(tmp_path: Path) -> None:
     assert "numbers             3          0          0          1          1          3          8" in text
 
 
+@pytest.mark.slow
 def test_a_hang_is_an_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fuzz.runner.LONGEST", 2.0)
     monkeypatch.setattr(Numbers, "run", lambda self, case, phase: (phase("ours"), time.sleep(600)))
@@ -154,6 +156,7 @@ def test_onnx_draws_the_same_from_a_number_and_agrees() -> None:
     assert [o.category for o in outcomes].count(AGREES) >= 4, outcomes
 
 
+@pytest.mark.slow
 def test_onnx_finds_a_planted_fault_and_makes_it_small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from tilewright.relay.op import elementwise
 
@@ -218,6 +221,7 @@ def found_again(source: str, tmp_path: Path) -> None:
         runpy.run_path(str(path))["test_found"]()
 
 
+@pytest.mark.slow
 def test_tflite_finds_a_planted_fault_and_makes_it_small(wrong_tanh: None, tmp_path: Path) -> None:
     pytest.importorskip("ai_edge_litert", reason="ai-edge-litert, whose kernels are the reference, is not installed")
     from fuzz.tflite_kind import Case
@@ -233,6 +237,7 @@ def test_tflite_finds_a_planted_fault_and_makes_it_small(wrong_tanh: None, tmp_p
     found_again(kind.test(small, kind.run(small, silent)), tmp_path)
 
 
+@pytest.mark.slow
 def test_torch_finds_a_planted_fault_and_makes_it_small(wrong_tanh: None, tmp_path: Path) -> None:
     torch = pytest.importorskip("torch", reason="torch is not installed")
     from fuzz.torch_kind import Case, TorchKind
@@ -258,11 +263,13 @@ def test_torch_rules_hold_for_open_signs_and_infinite_reflections_alone() -> Non
     assert applying_torch([("v3", "torch.linalg.svdvals(x0)")], values) is None
 
 
+@pytest.mark.slow
 def test_torch_draws_the_same_from_a_number_and_agrees() -> None:
     pytest.importorskip("torch", reason="torch is not installed")
     draws_and_agrees("torch", 6)
 
 
+@pytest.mark.slow
 def test_relay_finds_a_planted_fault_and_makes_it_small(wrong_tanh: None, tmp_path: Path) -> None:
     from fuzz.relay_kind import Case, RelayKind
     from tilewright import relay
@@ -286,6 +293,7 @@ def test_relay_draws_the_same_from_a_number_and_agrees() -> None:
     assert str(kind.draw(Draw(3, 4)).program.module) == str(kind.draw(Draw(3, 4)).program.module)
 
 
+@pytest.mark.slow
 def test_schedules_find_a_planted_fault_and_make_it_small(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from fuzz import schedules_kind
     from tilewright import tir

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 SOURCE = Path(__file__).parent.parent / "src" / "tilewright"
 WRITING = frozenset({"add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"})
 """Methods that change a container."""
@@ -83,6 +85,7 @@ def test_what_is_found() -> None:
     assert written(text.replace("A, B, C, D, E = {}, [], set(), 0, {}", "A = B = C = D = E = None")) == {"A", "B", "D", "G"}
 
 
+@pytest.mark.slow
 def test_every_value_that_functions_write_to_is_known() -> None:
     found = {}
     for path in sorted(SOURCE.rglob("*.py")):

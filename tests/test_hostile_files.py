@@ -344,6 +344,7 @@ PICKLES = {
 }
 
 
+@pytest.mark.slow
 def test_the_source_evaluates_no_texts_and_reads_no_pickles() -> None:
     for path in SOURCE.rglob("*.py"):
         name, text = str(path.relative_to(SOURCE)), path.read_text(encoding="utf-8")

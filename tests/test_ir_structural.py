@@ -199,6 +199,7 @@ def test_deep_graphs() -> None:
     assert structural_hash(chain(10_000)) == structural_hash(chain(10_000))
 
 
+@pytest.mark.slow
 def test_the_hash_is_the_same_in_every_process() -> None:
     script = "import sys; sys.path[:0] = sys.argv[1:]\nimport test_ir_structural as t\nprint(t.structural_hash(t.chain(3)), t.structural_hash(t.copy_kernel('f', 8)))"
     here = Path(__file__).parent

@@ -314,6 +314,7 @@ def test_variables_outside_of_their_scope() -> None:
         check_well_formed(Function((x, c), body))
 
 
+@pytest.mark.slow
 def test_scopes_of_a_deep_program() -> None:
     """Ten thousand lets within each other, whose values use one of the first and one of the last."""
     x = var("x", shape=(2,))

@@ -147,6 +147,7 @@ def edges() -> tuple[tuple[str, str, str, bool], ...]:
     return tuple(found)
 
 
+@pytest.mark.slow
 def test_rooms_import_only_what_stands_before_them() -> None:
     wrong = [
         f"{place}: {room(module)} imports tilewright.{imported}, which stands after it"

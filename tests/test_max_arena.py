@@ -76,6 +76,7 @@ def test_an_order_in_which_less_is_alive() -> None:
     assert plan_memory(main, usual.workspace_bytes).steps[0].call is usual.steps[0].call
 
 
+@pytest.mark.slow
 def test_a_program_in_another_order_gives_the_same() -> None:
     x = np.random.default_rng(0).random((1, 8), np.float32)
     usual, limit = tvm.compile(late_temporary()), 4 * (8192 + 1024)

@@ -52,6 +52,7 @@ def runner() -> Iterator[LocalRunner]:
         yield made
 
 
+@pytest.mark.slow
 def test_each_planted_candidate_is_recorded_as_its_kind_and_measuring_goes_on(builder: LocalBuilder, runner: LocalRunner, tmp_path: Path) -> None:
     candidates = [planted(kind) for kind in EXPECTED]
     records = Records(tmp_path / "records.json")
@@ -273,6 +274,7 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, float]) -> No
         TrialOptions(**options)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_worker_that_cannot_start_says_why() -> None:
     with pytest.raises(WorkerNotStarted, match=r"a worker process could not be started: the process (ended with status|was ended by)"):
         Worker(memory_limit=1 << 20, modules=("tilewright.relay",)).call("planted_calls:echo", {})
@@ -408,10 +410,12 @@ def kill_and_resume(path: Path, count: int, kind: str, kills: int, seconds: floa
     return killed
 
 
+@pytest.mark.slow
 def test_killed_while_it_writes_nothing_is_lost_and_nothing_comes_twice(tmp_path: Path) -> None:
     assert kill_and_resume(tmp_path / "r.json", 400, "quick", 3, 0.25, seed=1) > 0
 
 
+@pytest.mark.slow
 def test_killed_while_workers_run_nothing_is_lost_and_no_process_stays(tmp_path: Path) -> None:
     assert kill_and_resume(tmp_path / "r.json", 8, "local", 1, 1.0, seed=3) >= 0
 
@@ -422,6 +426,7 @@ def test_killed_again_and_again(tmp_path: Path) -> None:
     assert kill_and_resume(tmp_path / "r.json", trials, "local", kills, 3.0, seed=daily.SEED) > 0
 
 
+@pytest.mark.slow
 def test_timeouts_and_crashes_of_workers_replace_them() -> None:
     worker = Worker(memory_limit=8 << 30)
     try:

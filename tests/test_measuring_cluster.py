@@ -69,6 +69,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, lis
             process.end()
 
 
+@pytest.mark.slow
 def test_one_of_three_workers_is_killed_and_no_trial_is_lost(cluster: tuple[str, list[Process]], tmp_path: Path) -> None:
     address, workers = cluster
     kinds = ["segfault", "wrong answer", "exception"]

@@ -72,6 +72,7 @@ def test_a_cortex_m_computes_the_same_integers(board: str, model: tilewright.Mod
     np.testing.assert_array_equal(project.run([IMAGE])[0], model(IMAGE))
 
 
+@pytest.mark.slow
 @needs_board
 def test_floats_on_a_cortex_m(tmp_path: Path) -> None:
     made = tilewright.compile(network())
@@ -83,6 +84,7 @@ def test_floats_on_a_cortex_m(tmp_path: Path) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @needs_board
 def test_a_board_says_what_is_wrong(library: Path, tmp_path: Path) -> None:
     project = micro.generate_project_from_mlf(BOARD, tmp_path / "made", library)

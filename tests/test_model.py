@@ -190,6 +190,7 @@ def test_a_damaged_entry_is_compiled_again(path: Path, cache: Cache, name: str) 
     assert "graph" not in tilewright.compile(path, cache=cache).report.phases
 
 
+@pytest.mark.slow
 def test_a_hit_imports_neither_the_frontend_nor_the_compiler(path: Path, tmp_path: Path) -> None:
     code = (
         "import sys, tilewright; tilewright.compile(sys.argv[1]);"

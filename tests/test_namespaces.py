@@ -54,6 +54,7 @@ def test_name_is_there_in_a_new_process_too(name: str) -> None:
     assert found is not None
 
 
+@pytest.mark.slow
 def test_names_need_no_other_import() -> None:
     code = "import tilewright as tvm\n" + "\n".join(f"tvm.{name}" for name in NAMES)
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)

@@ -128,6 +128,7 @@ def answers_of_runtime(files: dict[str, Any], numerics: str, x: Array) -> Array:
         return np.asarray(module(torch.from_numpy(x)).numpy())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize(("name", "numerics", "source"), CASES)
 def test_every_source_gives_the_integers_of_the_runtime_that_is_asked_for(name: str, numerics: str, source: str, sources: Any) -> None:

@@ -46,11 +46,13 @@ def difference(path: Path, x: Array, threads: int) -> float:
     return float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("step", "threads"), [(1, 2), (2, 1)])
 def test_detector(page: Array, step: int, threads: int) -> None:
     assert difference(DETECTOR, np.ascontiguousarray(page[:, :, ::step, ::step]), threads) < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "batch", "threads"), [(320, 1, 1), (640, 1, 2), (320, 4, 2)])
 def test_reader(page: Array, width: int, batch: int, threads: int) -> None:
     assert difference(READER, cut(page, 48, width, batch), threads) < 1e-5
@@ -61,6 +63,7 @@ def test_which_way_up(page: Array, threads: int) -> None:
     assert difference(TURNER, cut(page, 80, 160), threads) < 1e-5
 
 
+@pytest.mark.slow
 def test_one_reader_for_every_width(page: Array) -> None:
     read = tilewright.compile(READER, threads=1)
     for width in (160, 320, 160):

@@ -57,6 +57,7 @@ def test_the_cause_is_named_for_random_accelerators() -> None:
     assert len(wrong) <= len(RANDOM) * 0.02, "\n".join(wrong)
 
 
+@pytest.mark.slow
 def test_edits_bring_random_operators_back() -> None:
     wrong = [w for c in RANDOM.values() if (w := mended(c))]
     assert not wrong, "\n".join(wrong)

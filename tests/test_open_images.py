@@ -21,8 +21,6 @@ from tilewright.expr import Var
 from tilewright.runtime.artifact import load_executable
 from tilewright.runtime.sizes import multiple_of
 
-pytestmark = pytest.mark.core
-
 SIZES = [(1, 1), (1, 7), (5, 3), (8, 8), (9, 13), (17, 31), (7, 100)]
 Nodes = Sequence[onnx.NodeProto]
 
@@ -118,6 +116,7 @@ def test_a_cubic_resize() -> None:
     check(resized("cubic", "half_pixel"), (1, 3, "h=3..", "w=3.."), [(5, 3), (9, 13)])
 
 
+@pytest.mark.slow
 def test_one_side_is_open() -> None:
     of = model([node("Conv", "xw", "c", pads=[1] * 4), node("Conv", "cv", "d", pads=[1] * 4, group=16), node("GlobalAveragePool", "d", "y")], 3, {
         "w": real(16, 3, 3, 3) / 5, "v": real(16, 1, 3, 3) / 3})
@@ -155,10 +154,12 @@ def pyramid() -> onnx.ModelProto:
     return model(nodes, 3, weights)
 
 
+@pytest.mark.slow
 def test_a_classifier() -> None:
     check(classifier(), (1, 3, "h=16..", "w=16.."), [(16, 16), (17, 31), (64, 48), (40, 57)])
 
 
+@pytest.mark.slow
 def test_multiples_of_a_number(tmp_path: Path) -> None:
     program = check(pyramid(), (1, 3, "h=8..64:8", "w:8"), [(8, 8), (16, 40), (64, 24)])
     assert [str(t) for t in program.inputs] == ["float32 x[1, 3, (h_by_8 * 8), (w_by_8 * 8)]"]

@@ -62,6 +62,7 @@ def run(code: str, folder: Path, *paths: Path) -> subprocess.CompletedProcess[st
     return subprocess.run([sys.executable, "-c", code], cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_a_package_brings_an_accelerator(tmp_path: Path) -> None:
     site = tmp_path / "site"
     site.mkdir()
@@ -73,6 +74,7 @@ def test_a_package_brings_an_accelerator(tmp_path: Path) -> None:
     assert "m.so: it has a module of the kind 'lanes', and nothing here reads one" in without.stderr
 
 
+@pytest.mark.slow
 def test_a_file_without_an_entry_point(tmp_path: Path) -> None:
     """Its name is known once it ran: to targets, tables, reports, artifacts, and the commands that run it."""
     (tmp_path / "lanes.py").write_text(FILE, encoding="utf-8")
@@ -86,6 +88,7 @@ def test_a_file_without_an_entry_point(tmp_path: Path) -> None:
     assert "what registers it" in run(f"import sys; {command}", tmp_path).stderr
 
 
+@pytest.mark.slow
 def test_a_file_that_is_run_again_replaces_its_table(tmp_path: Path) -> None:
     (tmp_path / "lanes.py").write_text(FILE, encoding="utf-8")
     code = """

@@ -111,6 +111,7 @@ for _ in range(int(sys.argv[2])):
 """
 
 
+@pytest.mark.slow
 def test_jitdump_has_the_code(tmp_path: Path) -> None:
     done = run([sys.executable, "-c", SCRIPT, Path(__file__).parent, 1], tmp_path, **{PERF: "jitdump", FOLDER: str(tmp_path), "PYTHONPATH": str(SOURCE)})
     assert done.returncode == 0, done.stderr[-3000:]
@@ -132,6 +133,7 @@ def test_jitdump_has_the_code(tmp_path: Path) -> None:
     assert len(found["tw_run"]) > 16
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("perf") is None, reason="needs perf")
 def test_perf_report_lists_operators(tmp_path: Path) -> None:
     environment = {PERF: "jitdump", FOLDER: str(tmp_path), "PYTHONPATH": str(SOURCE)}
@@ -147,6 +149,7 @@ def test_perf_report_lists_operators(tmp_path: Path) -> None:
     assert any(re.match(r"kernel_\d+_softmax", name) for name in shares), report[:3000]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("perf") is None, reason="needs perf")
 def test_perf_report_lists_lines(tmp_path: Path) -> None:
     script = SCRIPT.replace("threads=2", "threads=1, config={'tir.debug_info': 'tir'}")
@@ -172,6 +175,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "main"
 
 
+@pytest.mark.slow
 @needs_x86
 @needs_gcc
 @needs_valgrind
@@ -198,6 +202,7 @@ def test_callgrind_counts_operators(program: Path) -> None:
     assert any("softmax" in name for name in counts), said[:3000]
 
 
+@pytest.mark.slow
 @needs_gcc
 @pytest.mark.skipif(shutil.which("gcov") is None, reason="needs gcov")
 def test_gcov_sees_every_line_of_a_model_in_c(tmp_path: Path) -> None:

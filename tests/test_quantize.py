@@ -64,6 +64,7 @@ def all_layers(**options: Any) -> Any:
 # --- the field's options -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["global_scale", "kl_divergence", "percentile"])
 @pytest.mark.parametrize("scale", ["max", "power2"])
 def test_each_calibration_gives_a_network_of_integers(mode: str, scale: str) -> None:
@@ -93,6 +94,7 @@ def test_the_scale_of_all_values_is_that_of_the_options() -> None:
             assert np.log2(float(e.args[1].value)) == round(np.log2(float(e.args[1].value)))
 
 
+@pytest.mark.slow
 def test_simulation_says_what_integers_compute() -> None:
     mod, x = network(), DATA[:1]
     with all_layers(calibrate_mode="percentile"):
@@ -126,6 +128,7 @@ def test_layers_are_skipped_by_number_and_kind() -> None:
     assert (found["qnn.conv2d"], found["qnn.dense"]) == (0, 1)
 
 
+@pytest.mark.slow
 def test_values_are_calibrated_a_few_at_a_time() -> None:
     mod = network()
     with all_layers(calibrate_mode="percentile"):
@@ -153,6 +156,7 @@ def test_rounding_of_requantizations() -> None:
         assert {e.op.rounding for e in calls(made["main"]) if e.op.name == "qnn.requantize"} == {rounding}  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_conversions_are_functions_of_their_own() -> None:
     mod = network()
     with all_layers(partition_conversions="enabled"):
@@ -203,6 +207,7 @@ def test_options_end_with_their_block() -> None:
 # --- post-training ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"calibration": "percentile"}, {"calibration": "mse"}, {"calibration": "kl"}, {"symmetric": True}, {"per_channel": False}, {"dtype": "int8"}, {"bias_correction": True}], ids=str)
 def test_a_network_keeps_its_answers(options: dict[str, Any]) -> None:
     mod = network()
@@ -229,6 +234,7 @@ def test_a_layer_in_bounds_by_construction() -> None:
     assert np.all(np.abs(y - data[:3] @ w.T) <= bound)
 
 
+@pytest.mark.slow
 def test_parts_of_a_concatenation_have_one_scale() -> None:
     found = post_training(network(), dataset=DATA)
     joined = next(e for e in calls(found.module["main"]) if e.op.name == "concatenate")  # type: ignore[attr-defined]
@@ -244,6 +250,7 @@ def test_weights_of_channels_of_different_size_want_scales_of_their_own() -> Non
     assert with_own <= with_one
 
 
+@pytest.mark.slow
 def test_the_worst_layers_stay_in_float_until_the_error_is_small_enough() -> None:
     mod = network()
     free = post_training(mod, dataset=DATA)
@@ -256,6 +263,7 @@ def test_the_worst_layers_stay_in_float_until_the_error_is_small_enough() -> Non
         assert min(e.own for e in kept) >= max((e.own for e in found.report.layers if e.quantized), default=0.0)
 
 
+@pytest.mark.slow
 def test_layers_are_named_after_the_model_and_skipped_by_name() -> None:
     images = RANDOM.standard_normal((3, 3, 16, 16)).astype(np.float32)
     whole = tvm.quantize(cnn().SerializeToString(), images)
@@ -267,6 +275,7 @@ def test_layers_are_named_after_the_model_and_skipped_by_name() -> None:
         tvm.quantize(cnn().SerializeToString(), images, skip=[names[0] + "x"])
 
 
+@pytest.mark.slow
 def test_bias_correction_takes_the_shift_out_of_the_mean() -> None:
     x, w = relay.var("x", shape=(4, 32)), np.full((6, 32), 0.3, np.float32) + RANDOM.uniform(0, 0.0014, (6, 32)).astype(np.float32)
     w[:, 0] = 1.0
@@ -287,6 +296,7 @@ def two_inputs() -> IRModule:
     return IRModule.from_expr(relay.Function([a, b], relay.nn.dense(a + b, weight(4, 8))))
 
 
+@pytest.mark.slow
 def test_data_come_as_arrays_mappings_and_batches() -> None:
     rows = RANDOM.standard_normal((6, 8)).astype(np.float32)
     forms = (
@@ -336,6 +346,7 @@ def test_networks_and_options_that_cannot_be() -> None:
         tvm.quantize(mlp(), 3)
 
 
+@pytest.mark.slow
 def test_sizes_that_a_model_leaves_open_are_those_of_the_data() -> None:
     images = RANDOM.standard_normal((3, 3, 16, 16)).astype(np.float32)
     found = tvm.quantize(cnn("batch"), {"x": images})
@@ -347,6 +358,7 @@ def test_sizes_that_a_model_leaves_open_are_those_of_the_data() -> None:
 # --- the command --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_program_and_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     images = RANDOM.standard_normal((3, 3, 16, 16)).astype(np.float32)
     (tmp_path / "cnn.onnx").write_bytes(cnn().SerializeToString())

@@ -76,6 +76,7 @@ def offload_map(mod: tvm.IRModule) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_three_frameworks_give_one_program_and_one_map(name: str) -> None:
     one_program_and_one_map(imported(name), described(name))
@@ -157,6 +158,7 @@ def compiled_results(name: str, numerics: str | None) -> list[np.ndarray[Any, An
     return [tvm.compile(Unify(numerics=numerics)(mod))(x) for mod in imported(name).values()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("numerics", ["tflite", "torch", "onnx", None])
 @pytest.mark.parametrize("name", SMALL)
 def test_the_three_compiled_programs_give_the_same_integers(name: str, numerics: str | None) -> None:

@@ -73,6 +73,7 @@ def texts(package: str, before: str, paths: list[str]) -> dict[str, Any]:
     return {Path(path).stem: lines for path, lines in found.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", READ)
 def test_the_same_text_is_read(package: str, tmp_path: Path) -> None:
     if importlib.util.find_spec(package) is None:

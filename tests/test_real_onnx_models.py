@@ -29,6 +29,7 @@ def found(real: onnx_workloads.Real) -> tuple[Path, dict[str, Any]]:
         pytest.skip(missing.args[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("real", onnx_workloads.REAL, ids=lambda real: real.name)
 def test_answers_are_those_of_onnx_runtime_at_every_shape(real: onnx_workloads.Real) -> None:
     found(real)
@@ -67,6 +68,7 @@ def test_a_wrong_answer_is_not_timed(monkeypatch: pytest.MonkeyPatch, capsys: py
     assert [r.ours for r in rows] == [[]] and rows[0].failure.startswith("wrong answer: relative difference")
 
 
+@pytest.mark.slow
 def test_the_program_prints_a_table() -> None:
     import subprocess
 

@@ -184,6 +184,7 @@ def test_references_of_several_names(body: str) -> None:
         assert_same(evaluate(after, *inputs), evaluate(mod, *inputs))
 
 
+@pytest.mark.slow
 def test_calls_are_put_in_place_as_deep_as_the_fuel_says() -> None:
     rounds = "def @f(%n: int32) -> int32 { if (equal(%n, 0)) { 7 } else { @f(subtract(%n, 1)) } }"
     mod = transform.InferType()(relay.parse(f'#[version = "0.0.5"]\ndef @main() {{ @f(5) }}\n{rounds}'))

@@ -240,6 +240,7 @@ def defined(place: str) -> str:
     return Path(path).read_text(encoding="utf-8").split("\n")[int(line) - 1]
 
 
+@pytest.mark.slow
 def test_every_name_leads_to_its_definition() -> None:
     where = tvm.registry.where
     assert '@op("nn.conv2d"' in defined(where("nn.conv2d"))

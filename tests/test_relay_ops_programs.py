@@ -100,6 +100,7 @@ def test_random_functions() -> None:
     assert not (drawn == 1).any()
 
 
+@pytest.mark.slow
 def test_large_sorts_are_stable() -> None:
     x = _random.integers(0, 50, (3, 5000)).astype("int32")
     for up in (True, False):
@@ -121,6 +122,7 @@ def test_einsum_becomes_a_matrix_product() -> None:
     np.testing.assert_allclose(native(einsum.Einsum("bhid,bhjd->bhij"), x, y), np.einsum("bhid,bhjd->bhij", x, y), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(4, 37), (4, 37, 5), (3, 400)])
 def test_what_is_no_number_stays(shape: tuple[int, ...]) -> None:
     x = real(*shape)

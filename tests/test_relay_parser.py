@@ -283,6 +283,7 @@ def test_texts_are_annotated_by_the_user() -> None:
     assert "%0 = exp(%x) /* Call */;\nnn.relu(%0) /* Call */" in text
 
 
+@pytest.mark.slow
 def test_long_and_deep_texts() -> None:
     e: Expr = relay.var("x", shape=(2,))
     for _ in range(10_000):

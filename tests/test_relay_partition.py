@@ -422,6 +422,7 @@ def test_marks_written_by_hand() -> None:
     np.testing.assert_array_equal(evaluate(module(e), value), value + 1)
 
 
+@pytest.mark.slow
 def test_deep_graphs() -> None:
     supports("npu", "nn.relu")
     e: Any = x

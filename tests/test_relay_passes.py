@@ -98,6 +98,7 @@ def close(left: Any, right: Any, tolerance: float) -> None:
     assert both.sum() >= 0.99 * np.isfinite(b).sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graph_pass", passes())
 def test_a_pass_keeps_the_values_of_random_programs(graph_pass: Pass) -> None:
     halves = graph_pass.name == "ToMixedPrecision"
@@ -489,6 +490,7 @@ def test_concatenations_are_limited() -> None:
     assert max(len(c.args[0].fields) for c in calls(after["main"]) if isinstance(c.args[0], Tuple)) == 6
 
 
+@pytest.mark.slow
 def test_deep_graphs_go_through_the_new_passes() -> None:
     x = var("x", shape=(2, 2))
     e: Expr = x

@@ -42,6 +42,7 @@ def test_networks_have_the_size_of_their_papers(name: str) -> None:
     assert [p.name_hint for p in mod["main"].params if p.name_hint not in params] == ["data"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["mlp", "resnet20 for small images", "dcgan", "lstm"])
 def test_networks_compile_and_answer(name: str) -> None:
     if name in NETWORKS:

@@ -90,6 +90,7 @@ def deep_chain(length: int) -> IRModule:
     return IRModule.from_expr(Function((x,), e))
 
 
+@pytest.mark.slow
 def test_deep_chains_go_through_every_pass() -> None:
     mod = deep_chain(10_000)
     expected = evaluate(mod, np.ones((4, 4), "float32"))

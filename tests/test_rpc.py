@@ -127,6 +127,7 @@ def test_a_local_session_is_the_same_without_a_network(library: Path) -> None:
         check_sum(remote, library)
 
 
+@pytest.mark.slow
 def test_what_crashes_or_hangs_ends_its_process_and_not_the_server() -> None:
     with LocalBuilder(n_parallel=1) as builder:
         built = builder.build([planted("segfault", 0, False), planted("endless run", 0, False)], ".so")
@@ -209,6 +210,7 @@ def test_one_session_at_a_time() -> None:
             wrong.summary()
 
 
+@pytest.mark.slow
 def test_the_tracker_hands_out_servers_by_key(tracker: rpc.Tracker, library: Path) -> None:
     address = ("127.0.0.1", tracker.port)
     with rpc.Server(port=0, key="board", tracker=address) as server:
@@ -272,6 +274,7 @@ def test_a_client_that_never_comes_does_not_keep_the_server(tracker: rpc.Tracker
         leaver.close()
 
 
+@pytest.mark.slow
 def test_the_proxy_joins_clients_to_servers(tracker: rpc.Tracker, library: Path) -> None:
     proxy = rpc.Proxy(port=0)
     address = ("127.0.0.1", proxy.port)
@@ -324,6 +327,7 @@ def test_runners_refuse_what_makes_no_sense() -> None:
         RPCRunner("board", "127.0.0.1", 9190, timeout=0)
 
 
+@pytest.mark.slow
 def test_without_a_tracker_each_candidate_says_so(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
@@ -333,6 +337,7 @@ def test_without_a_tracker_each_candidate_says_so(tmp_path: Path) -> None:
     assert not (tmp_path / "r.json").exists()
 
 
+@pytest.mark.slow
 def test_two_servers_of_a_tracker_one_killed_and_no_trial_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     programs = [Program("rpc_tracker", "--port", "0")]
     try:

@@ -43,6 +43,7 @@ def again(compiled: tilewright.Model, folder: Path) -> Any:
     return tilewright.load(compiled.save(folder / "m.tar"))
 
 
+@pytest.mark.slow
 def test_another_process_goes_on_without_the_model(tmp_path: Path) -> None:
     compiled = tilewright.compile(detector())
     for counts in ((2, 3, 4), (0, 0, 0)):
@@ -56,6 +57,7 @@ def test_another_process_goes_on_without_the_model(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_what_is_loaded_grows_and_is_saved_again(tmp_path: Path, slow_clock: int) -> None:
     compiled = tilewright.compile(detector())
     compiled(picture(1, 2, 3))

@@ -159,6 +159,7 @@ def chosen() -> list[tuple[str, str]]:
     return daily.sample([(a, b) for a in TYPES for b in TYPES], 16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["llvm", "c"])
 def test_folding_is_what_the_machine_computes(target: str) -> None:
     pairs = [(a, b) for a, b in chosen() if target == "llvm" or "bfloat16" not in (a, b)]

@@ -223,6 +223,7 @@ def test_a_loop_that_is_gone_is_named() -> None:
         s.unroll(i)
 
 
+@pytest.mark.slow
 def test_pieces_of_a_long_sum_lose_less() -> None:
     n = 1 << 14
     a = te.placeholder((n,), name="A")

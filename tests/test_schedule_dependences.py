@@ -238,6 +238,7 @@ def test_a_loop_over_a_spatial_and_a_reduction_axis(kind: str) -> None:
         tvm.lower(s, [a, b, c])
 
 
+@pytest.mark.slow
 def test_random_schedules_of_the_day() -> None:
     """Whatever is accepted computes the same; `python tests/random_schedules.py 5000 0` does it for thousands."""
     first = datetime.date.today().toordinal() * 1000

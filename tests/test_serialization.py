@@ -53,6 +53,7 @@ def test_many_random_programs(first: int) -> None:
         there_and_back(generated(seed))
 
 
+@pytest.mark.slow
 def test_deep_graphs() -> None:
     x = var("x", shape=(4,))
     e: Expr = x

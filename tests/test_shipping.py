@@ -144,6 +144,7 @@ def built(folder: Path, seed: str) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in folder.iterdir()}
 
 
+@pytest.mark.slow
 def test_equal_models_are_equal_files(tmp_path: Path) -> None:
     """In two folders, in two processes, whose sets and dictionaries are ordered in two ways."""
     one, other = built(tmp_path / "one", "1"), built(tmp_path / "another" / "folder", "4242")

@@ -423,6 +423,7 @@ def test_places_in_a_scalar_and_in_nothing() -> None:
         assert (got.shape, got.dtype) == (wanted.shape, np.int64)
 
 
+@pytest.mark.slow
 def test_a_long_chain_of_waiting_nodes() -> None:
     nodes = [node("ReduceSum", ["x", "axes"], "t0")] + [node("Neg", [f"t{k}"], f"t{k + 1}") for k in range(3000)] + [node("Identity", ["t3000"])]
     proto = model(nodes, {"x": (2, 3), "axes": (1,)}, kinds={"axes": INT64})

@@ -32,6 +32,7 @@ def picture(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
     return np.expand_dims(np.transpose((image / 255 - mean) / std, (2, 0, 1)), 0).astype("float32")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not MODEL.exists() or not IMAGE.exists(), reason=f"{MODEL} and {IMAGE} are not there")
 def test_deploy() -> None:
     onnx_model = onnx.load(MODEL)

@@ -52,6 +52,7 @@ def test_any_length_can_be_added(tmp_path: Path) -> None:
         module(np.zeros(6, np.float32), np.zeros(5, np.float32), np.zeros(6, np.float32))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nparts", [None, 3])
 def test_a_product_of_open_sizes(nparts: int | None) -> None:
     n, m, depth_of = te.var("n"), te.size_var("m"), te.var("l")

@@ -181,6 +181,7 @@ SCHEDULES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda f: f.__name__)
 def test_a_product_under_a_schedule(schedule: Callable[[Product], None]) -> None:
     p = Product()
@@ -188,6 +189,7 @@ def test_a_product_under_a_schedule(schedule: Callable[[Product], None]) -> None
     check(p.s, p.args, lambda a, b: a @ b)
 
 
+@pytest.mark.slow
 def test_array_packing() -> None:
     a, b = te.placeholder((M, K), name="A"), te.placeholder((K, 24), name="B")
     k = te.reduce_axis((0, K), "k")
@@ -205,6 +207,7 @@ def test_array_packing() -> None:
     assert loops_of(func, "packedB") == [("parallel", 3), ("serial", K), ("vectorized", BN)]
 
 
+@pytest.mark.slow
 def test_the_loops_are_those_asked_for() -> None:
     p = Product()
     write_cache(p)
@@ -216,6 +219,7 @@ def test_the_loops_are_those_asked_for() -> None:
     assert "C_global[m, n] = T.fma(A[m, k], B[k, n], C_global[m, n])" in text.replace("m_1", "m").replace("n_1", "n")
 
 
+@pytest.mark.slow
 def test_a_factor_is_no_longer_than_the_loop() -> None:
     p = Product()
     p.s[p.C].split(p.C.op.axis[0], factor=100)

@@ -210,6 +210,7 @@ def test_a_converter_of_ones_own() -> None:
     np.testing.assert_array_equal(evaluate(mod, np.asarray([2, 3], np.float32)), [8, 27])
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_the_file(tmp_path: Path) -> None:
     (tmp_path / "m.tflite").write_bytes(MODELS["add_int8"]())
     for command in (["check", "m.tflite"], ["compile", "m.tflite"], ["run", "m.tflite"]):

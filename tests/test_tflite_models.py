@@ -26,6 +26,7 @@ def _file(name: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_a_cat_is_a_cat(name: str) -> None:
     image = pytest.importorskip("PIL.Image", reason="pillow, which reads the picture, is not installed")
@@ -37,6 +38,7 @@ def test_a_cat_is_a_cat(name: str) -> None:
     assert any("cat" in label for label in best), best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUANTIZED)
 def test_no_integer_differs_from_those_of_the_interpreter(name: str) -> None:
     litert = pytest.importorskip("ai_edge_litert.interpreter", reason="ai-edge-litert, whose kernels are the reference, is not installed")

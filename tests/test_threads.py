@@ -73,6 +73,7 @@ def _both(kind: int, seed: int, folder: Path) -> tuple[Any, ...]:
     return _code(kind, seed, folder), _loops(seed % 9)
 
 
+@pytest.mark.slow
 def test_threads_compile_to_the_same_code_as_one(tmp_path: Path) -> None:
     seed = daily.SEED
     print("seed", seed)
@@ -130,6 +131,7 @@ def _status_of_child(work: Callable[[], object]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_child_of_a_compiling_process_compiles() -> None:
     """The child is made while other threads hold the locks of the compiler."""
@@ -168,6 +170,7 @@ def test_a_child_is_made_when_other_threads_have_left_llvm(lock: AbstractContext
         holding.result()
 
 
+@pytest.mark.slow
 def test_compiles_that_overlap_without_end_are_collected_after(monkeypatch: pytest.MonkeyPatch) -> None:
     class Cycle:
         def __init__(self) -> None:
@@ -253,6 +256,7 @@ def test_types_are_one_object_in_all_threads() -> None:
         assert all(t is made[0] for t in made)
 
 
+@pytest.mark.slow
 def test_a_soak_of_some_seconds() -> None:
     counts, errors = soak.run(3.0, daily.SEED)
     assert not errors

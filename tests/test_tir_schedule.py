@@ -74,6 +74,7 @@ def tiled(sch: tir.Schedule) -> None:
     sch.annotate(ki, "pieces", 2)
 
 
+@pytest.mark.slow
 def test_a_python_function_is_a_program() -> None:
     check(product)
     assert product.name == "product"
@@ -86,6 +87,7 @@ def test_a_python_function_is_a_program() -> None:
     assert [lines[o.line - 1].strip() for o in (c, d)] == ['with T.block("C"):', 'with T.block("D"):']
 
 
+@pytest.mark.slow
 def test_steps_keep_the_result_and_are_data() -> None:
     sch = tir.Schedule(product)
     tiled(sch)

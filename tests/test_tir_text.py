@@ -72,6 +72,7 @@ def test_scheduled_programs(name: str) -> None:
     same_again(lower_loops(same_again(lower_blocks(s.func))))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6))
 def test_random_programs(seed: int) -> None:

@@ -46,6 +46,7 @@ from tilewright.types import DataType
 i, j, k = variables("i j k")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_each_pass_in_the_pipeline_keeps_the_results(name: str) -> None:
     before = func = PROGRAMS[name]()
@@ -64,6 +65,7 @@ def test_a_pass_alone_keeps_the_results(name: str, one_pass: object) -> None:
     same(before, one_pass(before))  # type: ignore[operator]
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.integers(2, 6), st.integers(3, 9), st.integers(1, 4), st.integers(1, 2), st.integers(0, 2), st.integers(1, 4), st.sampled_from([S, U]))
 def test_convolutions_of_any_shape(h: int, w: int, kernel: int, stride: int, padding: int, tile: int, kind: str) -> None:

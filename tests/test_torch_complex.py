@@ -116,6 +116,7 @@ def test_short_transforms_and_back(center: bool) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "why"),
     [

@@ -90,6 +90,7 @@ def test_data_are_quantized_by_their_range(symmetric: bool) -> None:
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_what_torchao_writes_is_imported(dynamic: bool) -> None:
     pytest.importorskip("torchao", reason="the quantizers of PT2E live in torchao; install it")

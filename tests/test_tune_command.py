@@ -21,6 +21,7 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_it_tunes_and_goes_on_and_compiles(model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     out, trials = tmp_path / "records.json", tmp_path / "records.trials.json"
     assert main(["tune", str(model), "-o", str(out), "--minutes", "1", "--trials", "4", "--threads", "1", "--tuner", "random"]) == 0
@@ -40,6 +41,7 @@ def test_it_tunes_and_goes_on_and_compiles(model: Path, tmp_path: Path, capfd: p
     np.testing.assert_allclose(tvm.load(tmp_path / "m.tar")(x), tvm.compile(model)(x), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_interruption_keeps_what_was_found(model: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     step = NetworkTuning.step
     done: list[int] = []

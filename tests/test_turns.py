@@ -86,6 +86,7 @@ def test_a_file_that_is_no_lock_keeps_its_contents(tmp_path: Path) -> None:
     assert mine.read_text() == "mine" and large.read_text() == "contents" * 100
 
 
+@pytest.mark.slow
 def test_runs_wait_and_builds_do_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "timing"))
     other = Turns()

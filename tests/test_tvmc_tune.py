@@ -42,6 +42,7 @@ def answers(path: Path, records: Path | None) -> np.ndarray[Any, Any]:
     return tvmc.run(package, inputs={"x": PERCEPTRON}).outputs["output_0"]
 
 
+@pytest.mark.slow
 def test_records_of_autotvm(tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
     path, records = model(tmp_path), tmp_path / "records.json"
     tune = ["tune", str(path), "--target", "llvm", "--tasks", "0", "--tuner", "random", *QUICK]
@@ -61,6 +62,7 @@ def test_records_of_autotvm(tmp_path: Path, capfd: pytest.CaptureFixture[str], c
     assert sum("no record" in r.message for r in caplog.records) == len(caplog.records) - 1
 
 
+@pytest.mark.slow
 def test_records_of_auto_scheduler(tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> None:
     path, records = model(tmp_path), tmp_path / "schedules.json"
     assert main(["tune", str(path), "--target", "llvm", "--tasks", "0", "--trials", "2", "--enable-autoscheduler", "-o", str(records), *QUICK]) == 0, capfd.readouterr().err
@@ -119,6 +121,7 @@ def test_tasks_are_counted(tmp_path: Path) -> None:
         tasks_of(tvmc.load(relay_text), Target("llvm"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tuner", [[], ["--enable-autoscheduler"]], ids=["autotvm", "auto_scheduler"])
 def test_an_interrupt_ends_the_command_and_what_was_measured_stays(
     tuner: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
@@ -195,6 +198,7 @@ def measure_as(monkeypatch: pytest.MonkeyPatch, result: Measured) -> list[int]:
     return batches
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheduler", [False, True])
 def test_a_device_on_which_nothing_can_be_measured_ends_the_command(scheduler: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     measure_as(monkeypatch, failed(MeasureErrorNo.UNKNOWN_ERROR, "the device has gone"))
@@ -202,6 +206,7 @@ def test_a_device_on_which_nothing_can_be_measured_ends_the_command(scheduler: b
         tvmc.tune(tvmc.load(model(tmp_path)), "llvm", tmp_path / "r.json", trials=2, tasks_filter="0", tuner="random", number=1, parallel=1, enable_autoscheduler=scheduler)
 
 
+@pytest.mark.slow
 def test_trials_are_the_most_of_all_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "cnn.onnx"
     path.write_bytes(cnn().SerializeToString())
