@@ -18,6 +18,7 @@ from tilewright import relay, te
 from tilewright.compiler.build import build_module
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.report import Report
+from tilewright.expr import Select, as_expr
 from tilewright.relay.expr import Expr
 
 SIZE = 16
@@ -157,6 +158,31 @@ def test_inlined_stages_of_tensor_expressions() -> None:
         return counted.calls
 
     counts = [work(n) for n in (4, 8, 16)]
+    assert grows_at_most_quadratically(counts), counts
+
+
+@pytest.mark.parametrize("step", [
+    lambda e, i, k: e * (e + 1.5), lambda e, i, k: Select(e > 0.0, e * 2.0, e + 1.0), lambda e, i, k: te.if_then_else(e > 0.0, e * 2.0, e + 1.0),
+    lambda e, i, k: Select(i > k, e * 2.0, e + 1.0), lambda e, i, k: Select(te.all(e > 0.0, i > k), e, as_expr(2.0)),
+])
+def test_checks_of_memory(step: Callable[[Any, Any, int], Any]) -> None:
+    """Expressions share what they are made of, under conditions and without."""
+
+    def work(n: int) -> int:
+        a = te.placeholder((SIZE,), name="a")
+
+        def chain(i: Any) -> Any:
+            e = a[i]
+            for k in range(n):
+                e = step(e, i, k)
+            return e
+
+        s = te.create_schedule((b := te.compute((SIZE,), chain)).op)
+        with Work() as counted, tvm.transform.PassContext(config={"tir.instrument_bound_checkers": True}):
+            tvm.build(s, [a, b], "llvm")
+        return counted.calls
+
+    counts = [work(n) for n in (8, 16, 32)]
     assert grows_at_most_quadratically(counts), counts
 
 

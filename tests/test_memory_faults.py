@@ -16,7 +16,8 @@ from op_examples import EXAMPLES, Example
 from test_relay_ops import close
 from tilewright import relay, tir
 from tilewright.compiler.build import build_module
-from tilewright.errors import MemoryFault, Origin, RunError
+from tilewright.errors import CompileError, MemoryFault, Origin, RunError
+from tilewright.expr import Load, PrimExpr, Select, as_expr
 from tilewright.faults import READ, Site
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
@@ -105,6 +106,36 @@ def padded(a: T.Buffer((8,), "float32"), out: T.Buffer((8, 3, 4), "float32")):
     checked, sites = instrument_memory(func, Checks())
     assert not sites
     assert "T.vectorized(4)" in repr(checked)
+
+
+def test_what_two_choices_share_is_checked_where_one_of_them_reads_it() -> None:
+    a, at, first, second = (tir.Buffer(n, (4,), t) for n, t in (("a", "float32"), ("at", "int32"), ("first", "bool"), ("second", "bool")))
+    out, zero = tir.Buffer("out", (1,), "float32"), as_expr(0)
+    shared = Load(a, (Load(at, (zero,)),))
+    value = Select(Load(first, (zero,)), shared, as_expr(0.0)) + Select(Load(second, (zero,)), shared * shared, as_expr(0.0))
+    with tvm.transform.PassContext(config=CONFIG):
+        module = tvm.build(tir.PrimFunc("f", (a, at, first, second, out), tir.stmt.Store(out, value, (zero,))), target="llvm")
+    x, no, yes = np.full(4, 3, np.float32), np.zeros(4, bool), np.ones(4, bool)
+    for one, other, wanted in ((no, no, 0), (no, yes, 9), (yes, no, 3), (yes, yes, 12)):
+        found = np.zeros(1, np.float32)
+        module(x, np.array([1] * 4, np.int32), one, other, found)
+        assert found == wanted
+        if wanted:
+            with pytest.raises(MemoryFault, match=r"a\[9\]"):
+                module(x, np.array([9] * 4, np.int32), one, other, found)
+        else:
+            module(x, np.array([9] * 4, np.int32), one, other, found)
+
+
+def test_a_value_under_too_many_conditions_is_not_checked() -> None:
+    a, at, out = tir.Buffer("a", (4,), "float32"), tir.Buffer("at", (99,), "bool"), tir.Buffer("out", (1,), "float32")
+    value: PrimExpr = Load(a, (as_expr(0),))
+    for k in range(9):
+        one, other, third = (Load(at, (as_expr(3 * k + j),)) for j in range(3))
+        value = Select(one, Select(other, value, as_expr(0.0)), Select(third, value, as_expr(1.0)))
+    func = tir.PrimFunc("f", (a, at, out), tir.stmt.Store(out, value, (as_expr(0),)))
+    with pytest.raises(CompileError, match=r"under more than 256 combinations of conditions.*store what the branches share in a buffer"):
+        instrument_memory(func, Checks())
 
 
 def test_open_sizes_are_told() -> None:

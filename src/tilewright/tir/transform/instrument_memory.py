@@ -17,13 +17,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeGuard
 
 from tilewright.arith.bounds import bounds
 from tilewright.arith.ranges import Ranges
 from tilewright.arith.simplify import is_index, prove, simplify
 from tilewright.arith.solve import assume, conjuncts
-from tilewright.errors import Origin
+from tilewright.errors import CompileError, Origin
 from tilewright.expr import (
     GE,
     LT,
@@ -77,6 +77,8 @@ from tilewright.tir.transform.scope import inside
 from tilewright.types import BOOL, INT64
 
 _LONGEST_LINE: Final = 140
+_MOST_WAYS: Final = 256
+"""The most combinations of conditions under which one expression is looked at."""
 _NO_READS: Final = (prefetch, stride_of, expect)
 """Functions whose argument names an element without reading it."""
 
@@ -158,8 +160,9 @@ class _Instrument:
             return self.allocate(s, place)
         checked = _RULES[type(s)](self, s, place)
         accesses: _Accesses = {}
+        reads = _Reads(accesses)
         for e in expressions(s):
-            _collect(e, (), accesses)
+            reads.collect(e)
         if isinstance(s, Store):
             _collect_store(s, accesses)
         return self.guarded(checked, s, list(accesses), place)
@@ -284,24 +287,85 @@ def _outside(access: _Access, place: _Place) -> PrimExpr:
     return any_of(*bad)
 
 
-def _collect(e: PrimExpr, path: tuple[PrimExpr, ...], found: _Accesses) -> None:
-    """The elements that an expression reads, each after those that its indices read."""
-    if isinstance(e, Select):
-        _collect(e.condition, path, found)
-        _collect(e.true_value, (*path, e.condition), found)
-        _collect(e.false_value, (*path, logical_not(e.condition)), found)
-    elif isinstance(e, And | Or) and e.dtype.lanes == 1:
-        _collect(e.a, path, found)
-        _collect(e.b, (*path, e.a if isinstance(e, And) else logical_not(e.a)), found)
-    elif isinstance(e, Call) and e.op in _NO_READS:
-        return
-    elif isinstance(e, Call) and e.op is address_of and isinstance(e.args[0], Load):
-        _collect_box(e, e.args[0], path, found)
-    else:
-        for operand in e.operands():
-            _collect(operand, path, found)
-        if isinstance(e, Load):
-            _collect_element(e.buffer, e.indices, path, READ, e, found)
+class _Reads:
+    """The elements that expressions read, each after those that its indices and the conditions before it read.
+
+    What several expressions share is looked at once for each way of conditions to it, and not where a shorter way leads there as well.
+    """
+
+    def __init__(self, found: _Accesses) -> None:
+        self.found = found
+        self.ways: dict[PrimExpr, list[tuple[PrimExpr, ...]]] = {}
+        self.denied: dict[PrimExpr, PrimExpr] = {}
+
+    def collect(self, e: PrimExpr, path: tuple[PrimExpr, ...] = ()) -> None:
+        """Add what `e` reads where all of `path` hold. Raises `CompileError` for an expression that is reached in too many ways."""
+        ways = self.ways.setdefault(e, [])
+        if any(len(way) <= len(path) and all(a is b for a, b in zip(way, path, strict=False)) for way in ways):
+            return
+        if len(ways) == _MOST_WAYS:
+            raise CompileError(f"an expression of {e.dtype} is reached under more than {_MOST_WAYS} combinations of conditions, and its accesses are not checked; "
+                               "store what the branches share in a buffer, or leave out tir.instrument_*", code="TW0412")
+        ways.append(path)
+        if isinstance(e, Select):
+            self.collect(e.condition, path)
+            self._collect_shared(e.true_value, e.false_value, path)
+            self.collect(e.true_value, (*path, e.condition))
+            self.collect(e.false_value, (*path, self._not(e.condition)))
+        elif _is_short(e):
+            self.collect(e.a, path)
+            self.collect(e.b, (*path, e.a if isinstance(e, And) else self._not(e.a)))
+        elif isinstance(e, Call) and e.op in _NO_READS:
+            return
+        elif isinstance(e, Call) and e.op is address_of and isinstance(e.args[0], Load):
+            self._collect_box(e, e.args[0], path)
+        else:
+            for operand in e.operands():
+                self.collect(operand, path)
+            if isinstance(e, Load):
+                _collect_element(e.buffer, e.indices, path, READ, e, self.found)
+
+    def _not(self, condition: PrimExpr) -> PrimExpr:
+        if condition not in self.denied:
+            self.denied[condition] = logical_not(condition)
+        return self.denied[condition]
+
+    def _collect_shared(self, a: PrimExpr, b: PrimExpr, path: tuple[PrimExpr, ...]) -> None:
+        """What both sides of a choice read whatever is chosen within them."""
+        first = _always(a)
+        if len(first) > 1:
+            for e in _always(b):
+                if e in first:
+                    self.collect(e, path)
+
+    def _collect_box(self, e: Call, load: Load, path: tuple[PrimExpr, ...]) -> None:
+        """The first and the last element of what a function from outside is given."""
+        for i in load.indices:
+            self.collect(i, path)
+        kind = WRITE if as_expr(e.args[1]) is const(2, e.args[1].dtype) else READ
+        sizes = e.args[2:] if len(e.args) - 2 == len(load.indices) else [as_expr(1)] * len(load.indices)
+        last = tuple(add(i, sub(cast(i.dtype, n), 1)) for i, n in zip(load.indices, sizes, strict=True))
+        for at in dict.fromkeys((load.indices, last)):
+            self.found.setdefault(_Access(load.buffer, at, path, kind, load, False))
+
+
+def _is_short(e: PrimExpr) -> TypeGuard[And | Or]:
+    """Whether the second operand is only evaluated where the first does not decide."""
+    return isinstance(e, And | Or) and e.dtype.lanes == 1
+
+
+def _always(root: PrimExpr) -> dict[PrimExpr, None]:
+    """What is evaluated with an expression whatever its conditions are, operands first."""
+    found: dict[PrimExpr, None] = {}
+    stack: list[tuple[PrimExpr, bool]] = [(root, False)]
+    while stack:
+        e, after = stack.pop()
+        if after:
+            found[e] = None
+        elif e not in found and not (isinstance(e, Call) and e.op in (*_NO_READS, address_of)):
+            stack.append((e, True))
+            stack += [(o, False) for o in ((e.condition,) if isinstance(e, Select) else (e.a,) if _is_short(e) else reversed(e.operands()))]
+    return found
 
 
 def _collect_element(buffer: Buffer, indices: tuple[PrimExpr, ...], path: tuple[PrimExpr, ...], kind: str, seen: PrimExpr, found: _Accesses) -> None:
@@ -316,17 +380,6 @@ def _collect_element(buffer: Buffer, indices: tuple[PrimExpr, ...], path: tuple[
 
 def _collect_store(s: Store, found: _Accesses) -> None:
     _collect_element(s.buffer, s.indices, () if s.mask is None else (s.mask,), WRITE, Load(s.buffer, s.indices), found)
-
-
-def _collect_box(e: Call, load: Load, path: tuple[PrimExpr, ...], found: _Accesses) -> None:
-    """The first and the last element of what a function from outside is given."""
-    for i in load.indices:
-        _collect(i, path, found)
-    kind = WRITE if as_expr(e.args[1]) is const(2, e.args[1].dtype) else READ
-    sizes = e.args[2:] if len(e.args) - 2 == len(load.indices) else [as_expr(1)] * len(load.indices)
-    last = tuple(add(i, sub(cast(i.dtype, n), 1)) for i, n in zip(load.indices, sizes, strict=True))
-    for at in dict.fromkeys((load.indices, last)):
-        found.setdefault(_Access(load.buffer, at, path, kind, load, False))
 
 
 def _lane(e: PrimExpr, k: int) -> PrimExpr:
