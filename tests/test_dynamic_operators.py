@@ -39,6 +39,8 @@ CASES: list[tuple[Op, tuple[np.ndarray[Any, Any], ...], Op]] = [
     (dynamic.DynZeros("int8"), (ints(2, 3),), relay.op.get("zeros")((2, 3), "int8")),
     (dynamic.DynOnes("float32"), (ints(4),), relay.op.get("ones")((4,), "float32")),
     (dynamic.DynOneHot(axis=0), (ints(0, 2, 1), np.float32(1), np.float32(0), ints(4)[0]), relay.op.get("one_hot")(4, 0)),
+    (dynamic.DynArange("int64"), (ints(2)[0], ints(9)[0], ints(3)[0]), relay.op.get("arange")(2, 9, 3, "int64")),
+    (dynamic.DynArange(), (np.float32(1), np.float32(-1), np.float32(-0.5)), relay.op.get("arange")(1.0, -1.0, -0.5)),
     (dynamic.DynTile(), (real(2, 3), ints(2, 1, 2)), relay.op.get("tile")((2, 1, 2))),
     (dynamic.DynTopK(axis=1), (real(3, 6), ints(2)[0]), relay.op.get("topk")(2, 1)),
     (dynamic.DynTopK(ret_type="values"), (real(3, 6), ints(4)[0]), relay.op.get("topk")(4, ret_type="values")),
@@ -115,8 +117,19 @@ def test_attributes_may_be_tensors() -> None:
         relay.one_hot(var("i", shape=(2,), dtype="int32"), const(1.0), const(0.0), depth=3, axis=shape)
 
 
+@pytest.mark.parametrize("kind", ["graph", "vm", "debug"])
+def test_ranges_whose_ends_are_computed(kind: str) -> None:
+    n = var("n", shape=(), dtype="int64")
+    program = IRModule.from_expr(Function([n], relay.Tuple([relay.arange(n, dtype="int32"), relay.arange(const(1), relay.add(n, const(ints(1)[0])), 2)])))
+    run = relay.create_executor(kind, program).evaluate()
+    for count in (4, 0, 7):
+        agree(tuple(r.numpy() for r in run(ints(count)[0])), (np.arange(count, dtype="int32"), np.arange(1, count + 1, 2, dtype="float32")))
+
+
 def test_what_dynamic_operators_refuse() -> None:
     x = var("x", shape=(2, 3))
+    with pytest.raises(ShapeError, match=r"stop must be one number, and it is"):
+        relay.op.get("dyn.arange")()(const(0), x, const(1)).checked_type  # noqa: B018
     with pytest.raises(ShapeError, match="newshape must be a vector of integers of known length, and it is float32"):
         dynamic.DynReshape()(x, const(1.0))
     with pytest.raises(ShapeError, match=r"begin has 3 numbers, and the data \(2, 3\) has 2 dimensions"):

@@ -109,6 +109,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         ),
         (torch.tensor(2.0),),
     ),
+    "repeat_interleave by computed counts": (
+        lambda x, n: (torch.repeat_interleave(x, n, 0), torch.repeat_interleave(n), x.repeat_interleave(n + 1, 0)),
+        (torch.arange(8).reshape(4, 2), torch.tensor([1, 2, 0, 3])),
+    ),
     "scatter_reduce of truth values": (
         lambda x, at, rows: tuple(
             x.scatter_reduce(0, at, rows, how, include_self=own)

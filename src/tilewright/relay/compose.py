@@ -8,6 +8,7 @@ from tilewright.errors import CompileError
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, const
 from tilewright.relay.op.broadcast import Add, BroadcastTo, Subtract
 from tilewright.relay.op.create import Arange, Ones, Zeros
+from tilewright.relay.op.dynamic import DynArange
 from tilewright.relay.op.elementwise import Exp, Log, Sqrt
 from tilewright.relay.op.indexing import Gather, ScatterElements
 from tilewright.relay.op.lookup import MatrixSetDiag, UnravelIndex
@@ -53,17 +54,22 @@ def stft(
 
 
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: str = "float32") -> Call:
-    """start, start + step, … up to but without stop; one argument alone is the stop. Numbers or constants."""
-    first, end = (0, start) if stop is None else (start, stop)
-    return Arange(_number(first, "arange", "start"), _number(end, "arange", "stop"), _number(step, "arange", "step"), dtype)()
+    """start, start + step, … up to but without stop; one argument alone is the stop. Numbers, or tensors of one: what a run computes gives `dyn.arange`."""
+    given = [_known_number(v) for v in ((0, start, step) if stop is None else (start, stop, step))]
+    if any(isinstance(v, Expr) for v in given):
+        return DynArange(dtype)(*(Reshape(())(v) if isinstance(v, Expr) else const(v, "int64" if isinstance(v, int) else "float64") for v in given))
+    return Arange(*given, dtype)()
+
+
+def _known_number(value: Any) -> Any:
+    return value.value.item() if isinstance(value, Constant) and value.value.size == 1 else value
 
 
 def _number(value: Any, name: str, what: str) -> Any:
-    if isinstance(value, Constant) and value.value.size == 1:
-        return value.value.item()
-    if isinstance(value, Expr):
-        raise CompileError(f"{name}: {what} must be a number or a constant, for the shape of the result to be known", value.span, code="TW0303")
-    return value
+    known = _known_number(value)
+    if isinstance(known, Expr):
+        raise CompileError(f"{name}: {what} must be a number or a constant, for the shape of the result to be known", known.span, code="TW0303")
+    return known
 
 
 def variance(data: Any, axis: Axis = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False, with_mean: Any = None) -> Call:

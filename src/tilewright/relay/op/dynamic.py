@@ -151,6 +151,25 @@ class DynOnes(_Filled):
     filled = create.Ones
 
 
+@op("dyn.arange", kind=Fusion.OPAQUE)
+class DynArange(Dynamic):
+    """`arange` from the first tensor's number up to the second's, in steps of the third's."""
+
+    precision = Precision.NEVER
+    places = (0, 1, 2)
+    dtype: str = "float32"
+
+    def infer(self, start: Type, stop: Type, step: Type) -> TensorType:
+        for what, t in zip(("start", "stop", "step"), tensors(start, stop, step), strict=True):
+            if t.ndim:
+                raise ShapeError(f"{what} must be one number, and it is {t!r}")
+        return TensorType(_unknown(1), self.dtype)
+
+    def static(self, *values: Array) -> Op:
+        start, stop, step = (v.reshape(()).item() for v in values)
+        return create.Arange(start, stop, step, self.dtype)
+
+
 @op("dyn.one_hot", kind=Fusion.OPAQUE)
 class DynOneHot(Dynamic):
     """`one_hot` of the depth in the fourth tensor."""
