@@ -430,6 +430,10 @@ _REGIONS = {"v": np.ones((1, 1, 4, 4), np.float32), "r": np.ones((1, 4), np.floa
     ([node("Range", ["i", "i", "z"])], {"i": np.array(1), "z": np.array(0)}, ["delta is 0"]),
     ([node("Unsqueeze", ["x", "i"])], {"i": np.array([0, 0])}, ["names a dimension twice"]),
     ([node("CumSum", ["x", "i"])], {"i": np.array([0, 1])}, ["'axis' must be one number"]),
+    ([node("ReverseSequence", ["x", "i"])], {"i": np.array([1, 3, 2])}, ["the sequences have 2 elements, and sequence_lens has 3"]),
+    ([node("ReverseSequence", ["x", "i"])], {"i": np.array([1, 1, -1])}, ["the sequences have 2 elements, and sequence_lens has -1"]),
+    ([node("NonMaxSuppression", ["v", "s", "i", "o"])],
+     {"v": np.ones((1, 2, 4), np.float32), "s": np.ones((1, 1, 2), np.float32), "i": np.array([1]), "o": np.array([1.5], np.float32)}, ["iou_threshold is 1.5; it must be from 0 to 1"]),
 ])
 def test_refusals_of_converters(nodes: list[onnx.NodeProto], weights: dict[str, Any], words: list[str]) -> None:
     refused(ModelError, model(nodes, {"x": (2, 3)}, weights=weights, opset=20), nodes[0].op_type, *words)

@@ -180,11 +180,6 @@ def _slice_outside(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> 
     return steps is not None and any(step < 0 and (start < -n or end >= n) for start, end, step, n in zip(starts, ends, steps, sizes, strict=True))
 
 
-def _length_outside(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
-    lengths = inputs[1]
-    return bool((lengths < 0).any() or (lengths > inputs[0].shape[attribute(node, "time_axis", 0)]).any())
-
-
 def _fraction_of_one(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
     return inputs[1].dtype.kind == "f" and float(inputs[1].reshape(-1)[0]) % 1 != 0
 
@@ -208,10 +203,6 @@ def _infinite_over_padding(node: Any, inputs: Sequence[Any], outputs: Sequence[A
 def _beyond_double(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
     x = inputs[0]
     return x.dtype.kind in "iu" and float(np.abs(x.astype(np.float64)).sum()) >= 2.0**53
-
-
-def _overlap_outside(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
-    return len(inputs) > 3 and inputs[3] is not None and inputs[3].size > 0 and not 0 <= float(inputs[3].reshape(-1)[0]) <= 1
 
 
 def _type_not_taken(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
@@ -249,7 +240,6 @@ RULES: Final = (
     Rule("sizes of images of other integers", "ONNX's reference rounds the result, and ONNX Runtime, which cuts it off, refuses these types", frozenset({"Resize"}), _other_image),
     Rule("a window over a size that its dilation does not count", "the references leave the dilation out of the formula of SAME", frozenset({"MaxPool", "AveragePool", "LpPool", "QLinearConv"}), _dilated_to_size),
     Rule("bounds outside of what is sliced backwards", "the standard moves the start and the end to the nearest element; numpy, and so ONNX's reference, and ONNX Runtime do otherwise", frozenset({"Slice"}), _slice_outside),
-    Rule("a length outside of the sequence", "ONNX Runtime refuses it", frozenset({"ReverseSequence"}), _length_outside),
     Rule("a depth that is not whole", "the standard casts it to int64, ONNX Runtime refuses it, and ONNX's reference counts up to it", frozenset({"OneHot"}), _fraction_of_one),
     Rule("recurrent cells with a clip", "ONNX's reference leaves the attribute out", frozenset({"RNN", "GRU", "LSTM"}), _clipped_cell),
     Rule("stop words in any case", "ONNX's reference compares them as they are written", frozenset({"StringNormalizer"}), _stops_in_any_case),
@@ -259,7 +249,6 @@ RULES: Final = (
     Rule("means of integers beyond 53 bits", "ONNX's reference and ONNX Runtime compute them in float64", frozenset({"ReduceMean"}), _beyond_double),
     Rule("exponentials of integers", "they have fractions, which each implementation cuts off in its place", frozenset({"ReduceLogSumExp", "ReduceLogSum"}), _of_integers),
     Rule("spectra of what is not finite", "every frequency is a sum of infinities", frozenset({"DFT", "STFT"}), _not_finite),
-    Rule("an overlap outside of 0 to 1", "ONNX Runtime refuses it", frozenset({"NonMaxSuppression"}), _overlap_outside),
     Rule("a type that the operator does not take", "ONNX's reference checks no types", frozenset({"ReduceSumSquare", "ReduceL1", "ReduceL2", "ReduceSum", "ReduceProd", "ReduceMean"}), _type_not_taken),
     Rule("sizes and axes of different numbers", "CenterCropPad needs a size for each axis", frozenset({"CenterCropPad"}), _one_size),
     Rule("a range without a scale", "the scale of zeros is 1 in ONNX Runtime, 1/255 in ONNX's reference, and 0 of denormals, by which nothing divides", frozenset({"DynamicQuantizeLinear"}), _no_range),

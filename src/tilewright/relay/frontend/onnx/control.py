@@ -136,9 +136,12 @@ def non_max_suppression(
         center, half = (op.strided_slice(boxes, begin=(k,), end=(k + 2,), strides=(1,), axes=(2,)) for k in (0, 2))
         half = op.divide(half, scalar(2, boxes))
         boxes = op.concatenate((op.subtract(center, half), op.add(center, half)), axis=2)
+    overlap = float(node.scalar(iou_threshold, "iou_threshold", 0.0))
+    if not 0 <= overlap <= 1:
+        node.refuse(f"iou_threshold is {overlap:g}; it must be from 0 to 1")
     rows, count = fields(op.vision.all_class_non_max_suppression(
         boxes, scores, max_output_boxes_per_class=max(0, int(node.scalar(max_output_boxes_per_class, "max_output_boxes_per_class", 0))),
-        iou_threshold=float(node.scalar(iou_threshold, "iou_threshold", 0.0)),
+        iou_threshold=overlap,
         score_threshold=float(node.scalar(score_threshold, "score_threshold", -np.inf)),
     ), 2)
     return first_of(rows, count)

@@ -506,6 +506,8 @@ def reverse_sequence(x: Expr, sequence_lens: Expr, *, batch_axis: int = 1, time_
     batch_axis, time_axis = axis_of(batch_axis, len(dims), node), axis_of(time_axis, len(dims), node)
     if batch_axis == time_axis or len(lengths) != dims[batch_axis]:
         node.refuse(f"{len(lengths)} lengths are given for an input of the shape {dims}; there must be one for each place along axis {batch_axis}, and time is another axis")
+    if wrong := [n for n in lengths if not 0 <= n <= dims[time_axis]]:
+        node.refuse(f"the sequences have {dims[time_axis]} elements, and sequence_lens has {wrong[0]}")
     node.check_table(*dims)
     if not all(dims):
         return x
