@@ -432,6 +432,8 @@ _REGIONS = {"v": np.ones((1, 1, 4, 4), np.float32), "r": np.ones((1, 4), np.floa
     ([node("CumSum", ["x", "i"])], {"i": np.array([0, 1])}, ["'axis' must be one number"]),
     ([node("ReverseSequence", ["x", "i"])], {"i": np.array([1, 3, 2])}, ["the sequences have 2 elements, and sequence_lens has 3"]),
     ([node("ReverseSequence", ["x", "i"])], {"i": np.array([1, 1, -1])}, ["the sequences have 2 elements, and sequence_lens has -1"]),
+    ([node("NegativeLogLikelihoodLoss", ["v", "i"])], {"v": np.ones((2, 3, 4), np.float32), "i": np.zeros((2, 5), int)}, ["there must be a target for each place, and so all dimensions but the second"]),
+    ([node("SoftmaxCrossEntropyLoss", ["x", "i"])], {"i": np.zeros((2, 1), int)}, ["there must be a target for each place"]),
     ([node("NonMaxSuppression", ["v", "s", "i", "o"])],
      {"v": np.ones((1, 2, 4), np.float32), "s": np.ones((1, 1, 2), np.float32), "i": np.array([1]), "o": np.array([1.5], np.float32)}, ["iou_threshold is 1.5; it must be from 0 to 1"]),
 ])

@@ -132,10 +132,6 @@ def _squares_overflow(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) 
     return bool((np.abs(inputs[0].astype(np.float64)) > 2.0**60).any())
 
 
-def _targets_of_other_sizes(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
-    return inputs[0].shape[2:] != inputs[1].shape[1:]
-
-
 def _listed_twice(node: Any, inputs: Sequence[Any], outputs: Sequence[Any]) -> bool:
     pool = attribute(node, "pool_int64s") or attribute(node, "pool_strings") or []
     counts = [*attribute(node, "ngram_counts"), len(pool)]
@@ -254,7 +250,6 @@ RULES: Final = (
     Rule("a range without a scale", "the scale of zeros is 1 in ONNX Runtime, 1/255 in ONNX's reference, and 0 of denormals, by which nothing divides", frozenset({"DynamicQuantizeLinear"}), _no_range),
     Rule("a mask of one column", "the standard broadcasts it, and from opset 24 on fills up what is shorter than the keys, as ONNX's reference does in every opset", frozenset({"Attention"}), _mask_of_one),
     Rule("squares that overflow", "the variance of large numbers is infinite, or NaN where it is a difference of sums", frozenset({"GroupNormalization", "InstanceNormalization", "LayerNormalization", "RMSNormalization", "BatchNormalization", "MeanVarianceNormalization"}), _squares_overflow),
-    Rule("targets of other sizes than the input", "ONNX Runtime refuses them", frozenset({"NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"}), _targets_of_other_sizes),
     Rule("n-grams that are listed twice", "ONNX Runtime refuses them", frozenset({"TfIdfVectorizer"}), _listed_twice),
     Rule("constants of float32 in a function of float64", "ONNX's reference computes the function's body with them", frozenset({"Gelu"}), _of_doubles),
     Rule("scan outputs of several dimensions", "ONNX's reference joins them along their first dimension in the place of a new one", frozenset({"Loop"}), _joined_scans),

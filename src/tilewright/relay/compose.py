@@ -58,7 +58,8 @@ def arange(start: Any, stop: Any = None, step: Any = 1, dtype: str = "float32") 
     given = [_known_number(v) for v in ((0, start, step) if stop is None else (start, stop, step))]
     if any(isinstance(v, Expr) for v in given):
         return DynArange(dtype)(*(Reshape(())(v) if isinstance(v, Expr) else const(v, "int64" if isinstance(v, int) else "float64") for v in given))
-    return Arange(*given, dtype)()
+    first, last, apart = given
+    return Arange(first, last, apart, dtype)()
 
 
 def _known_number(value: Any) -> Any:

@@ -36,6 +36,7 @@ from tilewright.relay.frontend.onnx.specified import (
     wrong_axis,
     wrong_input,
     wrong_rank,
+    wrong_targets,
 )
 from tilewright.relay.frontend.onnx.wire import Span
 from tilewright.relay.frontend.origins import locate, shortly
@@ -269,7 +270,7 @@ class Importer:
         given, said = self._given(proto, body), specification(proto.op_type, domain, opset)
         if said is not None:
             given = widened(said, given)
-            if why := wrong_attribute(said, given) or wrong_rank(said, proto, args) or wrong_axis(proto, given, args):
+            if why := wrong_attribute(said, given) or wrong_rank(said, proto, args) or wrong_axis(proto, given, args) or wrong_targets(proto, args):
                 raise ModelError(why, origin, code="TW0107")
         found = registry.find(domain, proto.op_type, opset)
         if found is None:

@@ -131,6 +131,19 @@ def wrong_axis(node: onnx.NodeProto, given: Mapping[str, AttributeProto], args: 
     return f"attribute 'axis' is {axis}, and input '{node.input[0]}' has {t.ndim} dimensions, {t!r}; correct it where the model is made"
 
 
+def wrong_targets(node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
+    """What is wrong with the sizes of the targets of a loss, (N, d1, …) for an input (N, C, d1, …); empty where nothing is."""
+    if node.op_type not in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss") or registry.domain_of(node.domain):
+        return ""
+    scores, targets = (None if a is None else a.known_type() for a in args[:2])
+    if not isinstance(scores, TensorType) or not isinstance(targets, TensorType):
+        return ""
+    wanted = (*scores.shape[:1], *scores.shape[2:])
+    if len(wanted) == targets.ndim and all(a == b for a, b in zip(wanted, targets.shape, strict=True) if isinstance(a, int) and isinstance(b, int)):
+        return ""
+    return f"input '{node.input[1]}' is {targets!r}, and '{node.input[0]}' is {scores!r}; there must be a target for each place, and so all dimensions but the second"
+
+
 def wrong_input(said: Specification, node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
     """What is wrong with how many inputs there are, or their types; empty when nothing is."""
     if not said.fewest <= len(node.input) <= said.most:
