@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tilewright import te
+import tilewright as tvm
+from tilewright import relay, te
 from tilewright.errors import ScheduleError
 from tilewright.te.create import create_prim_func
 from tilewright.tir.interpreter import run
@@ -221,6 +222,17 @@ def test_a_loop_that_is_gone_is_named() -> None:
     s.split(i, [2, 5])
     with pytest.raises(ScheduleError, match="there is no loop 'i'"):
         s.unroll(i)
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((40_000,), (0,)), ((9_000, 3), (0, 1)), ((20_000, 16), (0,)), ((2, 30_000), (1,)), ((3_000, 5, 7), (0, 2))])
+def test_long_sums_are_made_of_pieces(shape: tuple[int, ...], axis: tuple[int, ...]) -> None:
+    """Equal numbers are rounded the same way in each addition, so that the errors of one long sum add up."""
+    x = np.full(shape, 0.1, "float32")
+    v = relay.var("x", shape=shape)
+    for target in ("llvm", "c"):
+        found = np.asarray(tvm.compile(tvm.IRModule.from_expr(relay.Function([v], relay.sum(v, axis))), target=target)(x), "float64")
+        wanted = x.astype("float64").sum(axis)
+        assert np.abs(found - wanted).max() < 2e-6 * wanted.max()
 
 
 @pytest.mark.slow

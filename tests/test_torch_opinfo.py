@@ -15,6 +15,7 @@ import daily
 
 torch = pytest.importorskip("torch", reason="the PyTorch frontend reads what torch writes; install torch")
 
+import tilewright  # noqa: E402
 import torch_opinfo  # noqa: E402
 from tilewright.relay.frontend import from_pytorch  # noqa: E402
 from tilewright.relay.interpreter import evaluate  # noqa: E402
@@ -39,6 +40,13 @@ MENDED: dict[str, tuple[Program, tuple[Any, ...]]] = {
                          (torch.tensor([[1.0, float("nan"), 3.0, 0.5], [4.0, 2.0, 8.0, 1.0], [float("nan")] * 4]),)),
     "logcumsumexp of far numbers": (lambda x: torch.logcumsumexp(x, 0), (torch.tensor([-200.0, -95.0, 0.0, 3.0, -float("inf")]),)),
     "hinge of other targets": (F.hinge_embedding_loss, (torch.randn(5), torch.tensor([0.0, 1.0, -1.0, 2.0, 0.5]))),
+    "variances of a number": (
+        lambda x: (x.var(-1, correction=0), *torch.std_mean(x, 0, correction=0), x.std(-1, correction=0, keepdim=True)), (torch.tensor(2.5),)),
+    "arithmetic on an item": (lambda x, y: (y + x.item() * 3, y * (3 - x.item()), y + x.item() / 3, y + x.item() // 3, y - x.item() % 7), (torch.tensor(100, dtype=torch.int8), torch.arange(3))),
+    "arithmetic on a fraction": (lambda x, y: (y + x.item() * 3, y - (-x.item())), (torch.tensor(1.5), torch.arange(3))),
+    "places of a scalar": (lambda x: torch.nonzero(x, as_tuple=True), (torch.tensor(3.0),)),
+    "products of small integers": (lambda x, y: (torch.einsum("ij,jk->ik", x, y), torch.einsum("ij,ij->i", x, x)), (torch.full((2, 9), 100, dtype=torch.int8), torch.full((9, 3), 90, dtype=torch.int8))),
+    "a scalar turned": (lambda x: (x.flip(()), x.var(), x.sum(-1)), (torch.tensor(2.5),)),
     "diff of nothing": (lambda x: torch.diff(x, n=0, prepend=x), (torch.arange(4.0),)),
     "float_power": (lambda x: (torch.float_power(x, 2), torch.float_power(x.float(), x.float())), (torch.arange(1, 4),)),
     "square of bool": (torch.square, (torch.tensor([True, False]),)),
@@ -72,6 +80,28 @@ def test_an_exported_program_gives_what_torch_does(name: str) -> None:
     for mine, theirs in zip(found if isinstance(found, (list, tuple)) else [found], wanted, strict=True):
         assert np.asarray(mine).dtype == theirs.numpy().dtype
         np.testing.assert_allclose(np.asarray(mine), theirs.numpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("channels", [2, 5])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("antialias", [False, True])
+@pytest.mark.parametrize("corners", [False, True])
+def test_images_of_bytes_are_resized_as_by_torch(channels: int, mode: str, antialias: bool, corners: bool) -> None:
+    """To the bit: in whole numbers, along the rows first."""
+    x = torch.randint(0, 256, (1, channels, 7, 9), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    for how in ({"size": (5, 4)}, {"size": (14, 9)}, {"size": (7, 20)}, {"scale_factor": (1.7, 0.6)}, {"size": (3, 31)}):
+        call = lambda v, how=how: F.interpolate(v, mode=mode, antialias=antialias, align_corners=corners, **how)  # noqa: E731
+        module, _ = from_pytorch(torch.export.export(Called(call), (x,)), freeze_params=True)
+        np.testing.assert_array_equal(evaluate(module["main"], x.numpy()), call(x).numpy())
+
+
+@pytest.mark.parametrize("part", [slice(3, None), slice(None, -1), slice(1, -1), slice(None, None, 2), slice(-2, None), slice(3, 1), slice(1, 3), slice(2, 100)])
+def test_parts_of_a_batch_of_any_size(part: slice) -> None:
+    program = torch.export.export(Called(lambda x: x[part] * 2), (torch.randn(6, 4),), dynamic_shapes={"tensors": ({0: torch.export.Dim.AUTO},)})
+    compiled = tilewright.compile(program, threads=1)
+    for rows in (6, 9, 4):
+        x = torch.randn(rows, 4)
+        np.testing.assert_array_equal(compiled(x.numpy()), (x[part] * 2).numpy())
 
 
 @pytest.mark.parametrize("door", tuple(torch_opinfo.DOORS))

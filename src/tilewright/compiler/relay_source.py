@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tilewright.compiler.flow import needs_control
 from tilewright.compiler.growth import signature_of, typed, with_main
 from tilewright.compiler.model_source import ModelSource
 from tilewright.compiler.report import Report
+from tilewright.expr import PrimExpr, as_expr
+from tilewright.expr import Var as Symbol
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
+from tilewright.relay.transform.open_sizes import has_symbolic_attributes, with_samples
+from tilewright.types import INT64, TensorType
 
 
 class RelaySource(ModelSource):
@@ -24,7 +29,15 @@ class RelaySource(ModelSource):
         self.name = str(name)
 
     def read(self, shapes: Mapping[str, Any], report: Report) -> IRModule:
-        return self._module
+        """The module, with numbers in the place of the symbolic sizes that are given, in attributes of operators, too."""
+        main = self._module["main"]
+        known: dict[Symbol, PrimExpr] = {}
+        for p in main.params:
+            dims = p.tensor_type.shape if isinstance(p.known_type(), TensorType) else ()
+            known |= {d: as_expr(n, INT64) for d, n in zip(dims, shapes.get(p.name_hint, dims), strict=False) if isinstance(d, Symbol) and isinstance(n, int)}
+        if not known or needs_control(main) or not has_symbolic_attributes(main):
+            return self._module
+        return with_main(self._module, with_samples(main, known))
 
     def module_of(self, function: Function) -> IRModule:
         return with_main(self._module, function)

@@ -261,16 +261,32 @@ def _in_lanes(
     rows = tuple(f.var for f in spatial)
     partial = Buffer(f"{body.buffer.name}_lanes", (*(f.extent for f in spatial), lanes), body.buffer.dtype, "local")
     partials.append(partial)
-    mine, total = Load(partial, (*rows, vector.var)), Load(body.buffer, body.indices)
-    step = Store(partial, rewrite(body.value, lambda e: mine if e is total else None), mine.indices)
-    step_guarded = guarded(all_of(predicate, rewrite(condition, points.get)), substitute_stmt(step, points))
     (identity,) = combiner.identity((body.buffer.dtype,))  # type: ignore[union-attr]
     lane = Var(vector.var.name)
+    total = Load(body.buffer, body.indices)
+
+    def step_into(mine: Load) -> Stmt:
+        step = Store(mine.buffer, rewrite(body.value, lambda e: mine if e is total else None), mine.indices)
+        return guarded(all_of(predicate, rewrite(condition, points.get)), substitute_stmt(step, points))
+
+    depth = next((d for d, f in enumerate(loops) if f.annotations.get(APART)), None)
+    if depth is None:
+        steps = _nest(loops, step_into(Load(partial, (*rows, vector.var))))
+    else:
+        within = [f for f in loops[depth + 1 :] if f in spatial]
+        piece = Buffer(f"{body.buffer.name}_part", (*(f.extent for f in within), lanes), body.buffer.dtype, "local")
+        partials.append(piece)
+        at = (*(f.var for f in within), lane)
+        (joined,) = combiner.combine((Load(partial, (*rows, lane)),), (Load(piece, at),))  # type: ignore[union-attr]
+        inner = _nest(loops[depth + 1 :], step_into(Load(piece, (*(f.var for f in within), vector.var))))
+        begin, end = Store(piece, identity, at), Store(partial, joined, (*rows, lane))
+        around = [*within, replace(vector, var=lane)]
+        steps = _nest(loops[: depth + 1], seq(_nest(around, begin), inner, _nest(around, end)))
     clear = replace(vector, var=lane, body=Store(partial, identity, (*rows, lane)))
     all_lanes = Load(partial, (*rows, Ramp(const(0, INT64), 1, lanes)))
     place = tuple(rewrite(i, points.get) for i in body.indices)
     combine = guarded(shared, Store(body.buffer, across(all_lanes, dtype=body.buffer.dtype), place))
-    return seq(_nest(spatial, clear), _nest(loops, step_guarded), _nest(spatial, combine))
+    return seq(_nest(spatial, clear), steps, _nest(spatial, combine))
 
 
 

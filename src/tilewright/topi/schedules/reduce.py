@@ -10,10 +10,13 @@ import math
 from tilewright.arith.open_sizes import typical
 from tilewright.expr import Load, Var
 from tilewright.expr_walk import walk
-from tilewright.tir.stmt import expressions, walk_stmt
+from tilewright.tir.stmt import SERIAL, expressions, walk_stmt
 from tilewright.topi.schedules.kernel import KernelBlocks, parallel_over
+from tilewright.types import OpenSize
 
 _VECTORS = 4
+_PIECE = 256
+"""How many numbers an accumulator sums up, about: of longer sums, each piece is summed up apart, and less is lost to rounding."""
 
 
 def schedule_reduce(k: KernelBlocks) -> None:
@@ -31,6 +34,8 @@ def schedule_reduce(k: KernelBlocks) -> None:
             s.compute_at(acc, axes[-1])
         if contiguous and not several:
             _lanes_of_reduction(k, acc, lanes * _VECTORS)
+        if not several:
+            _in_pieces(k, acc)
         if axes:
             parallel_over(s, axes, work)
         return
@@ -47,8 +52,30 @@ def schedule_reduce(k: KernelBlocks) -> None:
         s.reorder(*s.axes(acc)[1], *spatial[:-1], v_in, l_in)
         s.unroll(v_in)
         s.vectorize(l_in)
+        _in_pieces(k, acc)
     s.vectorize(lane)
     parallel_over(s, [*[v for v in axes if v is not last], block] if axes[-1] is last else [block], work)
+
+
+def _in_pieces(k: KernelBlocks, acc: str) -> None:
+    """Sum up a long sum of floats in pieces, by the innermost loop outside of which a piece is long enough."""
+    s = k.schedule
+    combiner = s.block(acc).annotations.get("combiner")
+    if combiner is None or combiner.name != "sum" or not k.anchor.body[0].dtype.is_float:
+        return
+    length = 1
+    for loop in reversed([v for v in s.axes(acc)[1] if s.loop(v).kind == SERIAL]):
+        extent = s.extent(loop)
+        if isinstance(extent, OpenSize):
+            return
+        if length * extent > 2 * _PIECE:
+            rest = min((d for d in range(1, extent + 1) if extent % d == 0), key=lambda d: abs(math.log(length * d / _PIECE)))
+            if 1 < rest < extent:
+                loop, _ = s.split(loop, [None, rest])
+            if rest < extent:
+                s.annotate(loop, "apart", True)
+            return
+        length *= extent
 
 
 def _reads_along_reduction(k: KernelBlocks, acc: str) -> bool:

@@ -21,8 +21,8 @@ from tilewright.relay.frontend.pytorch import complex_numbers, quantize
 from tilewright.relay.frontend.pytorch.node import Array, Node
 from tilewright.relay.frontend.pytorch.promotion import number_type, tensor
 from tilewright.relay.frontend.pytorch.references import Reference, View, read, spread
-from tilewright.relay.frontend.pytorch.registry import WRITERS, Converter, find
-from tilewright.relay.frontend.pytorch.scalars import SCALARS, is_scalar
+from tilewright.relay.frontend.pytorch.registry import WRITERS, Converter, find, unnamed
+from tilewright.relay.frontend.pytorch.scalars import PYTHON, SCALARS, is_scalar
 from tilewright.relay.frontend.shaping import cast, shape_of
 from tilewright.relay.qnn.scaling import Quantize
 from tilewright.relay.visitor import post_order
@@ -153,6 +153,8 @@ class Importer:
             named = {k: read(v) for k, v in kwargs.items()}
             if _is_python(plain, args, [*values, *named.values()]):
                 return SCALARS[plain](*args, **_spoken(plain, named))
+            if schema is None:
+                plain = PYTHON.get(plain, plain)
             found = self._convert(plain, in_place, schema, args, _bound(schema, values, named), origin)
             if plain in WRITERS and self.shows_writes:
                 self._write_beside(plain, _bound(schema, args, kwargs), origin)
@@ -349,7 +351,7 @@ def _spoken(name: str, named: Mapping[str, Any]) -> dict[str, Any]:
 def _bound(schema: Any, values: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments by the names of the schema."""
     if schema is None:
-        return {f"x{k}": v for k, v in enumerate(values)} | dict(named)
+        return {unnamed(k): v for k, v in enumerate(values)} | dict(named)
     return dict(zip((a.name for a in schema.arguments), values, strict=False)) | dict(named)
 
 

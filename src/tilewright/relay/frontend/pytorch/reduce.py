@@ -125,6 +125,8 @@ def logsumexp(self: Expr, dim: Dims, node: Node, keepdim: bool = False) -> Expr:
 def _variance(x: Expr, dim: Dims, correction: Any, keepdim: bool, node: Node) -> tuple[Expr, Expr]:
     """The variance and the mean."""
     axes = axes_of(dim, rank(x), node)
+    if not rank(x):
+        x, axes, keepdim = reshape(x, (1,)), (0,), False
     mean = op.mean(x, axis=axes, keepdims=True)
     centred = op.subtract(x, mean)
     count = math.prod(shape_of(x)[k] for k in axes)

@@ -34,30 +34,30 @@ _IGNORED: Final = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class Converter:
-    """One operator: `function`, and the names of its parameters."""
+    """One operator: `function`, and the names of its parameters, which `order` has in the order of the call."""
 
     name: str
     function: Callable[..., Any]
     parameters: frozenset[str]
     required: tuple[str, ...]
     wants_node: bool
-    first: str
+    order: tuple[str, ...]
 
     @staticmethod
     def of(name: str, function: Callable[..., Any]) -> Converter:
         """The converter of operator `name` that `function` is."""
         parameters = inspect.signature(function).parameters.values()
         required = tuple(p.name for p in parameters if p.default is inspect.Parameter.empty and p.name != "node")
-        known = frozenset(p.name.rstrip("_") for p in parameters if p.name != "node")
+        order = tuple(p.name.rstrip("_") for p in parameters if p.name != "node")
         wants_node = any(p.name == "node" for p in parameters)
-        return Converter(name, function, known, required, wants_node, next((p.name for p in parameters if p.name != "node"), ""))
+        return Converter(name, function, frozenset(order), required, wants_node, order)
 
     def convert(self, node: Node, arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> Any:
         """Call the converter; raises `ModelError` for an argument that has no meaning here."""
         given = {}
         for k, (name, value) in enumerate(arguments.items()):
-            if not k and name not in self.parameters and self.first not in arguments:
-                name = self.first  # `dropout_` writes into its `self`, and `dropout` reads its `input`
+            if name not in self.parameters and (not k or name == unnamed(k)) and k < len(self.order) and self.order[k] not in arguments:
+                name = self.order[k]  # `dropout_` writes into its `self`, and `dropout` reads its `input`; Python's functions name nothing
             if name in self.parameters:
                 given[f"{name}_" if keyword.iskeyword(name) else name] = value
             elif name not in _IGNORED and not _same(value, defaults.get(name)):
@@ -68,6 +68,11 @@ class Converter:
         if self.wants_node:
             given["node"] = node
         return self.function(**given)
+
+
+def unnamed(place: int) -> str:
+    """The name of an argument of a function that names none, as Python's on symbolic numbers."""
+    return f"x{place}"
 
 
 CONVERTERS: Final[dict[str, Converter]] = {}

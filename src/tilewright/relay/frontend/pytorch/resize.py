@@ -13,7 +13,7 @@ from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.pytorch.transform import dims_of
-from tilewright.relay.frontend.shaping import dtype_of, shape_of, transpose
+from tilewright.relay.frontend.shaping import cast, dtype_of, shape_of, transpose
 
 Array = np.ndarray[Any, Any]
 
@@ -42,6 +42,10 @@ def _resized(x: Expr, output_size: Any, scales: Any, mode: str, align_corners: b
         where, rounding = ("align_corners" if align_corners else "half_pixel"), ""
     if list(shape_of(x)[2:]) == sizes and (factors is None or all(f == 1 for f in factors)):
         return x
+    if mode != "nearest" and dtype_of(x) == "uint8":
+        if len(sizes) != 2:
+            node.refuse("bytes are interpolated in images of two dimensions; convert them to floats before")
+        return _of_bytes(x, [_sampling(old, new, None if factors is None else factors[k], bool(align_corners), mode) for k, (old, new) in enumerate(zip(shape_of(x)[2:], sizes, strict=True))])
     return build(x, size=tuple(sizes), layout=layout, method=_METHODS[mode], coordinate_transformation_mode=where, rounding_method=rounding, cubic_alpha=_CUBIC,
                  scales=None if factors is None else tuple(factors))
 
@@ -73,15 +77,54 @@ def _triangle(x: Array) -> Array:
     return np.maximum(0.0, 1.0 - np.abs(x))
 
 
-def _cubic(x: Array) -> Array:
-    """Keys's cubic with a = -1/2."""
-    a, d = -0.5, np.abs(x)
+def _cubic(x: Array, a: float = -0.5) -> Array:
+    """Keys's cubic."""
+    d = np.abs(x)
     return np.where(d < 1, ((a + 2) * d - (a + 3)) * d * d + 1, np.where(d < 2, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a, 0.0))
+
+
+def _step(old: int, new: int, factor: float | None, align_corners: bool) -> float:
+    """How far apart in the image the places of neighbours of the result are."""
+    if align_corners:
+        return (old - 1) / (new - 1) if new > 1 else 0.0
+    return 1 / factor if factor else old / new
+
+
+def _sampling(old: int, new: int, factor: float | None, align_corners: bool, mode: str) -> Array:
+    """The weights (new, old) of an interpolation along one axis between two or four elements; those beside the image count for its edge."""
+    step, reach = _step(old, new, factor, align_corners), 2 if mode == "bicubic" else 1
+    weights = np.zeros((new, old))
+    for k in range(new):
+        place = step * k if align_corners else step * (k + 0.5) - 0.5
+        place = place if mode == "bicubic" else max(place, 0.0)
+        first = min(int(np.floor(place)), old - 1)
+        share = min(max(place - first, 0.0), 1.0)
+        for tap in range(1 - reach, reach + 1):
+            distance = np.asarray(tap - share)
+            weights[k, min(max(first + tap, 0), old - 1)] += _cubic(distance, _CUBIC) if mode == "bicubic" else _triangle(distance)
+    return weights
+
+
+def _of_bytes(x: Expr, weights: Sequence[Array]) -> Expr:
+    """An image of bytes under weights along its rows and columns, as torch's kernels have it: along the rows first, in whole numbers with as many
+    fractional bits as 16 bits hold, and bytes again after each of the two."""
+    down, across = weights
+    found = _rounded_to_bytes(x, across, lambda v, w: product(v, transpose(w, (1, 0))))
+    return _rounded_to_bytes(found, down, lambda v, w: product(w, v))
+
+
+def _rounded_to_bytes(x: Expr, weights: Array, times: Callable[[Expr, Expr], Expr]) -> Expr:
+    if weights.shape[0] == weights.shape[1] and (weights == np.eye(len(weights))).all():
+        return x
+    bits = next((b for b in range(22) if int(0.5 + weights.max() * (1 << (b + 1))) >= 1 << 15), 22)
+    whole = np.trunc(weights * (1 << bits) + np.where(weights < 0, -0.5, 0.5)).astype(np.int32)
+    half, shift = (Constant(np.asarray(n, np.int32)) for n in (1 << (bits - 1), bits))
+    return cast(op.clip(op.right_shift(op.add(times(cast(x, "int32"), Constant(whole)), half), shift), a_min=0, a_max=255), "uint8")
 
 
 def _averaging(old: int, new: int, factor: float | None, align_corners: bool, kernel: Callable[[Array], Array], reach: int) -> Array:
     """The weights (new, old) of a resize along one axis whose kernel grows with the reduction, so that every element counts."""
-    step = (old - 1) / (new - 1) if align_corners and new > 1 else 0.0 if align_corners else 1 / factor if factor else old / new
+    step = _step(old, new, factor, align_corners)
     support, shrink = reach * max(step, 1.0), 1 / max(step, 1.0)
     weights = np.zeros((new, old))
     for k in range(new):
@@ -102,10 +145,13 @@ def upsample_averaging(
     assert x is not None
     sizes, factors = _sizes(x, output_size, list(scale_factors or (scales_h, scales_w)), node)
     kernel, reach = (_cubic, 2) if "bicubic" in node.name else (_triangle, 1)
-    down, across = (
-        Constant(_averaging(old, new, None if factors is None else factors[k], bool(align_corners), kernel, reach).astype(dtype_of(x).numpy()))
+    weights = [
+        _averaging(old, new, None if factors is None else factors[k], bool(align_corners), kernel, reach)
         for k, (old, new) in enumerate(zip(shape_of(x)[2:], sizes, strict=True))
-    )
+    ]
+    if dtype_of(x) == "uint8":
+        return _of_bytes(x, weights)
+    down, across = (Constant(w.astype(dtype_of(x).numpy())) for w in weights)
     return product(down, product(x, transpose(across, (1, 0))))
 
 

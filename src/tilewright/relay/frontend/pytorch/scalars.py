@@ -29,6 +29,9 @@ SCALARS: Final[dict[str, Callable[..., Any]]] = {
 }
 """By name, for TorchScript's `aten::` operators, Python's `operator` functions and torch's on symbolic sizes."""
 
+PYTHON: Final = {"truediv": "div", "floordiv": "floor_divide", "mod": "remainder", "sym_float": "Float", "and": "logical_and", "or": "logical_or"}
+"""What Python's functions of numbers are called among torch's operators, for numbers that a run computes."""
+
 
 def is_scalar(value: Any) -> bool:
     """Whether `value` is a Python value without a tensor in it that is computed."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.expr import PrimExpr
+from tilewright.expr import PrimExpr, as_expr, maximum, minimum
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend import shaping
 from tilewright.relay.frontend.operators import op
@@ -71,6 +71,8 @@ def item(node: Node, self: Expr | None = None, a: Expr | None = None) -> Any:
         number = known.reshape(-1)[0].item()
         return {"int64": int, "float32": float, "bool": bool}.get(kind or "", lambda v: v)(number)
     one = shaping.reshape(x, ())
+    if kind is None and dtype_of(one).is_integer:
+        kind = "int64"
     return one if kind is None else op.not_equal(one, scalar(0, one)) if kind == "bool" and dtype_of(one) != "bool" else cast(one, kind)
 
 
@@ -238,10 +240,10 @@ def slice_of(self: Expr, node: Node, dim: int = 0, start: Any = None, end: Any =
         begin, stop = start or 0, end
         if stop is None or (isinstance(stop, int) and stop >= _END):
             stop = whole
+        begin, stop = (whole + v if isinstance(v, int) and v < 0 else v for v in (begin, stop))
         if not isinstance(begin, PrimExpr) and begin == 0 and stop is whole and step == 1:
             return self
-        if not isinstance(begin, int) or not isinstance(stop, int):
-            return _slice_symbolic(self, axis, begin, stop, step, node)
+        return _slice_symbolic(self, axis, begin, minimum(whole, stop) if isinstance(stop, int) else stop, step, node)
     if (begin, stop, step) == (0, whole, 1):
         return self
     return op.strided_slice(self, begin=(begin,), end=(stop,), strides=(step,), axes=(axis,))
@@ -266,10 +268,13 @@ def _slice_computed(x: Expr, axis: int, start: Any, end: Any, step: int) -> Expr
 
 def _slice_symbolic(x: Expr, axis: int, begin: Any, end: Any, step: Any, node: Node) -> Expr:
     """A part whose bounds are computed of symbolic sizes."""
-    places = op.arange(start=tensor(begin, "int64"), stop=tensor(end, "int64"), step=tensor(step, "int64"), dtype="int64")
-    if isinstance(end, PrimExpr) and isinstance(begin, int) and begin == 0 and step == 1:
-        return op.take(x, op.cumsum(op.ones(shape=(end,), dtype="int64"), axis=0, exclusive=True), axis=axis)
-    return op.take(x, places, axis=axis)
+    if not isinstance(step, int):
+        node.refuse("its step is computed of symbolic sizes; make it a number")
+    count = maximum(as_expr(end) - begin + step - 1, as_expr(0)) // step
+    places = op.cumsum(op.ones(shape=(count,), dtype="int64"), axis=0, exclusive=True)
+    if step != 1:
+        places = op.multiply(places, scalar(step, places))
+    return op.take(x, places if isinstance(begin, int) and begin == 0 else op.add(places, tensor(begin, "int64")), axis=axis)
 
 
 @converter("narrow", "narrow_copy")
