@@ -224,7 +224,7 @@ def test_a_loop_that_is_gone_is_named() -> None:
         s.unroll(i)
 
 
-@pytest.mark.parametrize(("shape", "axis"), [((40_000,), (0,)), ((9_000, 3), (0, 1)), ((20_000, 16), (0,)), ((2, 30_000), (1,)), ((3_000, 5, 7), (0, 2))])
+@pytest.mark.parametrize(("shape", "axis"), [((1 << 17,), (0,)), ((40_000, 3), (0, 1)), ((100_000, 16), (0,)), ((2, 1 << 17), (1,)), ((16_000, 5, 7), (0, 2))])
 def test_long_sums_are_made_of_pieces(shape: tuple[int, ...], axis: tuple[int, ...]) -> None:
     """Equal numbers are rounded the same way in each addition, so that the errors of one long sum add up."""
     x = np.full(shape, 0.1, "float32")
@@ -232,7 +232,7 @@ def test_long_sums_are_made_of_pieces(shape: tuple[int, ...], axis: tuple[int, .
     for target in ("llvm", "c"):
         found = np.asarray(tvm.compile(tvm.IRModule.from_expr(relay.Function([v], relay.sum(v, axis))), target=target)(x), "float64")
         wanted = x.astype("float64").sum(axis)
-        assert np.abs(found - wanted).max() < 2e-6 * wanted.max()
+        assert np.abs(found - wanted).max() < 4e-6 * wanted.max(), "without pieces it is 1.6e-5 and more"
 
 
 @pytest.mark.slow
