@@ -108,6 +108,12 @@ def test_a_branch() -> None:
     np.testing.assert_array_equal(compiled(np.asarray(False), x), [6, 10])
 
 
+def test_a_composite_is_its_decomposition() -> None:
+    options = {"Name": "my.doubled", "DecompositionSubgraphIndex": 1, "Version": 3}
+    data = model([T("x", (2,)), T("y", (2,))], [Op("STABLEHLO_COMPOSITE", [0], [1], "StableHLOCompositeOptions", options)], [0], [1], TWICE)
+    np.testing.assert_array_equal(tvm.compile(data)(np.asarray([3, 5], np.float32)), [6, 10])
+
+
 def _loop() -> bytes:
     condition = Graph([T("k", (), "int32"), T("x", (2,)), T("n", (), "int32", 10), T("go", (), "bool")], [Op("LESS", [0, 2], [3])], [0, 1], [3])
     turn = Graph(

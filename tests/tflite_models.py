@@ -129,9 +129,10 @@ class _Writer:
         if o.intermediates:
             fields["Intermediates"] = self._ints(o.intermediates)
         if o.options:
-            values = {k: self._ints(v) if isinstance(v, (list, tuple)) else v for k, v in o.values.items()}
-            fields["BuiltinOptionsType"] = getattr(tflite.BuiltinOptions, o.options)
-            fields["BuiltinOptions"] = self._table(o.options, **values)
+            values = {k: self._ints(v) if isinstance(v, (list, tuple)) else self.b.CreateString(v) if isinstance(v, str) else v for k, v in o.values.items()}
+            union = "BuiltinOptions" if hasattr(tflite.BuiltinOptions, o.options) else "BuiltinOptions2"
+            fields[f"{union}Type"] = getattr(getattr(tflite, union), o.options)
+            fields[union] = self._table(o.options, **values)
         if o.custom:
             fields["CustomOptions"] = self._bytes(o.custom)
         return self._table("Operator", **fields)

@@ -7,7 +7,7 @@ texts, is copied out, as far as its condition is known; conditions that a run te
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from tilewright.errors import CompileError, ModelError, ShapeError
 from tilewright.relay.expr import Expr, If, Tuple
@@ -107,7 +107,10 @@ def call(*inputs: Value, subgraph: int = 0, node: Node) -> tuple[Expr, ...]:
 
 
 @converter("STABLEHLO_COMPOSITE")
-def composite(*inputs: Value, decomposition_subgraph_index: int = 0, node: Node) -> tuple[Expr, ...]:
+def composite(
+    *inputs: Value, name: str = "", decomposition_subgraph_index: int = 0, composite_attributes: Any = (), composite_attributes_format: int = 0, version: int = 0, node: Node,
+) -> tuple[Expr, ...]:
+    """By its decomposition, whatever the name and the attributes say to runtimes that know it."""
     return tuple(node.import_graph(decomposition_subgraph_index, [x.expr for x in inputs]))
 
 
