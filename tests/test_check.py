@@ -100,3 +100,17 @@ def test_one_warning_lists_all_that_is_not_native(monkeypatch: pytest.MonkeyPatc
     assert len(said) == 1
     y, w, r = compiled(np.ones(3, np.float32), np.ones(4, np.float32))
     np.testing.assert_allclose([y[0], w[0], r[0]], [0.8427008, 1.1752012, 1], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("kind", "gates"), [("LSTM", 4), ("GRU", 3)])
+def test_cells_of_any_number_of_steps_are_not_refused(kind: str, gates: int) -> None:
+    """They are compiled for the sizes that come."""
+    weights = {n: np.zeros((1, gates * 4, k), np.float32) for n, k in (("w", 3), ("r", 4))}
+    nodes = [helper.make_node(kind, ["x", "w", "r"], ["y"], hidden_size=4)]
+    taken, given = (helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", ["t", 2, 3]), ("y", None)))
+    graph = helper.make_graph(nodes, "g", [taken], [given], [onnx.numpy_helper.from_array(v, n) for n, v in weights.items()])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 14)], ir_version=9)
+    report = tilewright.check(model)
+    assert report.ok, report.refused
+    compiled = tilewright.compile(model)
+    assert [np.shape(compiled(np.zeros((t, 2, 3), np.float32))) for t in (2, 5)] == [(2, 1, 2, 4), (5, 1, 2, 4)]

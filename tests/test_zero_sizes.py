@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto
+from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import daily
@@ -142,3 +142,18 @@ def test_a_sequence_without_steps(op_type: str, gates: int) -> None:
     assert rows.shape == (0, 1, 2, 4)
     for a, b in zip(after, before.values(), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("rows", [8, 64])
+def test_constants_without_elements_in_batches_that_threads_share(rows: int) -> None:
+    """A batch is cut in parts where the constants are few bytes for each image, which there may be none of."""
+    for op_type, shape, weights in (
+        ("MatMul", (rows, 4), {"w": np.zeros((4, 0), np.float32)}), ("Conv", (rows, 3, 6, 6), {"w": np.zeros((0, 3, 3, 3), np.float32)}),
+        ("Gemm", (rows, 4), {"w": np.zeros((4, 0), np.float32), "b": np.zeros((1, 0), np.float32)}),
+    ):
+        taken, given = (helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", shape), ("y", None)))
+        stored = [numpy_helper.from_array(v, n) for n, v in weights.items()]
+        graph = helper.make_graph([helper.make_node(op_type, ["x", *weights], ["y"])], "g", [taken], [given], stored)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        found = np.asarray(tilewright.compile(model, threads=2)(np.ones(shape, np.float32)))
+        assert found.size == 0 and found.shape[0] == rows

@@ -23,6 +23,9 @@ from tilewright.relay.op.deferred import pending
 from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import post_order
 
+_SAMPLE: Final = 8
+"""An open size, where a number is needed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Value:
@@ -141,9 +144,21 @@ def _checked_onnx(model: Any, shapes: Mapping[str, Sequence[int]] | None) -> Mod
                 unknown.add((domain, node.op_type))
         producer = f"{proto.producer_name} {proto.producer_version}".strip()
     refused, found = ("", _Found()) if unknown else _imported(lambda: glance(model, shapes))
+    sampled = _samples(inputs, shapes or {})
+    if refused and sampled:  # a model of open sizes is compiled for those that come, and some converters need numbers
+        why, for_samples = _imported(lambda: glance(model, sampled))
+        refused, found = (refused, found) if why else ("", for_samples)
     rows = [_operator(key, nodes, key in unknown, found, "@tilewright.relay.frontend.onnx.register_converter") for key, nodes in names.items()]
     rows.sort(key=lambda o: (-o.count, o.name))
     return ModelReport(versions, producer, inputs, outputs, tuple(rows), refused)
+
+
+def _samples(inputs: Sequence[Value], shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
+    """A number for each size that is open, the same for all; nothing where none is open, or an input is no tensor."""
+    if any("(" in v.dtype for v in inputs):
+        return {}
+    open_ones = {v.name: v.shape for v in inputs if v.name not in shapes and not all(isinstance(d, int) for d in v.shape)}
+    return {n: tuple(d if isinstance(d, int) else _SAMPLE for d in dims) for n, dims in open_ones.items()} | {n: tuple(s) for n, s in shapes.items() if open_ones}
 
 
 _BY_FORMAT: Final[Mapping[Format, Callable[[Any, Mapping[str, Sequence[int]] | None], ModelReport]]] = {
