@@ -53,7 +53,7 @@ def is_static(t: Type | None) -> bool:
 
 
 def needs_stages(function: Function) -> bool:
-    """Whether the sizes of a function's values are not all known before it runs."""
+    """Whether the sizes of a function's values are not all known before it runs, or branches with texts wait for their condition."""
     order = [e for e in post_order(function, inside=False) if not isinstance(e, Function)]
     return any(pending(e) or not is_static(e.known_type()) for e in order) or bool(_choices_of_objects(order))
 
@@ -155,7 +155,8 @@ class Cut:
 def cut(function: Function) -> Cut:
     """Cut a resolved function. Raises `CompileError` for one that no run can tell the sizes of."""
     order = post_order(function.body)
-    held_back = {*_held_back(function), *_choices_of_objects(post_order(function.body, inside=False))}
+    outside = post_order(function.body, inside=False)
+    held_back = _held_back(outside) | _choices_of_objects(outside)
     ready = _ready(order, function.params, held_back)
     if function.body in ready:
         count = len(function.params)
@@ -170,12 +171,12 @@ def _count(t: Type | None) -> int:
 
 def mixes_control_and_objects(function: Function) -> bool:
     """Whether a function has control flow, and beside it operators on Python objects, before or behind which it can be cut."""
-    return bool(_held_back(function))
+    return bool(_held_back(post_order(function.body, inside=False)))
 
 
-def _held_back(function: Function) -> set[Expr]:
-    """What is left to a later stage: operators on objects where control flow can go first, or control flow."""
-    order = post_order(function.body, inside=False)
+def _held_back(order: Sequence[Expr]) -> set[Expr]:
+    """What is left to a later stage of a body, whose parts are given in order, those of functions left out: operators on objects where control
+    flow can go first, or control flow."""
     objects: set[Expr] = {e for e in order if isinstance(e, Call) and isinstance(e.op, Op) and any(map(_has_objects, (e, *e.args)))}
     control: set[Expr] = {e for e in order if isinstance(e, (If, Match)) or (isinstance(e, Call) and not is_kernel(e))} if objects else set()
     if not objects or not control:

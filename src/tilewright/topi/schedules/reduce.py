@@ -69,7 +69,8 @@ def _in_pieces(k: KernelBlocks, acc: str) -> None:
         if isinstance(extent, OpenSize):
             return
         if length * extent > 2 * _PIECE:
-            rest = min((d for d in range(1, extent + 1) if extent % d == 0), key=lambda d: abs(math.log(length * d / _PIECE)))
+            farthest = max(1, min(extent, math.ceil(_PIECE / length) ** 2))  # what is longer is farther from the wish than 1 is
+            rest = min((d for d in range(1, farthest + 1) if extent % d == 0), key=lambda d: abs(math.log(length * d / _PIECE)))
             if 1 < rest < extent:
                 loop, _ = s.split(loop, [None, rest])
             if rest < extent:
