@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -114,3 +115,28 @@ def test_cells_of_any_number_of_steps_are_not_refused(kind: str, gates: int) -> 
     assert report.ok, report.refused
     compiled = tilewright.compile(model)
     assert [np.shape(compiled(np.zeros((t, 2, 3), np.float32))) for t in (2, 5)] == [(2, 1, 2, 4), (5, 1, 2, 4)]
+
+
+def _range() -> onnx.ModelProto:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"], start=0, end=1), helper.make_node("Squeeze", ["s"], ["n"]),
+        helper.make_node("Constant", [], ["zero"], value_int=0), helper.make_node("Constant", [], ["one"], value_int=1),
+        helper.make_node("Range", ["zero", "n", "one"], ["y"]),
+    ]
+    taken, given = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n"]), helper.make_tensor_value_info("y", TensorProto.INT64, None)
+    return helper.make_model(helper.make_graph(nodes, "g", [taken], [given]), opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def _max_pool() -> onnx.ModelProto:
+    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2], strides=[2, 2])
+    taken, given = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2, "h", "w"]), helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    return helper.make_model(helper.make_graph([node], "g", [taken], [given]), opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@pytest.mark.parametrize(("model", "shapes"), [(_range, [(3,), (5,)]), (_max_pool, [(1, 2, 4, 6), (2, 2, 6, 4)])])
+def test_models_of_open_sizes_that_run_are_not_refused(model: Callable[[], onnx.ModelProto], shapes: list[tuple[int, ...]]) -> None:
+    assert tilewright.check(model()).ok
+    compiled = tilewright.compile(model())
+    for shape in shapes:
+        x = np.random.default_rng(0).random(shape, np.float32)
+        np.testing.assert_array_equal(compiled(x), models.onnxruntime_answers(model(), {"x": x})[0])

@@ -340,6 +340,14 @@ def test_powers_of_integers(base: type, exponent: type) -> None:
     np.testing.assert_array_equal(got, expected.astype(base))
 
 
+@pytest.mark.parametrize(("left", "right"), [((1, 1, 3, 4), (4, 5)), ((1, 3, 4), (1, 1, 4, 5)), ((1, 1, 4), (4,)), ((4,), (1, 2, 4, 3)), ((2, 3, 4), (1, 4, 5))])
+def test_products_of_integers_with_leading_ones(left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(-(2**40), 2**40, s) for s in (left, right))
+    got = tvm.compile(node_model("MatMul", {"x": x, "y": y}, {}, {"z": TensorProto.INT64}))(x, y)
+    np.testing.assert_array_equal(got, x @ y, strict=True)
+
+
 def test_remainders_of_floats_are_exact() -> None:
     x, y = np.float32([1e8, 3e38, 5.3, -5.3, np.inf, 7, -0.0]), np.float32([7, 1e-3, np.inf, 0.1, 2, 0, 3])
     same(node_model("Mod", {"x": x, "y": y}, {}, {"z": TensorProto.FLOAT}, fmod=1), {"x": x, "y": y}, 0, 0)

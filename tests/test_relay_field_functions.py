@@ -37,6 +37,25 @@ def test_a_diagonal_is_set_with_the_arguments_of_the_field() -> None:
         relay.matrix_set_diag(var("x", shape=(2, 2)), var("d", shape=(2,)), align="UP")
 
 
+@pytest.mark.parametrize(("op", "meaning"), [(relay.mod, np.fmod), (relay.floor_mod, np.mod)])
+def test_remainders_are_the_same_natively_and_interpreted(op: Any, meaning: np.ufunc) -> None:
+    a, b = np.float32([1e8, 3e38, 5.3, -5.3, np.inf, 7]), np.float32([7, 1e-3, np.inf, 0.1, 2, 0])
+    x, y = (var(n, shape=(6,)) for n in "xy")
+    function = Function([x, y], op(x, y))
+    with np.errstate(invalid="ignore"):
+        wanted = meaning(a, b)
+    np.testing.assert_array_equal(evaluate(function, a, b), wanted)
+    np.testing.assert_array_equal(relay.create_executor("graph", mod=IRModule.from_expr(function), target="llvm").evaluate()(a, b).numpy(), wanted)
+
+
+def test_products_of_bits_have_a_row_for_each_of_the_weights() -> None:
+    data = var("d", shape=(2, 64), dtype="int16")
+    weights, some = (var("w", shape=(n, 64), dtype="int16") for n in (5, relay.Any()))
+    types = [relay.nn.bitserial_dense(data, weights).checked_type, relay.nn.bitserial_dense(data, some, units=5).checked_type]
+    types.append(relay.nn.bitserial_dense(data, weights, out_dtype="int32").checked_type)
+    assert [(tuple(t.shape), t.dtype) for t in types] == [((2, 5), "int16"), ((2, 5), "int16"), ((2, 5), "int32")]
+
+
 def test_positions_are_unravelled_along_a_shape_of_numbers() -> None:
     np.testing.assert_array_equal(value(lambda i: relay.unravel_index(i, (3, 4)), np.asarray([0, 5, 11])), [[0, 1, 2], [0, 1, 3]])
 

@@ -49,6 +49,14 @@ def test_a_cache_that_others_may_write_is_not_used(tmp_path: Path) -> None:
     assert (tmp_path / "own").stat().st_mode & 0o777 == 0o700
 
 
+def test_a_cache_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.joinpath("c").mkdir(mode=0o700)
+    owner = tmp_path.stat().st_uid
+    monkeypatch.setattr(os, "getuid", lambda: owner + 1)
+    with pytest.warns(CacheWarning, match="belongs to another user"):
+        assert _cache_in(tmp_path / "c").folder is None
+
+
 def test_the_map_of_perf_follows_no_link(tmp_path: Path) -> None:
     place = Path(f"/tmp/perf-{os.getpid()}.map")
     place.unlink(missing_ok=True)

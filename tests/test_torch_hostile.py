@@ -478,3 +478,13 @@ def test_entries_are_counted_and_have_one_name_each() -> None:
 def test_a_class_of_torch_that_is_no_packed_weight_is_refused(script: dict[str, bytes]) -> None:
     name = next(n for n in script if n.endswith("data.pkl"))
     refused(written({**script, name: b"\x80\x02c__torch__.torch.classes._nnapi\nCompilation\n)\x81."}), "would call __torch__")
+
+
+@pytest.mark.parametrize("folder", ["models", "extra", "data/weights"])
+def test_many_texts_that_unpack_to_much_are_refused_together(entries: dict[str, bytes], folder: str) -> None:
+    """Each of them is small enough alone; it is their sum that is bounded."""
+    text = b"[" + b"[]," * 300_000 + b"[]]"
+    with zipfile.ZipFile("m.pt2", "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in {**entries, **{f"m/{folder}/x{k}.json": text for k in range(100)}}.items():
+            archive.writestr(name, data)
+    refused(Path("m.pt2"), r"its 1\d\d entries unpack to \d+ bytes from")

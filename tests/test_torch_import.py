@@ -71,6 +71,31 @@ def test_files_compile_by_both_doors(tmp_path: Path) -> None:
     np.testing.assert_allclose(tilewright.compile(program)(x.numpy()), wanted, rtol=1e-5, atol=1e-6)
 
 
+def test_a_script_with_a_folder_of_models_in_its_names_is_a_script(tmp_path: Path) -> None:
+    traced(network(), picture()).save(str(tmp_path / "plain.pt"))
+    with zipfile.ZipFile(tmp_path / "plain.pt") as given, zipfile.ZipFile(tmp_path / "m.pt", "w") as archive:
+        for entry in given.infolist():
+            archive.writestr(entry, given.read(entry))
+        archive.writestr("plain/code/__torch__/transformers/models/bert/modeling_bert.py", b"")
+    found = tilewright.compile(tmp_path / "m.pt", {"input": (2, 3, 8, 8)})(picture().numpy())
+    np.testing.assert_allclose(found, network()(picture()).detach().numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_guard_that_counts_are_greater_is_read(tmp_path: Path) -> None:
+    class Positive(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            places = torch.nonzero(x > 0)
+            torch._check(places.shape[0] > 1)
+            torch._check(places.shape[0] >= 2)
+            return places.sum(0)
+
+    x = torch.tensor([[1.0, -1, 2], [0, 3, -4]])
+    torch.export.save(torch.export.export(Positive(), (x,)), tmp_path / "m.pt2")
+    with zipfile.ZipFile(tmp_path / "m.pt2") as archive:
+        assert any(b"GreaterThan" in archive.read(name) for name in archive.namelist())
+    np.testing.assert_array_equal(tilewright.compile(tmp_path / "m.pt2")(x.numpy()), Positive()(x).numpy(), strict=True)
+
+
 def test_shapes_that_a_file_does_not_say_are_asked_for(tmp_path: Path) -> None:
     traced(network(), picture()).save(str(tmp_path / "m.pt"))
     with pytest.raises(ModelError, match=r"does not say the shapes of its inputs \(input\); give them: .* shapes=\{'input': \(1, 3, 224, 224\)\} to compile"):
@@ -251,6 +276,25 @@ def test_torch_compile_gives_what_torch_gives_and_sees_new_weights_and_shapes() 
             np.testing.assert_allclose(fast(x).numpy(), module(x).numpy(), rtol=1e-5, atol=1e-6)
         module[0].weight.mul_(2.0)
         np.testing.assert_allclose(fast(picture()).numpy(), module(picture()).numpy(), rtol=1e-5, atol=1e-6)
+
+
+def _composed(x: torch.Tensor) -> torch.Tensor:
+    u, s, v = torch.linalg.svd(x, full_matrices=False)
+    return (u * s) @ v
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: torch.fft.fft(x).abs(), torch.fft.rfft, lambda x: torch.fft.irfft(torch.fft.rfft(x, dim=0), n=4, dim=0),
+    torch.linalg.svdvals, _composed,
+    lambda x: torch.nonzero(x[0, 0], as_tuple=True),
+], ids=["fft", "rfft", "irfft", "svdvals", "svd", "nonzero of a scalar"])
+def test_torch_compile_of_transforms_and_decompositions(function: Any) -> None:
+    torch._dynamo.reset()
+    x = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))
+    found, wanted = torch.compile(function, backend="tilewright")(x), function(x)
+    for f, w in zip(*((v if isinstance(v, tuple) else (v,)) for v in (found, wanted)), strict=True):
+        assert f.dtype == w.dtype
+        np.testing.assert_allclose(f.numpy(), w.numpy(), rtol=1e-5, atol=1e-5)
 
 
 class Counting(torch.nn.Module):

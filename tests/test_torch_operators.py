@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import tilewright
 from tilewright.relay.frontend import from_pytorch
 from tilewright.relay.interpreter import evaluate
 
@@ -151,6 +152,42 @@ def test_what_is_written_into_a_part_is_seen_in_the_whole_and_in_other_parts(doo
     agrees(door, module_of(program), drawn((A,)))
 
 
+@pytest.mark.parametrize("door", ["script", "export"])
+def test_places_that_indices_name_are_written(door: str) -> None:
+    def program(a: Any) -> Any:
+        x, y, z = a.clone(), a.clone(), a.clone()
+        x.index_put_((torch.tensor([0, 2, 0]), torch.tensor([1, 1, 3])), torch.tensor([5.0, 6.0, 7.0]))
+        y.index_put_((torch.tensor([1, 1, 0]),), torch.ones(y.shape[1]), accumulate=True)
+        z[z > 0] = -1.0
+        return x, y, z
+
+    agrees(door, module_of(program), [torch.randn(3, 4)])
+
+
+class _Halved(torch.nn.Module):  # type: ignore[misc]
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.interpolate(x, scale_factor=0.5, mode="area")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("door", ["trace", "script"])
+def test_areas_whose_sizes_are_computed_from_a_number_of_the_program(door: str) -> None:
+    x = torch.randn(1, 2, 9, 8)
+    program = torch.jit.trace(_Halved(), x) if door == "trace" else torch.jit.script(_Halved())
+    mod, params = from_pytorch(program, [("x", tuple(x.shape))])
+    assert not params
+    np.testing.assert_allclose(evaluate(mod["main"], x.numpy()), _Halved()(x).numpy(), rtol=1e-6, atol=1e-6)
+
+
+def test_areas_of_images_of_any_height() -> None:
+    shapes = ((1, 2, 9, 8), (1, 2, 14, 8), (1, 2, 2, 8))
+    exported = torch.export.export(_Halved(), (torch.randn(shapes[0]),), dynamic_shapes=({2: torch.export.Dim.AUTO},))
+    compiled = tilewright.compile(exported, threads=1)
+    for shape in shapes:
+        x = torch.randn(shape)
+        np.testing.assert_allclose(compiled(x.numpy()), _Halved()(x).numpy(), rtol=1e-6, atol=1e-6)
+
+
 def test_a_branch_of_a_script_writes_only_where_it_is_taken() -> None:
     @torch.jit.script
     def program(a: torch.Tensor) -> torch.Tensor:
@@ -195,6 +232,25 @@ def test_traced_attention_is_one_operator(options: dict[str, Any]) -> None:
             return found if found[1] is not None else found[0]
 
     agrees("script", Attention().eval(), drawn(((2, 5, 8),)))
+
+
+@pytest.mark.parametrize("kind", ["attention", "encoder"])
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_attention_that_is_traced_with_its_gradients(kind: str, batch_first: bool) -> None:
+    """It is traced operator by operator then, with divisions of sizes that round down."""
+    torch.manual_seed(0)
+
+    class Attention(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.MultiheadAttention(8, 2, batch_first=batch_first)
+
+        def forward(self, x: Any) -> Any:
+            return self.layer(x, x, x)
+
+    layers = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=batch_first), 2, enable_nested_tensor=False)
+    with torch.enable_grad():
+        agrees("script", (Attention() if kind == "attention" else layers).eval(), drawn(((2, 5, 8),)), rtol=1e-4)
 
 
 @pytest.mark.parametrize("activation", ["relu", "gelu"])

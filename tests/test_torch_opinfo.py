@@ -55,6 +55,9 @@ MENDED: dict[str, tuple[Program, tuple[Any, ...]]] = {
     "prelu of a scalar": (F.prelu, (torch.tensor(-2.0), torch.tensor([0.3]))),
     "pool with a divisor": (lambda x: F.avg_pool2d(x, 2, divisor_override=3), (torch.arange(16).reshape(1, 1, 4, 4),)),
     "statistics of groups": (lambda x: torch.native_group_norm(x, None, None, 2, 4, 3, 2, 1e-5), (torch.randn(2, 4, 3),)),
+    "statistics of batches": (
+        lambda x: (*torch.native_batch_norm(x, None, None, None, None, True, 0.1, 1e-5), torch.native_batch_norm(x, None, None, x[0, :, 0], x[1, :, 0].abs(), False, 0.1, 1e-5)[0]),
+        (torch.randn(2, 4, 3),)),
     "counts of whole numbers": (lambda x: tuple(x + torch.arange(2.1, -2.9, -1.0, dtype=t).sum() for t in (torch.int64, torch.int32, torch.uint8)), (torch.ones(2, dtype=torch.int64),)),
     "decomposed": (lambda x, y: (torch.kron(x, y), torch.logaddexp(x, x), x.quantile(0.3), torch.trace(x)), (torch.randn(3, 3), torch.randn(2, 2))),
 }

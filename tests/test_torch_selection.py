@@ -20,6 +20,14 @@ EDGES = torch.tensor([0.0, -0.0, 1.0, -3.5, 1e-42, -1e-45, 3e38, torch.inf, -tor
 WHOLE = torch.tensor([3, 3, 1, 0, 0, 0, 2])
 SEGMENTS: dict[str, Any] = {"lengths": torch.tensor([2, 0, 1])}
 
+def _count(x: Any) -> Any:
+    """A number that a run computes, and that is the size of something."""
+    count = x.item()
+    torch._check(count >= 0)
+    torch._check(count < 100)
+    return count
+
+
 CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "running extremes": (lambda x: tuple(f(x, d) for f in (torch.cummax, torch.cummin) for d in (0, -1)), (GAPS,)),
     "running extremes of integers": (
@@ -30,8 +38,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x: tuple(
             torch.nn.functional.interpolate(x[None, None], size, mode=how, antialias=True, align_corners=a)
             for size in ((2, 3), (5, 12))
-            for how in ("bilinear", "bicubic")
-            for a in (False, True)
+            for how, a in (("bilinear", False), ("bilinear", True), ("bicubic", False), ("bicubic", True), ("lanczos", False))
         ),
         (REAL,),
     ),
@@ -126,6 +133,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         ),
     ),
     "masked_scatter": (lambda x, y: torch.masked_scatter(x[0], y > 1, x), (REAL, TIES)),
+    "ones of a number": (lambda x: (torch.ones(_count(x)) * 2, torch.zeros(2, x.item(), dtype=torch.int8), torch.full((_count(x),), 7)), (torch.tensor(3),)),
     "copies": (
         lambda x: (
             torch.view_copy(x, (7, 3)),
@@ -142,6 +150,16 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 def test_results_are_torchs(name: str) -> None:
     function, inputs = CASES[name]
     agrees(function, *inputs)
+
+
+@pytest.mark.parametrize("ends", [[4, 4, 16], [0, 9, 16], [16, 16, 16]])
+def test_products_of_groups(ends: list[int]) -> None:
+    def products(x: Any, y: Any, ends: Any) -> Any:
+        rows, stack = x.bfloat16(), y.bfloat16()
+        return tuple(torch._grouped_mm(a, b, offs=e).float() for a, b, e in ((rows, stack, ends), (stack, stack, None), (rows, rows, ends), (stack, rows, ends)))
+
+    inputs = torch.randn(16, 16), torch.randn(3, 16, 16), torch.tensor(ends, dtype=torch.int32)
+    agrees(products, *inputs, rtol=8e-3, atol=0.02)
 
 
 @pytest.mark.parametrize("dim", [None, 0, 1])

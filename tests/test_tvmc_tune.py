@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from small_models import cnn, mlp
 from tilewright import rpc
@@ -217,3 +219,22 @@ def test_trials_are_the_most_of_all_tasks(tmp_path: Path, monkeypatch: pytest.Mo
         measured.clear()
         tvmc.tune(made, "llvm", tmp_path / f"{trials}.json", trials=trials, tuner="random", number=1, parallel=1)
         assert sum(measured) == trials
+
+
+@pytest.mark.slow
+def test_schedules_of_a_network_of_integers(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    stored = {
+        "w": rng.integers(-128, 128, (8, 4, 3, 3)).astype(np.int8), "v": rng.integers(-128, 128, (8 * 25, 16)).astype(np.int8),
+        "s": np.float32(0.02), "z": np.int8(0), "rows": np.array([1, -1]),
+    }
+    nodes = [
+        helper.make_node("QLinearConv", ["x", "s", "z", "w", "s", "z", "s", "z"], ["c"]), helper.make_node("Reshape", ["c", "rows"], ["r"]),
+        helper.make_node("QLinearMatMul", ["r", "s", "z", "v", "s", "z", "s", "z"], ["y"]),
+    ]
+    taken, given = (helper.make_tensor_value_info(n, TensorProto.INT8, s) for n, s in (("x", (1, 4, 7, 7)), ("y", None)))
+    graph = helper.make_graph(nodes, "g", [taken], [given], [numpy_helper.from_array(np.asarray(v), n) for n, v in stored.items()])
+    path, records = tmp_path / "m.onnx", tmp_path / "records.json"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    assert main(["tune", str(path), "--target", "llvm", "--trials", "2", "--enable-autoscheduler", "-o", str(records), *QUICK]) == 0, capfd.readouterr().err
+    assert f"2 records in {records}" in capfd.readouterr().out

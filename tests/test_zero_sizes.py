@@ -157,3 +157,23 @@ def test_constants_without_elements_in_batches_that_threads_share(rows: int) -> 
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
         found = np.asarray(tilewright.compile(model, threads=2)(np.ones(shape, np.float32)))
         assert found.size == 0 and found.shape[0] == rows
+
+
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+@pytest.mark.parametrize(("op_type", "shape", "axis", "options", "weights", "given"), [
+    ("ReduceProd", (3, 1, 4, 2), 0, {"axes": [0], "keepdims": 0}, {}, (1, 4, 2)),
+    ("ReduceProd", (3, 1, 4, 2), 2, {"axes": [0], "keepdims": 0}, {}, (1, 0, 2)),
+    ("Conv", (3, 2, 4, 4), 0, {}, {"w": np.ones((5, 2, 3, 3), np.float32)}, (0, 5, 2, 2)),
+    ("Identity", (2, 1, 4, 2), 0, {}, {}, (0, 1, 4, 2)),
+])
+def test_slices_without_elements_have_their_shape_at_every_level(
+    level: int, op_type: str, shape: tuple[int, ...], axis: int, options: dict[str, Any], weights: dict[str, Array], given: tuple[int, ...],
+) -> None:
+    bounds = {"starts": ints(1), "ends": ints(1), "axes": ints(axis)}
+    nodes = [helper.make_node("Slice", ["x", *bounds], ["s"]), helper.make_node(op_type, ["s", *weights], ["y"], **options)]
+    taken, result = (helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in (("x", shape), ("y", None)))
+    stored = [numpy_helper.from_array(v, n) for n, v in {**bounds, **weights}.items()]
+    model = helper.make_model(helper.make_graph(nodes, "g", [taken], [result], stored), opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    found = np.asarray(tilewright.compile(model, opt_level=level)(np.ones(shape, np.float32)))
+    assert found.shape == given
+    np.testing.assert_array_equal(found, np.ones(given, np.float32))

@@ -17,7 +17,7 @@ from tilewright.relay.frontend.pytorch.promotion import dtype_named, number_type
 from tilewright.relay.frontend.pytorch.references import spread
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.pytorch.transform import broadcast_shape, dims_of
-from tilewright.relay.frontend.shaping import cast, dtype_of, shape_of
+from tilewright.relay.frontend.shaping import cast, dtype_of, reshape, shape_of
 from tilewright.relay.random import threefry_key
 from tilewright.types import INT64, DataType
 
@@ -30,7 +30,11 @@ def _kind(dtype: Any, node: Node, otherwise: DataType | None = None) -> DataType
 
 def filled(size: Any, value: Any, kind: DataType, node: Node) -> Expr:
     """A tensor of one number."""
-    return spread(tensor(value, kind), tuple(dims_of(size, node)))
+    number = tensor(value, kind)
+    settled = [node.settled(d) if isinstance(d, Expr) else d for d in size]
+    if any(isinstance(d, Expr) and node.known(d) is None for d in settled):
+        return op.broadcast_to(number, op.concatenate(Tuple(tuple(reshape(tensor(d, INT64), (1,)) for d in settled)), axis=0))
+    return spread(number, tuple(dims_of(settled, node)))
 
 
 def _register_fill(name: str, value: int) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tilewright.relay.expr import Expr, Tuple
+import numpy as np
+
+from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch.node import Node
-from tilewright.relay.frontend.pytorch.promotion import tensor
+from tilewright.relay.frontend.pytorch.promotion import dtype_named, tensor
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.pytorch.transform import broadcast_shape
 from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, shape_of, transpose
@@ -60,6 +62,42 @@ def _stacked(x: Expr, lead: tuple[Any, ...]) -> Expr:
     spread = x if dims == whole else op.broadcast_to(x, shape=whole)
     count = math.prod(lead)
     return spread if len(lead) == 1 else reshape(spread, (count if isinstance(count, int) else -1, *dims[-2:]))
+
+
+@converter("_grouped_mm")
+def grouped_product(self: Expr, mat2: Expr, node: Node, offs: Expr | None = None, bias: Any = None, out_dtype: Any = None) -> Expr:
+    """Products of matrices that stand in one stack (three dimensions), or side by side in one matrix, where the groups end at `offs`.
+
+    Of matrices side by side each group is computed whole, and what is another's is left out: a run alone knows where groups end.
+    """
+    if bias is not None:
+        node.refuse("argument 'bias' has no meaning in torch yet; add it to the result")
+    kind = dtype_of(self) if out_dtype is None else dtype_named(out_dtype, node)
+    if offs is None:
+        return cast(product(self, mat2), kind)
+    stacked, other_stacked = rank(self) == 3, rank(mat2) == 3
+    grouped = shape_of(self)[-1 if not other_stacked else -2] if not stacked else shape_of(mat2)[-1]
+    inside = _inside(offs, grouped)
+    if stacked or other_stacked:
+        found = product(self if stacked else _as_group(self), mat2 if other_stacked else _as_group(mat2))
+        return cast(op.sum(_only(op.expand_dims(inside, axis=1 if stacked else 2), found), axis=0), kind)
+    left, right = (_only(op.expand_dims(inside, axis=k), _as_group(x)) for k, x in ((1, self), (2, mat2)))
+    return cast(product(left, right), kind)
+
+
+def _inside(ends: Expr, count: Any) -> Expr:
+    """Whether place k of `count` is in group g, which ends before `ends[g]` and begins where the one before ends."""
+    column = op.expand_dims(cast(ends, INT64), axis=1)
+    before = op.less(Constant(np.arange(count)), column)
+    return op.logical_and(before, op.equal(op.cumsum(cast(before, INT64), axis=0), tensor(1, INT64)))
+
+
+def _as_group(x: Expr) -> Expr:
+    return reshape(x, (1, *shape_of(x)))
+
+
+def _only(condition: Expr, x: Expr) -> Expr:
+    return op.where(condition, x, tensor(0, dtype_of(x)))
 
 
 @converter("linear")

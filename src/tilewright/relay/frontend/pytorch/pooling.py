@@ -14,6 +14,7 @@ from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch.nn import on_axes
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.registry import converter
+from tilewright.relay.frontend.pytorch.transform import dims_of
 from tilewright.relay.frontend.shaping import cast, dtype_of, rank, reshape, scalar, shape_of, slice_axis
 from tilewright.types import INT64
 
@@ -120,7 +121,7 @@ def avg_pool(
 
 @converter("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
 def adaptive_avg_pool(self: Expr, output_size: Any, node: Node) -> Expr:
-    return _adaptive(self, output_size, "avg", _dimensions(node.name))
+    return _adaptive(self, output_size, "avg", _dimensions(node.name), node)
 
 
 @converter("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
@@ -128,13 +129,13 @@ def adaptive_max_pool(self: Expr, output_size: Any, node: Node) -> tuple[Expr, E
     n = _dimensions(node.name)
     sizes = node.static(self, "self")[-n:]
     wanted = [s if o is None else o for s, o in zip(sizes, on_axes(output_size, n), strict=True)]
-    values = _adaptive(self, wanted, "max", n)
+    values = _adaptive(self, wanted, "max", n, node)
     return values, _adaptive_places(self, sizes, wanted, n)
 
 
-def _adaptive(x: Expr, output_size: Any, what: str, n: int) -> Expr:
+def _adaptive(x: Expr, output_size: Any, what: str, n: int, node: Node) -> Expr:
     whole, single = _batched(x, n)
-    wanted = tuple(s if o is None else o for s, o in zip(shape_of(whole)[2:], on_axes(output_size, n), strict=True))
+    wanted = tuple(s if o is None else o for s, o in zip(shape_of(whole)[2:], dims_of(on_axes(output_size, n), node), strict=True))
     return _without(_ADAPTIVE[what][n](whole, output_size=wanted, layout=_LAYOUTS[n]), single)
 
 

@@ -83,6 +83,15 @@ def _cubic(x: Array, a: float = -0.5) -> Array:
     return np.where(d < 1, ((a + 2) * d - (a + 3)) * d * d + 1, np.where(d < 2, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a, 0.0))
 
 
+def _lanczos(x: Array) -> Array:
+    """Lanczos's windowed sinc of three lobes."""
+    return np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0.0)
+
+
+_KERNELS: Final[dict[str, tuple[Callable[[Array], Array], int]]] = {"bilinear": (_triangle, 1), "bicubic": (_cubic, 2), "lanczos": (_lanczos, 3)}
+"""Kernels of resizes that average, and how far they reach, by a part of the operator's name."""
+
+
 def _step(old: int, new: int, factor: float | None, align_corners: bool) -> float:
     """How far apart in the image the places of neighbours of the result are."""
     if align_corners:
@@ -135,7 +144,7 @@ def _averaging(old: int, new: int, factor: float | None, align_corners: bool, ke
     return weights
 
 
-@converter("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa")
+@converter("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "_upsample_lanczos2d_aa")
 def upsample_averaging(
     node: Node, align_corners: bool, self: Expr | None = None, input: Expr | None = None, output_size: Any = None, scale_factors: Any = None,
     scales_h: float | None = None, scales_w: float | None = None,
@@ -144,7 +153,7 @@ def upsample_averaging(
     x = self if self is not None else input
     assert x is not None
     sizes, factors = _sizes(x, output_size, list(scale_factors or (scales_h, scales_w)), node)
-    kernel, reach = (_cubic, 2) if "bicubic" in node.name else (_triangle, 1)
+    kernel, reach = next(found for name, found in _KERNELS.items() if name in node.name)
     weights = [
         _averaging(old, new, None if factors is None else factors[k], bool(align_corners), kernel, reach)
         for k, (old, new) in enumerate(zip(shape_of(x)[2:], sizes, strict=True))

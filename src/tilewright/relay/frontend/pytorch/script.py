@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tilewright.errors import ModelError, Origin
-from tilewright.relay.expr import Expr
-from tilewright.relay.frontend.pytorch.importer import Importer, refuse_missing
+from tilewright.relay.expr import Constant, Expr
+from tilewright.relay.frontend.pytorch.importer import Importer, array_of, refuse_missing
 from tilewright.relay.frontend.pytorch.promotion import DTYPES
 from tilewright.relay.frontend.pytorch.references import Reference, read
 from tilewright.relay.frontend.shaping import cast, dtype_of
@@ -66,8 +66,10 @@ class ScriptWalk:
         value = node.outputsAt(0).toIValue()
         if isinstance(value, torch.Tensor):
             # A number that was traced is a tensor without dimensions here, and takes part in promotion as the number that it was.
-            is_number = value.dim() == 0 and value.dtype in (torch.float64, torch.int64)
-            return [value.item() if is_number else self.importer.parameter(f"constant_{origin.name}", value)]
+            if value.dim() == 0 and value.dtype in (torch.float64, torch.int64):
+                return [value.item()]
+            # One of another type keeps it, and is no weight: sizes may be computed from it.
+            return [self.importer.parameter(f"constant_{origin.name}", value) if value.dim() else Reference(Constant(array_of(value, origin.name), origin))]
         return [_held(self.importer, value, origin.name)]
 
     def attribute(self, node: Any, inputs: Sequence[Any], origin: Origin) -> list[Any]:
