@@ -12,32 +12,24 @@ from typing import Any
 from tilewright import interning, worth
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
-from tilewright.compiler.entry_types import check_entry_types
-from tilewright.compiler.external import take_external
-from tilewright.compiler.flow import lower_control, needs_control
+from tilewright.compiler.front_half import FrontHalf, front_half, off_loaded
 from tilewright.compiler.growth import grow, point_of, signature_of, typed, with_main
-from tilewright.compiler.offload import offload
-from tilewright.compiler.program import build_flow, build_program
+from tilewright.compiler.program import Unfinished, build_flow, build_program
 from tilewright.compiler.report import Report
 from tilewright.compiler.staged import Edge, Point, Program, Stages
 from tilewright.compiler.staged_session import StagedSession
-from tilewright.compiler.stand_ins import with_stand_ins
 from tilewright.errors import CompileError, InputError, OptionError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
 from tilewright.nd import Device
 from tilewright.relay.expr import Expr, Function, Tuple
-from tilewright.relay.qnn.choose_numerics import ChooseNumerics
-from tilewright.relay.qnn.settle_numerics import SettleNumerics
 from tilewright.relay.transform.bind_params import bind_params
-from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.pipeline import optimize
 from tilewright.relay.transform.stages import mixes_control_and_objects, needs_stages
 from tilewright.relay.visitor import calls
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.module import FactoryModule, Session
 from tilewright.target.target import Target
-from tilewright.tir.stmt import PrimFunc
 
 
 def build_module(
@@ -56,29 +48,26 @@ def build_made(
     begin = worth.clock()
     with no_garbage_collection():
         try:
-            mod, modules = take_external(with_stand_ins(offload(make(), chosen)), chosen.processor)
-            loops = {n: f for n, f in mod.items() if isinstance(f, PrimFunc)}
-            chosen = chosen.processor
-            operators = len(calls(mod["main"].body))
-            names, lists = mod["main"].attrs.get("output_tensor_names", ()), mod["main"].attrs.get("output_lists", ())
+            taken = off_loaded(make(), chosen)
+            modules, operators = taken.modules, len(calls(taken.module["main"].body))
             with report.phase("graph"):
-                lowered = lower_control(SettleNumerics()(ChooseNumerics()(InferType()(mod)))) if needs_control(mod["main"]) else None
-                if lowered is None:
-                    check_entry_types(mod["main"])
-                optimized = optimize(mod if lowered is None else IRModule({f"block_{k}": f for k, f in enumerate(lowered.blocks)}), chosen)
+                front = front_half(taken.module, chosen.processor)
             if report.keeps_module:
-                report.module = optimized
-            kept = cache or Cache.default()
-            if lowered is None:
-                program = build_program(optimized["main"], chosen, name, report, kept, names, loops=loops)
-            else:
-                program = build_flow(lowered, mod["main"], optimized, chosen, name, report, kept, names, loops)
-            del mod, optimized, lowered
+                report.module = front.optimized
+            lists = front.main.attrs.get("output_lists", ())
+            program = _program(front, chosen.processor, name, report, cache or Cache.default())
+            del taken, front
             made = program.finish()
             worth.COMPILING.took(operators, worth.clock() - begin)
             return replace(made, manifest=replace(made.manifest, lists=lists), modules=modules) if lists or modules else made
         finally:
             interning.release()
+
+
+def _program(front: FrontHalf, target: Target, name: str, report: Report, cache: Cache) -> Unfinished:
+    if front.control is None:
+        return build_program(front.optimized["main"], target, name, report, cache, front.output_names, loops=front.loops)
+    return build_flow(front.control, front.main, front.optimized, target, name, report, cache, front.output_names, front.loops)
 
 
 def build(

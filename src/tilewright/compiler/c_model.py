@@ -13,19 +13,15 @@ from tilewright import interning
 from tilewright.compiler.build import build_made
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
-from tilewright.compiler.entry_types import check_entry_types
-from tilewright.compiler.external import take_external
 from tilewright.compiler.flow import needs_control
-from tilewright.compiler.offload import offload
+from tilewright.compiler.front_half import front_half, off_loaded
 from tilewright.compiler.program import build_parts
 from tilewright.compiler.report import Report
 from tilewright.errors import ArtifactError, CompileError
 from tilewright.ir.module import IRModule
-from tilewright.relay.transform.pipeline import optimize
 from tilewright.runtime.files import write_atomically
 from tilewright.target.c.model import CModel, emit_model
 from tilewright.target.target import Target
-from tilewright.tir.stmt import PrimFunc
 from tilewright.tir.transform.instrument_memory import Checks
 
 Array = np.ndarray[Any, Any]
@@ -35,18 +31,16 @@ def c_model(make: Callable[[], IRModule], target: Target, name: str) -> CModel:
     """The module that `make` returns as one C file. Raises `CompileError` where it has control flow, open sizes, checks of memory, or parts that are no code of ours."""
     with no_garbage_collection():
         try:
-            mod, modules = take_external(offload(make(), target), target.processor)
-            if modules:
+            one_core = Target({"num-cores": 1, **target.processor.export()})
+            taken = off_loaded(make(), target)
+            if taken.modules:
                 raise CompileError(f"'{name}' cannot be one C file: other compilers made parts of it; leave the accelerator out of the target", code="TW0511")
-            if needs_control(mod["main"]):
+            if needs_control(taken.module["main"]):
                 raise CompileError(f"'{name}' cannot be one C file: it has control flow (branches, loops, closures); save it as .so or .tar, whose C interface is the same", code="TW0511")
             if Checks.current() is not None:
                 raise CompileError(f"'{name}' cannot be one C file: its accesses to memory are to be checked (tir.instrument_…), and in such a file nobody reads the reports; build for the target 'c' and save it as .so", code="TW0511")
-            check_entry_types(mod["main"])
-            loops = {n: f for n, f in mod.items() if isinstance(f, PrimFunc)}
-            names = mod["main"].attrs.get("output_tensor_names", ())
-            one_core = Target({"num-cores": 1, **target.processor.export()})
-            return emit_model(*build_parts(optimize(mod, one_core)["main"], one_core, name, Report(), names, loops))
+            front = front_half(taken.module, one_core)
+            return emit_model(*build_parts(front.optimized["main"], one_core, name, Report(), front.output_names, front.loops))
         finally:
             interning.release()
 

@@ -7,18 +7,12 @@ from dataclasses import dataclass
 
 from tilewright import interning
 from tilewright.compiler.collection import no_garbage_collection
-from tilewright.compiler.external import take_external
-from tilewright.compiler.flow import lower_control, needs_control
-from tilewright.compiler.offload import offload
+from tilewright.compiler.front_half import front_half, off_loaded
 from tilewright.errors import CompileError
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.external import ExternalCall
-from tilewright.relay.qnn.choose_numerics import ChooseNumerics
-from tilewright.relay.qnn.settle_numerics import SettleNumerics
-from tilewright.relay.transform.infer_type import InferType
-from tilewright.relay.transform.pipeline import optimize
 from tilewright.relay.transform.plan_memory import Place, plan_memory
 from tilewright.relay.transform.stages import needs_stages
 from tilewright.target.target import Target
@@ -40,15 +34,12 @@ def fused_functions(mod: IRModule, target: Target) -> list[Fused]:
     """
     with no_garbage_collection():
         try:
-            taken, _ = take_external(offload(mod, target), target.processor)
-            if needs_stages(taken["main"]):
+            mod = off_loaded(mod, target).module
+            if needs_stages(mod["main"]):
                 raise CompileError("some sizes of the program are only known while it runs, and kernels are tuned for known ones; give its inputs known shapes", code="TW0303")
-            lowered = lower_control(SettleNumerics()(ChooseNumerics()(InferType()(taken)))) if needs_control(taken["main"]) else None
-            optimized = optimize(taken if lowered is None else IRModule({f"block_{k}": f for k, f in enumerate(lowered.blocks)}), target.processor)
-            names = ["main"] if lowered is None else [f"block_{k}" for k in range(len(lowered.blocks))]
             found: dict[str, Fused] = {}
-            for name in names:
-                for step in plan_memory(optimized[name]).steps:
+            for optimized in front_half(mod, target.processor).functions:
+                for step in plan_memory(optimized).steps:
                     function = None if step.call is None else step.call.op
                     if not isinstance(function, Function) or (isinstance(function.body, Call) and isinstance(function.body.op, ExternalCall)):
                         continue
