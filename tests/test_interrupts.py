@@ -5,7 +5,9 @@ Kernels written by hand raise the signal themselves, so that the kernels that ru
 
 from __future__ import annotations
 
+import ctypes
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
@@ -23,6 +25,7 @@ from tilewright.global_functions import register_func, remove_global_func
 from tilewright.ir.module import IRModule
 from tilewright.runtime import interrupts
 from tilewright.runtime.artifact import Artifact, load
+from tilewright.runtime.callbacks import CALLBACK
 from tilewright.runtime.host import host_triple
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.modules import ModuleNode
@@ -30,6 +33,7 @@ from tilewright.runtime.program import KernelCall, Place, TensorInfo
 from tilewright.target.llvm.compile import compile_text
 from tilewright.target.llvm.entry import emit_entry
 from tilewright.target.llvm.interrupts import look_text
+from tilewright.target.llvm.jit import LoadedCode
 from tilewright.target.llvm.pool import pool_text
 from tilewright.target.target import Target
 from tilewright.types import DataType
@@ -286,4 +290,38 @@ def test_no_function_of_another_compiler_is_called_after_a_signal() -> None:
             with pytest.raises(StopRunError):
                 program(np.array(0), identity)
         assert seen[-1] == Scaling.calls
+    np.testing.assert_array_equal(program(np.array(998), identity), identity / 8)
+
+
+def test_a_signal_just_before_a_function_is_called_back_raises_what_its_handler_raises() -> None:
+    """Python runs the handler before the first instruction of the callback, where nothing of ours can catch the exception."""
+    register_func("relay.ext.scaling", lambda f: Scaling(str(f.attrs["global_symbol"])))
+    try:
+        program = build_module(relay.parse(AROUND)).executable(1)
+    finally:
+        remove_global_func("relay.ext.scaling")
+    pointer = ctypes.c_void_p.from_address(program.code.address(CALLBACK))
+    assert pointer.value is not None
+    number, sends = int(signal.SIGUSR1), ctypes.cast(ctypes.CDLL(None)["raise"], ctypes.c_void_p).value
+    sending = f"""
+define i32 @sending(i64 %which, ptr %values) {{
+  %sent = call i32 inttoptr (i64 {sends} to ptr)(i32 {number})
+  %done = call i32 inttoptr (i64 {pointer.value} to ptr)(i64 %which, ptr %values)
+  ret i32 %done
+}}
+"""
+    loaded = LoadedCode([compile_text(sending, Target("llvm"))], ["sending"])
+    identity, direct, calls = np.eye(512, dtype="float32"), pointer.value, Scaling.calls
+
+    def stop(*_: Any) -> None:
+        raise StopRunError
+
+    hook = sys.unraisablehook
+    with handling(signal.SIGUSR1, stop):
+        pointer.value = loaded.address("sending")
+        with pytest.raises(StopRunError):
+            program(np.array(0), identity)
+        pointer.value = direct
+    assert sys.unraisablehook is hook
+    assert Scaling.calls == calls
     np.testing.assert_array_equal(program(np.array(998), identity), identity / 8)

@@ -5,10 +5,12 @@ The code has one pointer for it, so all executables over the same code share one
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import sys
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -67,11 +69,34 @@ def set_callback(code: Code, calls: Sequence[ExternalStep], functions: Mapping[s
             ctypes.c_void_p.from_address(code.address(CALLBACK)).value = ctypes.cast(made, ctypes.c_void_p).value
 
 
-def raised() -> BaseException:
-    """What a function raised in this thread since this was asked last.
+@contextlib.contextmanager
+def signals_kept() -> Iterator[None]:
+    """Keep the exception of a signal handler that runs as a callback begins, for `raised`.
 
-    A signal that came between the last look and the call is raised where Python has reported and dropped it: that was a `KeyboardInterrupt`.
+    Python runs handlers in the main thread, between two instructions. Before the first one of a callback nothing catches what the handler
+    raises: `ctypes` passes it to `sys.unraisablehook` and returns 0, which ends the program as a failed call does.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = sys.unraisablehook
+
+    def kept(unraisable: Any) -> None:
+        if threading.current_thread() is threading.main_thread() and "ctypes callback function" in (unraisable.err_msg or ""):
+            _STATE.raised = unraisable.exc_value
+        else:
+            before(unraisable)
+
+    sys.unraisablehook = kept
+    try:
+        yield
+    finally:
+        if sys.unraisablehook is kept:
+            sys.unraisablehook = before
+
+
+def raised() -> BaseException:
+    """The exception that ended a callback of this thread, once. `KeyboardInterrupt` where Python dropped it in another thread than the main one."""
     error: BaseException | None = getattr(_STATE, "raised", None)
     _STATE.raised = None
     return KeyboardInterrupt() if error is None else error

@@ -20,7 +20,7 @@ from tilewright.errors import InputError, InternalError, RunError
 from tilewright.limits import machine_bytes, shown_bytes
 from tilewright.nd import ALIGNMENT, NDArray, aligned_empty, as_numpy
 from tilewright.runtime.benchmark import BenchmarkResult, measure
-from tilewright.runtime.callbacks import CALL_FAILED, DONE, call_function, raised, set_callback
+from tilewright.runtime.callbacks import CALL_FAILED, DONE, call_function, raised, set_callback, signals_kept
 from tilewright.runtime.faults import last_reported
 from tilewright.runtime.interrupts import entry_of
 from tilewright.runtime.manifest import FIRST_MESSAGE, MEMORY_FAULT, NO_MEMORY, NO_SCRATCH, NO_STACK, Manifest
@@ -356,7 +356,8 @@ class Executable:
         """Run code that calls functions of modules back; raises what they raise."""
         before = set_threads_of_call(self._threads)
         try:
-            status = native(self._context, frame.address)
+            with signals_kept():
+                status = native(self._context, frame.address)
         finally:
             set_threads_of_call(before)
         if status == CALL_FAILED:
