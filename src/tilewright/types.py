@@ -301,6 +301,19 @@ class TupleType(Type):
         return f"({inner}{',' if len(self.fields) == 1 else ''})"
 
 
+def tensors_of(kind: Type | None) -> list[TensorType]:
+    """The tensors of a value, in order, nested tuples flattened; none of a type that is not known."""
+    found: list[TensorType] = []
+    stack = [kind]
+    while stack:
+        t = stack.pop()
+        if isinstance(t, TupleType):
+            stack += reversed(t.fields)
+        elif isinstance(t, TensorType):
+            found.append(t)
+    return found
+
+
 class FuncType(Type):
     """The type of a function: argument types, the type of its result, and the type variables that both may use."""
 

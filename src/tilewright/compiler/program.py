@@ -20,6 +20,7 @@ import numpy as np
 from tilewright import __version__
 from tilewright.compiler import tuned
 from tilewright.compiler.cache import Cache
+from tilewright.compiler.constant_pool import ConstantPool
 from tilewright.compiler.flow import Lowered
 from tilewright.compiler.kernel import Argument, Kernel
 from tilewright.compiler.memory import check_memory, check_scratch, planned
@@ -35,7 +36,6 @@ from tilewright.expr import Var as Symbol
 from tilewright.faults import Site
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
-from tilewright.nd import aligned_empty
 from tilewright.relay.expr import Call, Function, Var
 from tilewright.relay.interpreter import Meaning, prepared
 from tilewright.relay.op.external import ExternalCall
@@ -70,11 +70,9 @@ from tilewright.target.ownership import own
 from tilewright.target.target import Target
 from tilewright.tir.stmt import PrimFunc
 from tilewright.tir.transform.instrument_memory import Checks
-from tilewright.types import TensorType, TupleType, Type
+from tilewright.types import TensorType, Type, tensors_of
 
 Array = np.ndarray[Any, Any]
-Pack = Callable[..., Array]
-_ALIGNMENT = 64
 
 
 def build_program(
@@ -132,7 +130,7 @@ class Unfinished:
 
     manifest: Manifest
     objects: tuple[bytes, ...]
-    constants: _Constants
+    constants: ConstantPool
     report: Report
 
     def finish(self) -> Artifact:
@@ -174,7 +172,7 @@ def build_flow(
             looks[k] = found or frozenset()
     constants = [builder.constants.add((a,), None, a.nbytes) for a in lowered.constants]
     workspace = max((m.workspace_bytes for m in made), default=0)
-    results = _tensors(main.ret_type)
+    results = tensors_of(main.ret_type)
     manifest = _manifest(
         name, main.params, results, output_names, builder, steps=(), workspace_bytes=workspace + FIRST_CHUNK,
     )
@@ -192,7 +190,7 @@ def build_flow(
 
 def _refuse_objects(values: Sequence[tuple[str, Type | None]]) -> None:
     for name, kind in values:
-        if any(t.dtype.is_object for t in ([] if kind is None else _tensors(kind))):
+        if any(t.dtype.is_object for t in tensors_of(kind)):
             raise CompileError(f"'{name}' is of type {kind!r}, and a program with control flow does not go back to Python, where alone there are such values; "
                                "keep strings out of the branches, or evaluate the program with relay.create_executor('debug')", code="TW0403")
 
@@ -232,14 +230,6 @@ def _warn_of_host_steps(name: str, steps: Sequence[Step]) -> None:
         warnings.warn(NotNativeWarning(f"{steps_said} of '{name}' have no native kernel and run by their numpy meaning: {listed}"), stacklevel=2)
 
 
-def _tensors(t: Type | None) -> list[TensorType]:
-    """The tensors of a result, nested tuples flattened."""
-    if isinstance(t, TupleType):
-        return [x for f in t.fields for x in _tensors(f)]
-    assert isinstance(t, TensorType)
-    return [t]
-
-
 def _info(name: str, kind: Any, parts: int) -> TensorInfo:
     """An input or output of the whole program, of which `main` sees one of `parts` along the first axis."""
     shape = _static(kind, name)
@@ -263,7 +253,7 @@ class _Builder:
         self.symbols, self.loops = symbols, loops or {}
         self.target, self.report, self.cache, self.in_python = target, report, cache, in_python
         self.known: Sequence[Array] = ()
-        self.constants = _Constants()
+        self.constants = ConstantPool()
         self.objects: dict[str, bytes] = {}
         self.in_c: list[PrimFunc] = []
         """Flat functions that become one C file."""
@@ -463,42 +453,6 @@ def _needs_python(function: Function, s: PlanStep) -> bool:
         return True
     readers = [e.op for e in post_order(function.body) if isinstance(e, Call) and any(p in e.args for p, _ in given)] if given else []
     return not all(isinstance(op, Op) and op.reads_texts for op in readers)
-
-
-class _Constants:
-    """Constants as they go into the artifact: each packed once, at multiples of 64 bytes."""
-
-    def __init__(self) -> None:
-        self.offsets: dict[tuple[tuple[int, ...], Pack | None], int] = {}
-        self.pending: list[tuple[int, int, Pack | None, Sequence[Array]]] = []
-        self.size = 0
-
-    def add(self, values: tuple[Array, ...], pack: Pack | None, nbytes: int) -> int:
-        """The offset of `pack(*values)`, or of the one value as it is; `nbytes` is the size of it."""
-        key = (tuple(map(id, values)), pack)
-        found = self.offsets.get(key)
-        if found is None:
-            found = self.offsets[key] = self.size
-            self.pending.append((found, nbytes, pack, values))
-            self.size += _aligned(nbytes)
-        return found
-
-    def blob(self) -> Array:
-        """All constants in one array, which starts at a multiple of 64 bytes; lets go of each that is written, the largest first."""
-        blob = aligned_empty((self.size,))
-        self.pending.sort(key=lambda one: sum(v.nbytes for v in one[3]))
-        while self.pending:
-            offset, nbytes, pack, values = self.pending.pop()
-            array = values[0] if pack is None else pack(*values)
-            if array.nbytes != nbytes:
-                raise InternalError(f"a packed constant has {array.nbytes} bytes, and its kernel reads {nbytes}")
-            blob[offset : offset + nbytes].view(array.dtype).reshape(array.shape)[...] = array
-            blob[offset + nbytes : offset + _aligned(nbytes)] = 0  # what the memory held before is nobody's business
-        return blob
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
 
 
 def _title(function: Function) -> str:

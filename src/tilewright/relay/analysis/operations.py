@@ -9,7 +9,7 @@ from tilewright.relay.analysis.features import known_mac_number
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.op.registry import Fusion
 from tilewright.relay.visitor import calls
-from tilewright.types import DataType, TensorType, TupleType, Type
+from tilewright.types import DataType, TensorType, TupleType, Type, tensors_of
 
 _NORMALISING: Final = 5
 """Operations on each element of a softmax or a norm: a sum, a sum of squares or an exponential, a difference, a product, a maximum."""
@@ -68,9 +68,7 @@ def _read(e: Call) -> int:
 
 
 def _elements(t: Type | None) -> int:
-    if isinstance(t, TupleType):
-        return sum(map(_elements, t.fields))
-    return math.prod(t.shape) if isinstance(t, TensorType) and t.is_static else 0
+    return sum(math.prod(x.shape) for x in tensors_of(t) if x.is_static)
 
 
 def _first(t: Type | None) -> TensorType:

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.visitor import operands, post_order
-from tilewright.types import TensorType, TupleType, Type
+from tilewright.types import tensors_of
 
 
 def least_memory_order(function: Function) -> list[Expr]:
@@ -62,12 +62,5 @@ def _makes(e: Expr) -> bool:
 
 def _nbytes(e: Expr) -> int:
     """The bytes of the tensors of a value that a call made; inputs and constants are there anyway."""
-    stack: list[Type | None] = [e.known_type() if isinstance(e, Call) or operands(e) else None]
-    total = 0
-    while stack:
-        t = stack.pop()
-        if isinstance(t, TupleType):
-            stack += t.fields
-        elif isinstance(t, TensorType) and t.is_static and not t.dtype.is_object:
-            total += t.nbytes
-    return total
+    kind = e.known_type() if isinstance(e, Call) or operands(e) else None
+    return sum(t.nbytes for t in tensors_of(kind) if t.is_static and not t.dtype.is_object)

@@ -24,7 +24,7 @@ from tilewright.relay.op.nn_conv import Conv2d
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.visitor import operands, post_order, with_operands
 from tilewright.topi import machine as machines
-from tilewright.types import TensorType, TupleType, Type
+from tilewright.types import TensorType, TupleType, Type, tensors_of
 
 PARTS: Final = "Parts"
 _THIRD_LEVEL: Final = 16 << 20
@@ -92,12 +92,12 @@ class _Traffic:
         self.values: list[float] = []
         self.weights: list[tuple[int, float]] = []
         for e in post_order(function.body, inside=False):
-            if not isinstance(e, Call) or not isinstance(e.op, Op) or e.op.kind < Fusion.REDUCE or not _tensors(e.checked_type)[0].ndim:
+            if not isinstance(e, Call) or not isinstance(e.op, Op) or e.op.kind < Fusion.REDUCE or not tensors_of(e.checked_type)[0].ndim:
                 continue
             constant = [a.tensor_type for a in e.args if isinstance(a, Constant)]
-            moved = [*_tensors(e.checked_type), *(t for a in e.args if not isinstance(a, Constant) for t in _tensors(a.checked_type))]
+            moved = [*tensors_of(e.checked_type), *(t for a in e.args if not isinstance(a, Constant) for t in tensors_of(a.checked_type))]
             self.values.append(sum(t.nbytes for t in moved) / batch)
-            rows = math.prod(_tensors(e.checked_type)[0].shape) / batch
+            rows = math.prod(tensors_of(e.checked_type)[0].shape) / batch
             larger, fewer = _WINOGRAD if _by_winograd(e.op, constant) else (1, 1)
             self.weights += [(larger * t.nbytes, rows / fewer / _channels(t, e)) for t in constant if t.ndim > 1 and t.nbytes]
 
@@ -117,12 +117,8 @@ def _by_winograd(op: Op, constant: Sequence[TensorType]) -> bool:
 
 def _channels(weight: TensorType, e: Call) -> int:
     """How many elements of the result are in one row, where the result has rows by a weight: the largest axis that both have."""
-    *_, last = shape = _tensors(e.checked_type)[0].shape
+    *_, last = shape = tensors_of(e.checked_type)[0].shape
     return int(max((d for d in weight.shape if d in (last, shape[1 % len(shape)])), default=last))
-
-
-def _tensors(kind: Type) -> Sequence[TensorType]:
-    return [t for t in (kind.fields if isinstance(kind, TupleType) else (kind,)) if isinstance(t, TensorType)]
 
 
 def for_fewer(function: Function, batch: Batch, images: int) -> Function | None:

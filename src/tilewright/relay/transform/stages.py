@@ -30,7 +30,7 @@ from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.qnn.sources import NUMERICS
 from tilewright.relay.transform.fold_constant import fold
 from tilewright.relay.visitor import binders, free_vars, operands, post_order, rewrite, with_operands
-from tilewright.types import FuncType, TensorType, TupleType, Type
+from tilewright.types import FuncType, TensorType, TupleType, Type, tensors_of
 
 Array = np.ndarray[Any, Any]
 
@@ -197,11 +197,7 @@ def _choices_of_objects(order: Sequence[Expr]) -> set[Expr]:
 
 
 def _has_objects(e: Expr) -> bool:
-    return _are_objects(e.known_type())
-
-
-def _are_objects(t: Type | None) -> bool:
-    return any(map(_are_objects, t.fields)) if isinstance(t, TupleType) else isinstance(t, TensorType) and t.dtype.is_object
+    return any(t.dtype.is_object for t in tensors_of(e.known_type()))
 
 
 def _readers(order: Sequence[Expr], values: set[Expr]) -> set[Expr]:
@@ -361,6 +357,4 @@ def _operations(call: Call) -> float:
 
 
 def _elements(t: Type | None) -> int:
-    if isinstance(t, TupleType):
-        return sum(map(_elements, t.fields))
-    return math.prod(t.shape) if isinstance(t, TensorType) and t.is_static else 0
+    return sum(math.prod(x.shape) for x in tensors_of(t) if x.is_static)

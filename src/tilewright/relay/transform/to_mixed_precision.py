@@ -35,7 +35,7 @@ from tilewright.relay.op import hooks
 from tilewright.relay.op.elementwise import Cast, converted
 from tilewright.relay.op.registry import Fusion, Op, Precision
 from tilewright.relay.visitor import consumers, operands, post_order, with_operands
-from tilewright.types import FLOAT32, DataType, TensorType, TupleType
+from tilewright.types import FLOAT32, DataType, TensorType, TupleType, tensors_of
 
 TYPES: Final = ("float16", "bfloat16")
 CATEGORIES: Final = (Precision.ALWAYS, Precision.FOLLOW, Precision.NEVER)
@@ -171,7 +171,7 @@ class _Conversion:
     def in_half(self, e: Call) -> bool:
         """Whether every argument that is neither a constant nor a parameter is in 16 bits, and there is one."""
         values = [f for a in e.args for f in (a.fields if isinstance(a, Tuple) else (a,)) if not isinstance(f, (Constant, Var))]
-        floats = [t for v in values for t in _tensors(self.new[v].checked_type) if t.dtype.is_float]
+        floats = [t for v in values for t in tensors_of(self.new[v].checked_type) if t.dtype.is_float]
         return bool(floats) and all(t.dtype == self.half for t in floats)
 
     def of_type(self, e: Expr, dtype: DataType) -> Expr:
@@ -179,7 +179,7 @@ class _Conversion:
         kind = e.checked_type
         if isinstance(kind, TensorType):
             return self.cast(e, dtype) if kind.dtype in (FLOAT32, self.half) else e
-        if isinstance(kind, TupleType) and any(t.dtype in (FLOAT32, self.half) and t.dtype is not dtype for t in _tensors(kind)):
+        if isinstance(kind, TupleType) and any(t.dtype in (FLOAT32, self.half) and t.dtype is not dtype for t in tensors_of(kind)):
             fields = e.fields if isinstance(e, Tuple) else [TupleGetItem(e, k) for k in range(len(kind.fields))]
             return Tuple(tuple(self.of_type(f, dtype) for f in fields), e.span)
         return e
@@ -203,13 +203,7 @@ class _Conversion:
 
 def _computes_floats(e: Call) -> bool:
     """Whether the call makes floats of floats. A product of integers, quantized or not, is exact and stays as it is."""
-    return all(any(t.dtype.is_float for t in _tensors(kind)) for kind in (e.checked_type, e.args[0].checked_type))
-
-
-def _tensors(kind: Any) -> list[TensorType]:
-    if isinstance(kind, TupleType):
-        return [t for f in kind.fields for t in _tensors(f)]
-    return [kind] if isinstance(kind, TensorType) else []
+    return all(any(t.dtype.is_float for t in tensors_of(kind)) for kind in (e.checked_type, e.args[0].checked_type))
 
 
 def _summing_in(op: Op, accumulate: DataType) -> Op:

@@ -1,0 +1,52 @@
+"""The constants of a program, in one block of memory that becomes a part of the artifact."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.errors import InternalError
+from tilewright.nd import aligned_empty
+
+Array = np.ndarray[Any, Any]
+Pack = Callable[..., Array]
+_ALIGNMENT: Final = 64
+"""Bytes: a line of the cache, and the widest vector."""
+
+
+class ConstantPool:
+    """Constants as they go into the artifact: each packed once, at multiples of 64 bytes."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[tuple[tuple[int, ...], Pack | None], int] = {}
+        self.pending: list[tuple[int, int, Pack | None, Sequence[Array]]] = []
+        self.size = 0
+
+    def add(self, values: tuple[Array, ...], pack: Pack | None, nbytes: int) -> int:
+        """The offset of `pack(*values)`, or of the one value as it is; `nbytes` is the size of it."""
+        key = (tuple(map(id, values)), pack)
+        found = self.offsets.get(key)
+        if found is None:
+            found = self.offsets[key] = self.size
+            self.pending.append((found, nbytes, pack, values))
+            self.size += _aligned(nbytes)
+        return found
+
+    def blob(self) -> Array:
+        """All constants in one array, which starts at a multiple of 64 bytes; lets go of each that is written, the largest first."""
+        blob = aligned_empty((self.size,))
+        self.pending.sort(key=lambda one: sum(v.nbytes for v in one[3]))
+        while self.pending:
+            offset, nbytes, pack, values = self.pending.pop()
+            array = values[0] if pack is None else pack(*values)
+            if array.nbytes != nbytes:
+                raise InternalError(f"a packed constant has {array.nbytes} bytes, and its kernel reads {nbytes}")
+            blob[offset : offset + nbytes].view(array.dtype).reshape(array.shape)[...] = array
+            blob[offset + nbytes : offset + _aligned(nbytes)] = 0  # so that equal models are equal files
+        return blob
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // _ALIGNMENT) * _ALIGNMENT
