@@ -20,7 +20,7 @@ from onnx import TensorProto, helper
 import tilewright
 from small_models import cnn, mlp, onnxruntime_answers
 from tilewright import relay
-from tilewright.compiler import content, program
+from tilewright.compiler import constant_pool, content, program
 from tilewright.compiler.build import build_made
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.content import digest_bytes, digest_file
@@ -209,7 +209,7 @@ def test_two_compilations_give_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -
     def dirty(shape: tuple[int, ...]) -> Any:
         return np.full(shape, next(filled), np.uint8)
 
-    monkeypatch.setattr(program, "aligned_empty", dirty)
+    monkeypatch.setattr(constant_pool, "aligned_empty", dirty)
     first, second = (tilewright.compile(cnn(), cache=Cache(None)).artifact for _ in range(2))
     assert first.constants.tobytes() == second.constants.tobytes()
     assert first.objects == second.objects
