@@ -14,19 +14,22 @@ from tilewright.errors import CompileError, ShapeError
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.broadcast import Divide, Maximum, Minimum, Multiply
 from tilewright.relay.op.elementwise import Round
-from tilewright.relay.op.registry import Array, Fusion, Op, function, op, public_function, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, attributes, function, op, public_function, tensors
 from tilewright.topi.math import identity
 from tilewright.topi.shapes import broadcast_shapes
 from tilewright.types import FLOAT32, TensorType, Type
 
 
+@attributes
 class Mark(Op):
     """Base of the marks: the value itself, at the border of a region of the target `compiler`."""
 
     telling = True
     compiler: str
+    """Name of the target that computes the region."""
 
     def infer(self, data: Type) -> Type:
+        """The type of the data."""
         return data
 
     def reference(self, data: Any) -> Any:
@@ -41,20 +44,15 @@ class Mark(Op):
 class CompilerBegin(Mark):
     """The value, as it goes into a region of the target `compiler`."""
 
-    compiler: str
-
-
 @op("annotation.compiler_end", kind=Fusion.OPAQUE)
 class CompilerEnd(Mark):
     """The value, as it comes out of a region of the target `compiler`."""
-
-    compiler: str
-
 
 class Passed(Op):
     """Base of the marks that say something of a value to passes, and leave it as it is."""
 
     def infer(self, data: Type) -> Type:
+        """The type of the data."""
         return data
 
     def reference(self, data: Any) -> Any:
@@ -75,6 +73,7 @@ class CastHint(Passed):
     """The value, which quantization may store as `dtype`: a hint that nothing here needs."""
 
     dtype: str
+    """Type in which quantization may store the value, such as "int8"."""
 
 
 @op("annotation.stop_fusion", kind=Fusion.OPAQUE)
@@ -82,6 +81,7 @@ class StopFusion(Op):
     """The value, which is computed in another kernel than what uses it."""
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, which must be a tensor."""
         return tensors(data)[0]
 
     def reference(self, data: Any) -> Any:
@@ -100,10 +100,14 @@ class OnDevice(Op):
 
     telling = True
     virtual_device: str
+    """Device of the value, as "kind:index": "cpu:0"."""
     constrain_result: bool = False
+    """True when the result must stay on the device."""
     constrain_body: bool = True
+    """True when the operators that compute the value run on the device, too."""
 
     def infer(self, body: Type) -> Type:
+        """The type of the value."""
         return body
 
     def reference(self, body: Any) -> Any:
@@ -120,9 +124,12 @@ class DeviceCopy(Op):
 
     telling = True
     src_virtual_device: str
+    """Device that holds the value, as "kind:index": "cpu:0"."""
     dst_virtual_device: str
+    """Device that receives the copy, as "kind:index"."""
 
     def infer(self, data: Type) -> Type:
+        """The type of the value."""
         return data
 
     def reference(self, data: Any) -> Any:
@@ -144,14 +151,18 @@ class SimulatedQuantize(Op):
 
     telling = True
     kind_of_value: int = 1
+    """Role of the data (`relay.quantize.QAnnotateKind`): 0 marked only, 1 input, 2 weight, 3 sum."""
     sign: bool = True
+    """True for signed integers."""
     rounding: str = "round"
+    """Rounding mode; only "round" (to nearest, ties to even) exists."""
 
     def __post_init__(self) -> None:
         if self.rounding != "round":
             raise CompileError(f"{self.name}: rounding is {self.rounding!r}; values are rounded to the nearest, which is 'round'", code="TW1004")
 
     def infer(self, data: Type, dom_scale: Type, clip_min: Type, clip_max: Type) -> TensorType:
+        """The type of the data; all inputs are float32, and `dom_scale` broadcasts to the data."""
         t, *parameters = tensors(data, dom_scale, clip_min, clip_max)
         if any(p.dtype is not FLOAT32 for p in (t, *parameters)) or broadcast_shapes(t.shape, parameters[0].shape) != t.shape:
             raise ShapeError(f"data, scale and bounds must be float32 and the scale broadcast to the data, and they are {t!r}, {parameters!r}")

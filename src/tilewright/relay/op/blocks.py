@@ -26,6 +26,7 @@ class Regrouping(Op):
         raise NotImplementedError
 
     def infer(self, data: Type) -> TensorType:
+        """The regrouped shape; the dtype of the data."""
         (t,) = tensors(data)
         return TensorType(self.plans(t.shape)[-1][2], t.dtype)
 
@@ -49,8 +50,11 @@ class DepthToSpace(Regrouping):
 
     precision = Precision.NEVER
     block_size: int
+    """Height and width of a block, in pixels."""
     layout: str = "NCHW"
+    """Order of the dimensions: "NCHW" or "NHWC"."""
     mode: str = "DCR"
+    """Place of the block within the channels: "DCR" (block is the slower part) or "CRD" (the faster part)."""
 
     def plans(self, shape: Shape) -> list[Plan]:
         return [depth_to_space_plan(shape, self.block_size, self.layout, self.mode)]
@@ -61,7 +65,9 @@ class SpaceToDepth(Regrouping):
     """Blocks of `block_size` x `block_size` pixels become channels, the block being the slower part (ONNX SpaceToDepth)."""
 
     block_size: int
+    """Height and width of a block, in pixels."""
     layout: str = "NCHW"
+    """Order of the dimensions: "NCHW" or "NHWC"."""
 
     def plans(self, shape: Shape) -> list[Plan]:
         return [space_to_depth_plan(shape, self.block_size, self.layout)]
@@ -76,9 +82,12 @@ class LayoutTransform(Op):
 
     precision = Precision.FOLLOW
     src_layout: str
+    """Layout of the data, such as "NCHW"."""
     dst_layout: str
+    """Layout of the result, such as "NCHW8c"."""
 
     def infer(self, data: Type) -> TensorType:
+        """The shape of the data in `dst_layout`; the dtype of the data."""
         (t,) = tensors(data)
         return TensorType(bijective_layout(self.src_layout, self.dst_layout).forward_shape(t.shape), t.dtype)
 
@@ -108,10 +117,14 @@ class SpaceToBatchNd(Op):
     """
 
     block_shape: tuple[int, ...]
+    """Size of a block along each dimension after the batch, in elements."""
     paddings: tuple[tuple[int, int], ...]
+    """Number of elements added (before, after) for each dimension of `block_shape`."""
     pad_value: float = 0.0
+    """Value of the added elements."""
 
     def infer(self, data: Type) -> TensorType:
+        """(batch * blocks, padded sizes / block sizes, remaining sizes); blocks must divide the padded sizes."""
         (t,) = tensors(data)
         blocks, m = self.block_shape, len(self.block_shape)
         if t.ndim <= m or len(self.paddings) != m:
@@ -142,9 +155,12 @@ class BatchToSpaceNd(Op):
     """
 
     block_shape: tuple[int, ...]
+    """Size of a block along each dimension after the batch, in elements."""
     crops: tuple[tuple[int, int], ...]
+    """Number of elements cut off (before, after) for each dimension of `block_shape`."""
 
     def infer(self, data: Type) -> TensorType:
+        """(batch / blocks, sizes * block sizes - crops, remaining sizes); blocks must divide the batch."""
         (t,) = tensors(data)
         blocks, m = self.block_shape, len(self.block_shape)
         if t.ndim <= m or len(self.crops) != m:
@@ -173,9 +189,12 @@ class MirrorPad(Op):
     """`data` mirrored at its edges, `pad_width[d] = (before, after)`: the edge itself repeated (`mode` SYMMETRIC) or not (REFLECT)."""
 
     mode: str = "SYMMETRIC"
+    """Mirroring: "SYMMETRIC" repeats the edge element, "REFLECT" does not."""
     pad_width: tuple[tuple[int, int], ...] = ()
+    """Number of elements added (before, after) along each dimension."""
 
     def infer(self, data: Type) -> TensorType:
+        """The sizes of the data plus both paddings; the dtype of the data."""
         (t,) = tensors(data)
         if self.mode not in ("SYMMETRIC", "REFLECT"):
             raise ShapeError(f"mode '{self.mode}' is not known; it is SYMMETRIC or REFLECT")
@@ -199,9 +218,12 @@ class Dilate(Op):
     """`data` with `strides[d] - 1` elements of `dilation_value` between every two of its own along dimension d."""
 
     strides: tuple[int, ...]
+    """Distance in the result between two neighbouring elements of the data, for each dimension; 1 or more."""
     dilation_value: float = 0.0
+    """Value of the inserted elements."""
 
     def infer(self, data: Type) -> TensorType:
+        """(size - 1) * stride + 1 for each dimension; the dtype of the data."""
         (t,) = tensors(data)
         if len(self.strides) != t.ndim or any(s < 1 for s in self.strides):
             raise ShapeError(f"strides {text(self.strides)} need one number, 1 or more, for each of the {t.ndim} dimensions")

@@ -55,6 +55,7 @@ class Binary(Broadcasting):
     """Base of the operators of two tensors of one dtype, which is that of the result."""
 
     def infer(self, lhs: Type, rhs: Type) -> TensorType:
+        """The broadcast shape of two tensors of one dtype; that dtype, or the one that the operator names."""
         a, b = tensors(lhs, rhs)
         if a.dtype is not b.dtype:
             require_same_dtype((a, b))
@@ -148,6 +149,7 @@ class Quotient(Divide):
     precision = Precision.NEVER
 
     def infer(self, x: Type, y: Type) -> TensorType:
+        """The broadcast shape of two float32 tensors; float32."""
         a, b = tensors(x, y)
         if a.dtype is not FLOAT32 or b.dtype is not FLOAT32:
             raise ShapeError(f"quotient: its inputs must be float32, and they are {a.dtype} and {b.dtype}; cast them first")
@@ -397,6 +399,7 @@ class Where(Broadcasting):
     objects = True
     precision = Precision.FOLLOW
     def infer(self, condition: Type, x: Type, y: Type) -> TensorType:
+        """The broadcast shape of all three; the common dtype of `x` and `y`."""
         c, a, b = tensors(condition, x, y)
         require_same_dtype((a, b))
         return TensorType(broadcast_shapes(c.shape, a.shape, b.shape), a.dtype)
@@ -416,6 +419,7 @@ class MultiplyAdd(Broadcasting):
     """
 
     def infer(self, x: Type, y: Type, z: Type) -> TensorType:
+        """The broadcast shape of three float32 tensors; float32."""
         given = tensors(x, y, z)
         for t in given:
             if t.dtype is not FLOAT32:
@@ -441,8 +445,10 @@ class BroadcastTo(Op):
     objects = True
     precision = Precision.FOLLOW
     shape: tuple[int, ...]
+    """Shape of the result."""
 
     def infer(self, data: Type) -> TensorType:
+        """`shape`, to which the data must broadcast; the dtype of the data."""
         return _expanded(tensors(data)[0], self.shape)
 
     def reference(self, data: Array) -> Array:
@@ -464,6 +470,7 @@ class BroadcastToLike(Op):
 
     precision = Precision.FOLLOW
     def infer(self, data: Type, broadcast_type: Type) -> TensorType:
+        """The shape of the second tensor; the dtype of the data."""
         t, like = tensors(data, broadcast_type)
         return _expanded(t, like.shape)
 

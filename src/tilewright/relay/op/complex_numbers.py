@@ -19,6 +19,7 @@ class ComplexParts(Op):
     """The real and the imaginary part of complex numbers, along a new last dimension."""
 
     def infer(self, data: Type) -> TensorType:
+        """(*shape, 2); float32 for complex64, float64 for complex128."""
         (t,) = tensors(data)
         if t.dtype not in _PARTS:
             raise ShapeError(f"data must be of {' or '.join(_PARTS)}, and it is of {t.dtype}")
@@ -33,6 +34,7 @@ class ComplexOfParts(Op):
     """Complex numbers from their parts, which are along the last dimension of `data`."""
 
     def infer(self, data: Type) -> TensorType:
+        """The shape without its last dimension, which must be 2; complex64 for float32, complex128 for float64."""
         (t,) = tensors(data)
         if t.dtype not in _WHOLE or not t.ndim or t.shape[-1] != 2:
             raise ShapeError(f"data must be pairs of {' or '.join(_WHOLE)} along its last dimension, and it is {t!r}")

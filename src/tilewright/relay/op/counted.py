@@ -19,6 +19,7 @@ class SparseFillEmptyRows(Op):
     """
 
     def infer(self, sparse_indices: Type, sparse_values: Type, dense_shape: Type, default_value: Type) -> TupleType:
+        """Points (n, coordinates) and values (n,), n known at run time; a bool for each row."""
         where, values, shape, filling = tensors(sparse_indices, sparse_values, dense_shape, default_value)
         for t in (where, shape):
             if not t.dtype.is_integer:

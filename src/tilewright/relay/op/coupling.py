@@ -20,8 +20,10 @@ class PairwiseCoupling(Op):
     """
 
     classes: int = 2
+    """Number of classes, 2 or more."""
 
     def infer(self, pairs: Type) -> TensorType:
+        """(rows, classes) from (rows, classes * (classes - 1) / 2); the floating-point dtype of the pairs."""
         (t,) = tensors(pairs)
         wanted = self.classes * (self.classes - 1) // 2
         if t.ndim != 2 or differ(t.shape[1], wanted) or not t.dtype.is_float:

@@ -17,7 +17,7 @@ from tilewright.expr import UnknownDim
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op import broadcast, create, image, scattering, shaping, sorting, transform
 from tilewright.relay.op.deferred import Ask, all_known
-from tilewright.relay.op.registry import OPS, Array, Fusion, Op, Precision, op, tensors
+from tilewright.relay.op.registry import OPS, Array, Fusion, Op, Precision, attributes, op, tensors
 from tilewright.topi.shapes import axis_of, require_rank, text
 from tilewright.types import TensorType, Type
 
@@ -88,8 +88,10 @@ class DynReshape(Dynamic):
 
     precision = Precision.NEVER
     allowzero: bool = False
+    """True makes 0 in `newshape` a size of zero; False copies the dimension of the input."""
 
     def infer(self, data: Type, newshape: Type) -> TensorType:
+        """A shape of unknown sizes, the rank being the length of `newshape`; the dtype of the data."""
         return TensorType(_unknown(_count(newshape, "newshape")), tensors(data)[0].dtype)
 
     def static(self, *values: Array) -> Op:
@@ -103,6 +105,7 @@ class DynBroadcastTo(Dynamic):
     precision = Precision.NEVER
 
     def infer(self, data: Type, shape: Type) -> TensorType:
+        """A shape of unknown sizes, the rank being the length of `shape`; the dtype of the data."""
         return TensorType(_unknown(_count(shape, "shape")), tensors(data)[0].dtype)
 
     def static(self, *values: Array) -> Op:
@@ -115,20 +118,25 @@ class DynFull(Dynamic):
 
     precision = Precision.NEVER
     dtype: str = ""
+    """Type of the result; "" means that of `fill_value`."""
 
     def infer(self, fill_value: Type, shape: Type) -> TensorType:
+        """A shape of unknown sizes, the rank being the length of `shape`; `dtype` or that of `fill_value`."""
         return TensorType(_unknown(_count(shape, "shape")), self.dtype or tensors(fill_value)[0].dtype)
 
     def static(self, *values: Array) -> Op:
         return create.Full(_whole(values[0]), self.dtype)
 
 
+@attributes
 class _Filled(Dynamic):
     places = (0,)
     dtype: str
+    """Type of the result."""
     filled: ClassVar[type[Op]]
 
     def infer(self, shape: Type) -> TensorType:
+        """A shape of unknown sizes, the rank being the length of `shape`; `dtype`."""
         return TensorType(_unknown(_count(shape, "shape")), self.dtype)
 
     def static(self, *values: Array) -> Op:
@@ -139,7 +147,6 @@ class _Filled(Dynamic):
 class DynZeros(_Filled):
     """`zeros` of the shape in the tensor."""
 
-    dtype: str
     filled = create.Zeros
 
 
@@ -147,7 +154,6 @@ class DynZeros(_Filled):
 class DynOnes(_Filled):
     """`ones` of the shape in the tensor."""
 
-    dtype: str
     filled = create.Ones
 
 
@@ -158,8 +164,10 @@ class DynArange(Dynamic):
     precision = Precision.NEVER
     places = (0, 1, 2)
     dtype: str = "float32"
+    """Type of the result."""
 
     def infer(self, start: Type, stop: Type, step: Type) -> TensorType:
+        """A vector of unknown length; `dtype`. The three inputs are scalars."""
         for what, t in zip(("start", "stop", "step"), tensors(start, stop, step), strict=True):
             if t.ndim:
                 raise ShapeError(f"{what} must be one number, and it is {t!r}")
@@ -176,9 +184,12 @@ class DynOneHot(Dynamic):
 
     places = (3,)
     axis: int = -1
+    """Position of the new dimension in the result; negative counts from the end."""
     dtype: str = "float32"
+    """Type of the result."""
 
     def infer(self, indices: Type, on_value: Type, off_value: Type, depth: Type) -> TensorType:
+        """The shape of the indices with an unknown size inserted at `axis`; `dtype`."""
         t, _ = tensors(indices, depth)
         at = axis_of(self.axis, t.ndim + 1)
         return TensorType((*t.shape[:at], UnknownDim(), *t.shape[at:]), self.dtype)
@@ -194,6 +205,7 @@ class DynTile(Dynamic):
     precision = Precision.NEVER
 
     def infer(self, data: Type, reps: Type) -> TensorType:
+        """A shape of unknown sizes, of the larger rank; the dtype of the data."""
         (t,) = tensors(data)
         return TensorType(_unknown(max(t.ndim, _count(reps, "reps"))), t.dtype)
 
@@ -207,11 +219,16 @@ class DynTopK(Dynamic):
 
     precision = Precision.NEVER
     axis: int = -1
+    """Dimension that is sorted; negative counts from the end."""
     ret_type: str = "both"
+    """Results: "both", "values" or "indices"."""
     is_ascend: bool = False
+    """True selects the smallest elements, False the largest."""
     dtype: str = "int32"
+    """Type of the indices."""
 
     def infer(self, data: Type, k: Type) -> Type:
+        """The types of `topk` with an unknown size at `axis`."""
         t, _ = tensors(data, k)
         at = axis_of(self.axis, t.ndim)
         return self._fixed(0).infer(TensorType((*t.shape[:at], UnknownDim(), *t.shape[at + 1 :]), t.dtype))
@@ -230,8 +247,10 @@ class DynStridedSlice(Dynamic):
     precision = Precision.NEVER
     places = (1, 2, 3)
     slice_mode: str = "end"
+    """Meaning of `end`: "end" (exclusive bounds) or "size" (numbers of elements, -1 for the rest)."""
 
     def infer(self, data: Type, begin: Type, end: Type, strides: Type) -> TensorType:
+        """Unknown sizes for the dimensions that `begin` covers, the sizes of the data for the others."""
         (t,) = tensors(data)
         n = _count(begin, "begin")
         if n > t.ndim:
@@ -254,6 +273,7 @@ class DynSqueeze(Dynamic):
     """`squeeze` of the axes in the second tensor."""
 
     def infer(self, data: Type, axis: Type) -> TensorType:
+        """A shape of unknown sizes, the rank less the length of `axis`; the dtype of the data."""
         (t,) = tensors(data)
         return TensorType(_unknown(t.ndim - _count(axis, "axis")), t.dtype)
 
@@ -266,8 +286,10 @@ class DynExpandDims(Dynamic):
     """`expand_dims` at the axis in the second tensor."""
 
     num_newaxis: int = 1
+    """Number of new dimensions of size one."""
 
     def infer(self, data: Type, axis: Type) -> TensorType:
+        """A shape of unknown sizes, the rank plus `num_newaxis`; the dtype of the data."""
         t, _ = tensors(data, axis)
         return TensorType(_unknown(t.ndim + self.num_newaxis), t.dtype)
 
@@ -280,8 +302,10 @@ class DynPad(Dynamic):
     """`nn.pad` with the widths (dimensions, 2) in the second tensor."""
 
     pad_mode: str = "constant"
+    """Padding: "constant", "edge" or "reflect", as in `nn.pad`."""
 
     def infer(self, data: Type, pad_width: Type, pad_value: Type) -> TensorType:
+        """A shape of unknown sizes of the rank of the data; `pad_width` is (rank, 2)."""
         t, widths, _ = tensors(data, pad_width, pad_value)
         if widths.ndim != 2 or widths.shape != (t.ndim, 2):
             raise ShapeError(f"pad_width must have the shape ({t.ndim}, 2), a pair for each dimension, and it has {text(widths.shape)}")
@@ -297,10 +321,14 @@ class DynUpsampling(Dynamic):
 
     places = (1, 2)
     layout: str = "NCHW"
+    """Order of the dimensions: "NCHW" or "NHWC"."""
     method: str = "nearest_neighbor"
+    """Interpolation: "nearest_neighbor", "bilinear" or "bicubic"."""
     align_corners: bool = False
+    """True keeps the values of the corners, False maps position i to i / scale."""
 
     def infer(self, data: Type, scale_h: Type, scale_w: Type) -> TensorType:
+        """The shape of the data with unknown height and width; the dtype of the data."""
         t, _, _ = tensors(data, scale_h, scale_w)
         return TensorType([UnknownDim() if c in "HW" else n for n, c in zip(t.shape, self.layout, strict=True)], t.dtype)
 
@@ -315,10 +343,14 @@ class DynUpsampling3d(Dynamic):
 
     places = (1, 2, 3)
     layout: str = "NCDHW"
+    """Order of the dimensions: "NCDHW" or "NDHWC"."""
     method: str = "nearest_neighbor"
+    """Interpolation: "nearest_neighbor" or "trilinear"."""
     coordinate_transformation_mode: str = "half_pixel"
+    """Mapping of output positions to input positions, as in `image.resize3d`."""
 
     def infer(self, data: Type, scale_d: Type, scale_h: Type, scale_w: Type) -> TensorType:
+        """The shape of the data with unknown depth, height and width; the dtype of the data."""
         t, *_ = tensors(data, scale_d, scale_h, scale_w)
         require_rank(t, 5, "data")
         return TensorType([UnknownDim() if c in "DHW" else n for n, c in zip(t.shape, self.layout, strict=True)], t.dtype)
@@ -334,15 +366,24 @@ class DynResize2d(Dynamic):
 
     places = (1, 2)
     layout: str = "NCHW"
+    """Order of the dimensions: "NCHW" or "NHWC"."""
     method: str = "linear"
+    """Interpolation: "nearest_neighbor", "linear" or "cubic"."""
     coordinate_transformation_mode: str = "half_pixel"
+    """Mapping of output positions to input positions, as in `image.resize2d`."""
     rounding_method: str = ""
+    """Rounding of nearest-neighbour positions, as in `image.resize2d`."""
     cubic_alpha: float = -0.5
+    """Coefficient of the cubic kernel."""
     cubic_exclude: int = 0
+    """1 gives taps outside of the image no weight, 0 clamps them to its edge."""
     extrapolation_value: float = 0.0
+    """Value of points outside of the image with "tf_crop_and_resize"."""
     out_dtype: str | None = None
+    """Type of the result; None means that of the data."""
 
     def infer(self, data: Type, size: Type, roi: Type) -> TensorType:
+        """The shape of the data with unknown height and width; `out_dtype` or the dtype of the data."""
         t, _, _ = tensors(data, size, roi)
         return TensorType([UnknownDim() if c in "HW" else n for n, c in zip(t.shape, self.layout, strict=True)], self.out_dtype or t.dtype)
 
@@ -358,6 +399,7 @@ class DynSparseToDense(Dynamic):
     places = (3,)
 
     def infer(self, sparse_indices: Type, sparse_values: Type, default_value: Type, output_shape: Type) -> TensorType:
+        """A shape of unknown sizes, the rank being the length of `output_shape`; the dtype of the values."""
         return TensorType(_unknown(_count(output_shape, "output_shape")), tensors(sparse_values)[0].dtype)
 
     def static(self, *values: Array) -> Op:

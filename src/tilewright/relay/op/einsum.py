@@ -26,8 +26,10 @@ class Einsum(Op):
     """Products of tensors, summed over the letters of `equation` that its result lacks: "bij,bjk->bik", "...ii->...i"."""
 
     equation: str
+    """Subscripts in the notation of `numpy.einsum`: "bij,bjk->bik"."""
 
     def infer(self, data: Type) -> TensorType:
+        """The sizes of the letters of the result; the common dtype of the tensors."""
         if not isinstance(data, TupleType) or not data.fields:
             raise ShapeError(f"a tuple of tensors was expected, and {data!r} was given")
         types = tensors(*data.fields)

@@ -28,6 +28,7 @@ class Elementwise(Op):
     """Base of the operators whose result has the shape and dtype of their input, in whatever order it is stored."""
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data."""
         (t,) = tensors(data)
         return t
 
@@ -44,6 +45,7 @@ class FloatFunction(Elementwise):
     intrinsic: ClassVar[E.Intrinsic]
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, which must be floating-point."""
         (t,) = tensors(data)
         if not t.dtype.is_float:
             raise ShapeError(f"a floating-point tensor was expected, and this one is {t.dtype}; cast it first")
@@ -294,6 +296,7 @@ class Predicate(Elementwise):
     of_integers: ClassVar[bool] = False
 
     def infer(self, data: Type) -> TensorType:
+        """The shape of the data; bool."""
         (t,) = tensors(data)
         return TensorType(t.shape, BOOL)
 
@@ -336,6 +339,7 @@ class LogicalNot(Elementwise):
     """True where the boolean x is false."""
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, which must be bool."""
         (t,) = tensors(data)
         if t.dtype != BOOL:
             raise ShapeError(f"a boolean tensor was expected, and this one is {t.dtype}; compare it with zero first")
@@ -353,6 +357,7 @@ class BitwiseNot(Elementwise):
     """Every bit of the integer (or boolean) x flipped."""
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, which must be integer or bool."""
         (t,) = tensors(data)
         if t.dtype.is_float:
             raise ShapeError(f"an integer or boolean tensor was expected, and this one is {t.dtype}")
@@ -408,8 +413,10 @@ class Cast(Elementwise):
     objects = True
     precision = Precision.NEVER
     dtype: str
+    """Type of the result."""
 
     def infer(self, data: Type) -> TensorType:
+        """The shape of the data; `dtype`."""
         (t,) = tensors(data)
         return TensorType(t.shape, self.dtype)
 
@@ -432,6 +439,7 @@ class CastLike(Elementwise):
     precision = Precision.NEVER
 
     def infer(self, data: Type, dtype_like: Type) -> TensorType:  # type: ignore[override]
+        """The shape of the data; the dtype of the second tensor."""
         t, like = tensors(data, dtype_like)
         return TensorType(t.shape, like.dtype)
 
@@ -450,8 +458,10 @@ class Reinterpret(Elementwise):
     """The bits of x as another type of the same size in memory."""
 
     dtype: str
+    """Type of the result, of the same size in bytes."""
 
     def infer(self, data: Type) -> TensorType:
+        """The shape of the data; `dtype`, which must have the same size in bytes."""
         (t,) = tensors(data)
         if t.dtype.itemsize != DataType(self.dtype).itemsize or {t.dtype.bits, DataType(self.dtype).bits} & {2, 4, 6} not in (set(), {t.dtype.bits}):
             raise ShapeError(f"the bits of {t.dtype} are not those of {self.dtype}: the two have different sizes")
@@ -473,7 +483,9 @@ class Clip(Elementwise):
 
     precision = Precision.FOLLOW
     a_min: float
+    """Lower bound, inclusive."""
     a_max: float
+    """Upper bound, inclusive."""
 
     def reference(self, data: Array) -> Array:
         low, high = self.a_min, self.a_max
@@ -521,8 +533,10 @@ class LeakyRelu(Elementwise):
 
     precision = Precision.FOLLOW
     alpha: float = 0.25
+    """Slope below zero."""
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, which must be floating-point."""
         (t,) = tensors(data)
         if not t.dtype.is_float:
             raise ShapeError(f"a floating-point tensor was expected, and this one is {t.dtype}; cast it first, or write qnn.leaky_relu")
@@ -541,8 +555,10 @@ class PRelu(Op):
 
     precision = Precision.FOLLOW
     axis: int = 1
+    """Dimension of the channels; negative counts from the end."""
 
     def infer(self, data: Type, alpha: Type) -> TensorType:
+        """The type of the data; `alpha` is a vector with one element for each index of `axis`."""
         t, a = tensors(data, alpha)
         channels = t.shape[axis_of(self.axis, t.ndim)]
         if a.ndim != 1 or (differ(a.shape[0], channels)):

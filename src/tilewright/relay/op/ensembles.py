@@ -29,12 +29,16 @@ class TreeEnsemble(Op):
     """
 
     n_targets: int = 1
+    """Number of targets, the columns of the result."""
     aggregate: str = "sum"
+    """Combination of the weights of one target: "sum", "min" or "max"."""
     missing: bool = False
+    """True when NaN goes to the first child of nodes whose feature f is stored as -1 - f."""
 
     def infer(
         self, data: Type, features: Type, thresholds: Type, children: Type, roots: Type, depths: Type, targets: Type, weights: Type,
     ) -> TensorType:
+        """(rows, n_targets); the dtype of the weights. Data and thresholds share a floating-point dtype."""
         x, f, t, c, r, d, to, w = tensors(data, features, thresholds, children, roots, depths, targets, weights)
         if self.aggregate not in _COMBINE:
             raise CompileError(f"tree_ensemble: aggregate is {self.aggregate!r}; it is one of {', '.join(_COMBINE)}", code="TW0308")

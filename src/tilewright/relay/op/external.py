@@ -14,9 +14,13 @@ class ExternalCall(Op):
     """
 
     symbol: str
+    """Name of the function in the module."""
     compiler: str
+    """Name of the code generator that made the module."""
     shapes: tuple[tuple[int, ...], ...]
+    """Shapes of the results."""
     dtypes: tuple[str, ...]
+    """Types of the results."""
 
     pure = False
 
@@ -25,5 +29,6 @@ class ExternalCall(Op):
         return len(self.shapes) if len(self.shapes) != 1 else None
 
     def infer(self, *args: Type) -> Type:
+        """`shapes` and `dtypes`: a tensor, or a tuple of several."""
         types = [TensorType(shape, DataType(dtype)) for shape, dtype in zip(self.shapes, self.dtypes, strict=True)]
         return types[0] if len(types) == 1 else TupleType(types)

@@ -43,8 +43,5 @@ class FastErf(FloatFunction):
 class FastSoftmax(Softmax):
     """exp(x - max(x)) / sum(exp(x - max(x))) along `axis`, with `fast_exp`."""
 
-    axis: int = -1
-
-
 APPROXIMATIONS: Final[dict[type[Op], type[Op]]] = {Exp: FastExp, Tanh: FastTanh, Erf: FastErf, Softmax: FastSoftmax}
 """By class of operator, what stands for it when speed counts more than the last bits."""

@@ -22,9 +22,12 @@ class FixedPointMultiply(Elementwise):
     """x * multiplier * 2^(shift - 31), rounded, in integers: int32 times a number in Q31 (gemmlowp's requantization)."""
 
     multiplier: int
+    """Factor in Q31: the number times 2^31."""
     shift: int
+    """Exponent of the power of two; negative shifts right."""
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, which must be int32."""
         (t,) = tensors(data)
         if t.dtype != "int32":
             raise ShapeError(f"an int32 tensor was expected, and this one is {t.dtype}; cast it first")
@@ -51,8 +54,10 @@ class HighProduct(Broadcasting):
     """
 
     doubled: bool = False
+    """True returns bits 31 to 62 of the sum, False bits 32 to 63."""
 
     def infer(self, data: Type, multiplier: Type, addend: Type) -> TensorType:
+        """The broadcast shape of int32 data, an int32 multiplier and an int64 addend; int32."""
         x, m, c = tensors(data, multiplier, addend)
         if x.dtype != "int32" or m.dtype != "int32" or c.dtype != "int64":
             raise ShapeError(f"int32 data and multiplier and an int64 addend were expected, and these are {x.dtype}, {m.dtype} and {c.dtype}; cast them first")
@@ -75,10 +80,14 @@ class FixedPointMultiplyPerAxis(Op):
     """
 
     is_lshift_required: bool = False
+    """True when `lshift` is read; False counts it as zero."""
     is_rshift_required: bool = False
+    """True when `rshift` is read; False counts it as zero."""
     axes: tuple[int, ...] = ()
+    """Dimensions of `x` that `y`, `lshift` and `rshift` are indexed by."""
 
     def infer(self, x: Type, y: Type, lshift: Type, rshift: Type) -> TensorType:
+        """The type of `x`; all inputs are int32, the others of the sizes of `axes`."""
         t, *numbers = tensors(x, y, lshift, rshift)
         along = [axis_of(a, t.ndim, "axes") for a in self.axes]
         for n, what in zip(numbers, ("y", "lshift", "rshift"), strict=True):

@@ -12,7 +12,7 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.nn_pool import Spatial
-from tilewright.relay.op.registry import Array, Fusion, Precision, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Precision, attributes, op, tensors
 from tilewright.topi import resize as topi
 from tilewright.topi.resize import Line, line_of
 from tilewright.topi.shapes import text
@@ -24,6 +24,7 @@ ROUNDINGS = ("floor", "ceil", "round", "round_prefer_floor", "round_prefer_ceil"
 MODES = ("half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric", "pytorch_half_pixel", "tf_half_pixel_for_nn", "tf_crop_and_resize")
 
 
+@attributes
 class Resize(Spatial):
     """Base of the resizes of one to three dimensions.
 
@@ -34,16 +35,27 @@ class Resize(Spatial):
     """
 
     precision = Precision.FOLLOW
-    size: Any
-    roi: Any
-    method: str
-    coordinate_transformation_mode: str
-    rounding_method: str
-    cubic_alpha: float
-    cubic_exclude: int
-    extrapolation_value: float
-    out_dtype: str | None
-    scales: Any
+    size: tuple[int, ...]
+    """Spatial shape of the result, in pixels."""
+    roi: tuple[float, ...] | None = None
+    """Region of interest, all starts, then all ends, as fractions of the image; used by "tf_crop_and_resize" only."""
+    layout: str = "NCHW"
+    method: str = "linear"
+    """Interpolation: "nearest_neighbor", "linear" or "cubic"."""
+    coordinate_transformation_mode: str = "half_pixel"
+    """Mapping of output positions to input positions: one of `MODES`, as in ONNX Resize."""
+    rounding_method: str = ""
+    """Rounding of nearest positions: one of `ROUNDINGS`; "" means "floor", or "round" with "align_corners"."""
+    cubic_alpha: float = -0.5
+    """Coefficient of the cubic kernel."""
+    cubic_exclude: int = 0
+    """1 gives taps outside of the image no weight, 0 clamps them to its edge."""
+    extrapolation_value: float = 0.0
+    """Value of points outside of the image with "tf_crop_and_resize"."""
+    out_dtype: str | None = None
+    """Type of the result; None means that of the data."""
+    scales: tuple[float, ...] | None = None
+    """Exact scale of each spatial dimension; None means the ratio of the sizes."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", per_dimension(self.size, self.rank, "size"))
@@ -52,6 +64,7 @@ class Resize(Spatial):
         return DataType(self.out_dtype or dtype)
 
     def infer(self, data: Type) -> TensorType:
+        """(batch, channels, *size) in `layout`; `out_dtype` or the dtype of the data."""
         named = (("method", self.method, METHODS), ("coordinate_transformation_mode", self.coordinate_transformation_mode, MODES))
         for what, value, known in (*named, ("rounding_method", self.rounding_method or "floor", ROUNDINGS)):
             if value not in known:
@@ -147,17 +160,7 @@ class Resize(Spatial):
 class Resize1d(Resize):
     """(batch, channels, width) resampled to `size`."""
 
-    size: tuple[int, ...]
-    roi: tuple[float, ...] | None = None
     layout: str = "NCW"
-    method: str = "linear"
-    coordinate_transformation_mode: str = "half_pixel"
-    rounding_method: str = ""
-    cubic_alpha: float = -0.5
-    cubic_exclude: int = 0
-    extrapolation_value: float = 0.0
-    out_dtype: str | None = None
-    scales: tuple[float, ...] | None = None
     rank = 1
 
 
@@ -165,17 +168,6 @@ class Resize1d(Resize):
 class Resize2d(Resize):
     """(batch, channels, height, width) resampled to `size`."""
 
-    size: tuple[int, ...]
-    roi: tuple[float, ...] | None = None
-    layout: str = "NCHW"
-    method: str = "linear"
-    coordinate_transformation_mode: str = "half_pixel"
-    rounding_method: str = ""
-    cubic_alpha: float = -0.5
-    cubic_exclude: int = 0
-    extrapolation_value: float = 0.0
-    out_dtype: str | None = None
-    scales: tuple[float, ...] | None = None
     rank = 2
 
 
@@ -183,17 +175,7 @@ class Resize2d(Resize):
 class Resize3d(Resize):
     """(batch, channels, depth, height, width) resampled to `size`."""
 
-    size: tuple[int, ...]
-    roi: tuple[float, ...] | None = None
     layout: str = "NCDHW"
-    method: str = "linear"
-    coordinate_transformation_mode: str = "half_pixel"
-    rounding_method: str = ""
-    cubic_alpha: float = -0.5
-    cubic_exclude: int = 0
-    extrapolation_value: float = 0.0
-    out_dtype: str | None = None
-    scales: tuple[float, ...] | None = None
     rank = 3
 
 
@@ -207,10 +189,14 @@ class Upsampling(Spatial):
 
     precision = Precision.FOLLOW
     scale_h: float = 1
+    """Factor of the height."""
     scale_w: float = 1
+    """Factor of the width."""
     layout: str = "NCHW"
     method: str = "nearest_neighbor"
+    """Interpolation: "nearest_neighbor", "bilinear" or "bicubic"."""
     align_corners: bool = False
+    """True keeps the values of the corners, False maps position i to i / scale."""
     rank: ClassVar[int] = 2
 
     def _resize(self, t: TensorType) -> Resize2d:
@@ -224,6 +210,7 @@ class Upsampling(Spatial):
         return Resize2d(target, None, self.layout, method, "align_corners" if self.align_corners else "asymmetric")
 
     def infer(self, data: Type) -> TensorType:
+        """(batch, channels, round(height * scale_h), round(width * scale_w)); the dtype of the data."""
         (t,) = tensors(data)
         return self._resize(t).infer(t)
 
@@ -246,11 +233,16 @@ class Upsampling3d(Spatial):
 
     precision = Precision.FOLLOW
     scale_d: float = 1
+    """Factor of the depth."""
     scale_h: float = 1
+    """Factor of the height."""
     scale_w: float = 1
+    """Factor of the width."""
     layout: str = "NCDHW"
     method: str = "nearest_neighbor"
+    """Interpolation: "nearest_neighbor" or "trilinear"."""
     coordinate_transformation_mode: str = "half_pixel"
+    """Mapping of output positions to input positions, as in `image.resize3d`."""
     rank: ClassVar[int] = 3
 
     def _resize(self, t: TensorType) -> Resize3d:
@@ -264,6 +256,7 @@ class Upsampling3d(Spatial):
         return Resize3d(target, None, self.layout, method, self.coordinate_transformation_mode)
 
     def infer(self, data: Type) -> TensorType:
+        """(batch, channels, round(size * scale), …) for depth, height and width; the dtype of the data."""
         (t,) = tensors(data)
         return self._resize(t).infer(t)
 

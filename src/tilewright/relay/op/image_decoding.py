@@ -23,8 +23,10 @@ class DecodeImage(Op):
     """
 
     pixel_format: str = "RGB"
+    """Order of the channels: "RGB", "BGR" or "Grayscale"."""
 
     def infer(self, encoded: Type) -> TensorType:
+        """(height, width, channels) of unknown height and width; uint8. The input is a vector of uint8."""
         (t,) = tensors(encoded)
         if t.ndim != 1 or t.dtype != "uint8":
             raise ShapeError(f"the bytes of a file were expected, a vector of uint8, and this is {t!r}")

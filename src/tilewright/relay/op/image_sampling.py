@@ -43,11 +43,16 @@ class GridSample(Op):
     """
 
     method: str = "bilinear"
+    """Interpolation: "nearest", "bilinear" or, for images, "bicubic"."""
     layout: str = "NCHW"
+    """Order of the dimensions: "NCHW", or "NCDHW" for volumes."""
     padding_mode: str = "zeros"
+    """Values outside of the image: "zeros", "border" or "reflection"."""
     align_corners: bool = True
+    """True puts -1 and 1 at the centres of the outer pixels, False at their outer edges."""
 
     def infer(self, data: Type, grid: Type) -> TensorType:
+        """(batch, channels, *spatial shape of the grid); the dtype of the data. The grid is floating-point."""
         t, points = tensors(data, grid)
         n = t.ndim - 2
         if n not in (2, 3) or points.ndim != t.ndim or differ(points.shape[1], n) or differ(points.shape[0], t.shape[0]):
@@ -112,9 +117,12 @@ class AffineGrid(Op):
     """
 
     target_shape: tuple[int, ...]
+    """Spatial shape of the grid, 2 or 3 sizes."""
     align_corners: bool = True
+    """True puts the outer points at -1 and 1, False at the centres of the outer cells."""
 
     def infer(self, data: Type) -> TensorType:
+        """(batch, n, *target_shape) from (batch, n, n + 1), n being 2 or 3; the dtype of the data."""
         t, n = require_rank(tensors(data)[0], 3, "data"), len(self.target_shape)
         if n not in (2, 3) or any(map(differ, t.shape[1:], (n, n + 1))):
             raise ShapeError(f"the matrices {text(t.shape[1:])} must be (2, 3) for a target of 2 dimensions, (3, 4) for 3, and the target is {text(self.target_shape)}")
@@ -140,12 +148,18 @@ class CropAndResize(Op):
     """
 
     crop_size: tuple[int, ...]
+    """Height and width of the result, in pixels."""
     layout: str = "NCHW"
+    """Order of the dimensions: "NCHW" or "NHWC"."""
     method: str = "bilinear"
+    """Interpolation: "bilinear" or "nearest_neighbor"."""
     extrapolation_value: float = 0.0
+    """Value of points outside of the image."""
     out_dtype: str | None = None
+    """Type of the result; None means that of the data."""
 
     def infer(self, data: Type, boxes: Type, box_indices: Type) -> TensorType:
+        """(boxes, channels, *crop_size) in `layout`; `out_dtype` or the dtype of the data."""
         t, parts, images = require_rank(tensors(data)[0], 4, "data"), *tensors(boxes, box_indices)
         if parts.ndim != 2 or differ(parts.shape[1], 4) or images.ndim != 1 or differ(images.shape[0], parts.shape[0]):
             raise ShapeError(f"boxes {text(parts.shape)} must have 4 values each, and box_indices {text(images.shape)} an image for each box")
@@ -189,11 +203,17 @@ class Dilation2d(Op):
     """The greatest of data + weight in each window of each channel; what lies outside does not count."""
 
     strides: Any = (1, 1)
+    """Step of the window along each spatial dimension, in pixels."""
     padding: Any = (0, 0, 0, 0)
+    """Number of pixels ignored around the image: (top, left, bottom, right), or fewer numbers."""
     dilations: Any = (1, 1)
+    """Distance of two taps of the window, in pixels."""
     data_layout: str = "NCHW"
+    """Layout of data and result: "NCHW" or "NHWC"."""
     kernel_layout: str = "IHW"
+    """Layout of the weight: "IHW" or "HWI"."""
     out_dtype: str = ""
+    """Type of the result; "" means that of the data."""
 
     def __post_init__(self) -> None:
         for name in ("strides", "dilations"):
@@ -204,6 +224,7 @@ class Dilation2d(Op):
         return data_axes(self.data_layout, 2), axes_between(self.kernel_layout, "IHW", "kernel layout")
 
     def infer(self, data: Type, weight: Type) -> TensorType:
+        """(batch, channels, windows, windows) in `data_layout`; `out_dtype` or the common dtype of the inputs."""
         t, w = require_rank(tensors(data)[0], 4, "data"), require_rank(tensors(weight)[0], 3, "weight")
         require_same_dtype((t, w))
         axes, of_weight = self._axes()

@@ -35,10 +35,14 @@ class Take(Op):
     objects = True
     precision = Precision.FOLLOW
     axis: int | None = None
+    """Dimension that is indexed; None indexes the flattened data."""
     batch_dims: int = 0
+    """Number of leading dimensions that data and indices share."""
     mode: str = "clip"
+    """Indices out of bounds: "clip" (clamp to the ends), "wrap" (modulo the size) or "fast" (not checked)."""
 
     def infer(self, data: Type, indices: Type) -> TensorType:
+        """The shape of the data with `axis` replaced by the shape of the integer indices; the dtype of the data."""
         t, where = tensors(data, indices)
         _integers(where)
         if self.mode not in ("clip", "wrap", "fast"):
@@ -125,8 +129,10 @@ class Gather(Op):
     objects = True
     precision = Precision.FOLLOW
     axis: int
+    """Dimension that is indexed; negative counts from the end."""
 
     def infer(self, data: Type, indices: Type) -> TensorType:
+        """The shape of the integer indices, of the same rank as the data; the dtype of the data."""
         t, where = tensors(data, indices)
         _integers(where)
         axis_of(self.axis, t.ndim)
@@ -155,9 +161,12 @@ class GatherNd(Op):
     objects = True
     precision = Precision.FOLLOW
     batch_dims: int = 0
+    """Number of leading dimensions that data and points share."""
     index_rank: int | None = None
+    """Number of coordinates of a point; None takes it from `indices`."""
 
     def infer(self, data: Type, indices: Type) -> TensorType:
+        """(points, …, remaining sizes); the dtype of the data. The first size of the indices must be known."""
         t, where = tensors(data, indices)
         _integers(where)
         return TensorType(self._shape(t.shape, where.shape), t.dtype)
@@ -208,9 +217,12 @@ class ScatterElements(Op):
     objects = True
     precision = Precision.NEVER
     axis: int = 0
+    """Dimension that is indexed; negative counts from the end."""
     reduction: str = "update"
+    """Combination with the element there: "update" (replace), "add", "mul", "min" or "max"."""
 
     def infer(self, data: Type, indices: Type, updates: Type) -> TensorType:
+        """The type of the data; integer indices and updates of its dtype have one shape of its rank."""
         t, where, new = tensors(data, indices, updates)
         _integers(where)
         require_same_dtype((t, new))
@@ -242,6 +254,7 @@ class WriteRow(Op):
     precision = Precision.NEVER
 
     def infer(self, data: Type, row: Type, index: Type) -> TensorType:
+        """The type of the data; `row` is its type without the first dimension, `index` a signed integer scalar."""
         t, part, where = tensors(data, row, index)
         if where.dtype.code != "int":
             raise ShapeError(f"index must be a signed integer, and it is {where.dtype}; cast it first")
@@ -271,8 +284,10 @@ class ScatterNd(Op):
 
     objects = True
     mode: str = "update"
+    """Combination with the element there: "update" (replace), "add", "mul", "min" or "max"."""
 
     def infer(self, data: Type, indices: Type, updates: Type) -> TensorType:
+        """The type of the data; updates have the shape that `gather_nd` returns for the indices."""
         t, where, new = tensors(data, indices, updates)
         _integers(where)
         require_same_dtype((t, new))

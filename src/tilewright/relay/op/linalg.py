@@ -75,6 +75,7 @@ class Cholesky(Factorization):
     count = 2
 
     def infer(self, data: Type) -> TupleType:
+        """The type of the data, square matrices of float32 or float64; an int32 for each matrix."""
         (t,) = tensors(data)
         shape = _matrices(t, square=True)
         return TupleType((t, TensorType(shape[:-2], "int32")))
@@ -102,9 +103,11 @@ class LU(Factorization):
     """
 
     pivot: bool = True
+    """True swaps rows (partial pivoting)."""
     count = 3
 
     def infer(self, data: Type) -> TupleType:
+        """The type of the data; pivots (…, min(m, n)) and an info for each matrix, both int32."""
         (t,) = tensors(data)
         shape = _matrices(t)
         return TupleType((t, TensorType((*shape[:-2], min(shape[-2:])), "int32"), TensorType(shape[:-2], "int32")))
@@ -132,10 +135,12 @@ class Permutation(Factorization):
     """Which of `size` rows each row of a matrix is after the swaps that the pivots of `linalg.lu` say."""
 
     size: int
+    """Number of rows of the factored matrix."""
 
     ranks = (1,)
 
     def infer(self, pivots: Type) -> TensorType:
+        """(…, size); int32. The pivots are integer."""
         (t,) = tensors(pivots)
         if not t.ndim or not t.dtype.is_integer:
             raise ShapeError(f"pivots must be rows of integers, and they are {t!r}")
@@ -159,11 +164,14 @@ class SolveTriangular(Factorization):
     """
 
     upper: bool = False
+    """True reads the upper triangle, False the lower one."""
     unit: bool = False
+    """True takes the diagonal as ones without reading it."""
 
     ranks = (2, 2)
 
     def infer(self, matrix: Type, rhs: Type) -> TensorType:
+        """The type of `rhs`; both inputs have one dtype, float32 or float64, and one batch."""
         a, b = tensors(matrix, rhs)
         require_same_dtype((a, b))
         shape, other = _matrices(a, square=True, name="matrix"), _matrices(b, name="rhs")
@@ -196,6 +204,7 @@ class Geqrf(Factorization):
     count = 2
 
     def infer(self, data: Type) -> TupleType:
+        """The type of the data, and factors (…, min(m, n)) of its dtype."""
         (t,) = tensors(data)
         shape = _matrices(t)
         return TupleType((t, TensorType((*shape[:-2], min(shape[-2:])), t.dtype)))
@@ -217,6 +226,7 @@ class HouseholderProduct(Factorization):
     ranks = (2, 1)
 
     def infer(self, data: Type, factors: Type) -> TensorType:
+        """The type of the data, (…, m, n) with m >= n; factors are (…, k) with k <= n."""
         t, tau = tensors(data, factors)
         require_same_dtype((t, tau))
         shape = _matrices(t)
@@ -262,9 +272,11 @@ class Eigh(Factorization):
     """
 
     lower: bool = True
+    """True reads the lower triangle, False the upper one."""
     count = 2
 
     def infer(self, data: Type) -> TupleType:
+        """Eigenvalues (…, n) and vectors (…, n, n) of the dtype of the square data."""
         (t,) = tensors(data)
         shape = _matrices(t, square=True)
         return TupleType((TensorType(shape[:-1], t.dtype), t))
@@ -288,6 +300,7 @@ class SVD(Factorization):
     count = 3
 
     def infer(self, data: Type) -> TupleType:
+        """U (…, m, n), values (…, n) and V transposed (…, n, n) from (…, m, n) with m >= n."""
         (t,) = tensors(data)
         *lead, m, n = _matrices(t)
         if m < n:
@@ -310,6 +323,7 @@ class Eig(Factorization):
     count = 2
 
     def infer(self, data: Type) -> TupleType:
+        """Values (…, n) and vectors (…, n, n); complex64 for float32, complex128 for float64."""
         (t,) = tensors(data)
         shape = _matrices(t, square=True)
         kind = _COMPLEX[str(t.dtype)]
@@ -325,6 +339,7 @@ class MatrixExp(Factorization):
     """The exponential of square matrices: the sum of data^k / k!."""
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, square matrices of float32 or float64."""
         (t,) = tensors(data)
         _matrices(t, square=True)
         return t
@@ -358,6 +373,7 @@ class LDLFactor(Factorization):
     count = 3
 
     def infer(self, data: Type) -> TupleType:
+        """The type of the square data; pivots (…, n) and an info for each matrix, both int32."""
         (t,) = tensors(data)
         shape = _matrices(t, square=True)
         return TupleType((t, TensorType(shape[:-1], "int32"), TensorType(shape[:-2], "int32")))
@@ -413,6 +429,7 @@ class LDLSolve(Factorization):
     ranks = (2, 1, 2)
 
     def infer(self, factors: Type, pivots: Type, rhs: Type) -> TensorType:
+        """The type of `rhs`; factors are (…, n, n), pivots (…, n) integers."""
         a, places, b = tensors(factors, pivots, rhs)
         require_same_dtype((a, b))
         shape, other = _matrices(a, square=True, name="factors"), _matrices(b, name="rhs")

@@ -25,6 +25,7 @@ class StringIndex(Op):
     objects = True
 
     def infer(self, data: Type, keys: Type) -> TensorType:
+        """The shape of the data; int64. Data and the vector `keys` are strings."""
         t, k = tensors(data, keys)
         if t.dtype is not STRING or k.dtype is not STRING or k.ndim != 1:
             raise ShapeError(f"strings and a vector of strings were expected, and these are {t!r} and {k!r}")
@@ -52,6 +53,7 @@ class ZipMap(Op):
     objects = True
 
     def infer(self, data: Type, keys: Type) -> TensorType:
+        """(rows,) of objects, the dictionaries."""
         t, k = tensors(data, keys)
         if t.ndim not in (1, 2) or k.ndim != 1 or differ(t.shape[-1], k.shape[0]):
             raise ShapeError(f"rows of {text(k.shape)} elements were expected, one for each key, and the data are {text(t.shape)}")
@@ -79,8 +81,10 @@ class DictVectorize(Op):
 
     objects = True
     dtype: str = "float32"
+    """Type of the result."""
 
     def infer(self, data: Type, keys: Type) -> TensorType:
+        """(dictionaries, keys); `dtype`. The data are objects."""
         t, k = tensors(data, keys)
         if t.dtype is not OBJECT or t.ndim > 1 or k.ndim != 1:
             raise ShapeError(f"a dictionary or a row of them was expected, and a vector of keys, and these are {t!r} and {k!r}")
@@ -105,10 +109,14 @@ class CastMap(Op):
 
     objects = True
     size: int = 1
+    """Width of the result."""
     cast_to: str = "TO_FLOAT"
+    """Type of the result: "TO_FLOAT", "TO_INT64" or "TO_STRING"."""
     sparse: bool = False
+    """True puts each value at the column that its key names, False in the order of the keys."""
 
     def infer(self, data: Type) -> TensorType:
+        """(1, size); float32, int64 or string by `cast_to`. The data are one object."""
         (t,) = tensors(data)
         if self.cast_to not in _CASTS:
             raise CompileError(f"cast_map: cast_to is {self.cast_to!r}; it is one of {', '.join(_CASTS)}", code="TW0308")

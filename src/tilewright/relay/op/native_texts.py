@@ -46,9 +46,12 @@ class TextIndex(Op):
     objects = True
     reads_texts = True
     absent: int
+    """Result for a string that the table lacks."""
     case: str = "NONE"
+    """Case of the strings before they are looked up: "NONE", "LOWER" or "UPPER"."""
 
     def infer(self, data: Type, letters: Type, heads: Type, hashes: Type, begins: Type, spelled: Type, numbers: Type) -> TensorType:
+        """The shape of the strings; int64."""
         return TensorType(_checked(self.case, data, letters, heads, hashes, begins, spelled, numbers).shape, INT64)
 
     def reference(self, data: Array, letters: Array, heads: Array, hashes: Array, begins: Array, spelled: Array, numbers: Array) -> Array:
@@ -73,10 +76,14 @@ class TextCount(Op):
     objects = True
     reads_texts = True
     width: int
+    """Number of columns of the result."""
     case: str = "NONE"
+    """Case of the words before they are looked up: "NONE", "LOWER" or "UPPER"."""
     shortest: int = 1
+    """Smallest length of a counted word, in characters."""
 
     def infer(self, data: Type, letters: Type, heads: Type, hashes: Type, begins: Type, spelled: Type, numbers: Type) -> TensorType:
+        """(*shape of the strings, width); float32."""
         t = _checked(self.case, data, letters, heads, hashes, begins, spelled, numbers)
         return TensorType((*t.shape, self.width), FLOAT32)
 
@@ -105,10 +112,14 @@ class TextCountGrams(TextCount):
     """
 
     least: int = 1
+    """Smallest number of words of an n-gram, 1 or more."""
     most: int = 2
+    """Largest number of words of an n-gram."""
     skips: int = 0
+    """Largest number of words skipped between two words of an n-gram."""
 
     def infer(self, data: Type, letters: Type, *tables: Type) -> TensorType:
+        """(*shape of the strings, width); float32."""
         found = tuple(str(t.dtype) for t in tensors(*tables[5:]))
         if found != ("int32", "int64", "int32", "int32") or not 1 <= self.least <= self.most:
             raise ShapeError(f"a tree of n-grams and lengths from 1 were expected, and these are {', '.join(found)}, {self.least} to {self.most}")

@@ -27,13 +27,20 @@ class Attention(Op):
     wide = (3,)
 
     heads: int
+    """Number of heads."""
     size: int
+    """Columns of query and key in one head."""
     width: int
+    """Columns of value in one head."""
     scale: float | None = None
+    """Factor of the products; None means 1 / sqrt(size)."""
     causal: bool = False
+    """True hides later keys from a query; the last query sees all keys."""
     starts: tuple[int, int, int] = (0, 0, 0)
+    """First columns of query, key and value in their tensors."""
 
     def infer(self, query: Type, key: Type, value: Type, mask: Type | None = None) -> TensorType:
+        """(batch, queries, heads * width); the common floating-point dtype of query, key and value."""
         q, k, v = tensors(query, key, value)
         require_same_dtype((q, k, v))
         if not q.dtype.is_float:

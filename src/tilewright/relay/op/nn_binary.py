@@ -41,11 +41,16 @@ class BitPack(Op):
     """The lowest `bits` bits of integers, each plane packed along `pack_axis` into words, the first element highest; planes along a new `bit_axis`."""
 
     bits: int = 1
+    """Number of bit planes, from the lowest bit on."""
     pack_axis: int = 1
+    """Dimension that is packed into words; negative counts from the end."""
     bit_axis: int = 2
+    """Position of the new dimension of the planes in the result."""
     pack_type: str = "uint32"
+    """Type of the words: "uint8", "uint16", "uint32" or "uint64"."""
 
     def infer(self, data: Type) -> TensorType:
+        """The shape with `pack_axis` in words and `bits` inserted at `bit_axis`; `pack_type`. The data are integer."""
         (t,) = tensors(data)
         _require_integers(t)
         axis, kind = axis_of(self.pack_axis, t.ndim, "pack_axis"), word_of(self.pack_type)
@@ -70,9 +75,13 @@ class Bitserial(Op):
     """Base of the products of planes. With `unipolar`, a bit of a weight counts 1 where it is set and -1 where not; else its value."""
 
     weight_bits: int
+    """Bits of a weight."""
     pack_dtype: str
+    """Type of the words of packed bits: "uint8", "uint16", "uint32" or "uint64"."""
     out_dtype: str
+    """Type of the result."""
     unipolar: bool
+    """True counts a bit of a weight as 1 or -1, False as 1 or 0."""
 
     def _weights(self, weight: Array) -> Array:
         """What the bits of the weights count, together."""
@@ -90,13 +99,16 @@ class BitserialDense(Bitserial):
     """data (batch, in) of `data_bits` bits times the transpose of weight (units, in) of `weight_bits` bits."""
 
     units: int | None = None
+    """Number of output columns; None takes it from the weight."""
     data_bits: int = 1
+    """Bits of a data element."""
     weight_bits: int = 1
     pack_dtype: str = "uint32"
     out_dtype: str = "int16"
     unipolar: bool = True
 
     def infer(self, data: Type, weight: Type) -> TensorType:
+        """(batch, units) from integers (batch, in) and (units, in); `out_dtype`."""
         t, w = (require_rank(x, 2, what) for x, what in zip(tensors(data, weight), ("data", "weight"), strict=True))
         _require_integers(t, w)
         _words(t.shape[1], word_of(self.pack_dtype), 1)
@@ -120,13 +132,20 @@ class BitserialConv2d(Bitserial):
     """
 
     strides: tuple[int, ...] = (1, 1)
+    """Step of the window along height and width, in pixels."""
     padding: tuple[int, ...] = (0, 0)
+    """Number of zero pixels around the image: (top, left, bottom, right), or fewer numbers."""
     channels: int | None = None
+    """Number of output channels; None takes it from the weight."""
     kernel_size: tuple[int, ...] | None = None
+    """Height and width of the kernel; None takes them from the weight."""
     activation_bits: int = 1
+    """Bits of a data element."""
     weight_bits: int = 1
     data_layout: str = "NCHW"
+    """Layout of data and result: "NCHW" or "NHWC"."""
     kernel_layout: str = ""
+    """Layout of the weight; "" means "OIHW" for "NCHW", "HWIO" for "NHWC"."""
     pack_dtype: str = "uint32"
     out_dtype: str = "int16"
     unipolar: bool = True
@@ -145,6 +164,7 @@ class BitserialConv2d(Bitserial):
         )
 
     def infer(self, data: Type, weight: Type) -> TensorType:
+        """The shape of `nn.conv2d`; `out_dtype`. Both inputs are integer."""
         t, w = tensors(data, weight)
         _require_integers(t, w)
         found = self._plain().infer(t, TensorType(w.shape, t.dtype))

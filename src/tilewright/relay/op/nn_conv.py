@@ -15,7 +15,7 @@ import numpy as np
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.nn_matmul import accumulator, multiplied, product_dtype
-from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, attributes, op, tensors
 from tilewright.tir.data_layout import bijective_layout
 from tilewright.topi import channel_blocks, planes
 from tilewright.topi import conv as topi
@@ -42,22 +42,32 @@ def ordered(shape: Sequence[Any], axes: Perm) -> tuple[Any, ...]:
     return tuple(shape[a] for a in axes)
 
 
+@attributes
 class Convolution(Op):
     """Base of what the two kinds of convolution share: their attributes and layouts."""
 
     precision = Precision.ALWAYS
     rank: ClassVar[int]
-    strides: Any
-    padding: Any
-    dilation: Any
-    groups: int
-    channels: int | None
-    kernel_size: Any
-    data_layout: str
-    kernel_layout: str
-    out_layout: str
-    out_dtype: str
     transposed: ClassVar[bool] = False
+
+    strides: tuple[int, ...] = (1,)
+    """Step of the window along each spatial dimension, in elements."""
+    padding: tuple[int, ...] = (0,)
+    """Number of zeros around the data: all before, then all after each dimension; 1, n or 2n numbers."""
+    dilation: tuple[int, ...] = (1,)
+    """Distance of two taps of the kernel along each spatial dimension, in elements."""
+    groups: int = 1
+    """Number of groups of channels that are convolved separately; it divides both channel counts."""
+    channels: int | None = None
+    """Number of output channels; None takes it from the weight."""
+    kernel_size: tuple[int, ...] | None = None
+    """Spatial shape of the kernel; None takes it from the weight."""
+    data_layout: str = "NCHW"
+    """Layout of the data, such as "NCHW", "NHWC" or "NCHW8c"."""
+    kernel_layout: str = "OIHW"
+    """Layout of the weight, such as "OIHW" or "HWIO"."""
+    out_layout: str = ""
+    """Layout of the result; "" means that of the data."""
 
     def __post_init__(self) -> None:
         normalized(self, self.rank, "strides", "dilation", "kernel_size")
@@ -123,10 +133,15 @@ class Convolution(Op):
         return type(self)(**attrs), (perm, kernel_perm), perm
 
 
+@attributes
 class Conv(Convolution):
     """Base of the convolutions."""
 
+    out_dtype: str = ""
+    """Type of the sums and of the result; "" means that of the data."""
+
     def infer(self, data: Type, weight: Type) -> TensorType:
+        """(batch, out channels, (size + padding - reach) // stride + 1, …), reach = (kernel - 1) * dilation + 1."""
         shape, kernel, dtype = self._checked(data, weight)
         if self.groups < 1:
             raise ShapeError(f"the channels are in {self.groups} groups, and must be in one at least")
@@ -200,16 +215,9 @@ def convolve(x: Array, w: Array, strides: Ints, padding: tuple[Ints, Ints], dila
 class Conv1d(Conv):
     """One-dimensional convolution: data (batch, in, width), weight (out, in / groups, kernel), in these layouts or others."""
 
-    strides: tuple[int, ...] = (1,)
     padding: tuple[int, ...] = (0, 0)
-    dilation: tuple[int, ...] = (1,)
-    groups: int = 1
-    channels: int | None = None
-    kernel_size: tuple[int, ...] | None = None
     data_layout: str = "NCW"
     kernel_layout: str = "OIW"
-    out_layout: str = ""
-    out_dtype: str = ""
     rank = 1
 
 
@@ -221,16 +229,6 @@ class Conv2d(Conv):
     one; integers are summed in it and wrap around.
     """
 
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0)
-    dilation: tuple[int, ...] = (1, 1)
-    groups: int = 1
-    channels: int | None = None
-    kernel_size: tuple[int, ...] | None = None
-    data_layout: str = "NCHW"
-    kernel_layout: str = "OIHW"
-    out_layout: str = ""
-    out_dtype: str = ""
     rank = 2
 
 
@@ -238,24 +236,22 @@ class Conv2d(Conv):
 class Conv3d(Conv):
     """Three-dimensional convolution: data (batch, in, depth, height, width), weight (out, in / groups, kd, kh, kw)."""
 
-    strides: tuple[int, ...] = (1, 1, 1)
-    padding: tuple[int, ...] = (0, 0, 0)
-    dilation: tuple[int, ...] = (1, 1, 1)
-    groups: int = 1
-    channels: int | None = None
-    kernel_size: tuple[int, ...] | None = None
     data_layout: str = "NCDHW"
     kernel_layout: str = "OIDHW"
-    out_layout: str = ""
-    out_dtype: str = ""
     rank = 3
 
 
+@attributes
 class ConvTranspose(Convolution):
     """Base of the transposed convolutions (the gradients of convolutions), whose kernels are (in, out / groups, …)."""
 
     transposed = True
-    output_padding: Any
+    kernel_layout: str = "IOHW"
+    """Layout of the weight, such as "IOHW"; I are the channels of the data."""
+    output_padding: tuple[int, ...] = (0,)
+    """Number of elements added after the result along each spatial dimension, less than the stride or dilation."""
+    out_dtype: str = ""
+    """Type of the sums and of the result; "" means that of the data."""
 
     def __post_init__(self) -> None:
         normalized(self, self.rank, "strides", "dilation", "kernel_size", "output_padding")
@@ -268,6 +264,7 @@ class ConvTranspose(Convolution):
         ]
 
     def infer(self, data: Type, weight: Type) -> TensorType:
+        """(batch, out channels, (size - 1) * stride - padding + (kernel - 1) * dilation + 1 + output_padding, …)."""
         self.axes()
         shape, kernel, dtype = self._checked(data, weight)
         if differ(shape[1], kernel[0]):
@@ -313,17 +310,9 @@ class ConvTranspose(Convolution):
 class Conv1dTranspose(ConvTranspose):
     """Transposed one-dimensional convolution: data (batch, in, width), weight (in, out / groups, kernel)."""
 
-    strides: tuple[int, ...] = (1,)
     padding: tuple[int, ...] = (0, 0)
-    dilation: tuple[int, ...] = (1,)
-    groups: int = 1
-    channels: int | None = None
-    kernel_size: tuple[int, ...] | None = None
     data_layout: str = "NCW"
     kernel_layout: str = "IOW"
-    out_layout: str = ""
-    output_padding: tuple[int, ...] = (0,)
-    out_dtype: str = ""
     rank = 1
 
 
@@ -335,17 +324,6 @@ class Conv2dTranspose(ConvTranspose):
     `output_padding` added after it.
     """
 
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0)
-    dilation: tuple[int, ...] = (1, 1)
-    groups: int = 1
-    channels: int | None = None
-    kernel_size: tuple[int, ...] | None = None
-    data_layout: str = "NCHW"
-    kernel_layout: str = "IOHW"
-    out_layout: str = ""
-    output_padding: tuple[int, ...] = (0, 0)
-    out_dtype: str = ""
     rank = 2
 
 
@@ -353,15 +331,6 @@ class Conv2dTranspose(ConvTranspose):
 class Conv3dTranspose(ConvTranspose):
     """Transposed three-dimensional convolution: data (batch, in, depth, height, width), weight (in, out / groups, kd, kh, kw)."""
 
-    strides: tuple[int, ...] = (1, 1, 1)
-    padding: tuple[int, ...] = (0, 0, 0)
-    dilation: tuple[int, ...] = (1, 1, 1)
-    groups: int = 1
-    channels: int | None = None
-    kernel_size: tuple[int, ...] | None = None
     data_layout: str = "NCDHW"
     kernel_layout: str = "IODHW"
-    out_layout: str = ""
-    output_padding: tuple[int, ...] = (0, 0, 0)
-    out_dtype: str = ""
     rank = 3

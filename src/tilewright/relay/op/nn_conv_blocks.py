@@ -18,16 +18,7 @@ class Conv2dNCHWc(Conv):
     The result is in `out_layout`, NCHW[y]c, or in the layout of the data without one.
     """
 
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0)
-    dilation: tuple[int, ...] = (1, 1)
-    groups: int = 1
-    channels: int | None = None
-    kernel_size: tuple[int, ...] | None = None
     data_layout: str = "NCHW8c"
-    kernel_layout: str = "OIHW"
-    out_layout: str = ""
-    out_dtype: str = ""
     rank = 2
 
 
@@ -38,19 +29,11 @@ class DepthwiseConv2dNCHWc(Conv):
     `groups` is the number of input channels.
     """
 
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0)
-    dilation: tuple[int, ...] = (1, 1)
-    groups: int = 1
-    channels: int | None = None
-    kernel_size: tuple[int, ...] | None = None
     data_layout: str = "NCHW8c"
-    kernel_layout: str = "OIHW"
-    out_layout: str = ""
-    out_dtype: str = ""
     rank = 2
 
     def infer(self, data: Type, weight: Type) -> TensorType:
+        """The type of `nn.conv2d`; the kernel has one input channel for each output."""
         depth = self.kernel_shape(tensors(weight)[0])[1]
         if isinstance(depth, int) and depth != 1:
             raise ShapeError(f"a depthwise kernel has one input channel for each output, and this one ({self.kernel_layout}) has {depth}")

@@ -28,16 +28,27 @@ class DeformableConv2d(Op):
     """
 
     strides: tuple[int, ...] = (1, 1)
+    """Step of the window along height and width, in pixels."""
     padding: tuple[int, ...] = (0, 0)
+    """Number of zero pixels around the image: (top, left, bottom, right), or fewer numbers."""
     dilation: tuple[int, ...] = (1, 1)
+    """Distance of two taps of the kernel along height and width, in pixels."""
     deformable_groups: int = 1
+    """Number of groups of channels with offsets of their own."""
     groups: int = 1
+    """Number of groups of channels that are convolved separately."""
     channels: int | None = None
+    """Number of output channels; None takes it from the weight."""
     kernel_size: tuple[int, ...] | None = None
+    """Height and width of the kernel; None takes them from the weight."""
     data_layout: str = "NCHW"
+    """Layout of the data: "NCHW" or "NHWC"."""
     kernel_layout: str = "OIHW"
+    """Layout of the weight: "OIHW" for "NCHW", "HWIO" for "NHWC"."""
     out_layout: str = ""
+    """Layout of the result; "" means that of the data, the only other choice."""
     out_dtype: str = ""
+    """Type of the result; "" means that of the data."""
 
     def __post_init__(self) -> None:
         normalized(self, 2, "strides", "dilation", "kernel_size")
@@ -52,6 +63,7 @@ class DeformableConv2d(Op):
         return data, kernel
 
     def infer(self, data: Type, offset: Type, weight: Type) -> TensorType:
+        """The shape of `nn.conv2d`; `out_dtype` or the dtype of the data."""
         t, moved, kernel = (require_rank(x, 4, what) for x, what in zip(tensors(data, offset, weight), ("data", "offset", "weight"), strict=True))
         data_order, kernel_order = self._orders()
         batch, channels, *sizes = (t.shape[d] for d in data_order)

@@ -27,9 +27,12 @@ class NllLoss(Op):
     """
 
     reduction: str = "mean"
+    """Combination of the losses: "mean" (divided by the sum of the used weights), "sum" or "none"."""
     ignore_index: int = -100
+    """Class that contributes no loss."""
 
     def infer(self, predictions: Type, targets: Type, weights: Type) -> TensorType:
+        """The shape of the targets for "none", else a scalar; the dtype of the predictions. Targets are integer."""
         t, kinds, share = tensors(predictions, targets, weights)
         require_same_dtype((t, share))
         if t.ndim < 1 or kinds.ndim != t.ndim - 1 or any(map(differ, kinds.shape, (*t.shape[:-1][:1], *t.shape[2:]) if t.ndim > 1 else ())):
@@ -81,6 +84,7 @@ class CrossEntropyOf(Op):
     """Base of the cross entropies: predictions and targets (batch, classes), one number for all."""
 
     def infer(self, predictions: Type, targets: Type) -> TensorType:
+        """A scalar; the common floating-point dtype of two tensors (batch, classes)."""
         t, wanted = (require_rank(x, 2, what) for x, what in zip(tensors(predictions, targets), ("predictions", "targets"), strict=True))
         require_same_dtype((t, wanted))
         if any(map(differ, t.shape, wanted.shape)):

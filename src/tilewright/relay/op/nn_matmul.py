@@ -56,9 +56,12 @@ class Dense(Op):
 
     precision = Precision.ALWAYS
     units: int | None = None
+    """Number of output columns; None takes it from the weight."""
     out_dtype: str = ""
+    """Type of the sums and of the result; "" means that of the inputs."""
 
     def infer(self, data: Type, weight: Type) -> TensorType:
+        """(*batch, units) from (*batch, in) and (units, in); `out_dtype` or the common dtype of the inputs."""
         d, w = tensors(data, weight)
         require_rank(w, 2, "weight")
         if d.ndim < 1 or differ(d.shape[-1], w.shape[1]):
@@ -81,11 +84,16 @@ class Matmul(Op):
 
     precision = Precision.ALWAYS
     units: int | None = None
+    """Number of output columns; None takes it from `tensor_b`."""
     out_dtype: str = ""
+    """Type of the sums and of the result; "" means that of the inputs."""
     transpose_a: bool = False
+    """True transposes `tensor_a`, which must be a matrix."""
     transpose_b: bool = False
+    """True transposes `tensor_b`."""
 
     def infer(self, tensor_a: Type, tensor_b: Type) -> TensorType:
+        """(*batch, m, n) from (*batch, m, k) and (k, n); `out_dtype` or the common dtype of the inputs."""
         a, b = tensors(tensor_a, tensor_b)
         require_rank(b, 2, "tensor_b")
         if self.transpose_a:
@@ -112,10 +120,14 @@ class BatchMatmul(Op):
 
     precision = Precision.ALWAYS
     out_dtype: str = ""
+    """Type of the sums and of the result; "" means that of the inputs."""
     transpose_a: bool = False
+    """True transposes the matrices of `tensor_a`."""
     transpose_b: bool = True
+    """True transposes the matrices of `tensor_b`."""
 
     def infer(self, tensor_a: Type, tensor_b: Type) -> TensorType:
+        """(b, m, n) from (b or 1, m, k) and (b or 1, n, k); `out_dtype` or the common dtype of the inputs."""
         a, b = tensors(tensor_a, tensor_b)
         require_rank(a, 3, "tensor_a")
         require_rank(b, 3, "tensor_b")
@@ -140,8 +152,10 @@ class BiasAdd(Op):
 
     precision = Precision.FOLLOW
     axis: int = 1
+    """Dimension of the channels; negative counts from the end."""
 
     def infer(self, data: Type, bias: Type) -> TensorType:
+        """The type of the data; `bias` is a vector of its dtype, one element for each index of `axis`."""
         d, b = tensors(data, bias)
         require_same_dtype((d, b))
         channels = d.shape[axis_of(self.axis, d.ndim)]
@@ -167,10 +181,14 @@ class DensePack(Op):
     """data (batch, in) times the transpose of a weight in panels (units / x, in, x), whose `weight_layout` is "NK<x>n"."""
 
     units: int | None = None
+    """Number of output columns; None takes it from the weight."""
     out_dtype: str = ""
+    """Type of the sums and of the result; "" means that of the inputs."""
     weight_layout: str = "NK"
+    """Layout of the weight: "NK<x>n" with x columns in a panel, or "NK" for any."""
 
     def infer(self, data: Type, weight: Type) -> TensorType:
+        """(batch, units) from (batch, in) and (units / x, in, x); `out_dtype` or the common dtype of the inputs."""
         d, w = tensors(data, weight)
         require_rank(d, 2, "data")
         require_rank(w, 3, "weight")

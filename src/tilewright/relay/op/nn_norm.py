@@ -49,6 +49,7 @@ class AlongAxis(Op):
     """Base of what works along one axis, whatever stands beside it."""
 
     axis: int
+    """Dimension along which elements are combined; negative counts from the end."""
 
     def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
         order, axis = orders[0], self.axis % types[0].ndim
@@ -65,6 +66,7 @@ class Softmax(AlongAxis):
     axis: int = -1
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, which must be floating-point."""
         t = _floating(tensors(data)[0])
         axis_of(self.axis, t.ndim)
         return t
@@ -88,6 +90,7 @@ class LogSoftmax(AlongAxis):
     axis: int = -1
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, which must be floating-point."""
         t = _floating(tensors(data)[0])
         axis_of(self.axis, t.ndim)
         return t
@@ -113,15 +116,20 @@ class BatchNorm(Op):
 
     precision = Precision.NEVER
     axis: int = 1
+    """Dimension of the channels; negative counts from the end."""
     epsilon: float = 1e-5
+    """Term added to the variance."""
     center: bool = True
+    """True adds `beta`, False ignores it."""
     scale: bool = True
+    """True multiplies by `gamma`, False ignores it."""
 
     @property
     def results(self) -> int:
         return 3
 
     def infer(self, data: Type, gamma: Type, beta: Type, moving_mean: Type, moving_var: Type) -> TupleType:
+        """A tuple of the types of the data (floating-point), of `moving_mean` and of `moving_var`."""
         t = _floating(tensors(data)[0])
         _per_channel(t, self.axis, gamma=gamma, beta=beta, moving_mean=moving_mean, moving_var=moving_var)
         return TupleType((t, moving_mean, moving_var))
@@ -172,12 +180,14 @@ class Dropout(Op):
 
     precision = Precision.NEVER
     rate: float = 0.5
+    """Share of elements that training drops; not used for inference."""
 
     @property
     def results(self) -> int:
         return 2
 
     def infer(self, data: Type) -> TupleType:
+        """A tuple of twice the type of the data."""
         (t,) = tensors(data)
         return TupleType((t, t))
 
@@ -203,11 +213,16 @@ class Normalization(Op):
 
     precision = Precision.FOLLOW
     axis: int
+    """Dimension of `gamma` and `beta`; negative counts from the end."""
     epsilon: float
+    """Term added to the variance."""
     center: bool
+    """True adds `beta`, False ignores it."""
     scale: bool
+    """True multiplies by `gamma`, False ignores it."""
 
     def infer(self, data: Type, gamma: Type, beta: Type) -> TensorType:
+        """The type of the data (floating-point); `gamma` and `beta` are vectors over `axis`."""
         t = _floating(tensors(data)[0])
         _per_channel(t, self.axis, gamma=gamma, beta=beta)
         return t
@@ -271,12 +286,14 @@ class GroupNorm(Normalization):
     """gamma * (x - mean) / sqrt(variance + epsilon) + beta for each image and group of channels along `axis`."""
 
     num_groups: int
+    """Number of groups; it divides the channels."""
     axis: int = 1
     epsilon: float = 1e-5
     center: bool = True
     scale: bool = True
 
     def infer(self, data: Type, gamma: Type, beta: Type) -> TensorType:
+        """The type of the data (floating-point); `num_groups` divides the channels."""
         t = Normalization.infer(self, data, gamma, beta)
         channels = t.shape[axis_of(self.axis, t.ndim)]
         if isinstance(channels, int) and channels % self.num_groups:
@@ -314,9 +331,12 @@ class L2Normalize(Op):
 
     precision = Precision.FOLLOW
     eps: float
+    """Lower bound of the sum of squares."""
     axis: tuple[int, ...] | None = None
+    """Dimensions of the sum; None means all."""
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, which must be floating-point."""
         t = _floating(tensors(data)[0])
         axes_of(self.axis, t.ndim)
         return t
@@ -336,12 +356,17 @@ class LRN(AlongAxis):
 
     precision = Precision.FOLLOW
     size: int = 5
+    """Number of channels of a neighbourhood, 1 or more."""
     axis: int = 1
     bias: float = 2
+    """Term added to the scaled sum."""
     alpha: float = 1e-5
+    """Factor of the sum of squares."""
     beta: float = 0.75
+    """Exponent of the denominator."""
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, which must be floating-point."""
         t = _floating(tensors(data)[0])
         axis_of(self.axis, t.ndim)
         if self.size < 1:

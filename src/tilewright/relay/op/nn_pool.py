@@ -11,7 +11,7 @@ import numpy as np
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.nn_conv import normalized, ordered
-from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, attributes, op, tensors
 from tilewright.tir.data_layout import bijective_layout, layout
 from tilewright.topi import pool as topi
 from tilewright.topi import transform as topi_moves
@@ -32,6 +32,7 @@ class Spatial(Op):
 
     rank: ClassVar[int]
     layout: str
+    """Layout of the data, such as "NCHW", "NHWC" or "NCHW8c"."""
 
     def _shape(self, data: Type) -> Shape:
         """The shape of the data in NC… order."""
@@ -97,6 +98,7 @@ def padded(x: Array, padding: Sequence[int], fill: Any) -> Array:
     return np.pad(x, [(0, 0), (0, 0), *zip(padding[:n], padding[n:], strict=True)], constant_values=fill)
 
 
+@attributes
 class Pool(Spatial):
     """Base of the pools over windows.
 
@@ -105,12 +107,19 @@ class Pool(Spatial):
     """
 
     precision = Precision.FOLLOW
-    pool_size: Any
-    strides: Any
-    dilation: Any
-    padding: Any
-    out_layout: str
-    ceil_mode: bool
+    pool_size: tuple[int, ...] = (1,)
+    """Spatial shape of the window, in elements."""
+    strides: tuple[int, ...] = (1,)
+    """Step of the window along each spatial dimension, in elements."""
+    dilation: tuple[int, ...] = (1,)
+    """Distance of two taps of the window along each spatial dimension, in elements."""
+    padding: tuple[int, ...] = (0,)
+    """Number of elements around the data: all before, then all after each dimension; 1, n or 2n numbers."""
+    layout: str = "NCHW"
+    out_layout: str = ""
+    """Layout of the result; "" means that of the data."""
+    ceil_mode: bool = False
+    """True rounds the number of windows up; the last window may reach past the end."""
 
     def __post_init__(self) -> None:
         normalized(self, self.rank, "pool_size", "strides", "dilation")
@@ -127,6 +136,7 @@ class Pool(Spatial):
         return reaching(shape, self._sizes(shape), self.pool_size, self.strides, self.dilation, self.padding)
 
     def infer(self, data: Type) -> TensorType:
+        """(batch, channels, windows, …), rounded down, or up with `ceil_mode`; the dtype of the data."""
         shape = self._shape(data)
         return TensorType(self._stored((*shape[:2], *self._sizes(shape[2:]))), tensors(data)[0].dtype)
 
@@ -161,10 +171,12 @@ class MaxPool(Pool):
         return topi_moves.layout_transform(found, self.layout, self.out_layout) if self.out_layout else found
 
 
+@attributes
 class AvgPool(Pool):
     """Base of the mean pools; padding counts as zeros with `count_include_pad`, else not at all."""
 
-    count_include_pad: bool
+    count_include_pad: bool = False
+    """True counts padding as zeros in the mean, False ignores it."""
 
     def _counts(self, shape: Sequence[int]) -> Array:
         """How many elements each window counts."""
@@ -193,13 +205,7 @@ class AvgPool(Pool):
 class MaxPool1d(MaxPool):
     """The maximum of each window of (batch, channels, width)."""
 
-    pool_size: tuple[int, ...] = (1,)
-    strides: tuple[int, ...] = (1,)
-    dilation: tuple[int, ...] = (1,)
-    padding: tuple[int, ...] = (0,)
     layout: str = "NCW"
-    out_layout: str = ""
-    ceil_mode: bool = False
     rank = 1
 
 
@@ -207,13 +213,6 @@ class MaxPool1d(MaxPool):
 class MaxPool2d(MaxPool):
     """The maximum of each window of (batch, channels, height, width)."""
 
-    pool_size: tuple[int, ...] = (1, 1)
-    strides: tuple[int, ...] = (1, 1)
-    dilation: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0)
-    layout: str = "NCHW"
-    out_layout: str = ""
-    ceil_mode: bool = False
     rank = 2
 
 
@@ -221,13 +220,7 @@ class MaxPool2d(MaxPool):
 class MaxPool3d(MaxPool):
     """The maximum of each window of (batch, channels, depth, height, width)."""
 
-    pool_size: tuple[int, ...] = (1, 1, 1)
-    strides: tuple[int, ...] = (1, 1, 1)
-    dilation: tuple[int, ...] = (1, 1, 1)
-    padding: tuple[int, ...] = (0, 0, 0)
     layout: str = "NCDHW"
-    out_layout: str = ""
-    ceil_mode: bool = False
     rank = 3
 
 
@@ -235,14 +228,7 @@ class MaxPool3d(MaxPool):
 class AvgPool1d(AvgPool):
     """The mean of each window of (batch, channels, width)."""
 
-    pool_size: tuple[int, ...] = (1,)
-    strides: tuple[int, ...] = (1,)
-    dilation: tuple[int, ...] = (1,)
-    padding: tuple[int, ...] = (0,)
     layout: str = "NCW"
-    out_layout: str = ""
-    ceil_mode: bool = False
-    count_include_pad: bool = False
     rank = 1
 
 
@@ -250,14 +236,6 @@ class AvgPool1d(AvgPool):
 class AvgPool2d(AvgPool):
     """The mean of each window of (batch, channels, height, width)."""
 
-    pool_size: tuple[int, ...] = (1, 1)
-    strides: tuple[int, ...] = (1, 1)
-    dilation: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0)
-    layout: str = "NCHW"
-    out_layout: str = ""
-    ceil_mode: bool = False
-    count_include_pad: bool = False
     rank = 2
 
 
@@ -265,14 +243,7 @@ class AvgPool2d(AvgPool):
 class AvgPool3d(AvgPool):
     """The mean of each window of (batch, channels, depth, height, width)."""
 
-    pool_size: tuple[int, ...] = (1, 1, 1)
-    strides: tuple[int, ...] = (1, 1, 1)
-    dilation: tuple[int, ...] = (1, 1, 1)
-    padding: tuple[int, ...] = (0, 0, 0)
     layout: str = "NCDHW"
-    out_layout: str = ""
-    ceil_mode: bool = False
-    count_include_pad: bool = False
     rank = 3
 
 
@@ -287,6 +258,7 @@ class Adaptive(Spatial):
         return (1,) * self.rank
 
     def infer(self, data: Type) -> TensorType:
+        """(batch, channels, *output size); the dtype of the data."""
         shape = self._shape(data)
         for k, (size, out) in enumerate(zip(shape[2:], self.output(), strict=True)):
             if isinstance(size, int) and (size < 1 or out < 1):
@@ -311,10 +283,15 @@ class Adaptive(Spatial):
         return topi_moves.layout_transform(found, self.layout, other) if other else found
 
 
+@attributes
 class AdaptiveTo(Adaptive):
     """Base of those with an `output_size`, (1, …) without one."""
 
-    output_size: Any
+    output_size: tuple[int, ...] | None = None
+    """Spatial shape of the result; None means all ones."""
+    layout: str = "NCHW"
+    out_layout: str = ""
+    """Layout of the result; "" means that of the data."""
 
     def __post_init__(self) -> None:
         if self.output_size is not None:
@@ -328,9 +305,6 @@ class AdaptiveTo(Adaptive):
 class AdaptiveAvgPool2d(AdaptiveTo):
     """Means over windows such that the result has the spatial shape `output_size` ((1, 1) without one)."""
 
-    output_size: tuple[int, ...] | None = None
-    layout: str = "NCHW"
-    out_layout: str = ""
     rank = 2
     mean = True
 
@@ -339,9 +313,6 @@ class AdaptiveAvgPool2d(AdaptiveTo):
 class AdaptiveMaxPool2d(AdaptiveTo):
     """Maxima over windows such that the result has the spatial shape `output_size` ((1, 1) without one)."""
 
-    output_size: tuple[int, ...] | None = None
-    layout: str = "NCHW"
-    out_layout: str = ""
     rank = 2
     mean = False
 
@@ -352,6 +323,7 @@ class GlobalAvgPool2d(Adaptive):
 
     layout: str = "NCHW"
     out_layout: str = ""
+    """Layout of the result; "" means that of the data."""
     rank = 2
     mean = True
 
@@ -362,6 +334,7 @@ class GlobalMaxPool2d(Adaptive):
 
     layout: str = "NCHW"
     out_layout: str = ""
+    """Layout of the result; "" means that of the data."""
     rank = 2
     mean = False
 
@@ -370,9 +343,7 @@ class GlobalMaxPool2d(Adaptive):
 class AdaptiveAvgPool1d(AdaptiveTo):
     """Means over windows such that the result has the width `output_size` ((1,) without one)."""
 
-    output_size: tuple[int, ...] | None = None
     layout: str = "NCW"
-    out_layout: str = ""
     rank = 1
     mean = True
 
@@ -381,9 +352,7 @@ class AdaptiveAvgPool1d(AdaptiveTo):
 class AdaptiveMaxPool1d(AdaptiveTo):
     """Maxima over windows such that the result has the width `output_size` ((1,) without one)."""
 
-    output_size: tuple[int, ...] | None = None
     layout: str = "NCW"
-    out_layout: str = ""
     rank = 1
     mean = False
 
@@ -392,9 +361,7 @@ class AdaptiveMaxPool1d(AdaptiveTo):
 class AdaptiveAvgPool3d(AdaptiveTo):
     """Means over windows such that the result has the spatial shape `output_size` ((1, 1, 1) without one)."""
 
-    output_size: tuple[int, ...] | None = None
     layout: str = "NCDHW"
-    out_layout: str = ""
     rank = 3
     mean = True
 
@@ -403,8 +370,6 @@ class AdaptiveAvgPool3d(AdaptiveTo):
 class AdaptiveMaxPool3d(AdaptiveTo):
     """Maxima over windows such that the result has the spatial shape `output_size` ((1, 1, 1) without one)."""
 
-    output_size: tuple[int, ...] | None = None
     layout: str = "NCDHW"
-    out_layout: str = ""
     rank = 3
     mean = False

@@ -24,8 +24,10 @@ class SparseDense(Op):
     """
 
     sparse_lhs: bool = False
+    """True multiplies the sparse matrix by the transpose of the dense one."""
 
     def infer(self, dense_data: Type, sparse_data: Type, sparse_indices: Type, sparse_indptr: Type) -> TensorType:
+        """(m, n), or (n, m) with `sparse_lhs`; the common dtype of both matrices."""
         dense, values, indices, starts = tensors(dense_data, sparse_data, sparse_indices, sparse_indptr)
         require_rank(dense, 2, "dense_data")
         require_same_dtype((dense, values))
@@ -53,12 +55,15 @@ class SparseConv2d(Op):
     """
 
     layout: str = "NHWC"
+    """Layout of data and result: "NHWC" or "NCHW"."""
     kernel_size: tuple[int, ...] = (1, 1)
+    """Height and width of the kernel: (1, 1), or (3, 3) for "NHWC"."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kernel_size", per_dimension(self.kernel_size, 2, "kernel_size"))
 
     def infer(self, dense_data: Type, sparse_data: Type, sparse_indices: Type, sparse_indptr: Type) -> TensorType:
+        """(batch, height, width, out) in `layout`; the common dtype of data and weights."""
         data, *matrix = tensors(dense_data, sparse_data, sparse_indices, sparse_indptr)
         require_rank(data, 4, "dense_data")
         size = self.kernel_size[0]
@@ -89,6 +94,7 @@ class SparseTranspose(Op):
         return 3
 
     def infer(self, sparse_data: Type, sparse_indices: Type, sparse_indptr: Type) -> TupleType:
+        """The types of the three inputs."""
         values, indices, starts = tensors(sparse_data, sparse_indices, sparse_indptr)
         _require_rows(values, indices, starts)
         return TupleType((values, indices, starts))
@@ -108,6 +114,7 @@ class SparseAdd(Op):
     """A matrix plus a sparse one of the same shape, of compressed rows."""
 
     def infer(self, dense_data: Type, sparse_data: Type, sparse_indices: Type, sparse_indptr: Type) -> TensorType:
+        """The type of `dense_data`; the sparse values have its dtype."""
         dense, values, indices, starts = tensors(dense_data, sparse_data, sparse_indices, sparse_indptr)
         require_rank(dense, 2, "dense_data")
         require_same_dtype((dense, values))

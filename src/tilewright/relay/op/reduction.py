@@ -13,7 +13,7 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.broadcast import difference
-from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, attributes, op, tensors
 from tilewright.topi import reduction as topi
 from tilewright.topi.elementwise import greatest, least
 from tilewright.topi.orders import Order, places, single, without
@@ -44,12 +44,16 @@ def relaid(axes: Sequence[int], keepdims: bool, perm: Perm) -> tuple[tuple[int, 
     return stored, None if order == tuple(range(len(order))) else order
 
 
+@attributes
 class Reduction(Op):
     """Base of the reductions. Their attributes are `axis`, `keepdims` and `exclude`."""
 
-    axis: Any
-    keepdims: bool
-    exclude: bool
+    axis: Axis = None
+    """Dimension or dimensions that are reduced; None means all. Negative counts from the end."""
+    keepdims: bool = False
+    """True keeps the reduced dimensions with size one."""
+    exclude: bool = False
+    """True reduces all dimensions except those of `axis`."""
     combine: ClassVar[Callable[..., E.PrimExpr]]
     of_arrays: ClassVar[Callable[..., Any]]
 
@@ -62,6 +66,7 @@ class Reduction(Op):
         return dtype
 
     def infer(self, data: Type) -> TensorType:
+        """The shape without the reduced dimensions (size one with `keepdims`); the dtype of the data."""
         (t,) = tensors(data)
         return TensorType(reduced_shape(t.shape, self.axes(t.ndim), self.keepdims), self.result(t.dtype))
 
@@ -109,9 +114,6 @@ class Sum(Reduction):
     """The sum; integers wrap around in their own type."""
 
     precision = Precision.NEVER
-    axis: Axis = None
-    keepdims: bool = False
-    exclude: bool = False
     combine = staticmethod(te.sum)
     of_arrays = staticmethod(_sum)
 
@@ -120,9 +122,6 @@ class Sum(Reduction):
 class Prod(Reduction):
     """The product; integers wrap around in their own type."""
 
-    axis: Axis = None
-    keepdims: bool = False
-    exclude: bool = False
     combine = staticmethod(te.prod)
     of_arrays = staticmethod(lambda data, axis, keepdims: np.prod(data, axis=axis, keepdims=keepdims, dtype=data.dtype))
 
@@ -132,6 +131,7 @@ class Extreme(Reduction):
 
     precision = Precision.FOLLOW
     def infer(self, data: Type) -> TensorType:
+        """The shape without the reduced dimensions, which must not be empty; the dtype of the data."""
         (t,) = tensors(data)
         _nonempty(t, self.axes(t.ndim), self.name)
         return Reduction.infer(self, data)
@@ -141,9 +141,6 @@ class Extreme(Reduction):
 class Max(Extreme):
     """The greatest element."""
 
-    axis: Axis = None
-    keepdims: bool = False
-    exclude: bool = False
     combine = staticmethod(greatest)
     of_arrays = staticmethod(np.max)
 
@@ -152,9 +149,6 @@ class Max(Extreme):
 class Min(Extreme):
     """The least element."""
 
-    axis: Axis = None
-    keepdims: bool = False
-    exclude: bool = False
     combine = staticmethod(least)
     of_arrays = staticmethod(np.min)
 
@@ -172,9 +166,6 @@ class Quantifier(Reduction):
 class All(Quantifier):
     """True when every element is."""
 
-    axis: Axis = None
-    keepdims: bool = False
-    exclude: bool = False
     combine = staticmethod(te.min)
     of_arrays = staticmethod(np.all)
 
@@ -183,9 +174,6 @@ class All(Quantifier):
 class Any_(Quantifier):
     """True when one element or more is."""
 
-    axis: Axis = None
-    keepdims: bool = False
-    exclude: bool = False
     combine = staticmethod(te.max)
     of_arrays = staticmethod(np.any)
 
@@ -205,9 +193,6 @@ class Mean(Reduction):
     """The sum divided by the number of elements; on integers, toward zero."""
 
     precision = Precision.NEVER
-    axis: Axis = None
-    keepdims: bool = False
-    exclude: bool = False
     of_arrays = staticmethod(_mean)
 
     def compute(self, data: te.Tensor) -> te.Tensor:
@@ -220,12 +205,11 @@ class Variance(Reduction):
     """The mean of (data - mean)^2, with the mean given, its axes kept; divided by n - 1 when `unbiased`."""
 
     precision = Precision.NEVER
-    axis: Axis = None
-    keepdims: bool = False
-    exclude: bool = False
     unbiased: bool = False
+    """True divides by n - 1 instead of n."""
 
     def infer(self, data: Type, mean: Type) -> TensorType:  # type: ignore[override]
+        """The shape without the reduced dimensions; `mean` has the dtype and keeps these dimensions with size one."""
         t, m = tensors(data, mean)
         require_same_dtype((t, m))
         wanted = reduced_shape(t.shape, self.axes(t.ndim), True)
@@ -251,17 +235,23 @@ class Variance(Reduction):
         return _divided(topi.reduce(te.compute(data.shape, squared, name="squared"), axes, self.keepdims, te.sum, "sum"), self._count(TensorType(data.shape).shape))
 
 
+@attributes
 class ArgReduction(Op):
     """Base of argmax and argmin: row-major positions along the axes, int32."""
 
     precision = Precision.NEVER
-    axis: Any
-    keepdims: bool
-    exclude: bool
-    select_last_index: bool
+    axis: Axis = None
+    """Dimension or dimensions that are reduced; None means all. Negative counts from the end."""
+    keepdims: bool = False
+    """True keeps the reduced dimensions with size one."""
+    exclude: bool = False
+    """True reduces all dimensions except those of `axis`."""
+    select_last_index: bool = False
+    """True returns the last of equal elements, False the first."""
     greatest: ClassVar[bool]
 
     def infer(self, data: Type) -> TensorType:
+        """The shape without the reduced dimensions, which must not be empty; int32."""
         (t,) = tensors(data)
         axes = axes_of(self.axis, t.ndim, self.exclude)
         _nonempty(t, axes, self.name)
@@ -295,10 +285,6 @@ class ArgReduction(Op):
 class ArgMax(ArgReduction):
     """Where the greatest element is: the first such place, or the last with `select_last_index`."""
 
-    axis: Axis = None
-    keepdims: bool = False
-    exclude: bool = False
-    select_last_index: bool = False
     greatest = True
 
 
@@ -306,10 +292,6 @@ class ArgMax(ArgReduction):
 class ArgMin(ArgReduction):
     """Where the least element is: the first such place, or the last with `select_last_index`."""
 
-    axis: Axis = None
-    keepdims: bool = False
-    exclude: bool = False
-    select_last_index: bool = False
     greatest = False
 
 
@@ -332,8 +314,10 @@ class CollapseSumTo(Collapse):
     """The sum along the dimensions that `broadcast_to` from `shape` to that of the data would repeat."""
 
     shape: tuple[int, ...]
+    """Shape of the result; it broadcasts to that of the data."""
 
     def infer(self, data: Type) -> TensorType:
+        """`shape`, which must broadcast to that of the data; the dtype of the data."""
         (t,) = tensors(data)
         return TensorType(self._require(t.shape, self.shape), t.dtype)
 
@@ -349,6 +333,7 @@ class CollapseSumLike(Collapse):
     """The sum along the dimensions that broadcasting from the shape of the second tensor, which is not read, would repeat."""
 
     def infer(self, data: Type, collapse_type: Type) -> TensorType:
+        """The shape of the second tensor, which must broadcast to that of the data; the dtype of the data."""
         t, like = tensors(data, collapse_type)
         return TensorType(self._require(t.shape, like.shape), t.dtype)
 

@@ -290,11 +290,21 @@ OPS: Final[dict[str, type[Op]]] = {}
 
 
 @dataclass_transform(frozen_default=True, eq_default=True)
+def attributes(cls: type[T]) -> type[T]:
+    """Make the annotated fields of a base class attributes of the operators below it, before their own.
+
+    `Op` has what dataclasses generate: each generated method would cost a millisecond of import time.
+    """
+    return dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
+
+
+@dataclass_transform(frozen_default=True, eq_default=True)
 def op(name: str, kind: Fusion, *, variadic: bool = False, takes_open_sizes: bool = False) -> Callable[[type[T]], type[T]]:
     """Declare an operator: its annotated fields are its attributes, with the specification's defaults."""
 
     def declare(cls: type[T]) -> type[T]:
-        made = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)  # what an operator does is in `Op`: generated methods cost a millisecond of import each
+        _repeat_defaults(cls, getattr(cls, "rank", 1))
+        made = attributes(cls)
         fields = dataclasses.fields(made)  # type: ignore[arg-type]
         made.attribute_names = tuple(f.name for f in fields)
         made.attribute_defaults = {f.name: f.default for f in fields if f.default is not dataclasses.MISSING}
@@ -305,6 +315,14 @@ def op(name: str, kind: Fusion, *, variadic: bool = False, takes_open_sizes: boo
         return made
 
     return declare
+
+
+def _repeat_defaults(cls: type[Op], rank: int) -> None:
+    """Repeat inherited defaults of one number, such as `strides = (1,)`, for each of the `rank` spatial dimensions."""
+    for name, field in getattr(cls, "__dataclass_fields__", {}).items():
+        if rank > 1 and name not in cls.__annotations__ and type(field.default) is tuple and len(field.default) == 1:
+            cls.__annotations__[name] = field.type
+            setattr(cls, name, field.default * rank)
 
 
 def plain(value: Any) -> Any:

@@ -22,9 +22,12 @@ class Outside(Op):
 
     precision = Precision.NEVER
     sizes: tuple[int, ...]
+    """Size of the indexed dimension: one for all, or one for each position along the last dimension."""
     negative: bool = True
+    """True allows indices from -size on."""
 
     def infer(self, indices: Type) -> TensorType:
+        """A scalar of int32; the indices are integer."""
         (t,) = tensors(indices)
         if not t.dtype.is_integer:
             raise ShapeError(f"indices must be integers, and they are {t.dtype}; cast them first")
@@ -46,8 +49,10 @@ class RequireZero(Op):
 
     precision = Precision.NEVER
     message: str
+    """Text of the `RunError`."""
 
     def infer(self, data: Type, faults: Type) -> TensorType:
+        """The type of the data; `faults` is a scalar of int32."""
         t, count = tensors(data, faults)
         if count.dtype is not INT32 or count.ndim:
             raise ShapeError(f"faults must be an int32 without dimensions, and it is {count}")

@@ -25,7 +25,6 @@ def _integers(*types: TensorType) -> None:
 class Scatter(ScatterElements):
     """`data` with `updates[i…]` put at `i…` with `i[axis] = indices[i…]`."""
 
-    axis: int = 0
     reduction: ClassVar[str] = "update"  # type: ignore[misc]
 
 
@@ -33,7 +32,6 @@ class Scatter(ScatterElements):
 class ScatterAdd(ScatterElements):
     """`data` with `updates[i…]` added at `i…` with `i[axis] = indices[i…]`."""
 
-    axis: int = 0
     reduction: ClassVar[str] = "add"  # type: ignore[misc]
 
 
@@ -45,8 +43,10 @@ class SparseToDense(Op):
     """
 
     output_shape: tuple[int, ...]
+    """Shape of the result."""
 
     def infer(self, sparse_indices: Type, sparse_values: Type, default_value: Type) -> TensorType:
+        """`output_shape`; the common dtype of the values and the default."""
         where, values, filling = tensors(sparse_indices, sparse_values, default_value)
         _integers(where)
         require_same_dtype((values, filling))
@@ -73,6 +73,7 @@ class SparseReshape(Op):
     """The points of a sparse tensor of `prev_shape` as points of `new_shape`, which may have one -1; and that shape, complete."""
 
     def infer(self, sparse_indices: Type, prev_shape: Type, new_shape: Type) -> TupleType:
+        """(points, new rank), the dtype of the indices; and the type of `new_shape`."""
         where, old, new = tensors(sparse_indices, prev_shape, new_shape)
         _integers(where, old, new)
         if where.ndim != 2 or old.ndim != 1 or new.ndim != 1 or differ(where.shape[1], old.shape[0]):
@@ -94,6 +95,7 @@ class InvertPermutation(Op):
     """The permutation that undoes `data`: `out[data[i]] = i`."""
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, an integer vector."""
         (t,) = tensors(data)
         _integers(t)
         if t.ndim != 1:

@@ -31,6 +31,7 @@ class TruePlaces(Op):
     """Where the elements of a row of bool are true, and how many are. There is room for all; zeros are behind the last place."""
 
     def infer(self, mask: Type) -> TupleType:
+        """The length of the bool vector, int64; a count (1,) of int64."""
         (t,) = tensors(mask)
         if t.ndim != 1 or t.dtype != "bool":
             raise ShapeError(f"the mask must be a row of bool, and it is {t!r}")
@@ -60,8 +61,10 @@ class ArgWhere(Op):
     """The indices of the elements that are not zero: a row of one number for each dimension, in row-major order."""
 
     dtype: str = "int32"
+    """Type of the indices."""
 
     def infer(self, condition: Type) -> TensorType:
+        """(count, rank) with a count known at run time; `dtype`."""
         (t,) = tensors(condition)
         return TensorType((UnknownDim(), t.ndim), self.dtype)
 
@@ -98,9 +101,12 @@ class UniqueSlices(Op):
     """The different slices of `data` along `axis`, sorted or as they come; where each comes first; which each slice is; how often each occurs."""
 
     axis: int = 0
+    """Dimension of the slices; negative counts from the end."""
     is_sorted: bool = True
+    """True sorts the slices, False keeps the order of first occurrence."""
 
     def infer(self, data: Type) -> TupleType:
+        """The data with n slices, first places (n,), a number for each slice, counts (n,); n known at run time."""
         (t,) = tensors(data)
         if not t.ndim:
             raise ShapeError(f"data must have an axis, and its shape is {text(t.shape)}")

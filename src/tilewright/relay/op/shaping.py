@@ -28,6 +28,7 @@ class View(Op):
         raise NotImplementedError
 
     def infer(self, data: Type) -> TensorType:
+        """The new shape, with as many elements; the dtype of the data."""
         (t,) = tensors(data)
         return TensorType(self.shape_of(t.shape), t.dtype)
 
@@ -57,7 +58,9 @@ class Reshape(View):
     """
 
     newshape: tuple[Any, ...]
+    """Sizes of the result, with the codes 0, -1, -2, -3 and -4 described above."""
     allowzero: bool = False
+    """True makes 0 a size of zero; False copies the dimension of the input."""
 
     def __post_init__(self) -> None:
         if isinstance(self.newshape, int):
@@ -123,6 +126,7 @@ class ReverseReshape(View):
     """`reshape` whose special numbers (0, -1, -2, -3) are read from the last dimension to the first."""
 
     newshape: tuple[int, ...]
+    """Sizes of the result, with the codes 0, -1, -2 and -3 of `reshape`."""
 
     def shape_of(self, shape: Shape) -> Shape:
         if -4 in self.newshape:
@@ -139,6 +143,7 @@ class ReshapeLike(Op):
     view: ClassVar[bool] = True
 
     def infer(self, data: Type, shape_like: Type) -> TensorType:
+        """The shape of the second tensor, with as many elements; the dtype of the data."""
         t, like = tensors(data, shape_like)
         return TensorType(Reshape(like.shape, allowzero=True).shape_of(t.shape), t.dtype)
 
@@ -158,6 +163,7 @@ class Squeeze(View):
     """Without the dimensions of size one: those named by `axis`, or all."""
 
     axis: int | tuple[int, ...] | None = None
+    """Dimension or dimensions to remove, of size one; None means all of size one."""
 
     def shape_of(self, shape: Shape) -> Shape:
         return squeezed(shape, self.axis)
@@ -174,7 +180,9 @@ class ExpandDims(View):
     """With `num_newaxis` new dimensions of size one before dimension `axis`."""
 
     axis: int
+    """Position of the first new dimension; negative counts from the end of the result."""
     num_newaxis: int = 1
+    """Number of new dimensions of size one."""
 
     def shape_of(self, shape: Shape) -> Shape:
         return expanded(shape, self.axis, self.num_newaxis)

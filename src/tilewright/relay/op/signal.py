@@ -25,8 +25,10 @@ class Dft(Op):
     """The Fourier transform of complex rows along the last axis, real and imaginary parts apart; divided by their length when `inverse`."""
 
     inverse: bool = False
+    """True computes the inverse transform."""
 
     def infer(self, re_data: Type, im_data: Type) -> TupleType:
+        """A tuple of twice the type of the inputs, which must be equal and floating-point."""
         real, imaginary = tensors(re_data, im_data)
         require_same_dtype((real, imaginary))
         _floats(real)
@@ -51,12 +53,18 @@ class Stft(Op):
     """
 
     n_fft: int
+    """Length of a transform, in elements."""
     hop_length: int
+    """Distance of two frames, in elements."""
     win_length: int
+    """Length of the window, at most `n_fft`."""
     normalized: bool = False
+    """True divides by sqrt(n_fft)."""
     onesided: bool = True
+    """True returns the n_fft // 2 + 1 frequencies of a real signal only."""
 
     def infer(self, data: Type, window: Type) -> TensorType:
+        """(signals, frequencies, frames, 2); the floating-point dtype of the data. The sizes must be known."""
         t, weights = tensors(data, window)
         require_same_dtype((t, weights))
         _floats(t)

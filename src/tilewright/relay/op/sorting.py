@@ -27,9 +27,12 @@ class Sort(Op):
     """The elements in order along `axis`."""
 
     axis: int = -1
+    """Dimension that is sorted; negative counts from the end."""
     is_ascend: bool = True
+    """True sorts in ascending order."""
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data."""
         (t,) = tensors(data)
         axis_of(self.axis, t.ndim)
         return t
@@ -46,10 +49,14 @@ class ArgSort(Op):
     """Where the elements in order along `axis` are; equal ones stay in the order they have."""
 
     axis: int = -1
+    """Dimension that is sorted; negative counts from the end."""
     is_ascend: bool = True
+    """True sorts in ascending order."""
     dtype: str = "int32"
+    """Type of the indices."""
 
     def infer(self, data: Type) -> TensorType:
+        """The shape of the data; `dtype`."""
         (t,) = tensors(data)
         axis_of(self.axis, t.ndim)
         return TensorType(t.shape, self.dtype)
@@ -70,12 +77,18 @@ class TopK(Op):
 
     precision = Precision.NEVER
     k: int = 1
+    """Number of elements; below 1 means all."""
     axis: int = -1
+    """Dimension that is sorted; negative counts from the end."""
     ret_type: str = "both"
+    """Results: "both", "values" or "indices"."""
     is_ascend: bool = False
+    """True selects the smallest elements, False the largest."""
     dtype: str = "int32"
+    """Type of the indices."""
 
     def infer(self, data: Type) -> Type:
+        """The shape of the data with `k` at `axis`, as values (dtype of the data), indices (`dtype`), or both."""
         (t,) = tensors(data)
         axis = axis_of(self.axis, t.ndim)
         if self.ret_type not in ("both", "values", "indices"):
@@ -104,9 +117,12 @@ class SearchSorted(Op):
     """
 
     right: bool = False
+    """True inserts after equal elements, False before them."""
     dtype: str = "int32"
+    """Type of the indices."""
 
     def infer(self, sorted_sequence: Type, values: Type) -> TensorType:
+        """The shape of `values`; `dtype`. Both inputs have one dtype."""
         rows, wanted = tensors(sorted_sequence, values)
         require_same_dtype((rows, wanted))
         if rows.ndim != 1 and (rows.ndim != wanted.ndim or any(map(differ, rows.shape[:-1], wanted.shape[:-1]))):
@@ -140,9 +156,12 @@ class Unique(Op):
 
     objects = True
     is_sorted: bool = True
+    """True sorts the elements, False keeps the order of first occurrence."""
     return_counts: bool = False
+    """True adds the number of occurrences of each element."""
 
     def infer(self, data: Type) -> TupleType:
+        """Vectors of the length of the data: values, first places, number of each element (int32); a count (1,)."""
         (t,) = tensors(data)
         if t.ndim != 1:
             raise ShapeError(f"data must be one row, and it has the shape {text(t.shape)}; reshape it first")

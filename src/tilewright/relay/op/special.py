@@ -28,6 +28,7 @@ class Special(Elementwise):
     formula: ClassVar[topi.Formula]
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, which must be floating-point."""
         (t,) = tensors(data)
         _floats(t)
         return t
@@ -197,6 +198,7 @@ class Special2(Op):
         raise NotImplementedError
 
     def infer(self, lhs: Type, rhs: Type) -> TensorType:
+        """The broadcast shape of two tensors of one floating-point dtype; that dtype."""
         a, b = tensors(lhs, rhs)
         require_same_dtype((a, b))
         _floats(a)
@@ -245,12 +247,14 @@ class Polynomial(Special2):
     """
 
     family: str
+    """Family of polynomials, one of `topi.special.POLYNOMIALS`."""
 
     @property
     def formula(self) -> topi.Formula:
         return topi.polynomial(self.family)
 
     def infer(self, lhs: Type, rhs: Type) -> TensorType:
+        """The broadcast shape of two tensors of one floating-point dtype; that dtype."""
         if self.family not in topi.POLYNOMIALS:
             raise ShapeError(f"family is '{self.family}'; it is one of {', '.join(topi.POLYNOMIALS)}")
         return super().infer(lhs, rhs)

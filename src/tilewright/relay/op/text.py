@@ -38,6 +38,7 @@ class StringConcat(Op):
     objects = True
 
     def infer(self, lhs: Type, rhs: Type) -> TensorType:
+        """The broadcast shape of two tensors of strings; string."""
         a, b = map(_strings, tensors(lhs, rhs))
         return TensorType(broadcast_shapes(a.shape, b.shape), STRING)
 
@@ -54,9 +55,12 @@ class StringSplit(Op):
 
     objects = True
     delimiter: str = ""
+    """Separator of the pieces; "" means any run of white space."""
     maxsplit: int = -1
+    """Largest number of splits; -1 means all."""
 
     def infer(self, data: Type) -> TupleType:
+        """(*shape, most pieces) of strings, the last size known at run time; the counts, int64."""
         t = _strings(*tensors(data))
         return TupleType((TensorType((*t.shape, UnknownDim()), STRING), TensorType(t.shape, INT64)))
 
@@ -77,10 +81,14 @@ class StringNormalize(Op):
 
     objects = True
     case_change_action: str = "NONE"
+    """Case of the result: "NONE", "LOWER" or "UPPER"."""
     is_case_sensitive: bool = False
+    """True compares stop words with their case."""
     stopwords: tuple[str, ...] = ()
+    """Strings that are removed."""
 
     def infer(self, data: Type) -> TensorType:
+        """The shape of the strings, the last size known at run time where stop words are removed; string."""
         t = _strings(*tensors(data))
         if not (t.ndim == 1 or (t.ndim == 2 and t.shape[0] == 1)):
             raise ShapeError(f"the strings must be a vector, or a matrix of one row, and their shape is {t.shape}")
@@ -102,8 +110,10 @@ class RegexFullMatch(Op):
 
     objects = True
     pattern: str
+    """Regular expression in the syntax of Python's `re`."""
 
     def infer(self, data: Type) -> TensorType:
+        """The shape of the strings; bool."""
         t = _strings(*tensors(data))
         try:
             re.compile(self.pattern)
@@ -135,12 +145,18 @@ class StringTokenize(Op):
 
     objects = True
     pad: str
+    """String that fills shorter rows."""
     fewest: int = 1
+    """Smallest length of a token, in characters."""
     mark: bool = False
+    """True adds a start token (U+0002) and an end token (U+0003) to each row."""
     separators: tuple[str, ...] = ()
+    """Regular expressions of separators, applied in order."""
     expression: str = ""
+    """Regular expression of a token; "" means that `separators` are used."""
 
     def infer(self, data: Type) -> TensorType:
+        """(*shape, most tokens), the last size known at run time; string."""
         t = _strings(*tensors(data))
         for pattern in (*self.separators, self.expression):
             if _PLACED.search(pattern):
@@ -207,15 +223,24 @@ class TfIdfVectorize(Op):
 
     objects = True
     pool: tuple[Any, ...]
+    """N-grams, the 1-grams first, then the 2-grams, and so on, flattened."""
     ngram_counts: tuple[int, ...]
+    """First position in `pool` of the n-grams of each length."""
     ngram_indexes: tuple[int, ...]
+    """Column of the result for each n-gram of `pool`."""
     max_gram_length: int
+    """Largest length of a counted n-gram, in items."""
     max_skip_count: int
+    """Largest number of items skipped between two items of an n-gram."""
     min_gram_length: int
+    """Smallest length of a counted n-gram, in items."""
     mode: str
+    """Value of a column: "TF" (count), "IDF" (weight if it occurs) or "TFIDF" (count times weight)."""
     weights: tuple[float, ...] = ()
+    """Weight of each n-gram of `pool`; empty means 1."""
 
     def infer(self, data: Type) -> TensorType:
+        """(rows, columns) or (columns,), columns = max(ngram_indexes) + 1; float32."""
         (t,) = tensors(data)
         if t.ndim not in (1, 2):
             raise ShapeError(f"rows of items were expected, a vector or a matrix, and the shape is {t.shape}")
@@ -276,12 +301,18 @@ class TokensTfIdf(TfIdfVectorize):
     """
 
     pad: str = ""
+    """String that fills shorter rows of tokens."""
     fewest: int = 1
+    """Smallest length of a token, in characters."""
     separators: tuple[str, ...] = ()
+    """Regular expressions of separators, applied in order."""
     expression: str = ""
+    """Regular expression of a token; "" means that `separators` are used."""
     case_change_action: str = "NONE"
+    """Case of the strings before they are split: "NONE", "LOWER" or "UPPER"."""
 
     def infer(self, data: Type) -> TensorType:
+        """(*shape of the strings, columns); float32."""
         t = _strings(*tensors(data))
         if self.case_change_action not in FORMS:
             raise ShapeError(f"case_change_action is {self.case_change_action!r}; it is one of {', '.join(FORMS)}")

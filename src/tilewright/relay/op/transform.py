@@ -35,12 +35,14 @@ class Transpose(Op):
     objects = True
     precision = Precision.FOLLOW
     axes: tuple[int, ...] | None = None
+    """Dimension of the input for each dimension of the result; None reverses them."""
 
     def order(self, ndim: int) -> Perm:
         """The axes, counted from the front."""
         return _order(self.axes, ndim)
 
     def infer(self, data: Type) -> TensorType:
+        """The sizes of the data in the order of `axes`; the dtype of the data."""
         (t,) = tensors(data)
         return TensorType(_permuted(t.shape, self.order(t.ndim)), t.dtype)
 
@@ -95,8 +97,10 @@ class Concatenate(Op):
     objects = True
     precision = Precision.FOLLOW
     axis: int = 0
+    """Dimension along which the tensors are joined; negative counts from the end."""
 
     def infer(self, data: Type) -> TensorType:
+        """The sum of the sizes along `axis`; dtypes and other sizes must be equal."""
         parts = _fields(data, self.name)
         first = parts[0]
         axis = axis_of(self.axis, first.ndim)
@@ -140,8 +144,10 @@ class Stack(Op):
     objects = True
     precision = Precision.FOLLOW
     axis: int = 0
+    """Position of the new dimension in the result; negative counts from the end."""
 
     def infer(self, data: Type) -> TensorType:
+        """The common shape with the number of tensors inserted at `axis`; the common dtype."""
         parts = _fields(data, self.name)
         first = parts[0]
         for p in parts[1:]:
@@ -164,7 +170,9 @@ class Split(Op):
     objects = True
     precision = Precision.FOLLOW
     indices_or_sections: int | tuple[int, ...]
+    """Number of equal parts, or the indices at which the parts after the first begin."""
     axis: int = 0
+    """Dimension that is split; negative counts from the end."""
 
     @property
     def results(self) -> int:
@@ -176,6 +184,7 @@ class Split(Op):
         return cuts(size, self.indices_or_sections)
 
     def infer(self, data: Type) -> TupleType:
+        """A tuple of the parts, each of the dtype of the data; equal parts must divide the size."""
         (t,) = tensors(data)
         axis = axis_of(self.axis, t.ndim)
         sizes = [b - a for a, b in itertools.pairwise(self._cuts(t.shape[axis]))]
@@ -219,16 +228,22 @@ class StridedSlice(Op):
     objects = True
     precision = Precision.FOLLOW
     begin: tuple[int, ...]
+    """First index of each sliced dimension; negative counts from the end."""
     end: tuple[int, ...]
+    """Exclusive last index of each sliced dimension, or its number of elements with `slice_mode` "size"."""
     strides: tuple[int, ...] | None = None
+    """Step of each sliced dimension; None means 1. Negative steps go backward."""
     axes: tuple[int, ...] | None = None
+    """Dimensions that are sliced; None means the leading ones."""
     slice_mode: str = "end"
+    """Meaning of `end`: "end" (exclusive bounds) or "size" (numbers of elements, -1 for the rest)."""
 
     def slices(self, shape: Shape) -> list[tuple[Any, Any, int]]:
         """For each dimension its first index, its number of elements and its step."""
         return slices(shape, self.begin, self.end, self.strides, self.axes, self.slice_mode)
 
     def infer(self, data: Type) -> TensorType:
+        """The number of selected indices for each dimension; the dtype of the data."""
         (t,) = tensors(data)
         return TensorType([n for _, n, _ in self.slices(t.shape)], t.dtype)
 
@@ -267,6 +282,7 @@ class SliceLike(Op):
     objects = True
     precision = Precision.FOLLOW
     axes: tuple[int, ...] | None = None
+    """Dimensions that are cut to the size of `shape_like`; None or empty means all."""
 
     def _shape(self, shape: Shape, like: Shape) -> Shape:
         axes = axes_of(self.axes or None, len(shape))
@@ -276,6 +292,7 @@ class SliceLike(Op):
         return tuple(like[d] if d in axes else n for d, n in enumerate(shape))
 
     def infer(self, data: Type, shape_like: Type) -> TensorType:
+        """The shape of the data with the sizes of `shape_like` at `axes`; the dtype of the data."""
         t, like = tensors(data, shape_like)
         return TensorType(self._shape(t.shape, like.shape), t.dtype)
 
@@ -297,12 +314,15 @@ class Pad(Op):
     objects = True
     precision = Precision.FOLLOW
     pad_width: tuple[tuple[int, int], ...]
+    """Number of elements added (before, after) along each dimension."""
     pad_mode: str = "constant"
+    """Added elements: "constant" (`pad_value`), "edge" (nearest element) or "reflect" (mirrored without the edge)."""
 
     def reads_once(self, argument: int) -> bool:
         return argument == 0 and self.pad_mode == "constant"
 
     def infer(self, data: Type, pad_value: Type) -> TensorType:
+        """The sizes of the data plus both paddings; the dtype of the data. `pad_value` is a scalar."""
         t, value = tensors(data, pad_value)
         if len(self.pad_width) != t.ndim or any(len(w) != 2 for w in self.pad_width):
             raise ShapeError(f"pad_width must have a pair (before, after) for each of the {t.ndim} dimensions, and it is {self.pad_width}")
@@ -352,9 +372,12 @@ class Repeat(Op):
     objects = True
     precision = Precision.FOLLOW
     repeats: int
+    """Number of copies of each element."""
     axis: int | None = None
+    """Dimension along which elements are repeated; None flattens the data."""
 
     def infer(self, data: Type) -> TensorType:
+        """The shape of the data with its size at `axis` times `repeats`; a vector without `axis`."""
         (t,) = tensors(data)
         if self.axis is None:
             return TensorType((product(t.shape) * self.repeats,), t.dtype)
@@ -375,12 +398,14 @@ class Tile(Op):
     objects = True
     precision = Precision.FOLLOW
     reps: tuple[int, ...]
+    """Number of copies of the whole tensor along each dimension, aligned at the last dimension."""
 
     def _aligned(self, shape: Shape) -> tuple[Shape, tuple[int, ...]]:
         n = max(len(shape), len(self.reps))
         return (*(1,) * (n - len(shape)), *shape), (*(1,) * (n - len(self.reps)), *self.reps)
 
     def infer(self, data: Type) -> TensorType:
+        """The sizes of the data times `reps`, ranks aligned at the last dimension; the dtype of the data."""
         (t,) = tensors(data)
         return TensorType([n * r for n, r in zip(*self._aligned(t.shape), strict=True)], t.dtype)
 
@@ -398,8 +423,10 @@ class Reverse(Op):
     objects = True
     precision = Precision.FOLLOW
     axis: int
+    """Dimension that is reversed; negative counts from the end."""
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data."""
         (t,) = tensors(data)
         axis_of(self.axis, t.ndim)
         return t

@@ -71,10 +71,14 @@ class GetValidCounts(Op):
     """
 
     score_threshold: float = 0
+    """Exclusive lower bound of the scores."""
     id_index: int = 0
+    """Position of the class among the values of a box; -1 for none."""
     score_index: int = 1
+    """Position of the score among the values of a box."""
 
     def infer(self, data: Type) -> TupleType:
+        """Counts (batch,) of int32, the type of the data, and indices (batch, boxes) of int32."""
         t = boxes_of(data, max(self.score_index, self.id_index) + 1)
         return TupleType((TensorType(t.shape[:1], "int32"), t, TensorType(t.shape[:2], "int32")))
 
@@ -102,16 +106,26 @@ class NonMaxSuppression(Op):
     """
 
     max_output_size: int = -1
+    """Largest number of boxes kept for each image; -1 means all."""
     iou_threshold: float = 0.5
+    """Intersection over union from which a box is suppressed; 0 or less suppresses nothing."""
     force_suppress: bool = False
+    """True compares boxes of all classes, False those of one class only."""
     top_k: int = -1
+    """Number of best boxes that are considered; -1 means all."""
     coord_start: int = 2
+    """Position of the first of the four coordinates among the values of a box."""
     score_index: int = 1
+    """Position of the score among the values of a box."""
     id_index: int = 0
+    """Position of the class among the values of a box; -1 for none."""
     return_indices: bool = True
+    """True returns the indices of the kept boxes and their number, False the boxes."""
     invalid_to_bottom: bool = False
+    """True moves the kept boxes to the front."""
 
     def infer(self, data: Type, valid_count: Type, indices: Type) -> Type:
+        """The type of the data; with `return_indices` (batch, boxes) and (batch, 1), both int32."""
         t = boxes_of(data, max(self.coord_start + 4, self.score_index + 1, self.id_index + 1))
         counts, where = tensors(valid_count, indices)
         if counts.ndim != 1 or differ(counts.shape[0], t.shape[0]) or not counts.dtype.is_integer:
@@ -170,11 +184,16 @@ class AllClassNonMaxSuppression(Op):
     """
 
     max_output_boxes_per_class: int = -1
+    """Largest number of boxes kept for each class; -1 means all."""
     iou_threshold: float = -1.0
+    """Largest intersection over union of two kept boxes."""
     score_threshold: float = -1.0
+    """Exclusive lower bound of the scores."""
     output_format: str = "onnx"
+    """Form of the results: "onnx" or "tensorflow"."""
 
     def infer(self, boxes: Type, scores: Type) -> TupleType:
+        """"onnx": (batch * classes * boxes, 3) and (1,), int64; "tensorflow": the same by image, with scores."""
         places, points = require_rank(tensors(boxes)[0], 3, "boxes"), require_rank(tensors(scores)[0], 3, "scores")
         require_same_dtype((places, points))
         batch, classes, n = points.shape

@@ -24,13 +24,17 @@ class OfRegions(Op):
     """Base of the operators that pool regions (image, x, y, x, y) of feature maps."""
 
     pooled_size: Any
+    """Height and width of the result for each region, in cells."""
     spatial_scale: float
+    """Factor from the coordinates of a region to those of the feature map."""
     layout: str
+    """Layout of the feature map: "NCHW" or "NHWC"."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pooled_size", per_dimension(self.pooled_size, 2, "pooled_size"))
 
     def infer(self, data: Type, rois: Type) -> TensorType:
+        """(regions, channels, *pooled_size) in `layout`; the dtype of the data. Regions are (n, 5)."""
         t, boxes = require_rank(tensors(data)[0], 4, "data"), require_rank(tensors(rois)[0], 2, "rois")
         if self.layout not in ("NCHW", "NHWC"):
             raise ShapeError(f"layout '{self.layout}' is not known; it is NCHW or NHWC")
@@ -63,11 +67,15 @@ class RoiAlign(OfRegions):
     pooled_size: Any
     spatial_scale: float
     sample_ratio: int = -1
+    """Number of samples along each side of a cell; 0 or less means one for each pixel of it."""
     layout: str = "NCHW"
     mode: str = "avg"
+    """Combination of the samples: "avg", "max", or "max_taps" (maximum of the weighted pixels)."""
     aligned: bool = False
+    """True puts the centres of pixels at half coordinates; False makes regions at least one pixel wide."""
 
     def infer(self, data: Type, rois: Type) -> TensorType:
+        """(regions, channels, *pooled_size) in `layout`; the dtype of the data."""
         if self.mode not in ("avg", "max", "max_taps"):
             raise ShapeError(f"mode '{self.mode}' is not known; it is avg, max or max_taps")
         return super().infer(data, rois)
@@ -144,15 +152,24 @@ class Proposal(Op):
     """
 
     scales: tuple[float, ...]
+    """Scales of the anchors, relative to `feature_stride`."""
     ratios: tuple[float, ...]
+    """Aspect ratios (height / width) of the anchors."""
     feature_stride: int
+    """Distance of two positions of the feature map, in pixels of the image."""
     threshold: float
+    """Intersection over union above which a box is suppressed."""
     rpn_pre_nms_top_n: int
+    """Number of best boxes before suppression; 0 or less means all."""
     rpn_post_nms_top_n: int
+    """Number of boxes of the result for each image."""
     rpn_min_size: int
+    """Smallest side of a box, in pixels at scale 1."""
     iou_loss: bool = False
+    """True when `bbox_pred` holds offsets of the corners, False of centre and size."""
 
     def infer(self, cls_prob: Type, bbox_pred: Type, im_info: Type) -> TensorType:
+        """(batch * rpn_post_nms_top_n, 5); the dtype of `bbox_pred`."""
         prob, deltas, info = tensors(cls_prob, bbox_pred, im_info)
         count = len(self.scales) * len(self.ratios)
         batch, _, height, width = require_rank(prob, 4, "cls_prob").shape
@@ -204,12 +221,18 @@ class MultiboxPrior(Op):
     """
 
     sizes: tuple[float, ...] = (1.0,)
+    """Sizes of the anchors, as fractions of the image."""
     ratios: tuple[float, ...] = (1.0,)
+    """Aspect ratios (width / height) of the anchors."""
     steps: tuple[float, ...] = (-1.0, -1.0)
+    """Distance of two centres (y, x), as fractions of the image; negative means one pixel."""
     offsets: tuple[float, ...] = (0.5, 0.5)
+    """Offset of the centres (y, x) within a pixel, in pixels."""
     clip: bool = False
+    """True clamps the coordinates to [0, 1]."""
 
     def infer(self, data: Type) -> TensorType:
+        """(1, height * width * (sizes + ratios - 1), 4); float32."""
         height, width = require_rank(tensors(data)[0], 4, "data").shape[2:]
         return TensorType((1, height * width * (len(self.sizes) + len(self.ratios) - 1), 4), "float32")
 
@@ -235,11 +258,16 @@ class MultiboxTransformLoc(Op):
     """
 
     clip: bool = True
+    """True clamps the coordinates to [0, 1]."""
     threshold: float = 0.01
+    """Smallest score of a kept box."""
     variances: tuple[float, ...] = (0.1, 0.1, 0.2, 0.2)
+    """Factors of the four predicted offsets (x, y, width, height)."""
     keep_background: bool = False
+    """True treats the first class as an object, not as the background."""
 
     def infer(self, cls_prob: Type, loc_pred: Type, anchor: Type) -> TupleType:
+        """Boxes (batch, anchors, 6) of the dtype of `loc_pred`, and counts (batch,) of int32."""
         prob, deltas, boxes = tensors(cls_prob, loc_pred, anchor)
         batch, _, n = require_rank(prob, 3, "cls_prob").shape
         for what, t, wanted in (("loc_pred", deltas, (batch, 4 * n)), ("anchor", boxes, (1, n, 4))):
@@ -271,8 +299,10 @@ class YoloReorg(Op):
     """Darknet's rearrangement to `stride`^2 times the channels of fewer pixels, element by element as its memory has them."""
 
     stride: int = 1
+    """Factor by which height and width shrink."""
 
     def infer(self, data: Type) -> TensorType:
+        """(batch, channels * stride^2, height / stride, width / stride); the dtype of the data."""
         t = require_rank(tensors(data)[0], 4, "data")
         batch, channels, height, width = t.shape
         for what, size, by in (("channels", channels, self.stride**2), ("height", height, self.stride), ("width", width, self.stride)):

@@ -24,12 +24,15 @@ class Arithmetic(Op):
     """Base of the operators of two quantized tensors of one dtype, which is that of the result."""
 
     lhs_axis: int
+    """Dimension of `lhs` that its scale and zero point are indexed by, unless they are scalars."""
     rhs_axis: int
+    """Dimension of `rhs` that its scale and zero point are indexed by, unless they are scalars."""
 
     def infer(
         self, lhs: Type, rhs: Type, lhs_scale: Type, lhs_zero_point: Type, rhs_scale: Type, rhs_zero_point: Type, output_scale: Type,
         output_zero_point: Type,
     ) -> TensorType:
+        """The broadcast shape of two quantized tensors of one dtype; that dtype."""
         a, b, *parameters = tensors(lhs, rhs, lhs_scale, lhs_zero_point, rhs_scale, rhs_zero_point, output_scale, output_zero_point)
         require_same_dtype((N.require_quantized(a, "lhs"), N.require_quantized(b, "rhs")))
         out = TensorType(broadcast_shapes(a.shape, b.shape), a.dtype)
@@ -116,8 +119,10 @@ class QnnConcatenate(Op):
     """The tensors of a tuple, each requantized to the scale and zero point of the result, one after another along `axis`."""
 
     axis: int = 0
+    """Dimension along which the tensors are joined; negative counts from the end."""
 
     def infer(self, data: Type, input_scales: Type, input_zero_points: Type, output_scale: Type, output_zero_point: Type) -> TensorType:
+        """The type of `concatenate`; scales and zero points are tuples of the same length."""
         groups = [g.fields for g in (data, input_scales, input_zero_points) if isinstance(g, TupleType)]
         if len(groups) != 3 or len(set(map(len, groups))) != 1:
             raise ShapeError("data, input_scales and input_zero_points must be tuples of one length")

@@ -20,7 +20,7 @@ from tilewright.relay.op.broadcast import Add, Multiply
 from tilewright.relay.op.indexing import Take
 from tilewright.relay.op.nn_norm import Softmax
 from tilewright.relay.op.nn_pool import AvgPool2d
-from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, attributes, op, tensors
 from tilewright.relay.qnn import numerics as N
 from tilewright.relay.qnn.scaling import Dequantize, Quantize
 from tilewright.topi.nn import quantization as topi
@@ -53,6 +53,7 @@ class Requantized(Op):
         return x
 
     def infer(self, x: Type, scale: Type, zero_point: Type, output_scale: Type, output_zero_point: Type) -> TensorType:
+        """The type of `x`, which must be quantized; the four parameters have one element."""
         t, *parameters = tensors(x, scale, zero_point, output_scale, output_zero_point)
         N.require_quantized(t, "x")
         for p, what in zip(parameters, _PARAMETERS, strict=True):
@@ -154,6 +155,7 @@ class QnnLeakyRelu(Requantized):
     """x above zero, alpha * x elsewhere."""
 
     alpha: float = 0.25
+    """Slope below zero."""
 
     def plain(self) -> list[Op]:
         return [elementwise.LeakyRelu(self.alpha)]
@@ -164,6 +166,7 @@ class QnnSoftmax(Requantized):
     """exp(x) / sum(exp(x)) along `axis`."""
 
     axis: int = -1
+    """Dimension along which elements are combined; negative counts from the end."""
     pointwise = False
 
     def plain(self) -> list[Op]:
@@ -175,13 +178,21 @@ class QnnAvgPool2d(Requantized):
     """The mean of each window of (batch, channels, height, width); see `nn.avg_pool2d`. Padding stands for zero."""
 
     pool_size: tuple[int, ...] = (1, 1)
+    """Height and width of the window, in pixels."""
     strides: tuple[int, ...] = (1, 1)
+    """Step of the window along height and width, in pixels."""
     padding: tuple[int, ...] = (0, 0)
+    """Number of pixels around the image: (top, left, bottom, right), or fewer numbers."""
     dilation: tuple[int, ...] = (1, 1)
+    """Distance of two taps of the window along height and width, in pixels."""
     ceil_mode: bool = False
+    """True rounds the number of windows up; the last window may reach past the end."""
     count_include_pad: bool = True
+    """True counts padding as zeros in the mean, False ignores it."""
     layout: str = "NHWC"
+    """Layout of the data: "NHWC" or "NCHW"."""
     out_layout: str = ""
+    """Layout of the result; "" means that of the data."""
     pointwise = False
 
     def plain(self) -> list[Op]:
@@ -203,10 +214,12 @@ class QnnHardswish(Requantized):
         return Call(Multiply(), [Call(Multiply(), [x, share], span=span), N.constant(1 / 6, "float32")], span=span)
 
 
+@attributes
 class Simulated(Op):
     """Base of quantization played through in float32; the type's code is a scalar: 0 none, 1 int8, 2 uint8, 3 int32."""
 
-    axis: int
+    axis: int = -1
+    """Dimension that scale and zero point are indexed by, unless they are scalars."""
 
     def _checked(self, data: Type, type_code: Type, scale: Type, zero_point: Type) -> TensorType:
         t, code, s, z = tensors(data, type_code, scale, zero_point)
@@ -227,9 +240,8 @@ _CODES = {code: name for name, code in topi.SQNN_DTYPE_TO_CODE.items() if name !
 class SimulatedQuantize(Simulated):
     """round(data / output_scale) + output_zero_point, held in the range of the type of that code, as float32; the data for code 0."""
 
-    axis: int = -1
-
     def infer(self, data: Type, out_dtype: Type, output_scale: Type, output_zero_point: Type) -> TensorType:
+        """The type of the data, which must be float32; `out_dtype` is an int32 scalar."""
         return self._checked(data, out_dtype, output_scale, output_zero_point)
 
     def reference(self, data: Array, out_dtype: Array, output_scale: Array, output_zero_point: Array) -> Array:
@@ -248,9 +260,8 @@ class SimulatedQuantize(Simulated):
 class SimulatedDequantize(Simulated):
     """(data - input_zero_point) * input_scale of float32 data that stand for integers; the data for code 0."""
 
-    axis: int = -1
-
     def infer(self, data: Type, in_dtype: Type, input_scale: Type, input_zero_point: Type) -> TensorType:
+        """The type of the data, which must be float32; `in_dtype` is an int32 scalar."""
         return self._checked(data, in_dtype, input_scale, input_zero_point)
 
     def reference(self, data: Array, in_dtype: Array, input_scale: Array, input_zero_point: Array) -> Array:

@@ -42,10 +42,12 @@ class QnnConv2d(Conv2d):
     """
 
     out_dtype: str = "int32"
+    """Type of the sums and of the result: "int32"."""
 
     def infer(  # type: ignore[override]
         self, data: Type, kernel: Type, input_zero_point: Type, kernel_zero_point: Type, input_scale: Type, kernel_scale: Type
     ) -> TensorType:
+        """The shape of `nn.conv2d`; `out_dtype`."""
         x, w = tensors(data, kernel)
         out_axis = self.axes()[1][0]
         _check_parameters(x, w, out_axis, input_zero_point, kernel_zero_point, input_scale, kernel_scale)
@@ -153,10 +155,12 @@ class QnnConv2dTranspose(Conv2dTranspose):
     """
 
     out_dtype: str = "int32"
+    """Type of the sums and of the result: "int32"."""
 
     def infer(  # type: ignore[override]
         self, data: Type, weight: Type, input_zero_point: Type, kernel_zero_point: Type, input_scale: Type, kernel_scale: Type
     ) -> TensorType:
+        """The shape of `nn.conv2d_transpose`; `out_dtype`."""
         x, w = tensors(data, weight)
         _check_parameters(x, w, self.axes()[1][1], input_zero_point, kernel_zero_point, input_scale, kernel_scale)
         return Conv2dTranspose.infer(self, data, weight)
@@ -183,11 +187,14 @@ class QnnDense(Op):
     """`data - input_zero_point` (…, in) times the transpose of `weight - kernel_zero_point` (units, in): int32."""
 
     units: int | None = None
+    """Number of output columns; None takes it from the weight."""
     out_dtype: str = "int32"
+    """Type of the sums and of the result: "int32"."""
 
     def infer(
         self, data: Type, weight: Type, input_zero_point: Type, kernel_zero_point: Type, input_scale: Type, kernel_scale: Type
     ) -> TensorType:
+        """(*batch, units) from (*batch, in) and (units, in); `out_dtype`."""
         x, w = tensors(data, weight)
         _check_parameters(x, w, 0, input_zero_point, kernel_zero_point, input_scale, kernel_scale)
         return Dense(self.units, self.out_dtype).infer(x, w)
@@ -218,8 +225,10 @@ class QnnBatchMatmul(Op):
     """`x - x_zero_point` (b, m, k) times the transpose of `y - y_zero_point` (b, n, k), matrix by matrix: int32."""
 
     out_dtype: str = "int32"
+    """Type of the result: "int32"."""
 
     def infer(self, x: Type, y: Type, x_zero_point: Type, y_zero_point: Type, x_scale: Type, y_scale: Type) -> TensorType:
+        """(b, m, n) from (b, m, k) and (b, n, k); `out_dtype`."""
         a, b = tensors(x, y)
         _check_parameters(a, b, 0, x_zero_point, y_zero_point, x_scale, y_scale)
         return BatchMatmul(self.out_dtype).infer(a, b)

@@ -20,6 +20,7 @@ class Scaling(Op):
     """Base: elementwise, parameters of one number or one for each element of `axis`."""
 
     axis: int
+    """Dimension that scale and zero point are indexed by, unless they are scalars."""
     telling = True
 
     def __post_init__(self) -> None:
@@ -40,9 +41,11 @@ class Quantize(Scaling):
     """round(data / output_scale) + output_zero_point, saturated to `out_dtype`; halves go to the even number (ONNX)."""
 
     out_dtype: str = "int8"
+    """Type of the result: "int8", "uint8", "int16", "uint16" or "int32"."""
     axis: int = -1
 
     def infer(self, data: Type, output_scale: Type, output_zero_point: Type) -> TensorType:
+        """The shape of the data, which must be float32; `out_dtype`."""
         t, scale, zero_point = tensors(data, output_scale, output_zero_point)
         if t.dtype is not FLOAT32:
             raise ShapeError(f"data must be float32, and it is {t.dtype}")
@@ -65,8 +68,10 @@ class Dequantize(Scaling):
 
     axis: int = -1
     out_dtype: str = "float32"
+    """Type of the result, a floating-point type."""
 
     def infer(self, data: Type, input_scale: Type, input_zero_point: Type) -> TensorType:
+        """The shape of the quantized data; `out_dtype`."""
         t, scale, zero_point = tensors(data, input_scale, input_zero_point)
         N.require_quantized(t, "data")
         N.require_parameter(scale, "input_scale", t, self.axis)
@@ -97,14 +102,18 @@ class Requantize(Scaling):
 
     axis: int = -1
     rounding: str = "None"
+    """Rounding mode: "UPWARD", "TONEAREST", "TOEVEN" or "TFLITE"; "None" means "UPWARD" unless a pass settles it."""
     compute_dtype: str = "None"
+    """Type of the arithmetic: "int32", "int64", "float32" or "float64"; "None" means "int64"."""
     out_dtype: str = "int8"
+    """Type of the result: "int8", "uint8", "int16", "uint16" or "int32"."""
 
     def __post_init__(self) -> None:
         Scaling.__post_init__(self)
         N.checked(self.rounding, self.compute_dtype)
 
     def infer(self, data: Type, input_scale: Type, input_zero_point: Type, output_scale: Type, output_zero_point: Type) -> TensorType:
+        """The shape of the quantized data; `out_dtype`."""
         t, *parameters = tensors(data, input_scale, input_zero_point, output_scale, output_zero_point)
         exact = self.rounding in ("TFLITE", "UPWARD")
         if not (self.rounding == "TFLITE" and t.dtype is INT64):
