@@ -91,7 +91,7 @@ class Convolution(Op):
         way.src.require_shape(weight.shape, "a weight")
         return tuple(way.forward_shape(weight.shape))
 
-    def _checked(self, data: Type, weight: Type) -> tuple[Shape, Shape, DataType]:
+    def _checked(self, data: Type, weight: Type, out_dtype: str) -> tuple[Shape, Shape, DataType]:
         """The shapes in NC… and OI… order (IO… when transposed), and the dtype of the result."""
         d, w = tensors(data, weight)
         kernel = self.kernel_shape(w)
@@ -103,7 +103,7 @@ class Convolution(Op):
             shape = tuple(way.forward_shape(d.shape))
         else:
             shape = ordered(require_rank(d, self.rank + 2, "data").shape, data_axes(self.data_layout, self.rank))
-        return shape, kernel, product_dtype(d.dtype, w.dtype, self.out_dtype)
+        return shape, kernel, product_dtype(d.dtype, w.dtype, out_dtype)
 
     def _placed(self, shape: Shape) -> Shape:
         """The shape of a result in its own layout; `shape` is in NC… order."""
@@ -142,7 +142,7 @@ class Conv(Convolution):
 
     def infer(self, data: Type, weight: Type) -> TensorType:
         """(batch, out channels, (size + padding - reach) // stride + 1, …), reach = (kernel - 1) * dilation + 1."""
-        shape, kernel, dtype = self._checked(data, weight)
+        shape, kernel, dtype = self._checked(data, weight, self.out_dtype)
         if self.groups < 1:
             raise ShapeError(f"the channels are in {self.groups} groups, and must be in one at least")
         if differ(shape[1], kernel[1] * self.groups):
@@ -266,7 +266,7 @@ class ConvTranspose(Convolution):
     def infer(self, data: Type, weight: Type) -> TensorType:
         """(batch, out channels, (size - 1) * stride - padding + (kernel - 1) * dilation + 1 + output_padding, …)."""
         self.axes()
-        shape, kernel, dtype = self._checked(data, weight)
+        shape, kernel, dtype = self._checked(data, weight, self.out_dtype)
         if differ(shape[1], kernel[0]):
             raise ShapeError(f"channels of data ({shape[1]}) and weight ({kernel[0]}) differ")
         for k, (more, stride, dilation) in enumerate(zip(self.output_padding, self.strides, self.dilation, strict=True)):

@@ -50,7 +50,7 @@ def fold_input_transpose(e: Expr) -> Expr | None:
         return None
     if not few or conv.groups != 1 or tuple(moved.op.axes or ()) != (0, *range(2, rank), 1):
         return None
-    direct = replace(conv, data_layout=_CHANNELS_FIRST[conv.data_layout], out_layout=conv.out_layout or conv.data_layout)  # type: ignore[type-var]
+    direct = replace(conv, data_layout=_CHANNELS_FIRST[conv.data_layout], out_layout=conv.out_layout or conv.data_layout)
     return Call(direct, (x, e.args[1]), span=e.span)
 
 
