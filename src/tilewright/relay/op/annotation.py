@@ -1,6 +1,7 @@
-"""Marks: the regions of a graph that a target computes, and the devices on which values are.
+"""Marks: borders of the regions that a target computes, and devices of values.
 
-A region has `compiler_begin` where values go in and `compiler_end` where they come out; it is the nodes between marks of one target. `AnnotateTarget` makes them, `PartitionGraph` makes functions of them.
+A region starts at `compiler_begin` and ends at `compiler_end`; it is the nodes between marks of one target.
+`AnnotateTarget` inserts the marks, `PartitionGraph` makes functions of the regions.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tilewright.types import FLOAT32, TensorType, Type
 
 @attributes
 class Mark(Op):
-    """Base of the marks: the value itself, at the border of a region of the target `compiler`."""
+    """Base of the marks at the border of a region. The value is unchanged."""
 
     telling = True
     compiler: str
@@ -42,14 +43,14 @@ class Mark(Op):
 
 @op("annotation.compiler_begin", kind=Fusion.OPAQUE)
 class CompilerBegin(Mark):
-    """The value, as it goes into a region of the target `compiler`."""
+    """The value as it enters a region of the target `compiler`."""
 
 @op("annotation.compiler_end", kind=Fusion.OPAQUE)
 class CompilerEnd(Mark):
-    """The value, as it comes out of a region of the target `compiler`."""
+    """The value as it leaves a region of the target `compiler`."""
 
 class Passed(Op):
-    """Base of the marks that say something of a value to passes, and leave it as it is."""
+    """Base of the hints to passes about a value, which is unchanged."""
 
     def infer(self, data: Type) -> Type:
         """The type of the data."""
@@ -65,12 +66,12 @@ class Passed(Op):
 
 @op("annotation.checkpoint", kind=Fusion.OPAQUE)
 class Checkpoint(Passed):
-    """The value, from which a gradient would be computed again: nothing for inference."""
+    """The value. It marks a point from which training recomputes; inference ignores it."""
 
 
 @op("annotation.cast_hint", kind=Fusion.OPAQUE)
 class CastHint(Passed):
-    """The value, which quantization may store as `dtype`: a hint that nothing here needs."""
+    """The value. It hints that quantization may store it as `dtype`; no pass uses the hint."""
 
     dtype: str
     """Type in which quantization may store the value, such as "int8"."""
@@ -78,7 +79,7 @@ class CastHint(Passed):
 
 @op("annotation.stop_fusion", kind=Fusion.OPAQUE)
 class StopFusion(Op):
-    """The value, which is computed in another kernel than what uses it."""
+    """The value, computed in another kernel than its consumers."""
 
     def infer(self, data: Type) -> TensorType:
         """The type of the data, which must be a tensor."""
@@ -93,10 +94,7 @@ class StopFusion(Op):
 
 @op("on_device", kind=Fusion.OPAQUE)
 class OnDevice(Op):
-    """The value itself, which is computed on `virtual_device` ("cpu:0") and, with `constrain_result`, stays there.
-
-    Without `constrain_body` only the result is meant, not what computes it.
-    """
+    """The value, with the device that computes it and holds it."""
 
     telling = True
     virtual_device: str
@@ -142,11 +140,10 @@ class DeviceCopy(Op):
 
 @op("relay.op.annotation.simulated_quantize", kind=Fusion.BROADCAST)
 class SimulatedQuantize(Op):
-    """round(clip(data / dom_scale, clip_min, clip_max)) * dom_scale: what is left of `data` when it is quantized, as float32.
+    """round(clip(data / dom_scale, clip_min, clip_max)) * dom_scale: the effect of quantization on float32 data.
 
-    `clip_min` and `clip_max` are whole numbers, so that they say the zero point too: of uint8 it is `-clip_min`. `dom_scale` is one number, or one
-    for each channel in a shape that broadcasts. `kind` says what the data are (`relay.quantize.QAnnotateKind`): a value that is
-    only marked (0), a layer's input (1), its weights (2), or its sums (3).
+    `clip_min` and `clip_max` are integers as float32; the zero point of uint8 is `-clip_min`. `dom_scale` is a scalar,
+    or has one element for each channel in a shape that broadcasts to the data.
     """
 
     telling = True

@@ -1,4 +1,4 @@
-"""Operators that split dimensions into blocks, reorder the pieces, and join them: layouts, depth-to-space, batches."""
+"""Operators that split dimensions into blocks, reorder the blocks, and join them: layouts, depth-to-space, batches."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from tilewright.types import TensorType, Type
 
 
 class Regrouping(Op):
-    """Base of the operators that are a sequence of plans."""
+    """Base of the operators that split dimensions, transpose, and join them, as a list of plans."""
 
     def plans(self, shape: Shape) -> list[Plan]:
-        """The steps for an input of `shape`; raises `ShapeError` when it does not fit."""
+        """Return the steps for an input of `shape`. Raises `ShapeError` where the shape does not fit."""
         raise NotImplementedError
 
     def infer(self, data: Type) -> TensorType:
@@ -43,10 +43,7 @@ class Regrouping(Op):
 
 @op("nn.depth_to_space", kind=Fusion.INJECTIVE)
 class DepthToSpace(Regrouping):
-    """Channels become blocks of `block_size` x `block_size` pixels.
-
-    With `mode` "DCR" the block is the slower part of the channel, with "CRD" the faster one (ONNX DepthToSpace).
-    """
+    """Channels rearranged into blocks of `block_size` x `block_size` pixels (ONNX DepthToSpace)."""
 
     precision = Precision.NEVER
     block_size: int
@@ -62,7 +59,9 @@ class DepthToSpace(Regrouping):
 
 @op("nn.space_to_depth", kind=Fusion.INJECTIVE)
 class SpaceToDepth(Regrouping):
-    """Blocks of `block_size` x `block_size` pixels become channels, the block being the slower part (ONNX SpaceToDepth)."""
+    """Blocks of `block_size` x `block_size` pixels rearranged into channels, the block being the slower part (ONNX
+    SpaceToDepth).
+    """
 
     block_size: int
     """Height and width of a block, in pixels."""
@@ -75,9 +74,10 @@ class SpaceToDepth(Regrouping):
 
 @op("layout_transform", kind=Fusion.INJECTIVE)
 class LayoutTransform(Op):
-    """From `src_layout` to `dst_layout`, either of which may have blocks: `NCHW` -> `NCHW8c`.
+    """The data in another layout; either layout may be blocked: `NCHW` -> `NCHW8c`.
 
-    Where blocks do not divide a dimension, its last block ends in zeros; back from blocks, all of them stay.
+    Where the block size does not divide a dimension, the last block is padded with zeros. The transform back keeps the
+    padding.
     """
 
     precision = Precision.FOLLOW
@@ -111,9 +111,9 @@ class LayoutTransform(Op):
 
 @op("nn.space_to_batch_nd", kind=Fusion.INJECTIVE)
 class SpaceToBatchNd(Op):
-    """Blocks of the dimensions after the first, padded with `pad_value` before, become batches, the block being the slower part.
+    """Blocks of the dimensions after the batch, padded first, moved into the batch (TensorFlow SpaceToBatchND).
 
-    `paddings` has a pair (before, after) for each dimension of `block_shape`.
+    The position within a block is the slower part of the new batch.
     """
 
     block_shape: tuple[int, ...]
@@ -149,9 +149,8 @@ class SpaceToBatchNd(Op):
 
 @op("nn.batch_to_space_nd", kind=Fusion.INJECTIVE)
 class BatchToSpaceNd(Op):
-    """Batches become blocks of the dimensions after the first, the block being the slower part; then `crops` are cut off.
-
-    `crops` has a pair (before, after) for each dimension of `block_shape`.
+    """Elements of the batch moved into blocks of the dimensions after it; then `crops` are cut off (TensorFlow
+    BatchToSpaceND).
     """
 
     block_shape: tuple[int, ...]
@@ -186,7 +185,7 @@ class BatchToSpaceNd(Op):
 
 @op("nn.mirror_pad", kind=Fusion.INJECTIVE)
 class MirrorPad(Op):
-    """`data` mirrored at its edges, `pad_width[d] = (before, after)`: the edge itself repeated (`mode` SYMMETRIC) or not (REFLECT)."""
+    """The data, mirrored at the edges of each dimension (TensorFlow MirrorPad)."""
 
     mode: str = "SYMMETRIC"
     """Mirroring: "SYMMETRIC" repeats the edge element, "REFLECT" does not."""
@@ -215,7 +214,7 @@ class MirrorPad(Op):
 
 @op("nn.dilate", kind=Fusion.INJECTIVE)
 class Dilate(Op):
-    """`data` with `strides[d] - 1` elements of `dilation_value` between every two of its own along dimension d."""
+    """The data with `strides[d] - 1` elements of `dilation_value` inserted between neighbours along dimension d."""
 
     strides: tuple[int, ...]
     """Distance in the result between two neighbouring elements of the data, for each dimension; 1 or more."""

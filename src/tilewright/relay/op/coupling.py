@@ -14,9 +14,10 @@ from tilewright.types import TensorType, Type
 
 @op("pairwise_coupling", kind=Fusion.OPAQUE)
 class PairwiseCoupling(Op):
-    """Probabilities of `classes` (rows, classes) from `pairs` (rows, classes * (classes - 1) / 2): that of class i where it is i or j, for i < j.
+    """Class probabilities (rows, classes) from pairwise probabilities (rows, classes * (classes - 1) / 2).
 
-    T.-F. Wu, C.-J. Lin, R. C. Weng: Probability Estimates for Multi-class Classification by Pairwise Coupling, 2004, algorithm 2.
+    Column (i, j), i < j, of `pairs` is the probability of class i, given that the class is i or j. Source: T.-F. Wu,
+    C.-J. Lin, R. C. Weng, Probability Estimates for Multi-class Classification by Pairwise Coupling, 2004, algorithm 2.
     """
 
     classes: int = 2

@@ -1,4 +1,4 @@
-"""Operators that make tensors: constants of a shape, sequences, and the shapes of others."""
+"""Operators that make tensors: filled tensors, sequences, and the shapes of other tensors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tilewright.types import DataType, OpenSize, TensorType, Type
 
 @op("full", kind=Fusion.BROADCAST)
 class Full(Op):
-    """The scalar `fill_value` everywhere in a tensor of `shape`; of its own dtype without `dtype`."""
+    """A tensor of `shape` filled with the scalar `fill_value`."""
 
     objects = True
     precision = Precision.NEVER
@@ -44,7 +44,7 @@ class Full(Op):
 
 @op("full_like", kind=Fusion.BROADCAST)
 class FullLike(Op):
-    """The scalar `fill_value` in the shape and dtype of the first tensor, which is not read."""
+    """A tensor of the type of the first tensor, whose elements are not read, filled with the scalar `fill_value`."""
 
     objects = True
 
@@ -64,7 +64,7 @@ class FullLike(Op):
 
 @attributes
 class Filled(Op):
-    """Base of `zeros` and `ones`: one number in a tensor of `shape` and `dtype`."""
+    """Base of `zeros` and `ones`: a tensor filled with `number`."""
 
     shape: tuple[int, ...]
     """Shape of the result."""
@@ -100,7 +100,7 @@ class Ones(Filled):
 
 
 class FilledLike(Op):
-    """Base of `zeros_like` and `ones_like`; the input is not read."""
+    """Base of `zeros_like` and `ones_like`; the elements of the input are not read."""
 
     number: ClassVar[int] = 0
 
@@ -121,21 +121,21 @@ class FilledLike(Op):
 
 @op("zeros_like", kind=Fusion.BROADCAST)
 class ZerosLike(FilledLike):
-    """Zeros in the shape and dtype of the input."""
+    """Zeros of the type of the input."""
 
     number = 0
 
 
 @op("ones_like", kind=Fusion.BROADCAST)
 class OnesLike(FilledLike):
-    """Ones in the shape and dtype of the input."""
+    """Ones of the type of the input."""
 
     number = 1
 
 
 @op("arange", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Arange(Op):
-    """start, start + step, … up to but without stop."""
+    """start, start + step, …, up to but without stop."""
 
     precision = Precision.NEVER
     start: float
@@ -166,9 +166,9 @@ class Arange(Op):
 
 @op("one_hot", kind=Fusion.INJECTIVE)
 class OneHot(Op):
-    """`on_value` where the coordinate along a new dimension `axis` of size `depth` equals the index, `off_value` elsewhere.
+    """`on_value` where the coordinate along the new dimension equals the index, `off_value` elsewhere.
 
-    An index outside `[0, depth)` gives a row of `off_value`.
+    An index outside of [0, depth) gives `off_value` everywhere.
     """
 
     objects = True
@@ -252,7 +252,7 @@ class NdarraySize(Op):
 
 @op("trilu", kind=Fusion.INJECTIVE)
 class Trilu(Op):
-    """Matrices (the last two dimensions) with zeros below the diagonal `k`, or above it when not `upper`."""
+    """Matrices (the last two dimensions) with zeros below the diagonal `k`, or above it with `upper` False."""
 
     upper: bool = True
     """True keeps the upper triangle, False the lower one."""

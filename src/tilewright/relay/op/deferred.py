@@ -42,7 +42,7 @@ class Waiting(Op):
         return self
 
     def infer(self, *inputs: Any) -> Any:
-        """The type of the converted node; None until it is converted."""
+        """The types of the converted node, unknown until it is converted."""
 
     def resolve(self, call: Call, ask: Ask) -> Expr | None:
         """What is converted, or None when `ask` does not know a value it needs; raises `CompileError` naming the node."""

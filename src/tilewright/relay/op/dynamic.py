@@ -1,7 +1,7 @@
-"""Operators some of whose attributes are tensors, computed while the program runs: `dyn.reshape(data, newshape)`.
+"""Operators some of whose attributes are tensors, computed at run time: `dyn.reshape(data, newshape)`.
 
-Each is an operator of the static kind whose last arguments say what its attributes are. Its type has unknown dimensions, its
-meaning is that of the static operator; on constants it is that operator (`Op.simplify`, `DynamicToStatic`).
+Each corresponds to an operator with attributes; its last arguments hold the values of these attributes. Its type has
+unknown dimensions. On constants it becomes that operator (`Op.simplify`, `DynamicToStatic`).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from tilewright.types import TensorType, Type
 
 
 class Dynamic(Op):
-    """Base: the arguments at `places` are the attributes of the static operator."""
+    """Base: the arguments at the positions `places` are the attributes of the static operator."""
 
     objects = True
     places: ClassVar[tuple[int, ...]] = (1,)
 
     def static(self, *values: Array) -> Op:
-        """The operator for these values of the arguments at `places`."""
+        """Return the operator for these values of the arguments at `places`."""
         raise NotImplementedError
 
     def reference(self, *args: Any) -> Any:
@@ -37,21 +37,22 @@ class Dynamic(Op):
         return how.reference(*(a for k, a in enumerate(args) if k not in self.places))
 
     def resolve(self, call: Call, ask: Ask) -> Expr | None:
-        """The static operator, where `ask` knows all that it depends on."""
+        """Return a call of the static operator where `ask` knows all values that it depends on, else None."""
         known = all_known([ask(call.args[k]) for k in self.places])
         if known is None:
             return None
         return Call(self.static(*known), [a for k, a in enumerate(call.args) if k not in self.places], span=call.span)
 
     def simplify(self, call: Call) -> Expr | None:
-        """The static operator, where all that it depends on is constant."""
+        """Return a call of the static operator where all values that it depends on are constant, else None."""
         return self.resolve(call, lambda e: e.value if isinstance(e, Constant) else None)
 
 
 def with_tensor_attributes(cls: type[Op], args: Sequence[Any], named: Mapping[str, Any], span: Origin | None) -> Call:
-    """A call of a static operator some of whose attributes were given as tensors: constants are taken for their numbers, else of `dyn.…`.
+    """Return a call of an operator some of whose attributes are expressions: constants become attributes, others need
+    `dyn.…`.
 
-    Raises `CompileError` when the operator has no dynamic form with these arguments.
+    Raises `CompileError` where the operator has no dynamic form with these arguments.
     """
     plain = {n: v.value.tolist() if isinstance(v, Constant) else v for n, v in named.items()}
     if not any(isinstance(v, Expr) for v in plain.values()):
@@ -75,7 +76,7 @@ def _whole(value: Array) -> tuple[int, ...]:
 
 
 def _count(t: Type, what: str) -> int:
-    """How many numbers a vector of sizes has; that number is the rank of the result, so it must be known."""
+    """Return the length of a vector of sizes, which is the rank of the result and must therefore be known."""
     (v,) = tensors(t)
     if v.ndim != 1 or not isinstance(v.shape[0], int) or v.dtype.is_float:
         raise ShapeError(f"{what} must be a vector of integers of known length, and it is {v!r}")
@@ -84,7 +85,7 @@ def _count(t: Type, what: str) -> int:
 
 @op("dyn.reshape", kind=Fusion.OPAQUE)
 class DynReshape(Dynamic):
-    """`reshape` to the numbers of the second tensor."""
+    """`reshape` with `newshape` given by the second tensor."""
 
     precision = Precision.NEVER
     allowzero: bool = False
@@ -100,7 +101,7 @@ class DynReshape(Dynamic):
 
 @op("dyn.broadcast_to", kind=Fusion.OPAQUE)
 class DynBroadcastTo(Dynamic):
-    """`broadcast_to` the shape in the second tensor."""
+    """`broadcast_to` the shape given by the second tensor."""
 
     precision = Precision.NEVER
 
@@ -114,7 +115,7 @@ class DynBroadcastTo(Dynamic):
 
 @op("dyn.full", kind=Fusion.OPAQUE)
 class DynFull(Dynamic):
-    """`full` of the shape in the second tensor."""
+    """`full` with the shape given by the second tensor."""
 
     precision = Precision.NEVER
     dtype: str = ""
@@ -130,6 +131,7 @@ class DynFull(Dynamic):
 
 @attributes
 class _Filled(Dynamic):
+    """Base of `dyn.zeros` and `dyn.ones`."""
     places = (0,)
     dtype: str
     """Type of the result."""
@@ -145,21 +147,21 @@ class _Filled(Dynamic):
 
 @op("dyn.zeros", kind=Fusion.OPAQUE)
 class DynZeros(_Filled):
-    """`zeros` of the shape in the tensor."""
+    """`zeros` of the shape given by the tensor."""
 
     filled = create.Zeros
 
 
 @op("dyn.ones", kind=Fusion.OPAQUE)
 class DynOnes(_Filled):
-    """`ones` of the shape in the tensor."""
+    """`ones` of the shape given by the tensor."""
 
     filled = create.Ones
 
 
 @op("dyn.arange", kind=Fusion.OPAQUE)
 class DynArange(Dynamic):
-    """`arange` from the first tensor's number up to the second's, in steps of the third's."""
+    """`arange` with start, stop and step given by scalar tensors."""
 
     precision = Precision.NEVER
     places = (0, 1, 2)
@@ -180,7 +182,7 @@ class DynArange(Dynamic):
 
 @op("dyn.one_hot", kind=Fusion.OPAQUE)
 class DynOneHot(Dynamic):
-    """`one_hot` of the depth in the fourth tensor."""
+    """`one_hot` with the depth given by the fourth tensor."""
 
     places = (3,)
     axis: int = -1
@@ -200,7 +202,7 @@ class DynOneHot(Dynamic):
 
 @op("dyn.tile", kind=Fusion.OPAQUE)
 class DynTile(Dynamic):
-    """`tile` with the repetitions in the second tensor."""
+    """`tile` with the repetitions given by the second tensor."""
 
     precision = Precision.NEVER
 
@@ -215,7 +217,7 @@ class DynTile(Dynamic):
 
 @op("dyn.topk", kind=Fusion.OPAQUE)
 class DynTopK(Dynamic):
-    """`topk` with the number k in the second tensor."""
+    """`topk` with k given by the second tensor."""
 
     precision = Precision.NEVER
     axis: int = -1
@@ -242,7 +244,7 @@ class DynTopK(Dynamic):
 
 @op("dyn.strided_slice", kind=Fusion.OPAQUE)
 class DynStridedSlice(Dynamic):
-    """`strided_slice` with begin, end and strides in tensors, for the leading dimensions."""
+    """`strided_slice` of the leading dimensions, with begin, end and strides given by tensors."""
 
     precision = Precision.NEVER
     places = (1, 2, 3)
@@ -270,7 +272,7 @@ class DynStridedSlice(Dynamic):
 
 @op("dyn.squeeze", kind=Fusion.OPAQUE)
 class DynSqueeze(Dynamic):
-    """`squeeze` of the axes in the second tensor."""
+    """`squeeze` of the axes given by the second tensor."""
 
     def infer(self, data: Type, axis: Type) -> TensorType:
         """A shape of unknown sizes, the rank less the length of `axis`; the dtype of the data."""
@@ -283,7 +285,7 @@ class DynSqueeze(Dynamic):
 
 @op("dyn.expand_dims", kind=Fusion.OPAQUE)
 class DynExpandDims(Dynamic):
-    """`expand_dims` at the axis in the second tensor."""
+    """`expand_dims` at the axis given by the second tensor."""
 
     num_newaxis: int = 1
     """Number of new dimensions of size one."""
@@ -299,7 +301,7 @@ class DynExpandDims(Dynamic):
 
 @op("dyn.nn.pad", kind=Fusion.OPAQUE)
 class DynPad(Dynamic):
-    """`nn.pad` with the widths (dimensions, 2) in the second tensor."""
+    """`nn.pad` with the widths (rank, 2) given by the second tensor."""
 
     pad_mode: str = "constant"
     """Padding: "constant", "edge" or "reflect", as in `nn.pad`."""
@@ -317,7 +319,7 @@ class DynPad(Dynamic):
 
 @op("dyn.nn.upsampling", kind=Fusion.OPAQUE)
 class DynUpsampling(Dynamic):
-    """`nn.upsampling` by the factors in the second and third tensors."""
+    """`nn.upsampling` with the factors given by scalar tensors."""
 
     places = (1, 2)
     layout: str = "NCHW"
@@ -339,7 +341,7 @@ class DynUpsampling(Dynamic):
 
 @op("dyn.nn.upsampling3d", kind=Fusion.OPAQUE)
 class DynUpsampling3d(Dynamic):
-    """`nn.upsampling3d` by the factors in the second, third and fourth tensors."""
+    """`nn.upsampling3d` with the factors given by scalar tensors."""
 
     places = (1, 2, 3)
     layout: str = "NCDHW"
@@ -362,7 +364,7 @@ class DynUpsampling3d(Dynamic):
 
 @op("dyn.image.resize2d", kind=Fusion.OPAQUE)
 class DynResize2d(Dynamic):
-    """`image.resize2d` to the size in the second tensor, of the region in the third."""
+    """`image.resize2d` with the size given by the second tensor, the region of interest by the third."""
 
     places = (1, 2)
     layout: str = "NCHW"
@@ -394,7 +396,7 @@ class DynResize2d(Dynamic):
 
 @op("dyn.sparse_to_dense", kind=Fusion.OPAQUE)
 class DynSparseToDense(Dynamic):
-    """`sparse_to_dense` of the shape in the fourth tensor."""
+    """`sparse_to_dense` with the shape given by the fourth tensor."""
 
     places = (3,)
 

@@ -23,7 +23,8 @@ from tilewright.types import TensorType, TupleType, Type
 
 @op("einsum", kind=Fusion.OPAQUE, variadic=True)
 class Einsum(Op):
-    """Products of tensors, summed over the letters of `equation` that its result lacks: "bij,bjk->bik", "...ii->...i"."""
+    """Products of the tensors of a tuple, summed over the letters that the result lacks: "bij,bjk->bik", "...ii->...i".
+    """
 
     equation: str
     """Subscripts in the notation of `numpy.einsum`: "bij,bjk->bik"."""

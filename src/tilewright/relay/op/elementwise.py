@@ -25,7 +25,7 @@ _WHOLE: Final = re.compile(r"\s*[+-]?\d+\s*")
 
 
 class Elementwise(Op):
-    """Base of the operators whose result has the shape and dtype of their input, in whatever order it is stored."""
+    """Base of the elementwise operators of one input, which may be stored in any order."""
 
     def infer(self, data: Type) -> TensorType:
         """The type of the data."""
@@ -40,7 +40,7 @@ class Elementwise(Op):
 
 
 class FloatFunction(Elementwise):
-    """Base of the functions of real numbers: `intrinsic` is the function of one element."""
+    """Base of the functions of real numbers; `intrinsic` is the function of one element."""
 
     intrinsic: ClassVar[E.Intrinsic]
 
@@ -210,7 +210,7 @@ class Atanh(FloatFunction):
 
 
 class Rounding(Elementwise):
-    """Base of the roundings; integers are already round."""
+    """Base of the roundings; integers are unchanged."""
 
     precision = Precision.FOLLOW
     intrinsic: ClassVar[E.Intrinsic]
@@ -226,35 +226,35 @@ class Rounding(Elementwise):
 
 @op("floor", kind=Fusion.ELEMWISE)
 class Floor(Rounding):
-    """The greatest whole number that is not above x."""
+    """The largest integer that is at most x."""
 
     intrinsic = I.floor
 
 
 @op("ceil", kind=Fusion.ELEMWISE)
 class Ceil(Rounding):
-    """The least whole number that is not below x."""
+    """The smallest integer that is at least x."""
 
     intrinsic = I.ceil
 
 
 @op("trunc", kind=Fusion.ELEMWISE)
 class Trunc(Rounding):
-    """x without its fraction."""
+    """x rounded toward zero."""
 
     intrinsic = I.trunc
 
 
 @op("round", kind=Fusion.ELEMWISE)
 class Round(Rounding):
-    """The nearest whole number; halves go to the even one, as in ONNX, numpy and IEEE 754."""
+    """The nearest integer; ties go to the even one, as in ONNX, numpy and IEEE 754."""
 
     intrinsic = I.nearbyint
 
 
 @op("abs", kind=Fusion.ELEMWISE)
 class Abs(Elementwise):
-    """x without its sign; the least integer wraps around to itself."""
+    """|x|; the smallest signed integer wraps around to itself."""
 
     precision = Precision.FOLLOW
     def reference(self, data: Array) -> Array:
@@ -266,7 +266,7 @@ class Abs(Elementwise):
 
 @op("negative", kind=Fusion.ELEMWISE)
 class Negative(Elementwise):
-    """-x; integers wrap around, and truth values stay."""
+    """-x. Integers wrap around; bool is unchanged."""
 
     precision = Precision.FOLLOW
     def reference(self, data: Array) -> Array:
@@ -278,7 +278,7 @@ class Negative(Elementwise):
 
 @op("sign", kind=Fusion.ELEMWISE)
 class Sign(Elementwise):
-    """-1, 0 or 1; not-a-number stays."""
+    """-1, 0 or 1 by the sign of x; NaN stays NaN."""
 
     precision = Precision.FOLLOW
     def reference(self, data: Array) -> Array:
@@ -289,7 +289,7 @@ class Sign(Elementwise):
 
 
 class Predicate(Elementwise):
-    """Base of the tests of floating-point values: the result is boolean."""
+    """Base of the tests of floating-point values."""
 
     test: ClassVar[Callable[..., Any]]
     of_elements: ClassVar[Callable[..., E.PrimExpr]]
@@ -311,7 +311,7 @@ class Predicate(Elementwise):
 
 @op("isnan", kind=Fusion.ELEMWISE)
 class IsNan(Predicate):
-    """True where x is not a number."""
+    """True where x is NaN."""
 
     test = staticmethod(np.isnan)
     of_elements = staticmethod(topi.is_nan)
@@ -327,7 +327,7 @@ class IsInf(Predicate):
 
 @op("isfinite", kind=Fusion.ELEMWISE)
 class IsFinite(Predicate):
-    """True where x is neither infinite nor not-a-number."""
+    """True where x is neither infinite nor NaN."""
 
     test = staticmethod(np.isfinite)
     of_elements = staticmethod(topi.is_finite)
@@ -336,7 +336,7 @@ class IsFinite(Predicate):
 
 @op("logical_not", kind=Fusion.ELEMWISE)
 class LogicalNot(Elementwise):
-    """True where the boolean x is false."""
+    """True where x is false."""
 
     def infer(self, data: Type) -> TensorType:
         """The type of the data, which must be bool."""
@@ -354,7 +354,7 @@ class LogicalNot(Elementwise):
 
 @op("bitwise_not", kind=Fusion.ELEMWISE)
 class BitwiseNot(Elementwise):
-    """Every bit of the integer (or boolean) x flipped."""
+    """x with every bit inverted."""
 
     def infer(self, data: Type) -> TensorType:
         """The type of the data, which must be integer or bool."""
@@ -371,7 +371,8 @@ class BitwiseNot(Elementwise):
 
 
 def converted(data: Array, dtype: str) -> Array:
-    """`data` as another type: floats lose their fraction, integers wrap around. Strings are the numbers that are written in them."""
+    """Convert `data` to another type: floats lose their fraction, integers wrap around, strings are parsed as numbers.
+    """
     wanted = DataType(dtype)
     if wanted.is_object:
         return data.astype(np.str_).astype(object)
@@ -390,14 +391,14 @@ def converted(data: Array, dtype: str) -> Array:
 
 
 def _wrapped(whole: np.ndarray[Any, np.dtype[np.signedinteger[Any]]], wanted: DataType) -> Array:
-    """The lowest bits of whole numbers as those of `wanted`, of less than 8, in a byte each."""
+    """Return the lowest bits of integers as values of `wanted`, a type of less than 8 bits, one in each byte."""
     low = whole & ((1 << wanted.bits) - 1)
     sign = 1 << (wanted.bits - 1) if wanted.code == "int" else 0
     return ((low ^ sign) - sign).astype(np.int8 if sign else np.uint8)
 
 
 def _numbers(data: Array, wanted: DataType) -> Array:
-    """The numbers that strings say, as float64, or as they are where whole ones are wanted that may not fit into it."""
+    """Parse strings as float64, or as 64-bit integers where integers are wanted."""
     read = (lambda s: int(s) if _WHOLE.fullmatch(s) else int(float(s))) if wanted.is_integer else float
     kind = np.float64 if not wanted.is_integer else np.int64 if wanted.code == "int" else np.uint64
     try:
@@ -408,7 +409,10 @@ def _numbers(data: Array, wanted: DataType) -> Array:
 
 @op("cast", kind=Fusion.ELEMWISE)
 class Cast(Elementwise):
-    """x as `dtype`: floats lose their fraction on the way to integers, integers wrap around."""
+    """x converted to `dtype`: floats lose their fraction on the way to integers, integers wrap around.
+
+    Strings are parsed as numbers at run time; `InputError` for a string that is not a number.
+    """
 
     objects = True
     precision = Precision.NEVER
@@ -433,7 +437,7 @@ class Cast(Elementwise):
 
 @op("cast_like", kind=Fusion.ELEMWISE)
 class CastLike(Elementwise):
-    """x as the dtype of the second tensor, which is not read."""
+    """x converted to the dtype of the second tensor, whose elements are not read."""
 
     objects = True
     precision = Precision.NEVER
@@ -455,7 +459,7 @@ class CastLike(Elementwise):
 
 @op("reinterpret", kind=Fusion.ELEMWISE)
 class Reinterpret(Elementwise):
-    """The bits of x as another type of the same size in memory."""
+    """The bits of x as a value of another type."""
 
     dtype: str
     """Type of the result, of the same size in bytes."""
@@ -479,7 +483,7 @@ class Reinterpret(Elementwise):
 
 @op("clip", kind=Fusion.ELEMWISE)
 class Clip(Elementwise):
-    """x held in `[a_min, a_max]`; bounds outside an integer type do nothing."""
+    """min(max(x, a_min), a_max). Bounds outside of the range of an integer type have no effect."""
 
     precision = Precision.FOLLOW
     a_min: float
@@ -501,7 +505,7 @@ class Clip(Elementwise):
 
 @op("copy", kind=Fusion.ELEMWISE)
 class Copy(Elementwise):
-    """x itself."""
+    """x."""
 
     objects = True
     precision = Precision.FOLLOW
@@ -551,7 +555,7 @@ class LeakyRelu(Elementwise):
 
 @op("nn.prelu", kind=Fusion.BROADCAST)
 class PRelu(Op):
-    """x above zero, alpha[channel] * x elsewhere; `alpha` has one value for each element of `axis`."""
+    """x above zero, alpha[channel] * x elsewhere."""
 
     precision = Precision.FOLLOW
     axis: int = 1

@@ -8,9 +8,10 @@ from tilewright.types import DataType, TensorType, TupleType, Type
 
 @op("external_call", kind=Fusion.OPAQUE)
 class ExternalCall(Op):
-    """The function `symbol` of a module that the code generator `compiler` made. It gives a tensor, or a tuple where there are several `shapes`.
+    """A call of the function `symbol` in a module made by another code generator; a tuple where there are several
+    `shapes`.
 
-    A device may keep state, so two calls are two calls.
+    A device may keep state, so two equal calls are not merged.
     """
 
     symbol: str

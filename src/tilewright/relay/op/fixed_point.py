@@ -1,4 +1,4 @@
-"""Integers times numbers in fixed point, as the arithmetic of quantized networks has them (gemmlowp)."""
+"""Integers times fixed-point numbers, as in the arithmetic of quantized networks (gemmlowp)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tilewright.types import TensorType, Type
 
 @op("fixed_point_multiply", kind=Fusion.ELEMWISE)
 class FixedPointMultiply(Elementwise):
-    """x * multiplier * 2^(shift - 31), rounded, in integers: int32 times a number in Q31 (gemmlowp's requantization)."""
+    """x * multiplier * 2^(shift - 31), rounded to nearest with ties up: int32 times a number in Q31 (gemmlowp)."""
 
     multiplier: int
     """Factor in Q31: the number times 2^31."""
@@ -48,9 +48,9 @@ class FixedPointMultiply(Elementwise):
 
 @op("high_product", kind=Fusion.BROADCAST)
 class HighProduct(Broadcasting):
-    """Bits 32 to 63 of `data * multiplier + addend`, of int32 numbers and an int64 addend, as int32; `doubled`, bits 31 to 62.
+    """Bits 32 to 63 of the 64-bit sum `data * multiplier + addend`, or bits 31 to 62 with `doubled`.
 
-    What requantizations are made of: one 64-bit product, rounded as the addend says. The three broadcast.
+    Requantization is built from it: the addend determines the rounding of one 64-bit product.
     """
 
     doubled: bool = False
@@ -74,9 +74,8 @@ class HighProduct(Broadcasting):
 
 @op("fixed_point_multiply_per_axis", kind=Fusion.OPAQUE)
 class FixedPointMultiplyPerAxis(Op):
-    """x * y * 2^(lshift - rshift - 31), rounded: int32 times numbers in Q31, one for each element of the dimensions `axes` of x.
-
-    A shift that is not required is not read, and counts as zero.
+    """x * y * 2^(lshift - rshift - 31), rounded to nearest with ties up; `y` in Q31 for each element of the dimensions
+    `axes`.
     """
 
     is_lshift_required: bool = False

@@ -1,4 +1,4 @@
-"""Resampling of images: resize and upsampling (ONNX Resize)."""
+"""Resampling of images: resize (ONNX Resize) and upsampling."""
 
 from __future__ import annotations
 
@@ -26,12 +26,9 @@ MODES = ("half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric", "p
 
 @attributes
 class Resize(Spatial):
-    """Base of the resizes of one to three dimensions.
+    """Base of the resizes of one to three spatial dimensions (ONNX Resize).
 
-    `method` is nearest_neighbor, linear or cubic; `coordinate_transformation_mode` and `rounding_method` (for nearest
-    neighbours; "" rounds down, or to the nearest with align_corners) are those of ONNX Resize. `roi` holds all starts, then
-    all ends, for tf_crop_and_resize, where points outside become `extrapolation_value`. `cubic_exclude` gives taps outside
-    no weight. `scales` are the exact factors, where they are not the ratio of the sizes. Integers lose their fraction.
+    Integer results are truncated. A `roi` and `extrapolation_value` apply to the mode "tf_crop_and_resize" only.
     """
 
     precision = Precision.FOLLOW
@@ -109,7 +106,7 @@ class Resize(Spatial):
         return np.asarray(result, self._dtype(data.dtype).numpy())
 
     def _sampled(self, x: Array, axis: int, position: Any, c: int, along: list[int]) -> Array:
-        """`x` resampled along one dimension at `position / c`."""
+        """Resample `x` along one dimension at the positions `position / c`."""
         size = x.shape[axis]
         low, t = position // c, ((position % c) / c).astype(x.dtype)
         if self.method == "nearest_neighbor":
@@ -127,7 +124,7 @@ class Resize(Spatial):
         return np.asarray(total)
 
     def _cubic(self, low: Any, t: Any, size: int) -> list[tuple[Any, Any]]:
-        """The four taps of Keys' cubic convolution."""
+        """Return the four taps of Keys' cubic convolution (1981)."""
         a = self.cubic_alpha
         weights = []
         for k in (-1, 0, 1, 2):
@@ -148,7 +145,7 @@ class Resize(Spatial):
         )
 
     def simplify(self, call: Call) -> Expr | None:
-        """A resize to the same size, exactly -> its input."""
+        """A resize to the same size that reads every pixel exactly -> its input."""
         t = call.args[0].tensor_type
         if t != call.tensor_type or not t.is_static:
             return None
@@ -158,7 +155,7 @@ class Resize(Spatial):
 
 @op("image.resize1d", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Resize1d(Resize):
-    """(batch, channels, width) resampled to `size`."""
+    """Images (batch, channels, width) resampled to `size`."""
 
     layout: str = "NCW"
     rank = 1
@@ -166,14 +163,14 @@ class Resize1d(Resize):
 
 @op("image.resize2d", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Resize2d(Resize):
-    """(batch, channels, height, width) resampled to `size`."""
+    """Images (batch, channels, height, width) resampled to `size`."""
 
     rank = 2
 
 
 @op("image.resize3d", kind=Fusion.INJECTIVE)
 class Resize3d(Resize):
-    """(batch, channels, depth, height, width) resampled to `size`."""
+    """Volumes (batch, channels, depth, height, width) resampled to `size`."""
 
     layout: str = "NCDHW"
     rank = 3
@@ -181,11 +178,7 @@ class Resize3d(Resize):
 
 @op("nn.upsampling", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Upsampling(Spatial):
-    """(batch, channels, height, width) made larger by `scale_h` and `scale_w`.
-
-    `method` is nearest_neighbor, bilinear or bicubic; positions are `i / scale`, or with `align_corners` such that the
-    corners stay.
-    """
+    """Images (batch, channels, height, width) enlarged by `scale_h` and `scale_w`."""
 
     precision = Precision.FOLLOW
     scale_h: float = 1
@@ -226,10 +219,7 @@ class Upsampling(Spatial):
 
 @op("nn.upsampling3d", kind=Fusion.INJECTIVE)
 class Upsampling3d(Spatial):
-    """(batch, channels, depth, height, width) made larger by `scale_d`, `scale_h` and `scale_w`.
-
-    `method` is nearest_neighbor or trilinear; positions are those of `image.resize3d` with `coordinate_transformation_mode`.
-    """
+    """Volumes (batch, channels, depth, height, width) enlarged by `scale_d`, `scale_h` and `scale_w`."""
 
     precision = Precision.FOLLOW
     scale_d: float = 1

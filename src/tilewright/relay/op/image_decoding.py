@@ -17,9 +17,10 @@ _CHANNELS: Final = {"RGB": 3, "BGR": 3, "Grayscale": 1}
 
 @op("image.decode", kind=Fusion.OPAQUE)
 class DecodeImage(Op):
-    """The pixels (height, width, channels), uint8, of the file whose bytes are the vector of uint8: JPEG, PNG, BMP, TIFF, WebP, PNM, JPEG 2000.
+    """The pixels (height, width, channels), uint8, of an image file whose bytes are a vector of uint8 (ONNX
+    ImageDecoder).
 
-    `pixel_format` is RGB, BGR or Grayscale. Raises `InputError` while running for bytes that are no image.
+    Formats: JPEG, PNG, BMP, TIFF, WebP, PNM, JPEG 2000. Raises `InputError` at run time for bytes of no known format.
     """
 
     pixel_format: str = "RGB"

@@ -1,4 +1,4 @@
-"""Operators that sample images at computed points, and the morphological dilation."""
+"""Operators that sample images at computed points, and morphological dilation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Taps = list[tuple[Any, Any]]
 
 
 def _weighted(read: Callable[..., Array], taps: Sequence[Taps]) -> Any:
-    """The weighted sum of what `read` gives for all combinations of taps."""
+    """Return the sum of `read` at all combinations of taps, multiplied by the weights of the taps."""
     total: Any = 0
     for chosen in itertools.product(*taps):
         outside = np.any(np.broadcast_arrays(*(i < 0 for i, _ in chosen)), axis=0)
@@ -36,10 +36,9 @@ def _weighted(read: Callable[..., Array], taps: Sequence[Taps]) -> Any:
 
 @op("image.grid_sample", kind=Fusion.OPAQUE)
 class GridSample(Op):
-    """`data` (batch, channels, [depth,] height, width) at the points of `grid` (batch, 2 or 3 coordinates, …), x first, in [-1, 1].
+    """`data` (batch, channels, [depth,] height, width) sampled at the points of `grid` (batch, 2 or 3 coordinates, …).
 
-    `method` is nearest, bilinear or (for images) bicubic; `padding_mode` says what is outside: zeros, the border, or the
-    image mirrored ("reflection"). The result has the type of `data`, also where that is an integer. With `align_corners`, -1 and 1 are the centres of the outer pixels, else their outer edges.
+    Coordinates are in [-1, 1], x first (ONNX GridSample).
     """
 
     method: str = "bilinear"
@@ -111,9 +110,9 @@ class GridSample(Op):
 
 @op("image.affine_grid", kind=Fusion.OPAQUE)
 class AffineGrid(Op):
-    """The points (batch, n, …), x first, that matrices (batch, n, n + 1) make of an even grid of `target_shape` over [-1, 1].
+    """The points (batch, n, …), x first, of a regular grid over [-1, 1], transformed by matrices (batch, n, n + 1).
 
-    With `align_corners` the outer points are at -1 and 1, else in the middles of as many parts (Jaderberg et al., 2015).
+    Source: Jaderberg et al., Spatial Transformer Networks, 2015; ONNX AffineGrid.
     """
 
     target_shape: tuple[int, ...]
@@ -142,9 +141,10 @@ class AffineGrid(Op):
 
 @op("image.crop_and_resize", kind=Fusion.OPAQUE)
 class CropAndResize(Op):
-    """Parts of images, resampled to `crop_size`: `boxes` hold top, left, bottom, right in [0, 1], `box_indices` their images.
+    """Regions of images, resampled to `crop_size` (TensorFlow CropAndResize).
 
-    `method` is bilinear or nearest_neighbor; what lies outside of an image is `extrapolation_value`.
+    `boxes` (n, 4) hold top, left, bottom and right as fractions of the image; `box_indices` (n,) select the image of
+    each box.
     """
 
     crop_size: tuple[int, ...]
@@ -200,7 +200,10 @@ class CropAndResize(Op):
 
 @op("image.dilation2d", kind=Fusion.OPAQUE)
 class Dilation2d(Op):
-    """The greatest of data + weight in each window of each channel; what lies outside does not count."""
+    """The maximum of data + weight in each window of each channel; positions outside of the image are ignored.
+
+    The weight is (channels, height, width) in `kernel_layout` (TensorFlow Dilation2D).
+    """
 
     strides: Any = (1, 1)
     """Step of the window along each spatial dimension, in pixels."""

@@ -1,4 +1,6 @@
-"""Operators that read elements at places computed from indices, lengths or positions, and that set parts of a tensor."""
+"""Operators that read elements at positions computed from indices, lengths or coordinates, and that set slices of a
+tensor.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ def _fields(inputs: Any, what: str) -> tuple[TensorType, ...]:
 
 @op("adv_index", kind=Fusion.OPAQUE, variadic=True)
 class AdvIndex(Op):
-    """`data[indices[0], indices[1], …]` of the tuple (data, indices…), as numpy has it: integers that broadcast, for the leading dimensions."""
+    """`data[indices[0], indices[1], …]` of the tuple (data, indices…), as in numpy: integer tensors that broadcast."""
 
     def infer(self, inputs: Type) -> TensorType:
         """The broadcast shape of the integer indices and the remaining sizes of the data; the dtype of the data."""
@@ -51,7 +53,8 @@ class AdvIndex(Op):
 
 @op("unravel_index", kind=Fusion.OPAQUE)
 class UnravelIndex(Op):
-    """The coordinates `[d, i…]`, along a tensor whose shape is the vector `shape`, of the row-major positions `indices[i…]`."""
+    """The coordinates `[d, i…]` of the row-major positions `indices[i…]` in a tensor whose shape is the vector `shape`.
+    """
 
     def infer(self, indices: Type, shape: Type) -> TensorType:
         """(rank, *shape of the indices); the dtype of the indices. `shape` is a vector of known length."""
@@ -71,7 +74,8 @@ class UnravelIndex(Op):
 
 @op("sequence_mask", kind=Fusion.OPAQUE)
 class SequenceMask(Op):
-    """`data` (time, batch, …), or (batch, time, …) with `axis` 1, with `mask_value` from time `valid_length[batch]` on."""
+    """`data` (time, batch, …), or (batch, time, …) with `axis` 1, with `mask_value` from time `valid_length[batch]` on.
+    """
 
     mask_value: float = 0.0
     """Value of the masked elements."""
@@ -99,7 +103,9 @@ class SequenceMask(Op):
 
 @op("reverse_sequence", kind=Fusion.OPAQUE)
 class ReverseSequence(Op):
-    """The first `seq_lengths[b]` elements along `seq_axis` in opposite order, for each b along `batch_axis` (ONNX ReverseSequence)."""
+    """The data with the first `seq_lengths[b]` elements along `seq_axis` reversed, for each index b of `batch_axis`
+    (ONNX ReverseSequence).
+    """
 
     seq_axis: int = 1
     """Dimension that is reversed."""
@@ -128,10 +134,9 @@ class ReverseSequence(Op):
 
 @op("matrix_set_diag", kind=Fusion.OPAQUE)
 class MatrixSetDiag(Op):
-    """Matrices (…, rows, columns) with the diagonals from `k1` to `k2` taken from `diagonal`, above the main one for k > 0.
+    """Matrices (…, rows, columns) with the diagonals `k1` to `k2` replaced by `diagonal` (TensorFlow MatrixSetDiagV3).
 
-    `diagonal` is (…, length) for one diagonal, else (…, diagonals, longest length), the uppermost first; shorter ones stand right
-    in their row, or left, as the last two attributes say of those above and of those below the main diagonal.
+    `diagonal` is (…, length) for one diagonal, else (…, diagonals, longest length), the uppermost diagonal first.
     """
 
     k1: int = 0
@@ -178,7 +183,9 @@ class MatrixSetDiag(Op):
 
 @op("sliding_window", kind=Fusion.OPAQUE)
 class SlidingWindow(Op):
-    """Every window of `window_shape` over the dimensions from `axis` on, `strides` apart: the places of the windows, then their elements."""
+    """Every window of `window_shape` over the dimensions from `axis` on: the positions of the windows, then their
+    elements.
+    """
 
     axis: int
     """First dimension of the window; negative counts from the end."""
@@ -210,7 +217,7 @@ class SlidingWindow(Op):
 
 @op("meshgrid", kind=Fusion.OPAQUE, variadic=True)
 class MeshGrid(Op):
-    """The vectors of a tuple as coordinates of a grid, one tensor for each; with `indexing` "xy" the first two dimensions change places."""
+    """The coordinates of a grid, one tensor for each vector of the tuple (`numpy.meshgrid`)."""
 
     indexing: str = "ij"
     """Order of the first two dimensions: "ij" (matrix) or "xy" (Cartesian, swapped)."""
@@ -237,7 +244,7 @@ class MeshGrid(Op):
 
 @op("strided_set", kind=Fusion.OPAQUE)
 class StridedSet(Op):
-    """`data` with `v` put at `data[begin:end:strides]` of its leading dimensions, which has the shape of `v`; strides are 1 without."""
+    """`data` with the slice `data[begin:end:strides]` of its leading dimensions replaced by `v`."""
 
     begin: tuple[int, ...]
     """First index of each leading dimension."""
@@ -251,7 +258,7 @@ class StridedSet(Op):
         return (*given, *(1,) * (len(self.begin) - len(given)))
 
     def _full(self, ndim: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """The attributes with all of the dimensions that they do not name."""
+        """Return the attributes completed for all `ndim` dimensions."""
         more = ndim - len(self.begin)
         return (*self.begin, *(0,) * more), (*self.end, *(2**31 - 1,) * more), (*self._steps(), *(1,) * more)
 

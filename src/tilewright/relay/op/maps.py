@@ -20,7 +20,9 @@ OBJECT: Final = DataType("object")
 
 @op("string_index", kind=Fusion.OPAQUE)
 class StringIndex(Op):
-    """Where each string of `data` stands in the vector `keys`, the last place of equal ones; their number for one that is not there."""
+    """The position of each string in the vector `keys`, the last of equal ones; the number of keys for a string that is
+    missing.
+    """
 
     objects = True
 
@@ -48,7 +50,9 @@ class StringIndex(Op):
 
 @op("zip_map", kind=Fusion.OPAQUE)
 class ZipMap(Op):
-    """A dictionary for each row of `data` (rows, keys), or one for a vector: its elements by the elements of the vector `keys` (ONNX ZipMap)."""
+    """A dictionary for each row of `data` (rows, keys), from the elements of the vector `keys` to those of the row
+    (ONNX ZipMap).
+    """
 
     objects = True
 
@@ -77,7 +81,7 @@ class ZipMap(Op):
 
 @op("dict_vectorize", kind=Fusion.OPAQUE)
 class DictVectorize(Op):
-    """The values that dictionaries have for the keys in the vector `keys`, 0 for those that they have not: (dictionaries, keys) of `dtype`."""
+    """The values of dictionaries for the keys in the vector `keys`, 0 for a missing key: (dictionaries, keys)."""
 
     objects = True
     dtype: str = "float32"
@@ -105,7 +109,7 @@ _CASTS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
 
 @op("cast_map", kind=Fusion.OPAQUE)
 class CastMap(Op):
-    """The values of a dictionary of int64 keys in their order: (1, size). With `sparse` at the places that the keys say, zeros between (ONNX CastMap)."""
+    """The values of a dictionary with int64 keys: (1, size), missing positions zero or empty (ONNX CastMap)."""
 
     objects = True
     size: int = 1

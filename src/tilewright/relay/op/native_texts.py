@@ -1,6 +1,7 @@
-"""Operators of strings that have kernels: words looked up and counted in the bytes of a program's inputs (`topi/texts.py`).
+"""Operators of strings that have kernels: words looked up and counted in the bytes of a program's inputs
+(`topi/texts.py`).
 
-Frontends make the operators of `text.py` and `maps.py`; `relay/transform/native_texts.py` makes these of them.
+Frontends make the operators of `text.py` and `maps.py`; the pass `NativeTexts` replaces them by these.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ def _words(begins: Array, spelled: Array, numbers: Array) -> dict[bytes, int]:
 
 @op("text_index", kind=Fusion.OPAQUE)
 class TextIndex(Op):
-    """The number that a table has for each string of `data`, its case changed first, `absent` for one that is not in it: int64.
+    """The number that a table has for each string of `data`, after its case is changed; `absent` for a missing string.
 
-    `heads`, `hashes`, `begins`, `spelled` and `numbers` are the table (`topi.texts.word_table`), `letters` (256,) is what each byte counts as in it.
-    `case` is NONE, LOWER or UPPER.
+    `heads`, `hashes`, `begins`, `spelled` and `numbers` are the table (`topi.texts.word_table`); `letters` (256,) maps
+    each byte before the comparison.
     """
 
     objects = True
@@ -67,10 +68,10 @@ class TextIndex(Op):
 
 @op("text_count", kind=Fusion.OPAQUE)
 class TextCount(Op):
-    """How often the words of each number occur in each string of `data`, its case changed first: float32 (*shape, width).
+    """The number of occurrences of the words of each column in each string of `data`: float32 (*shape, width).
 
-    Words are what stands between bytes for which `letters` has 0; those of fewer than `shortest` characters, and those that the table does
-    not have, are not counted. The table is that of `text_index`; `case` is NONE, LOWER or UPPER.
+    Words are the runs of bytes for which `letters` is not 0. Shorter words than `shortest` and words that the table
+    lacks are not counted. The table is that of `text_index`.
     """
 
     objects = True
@@ -106,9 +107,11 @@ class TextCount(Op):
 
 @op("text_count_grams", kind=Fusion.OPAQUE)
 class TextCountGrams(TextCount):
-    """`text_count` of n-grams of words: of `least` to `most` words, with up to `skips` others between two of them, the same number each time.
+    """`text_count` of n-grams of `least` to `most` words, with up to `skips` words skipped between neighbours, always
+    as many.
 
-    `heads`, `keys`, `children` and `columns` of the tree say where an n-gram of the numbers of words is counted (`topi.texts.gram_tree`).
+    `heads`, `keys`, `children` and `columns` of the tree map the numbers of the words of an n-gram to its column
+    (`topi.texts.gram_tree`).
     """
 
     least: int = 1

@@ -1,6 +1,7 @@
-"""Convolutions of tensors whose channels stand in blocks: what a hook of `AlterOpLayout` makes of `nn.conv2d`.
+"""Convolutions of tensors with blocked channels, which a hook of `AlterOpLayout` makes of `nn.conv2d`.
 
-`nn.conv2d` takes the same layouts; these have names of their own, so that a hook of `nn.conv2d` is not asked about them again.
+`nn.conv2d` accepts the same layouts. These operators have names of their own, so that a hook of `nn.conv2d` is not
+called for them again.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from tilewright.types import TensorType, Type
 
 @op("nn.contrib_conv2d_NCHWc", kind=Fusion.OUT_FUSABLE)
 class Conv2dNCHWc(Conv):
-    """Two-dimensional convolution: data (batch, in / x, height, width, x) in NCHW[x]c, weight (out / y, in / x, kh, kw, x, y) in OIHW[x]i[y]o.
+    """Two-dimensional convolution: data (batch, in / x, height, width, x) in NCHW[x]c, weight (out / y, in / x, kh, kw,
+    x, y) in OIHW[x]i[y]o.
 
-    The result is in `out_layout`, NCHW[y]c, or in the layout of the data without one.
+    The result is in `out_layout`, NCHW[y]c.
     """
 
     data_layout: str = "NCHW8c"
@@ -24,7 +26,8 @@ class Conv2dNCHWc(Conv):
 
 @op("nn.contrib_depthwise_conv2d_NCHWc", kind=Fusion.OUT_FUSABLE)
 class DepthwiseConv2dNCHWc(Conv):
-    """Each channel with its own kernels: data (batch, in / x, height, width, x) in NCHW[x]c, weight (out / y, 1, kh, kw, 1, y) in OIHW1i[y]o.
+    """Depthwise convolution: data (batch, in / x, height, width, x) in NCHW[x]c, weight (out / y, 1, kh, kw, 1, y) in
+    OIHW1i[y]o.
 
     `groups` is the number of input channels.
     """

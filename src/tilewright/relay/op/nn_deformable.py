@@ -1,4 +1,4 @@
-"""Deformable convolutions: each tap reads the image at a place of its own, between pixels (Dai et al., 2017)."""
+"""Deformable convolutions, whose taps read the image at computed positions between pixels (Dai et al., 2017)."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ LAYOUTS = {"NCHW": ("OIHW", (0, 1, 2, 3), (0, 1, 2, 3)), "NHWC": ("HWIO", (0, 3,
 
 @op("nn.deformable_conv2d", kind=Fusion.OPAQUE)
 class DeformableConv2d(Op):
-    """A convolution whose tap (ky, kx) reads its image, in the channels of deformable group g, `offset` further on.
+    """A convolution whose tap (ky, kx) reads the image at an offset of its own, in the channels of deformable group g.
 
-    data (batch, in, height, width), weight (out, in / groups, kh, kw), offset (batch, deformable_groups * kh * kw * 2, height', width')
-    for each place of the result, y before x. Between pixels the image is bilinear, outside it is zero. In NHWC weights are HWIO.
+    data (batch, in, height, width), offset (batch, deformable_groups * kh * kw * 2, height', width'), y before x, for
+    each position of the result, weight (out, in / groups, kh, kw). The image is interpolated bilinearly and zero
+    outside. Source: Dai et al., Deformable Convolutional Networks, 2017.
     """
 
     strides: tuple[int, ...] = (1, 1)

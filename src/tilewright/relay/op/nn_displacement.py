@@ -1,4 +1,4 @@
-"""Correlation of two images over displacements, and buffers that keep the last data of a stream."""
+"""Correlation of two images over displacements, and buffers of the latest data of a stream."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tilewright.types import TensorType, Type
 
 @op("nn.correlation", kind=Fusion.OPAQUE)
 class Correlation(Op):
-    """How alike patches of two images NCHW are, at displacements of up to `max_displacement` in steps of `stride2` (Dosovitskiy et al., 2015).
+    """The similarity of patches of two NCHW images at displacements of up to `max_displacement` in steps of `stride2`.
 
-    The mean of products, or without `is_multiply` of absolute differences, over the channels and a patch of `kernel_size`; patches
-    are `stride1` apart. The result is (batch, displacements, height, width).
+    It is the mean over channels and patch of products, or of absolute differences: (batch, displacements, height,
+    width). Source: Dosovitskiy et al., FlowNet, 2015.
     """
 
     kernel_size: int = 1
@@ -78,7 +78,7 @@ class Correlation(Op):
 
 @op("nn.fifo_buffer", kind=Fusion.OPAQUE)
 class FifoBuffer(Op):
-    """`buffer` with `data` added after its end along `axis`, and as much dropped at its beginning."""
+    """`buffer` with `data` appended along `axis`, and as many elements dropped at its start."""
 
     axis: int = 0
     """Dimension of the time; negative counts from the end."""

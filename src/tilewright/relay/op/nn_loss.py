@@ -20,10 +20,10 @@ from tilewright.types import TensorType, Type
 
 @op("nn.nll_loss", kind=Fusion.OPAQUE)
 class NllLoss(Op):
-    """Negative log likelihood: `-predictions[n, targets[n…], …] * weights[targets[n…]]`, without those of `ignore_index`.
+    """Negative log likelihood: `-predictions[n, targets[n…], …] * weights[targets[n…]]`, zero for the class
+    `ignore_index`.
 
-    `predictions` (batch, classes, …), `targets` (batch, …), held at the first and last class. `reduction` "mean" divides by the sum of the weights used, "sum"
-    and "none" do not.
+    `predictions` are (batch, classes, …), `targets` (batch, …), clamped to the classes, `weights` (classes,).
     """
 
     reduction: str = "mean"
@@ -81,7 +81,7 @@ class NllLoss(Op):
 
 
 class CrossEntropyOf(Op):
-    """Base of the cross entropies: predictions and targets (batch, classes), one number for all."""
+    """Base of the cross entropies of predictions and targets (batch, classes)."""
 
     def infer(self, predictions: Type, targets: Type) -> TensorType:
         """A scalar; the common floating-point dtype of two tensors (batch, classes)."""
@@ -94,7 +94,7 @@ class CrossEntropyOf(Op):
         return TensorType((), t.dtype)
 
     def _mean(self, logarithms: Expr, targets: Expr, span: Origin | None) -> Expr:
-        """Minus the sum of products, by the size of the batch."""
+        """Return minus the sum of products, divided by the batch size."""
         total = Call(Sum(), [Call(Multiply(), [logarithms, targets], span=span)], span=span)
         t = targets.tensor_type
         return Call(Divide(), [Call(Negative(), [total], span=span), const(t.shape[0], str(t.dtype))], span=span)
@@ -108,7 +108,7 @@ class CrossEntropy(CrossEntropyOf):
         return np.asarray(-(np.log(predictions) * targets).sum() / predictions.shape[0], predictions.dtype)
 
     def simplify(self, call: Call) -> Expr | None:
-        """The logarithm, product and sum, where the size of the batch is known."""
+        """Logarithm, product and sum, where the batch size is known."""
         predictions, targets = call.args
         if not targets.tensor_type.is_static:
             return None
@@ -117,12 +117,12 @@ class CrossEntropy(CrossEntropyOf):
 
 @op("nn.cross_entropy_with_logits", kind=Fusion.OPAQUE)
 class CrossEntropyWithLogits(CrossEntropyOf):
-    """`-sum(targets * predictions) / batch`, of predictions that are logarithms already (after `nn.log_softmax`)."""
+    """`-sum(targets * predictions) / batch` for predictions that are logarithms (after `nn.log_softmax`)."""
 
     def reference(self, predictions: Array, targets: Array) -> Array:
         return np.asarray(-(predictions * targets).sum() / predictions.shape[0], predictions.dtype)
 
     def simplify(self, call: Call) -> Expr | None:
-        """The product and sum, where the size of the batch is known."""
+        """Product and sum, where the batch size is known."""
         predictions, targets = call.args
         return self._mean(predictions, targets, call.span) if targets.tensor_type.is_static else None

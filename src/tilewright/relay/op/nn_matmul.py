@@ -1,4 +1,4 @@
-"""Matrix products and what is added to their results."""
+"""Matrix products and bias addition."""
 
 from __future__ import annotations
 
@@ -18,14 +18,18 @@ from tilewright.types import DataType, TensorType, Type
 
 
 def product_dtype(a: DataType, b: DataType, out_dtype: str) -> DataType:
-    """The dtype of a sum of products: `out_dtype`, or that of both; two integer types may meet in a given one."""
+    """Return the dtype of a sum of products: `out_dtype`, or the common dtype. Two integer types may differ if
+    `out_dtype` is given.
+    """
     if a is not b and not (out_dtype and a.is_integer and b.is_integer):
         raise ShapeError(f"dtypes {a} and {b} differ; cast one of the arguments" + ("" if out_dtype else ", or give out_dtype for integers"))
     return DataType(out_dtype) if out_dtype not in ("", "void") else a
 
 
 def accumulator(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
-    """In what numpy sums products: half floats in float32; integers of up to 16 bits in float64, exact below 2^53."""
+    """Return numpy's dtype for sums of products: float32 for half floats; float64 for integers of up to 16 bits, exact
+    below 2^53.
+    """
     kind = DataType(a)
     if kind.is_float:
         return np.dtype(np.float32) if kind.bits < 64 else np.dtype(np.float64)
@@ -37,7 +41,7 @@ def multiplied(a: Array, b: Array) -> Array:
 
 
 def product_of(a: Array, b: Array, out_dtype: str) -> Array:
-    """The matrix product in its result's dtype; integers wrap around."""
+    """Return the matrix product in the dtype of the result; integers wrap around."""
     dtype = product_dtype(DataType(a.dtype), DataType(b.dtype), out_dtype)
     acc = accumulator(a.dtype, b.dtype)
     total = multiplied(a.astype(acc), b.astype(acc))
@@ -80,7 +84,7 @@ class Dense(Op):
 
 @op("nn.matmul", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
 class Matmul(Op):
-    """tensor_a (…, m, k) times tensor_b (k, n), each transposed on request (a only when it is a matrix)."""
+    """tensor_a (…, m, k) times tensor_b (k, n), each optionally transposed."""
 
     precision = Precision.ALWAYS
     units: int | None = None
@@ -116,7 +120,7 @@ class Matmul(Op):
 
 @op("nn.batch_matmul", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
 class BatchMatmul(Op):
-    """The products of the matrices of two 3-d tensors, (b, m, k) times (b, n, k) transposed; a batch of one is repeated."""
+    """Matrix products of two 3-d tensors: (b, m, k) times the transpose of (b, n, k). A batch of one is repeated."""
 
     precision = Precision.ALWAYS
     out_dtype: str = ""
@@ -178,7 +182,7 @@ class BiasAdd(Op):
 
 @op("nn.contrib_dense_pack", kind=Fusion.OUT_FUSABLE)
 class DensePack(Op):
-    """data (batch, in) times the transpose of a weight in panels (units / x, in, x), whose `weight_layout` is "NK<x>n"."""
+    """data (batch, in) times the transpose of a weight packed in panels (units / x, in, x)."""
 
     units: int | None = None
     """Number of output columns; None takes it from the weight."""

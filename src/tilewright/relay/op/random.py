@@ -1,4 +1,4 @@
-"""Random numbers from a generator's state, which is a tensor: equal states give equal numbers."""
+"""Random numbers from the state of a generator (Threefry), which is a tensor: equal states give equal numbers."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _drawn(state: Array, count: int) -> tuple[Array, Array]:
 
 @op("random.threefry_generate", kind=Fusion.OPAQUE)
 class ThreefryGenerate(Op):
-    """The generator's state afterwards, and random words of 64 bits in `out_shape`; their number is a multiple of 4."""
+    """The next state of the generator, and random 64-bit words (Salmon et al., 2011)."""
 
     out_shape: tuple[int, ...]
     """Shape of the random words; its number of elements is a multiple of 4."""
@@ -94,7 +94,7 @@ class ThreefryGenerate(Op):
 
 @op("random.threefry_split", kind=Fusion.OPAQUE)
 class ThreefrySplit(Op):
-    """Two states whose numbers have nothing to do with each other; the old one must not be used again."""
+    """Two independent states; the old state must not be used again."""
 
     def infer(self, key: Type) -> TupleType:
         """Two states."""
@@ -116,7 +116,7 @@ class ThreefrySplit(Op):
 
 @attributes
 class Draw(Op):
-    """Base of the distributions of two scalars."""
+    """Base of the distributions with two scalar parameters."""
 
     out_shape: tuple[int, ...]
     """Shape of the random numbers."""
@@ -136,7 +136,7 @@ class Draw(Op):
 
 @op("random.uniform", kind=Fusion.OPAQUE)
 class Uniform(Draw):
-    """The generator's state afterwards, and numbers spread evenly over [low, high)."""
+    """The next state of the generator, and numbers distributed uniformly over [low, high)."""
 
     def infer(self, key: Type, low: Type, high: Type) -> TupleType:
         """A state, and `out_shape` of `out_dtype`; the bounds are scalars of that dtype."""
@@ -152,7 +152,7 @@ class Uniform(Draw):
 
 @op("random.normal", kind=Fusion.OPAQUE)
 class Normal(Draw):
-    """The generator's state afterwards, and numbers of a normal distribution (Box and Muller, 1958)."""
+    """The next state of the generator, and normally distributed numbers (Box and Muller, 1958)."""
 
     def infer(self, key: Type, mean: Type, scale: Type) -> TupleType:
         """A state, and `out_shape` of `out_dtype`; mean and scale are scalars of that dtype."""
@@ -173,7 +173,9 @@ class Normal(Draw):
 
 @op("random.multinomial", kind=Fusion.OPAQUE)
 class Multinomial(Op):
-    """The generator's state afterwards, and for each row of `probs` the classes drawn, each as often as its share of the row says."""
+    """The next state of the generator, and for each row of `probs` (…, classes) the classes drawn with these
+    probabilities.
+    """
 
     num_samples: int = 1
     """Number of classes drawn for each row."""

@@ -15,9 +15,8 @@ from tilewright.types import INT32, TensorType, Type
 
 @op("outside", kind=Fusion.OPAQUE, takes_open_sizes=True)
 class Outside(Op):
-    """1 where an element of `indices` is outside of [-size, size), else 0: int32 without dimensions.
-
-    `sizes` is one number for all, or one for each place along the last dimension. Without `negative`, elements below zero are outside.
+    """1 if an element of `indices` lies outside of [-size, size), or of [0, size) without `negative`, else 0: an int32
+    scalar.
     """
 
     precision = Precision.NEVER
@@ -45,7 +44,7 @@ class Outside(Op):
 
 @op("require_zero", kind=Fusion.ELEMWISE, takes_open_sizes=True)
 class RequireZero(Op):
-    """`data`, provided that `faults`, an int32 without dimensions, is zero; elsewhere the run ends with a `RunError` that says `message`."""
+    """`data`. Where the int32 scalar `faults` is not zero, the run ends with a `RunError` of the text `message`."""
 
     precision = Precision.NEVER
     message: str

@@ -1,4 +1,4 @@
-"""Operators that combine each element with those before it along an axis."""
+"""Operators that combine each element with the elements before it along an axis."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilewright.types import DataType, TensorType, TupleType, Type
 
 @attributes
 class Scan(Op):
-    """Base of the scans: each element combined with all before it along `axis`, of the flattened data without one."""
+    """Base of the sums and products of prefixes."""
 
     axis: int | None = None
     """Dimension of the scan; None flattens the data."""
@@ -53,7 +53,7 @@ class Scan(Op):
 
 @op("cumsum", kind=Fusion.OPAQUE)
 class CumSum(Scan):
-    """The sums of the elements up to each one along `axis`; without that one when `exclusive`."""
+    """The sum of the elements up to each one along `axis`."""
 
     accumulate = staticmethod(np.cumsum)
     computed = staticmethod(topi.cumsum)
@@ -62,7 +62,7 @@ class CumSum(Scan):
 
 @op("cumprod", kind=Fusion.OPAQUE)
 class CumProd(Scan):
-    """The products of the elements up to each one along `axis`; without that one when `exclusive`."""
+    """The product of the elements up to each one along `axis`."""
 
     accumulate = staticmethod(np.cumprod)
     computed = staticmethod(topi.cumprod)
@@ -71,10 +71,7 @@ class CumProd(Scan):
 
 @attributes
 class Extremes(Op):
-    """Base of the scans of extremes.
-
-    The greatest or least element up to each one along `axis`, and where the last of equal ones is, as int64.
-    """
+    """Base of the extremes of prefixes: values, and the position of the last of equal extremes."""
 
     axis: int = 0
     """Dimension of the scan; negative counts from the end."""
@@ -104,9 +101,8 @@ class Extremes(Op):
 
 @op("cummax", kind=Fusion.OPAQUE)
 class CumMax(Extremes):
-    """The greatest of the elements up to each one along `axis`, and where the last of equal ones is.
-
-    What is no number is the greatest.
+    """The largest of the elements up to each one along `axis`, and its position, the last of equal ones. NaN is the
+    largest.
     """
 
     is_greatest = True
@@ -114,9 +110,8 @@ class CumMax(Extremes):
 
 @op("cummin", kind=Fusion.OPAQUE)
 class CumMin(Extremes):
-    """The least of the elements up to each one along `axis`, and where the last of equal ones is.
-
-    What is no number is the least.
+    """The smallest of the elements up to each one along `axis`, and its position, the last of equal ones. NaN is the
+    smallest.
     """
 
     is_greatest = False

@@ -28,7 +28,7 @@ from tilewright.types import TensorType, TupleType, Type
 
 @op("true_places", kind=Fusion.OPAQUE)
 class TruePlaces(Op):
-    """Where the elements of a row of bool are true, and how many are. There is room for all; zeros are behind the last place."""
+    """The positions of the true elements of a bool vector, followed by zeros, and their number."""
 
     def infer(self, mask: Type) -> TupleType:
         """The length of the bool vector, int64; a count (1,) of int64."""
@@ -58,7 +58,7 @@ def places_of(mask: Expr) -> Call:
 
 @op("argwhere", kind=Fusion.OPAQUE)
 class ArgWhere(Op):
-    """The indices of the elements that are not zero: a row of one number for each dimension, in row-major order."""
+    """The indices of the elements that are not zero, one row for each, in row-major order."""
 
     dtype: str = "int32"
     """Type of the indices."""
@@ -98,7 +98,9 @@ class ArgWhere(Op):
 
 @op("unique_slices", kind=Fusion.OPAQUE)
 class UniqueSlices(Op):
-    """The different slices of `data` along `axis`, sorted or as they come; where each comes first; which each slice is; how often each occurs."""
+    """The distinct slices of `data` along `axis`, the first position of each, the number of each slice's value, and the
+    counts.
+    """
 
     axis: int = 0
     """Dimension of the slices; negative counts from the end."""

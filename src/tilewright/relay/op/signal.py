@@ -1,4 +1,4 @@
-"""Operators of signals: Fourier transforms."""
+"""Fourier transforms of signals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ def _floats(t: TensorType) -> None:
 
 @op("dft", kind=Fusion.OPAQUE)
 class Dft(Op):
-    """The Fourier transform of complex rows along the last axis, real and imaginary parts apart; divided by their length when `inverse`."""
+    """The discrete Fourier transform of complex rows along the last axis, as real and imaginary parts.
+
+    The inverse transform divides by the length.
+    """
 
     inverse: bool = False
     """True computes the inverse transform."""
@@ -46,10 +49,9 @@ class Dft(Op):
 
 @op("stft", kind=Fusion.OPAQUE)
 class Stft(Op):
-    """The Fourier transforms (signals, frequencies, frames, 2) of windows that start every `hop_length` elements of `data`.
+    """The Fourier transforms (signals, frequencies, frames, 2) of windows that start every `hop_length` elements.
 
-    `data` is one signal or a batch of them; `window` (win_length,) weights the middle of `n_fft` elements. `normalized` divides
-    by the root of `n_fft`; `onesided` leaves out the frequencies above the half, which repeat the others.
+    `data` is a signal or a batch of them; `window` (win_length,) weights the middle of the `n_fft` elements of a frame.
     """
 
     n_fft: int

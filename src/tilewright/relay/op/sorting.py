@@ -1,4 +1,4 @@
-"""Operators that order the elements along an axis, and those that look them up in that order."""
+"""Operators that sort elements along an axis, and that search sorted rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewright.types import DataType, TensorType, TupleType, Type
 
 
 def sorted_places(data: Array, axis: int, ascending: bool) -> Any:
-    """Where the elements in order are; equal ones stay in the order they have."""
+    """Return the positions of the elements in sorted order; the sort is stable."""
     if ascending:
         return np.argsort(data, axis=axis, kind="stable")
     backward = np.argsort(np.flip(data, axis), axis=axis, kind="stable")
@@ -24,7 +24,7 @@ def sorted_places(data: Array, axis: int, ascending: bool) -> Any:
 
 @op("sort", kind=Fusion.OPAQUE)
 class Sort(Op):
-    """The elements in order along `axis`."""
+    """The elements sorted along `axis`."""
 
     axis: int = -1
     """Dimension that is sorted; negative counts from the end."""
@@ -46,7 +46,7 @@ class Sort(Op):
 
 @op("argsort", kind=Fusion.OPAQUE)
 class ArgSort(Op):
-    """Where the elements in order along `axis` are; equal ones stay in the order they have."""
+    """The positions of the elements in sorted order along `axis`; the sort is stable."""
 
     axis: int = -1
     """Dimension that is sorted; negative counts from the end."""
@@ -70,10 +70,7 @@ class ArgSort(Op):
 
 @op("topk", kind=Fusion.OPAQUE)
 class TopK(Op):
-    """The `k` greatest elements along `axis` (the least with `is_ascend`), in order, and where they are.
-
-    `ret_type` is "both" (a tuple of values and indices), "values" or "indices". k below 1 means all.
-    """
+    """The `k` largest or smallest elements along `axis` in sorted order, and their positions."""
 
     precision = Precision.NEVER
     k: int = 1
@@ -111,9 +108,9 @@ class TopK(Op):
 
 @op("searchsorted", kind=Fusion.OPAQUE)
 class SearchSorted(Op):
-    """Where each of `values` would be put into the ascending rows of `sorted_sequence`: before equal elements, after them with `right`.
+    """The position at which each of `values` would be inserted into the ascending rows of `sorted_sequence`.
 
-    `sorted_sequence` is one row for all values, or has the shape of `values` but for the last dimension.
+    `sorted_sequence` is one row for all values, or has the leading dimensions of `values`.
     """
 
     right: bool = False
@@ -148,10 +145,11 @@ class SearchSorted(Op):
 
 @op("unique", kind=Fusion.OPAQUE)
 class Unique(Op):
-    """The different elements of a row, ascending or as they come; where each comes first; which of them each element is; how many.
+    """The distinct elements of a vector, the first position of each, the number of each element's value, and their
+    count (1,).
 
-    There is room for as many as the row has; what is behind the last one is zero. With `return_counts`, how often each
-    occurs comes last. What is no number is one element.
+    All vectors have the length of the data; positions after the last distinct element are zero. All NaN are one
+    element. With `return_counts`, the number of occurrences of each comes last.
     """
 
     objects = True

@@ -30,7 +30,7 @@ _order = functools.lru_cache(1024)(permutation)
 
 @op("transpose", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Transpose(Op):
-    """Dimension k of the result is dimension `axes[k]` of the input; reversed without `axes`."""
+    """The data with permuted dimensions: dimension k of the result is dimension `axes[k]` of the data."""
 
     objects = True
     precision = Precision.FOLLOW
@@ -38,7 +38,7 @@ class Transpose(Op):
     """Dimension of the input for each dimension of the result; None reverses them."""
 
     def order(self, ndim: int) -> Perm:
-        """The axes, counted from the front."""
+        """Return the axes, counted from the front."""
         return _order(self.axes, ndim)
 
     def infer(self, data: Type) -> TensorType:
@@ -89,9 +89,9 @@ def _fields(data: Any, what: str) -> tuple[TensorType, ...]:
 
 @op("concatenate", kind=Fusion.INJECTIVE, variadic=True, takes_open_sizes=True)
 class Concatenate(Op):
-    """The tensors of a tuple one after another along `axis`; their other dimensions are equal.
+    """The tensors of a tuple joined along `axis`.
 
-    `relayout` takes and gives one order for each tensor of the tuple.
+    `relayout` takes and returns one order for each tensor of the tuple.
     """
 
     objects = True
@@ -130,7 +130,7 @@ class Concatenate(Op):
         return Concatenate(axis=perm.index(self.axis % len(perm))), (perm,) * len(perms), perm
 
     def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
-        """Where each tensor is made of whole blocks, these stand one after another."""
+        """Tensors of whole blocks are joined block by block."""
         order = next(o for o in orders if has_blocks(o))
         if order is None or not all(fits(order, t.shape) for t in types):
             return None
@@ -139,7 +139,7 @@ class Concatenate(Op):
 
 @op("stack", kind=Fusion.INJECTIVE, variadic=True)
 class Stack(Op):
-    """The tensors of a tuple, all of one shape, side by side along a new dimension `axis`."""
+    """The tensors of a tuple, all of one shape, stacked along a new dimension."""
 
     objects = True
     precision = Precision.FOLLOW
@@ -165,7 +165,7 @@ class Stack(Op):
 
 @op("split", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Split(Op):
-    """A tuple of the parts along `axis`: so many equal ones, or cut at the indices of a tuple."""
+    """A tuple of the parts of the data along `axis`."""
 
     objects = True
     precision = Precision.FOLLOW
@@ -180,7 +180,7 @@ class Split(Op):
         return cut if isinstance(cut, int) else len(cut) + 1
 
     def _cuts(self, size: Any) -> list[Any]:
-        """Where the parts begin, and the end."""
+        """Return the first index of each part, and the size."""
         return cuts(size, self.indices_or_sections)
 
     def infer(self, data: Type) -> TupleType:
@@ -202,14 +202,14 @@ class Split(Op):
         return tuple(topi.part(data, axis, a, b) for a, b in itertools.pairwise(self._cuts(topi.dims(data)[axis])))
 
     def relayout(self, perms: Sequence[Perm | None]) -> Relaid:
-        """The order of the result is that of each part."""
+        """All parts have the order of the data."""
         perm = perms[0]
         if perm is None:
             return self, (None,), None
         return Split(self.indices_or_sections, axis=perm.index(self.axis % len(perm))), (perm,), perm
 
     def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
-        """Where each part is made of whole blocks, these are split."""
+        """Parts of whole blocks are split block by block."""
         order, axis = orders[0], self.axis % types[0].ndim
         points = self._cuts(types[0].shape[axis])
         size = 1 if order is None else block(order, axis)
@@ -220,10 +220,7 @@ class Split(Op):
 
 @op("strided_slice", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class StridedSlice(Op):
-    """`data[begin:end:strides]` along `axes` (the leading ones without), as numpy slices.
-
-    With `slice_mode` "size", `end` holds sizes instead, -1 for all that remains, and the strides are one.
-    """
+    """`data[begin:end:strides]` along `axes`, as in numpy; bounds outside of the data are clamped."""
 
     objects = True
     precision = Precision.FOLLOW
@@ -239,7 +236,7 @@ class StridedSlice(Op):
     """Meaning of `end`: "end" (exclusive bounds) or "size" (numbers of elements, -1 for the rest)."""
 
     def slices(self, shape: Shape) -> list[tuple[Any, Any, int]]:
-        """For each dimension its first index, its number of elements and its step."""
+        """Return the first index, the number of elements and the step of each dimension."""
         return slices(shape, self.begin, self.end, self.strides, self.axes, self.slice_mode)
 
     def infer(self, data: Type) -> TensorType:
@@ -277,7 +274,7 @@ class StridedSlice(Op):
 
 @op("slice_like", kind=Fusion.INJECTIVE)
 class SliceLike(Op):
-    """The leading part of `data` that has the size of the second tensor along `axes` (all without)."""
+    """The leading part of `data` that has the size of the second tensor along `axes`; the second tensor is not read."""
 
     objects = True
     precision = Precision.FOLLOW
@@ -305,11 +302,7 @@ class SliceLike(Op):
 
 @op("nn.pad", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Pad(Op):
-    """`data` with `pad_width[d] = (before, after)` elements more along each dimension.
-
-    `pad_mode` is `constant` (the scalar `pad_value`), `edge` (the nearest element) or `reflect` (mirrored at the edge
-    element, which is not repeated).
-    """
+    """`data` with `pad_width[d] = (before, after)` elements added along each dimension."""
 
     objects = True
     precision = Precision.FOLLOW
@@ -356,7 +349,7 @@ class Pad(Op):
         return Pad(_permuted(self.pad_width, perm), self.pad_mode), (perm, None), perm
 
     def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
-        """Axes in blocks can only be filled up by whole blocks of one value."""
+        """Axes in blocks are padded by whole blocks of one value only."""
         order = orders[0]
         if order is None or any(n % block(order, d) or (n and block(order, d) > 1 and self.pad_mode != "constant") for d, w in enumerate(self.pad_width) for n in w):
             return None
@@ -367,7 +360,7 @@ class Pad(Op):
 
 @op("repeat", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Repeat(Op):
-    """Each element `repeats` times in a row along `axis`; the flattened tensor without an axis."""
+    """The data with each element repeated `repeats` times along `axis` (`numpy.repeat`)."""
 
     objects = True
     precision = Precision.FOLLOW
@@ -393,7 +386,7 @@ class Repeat(Op):
 
 @op("tile", kind=Fusion.INJECTIVE)
 class Tile(Op):
-    """The whole tensor `reps[d]` times along each dimension, numpy's `tile`."""
+    """The whole tensor repeated `reps[d]` times along each dimension (`numpy.tile`)."""
 
     objects = True
     precision = Precision.FOLLOW
@@ -418,7 +411,7 @@ class Tile(Op):
 
 @op("reverse", kind=Fusion.INJECTIVE)
 class Reverse(Op):
-    """The elements in opposite order along `axis`."""
+    """The data with the elements along `axis` in reverse order."""
 
     objects = True
     precision = Precision.FOLLOW

@@ -1,4 +1,4 @@
-"""Operators of detection over feature maps: pooling of regions, proposals, anchors, and YOLO's rearrangement."""
+"""Operators of object detection over feature maps: pooling of regions, proposals, anchors, and YOLO's rearrangement."""
 
 from __future__ import annotations
 
@@ -52,16 +52,13 @@ class OfRegions(Op):
         return np.ascontiguousarray(stacked.transpose(inverse(axes)).astype(data.dtype))
 
     def _cells(self, x: Array, corners: Array) -> Array:
-        """The cells of one region of (channels, height, width)."""
+        """Return the cells of one region of (channels, height, width)."""
         raise NotImplementedError
 
 
 @op("vision.roi_align", kind=Fusion.OPAQUE)
 class RoiAlign(OfRegions):
-    """Bilinear samples in the cells of regions, averaged ("avg") or their maxima ("max") (He et al., Mask R-CNN, 2017; ONNX RoiAlign).
-
-    `sample_ratio` samples along each side of a cell, or one for each pixel of it. With `aligned`, pixels have their centres at
-    their halves; without, a region is at least one pixel wide. "max_taps" is the maximum of the weighted pixels themselves.
+    """Bilinear samples in the cells of regions, averaged or their maximum (He et al., Mask R-CNN, 2017; ONNX RoiAlign).
     """
 
     pooled_size: Any
@@ -97,7 +94,7 @@ class RoiAlign(OfRegions):
         return np.asarray((taps.max(0) if self.mode == "max_taps" else taps.sum(0)).max((2, 4)))
 
     def _taps(self, x: Array, ys: Array, xs: Array) -> Array:
-        """The four weighted pixels of each sample."""
+        """Return the four weighted pixels of each sample."""
         parts = []
         for places, size in ((ys, x.shape[1]), (xs, x.shape[2])):
             inside = (places >= -1) & (places <= size)
@@ -113,7 +110,10 @@ class RoiAlign(OfRegions):
 
 @op("vision.roi_pool", kind=Fusion.OPAQUE)
 class RoiPool(OfRegions):
-    """Maxima in the cells of regions that are rounded to whole pixels; an empty cell is 0 (Girshick, Fast R-CNN, 2015; ONNX MaxRoiPool)."""
+    """The maxima in the cells of regions rounded to whole pixels; 0 for an empty cell.
+
+    Source: Girshick, Fast R-CNN, 2015; ONNX MaxRoiPool.
+    """
 
     pooled_size: Any
     spatial_scale: float
@@ -144,11 +144,11 @@ class RoiPool(OfRegions):
 
 @op("vision.proposal", kind=Fusion.OPAQUE)
 class Proposal(Op):
-    """Regions (image, x, y, x, y) that a region proposal network found (Ren et al., Faster R-CNN, 2015).
+    """Regions (image, x, y, x, y) proposed by a region proposal network (Ren et al., Faster R-CNN, 2015).
 
-    `cls_prob` (batch, 2 * anchors, height, width) scores background and object, `bbox_pred` (batch, 4 * anchors, …) moves the
-    anchors, `im_info` holds height, width and scale of each image. The best `rpn_pre_nms_top_n` boxes suppress each other at
-    `threshold`; those left are repeated to `rpn_post_nms_top_n`.
+    `cls_prob` (batch, 2 * anchors, height, width) holds scores of background, then of object; `bbox_pred` (batch, 4 *
+    anchors, …) offsets of the anchors; `im_info` (batch, 3) height, width and scale. If fewer than `rpn_post_nms_top_n`
+    boxes remain, they are repeated.
     """
 
     scales: tuple[float, ...]
@@ -190,7 +190,7 @@ class Proposal(Op):
         return np.asarray(rows, bbox_pred.dtype)
 
     def _boxes(self, prob: Array, deltas: Array, info: Array) -> tuple[Array, Array]:
-        """The boxes of one image, and their scores."""
+        """Return the boxes of one image and their scores."""
         base, (_, height, width) = np.asarray(regions.anchors(self.scales, self.ratios, self.feature_stride), deltas.dtype), prob.shape
         y, x = (v.astype(deltas.dtype) for v in np.indices((height, width)))
         start = base[None, None] + (np.stack([x, y, x, y], -1) * self.feature_stride)[:, :, None]
@@ -215,9 +215,10 @@ class Proposal(Op):
 
 @op("vision.multibox_prior", kind=Fusion.INJECTIVE)
 class MultiboxPrior(Op):
-    """Anchors (1, pixels * anchors of one, 4) around every pixel of a feature map (Liu et al., SSD, 2016).
+    """Anchors (left, top, right, bottom), as fractions of the image, around every pixel of a feature map (Liu et al.,
+    SSD, 2016).
 
-    Each is left, top, right, bottom in parts of the image: all `sizes` with the first ratio, then the first size with the others.
+    The anchors of a pixel have all `sizes` with the first ratio, then the first size with the other ratios.
     """
 
     sizes: tuple[float, ...] = (1.0,)
@@ -251,10 +252,11 @@ class MultiboxPrior(Op):
 
 @op("vision.multibox_transform_loc", kind=Fusion.OPAQUE)
 class MultiboxTransformLoc(Op):
-    """Boxes (class, score, left, top, right, bottom) of the anchors whose best class is not the background, first, and how many.
+    """Boxes (class, score, left, top, right, bottom) of the anchors whose best class is not the background, and their
+    number.
 
-    `cls_prob` (batch, classes, anchors) with the background first, `loc_pred` (batch, 4 * anchors), `anchor` (1, anchors, 4).
-    What is behind the last box is -1. With `keep_background` all classes count.
+    `cls_prob` is (batch, classes, anchors), background first, `loc_pred` (batch, 4 * anchors), `anchor` (1, anchors,
+    4). Rows after the last box are -1.
     """
 
     clip: bool = True
@@ -296,7 +298,7 @@ class MultiboxTransformLoc(Op):
 
 @op("vision.yolo_reorg", kind=Fusion.INJECTIVE)
 class YoloReorg(Op):
-    """Darknet's rearrangement to `stride`^2 times the channels of fewer pixels, element by element as its memory has them."""
+    """Darknet's rearrangement of pixels into `stride`^2 times as many channels, in the order of Darknet's memory."""
 
     stride: int = 1
     """Factor by which height and width shrink."""

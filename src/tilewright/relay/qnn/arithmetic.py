@@ -21,7 +21,7 @@ _PARAMETERS = ("lhs_scale", "lhs_zero_point", "rhs_scale", "rhs_zero_point", "ou
 
 
 class Arithmetic(Op):
-    """Base of the operators of two quantized tensors of one dtype, which is that of the result."""
+    """Base of the operators of two quantized tensors, each with its scale and zero point."""
 
     lhs_axis: int
     """Dimension of `lhs` that its scale and zero point are indexed by, unless they are scalars."""
@@ -43,7 +43,8 @@ class Arithmetic(Op):
 
 
 class Sum(Arithmetic):
-    """Base of sum and difference: both operands are requantized to the scale of the result, as int32, and combined there."""
+    """Base of sum and difference: both operands are requantized to the scale of the result as int32 and combined there.
+    """
 
     of_arrays: ClassVar[Callable[..., Any]]
     plain: ClassVar[type[Op]]
@@ -91,7 +92,7 @@ class QnnSubtract(Sum):
 
 @op("qnn.mul", kind=Fusion.BROADCAST)
 class QnnMul(Arithmetic):
-    """lhs * rhs: the int32 product of both less their zero points, requantized from the product of their scales."""
+    """lhs * rhs: the int32 product of both less their zero points, requantized with the product of their scales."""
 
     lhs_axis: int = -1
     rhs_axis: int = -1
@@ -116,7 +117,7 @@ class QnnMul(Arithmetic):
 
 @op("qnn.concatenate", kind=Fusion.INJECTIVE)
 class QnnConcatenate(Op):
-    """The tensors of a tuple, each requantized to the scale and zero point of the result, one after another along `axis`."""
+    """The tensors of a tuple, each requantized to the scale and zero point of the result, joined along `axis`."""
 
     axis: int = 0
     """Dimension along which the tensors are joined; negative counts from the end."""

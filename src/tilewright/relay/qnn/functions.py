@@ -31,23 +31,23 @@ _PARAMETERS = ("scale", "zero_point", "output_scale", "output_zero_point")
 
 
 class Requantized(Op):
-    """Base: `plain` of the dequantized data, quantized by the scale and zero point of the result. All parameters are one number."""
+    """Base of the functions of a quantized tensor: `plain` of the dequantized data, quantized again."""
 
     pointwise = True
     """Whether each element of the result is a function of one of the data, and a table does."""
 
     def plain(self) -> list[Op]:
-        """The operators of one argument that follow one another."""
+        """Return the operators of one argument whose composition is the function."""
         raise NotImplementedError
 
     def values(self, x: Array) -> Array:
-        """The function of numbers; what is none (the logarithm of one below zero) counts as zero."""
+        """Return the function of numbers; NaN (the logarithm of a negative number) counts as zero."""
         for step in self.plain():
             x = step.reference(x)
         return np.nan_to_num(x, nan=0, posinf=np.inf, neginf=-np.inf)
 
     def graph(self, x: Expr, span: Origin | None) -> Expr:
-        """The same of an expression."""
+        """Return the function of an expression."""
         for step in self.plain():
             x = Call(step, [x], span=span)
         return x
@@ -112,7 +112,7 @@ class QnnExp(Requantized):
 
 @op("qnn.log", kind=Fusion.OPAQUE)
 class QnnLog(Requantized):
-    """The natural logarithm of x, which must be above zero."""
+    """The natural logarithm of x > 0."""
 
     def plain(self) -> list[Op]:
         return [elementwise.Log()]
@@ -120,7 +120,7 @@ class QnnLog(Requantized):
 
 @op("qnn.sqrt", kind=Fusion.OPAQUE)
 class QnnSqrt(Requantized):
-    """The square root of x, which must not be below zero."""
+    """The square root of x >= 0."""
 
     def plain(self) -> list[Op]:
         return [elementwise.Sqrt()]
@@ -128,7 +128,7 @@ class QnnSqrt(Requantized):
 
 @op("qnn.rsqrt", kind=Fusion.OPAQUE)
 class QnnRsqrt(Requantized):
-    """1 / sqrt(x), of x above zero."""
+    """1 / sqrt(x) for x > 0."""
 
     def plain(self) -> list[Op]:
         return [elementwise.Rsqrt()]
@@ -136,7 +136,7 @@ class QnnRsqrt(Requantized):
 
 @op("qnn.erf", kind=Fusion.OPAQUE)
 class QnnErf(Requantized):
-    """The error function of x."""
+    """The error function."""
 
     def plain(self) -> list[Op]:
         return [elementwise.Erf()]
@@ -144,7 +144,7 @@ class QnnErf(Requantized):
 
 @op("qnn.abs", kind=Fusion.OPAQUE)
 class QnnAbs(Requantized):
-    """The magnitude of x."""
+    """|x|."""
 
     def plain(self) -> list[Op]:
         return [elementwise.Abs()]
@@ -175,7 +175,7 @@ class QnnSoftmax(Requantized):
 
 @op("qnn.avg_pool2d", kind=Fusion.OPAQUE)
 class QnnAvgPool2d(Requantized):
-    """The mean of each window of (batch, channels, height, width); see `nn.avg_pool2d`. Padding stands for zero."""
+    """`nn.avg_pool2d` of quantized images; padding represents zero."""
 
     pool_size: tuple[int, ...] = (1, 1)
     """Height and width of the window, in pixels."""
@@ -216,7 +216,7 @@ class QnnHardswish(Requantized):
 
 @attributes
 class Simulated(Op):
-    """Base of quantization played through in float32; the type's code is a scalar: 0 none, 1 int8, 2 uint8, 3 int32."""
+    """Base of simulated quantization in float32; the code of the type is a scalar: 0 none, 1 int8, 2 uint8, 3 int32."""
 
     axis: int = -1
     """Dimension that scale and zero point are indexed by, unless they are scalars."""
@@ -238,7 +238,9 @@ _CODES = {code: name for name, code in topi.SQNN_DTYPE_TO_CODE.items() if name !
 
 @op("qnn.simulated_quantize", kind=Fusion.OPAQUE)
 class SimulatedQuantize(Simulated):
-    """round(data / output_scale) + output_zero_point, held in the range of the type of that code, as float32; the data for code 0."""
+    """round(data / output_scale) + output_zero_point, clamped to the range of the type, as float32; the data for the
+    code 0.
+    """
 
     def infer(self, data: Type, out_dtype: Type, output_scale: Type, output_zero_point: Type) -> TensorType:
         """The type of the data, which must be float32; `out_dtype` is an int32 scalar."""
@@ -258,7 +260,7 @@ class SimulatedQuantize(Simulated):
 
 @op("qnn.simulated_dequantize", kind=Fusion.OPAQUE)
 class SimulatedDequantize(Simulated):
-    """(data - input_zero_point) * input_scale of float32 data that stand for integers; the data for code 0."""
+    """(data - input_zero_point) * input_scale for float32 data that hold integers; the data for the code 0."""
 
     def infer(self, data: Type, in_dtype: Type, input_scale: Type, input_zero_point: Type) -> TensorType:
         """The type of the data, which must be float32; `in_dtype` is an int32 scalar."""

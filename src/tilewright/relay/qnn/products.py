@@ -36,9 +36,9 @@ _MOST_STRAYS: Final = 2
 
 @op("qnn.conv2d", kind=Fusion.OUT_FUSABLE)
 class QnnConv2d(Conv2d):
-    """Two-dimensional convolution of `data - input_zero_point` with `kernel - kernel_zero_point`, zeros around: int32.
+    """`nn.conv2d` of `data - input_zero_point` and `kernel - kernel_zero_point`; padding contributes zero.
 
-    `kernel_zero_point` and `kernel_scale` are one number, or one for each output channel.
+    `kernel_zero_point` and `kernel_scale` are scalars, or have one element for each output channel.
     """
 
     out_dtype: str = "int32"
@@ -149,9 +149,10 @@ class QnnConv2d(Conv2d):
 
 @op("qnn.conv2d_transpose", kind=Fusion.OUT_FUSABLE)
 class QnnConv2dTranspose(Conv2dTranspose):
-    """Transposed convolution of `data - input_zero_point` with `weight - kernel_zero_point`: int32.
+    """`nn.conv2d_transpose` of `data - input_zero_point` and `weight - kernel_zero_point`.
 
-    `kernel_zero_point` and `kernel_scale` are one number, or one for each output channel of a kernel of one group.
+    `kernel_zero_point` and `kernel_scale` are scalars, or have one element for each output channel of a kernel without
+    groups.
     """
 
     out_dtype: str = "int32"
@@ -184,7 +185,7 @@ class QnnConv2dTranspose(Conv2dTranspose):
 
 @op("qnn.dense", kind=Fusion.OUT_FUSABLE)
 class QnnDense(Op):
-    """`data - input_zero_point` (…, in) times the transpose of `weight - kernel_zero_point` (units, in): int32."""
+    """`data - input_zero_point` (…, in) times the transpose of `weight - kernel_zero_point` (units, in)."""
 
     units: int | None = None
     """Number of output columns; None takes it from the weight."""
@@ -222,7 +223,7 @@ class QnnDense(Op):
 
 @op("qnn.batch_matmul", kind=Fusion.OUT_FUSABLE)
 class QnnBatchMatmul(Op):
-    """`x - x_zero_point` (b, m, k) times the transpose of `y - y_zero_point` (b, n, k), matrix by matrix: int32."""
+    """`x - x_zero_point` (b, m, k) times the transpose of `y - y_zero_point` (b, n, k), for each b."""
 
     out_dtype: str = "int32"
     """Type of the result: "int32"."""

@@ -17,7 +17,9 @@ from tilewright.types import FLOAT32, INT64, DataType, TensorType, Type
 
 
 class Scaling(Op):
-    """Base: elementwise, parameters of one number or one for each element of `axis`."""
+    """Base of the conversions between real and quantized tensors; scales are scalars or have one element for each index
+    of `axis`.
+    """
 
     axis: int
     """Dimension that scale and zero point are indexed by, unless they are scalars."""
@@ -38,7 +40,9 @@ class Scaling(Op):
 
 @op("qnn.quantize", kind=Fusion.ELEMWISE)
 class Quantize(Scaling):
-    """round(data / output_scale) + output_zero_point, saturated to `out_dtype`; halves go to the even number (ONNX)."""
+    """round(data / output_scale) + output_zero_point, saturated to `out_dtype`; ties go to the even number (ONNX
+    QuantizeLinear).
+    """
 
     out_dtype: str = "int8"
     """Type of the result: "int8", "uint8", "int16", "uint16" or "int32"."""
@@ -64,7 +68,7 @@ class Quantize(Scaling):
 
 @op("qnn.dequantize", kind=Fusion.ELEMWISE)
 class Dequantize(Scaling):
-    """(data - input_zero_point) * input_scale."""
+    """(data - input_zero_point) * input_scale (ONNX DequantizeLinear)."""
 
     axis: int = -1
     out_dtype: str = "float32"
@@ -91,13 +95,14 @@ class Dequantize(Scaling):
 
 @op("qnn.requantize", kind=Fusion.ELEMWISE)
 class Requantize(Scaling):
-    """The same numbers under another scale and zero point: `(data - input_zero_point) * input_scale / output_scale`, rounded,
-    plus `output_zero_point`, saturated to `out_dtype`.
+    """(data - input_zero_point) * input_scale / output_scale, rounded, plus `output_zero_point`, saturated to
+    `out_dtype`.
 
-    `compute_dtype` "int32" or "int64" (the default) multiplies by a fixed-point number of 31 bits, whose halves go up
-    (UPWARD, the default), away from zero (TONEAREST) or to the even number (TOEVEN), or as in TensorFlow Lite's reference kernels (TFLITE, see `numerics.fixed_product`; there
-    the data may be int64; of both the scales may be float64), and needs constant scales; "float32" and "float64" multiply by the quotient
-    of the scales, and round in the same ways but for TFLITE, which means TOEVEN there.
+    "int32" and "int64" multiply by a fixed-point number of 31 bits and need constant scales. Ties go up ("UPWARD"),
+    away from zero ("TONEAREST"), to the even number ("TOEVEN"), or as in TensorFlow Lite's reference kernels ("TFLITE",
+    see `numerics.fixed_product`; data may be int64).
+
+    "float32" and "float64" multiply by the quotient of the scales; "TFLITE" means "TOEVEN" there.
     """
 
     axis: int = -1
@@ -159,6 +164,6 @@ class Requantize(Scaling):
 
 
 def _spread(call: Call, axis: int) -> list[Any]:
-    """The data, and the parameters so that they broadcast."""
+    """Return the data, and the parameters in shapes that broadcast to it."""
     data, *parameters = call.args
     return [data, *(N.spread(p, data.tensor_type.ndim, axis, call.span) for p in parameters)]
