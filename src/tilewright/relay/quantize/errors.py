@@ -1,4 +1,4 @@
-"""How far a quantized network is from the float one: layer by layer, and at its outputs.
+"""Errors of a quantized network relative to the float one: by layer, and at its outputs.
 
 Errors are relative: the root of the summed squares of the difference, divided by that of the float values. A layer has two. Its `own` error is what quantizing its data and
 weight does where all before it is float, and `error` is that of its result behind all layers before it. Both are measured with simulated quantization,

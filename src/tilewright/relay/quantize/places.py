@@ -1,4 +1,4 @@
-"""What of a network is quantized: the layers, and the values that are stored as bytes for them.
+"""Choose what to quantize: the layers, and the values that are stored as bytes for them.
 
     conv2d(max_pool2d(relu(add(conv2d(%x, w0), %y))), w1)
         layers: both convolutions     values: %x, conv2d(%x, w0), %y, relu(…)

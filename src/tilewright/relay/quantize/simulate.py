@@ -1,4 +1,5 @@
-"""Simulated quantization: the passes `partition` and `annotate`, and the rewriting that they and post-training quantization share.
+"""Simulated quantization: the passes `partition` and `annotate`, and the rewriting that they share with post-training
+quantization.
 
     partition    nn.conv2d(%x, w) -> nn.conv2d(annotation.cast_hint(%x, dtype="int8"), w)
     annotate     nn.conv2d(annotation.cast_hint(%x, dtype="int8"), w)
@@ -116,7 +117,7 @@ def configured(config: QConfig, function: Function) -> Choice:
 
 @dataclass(frozen=True)
 class QuantizePartition(FunctionPass):
-    """Mark what the current `qconfig` quantizes; needs known types and constant weights."""
+    """Mark the values that the current `qconfig` quantizes. Needs known types and constant weights."""
 
     kind: ClassVar[type] = Function
 
@@ -133,7 +134,7 @@ class QuantizePartition(FunctionPass):
 
 @dataclass(frozen=True)
 class QuantizeAnnotate(FunctionPass):
-    """Simulated quantizations, with variables for their scales and bounds, in the place of marks, which are those that `partition` makes."""
+    """Replace the marks of `partition` by simulated quantizations with variables for their scales and bounds."""
 
     exact: ClassVar[bool] = False
     kind: ClassVar[type] = Function

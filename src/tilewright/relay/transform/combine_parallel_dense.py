@@ -1,4 +1,4 @@
-"""Products of one matrix with several weights become one.
+"""Combine products of one matrix with several weights into one.
 
     (nn.dense(%x, w1), nn.dense(%x, w2), nn.dense(%x, w3))
     -> %0 = nn.batch_matmul(expand_dims(%x), stack((w1, w2, w3))); one matrix of it for each           to_batch
@@ -19,7 +19,9 @@ from tilewright.relay.transform.parallel_branches import _CombineParallel, joine
 
 @dataclass(frozen=True)
 class CombineParallelDense(_CombineParallel):
-    """Combine `min_num_branches` or more products of one matrix; `to_batch` as a batch (equal weights' shapes), else side by side."""
+    """Combine `min_num_branches` or more products of one matrix, as a batch (`to_batch`, for weights of one shape) or
+    side by side.
+    """
 
     to_batch: bool = True
 

@@ -43,10 +43,11 @@ LARGEST: Final = 2000
 
 @dataclass(frozen=True)
 class Defunctionalize(Pass):
-    """Leaves `main` and what it uses, without function values and type parameters. Leaves types known.
+    """Replace function values by data types and `apply` functions. Leaves `main` and its callees without function
+    values and type parameters, all types known.
 
-    Raises `CompileError` for a `main` that is generic, or that takes or returns functions, and for a generic function whose types at
-    a use do not follow from the arguments and the result of a call.
+    Raises `CompileError` for a `main` that is generic or takes or returns functions, and for a generic function whose
+    types at a use do not follow from the arguments and the result of a call.
     """
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:

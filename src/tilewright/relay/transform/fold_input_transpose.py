@@ -1,4 +1,4 @@
-"""A convolution of few channels reads its input in the order it has.
+"""Let a convolution with few input channels read its input in the original order.
 
     nn.conv2d(transpose(%x, axes=[0, 2, 3, 1]), w, data_layout="NHWC")
       -> nn.conv2d(%x, w, data_layout="NCHW", out_layout="NHWC")    when %x has four channels or less
@@ -27,7 +27,9 @@ _CHANNELS_FIRST: Final = {"NWC": "NCW", "NHWC": "NCHW", "NDHWC": "NCDHW"}
 
 @dataclass(frozen=True)
 class FoldInputTranspose(FunctionPass):
-    """Needs the layout decided; right when it is run twice, or not at all."""
+    """Remove the transpose before a convolution of up to four channels; its kernel reads the channels-first input. Run
+    it after `ConvertLayout`.
+    """
 
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 2

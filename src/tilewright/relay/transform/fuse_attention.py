@@ -1,4 +1,4 @@
-"""Recognise scaled dot-product attention as exporters write it, and make it one operator.
+"""Recognize scaled dot-product attention as exporters write it, and replace it by one operator.
 
     nn.batch_matmul(nn.softmax(nn.batch_matmul(q, k) * scale + mask), v)  ->  nn.attention(q, k, v, transpose(mask), heads=…, scale=…)
 
@@ -36,7 +36,11 @@ _SWAP: Final = Transpose(axes=(0, 2, 1))
 
 @dataclass(frozen=True)
 class FuseAttention(FunctionPass):
-    """Works on static shapes of floats of 16 bits and more; needs constants folded, and is better after `SimplifyExpr`."""
+    """Replace products, scaling, mask and softmax of attention by `nn.attention`. Needs static shapes, floats, and
+    folded constants.
+
+    Run it after `SimplifyExpr`.
+    """
 
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 2

@@ -1,4 +1,4 @@
-"""Find the type of every value, or say which one is not known, and which variable to annotate.
+"""Infer the type of every value, or name the variable that needs an annotation.
 
 Calls infer their types when they are built, so mostly there is nothing to do. What is left are values made of variables without
 annotation, generic constructors whose arguments do not say all (`Nil()`), and functions that call each other: these get types with
@@ -25,7 +25,10 @@ from tilewright.types import BOOL, FuncType, RefType, TensorType, TupleType, Typ
 
 @dataclass(frozen=True)
 class InferType(Pass):
-    """Needs nothing, leaves every type known; raises `ShapeError` where types contradict each other, `CompileError` where one is not known."""
+    """Infer all types. Needs nothing, and leaves every type known.
+
+    Raises `ShapeError` for types that contradict each other, and `CompileError` for a type that cannot be inferred.
+    """
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         infer_types(dict(mod.items()))

@@ -1,4 +1,4 @@
-"""Texts that come in as inputs are looked up where they stand, by kernels.
+"""Compile look-ups and counts of the strings of a program's inputs to kernels.
 
     string_index(reshape(%x, (4,)), keys)                -> reshape(text_index(%x, letters, table), (4,))      for a parameter %x
     string_index(string_normalize(%x, "LOWER"), keys)    -> text_index(%x, letters, table, "LOWER")
@@ -38,7 +38,9 @@ _MOST_WALKED: Final = 32
 
 @dataclass(frozen=True)
 class NativeTexts(FunctionPass):
-    """Needs known types; right when it is run twice, or not at all."""
+    """Replace string look-ups and token counts of inputs by `text_index` and `text_count`. Needs known types.
+    Idempotent.
+    """
 
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 1

@@ -1,4 +1,4 @@
-"""Branches that do the same to one value, computed as one: what the passes `CombineParallel…` share.
+"""Combine branches that apply equal operators to one value: the base of the passes `CombineParallel…`.
 
     %0 = nn.dense(%x, w1); %1 = nn.relu(%0); %2 = nn.dense(%x, w2); %3 = nn.relu(%2)
     -> %0 = nn.relu(nn.dense(%x, concatenate((w1, w2)))); strided_slice(%0, …), strided_slice(%0, …)
@@ -29,7 +29,7 @@ from tilewright.types import TensorType
 
 @dataclass(frozen=True)
 class _CombineParallel(FunctionPass):
-    """Base: derived passes say which products can be one, how, and along which axis their results then stand."""
+    """Base: subclasses define which products can be combined, how, and the axis of their combined results."""
 
     min_num_branches: int = 3
     kind: ClassVar[type] = Function

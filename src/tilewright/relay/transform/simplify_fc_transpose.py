@@ -1,4 +1,4 @@
-"""Transposes of weights that are parameters are done once, outside of the program.
+"""Transpose weight parameters once, outside of the program.
 
     nn.dense(%x, transpose(%w, axes=[1, 0])) -> nn.dense(%x, %w.T)         and the parameter is transposed by who binds it
 """
@@ -23,7 +23,7 @@ from tilewright.types import TensorType
 
 @dataclass(frozen=True)
 class SimplifyFCTranspose(Pass):
-    """In `main`, weights of `target_weight_name` that are only read transposed by `nn.dense` become parameters called `NAME.T`."""
+    """Replace the weights `target_weight_name` of `main` that `nn.dense` reads transposed by parameters `NAME.T`."""
 
     target_weight_name: Sequence[str]
 
