@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tilewright.ir.transform import PASSES, Pass
 from tilewright.relay import quantize, transform
@@ -42,7 +42,7 @@ def table() -> str:
 
 
 def _options(cls: type[Pass]) -> str:
-    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     return ", ".join(f"`{f.name}`" if f.default is dataclasses.MISSING else f"`{f.name}={f.default!r}`" for f in fields)
 
 
