@@ -29,14 +29,14 @@ FAMILIES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "normalization": ("Pooling, normalization and losses", ("nn_pool", "nn_norm", "nn_loss")),
     "reductions": ("Reductions, scans and sorting", ("reduction", "scans", "sorting")),
     "shapes": ("Shapes, layouts and new tensors", ("transform", "shaping", "blocks", "create")),
-    "indexing": ("Indexing, scattering and selection", ("indexing", "lookup", "scattering", "selection", "counted")),
+    "indexing": ("Indexing, scattering and selection", ("indexing", "lookup", "scattering", "selection", "data_dependent")),
     "linear_algebra": ("Linear algebra and signals", ("linalg", "einsum", "signal")),
     "vision": ("Images and object detection", ("image", "image_sampling", "image_decoding", "vision", "vision_maps")),
     "random": ("Random numbers", ("random",)),
     "quantized": ("Quantized tensors", ("scaling", "arithmetic", "functions", "products")),
-    "classic": ("Strings, dictionaries and classic models", ("text", "maps", "native_texts", "ensembles", "coupling")),
+    "classic": ("Strings, dictionaries and classic models", ("text", "dictionaries", "native_texts", "ensembles", "coupling")),
     "dynamic": ("Attributes and nodes known at run time", ("dynamic", "deferred")),
-    "marks": ("Marks, checks and external calls", ("annotation", "requirements", "external")),
+    "marks": ("Marks, checks and external calls", ("annotation", "runtime_checks", "external")),
 }
 FUSION: Final = {
     Fusion.ELEMWISE: "elementwise", Fusion.BROADCAST: "broadcasting", Fusion.INJECTIVE: "injective", Fusion.REDUCE: "reduction",

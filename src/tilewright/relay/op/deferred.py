@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple
-from tilewright.relay.groups import NOTHING
 from tilewright.relay.op.registry import Array, Fusion, Op, op
+from tilewright.relay.sequence_values import NOTHING
 
 Ask = Callable[[Expr], "Array | None"]
 """The value of an expression for whoever cannot go on without it; None where it is not known yet."""

@@ -22,7 +22,7 @@ from tilewright.expr_walk import walk
 from tilewright.ir.op_attributes import op_attr, register_op_attr, reset_op_attr
 from tilewright.limits import refused_size
 from tilewright.relay.expr import Call, Expr, Tuple, const
-from tilewright.relay.op.left_out import left_out
+from tilewright.relay.op.unsupported import left_out
 from tilewright.types import DataType, TensorType, TupleType, Type
 
 Array = np.ndarray[Any, Any]

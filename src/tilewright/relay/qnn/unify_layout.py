@@ -31,7 +31,7 @@ from tilewright.relay.qnn.products import QnnConv2d, QnnDense
 from tilewright.relay.transform.chosen_layouts import default_kernel_layout, in_layouts
 from tilewright.relay.transform.chosen_sweep import ChosenSweep
 from tilewright.relay.transform.layout_sweep import Relaid, Stored
-from tilewright.relay.transform.movement import Perm, axes_of
+from tilewright.relay.transform.permutations import Perm, axes_of
 from tilewright.relay.visitor import post_order, rewrite
 from tilewright.topi.orders import order_of
 from tilewright.types import TensorType

@@ -17,8 +17,8 @@ from tilewright.ir.transform import ModulePass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function
 from tilewright.relay.op.annotation import SimulatedQuantize
 from tilewright.relay.quantize.config import QAnnotateKind, QConfig, current_qconfig
+from tilewright.relay.quantize.float_evaluation import Runner, distributions, samples_of
 from tilewright.relay.quantize.ranges import Array, Distribution, Levels, divergence_of, percentile_of
-from tilewright.relay.quantize.running import Runner, distributions, samples_of
 from tilewright.relay.quantize.simulate import constants, float_form, rebuilt
 from tilewright.relay.visitor import calls
 

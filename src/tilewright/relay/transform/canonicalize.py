@@ -18,7 +18,7 @@ from tilewright.relay.op.broadcast import Add, Multiply, Subtract
 from tilewright.relay.op.nn_matmul import BiasAdd
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.shaping import Reshape
-from tilewright.relay.transform.movement import reshaped
+from tilewright.relay.transform.permutations import reshaped
 from tilewright.relay.visitor import rewrite
 from tilewright.types import TensorType
 

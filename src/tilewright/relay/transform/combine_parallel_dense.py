@@ -13,8 +13,8 @@ from typing import Any
 
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.nn_matmul import BatchMatmul, Dense
-from tilewright.relay.transform.movement import reshaped
 from tilewright.relay.transform.parallel_branches import _CombineParallel, joined, same_but
+from tilewright.relay.transform.permutations import reshaped
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.adt import Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar, TypeData
 from tilewright.relay.analysis.variables import free_type_vars
 from tilewright.relay.expr import Call, Expr, Function, GlobalVar, Let, Var
-from tilewright.relay.short_text import short
+from tilewright.relay.node_labels import short
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.lambda_lift import LambdaLift
 from tilewright.relay.transform.plain_closures import bound_types, called_with, plain_closures

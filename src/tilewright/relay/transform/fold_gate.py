@@ -18,7 +18,7 @@ from tilewright.relay.expr import Call, Constant, Expr, Function
 from tilewright.relay.op.broadcast import Multiply
 from tilewright.relay.op.nn_conv import Conv
 from tilewright.relay.transform.fold_scale_axis import input_axes
-from tilewright.relay.transform.movement import reshaped
+from tilewright.relay.transform.permutations import reshaped
 from tilewright.relay.visitor import operands, post_order, rewrite
 from tilewright.types import TensorType
 

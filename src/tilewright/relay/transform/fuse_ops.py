@@ -6,7 +6,7 @@
 A group is convex because it grows from a value to its immediate post-dominator, the first call that every path from the
 value goes through, taking everything between: nothing leaves the group but its last value. Each group becomes a
 function of tensors, with constants among its arguments and never inside. A value that is converted to bytes and back inside a group
-is not converted where it is the same (`relay/analysis/whole_numbers.py`). Calls of functions are left alone. What the memory
+is not converted where it is the same (`relay/analysis/integer_ranges.py`). Calls of functions are left alone. What the memory
 plan can do without a kernel (views, slices, concatenations of what kernels make) is a group of its own.
 """
 
@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
-from tilewright.relay.analysis.boxes import is_place
-from tilewright.relay.analysis.whole_numbers import unconverted
+from tilewright.relay.analysis.integer_ranges import unconverted
+from tilewright.relay.analysis.subarrays import is_place
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.visitor import operands, post_order, with_operands

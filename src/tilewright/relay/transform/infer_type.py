@@ -17,7 +17,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
-from tilewright.relay.short_text import short
+from tilewright.relay.node_labels import short
 from tilewright.relay.transform.type_solver import Hole, Solver
 from tilewright.relay.visitor import binders, operands, post_order
 from tilewright.types import BOOL, FuncType, RefType, TensorType, TupleType, Type, join_types

@@ -15,7 +15,7 @@ from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from tilewright.relay.op.nn_matmul import Dense, Matmul
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.transform import Transpose
-from tilewright.relay.transform.movement import Perm, axes_of, between, carried, gathered, inverse, is_identity, reshaped, transposed
+from tilewright.relay.transform.permutations import Perm, axes_of, between, carried, gathered, inverse, is_identity, reshaped, transposed
 from tilewright.relay.visitor import operands, with_operands
 from tilewright.topi.orders import rank, stored_shape
 from tilewright.types import TensorType, TupleType, Type

@@ -20,12 +20,12 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Var
 from tilewright.relay.op.broadcast import Equal, Greater, Multiply, NotEqual, Where
+from tilewright.relay.op.dictionaries import StringIndex
 from tilewright.relay.op.indexing import Take
-from tilewright.relay.op.maps import StringIndex
 from tilewright.relay.op.native_texts import TextCount, TextCountGrams, TextIndex
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.text import StringNormalize, TokensTfIdf
-from tilewright.relay.transform.movement import reshaped
+from tilewright.relay.transform.permutations import reshaped
 from tilewright.relay.visitor import rewrite
 from tilewright.topi.texts import gram_tree, letters_of, word_table
 from tilewright.types import DataType, TensorType

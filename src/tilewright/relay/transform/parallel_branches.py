@@ -22,7 +22,7 @@ from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, Tuple
 from tilewright.relay.op.nn_matmul import BiasAdd
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.op.transform import Concatenate, Stack, StridedSlice
-from tilewright.relay.transform.movement import reshaped
+from tilewright.relay.transform.permutations import reshaped
 from tilewright.relay.visitor import consumers, operands, post_order, with_operands
 from tilewright.types import TensorType
 

@@ -28,7 +28,7 @@ from tilewright.relay.op.sorting import ArgSort
 from tilewright.relay.op.transform import Concatenate, StridedSlice, Transpose
 from tilewright.relay.qnn.scaling import Dequantize
 from tilewright.relay.transform.fold_explicit_padding import both_sides
-from tilewright.relay.transform.movement import axes_of, carried, compose, groups, inverse, is_identity, reshaped, transposed
+from tilewright.relay.transform.permutations import axes_of, carried, compose, groups, inverse, is_identity, reshaped, transposed
 from tilewright.relay.visitor import rewrite
 from tilewright.types import FLOAT32, MINIFLOATS, DataType, TensorType
 

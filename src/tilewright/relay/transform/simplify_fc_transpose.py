@@ -16,7 +16,7 @@ from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.expr import Call, Expr, Function, Var, const
 from tilewright.relay.op.nn_matmul import Dense
 from tilewright.relay.op.transform import Transpose
-from tilewright.relay.transform.movement import axes_of
+from tilewright.relay.transform.permutations import axes_of
 from tilewright.relay.visitor import consumers, post_order, rewrite
 from tilewright.types import TensorType
 

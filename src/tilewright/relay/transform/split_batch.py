@@ -17,8 +17,8 @@ from typing import ClassVar, Final
 from tilewright.errors import ShapeError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
+from tilewright.relay.analysis.batch_independence import Batch, batch_of, images_of
 from tilewright.relay.analysis.branches import is_one_kernel
-from tilewright.relay.analysis.images import Batch, batch_of, images_of
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, Var
 from tilewright.relay.op.nn_conv import Conv2d
 from tilewright.relay.op.registry import Fusion, Op

@@ -12,7 +12,7 @@ from math import prod
 from tilewright.relay.expr import Call, Expr, TupleGetItem
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.transform import Split, StridedSlice, Transpose
-from tilewright.relay.transform.movement import axes_of
+from tilewright.relay.transform.permutations import axes_of
 
 Factors = tuple[tuple[int, int], ...]
 """Sizes and strides, in elements, outermost first."""
