@@ -60,7 +60,17 @@ from tilewright.relay.op.registry import operator_names, public_function
 from tilewright.relay.parser import fromtext, parse, parse_expr
 from tilewright.relay.printer import astext
 from tilewright.relay.scope_builder import ScopeBuilder, bind
-from tilewright.types import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar, scalar_type
+from tilewright.types import (
+    FuncType,
+    GlobalTypeVar,
+    RefType,
+    TensorType,
+    TupleType,
+    Type,
+    TypeCall,
+    TypeVar,
+    scalar_type,
+)
 
 if TYPE_CHECKING:
     from tilewright.compiler import vm
@@ -90,7 +100,9 @@ if TYPE_CHECKING:
     from tilewright.relay.prelude import Prelude
 
 _MODULES: Final = frozenset({
-    "adt", "analysis", "backend", "build_module", "collage", "data_dep_optimization", "dataflow_pattern", "expr", "expr_functor", "frontend", "function", "loops", "parser", "prelude", "quantize", "scope_builder", "testing", "transform",
+    "adt", "analysis", "backend", "build_module", "collage", "data_dep_optimization", "dataflow_pattern", "expr",
+    "expr_functor", "frontend", "function", "loops", "parser", "prelude", "quantize", "scope_builder", "testing",
+    "transform",
     "ty", "type_functor",
 })
 

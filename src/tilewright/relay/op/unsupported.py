@@ -6,10 +6,14 @@ from typing import Final
 
 from tilewright.errors import CompileError
 
-_GRADIENT: Final = "it computes a gradient, and programs are compiled for inference; te.gradient differentiates tensor expressions"
-_TRANSFORMED: Final = "it takes weights that were transformed for one algorithm; write nn.conv2d or nn.conv3d, for which the compiler chooses the algorithm and transforms constant weights"
-_PLANNED: Final = "the compiler writes storage and calls of kernels itself (relay.transform.MemoryPlan, relay.vm.compile); write the operators that compute the values"
-_HARDWARE: Final = "it is of one accelerator's flow; register a target with patterns of its own (relay.op.contrib.register_pattern_table)"
+_GRADIENT: Final = ("it computes a gradient, and programs are compiled for inference; te.gradient differentiates "
+                    "tensor expressions")
+_TRANSFORMED: Final = ("it takes weights that were transformed for one algorithm; write nn.conv2d or nn.conv3d, for "
+                       "which the compiler chooses the algorithm and transforms constant weights")
+_PLANNED: Final = ("the compiler writes storage and calls of kernels itself (relay.transform.MemoryPlan, "
+                   "relay.vm.compile); write the operators that compute the values")
+_HARDWARE: Final = ("it is of one accelerator's flow; register a target with patterns of its own "
+                    "(relay.op.contrib.register_pattern_table)")
 _TUNED: Final = "a tuner of layouts wrote it; write layout_transform"
 
 LEFT_OUT: Final[dict[str, str]] = {
@@ -23,8 +27,10 @@ LEFT_OUT: Final[dict[str, str]] = {
     "nn.contrib_conv2d_gemm_without_weight_transform": _TRANSFORMED,
     "nn.contrib_conv3d_winograd_weight_transform": _TRANSFORMED,
     "nn.contrib_conv3d_winograd_without_weight_transform": _TRANSFORMED,
-    "nn.internal.sparse_dense_padded": "it is nn.sparse_dense with rows filled up for the threads of one GPU; write nn.sparse_dense",
-    "qnn.contrib_dense_pack": "it is qnn.dense with weights in the order of one processor; write qnn.dense, for which the compiler orders constant weights",
+    "nn.internal.sparse_dense_padded": "it is nn.sparse_dense with rows filled up for the threads of one GPU; write "
+    "nn.sparse_dense",
+    "qnn.contrib_dense_pack": "it is qnn.dense with weights in the order of one processor; write qnn.dense, for which "
+    "the compiler orders constant weights",
     "auto_scheduler_layout_transform": _TUNED,
     "meta_schedule_layout_transform": _TUNED,
     "memory.alloc_storage": _PLANNED,
@@ -35,7 +41,8 @@ LEFT_OUT: Final[dict[str, str]] = {
     "vm.invoke_tvm_op": _PLANNED,
     "vm.reshape_tensor": "the virtual machine's form of an operator; write reshape",
     "call_lowered": _PLANNED,
-    "debug": "it stops a program that runs; evaluate a part of it with relay.create_executor, or use the debug executor",
+    "debug": "it stops a program that runs; evaluate a part of it with relay.create_executor, or use the debug "
+    "executor",
     "annotation.bitpack_start": _HARDWARE,
     "annotation.bitpack_end": _HARDWARE,
     "contrib.ethosu.conv2d": _HARDWARE,
@@ -50,7 +57,8 @@ LEFT_OUT: Final[dict[str, str]] = {
 
 
 class OperatorLeftOut(CompileError, AttributeError):
-    """An operator of the field is asked for that is not here on purpose. It is an `AttributeError` too, so that `hasattr` is False."""
+    """An operator of the field is asked for that is not here on purpose. It is an `AttributeError` too, so that
+    `hasattr` is False."""
 
     code = "TW0309"
 
