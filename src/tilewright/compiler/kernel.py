@@ -243,7 +243,7 @@ def _constant(e: Constant) -> Tensor:
     if e.value.size != 1:
         raise InternalError("a constant tensor inside a primitive function must be one of its arguments")
     value = const(e.value.reshape(()).item(), DataType(e.value.dtype))
-    return te.compute(e.value.shape, lambda *i: value, name="constant")  # type: ignore[no-any-return]
+    return te.compute(e.value.shape, lambda *i: value, name="constant")
 
 
 def _packable(outputs: Sequence[Tensor], known: set[Tensor]) -> list[Tensor]:

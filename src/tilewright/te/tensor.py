@@ -10,7 +10,7 @@ import builtins
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self, TypeAlias, overload
 
 import numpy as np
 
@@ -39,6 +39,9 @@ from tilewright.node import node
 from tilewright.te.tag import current_tag
 from tilewright.tir.stmt import IterVar
 from tilewright.types import INT64, DataType
+
+Prepack: TypeAlias = "Callable[..., np.ndarray[Any, Any]]"
+"""A computation on numpy arrays, one for each input tensor."""
 
 
 class Operation:
@@ -229,7 +232,7 @@ class ComputeOp(Operation):
     body: tuple[PrimExpr, ...]
     reduce_axis: tuple[IterVar, ...]
     schedule: Callable[..., Any] | None
-    prepack: Callable[..., np.ndarray[Any, Any]] | None
+    prepack: Prepack | None
     attrs: dict[str, Any]
     tensors: list[Tensor] = field(default_factory=list)
 
@@ -259,17 +262,21 @@ def placeholder(shape: Sequence[Any] | int, dtype: str | DataType = "float32", n
     return op.tensors[0]
 
 
+@overload
 def compute(
-    shape: Sequence[Any],
-    fcompute: Callable[..., Any],
-    name: str = "compute",
-    tag: str = "",
-    *,
-    schedule: Callable[..., Any] | None = None,
-    prepack: Callable[..., np.ndarray[Any, Any]] | None = None,
-    attrs: dict[str, Any] | None = None,
+    shape: Sequence[Any], fcompute: Callable[..., Value], name: str = "compute", tag: str = "", *, schedule: Callable[..., Any] | None = None,
+    prepack: Prepack | None = None, attrs: dict[str, Any] | None = None, axis_names: Sequence[str] | None = None,
+) -> Tensor: ...
+@overload
+def compute(
+    shape: Sequence[Any], fcompute: Callable[..., Sequence[Value]], name: str = "compute", tag: str = "", *, schedule: Callable[..., Any] | None = None,
+    prepack: Prepack | None = None, attrs: dict[str, Any] | None = None, axis_names: Sequence[str] | None = None,
+) -> tuple[Tensor, ...]: ...
+def compute(
+    shape: Sequence[Any], fcompute: Callable[..., Value | Sequence[Value]], name: str = "compute", tag: str = "", *,
+    schedule: Callable[..., Any] | None = None, prepack: Prepack | None = None, attrs: dict[str, Any] | None = None,
     axis_names: Sequence[str] | None = None,
-) -> Any:
+) -> Tensor | tuple[Tensor, ...]:
     """A tensor of `shape` whose element at `(i, j, …)` is `fcompute(i, j, …)`.
 
     Returns a tuple of tensors when `fcompute` returns a tuple of scalars (or the parts of a tuple reduction). `tag` says
@@ -281,8 +288,8 @@ def compute(
     names = axis_names or _axis_names(fcompute, len(dims))
     axis = tuple(IterVar(Var(n), d) for n, d in zip(names, dims, strict=True))
     result = fcompute(*(a.var for a in axis))
-    several = isinstance(result, (tuple, list))
-    body = tuple(as_expr(b) for b in (result if several else (result,)))
+    several = isinstance(result, Sequence)
+    body = tuple(map(as_expr, result)) if isinstance(result, Sequence) else (as_expr(result),)
     reduce_axis = body[0].axes if isinstance(body[0], Reduce) else ()
     op = ComputeOp(name, axis, body, reduce_axis, schedule, prepack, attrs or {})
     op.tensors.extend(Tensor(op, k, dims, b.dtype) for k, b in enumerate(body))
@@ -366,7 +373,16 @@ max = _reducer(MAX)
 min = _reducer(MIN)
 
 
-def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce") -> Callable[..., Any]:
+class CommReducer(Protocol):
+    """A reduction made by `comm_reducer`: of one expression, or of a tuple of expressions together."""
+
+    @overload
+    def __call__(self, expr: Value, axis: IterVar | Sequence[IterVar]) -> PrimExpr: ...
+    @overload
+    def __call__(self, expr: Sequence[Value], axis: IterVar | Sequence[IterVar]) -> tuple[PrimExpr, ...]: ...
+
+
+def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce") -> CommReducer:
     """A reduction of your own over one value or a tuple: `fcombine(x, y)` and `fidentity(*dtypes)`; returns `f(exprs, axis)`."""
 
     def as_tuple(x: Any) -> tuple[Any, ...]:

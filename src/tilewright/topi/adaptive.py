@@ -37,7 +37,7 @@ def adaptive_pool(data: te.Tensor, spatial: Sequence[int], output: Sequence[int]
 
     pooled = te.compute(shape, element, name="adaptive_sum" if mean else "adaptive_max", schedule=schedule_reduce)
     if not mean:
-        return te.compute(shape, pooled, name="adaptive_pool")  # type: ignore[no-any-return]
+        return te.compute(shape, pooled, name="adaptive_pool")
 
     def average(*i: Var) -> PrimExpr:
         count: PrimExpr = E.const(1, "int64")
@@ -46,7 +46,7 @@ def adaptive_pool(data: te.Tensor, spatial: Sequence[int], output: Sequence[int]
             count = E.mul(count, end - begin)
         return E.div(pooled(*i), E.cast(data.dtype, count))
 
-    return te.compute(shape, average, name="adaptive_mean")  # type: ignore[no-any-return]
+    return te.compute(shape, average, name="adaptive_mean")
 
 
 def _widest(n: int, out: int) -> int:

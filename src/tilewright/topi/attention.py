@@ -112,7 +112,7 @@ def attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tenso
         (batch, padded if isinstance(queries, OpenSize) else queries, heads.count * heads.width), weighted, name="context", axis_names=("b", "t", "c"), schedule=schedule_attention,
         attrs={"stages": stages, "heights": _heights(queries, keys, cpu), "flops": 2 * batch * heads.count * queries * keys * (heads.size + heads.width)},
     )
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         (batch, queries, heads.count * heads.width), lambda b, t, c: cast(query.dtype, context(b, t, c) * inverse(b, floordiv(c, heads.width), t)), name="attention",
         axis_names=("b", "t", "c"),
     )

@@ -125,4 +125,4 @@ def _scheduled(
     def result(*i: Var) -> PrimExpr:
         return total(*i) if finish is None else finish(total(*i), out.forward_index(i)[2:])
 
-    return te.compute(shape, result, name=f"{name}_out")  # type: ignore[no-any-return]
+    return te.compute(shape, result, name=f"{name}_out")

@@ -206,7 +206,7 @@ def _direct(
         n, *point, c = (i[d] for d in out_place)
         return cast(out_dtype, acc(n, *point, floordiv(c, channels), floormod(c, channels)) if groups > 1 else acc(n, *point, 0, c))
 
-    return te.compute(placed(out_place, (g.batch, *g.out, groups * channels)), result, name="conv_out")  # type: ignore[no-any-return]
+    return te.compute(placed(out_place, (g.batch, *g.out, groups * channels)), result, name="conv_out")
 
 
 def placed(place: tuple[int, ...], sizes: Sequence[int]) -> list[int]:
@@ -250,7 +250,7 @@ def _pack(
         return if_then_else(c < channels, word, dot.zero(weight.dtype))
 
     shape = (groups, panels, *ksize[:-1], *((deep, ksize[-1]) if shared else (ksize[-1], deep)), columns)
-    return te.compute(shape, element, name="packed", prepack=on_arrays)  # type: ignore[no-any-return]
+    return te.compute(shape, element, name="packed", prepack=on_arrays)
 
 
 def _pointwise(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], out_dtype: str) -> te.Tensor:
@@ -277,7 +277,7 @@ def _every(g: Geometry) -> te.Tensor:
         n, *point, c = (i[d] for d in g.place)
         return g.at(n, point, [as_expr(0)] * len(point), c)[0]
 
-    return te.compute(shape, element, name="every")  # type: ignore[no-any-return]
+    return te.compute(shape, element, name="every")
 
 
 def depthwise(
@@ -375,4 +375,4 @@ def window(g: Geometry, channels: int, term: Any, out_place: tuple[int, ...], na
         value: PrimExpr = acc(n, *point, c) if finish is None else finish(acc(n, *point, c), point)
         return value
 
-    return te.compute(placed(out_place, (g.batch, *g.out, channels)), result, name=f"{name}_out")  # type: ignore[no-any-return]
+    return te.compute(placed(out_place, (g.batch, *g.out, channels)), result, name=f"{name}_out")

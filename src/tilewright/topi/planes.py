@@ -70,7 +70,7 @@ def convolution(
         n, oh, ow, oc = (i[d] for d in out_place)
         return cast(out_dtype, acc(n, oh, ow, 0, oc))
 
-    return te.compute(shape, result, name="conv_out")  # type: ignore[no-any-return]
+    return te.compute(shape, result, name="conv_out")
 
 
 def _padded(data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints) -> te.Tensor:
@@ -85,7 +85,7 @@ def _padded(data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation
         along = all_of(*([x >= left] if left else []), *([x < left + width] if columns > left + width else []))
         return if_then_else(all_of(inside, along), data(n, c, y - top, x - left), const(0, data.dtype))
 
-    return te.compute((batch, depth, rows, columns), element, name="padded", attrs={"keep": True}, axis_names=("n", "c", "y", "x"))  # type: ignore[no-any-return]
+    return te.compute((batch, depth, rows, columns), element, name="padded", attrs={"keep": True}, axis_names=("n", "c", "y", "x"))
 
 
 def _packed(weight: te.Tensor, kernel: tuple[int, ...], panels: int, tile: Tile) -> te.Tensor:
@@ -110,4 +110,4 @@ def _packed(weight: te.Tensor, kernel: tuple[int, ...], panels: int, tile: Tile)
 
         return PAIRS.element(at, p)
 
-    return te.compute((panels, height, depth, pairs, tile.columns), element, name="packed", prepack=on_arrays)  # type: ignore[no-any-return]
+    return te.compute((panels, height, depth, pairs, tile.columns), element, name="packed", prepack=on_arrays)

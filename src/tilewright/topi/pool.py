@@ -106,7 +106,7 @@ def _each_window(g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finis
         _, *point, _ = (i[d] for d in g.place)
         return acc(*i) if finish is None else finish(acc(*i), point)
 
-    return te.compute(sizes, result, name=f"{name}_out")  # type: ignore[no-any-return]
+    return te.compute(sizes, result, name=f"{name}_out")
 
 
 def _along_rows(g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finish | None, name: str) -> te.Tensor:
@@ -138,7 +138,7 @@ def _along_rows(g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finish
         _, *point, _ = (i[d] for d in g.place)
         return acc(*i) if finish is None else finish(acc(*i), point)
 
-    return te.compute(sizes, result, name=f"{name}_out")  # type: ignore[no-any-return]
+    return te.compute(sizes, result, name=f"{name}_out")
 
 
 def _covered(g: Geometry, d: int, o: PrimExpr, before: int, after: int) -> PrimExpr:

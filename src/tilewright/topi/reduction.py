@@ -46,7 +46,7 @@ def reduce(
     shape, over, place = _window(x, axes, keepdims)
     each = term or (lambda e: e)
     total = te.compute(shape, lambda *i: combine(each(x(*place(i))), axis=over), name=name, tag=COMM_REDUCE, schedule=schedule_reduce)
-    return te.compute(shape, total, name=f"{name}_out", tag=COMM_REDUCE)  # type: ignore[no-any-return]
+    return te.compute(shape, total, name=f"{name}_out", tag=COMM_REDUCE)
 
 
 def arg_reduce(
@@ -72,14 +72,14 @@ def arg_reduce(
 
     best = te.comm_reducer(combine, identity, name=name)
 
-    def body(*i: Var) -> Any:
+    def body(*i: Var) -> tuple[PrimExpr, ...]:
         position: PrimExpr = E.const(0, dtype)
         for d, axis in zip(axes, over, strict=True):
             position = E.add(E.mul(position, E.cast(dtype, x.shape[d])), E.cast(dtype, axis.var))
         return best((position, x(*place(i))), axis=over)
 
     found = te.compute(shape, body, name=f"{name}_pair", tag=COMM_REDUCE_IDX, schedule=schedule)
-    return te.compute(shape, found[0], name=name, tag=COMM_REDUCE_IDX, axis_names=[f"i{d}" for d in range(len(shape))])  # type: ignore[no-any-return]
+    return te.compute(shape, found[0], name=name, tag=COMM_REDUCE_IDX, axis_names=[f"i{d}" for d in range(len(shape))])
 
 
 def _function(name: str, combine: Callable[..., PrimExpr], doc: str) -> Reduction:
@@ -117,7 +117,7 @@ def collapse_sum(data: te.Tensor, target_shape: Sequence[int]) -> te.Tensor:
     lead = len(shape) - len(target)
     repeated = [d + lead for d, n in enumerate(target) if n == 1 and shape[d + lead] != 1]
     kept = reduce(data, [*range(lead), *repeated], True, te.sum, "collapse_sum")
-    return te.compute(target, lambda *i: kept(*(0,) * lead, *i), name="collapsed", tag=COMM_REDUCE)  # type: ignore[no-any-return]
+    return te.compute(target, lambda *i: kept(*(0,) * lead, *i), name="collapsed", tag=COMM_REDUCE)
 
 
 __all__ = ["all", "any", "argmax", "argmin", "collapse_sum", "max", "min", "prod", "sum"]

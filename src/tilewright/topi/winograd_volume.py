@@ -60,7 +60,7 @@ def volume_convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ..
         column = [product(add(j, i * z.points), *slab, at, o) for i in range(z.points)]
         return chosen(p, [by_pairs(r, column) for r in rows])
 
-    stages = WinogradStages(columns.op, spectrum.op, acc.op, product.op, z.m, z.block, blocks, tile, groups=v.groups)  # type: ignore[arg-type]
+    stages = WinogradStages(columns.op, spectrum.op, acc.op, product.op, z.m, z.block, blocks, tile, groups=v.groups)
     flops = 2 * z.points**2 * z.batch * v.slices * v.taps * blocks * inside * z.depth * z.channels
     partial = te.compute(
         (z.batch, v.out_slices, z.rows, z.tiles, z.m, z.points, width), downwards, name="partial", schedule=schedule_winograd,
@@ -71,7 +71,7 @@ def volume_convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ..
         row = [partial(n, d, floordiv(y, z.m), floordiv(x, z.m), floormod(y, z.m), j, o) for j in range(z.points)]
         return chosen(floormod(x, z.m), [by_pairs(r, row) for r in rows])
 
-    return te.compute((z.batch, v.out_slices, *z.out, z.channels), result, name="conv_out")  # type: ignore[no-any-return]
+    return te.compute((z.batch, v.out_slices, *z.out, z.channels), result, name="conv_out")
 
 
 def _on_volume(v: VolumeCut, g: PrimExpr, e: PrimExpr) -> PrimExpr:
@@ -95,7 +95,7 @@ def _columns(data: te.Tensor, v: VolumeCut) -> te.Tensor:
         inside = all_of(_on_volume(v, g, e), *([x >= left] if left else []), *([x < left + z.width] if width > left + z.width else []))
         return if_then_else(inside, chosen(i, [by_parity(r, taps) for r in transform]), const(0, data.dtype))
 
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         (z.batch, v.groups, v.span + v.taps - 1, z.rows // z.block, z.block, z.points, width, z.depth), element, name="columns",
         attrs={"keep": True}, axis_names=(*_SLICE, "i", "x", "c"),
     )
@@ -109,7 +109,7 @@ def _spectrum(columns: te.Tensor, v: VolumeCut) -> te.Tensor:
         taps = [columns(n, g, e, b, t, i, u * z.m + s, c) for s in range(z.points)]
         return chosen(j, [by_parity(r, taps) for r in transform])
 
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         (z.points, z.points, z.batch, v.groups, v.span + v.taps - 1, z.rows // z.block, z.block, z.tiles, z.depth), element, name="spectrum",
         attrs={"keep": True}, axis_names=("i", "j", *_SLICE, "u", "c"),
     )
@@ -139,4 +139,4 @@ def _pack(weight: te.Tensor, kernel: tuple[int, ...], v: VolumeCut, tile: Tile) 
                 value = add(value, mul(mul(down, along), weight(*where)))
         return if_then_else(o < z.channels, value, cast(weight.dtype, 0))
 
-    return te.compute((z.points**2, panels, v.taps, z.depth, tile.columns), element, name="packed", prepack=on_arrays)  # type: ignore[no-any-return]
+    return te.compute((z.points**2, panels, v.taps, z.depth, tile.columns), element, name="packed", prepack=on_arrays)

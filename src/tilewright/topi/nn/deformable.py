@@ -74,7 +74,7 @@ def _deformable(
     for d, size in zip(place, (batch, out_channels, *out), strict=True):
         shape[d] = size
     total = te.compute(shape, element, name="deformable_sum", schedule=schedule_reduce)
-    return te.compute(shape, total, name="deformable_conv2d")  # type: ignore[no-any-return]
+    return te.compute(shape, total, name="deformable_conv2d")
 
 
 @tagged("deformable_conv2d_nchw")

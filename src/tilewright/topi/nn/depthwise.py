@@ -70,7 +70,7 @@ def depthwise_conv2d_backward_input_nhwc(
         return te.sum(if_then_else(all_of(above, beside), term, const(0, Filter.dtype)), axis=[ky, kx, m])
 
     total = te.compute(tuple(ishape), element, name="backward_input", schedule=schedule_reduce)
-    return te.compute(total.shape, total, name="input_gradient")  # type: ignore[no-any-return]
+    return te.compute(total.shape, total, name="input_gradient")
 
 
 @tagged("depthwise_conv2d_backward_weight_nhwc")
@@ -89,7 +89,7 @@ def depthwise_conv2d_backward_weight_nhwc(
         return te.sum(if_then_else(inside, term, cast(Input.dtype, 0)), axis=[n, oy, ox])
 
     total = te.compute(tuple(fshape), element, name="backward_weight", schedule=schedule_reduce)
-    return te.compute(total.shape, total, name="weight_gradient")  # type: ignore[no-any-return]
+    return te.compute(total.shape, total, name="weight_gradient")
 
 
 __all__ = ["depthwise_conv2d_backward_input_nhwc", "depthwise_conv2d_backward_weight_nhwc", "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc"]

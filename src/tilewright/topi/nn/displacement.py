@@ -48,7 +48,7 @@ def correlation_nchw(
 
     total = te.compute((batch, size * size, *out), element, name="correlation_sum", schedule=schedule_reduce)
     count = kernel_size * kernel_size * channels
-    return te.compute(total.shape, lambda *i: div(total(*i), const(count, total.dtype)), name="correlation")  # type: ignore[no-any-return]
+    return te.compute(total.shape, lambda *i: div(total(*i), const(count, total.dtype)), name="correlation")
 
 
 @tagged(INJECTIVE)
@@ -67,7 +67,7 @@ def fifo_buffer(data: te.Tensor, buffer: te.Tensor, axis: int) -> te.Tensor:
             return data(*along(i, i[at] + (new - size)))
         return if_then_else(i[at] < size - new, buffer(*along(i, i[at] + new)), data(*along(i, i[at] - (size - new))))
 
-    return te.compute(buffer.shape, element, name="new_buffer")  # type: ignore[no-any-return]
+    return te.compute(buffer.shape, element, name="new_buffer")
 
 
 __all__ = ["correlation_nchw", "fifo_buffer"]

@@ -67,7 +67,7 @@ def _affine(x: te.Tensor, axes: Sequence[int], gamma: te.Tensor | None, beta: te
         value = x(*i) if gamma is None else mul(x(*i), gamma(*at))
         return value if beta is None else add(value, beta(*at))
 
-    return te.compute(x.shape, element, name=name)  # type: ignore[no-any-return]
+    return te.compute(x.shape, element, name=name)
 
 
 @tagged("layer_norm")

@@ -131,7 +131,7 @@ def pool_grad(
         return te.sum(if_then_else(all_of(inside, compare(EQ, cast("int64", found(*where)), own)), value, const(0, data.dtype)), axis=taps)
 
     total = te.compute(data.shape, element, name="pool_grad_sum", schedule=schedule_reduce)
-    return te.compute(data.shape, total, name="pool_grad")  # type: ignore[no-any-return]
+    return te.compute(data.shape, total, name="pool_grad")
 
 
 def _counted(place: PrimExpr, window: int, stride: int, before: int, after: int, size: int, with_padding: bool) -> PrimExpr:

@@ -24,7 +24,7 @@ def _kept(t: te.Tensor) -> te.Tensor:
 def _product(x: te.Tensor, w: te.Tensor, name: str) -> te.Tensor:
     """`x[b, k] * w[j, k]` summed over k."""
     k = te.reduce_axis((0, x.shape[1]), "k")
-    return te.compute((x.shape[0], w.shape[0]), lambda b, j: te.sum(x(b, k) * w(j, k), axis=k), name=name)  # type: ignore[no-any-return]
+    return te.compute((x.shape[0], w.shape[0]), lambda b, j: te.sum(x(b, k) * w(j, k), axis=k), name=name)
 
 
 def _zeros(batch: Any, width: Any, dtype: str, name: str) -> te.Tensor:
@@ -63,7 +63,7 @@ def lstm(
                 value = value if bias is None else add(value, bias(first + j))
             return add(value, 0 if peephole is None else mul(peephole(b, j), cell(b, j)))
 
-        return te.compute((batch, hidden), element, name=f"gate_{letter}")  # type: ignore[no-any-return]
+        return te.compute((batch, hidden), element, name=f"gate_{letter}")
 
     for t in range(time):
         step = time - 1 - t if reverse else t

@@ -18,8 +18,8 @@ def arrange(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor]) -
     """`func`, one block for each computation between `args` and `outputs`, scheduled for the current machine."""
     s = Schedule(func)
     blocks = zip(computations(args, outputs), block_names(func), strict=True)
-    names = {op: block for op, block in blocks if isinstance(op, ComputeOp)}
-    ops = list(names)
+    names: dict[Operation, str] = {op: block for op, block in blocks if isinstance(op, ComputeOp)}
+    ops = [op for op in names if isinstance(op, ComputeOp)]
     results = {t.op for t in outputs}
     for op in ops:
         if op not in results and not isinstance(op.body[0], Reduce) and not op.attrs.get("keep") and op.prepack is None:
@@ -31,7 +31,7 @@ def arrange(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor]) -
                 schedule_injective(s, names[result], machines.current())
         return s.func
     anchor = anchors[-1]
-    output = names[outputs[0].op]  # type: ignore[index]
+    output = names[outputs[0].op]
     assert anchor.schedule is not None
     anchor.schedule(KernelBlocks(s, anchor, names, output))
     return s.func

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.expr import Var
-from tilewright.te.tensor import ComputeOp
+from tilewright.te.tensor import Operation
 from tilewright.topi.schedules.kernel import WORTH_SHARING, KernelBlocks
 from tilewright.topi.schedules.tile import accumulate
 from tilewright.topi.tiles import Tile
@@ -27,14 +27,14 @@ _COPIES = 16
 class AttentionStages:
     """The computations before the product with the values, in order, and how they are cut."""
 
-    turned: ComputeOp
-    products: ComputeOp
-    scores: ComputeOp
-    most: ComputeOp
-    powers: ComputeOp
-    total: ComputeOp
-    inverse: ComputeOp
-    packed: ComputeOp | None
+    turned: Operation
+    products: Operation
+    scores: Operation
+    most: Operation
+    powers: Operation
+    total: Operation
+    inverse: Operation
+    packed: Operation | None
     heads: int
     blocks: int
     block: int
@@ -87,7 +87,7 @@ def _group(k: KernelBlocks, stages: AttentionStages, loop: Var) -> tuple[Var, Va
     return group, vector, lane
 
 
-def _in_registers(k: KernelBlocks, stages: AttentionStages, op: ComputeOp, group: Var) -> None:
+def _in_registers(k: KernelBlocks, stages: AttentionStages, op: Operation, group: Var) -> None:
     """A reduction down the keys, for one group of queries."""
     s, name = k.schedule, k.name(op)
     s.set_scope(name, "local")

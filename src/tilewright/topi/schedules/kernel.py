@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tilewright.arith.open_sizes import typical
 from tilewright.expr import Var
-from tilewright.te.tensor import ComputeOp
+from tilewright.te.tensor import ComputeOp, Operation
 from tilewright.tir.schedule import Schedule
 from tilewright.topi.machine import Machine, current
 from tilewright.types import OpenSize
@@ -26,7 +26,7 @@ class KernelBlocks:
 
     schedule: Schedule
     anchor: ComputeOp
-    names: dict[ComputeOp, str]
+    names: dict[Operation, str]
     output: str
     others: tuple[str, ...] = ()
 
@@ -40,7 +40,12 @@ class KernelBlocks:
     def machine(self) -> Machine:
         return current()
 
-    def name(self, op: ComputeOp) -> str:
+    @property
+    def packed(self) -> list[str]:
+        """The blocks that pack an operand."""
+        return [name for op, name in self.names.items() if isinstance(op, ComputeOp) and op.prepack is not None]
+
+    def name(self, op: Operation) -> str:
         return self.names[op]
 
 

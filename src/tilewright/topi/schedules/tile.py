@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from tilewright.expr import Var
-from tilewright.te.tensor import ComputeOp
+from tilewright.te.tensor import ComputeOp, Operation
 from tilewright.tir.schedule import Schedule
 from tilewright.topi.decisions import BY_MODEL, decide_one
 from tilewright.topi.schedules import open_images, open_rows
@@ -59,7 +59,7 @@ def schedule_matmul(k: KernelBlocks) -> None:
     row_outer, row_inner = s.split(row, [None, tile.rows])
     panel, vector, lane = s.split(column, [None, tile.vectors, tile.lanes])
     s.reorder(*batch, panel, row_outer, row_inner, vector, lane)
-    packed = [name for op, name in k.names.items() if op.prepack is not None]
+    packed = k.packed
     for v in (row_inner, vector):
         s.unroll(v)
     s.vectorize(lane)
@@ -94,7 +94,7 @@ def schedule_open_rows(k: KernelBlocks, batch: list[Var], row: Var, column: Var,
         s.unroll(v)
     s.vectorize(lane)
     depth = accumulate(k, k.name(k.anchor), row_outer, tile, depth_unroll=k.anchor.attrs.get("unroll", 1))
-    _pack_inside(s, [name for op, name in k.names.items() if op.prepack is not None], batch, k)
+    _pack_inside(s, k.packed, batch, k)
     large = not batch and _large_weights(k, k.anchor) is not None
     shared = [*batch, panel, *([row_outer] if even and panels < _ENOUGH and not large else [])]
     if k.multiply_time >= WORTH_SHARING:
@@ -151,14 +151,14 @@ def _in_chunks(k: KernelBlocks, panel: Var, row: Var, tile: Tile, chunks: int) -
     prefetch_panels(k, k.anchor, panel, steps)
 
 
-def _large_weights(k: KernelBlocks, product: ComputeOp) -> str | None:
+def _large_weights(k: KernelBlocks, product: Operation) -> str | None:
     """The packed constant operand of `product`, where it does not stay in the second-level cache."""
     given = {b.name for b in k.schedule.func.params}
     packed = (t for t in product.inputs if isinstance(t.op, ComputeOp) and t.op.prepack is not None and t.name in given)
     return next((t.name for t in packed if math.prod(t.extents) * t.dtype.itemsize > k.machine.l2_bytes // 2), None)
 
 
-def prefetch_panels(k: KernelBlocks, product: ComputeOp, panels: Var, depth: Var) -> None:
+def prefetch_panels(k: KernelBlocks, product: Operation, panels: Var, depth: Var) -> None:
     """Ask for the next panel of weights that do not stay in the second-level cache while this one is used."""
     weights = _large_weights(k, product)
     if weights is not None and k.schedule.extent(panels) > 1 and decide_one("prefetch", 1, lambda: [(0,)]):
@@ -216,7 +216,7 @@ def schedule_conv(k: KernelBlocks) -> None:
         s.vectorize(s.split(x, [None, k.machine.lanes(padded.body[0].dtype)])[1])
         if k.multiply_time >= WORTH_SHARING:
             s.parallel(s.fuse(*planes))
-    for name in (name for op, name in k.names.items() if op.prepack is not None):
+    for name in k.packed:
         spatial, _ = s.axes(name)
         s.vectorize(s.split(spatial[-1], [None, k.machine.lanes()])[1])
     if is_open:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewright.expr import Var
-from tilewright.te.tensor import ComputeOp
+from tilewright.te.tensor import Operation
 from tilewright.tir.stmt import ALIGNED
 from tilewright.tir.transform.partition_loops import WHOLE
 from tilewright.topi.schedules.kernel import WORTH_SHARING, KernelBlocks
@@ -33,10 +33,10 @@ class WinogradStages:
     Of a volume, also `groups` of output slices.
     """
 
-    columns: ComputeOp
-    spectrum: ComputeOp
-    sums: ComputeOp
-    product: ComputeOp
+    columns: Operation
+    spectrum: Operation
+    sums: Operation
+    product: Operation
     m: int
     rows: int
     blocks: int
