@@ -32,7 +32,7 @@ from tilewright.topi import machine as machines
 from tilewright.topi.decisions import Decisions
 from tilewright.topi.machine import Machine
 from tilewright.topi.schedules import open_rows
-from tilewright.topi.schedules.arrange import arrange
+from tilewright.topi.schedules.arrange import arrange, heights
 from tilewright.types import DataType, TensorType, TupleType
 
 Array = np.ndarray[Any, Any]
@@ -93,7 +93,7 @@ def lower(
         ]
         made = _Computed(function, inputs, constants, storage)
         func = made.func(name, symbols)
-        chosen = open_rows.heights(made.args, made.outputs) if symbols else ()
+        chosen = heights(made.args, made.outputs) if symbols else ()
         if chosen:
             scheduled, blocks = func, _by_height(made, func, chosen)
         else:

@@ -13,7 +13,7 @@ from tilewright import te
 from tilewright.expr import PrimExpr, Var
 from tilewright.topi.products import flatten, row_products, unflatten
 from tilewright.topi.schedules.open_rows import balanced_pixels
-from tilewright.topi.schedules.reduce import schedule_reduce
+from tilewright.topi.schedules.reduce import ReduceSchedule
 from tilewright.types import DataType
 
 Ints = Sequence[int]
@@ -50,7 +50,7 @@ def conv_transpose(
         return te.sum(E.if_then_else(reached, E.mul(E.cast(out_dtype, x), E.cast(out_dtype, w)), E.const(0, out_dtype)), axis=[*taps, channel])
 
     result = (shape[0], width * groups, *sizes)
-    total = te.compute([result[d] for d in out_order], element, name="conv_transpose", schedule=schedule_reduce)
+    total = te.compute([result[d] for d in out_order], element, name="conv_transpose", schedule=ReduceSchedule())
     return te.compute(total.shape, total, name="conv_transpose_out")
 
 

@@ -131,7 +131,7 @@ def uniform(gen: te.Tensor, low: te.Tensor, high: te.Tensor, out_shape: Sequence
 
 
 def _flat(x: te.Tensor) -> te.Tensor:
-    return te.compute((1,), lambda i: x(*(0,) * x.ndim), name="scalar", attrs={"keep": True})
+    return te.compute((1,), lambda i: x(*(0,) * x.ndim), name="scalar", inline=False)
 
 
 def normal(gen: te.Tensor, mean: te.Tensor, scale: te.Tensor, out_shape: Sequence[int], out_dtype: str) -> tuple[te.Tensor, ...]:

@@ -12,7 +12,7 @@ from tilewright import te
 from tilewright.expr import PrimExpr
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, loops
-from tilewright.topi.schedules.reduce import schedule_reduce
+from tilewright.topi.schedules.reduce import ReduceSchedule
 from tilewright.topi.tag import COMM_REDUCE
 from tilewright.types import OpenSize
 
@@ -34,7 +34,7 @@ def outside(indices: te.Tensor, sizes: Sequence[int], negative: bool = True) -> 
 
     if not over:
         return te.compute((), wrong, name="outside")
-    found = te.compute((), lambda: te.max(wrong(), axis=over), name="outside", tag=COMM_REDUCE, schedule=schedule_reduce)
+    found = te.compute((), lambda: te.max(wrong(), axis=over), name="outside", tag=COMM_REDUCE, schedule=ReduceSchedule())
     return te.compute((), found, name="outside_out", tag=COMM_REDUCE)
 
 

@@ -10,7 +10,7 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.expr import PrimExpr, Var
 from tilewright.tir.stmt import IterVar
-from tilewright.topi.schedules.reduce import schedule_reduce
+from tilewright.topi.schedules.reduce import ReduceSchedule
 from tilewright.topi.shapes import axes_of, broadcast_shapes, text
 from tilewright.topi.tag import COMM_REDUCE, COMM_REDUCE_IDX
 from tilewright.topi.transform import dims
@@ -45,13 +45,13 @@ def reduce(
     """`combine` (one of te's reductions) of `term` of the elements along `axes`."""
     shape, over, place = _window(x, axes, keepdims)
     each = term or (lambda e: e)
-    total = te.compute(shape, lambda *i: combine(each(x(*place(i))), axis=over), name=name, tag=COMM_REDUCE, schedule=schedule_reduce)
+    total = te.compute(shape, lambda *i: combine(each(x(*place(i))), axis=over), name=name, tag=COMM_REDUCE, schedule=ReduceSchedule())
     return te.compute(shape, total, name=f"{name}_out", tag=COMM_REDUCE)
 
 
 def arg_reduce(
     x: te.Tensor, axes: Sequence[int], keepdims: bool, greatest: bool, last: bool, dtype: str, name: str,
-    schedule: Callable[..., None] | None = schedule_reduce,
+    scheduled: bool = True,
 ) -> te.Tensor:
     """The row-major position, along `axes`, of the greatest (or least) element; the first such one, or the last."""
     shape, over, place = _window(x, axes, keepdims)
@@ -78,7 +78,7 @@ def arg_reduce(
             position = E.add(E.mul(position, E.cast(dtype, x.shape[d])), E.cast(dtype, axis.var))
         return best((position, x(*place(i))), axis=over)
 
-    found = te.compute(shape, body, name=f"{name}_pair", tag=COMM_REDUCE_IDX, schedule=schedule)
+    found = te.compute(shape, body, name=f"{name}_pair", tag=COMM_REDUCE_IDX, schedule=ReduceSchedule() if scheduled else None)
     return te.compute(shape, found[0], name=name, tag=COMM_REDUCE_IDX, axis_names=[f"i{d}" for d in range(len(shape))])
 
 

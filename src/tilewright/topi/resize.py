@@ -165,7 +165,7 @@ def _looked_up(taps: Callable[[Var], list[Tap]], size: int, i: Var) -> list[Tap]
     """The taps of `i` from tables: places that divide by open lengths are computed once for a row, and not for each of its elements."""
 
     def table(element: Callable[[Var], PrimExpr], name: str) -> PrimExpr:
-        return te.compute((size,), element, name=name, attrs={"keep": True})(i)
+        return te.compute((size,), element, name=name, inline=False)(i)
 
     def place(n: int, x: Var) -> PrimExpr:
         return taps(x)[n][0]

@@ -181,7 +181,7 @@ def _valid(data: te.Tensor, count: te.Tensor, axis: int, last: PrimExpr) -> te.T
     def element(*i: Var) -> PrimExpr:
         return E.if_then_else(i[axis] < E.cast("int64", count(*i[: count.ndim])), data(*i), last)
 
-    return te.compute(data.shape, element, name="valid", attrs={"keep": True})
+    return te.compute(data.shape, element, name="valid", inline=False)
 
 
 def topk(data: te.Tensor, k: int = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: str = "int64") -> Any:

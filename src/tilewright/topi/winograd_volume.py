@@ -22,7 +22,7 @@ from tilewright import te
 from tilewright.expr import PrimExpr, Var, add, all_of, cast, const, floordiv, floormod, if_then_else, mul
 from tilewright.topi import machine
 from tilewright.topi.products import unroll
-from tilewright.topi.schedules.winograd import WinogradStages, schedule_winograd
+from tilewright.topi.schedules.winograd import WinogradSchedule
 from tilewright.topi.tiles import Tile, register_tile
 from tilewright.topi.winograd import by_pairs, by_parity, chosen, transformed_weights
 from tilewright.topi.winograd_choice import TAPS, VolumeCut, matrices
@@ -52,7 +52,7 @@ def volume_convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ..
 
     shape, names = (z.points**2, z.batch, v.groups, v.span, blocks, inside, width), ("xi", "n", "g", "f", "b", "tile", "o")
     acc = te.compute(shape, term, name="sums", axis_names=names)
-    product = te.compute(shape, acc, name="product", attrs={"keep": True}, axis_names=names)
+    product = te.compute(shape, acc, name="product", inline=False, axis_names=names)
     rows = matrices(z.m).outputs
 
     def downwards(n: Var, d: Var, t: Var, u: Var, p: Var, j: Var, o: Var) -> PrimExpr:
@@ -60,11 +60,13 @@ def volume_convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ..
         column = [product(add(j, i * z.points), *slab, at, o) for i in range(z.points)]
         return chosen(p, [by_pairs(r, column) for r in rows])
 
-    stages = WinogradStages(columns.op, spectrum.op, acc.op, product.op, z.m, z.block, blocks, tile, groups=v.groups)
-    flops = 2 * z.points**2 * z.batch * v.slices * v.taps * blocks * inside * z.depth * z.channels
+    schedule = WinogradSchedule(
+        columns=columns, spectrum=spectrum, sums=acc, product=product, m=z.m, rows=z.block, blocks=blocks, tile=tile, groups=v.groups, shared=True,
+        flops=2 * z.points**2 * z.batch * v.slices * v.taps * blocks * inside * z.depth * z.channels,
+    )
     partial = te.compute(
-        (z.batch, v.out_slices, z.rows, z.tiles, z.m, z.points, width), downwards, name="partial", schedule=schedule_winograd,
-        attrs={"keep": True, "stages": stages, "flops": flops, "shared": True}, axis_names=("n", "d", "t", "u", "p", "j", "o"),
+        (z.batch, v.out_slices, z.rows, z.tiles, z.m, z.points, width), downwards, name="partial", schedule=schedule,
+        inline=False, axis_names=("n", "d", "t", "u", "p", "j", "o"),
     )
 
     def result(n: Var, d: Var, y: Var, x: Var, o: Var) -> PrimExpr:
@@ -97,7 +99,7 @@ def _columns(data: te.Tensor, v: VolumeCut) -> te.Tensor:
 
     return te.compute(
         (z.batch, v.groups, v.span + v.taps - 1, z.rows // z.block, z.block, z.points, width, z.depth), element, name="columns",
-        attrs={"keep": True}, axis_names=(*_SLICE, "i", "x", "c"),
+        inline=False, axis_names=(*_SLICE, "i", "x", "c"),
     )
 
 
@@ -111,7 +113,7 @@ def _spectrum(columns: te.Tensor, v: VolumeCut) -> te.Tensor:
 
     return te.compute(
         (z.points, z.points, z.batch, v.groups, v.span + v.taps - 1, z.rows // z.block, z.block, z.tiles, z.depth), element, name="spectrum",
-        attrs={"keep": True}, axis_names=("i", "j", *_SLICE, "u", "c"),
+        inline=False, axis_names=("i", "j", *_SLICE, "u", "c"),
     )
 
 

@@ -13,7 +13,7 @@ from tilewright.errors import ShapeError
 from tilewright.expr import GE as GREATER_EQUAL
 from tilewright.expr import PrimExpr, Var, add, all_of, cast, compare, const, if_then_else, mul, sub
 from tilewright.intrinsics import bitwise_and, bitwise_not, bitwise_xor, shift_left, shift_right
-from tilewright.topi.schedules.reduce import schedule_reduce
+from tilewright.topi.schedules.reduce import ReduceSchedule
 from tilewright.topi.shapes import axis_of, text
 from tilewright.topi.tag import tagged
 from tilewright.topi.transform import dims
@@ -62,7 +62,7 @@ def bitpack(data: te.Tensor, bits: int, pack_axis: int, bit_axis: int, pack_type
             word = add(word, shift_left(cast(kind, bit), const(kind.bits - 1 - k, kind)))
         return word
 
-    return te.compute((*words[:bit_axis], bits, *words[bit_axis:]), element, name=name, attrs={"keep": True})
+    return te.compute((*words[:bit_axis], bits, *words[bit_axis:]), element, name=name, inline=False)
 
 
 def _planes(x: PrimExpr, w: PrimExpr, shift: PrimExpr, unipolar: bool, dtype: DataType) -> PrimExpr:
@@ -74,7 +74,7 @@ def _planes(x: PrimExpr, w: PrimExpr, shift: PrimExpr, unipolar: bool, dtype: Da
 
 
 def _stored(shape: Sequence[Any], element: Callable[..., PrimExpr], name: str) -> te.Tensor:
-    total = te.compute(shape, element, name=f"{name}_sum", schedule=schedule_reduce)
+    total = te.compute(shape, element, name=f"{name}_sum", schedule=ReduceSchedule())
     return te.compute(total.shape, total, name=name)
 
 
@@ -176,7 +176,7 @@ def binary_dense(data: te.Tensor, weight: te.Tensor) -> te.Tensor:
     k = te.reduce_axis((0, words), "k")
     different = te.compute(
         (data.shape[0], weight.shape[0]), lambda n, o: te.sum(cast("int32", bits_set(bitwise_xor(data(n, k), weight(o, k)))), axis=k), name="different",
-        schedule=schedule_reduce,
+        schedule=ReduceSchedule(),
     )
     return te.compute(
         different.shape, lambda n, o: cast("float32", sub(const(32 * words, "int32"), mul(different(n, o), const(2, "int32")))), name="binary_dense"

@@ -110,10 +110,10 @@ def _convolved(t: _Tiles, weight: Any, channels: int, out_dtype: DataType) -> te
     span = range(t.points)
     rows = te.compute(
         (t.points, t.points, t.count, t.depth), lambda i, j, p, c: _combined(z.inputs, i, [chosen(j, [t.input(p, a, b, c) for b in span]) for a in span]),
-        name="input_rows", attrs={"keep": True},
+        name="input_rows", inline=False,
     )
     data_pack = te.compute(
-        rows.shape, lambda i, j, p, c: _combined(z.inputs, j, [rows(i, b, p, c) for b in span]), name="data_pack", attrs={"keep": True}
+        rows.shape, lambda i, j, p, c: _combined(z.inputs, j, [rows(i, b, p, c) for b in span]), name="data_pack", inline=False
     )
     c = te.reduce_axis((0, t.depth), "ci")
     bgemm = te.compute(
@@ -122,7 +122,7 @@ def _convolved(t: _Tiles, weight: Any, channels: int, out_dtype: DataType) -> te
     )
     half = te.compute(
         (t.m, t.points, t.count, channels), lambda y, j, p, o: _combined(z.outputs, y, [bgemm(i, j, p, o) for i in span]), name="inverse_rows",
-        attrs={"keep": True},
+        inline=False,
     )
 
     def result(n: Var, y: Var, x: Var, o: Var) -> PrimExpr:
