@@ -14,6 +14,16 @@ from typing import BinaryIO, Final
 
 import numpy as np
 
+from tilewright.backends.cpu import processors
+from tilewright.backends.cpu.combine import combine_archive, combine_object
+from tilewright.backends.cpu.elf import is_elf64, write_data_object
+from tilewright.backends.cpu.link import Linker, link_dll, link_shared
+from tilewright.backends.cpu.link_wasm import link_wasm
+from tilewright.backends.cpu.llvm.c_entry import emit_c_entry
+from tilewright.backends.cpu.llvm.compile import compile_text
+from tilewright.backends.cpu.llvm.data import data_object
+from tilewright.backends.cpu.llvm.wasm_memory import MEMORY
+from tilewright.backends.target import Target
 from tilewright.errors import ArtifactError
 from tilewright.faults import RECORD
 from tilewright.runtime.artifact import MAGIC, TRAILER, Artifact, debug_folder
@@ -25,16 +35,6 @@ from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.modules import saved_modules
 from tilewright.runtime.sealed_tar import member, sealed_tar
 from tilewright.runtime.webassembly import LOADER, sealed
-from tilewright.target import cpu
-from tilewright.target.combine import combine_archive, combine_object
-from tilewright.target.elf import is_elf64, write_data_object
-from tilewright.target.link import Linker, link_dll, link_shared
-from tilewright.target.link_wasm import link_wasm
-from tilewright.target.llvm.c_entry import emit_c_entry
-from tilewright.target.llvm.compile import compile_text
-from tilewright.target.llvm.data import data_object
-from tilewright.target.llvm.wasm_memory import MEMORY
-from tilewright.target.target import Target
 
 _POOL: Final = ("tw_pool_create", "tw_pool_destroy")
 _DATA: Final = ("tw_constants", "tw_manifest")
@@ -59,12 +59,12 @@ def save(artifact: Artifact, path: Path, linker: Linker | None = None) -> Path:
 def _check_form(artifact: Artifact, path: Path) -> None:
     """Raise `ArtifactError` where the machine has no such files, or they cannot hold the program."""
     manifest = artifact.manifest
-    form = cpu.object_format(manifest.triple)
+    form = processors.object_format(manifest.triple)
     known = {".so": "elf", ".dll": "coff", ".wasm": "wasm"}.get(path.suffix, form)
     if known != form:
         forms = [suffix for suffix in FORMS if {".so": "elf", ".dll": "coff", ".wasm": "wasm"}.get(suffix, form) == form]
         raise ArtifactError(f"{path}: code for {manifest.triple} is not saved as {path.suffix}; save it as {', '.join(forms)}", code="TW0802")
-    if path.suffix == ".wasm" and cpu.pointer_bytes(manifest.triple) != 4:
+    if path.suffix == ".wasm" and processors.pointer_bytes(manifest.triple) != 4:
         raise ArtifactError(f"{path}: modules of WebAssembly have addresses of 32 bits; compile for -mtriple=wasm32-unknown-unknown", code="TW0802")
     if path.suffix in (".o", ".a", ".dll", ".wasm") and (manifest.functions or not manifest.is_native or manifest.symbols):
         raise ArtifactError(f"{path}: as {path.suffix} a model is one function of C, and this program has parts that are none (open sizes, other compilers, "

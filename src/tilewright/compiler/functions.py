@@ -11,6 +11,14 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import __version__
+from tilewright.backends.cpu.c.codegen import emit_measured as emit_c
+from tilewright.backends.cpu.c.compile import compile_c, find_compilers, named_compiler, sanitizer_of
+from tilewright.backends.cpu.link import Linker
+from tilewright.backends.cpu.llvm.codegen import emit_measured
+from tilewright.backends.cpu.llvm.compile import IN_ORDER, USUAL, assembly, compile_import, compile_text
+from tilewright.backends.cpu.llvm.faults import faults_text
+from tilewright.backends.cpu.llvm.pool import pool_object
+from tilewright.backends.target import Target
 from tilewright.compiler import sources
 from tilewright.compiler.signature import refuse_gpu_threads, with_numbers
 from tilewright.errors import ArtifactError, CompileError, InternalError, OptionError, TargetError
@@ -21,14 +29,6 @@ from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.functions import FunctionModule, Sources
 from tilewright.runtime.host import host_arch
 from tilewright.runtime.manifest import Manifest
-from tilewright.target.c.codegen import emit_measured as emit_c
-from tilewright.target.c.compile import compile_c, find_compilers, named_compiler, sanitizer_of
-from tilewright.target.link import Linker
-from tilewright.target.llvm.codegen import emit_measured
-from tilewright.target.llvm.compile import IN_ORDER, USUAL, assembly, compile_import, compile_text
-from tilewright.target.llvm.faults import faults_text
-from tilewright.target.llvm.pool import pool_object
-from tilewright.target.target import Target
 from tilewright.te.resolve import schedule_func
 from tilewright.te.schedule import Schedule
 from tilewright.tir.stmt import IMPORTS, Block, PrimFunc, bodies, walk_stmt

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tilewright import settings
+from tilewright.backends.target import Target
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.formats import PYTORCH, RELAY, format_of
@@ -35,14 +36,13 @@ from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.profile import Profile
 from tilewright.runtime.program import TensorInfo
 from tilewright.runtime.threads import checked_threads
-from tilewright.target.target import Target
 
 if TYPE_CHECKING:
+    from tilewright.backends.cpu.c.model import CModel
+    from tilewright.backends.cpu.link import Linker
     from tilewright.ir.instrument import PassInstrument
     from tilewright.ir.module import IRModule
     from tilewright.relay.expr import Function
-    from tilewright.target.c.model import CModel
-    from tilewright.target.link import Linker
 
 Array = np.ndarray[Any, Any]
 Shapes = Mapping[str, Sequence[Any]]
@@ -356,8 +356,8 @@ class Model:
 
     def _c_project(self, name: str, target: str | Target | None, inputs: Sequence[Any]) -> tuple[CModel, dict[str, str]]:
         """The model as C, and the texts of all files by name."""
+        from tilewright.backends.cpu.c.project import files
         from tilewright.compiler.c_model import known_answers
-        from tilewright.target.c.project import files
 
         model, tree = self._as_c(name, target), self._stages
         assert tree is not None
@@ -410,7 +410,7 @@ class Model:
             return report.c
         if stage == "ll":
             return "\n".join(report.llvm.values())
-        from tilewright.target.llvm.compile import assembly
+        from tilewright.backends.cpu.llvm.compile import assembly
 
         return "\n".join(assembly(text, self.target) for text in report.llvm.values())
 

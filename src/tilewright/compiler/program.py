@@ -18,6 +18,21 @@ from typing import Any
 import numpy as np
 
 from tilewright import __version__
+from tilewright.backends.cpu.c.codegen import emit_module as emit_c
+from tilewright.backends.cpu.c.compile import compile_c, identity_of
+from tilewright.backends.cpu.c.memory import memory_of
+from tilewright.backends.cpu.llvm.codegen import emit_measured
+from tilewright.backends.cpu.llvm.compile import IN_ORDER, USUAL, compile_text
+from tilewright.backends.cpu.llvm.debug_info import Source
+from tilewright.backends.cpu.llvm.entry import emit_blocks, emit_entry, fails, leaves
+from tilewright.backends.cpu.llvm.external import symbol_of
+from tilewright.backends.cpu.llvm.faults import faults_text
+from tilewright.backends.cpu.llvm.flow import FIRST_CHUNK, Watch, emit_flow
+from tilewright.backends.cpu.llvm.interrupts import look_text
+from tilewright.backends.cpu.llvm.pool import pool_text
+from tilewright.backends.flow import has_calls
+from tilewright.backends.ownership import own
+from tilewright.backends.target import Target
 from tilewright.compiler import tuned
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.constant_pool import ConstantPool
@@ -53,21 +68,6 @@ from tilewright.runtime.manifest import Symbol as OpenSymbol
 from tilewright.runtime.program import Check, Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step, TensorInfo, overlapping
 from tilewright.runtime.scratch import Scratch, most
 from tilewright.runtime.table import derived_sizes
-from tilewright.target.c.codegen import emit_module as emit_c
-from tilewright.target.c.compile import compile_c, identity_of
-from tilewright.target.c.memory import memory_of
-from tilewright.target.flow import has_calls
-from tilewright.target.llvm.codegen import emit_measured
-from tilewright.target.llvm.compile import IN_ORDER, USUAL, compile_text
-from tilewright.target.llvm.debug_info import Source
-from tilewright.target.llvm.entry import emit_blocks, emit_entry, fails, leaves
-from tilewright.target.llvm.external import symbol_of
-from tilewright.target.llvm.faults import faults_text
-from tilewright.target.llvm.flow import FIRST_CHUNK, Watch, emit_flow
-from tilewright.target.llvm.interrupts import look_text
-from tilewright.target.llvm.pool import pool_text
-from tilewright.target.ownership import own
-from tilewright.target.target import Target
 from tilewright.tir.stmt import PrimFunc
 from tilewright.tir.transform.instrument_memory import Checks
 from tilewright.types import TensorType, Type, tensors_of

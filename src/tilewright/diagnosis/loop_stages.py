@@ -15,11 +15,11 @@ from typing import Final
 
 import numpy as np
 
+from tilewright.backends.target import Target
 from tilewright.compiler.kernel import Parts, parts_of
 from tilewright.diagnosis.case import Array, Case
 from tilewright.diagnosis.ways import Settings, Trail, Verdict, as_kernel, compared, raised, reference, tolerance_for
 from tilewright.relay.expr import Call, Constant, Function
-from tilewright.target.target import Target
 from tilewright.tir import interpreter
 from tilewright.tir.stmt import For, PrimFunc, Stmt, bodies
 from tilewright.tir.transform import pipeline

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tilewright.backends.accelerators import parts
+from tilewright.backends.target import KEYS, Target
 from tilewright.errors import OptionError
 from tilewright.settings import nearest
-from tilewright.target.accelerators import parts
-from tilewright.target.target import KEYS, Target
 
 _PREFIX: Final = "--target-"
 _OTHERS: Final = ("--target-host",)

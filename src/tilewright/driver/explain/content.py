@@ -17,10 +17,10 @@ from tilewright.runtime.artifact import runs_here
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tilewright.backends.target import Target
     from tilewright.compiler.model import Model
     from tilewright.relay.expr import Function
     from tilewright.runtime.manifest import Manifest
-    from tilewright.target.target import Target
 
 _ENTRIES = ("flow",)
 """Code that is no kernel, and worth reading: the control flow of a program."""

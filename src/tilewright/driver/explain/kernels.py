@@ -11,12 +11,12 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from tilewright.backends.cpu.llvm.codegen import emit
+from tilewright.backends.cpu.llvm.compile import assembly
+from tilewright.backends.target import Target
 from tilewright.compiler.sources import loops_source, relay_lines
 from tilewright.errors import Origin
 from tilewright.relay.expr import Function
-from tilewright.target.llvm.codegen import emit
-from tilewright.target.llvm.compile import assembly
-from tilewright.target.target import Target
 from tilewright.tir.printer import PrintedFunc
 from tilewright.tir.stmt import Stmt
 

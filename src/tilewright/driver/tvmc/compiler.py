@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import tilewright
+from tilewright.backends.target import Target
 from tilewright.driver import files, offload, options
 from tilewright.driver.tvmc.composition import Executor, Runtime, WorkspacePool
 from tilewright.driver.tvmc.model import TVMCModel
@@ -18,7 +19,6 @@ from tilewright.driver.tvmc.records import advised
 from tilewright.driver.tvmc.transforms import computed_in, with_layouts
 from tilewright.errors import InputError, OptionError
 from tilewright.runtime.program import kernel_symbols
-from tilewright.target.target import Target
 
 if TYPE_CHECKING:
     from tilewright.compiler.model import Model
