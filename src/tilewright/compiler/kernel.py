@@ -33,7 +33,7 @@ from tilewright.topi import machine as machines
 from tilewright.topi.decisions import Decisions
 from tilewright.topi.machine import Machine
 from tilewright.topi.schedules import open_rows
-from tilewright.topi.schedules.arrange import arrange
+from tilewright.topi.schedules.arrange import arrange, heights
 from tilewright.types import DataType, TensorType, TupleType
 
 Array = np.ndarray[Any, Any]
@@ -94,7 +94,7 @@ def lower(
         ]
         made = _Computed(function, inputs, constants, storage)
         func = made.func(name, symbols)
-        chosen = open_rows.heights(made.args, made.outputs) if symbols else ()
+        chosen = heights(made.args, made.outputs) if symbols else ()
         if chosen:
             scheduled, blocks = func, _by_height(made, func, chosen)
         else:
@@ -245,7 +245,7 @@ def _constant(e: Constant) -> Tensor:
     if e.value.size != 1:
         raise InternalError("a constant tensor inside a primitive function must be one of its arguments")
     value = const(e.value.reshape(()).item(), DataType(e.value.dtype))
-    return te.compute(e.value.shape, lambda *i: value, name="constant")  # type: ignore[no-any-return]
+    return te.compute(e.value.shape, lambda *i: value, name="constant")
 
 
 def _packable(outputs: Sequence[Tensor], known: set[Tensor]) -> list[Tensor]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, overload
 
 from tilewright import expr as E
 from tilewright import te
@@ -67,18 +67,26 @@ Body = Callable[..., None]
 """`body(loops, inputs…, outputs…)` on buffers."""
 
 
-def loops(name: str, inputs: Sequence[te.Tensor], outputs: Sequence[tuple[Sequence[Any], str | DataType]], body: Body) -> Any:
-    """The tensors of the shapes and types `outputs` that `body` computes from `inputs`: one alone, or a tuple."""
+Output = tuple[Sequence[Any], str | DataType]
+"""The shape and the dtype of a result."""
+
+
+@overload
+def loops(name: str, inputs: Sequence[te.Tensor], outputs: Output, body: Body) -> te.Tensor: ...
+@overload
+def loops(name: str, inputs: Sequence[te.Tensor], outputs: list[Output], body: Body) -> tuple[te.Tensor, ...]: ...
+def loops(name: str, inputs: Sequence[te.Tensor], outputs: Output | list[Output], body: Body) -> te.Tensor | tuple[te.Tensor, ...]:
+    """The tensors that `body` computes from `inputs`: one for an output alone, a tuple for a list of outputs."""
 
     def build(ins: list[E.Buffer], outs: list[E.Buffer]) -> Any:
         builder = Loops()
         body(builder, *map(builder.buffer_ptr, ins), *map(builder.buffer_ptr, outs))
         return builder.get()
 
-    shapes, dtypes = [tuple(s) for s, _ in outputs], [d for _, d in outputs]
-    if len(outputs) == 1:
-        return te.extern(shapes[0], inputs, build, name, dtypes)
-    return tuple(te.extern(shapes, inputs, build, name, dtypes))
+    if isinstance(outputs, tuple):
+        made: te.Tensor = te.extern(tuple(outputs[0]), inputs, build, name, outputs[1])
+        return made
+    return tuple(te.extern([tuple(s) for s, _ in outputs], inputs, build, name, [d for _, d in outputs]))
 
 
 def before(x: PrimExpr, y: PrimExpr, ascending: bool) -> PrimExpr:
