@@ -12,14 +12,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from tilewright.te.tensor import KernelSchedule, Tensor
-from tilewright.tir.transform import pipeline
-
 if TYPE_CHECKING:
     from tilewright.backends.cpu.link import Linker
     from tilewright.backends.cpu.llvm.debug_info import Source
     from tilewright.backends.target import Target
     from tilewright.runtime.scratch import Scratch
+    from tilewright.te.tensor import KernelSchedule
     from tilewright.tir.stmt import PrimFunc
     from tilewright.tir.transform.pipeline import LoopPass
     from tilewright.topi.machine import Machine
@@ -53,6 +51,8 @@ class Strategy:
 
     def apply(self, op: Any, *inputs: Any) -> Any:
         """Return the tensors of `op`, with the schedule attached to the computation of the first."""
+        from tilewright.te.tensor import Tensor
+
         made = self.compute(op, *inputs)
         if self.schedule is None:
             return made
@@ -129,6 +129,8 @@ class Backend:
     @property
     def loop_passes(self) -> Sequence[LoopPass]:
         """The passes from lowered loops to flat ones, in order."""
+        from tilewright.tir.transform import pipeline
+
         return pipeline.LOOP_PASSES
 
     def check(self, target: Target) -> None:
