@@ -1,4 +1,4 @@
-"""Calibration under the field's options: the scales and bounds of simulated quantizations.
+"""Replace the scales and bounds of simulated quantizations by numbers from calibration, with TVM's options.
 
     simulated_quantize(%x, %dom_scale, %clip_min, %clip_max) -> simulated_quantize(%x, 0.0625f, -127f, 127f)
 """

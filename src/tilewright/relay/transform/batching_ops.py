@@ -1,4 +1,4 @@
-"""Fewer and larger products: the three passes that combine parallel branches, as one."""
+"""Combine parallel branches into fewer and larger products: the three `CombineParallel` passes in sequence."""
 
 from __future__ import annotations
 

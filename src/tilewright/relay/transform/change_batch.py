@@ -1,4 +1,4 @@
-"""Another batch size: the parameters that are named have it along the axis that is named, and all types follow.
+"""Change the batch size: set it along the given axis of the given parameters, and infer all types again.
 
     ChangeBatch({%x: 0}, 16):   fn (%x: Tensor[(1, 3, 8, 8), float32]) { … } -> fn (%x: Tensor[(16, 3, 8, 8), float32]) { … }
 """

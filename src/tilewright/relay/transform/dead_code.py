@@ -1,4 +1,4 @@
-"""Remove what nothing reads: fields taken of literal tuples, variables that are bound and not used.
+"""Remove unused values: fields taken from literal tuples, and variables that are bound but not read.
 
     (%a, %b).0 -> %a;   let %v = e1; e2 -> e2 when e2 does not use %v
 """

@@ -1,4 +1,4 @@
-"""Bind no variable twice.
+"""Rename variables so that each is bound once.
 
     add((fn (%x) { %x })(%a), (fn (%x) { %x })(%b)), the same %x in both -> the second function has an %x of its own
 """

@@ -1,4 +1,5 @@
-"""Products with weights that are mostly zeros skip them: the parameter becomes three, the blocks that are left and where they stand.
+"""Replace products with mostly zero weights by sparse products: the parameter becomes three, the remaining blocks and
+their positions.
 
     nn.dense(%x, %w) -> nn.sparse_dense(%x, %w.data, %w.indices, %w.indptr)
 """

@@ -1,4 +1,4 @@
-"""Divisions by constants become multiplications.
+"""Replace divisions by constants by multiplications.
 
     divide(%x, 4f) -> multiply(%x, 0.25f)
 """

@@ -1,4 +1,4 @@
-"""Operators whose attributes are computed become static ones where these are known.
+"""Replace operators with computed attributes by static ones where the attributes are known.
 
     dyn.reshape(%x, shape_of(%y)) -> reshape(%x, newshape=[…])         the shape of %y is known
 """

@@ -26,7 +26,8 @@ def _is_of(function: Any, compiler: str) -> bool:
 
 @dataclass(frozen=True)
 class OutlineCompilerFunctionsWithExistingGlobalSymbols(Pass):
-    """Functions of `compiler_filter` (all without) that are called in place become functions of the module, called `global_symbol`.
+    """Make functions of `compiler_filter` (default: every compiler) that are called in place global functions, named
+    by `global_symbol`.
 
     Those that are structurally equal are one. Raises `CompileError` for two others of one symbol, and for one that reads variables around it.
     """
@@ -57,7 +58,8 @@ class OutlineCompilerFunctionsWithExistingGlobalSymbols(Pass):
 
 @dataclass(frozen=True)
 class MarkCompilerFunctionsAsExtern(Pass):
-    """Functions of `compiler_filter` (all without) get `Extern`: their code comes from elsewhere, and what is theirs alone is dropped."""
+    """Give functions of `compiler_filter` (default: every compiler) the attribute `Extern`: their code comes from
+    elsewhere, and values that only they use are dropped."""
 
     compiler_filter: str = ""
 
@@ -75,7 +77,7 @@ class MarkCompilerFunctionsAsExtern(Pass):
 
 @dataclass(frozen=True)
 class InlineCompilerFunctionsBoundTo(Pass):
-    """Calls of these functions of other compilers become their bodies again; the functions leave the module."""
+    """Inline the given functions of other compilers, and remove them from the module."""
 
     global_vars: Sequence[Any]
 

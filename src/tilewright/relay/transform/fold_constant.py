@@ -1,4 +1,4 @@
-"""Compute what can be computed now.
+"""Evaluate expressions of constants at compile time.
 
     add(const, const) -> const;   shape_of(%x) -> const when the shape is known
 """

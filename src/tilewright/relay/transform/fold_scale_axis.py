@@ -27,7 +27,8 @@ from tilewright.relay.visitor import operands, post_order, rewrite
 
 @dataclass(frozen=True)
 class FoldScaleAxis(FunctionPass):
-    """Only floats, only constants, and only through values that nothing else reads."""
+    """Fold per-channel scales into the weights of convolutions and dense layers. Float, constant scales, single-use
+    values only."""
 
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 1
@@ -47,14 +48,14 @@ class FoldScaleAxis(FunctionPass):
 
 @dataclass(frozen=True)
 class ForwardFoldScaleAxis(FoldScaleAxis):
-    """Only the scales of what a convolution or product reads."""
+    """Fold only the scales of the inputs of convolutions and products."""
 
     backward: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
 class BackwardFoldScaleAxis(FoldScaleAxis):
-    """Only the scales of what a convolution or product makes."""
+    """Fold only the scales of the results of convolutions and products."""
 
     forward: ClassVar[bool] = False
 

@@ -35,7 +35,7 @@ CallRule = Callable[[Call], "Expr | None"]
 
 @dataclass(frozen=True)
 class SimplifyExpr(FunctionPass):
-    """Apply the algebraic rules until none fires."""
+    """Apply the algebraic rules until a fixed point."""
 
     kind: ClassVar[type] = Function
 
@@ -69,7 +69,7 @@ def _once(e: Expr) -> Expr | None:
 
 @dataclass(frozen=True)
 class SimplifyExprPostAlterOp(FunctionPass):
-    """Apply the rules for what a change of layouts leaves behind: movement, casts, neighbouring constants."""
+    """Simplify the remains of layout changes: data movement, casts, adjacent constants."""
 
     kind: ClassVar[type] = Function
 
