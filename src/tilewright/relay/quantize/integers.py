@@ -30,9 +30,9 @@ from tilewright.relay.visitor import rewrite
 
 @dataclass(frozen=True)
 class QuantizeRealize(FunctionPass):
-    """Integers in the place of simulated quantizations, all of which have constant scales and bounds.
+    """Replace simulated quantizations by integer operators. Needs constant scales and bounds.
 
-    `dtype` is what values are stored as whose levels fit both types of a byte; `rounding` is that of requantizations.
+    `dtype` is the type of values whose levels fit both 8-bit types; `rounding` is that of requantizations.
     """
 
     dtype: str = "uint8"

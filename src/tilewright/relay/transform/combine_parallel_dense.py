@@ -13,13 +13,15 @@ from typing import Any
 
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.nn_matmul import BatchMatmul, Dense
-from tilewright.relay.transform.movement import reshaped
 from tilewright.relay.transform.parallel_branches import _CombineParallel, joined, same_but
+from tilewright.relay.transform.permutations import reshaped
 
 
 @dataclass(frozen=True)
 class CombineParallelDense(_CombineParallel):
-    """Combine `min_num_branches` or more products of one matrix; `to_batch` as a batch (equal weights' shapes), else side by side."""
+    """Combine `min_num_branches` or more products of one matrix, as a batch (`to_batch`, for weights of one shape) or
+    side by side.
+    """
 
     to_batch: bool = True
 

@@ -18,7 +18,9 @@ from tilewright.relay.visitor import rewrite
 
 @dataclass(frozen=True)
 class DivToMul(FunctionPass):
-    """Multiply by the reciprocal of a float constant: exact for powers of two, else with one rounding more; not for zeros."""
+    """Replace division by a nonzero float constant by a product with its reciprocal: exact for powers of two, else
+    rounded once more.
+    """
 
     kind: ClassVar[type] = Function
 

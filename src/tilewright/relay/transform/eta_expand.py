@@ -18,7 +18,9 @@ from tilewright.types import FuncType, TypeVar
 
 @dataclass(frozen=True)
 class EtaExpand(FunctionPass):
-    """Leaves constructors (`expand_constructor`) and names of functions (`expand_global_var`) only where they are called. Needs their types."""
+    """Wrap constructors (`expand_constructor`) and global functions (`expand_global_var`) that are used as values.
+    Needs their types.
+    """
 
     expand_constructor: bool = False
     expand_global_var: bool = False

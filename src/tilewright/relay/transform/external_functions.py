@@ -1,4 +1,4 @@
-"""The plumbing of functions that other compilers take: out of calls into the module, marked as extern, and back in place.
+"""Manage functions of other compilers: move them into the module, mark them as extern, and inline them again.
 
     fn (%p, Compiler="npu", global_symbol="npu_0") { … }(%x) -> @npu_0(%x)                 OutlineCompilerFunctionsWithExistingGlobalSymbols
     def @npu_0(…, Compiler="npu") { … }                      -> with the attribute Extern   MarkCompilerFunctionsAsExtern
@@ -26,10 +26,11 @@ def _is_of(function: Any, compiler: str) -> bool:
 
 @dataclass(frozen=True)
 class OutlineCompilerFunctionsWithExistingGlobalSymbols(Pass):
-    """Make functions of `compiler_filter` (default: every compiler) that are called in place global functions, named
-    by `global_symbol`.
+    """Move inline functions of the compiler `compiler_filter` (all without) into the module, under their
+    `global_symbol`.
 
-    Those that are structurally equal are one. Raises `CompileError` for two others of one symbol, and for one that reads variables around it.
+    Structurally equal functions become one. Raises `CompileError` for different functions of one symbol, and for a
+    function with free variables.
     """
 
     compiler_filter: str = ""
@@ -58,8 +59,9 @@ class OutlineCompilerFunctionsWithExistingGlobalSymbols(Pass):
 
 @dataclass(frozen=True)
 class MarkCompilerFunctionsAsExtern(Pass):
-    """Give functions of `compiler_filter` (default: every compiler) the attribute `Extern`: their code comes from
-    elsewhere, and values that only they use are dropped."""
+    """Set `Extern` on the functions of the compiler `compiler_filter` (all without), whose code is linked in, and
+    remove their callees.
+    """
 
     compiler_filter: str = ""
 
@@ -77,7 +79,9 @@ class MarkCompilerFunctionsAsExtern(Pass):
 
 @dataclass(frozen=True)
 class InlineCompilerFunctionsBoundTo(Pass):
-    """Inline the given functions of other compilers, and remove them from the module."""
+    """Inline the functions `global_vars`, made for other compilers, into their callers, and remove them from the
+    module.
+    """
 
     global_vars: Sequence[Any]
 
