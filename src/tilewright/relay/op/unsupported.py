@@ -1,4 +1,5 @@
-"""The field's operators that are not here, and why: what asking for one says."""
+"""Operators of TVM that are left out, each with the reason and a replacement: the text of the error that a use raises.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +7,19 @@ from typing import Final
 
 from tilewright.errors import CompileError
 
-_GRADIENT: Final = ("it computes a gradient, and programs are compiled for inference; te.gradient differentiates "
-                    "tensor expressions")
-_TRANSFORMED: Final = ("it takes weights that were transformed for one algorithm; write nn.conv2d or nn.conv3d, for "
-                       "which the compiler chooses the algorithm and transforms constant weights")
-_PLANNED: Final = ("the compiler writes storage and calls of kernels itself (relay.transform.MemoryPlan, "
-                   "relay.vm.compile); write the operators that compute the values")
-_HARDWARE: Final = ("it is of one accelerator's flow; register a target with patterns of its own "
+_GRADIENT: Final = ("it computes a gradient, but programs are compiled for inference only; differentiate tensor "
+                    "expressions with te.gradient")
+_TRANSFORMED: Final = (
+    "it takes weights that were transformed for one algorithm; use nn.conv2d or nn.conv3d, "
+    "for which the compiler chooses the algorithm and transforms constant weights"
+)
+_PLANNED: Final = (
+    "the compiler itself inserts storage and kernel calls (relay.transform.MemoryPlan, relay.vm.compile); "
+    "use the operators that compute the values"
+)
+_HARDWARE: Final = ("it belongs to the compiler of one accelerator; register a target with its own patterns "
                     "(relay.op.contrib.register_pattern_table)")
-_TUNED: Final = "a tuner of layouts wrote it; write layout_transform"
+_TUNED: Final = "only a layout tuner inserts it; use layout_transform"
 
 LEFT_OUT: Final[dict[str, str]] = {
     "nn.conv2d_backward_weight": _GRADIENT,
@@ -27,22 +32,21 @@ LEFT_OUT: Final[dict[str, str]] = {
     "nn.contrib_conv2d_gemm_without_weight_transform": _TRANSFORMED,
     "nn.contrib_conv3d_winograd_weight_transform": _TRANSFORMED,
     "nn.contrib_conv3d_winograd_without_weight_transform": _TRANSFORMED,
-    "nn.internal.sparse_dense_padded": "it is nn.sparse_dense with rows filled up for the threads of one GPU; write "
+    "nn.internal.sparse_dense_padded": "it is nn.sparse_dense with rows padded for the threads of one GPU; use "
     "nn.sparse_dense",
-    "qnn.contrib_dense_pack": "it is qnn.dense with weights in the order of one processor; write qnn.dense, for which "
-    "the compiler orders constant weights",
+    "qnn.contrib_dense_pack": "it is qnn.dense with weights packed for one processor; use qnn.dense, whose constant "
+    "weights the compiler packs",
     "auto_scheduler_layout_transform": _TUNED,
     "meta_schedule_layout_transform": _TUNED,
     "memory.alloc_storage": _PLANNED,
     "memory.alloc_tensor": _PLANNED,
     "memory.kill": _PLANNED,
-    "vm.shape_of": "the virtual machine's form of an operator; write shape_of",
+    "vm.shape_of": "it is the virtual machine's form of an operator; use shape_of",
     "vm.shape_func": _PLANNED,
     "vm.invoke_tvm_op": _PLANNED,
-    "vm.reshape_tensor": "the virtual machine's form of an operator; write reshape",
+    "vm.reshape_tensor": "it is the virtual machine's form of an operator; use reshape",
     "call_lowered": _PLANNED,
-    "debug": "it stops a program that runs; evaluate a part of it with relay.create_executor, or use the debug "
-    "executor",
+    "debug": "it stops a running program; evaluate a part of it with relay.create_executor, or use the debug executor",
     "annotation.bitpack_start": _HARDWARE,
     "annotation.bitpack_end": _HARDWARE,
     "contrib.ethosu.conv2d": _HARDWARE,
@@ -51,19 +55,18 @@ LEFT_OUT: Final[dict[str, str]] = {
     "contrib.ethosu.binary_elementwise": _HARDWARE,
     "contrib.ethosu.unary_elementwise": _HARDWARE,
     "contrib.ethosu.identity": _HARDWARE,
-    "image.resize": "the field replaced it; write image.resize2d",
+    "image.resize": "TVM replaced it; use image.resize2d",
 }
-"""By the operator's name: why it is not here, and what to write."""
+"""Operator name -> the reason, and the replacement."""
 
 
 class OperatorLeftOut(CompileError, AttributeError):
-    """An operator of the field is asked for that is not here on purpose. It is an `AttributeError` too, so that
-    `hasattr` is False."""
+    """A use of an operator of TVM that is left out. It is also an `AttributeError`, so that `hasattr` returns False."""
 
     code = "TW0309"
 
 
 def left_out(name: str) -> OperatorLeftOut | None:
-    """What asking for that operator raises, or None when it is not one that was left out."""
+    """Return the error for a use of the operator `name`, or None if it was not left out."""
     why = LEFT_OUT.get(name)
-    return None if why is None else OperatorLeftOut(f"the operator '{name}' is not here: {why}")
+    return None if why is None else OperatorLeftOut(f"the operator '{name}' is not supported: {why}")

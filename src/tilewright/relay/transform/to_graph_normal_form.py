@@ -1,4 +1,4 @@
-"""Replace lets by sharing.
+"""Replace let bindings by sharing.
 
     let %v = nn.relu(%x); add(%v, %v) -> %0 = nn.relu(%x); add(%0, %0)
 """
