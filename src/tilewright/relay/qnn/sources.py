@@ -394,9 +394,8 @@ def _fast_average(e: Call) -> Expr | None:
         return None
     total, count = found[0], np.int32(found[1].flat[0])
     how = Requantize(rounding="TOEVEN", compute_dtype="float32", out_dtype=str(e.tensor_type.dtype))
-    part, zeros = N.constant(_number(scale) / np.float32(count), FLOAT32), N.constant((_zero(zero) or 0) * count,
-        # type: ignore[operator]
-        "int32")
+    part = N.constant(_number(scale) / np.float32(count), FLOAT32)  # type: ignore[operator]
+    zeros = N.constant((_zero(zero) or 0) * count, "int32")
     return _made(how, total, part, zeros, to, out_zero, span=e.span)
 
 
