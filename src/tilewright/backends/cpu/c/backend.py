@@ -21,7 +21,7 @@ class CBackend(CpuBackend):
     """Portable C text: it is the same for every machine, and a C compiler finds its vectors."""
 
     name = "c"
-    stages = ("c",)
+    stages: tuple[str, ...] = ("c",)
     one_text = True
 
     @property
