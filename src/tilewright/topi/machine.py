@@ -16,13 +16,17 @@ from tilewright.types import DataType
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """The numbers of one core by which schedules are chosen. Cycles are those of the core; a vector is as wide as its registers.
+    """The numbers of one core by which schedules are chosen.
+
+    A vector is as wide as a register. A cycle is the time in which a unit starts whole vectors: one of the clock, or two where units are
+    half as wide as registers (`Machine.pipe_bits`).
 
     The defaults describe a core that multiplies two vectors a cycle. `backends/cpu/machine.py` has the rows of known microarchitectures
     and the source of each number; `benchmarks/peak.py` fits a row to an unknown one.
     """
 
     clock_ghz: float = 4.0
+    """Cycles of one nanosecond."""
     multiplies: float = 2.0
     """Fused multiply-adds of vectors that are started in one cycle."""
     loads: float = 2.0

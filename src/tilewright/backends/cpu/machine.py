@@ -1,6 +1,6 @@
 """Machines of CPUs: a table of microarchitectures, and the `Machine` of a target.
 
-A processor without a row has that of its family. `python benchmarks/peak.py --fit` measures a row on a machine that is not in the table.
+A processor without a row has that of its family. `python benchmarks/peak.py` prints a row that it measures on this machine.
 """
 
 from __future__ import annotations
