@@ -1,6 +1,7 @@
 """The accelerators that stand before the processor in a target's text: `npu -size=16, llvm -mcpu=znver4`.
 
-A comma behind a word, or within one that is no option, ends a target; those within options, as in `-mattr=+avx2,+fma`, belong to them.
+A comma behind a word, or within one that is no option, ends a target; those within options, as in `-mattr=+avx2,+fma`,
+belong to them.
 """
 
 from __future__ import annotations
@@ -47,7 +48,10 @@ def parts(text: str) -> list[str]:
                 found[-1].append(piece)
     targets = [" ".join(words) for words in found]
     if len(targets) > 1 and not all(targets):
-        raise TargetError(f"the target '{text}' has nothing between two commas, or behind the last; write for example 'npu, llvm'", code="TW0501")
+        raise TargetError(
+            f"the target '{text}' has nothing between two commas, or behind the last; write for example 'npu, llvm'",
+            code="TW0501"
+        )
     return targets
 
 

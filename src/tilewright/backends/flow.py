@@ -1,7 +1,8 @@
 """The language of control: what a program does between its kernels. Functions over registers, branches, calls, cells.
 
-Every value is a cell: a tensor, or a record of other cells (a tuple, a value of a data type, a closure, a reference). A cell counts
-who holds it. Types are gone: a polymorphic function is one function. Straight-line parts are blocks, `run` of kernels over tensors.
+Every value is a cell: a tensor, or a record of other cells (a tuple, a value of a data type, a closure, a reference). A
+cell counts who holds it. Types are gone: a polymorphic function is one function. Straight-line parts are blocks, `run`
+of kernels over tensors.
 
     instruction ::= Run(outputs, block, inputs) | Wrap(out, constant) | Record(out, tag, fields) | Field(out, record, index)
                   | Read(out, ref) | Write(ref, value) | Call(out, callee, args) | Apply(out, closure, args)
@@ -9,8 +10,9 @@ who holds it. Types are gone: a polymorphic function is one function. Straight-l
                   | If(out, cond, then, other) | Choose(out, value, cases, site) | Hold(value) | Drop(value)
     end         ::= Yield(value) | Return(value) | TailCall(callee, args) | TailApply(closure, args)
 
-A `Body` is a list of instructions whose last is an end; an `If` or `Choose` without `out` is one too: its branches end the function.
-`Hold` and `Drop` are put in by `backends/ownership.py`; before that, a body reads as if cells were never freed.
+A `Body` is a list of instructions whose last is an end; an `If` or `Choose` without `out` is one too: its branches end
+the function. `Hold` and `Drop` are put in by `backends/ownership.py`; before that, a body reads as if cells were never
+freed.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ class Zeros:
 
 @dataclass(slots=True)
 class Update:
-    """The tensor `data` of `rows` rows of `nbytes` bytes, with one of them replaced: in place where nobody else holds `data`.
+    """The tensor `data` of `rows` rows of `nbytes` bytes, with one of them replaced: in place where nobody else holds
+    `data`.
 
     `index` is a tensor of one integer of `width` bits; a row of another number changes nothing.
     """
@@ -180,14 +183,18 @@ class TailApply:
 
 
 Instruction: TypeAlias = (
-    Run | Wrap | Zeros | Update | Record | Field | Read | Write | Call | Apply | If | Choose | Hold | Drop | Yield | Return | TailCall | TailApply
+    Run | Wrap | Zeros | Update | Record | Field | Read | Write | Call | Apply | If | Choose | Hold | Drop | Yield
+    | Return | TailCall | TailApply
 )
 Body: TypeAlias = list[Instruction]
 
 
 @dataclass(slots=True)
 class FlowFunction:
-    """A function. `captured` are registers filled from the record of the closure, `itself` is that record, if it is a closure's."""
+    """A function.
+
+    `captured` are registers filled from the record of the closure, `itself` is that record, if it is a closure's.
+    """
 
     name: str
     params: tuple[Reg, ...] = ()
@@ -203,9 +210,11 @@ class FlowFunction:
 
 @dataclass(slots=True)
 class FlowProgram:
-    """Functions by number, of which `main` is the first. `blocks` are the bytes of the inputs and outputs of each block.
+    """Functions by number, of which `main` is the first. `blocks` are the bytes of the inputs and outputs of each
+    block.
 
-    `results` are the ways to the output tensors from the result of `main`. `messages` say what failed. Blocks that may fail, in a call or for lack of memory, are `fallible`.
+    `results` are the ways to the output tensors from the result of `main`. `messages` say what failed. Blocks that may
+    fail, in a call or for lack of memory, are `fallible`.
     """
 
     functions: list[FlowFunction]
@@ -239,12 +248,17 @@ def has_calls(program: FlowProgram) -> bool:
 
 
 def written_in_place(program: FlowProgram) -> dict[Reg, int]:
-    """Registers of `main`, and the output that each of them is: what makes it can write it into the memory of the caller, and nothing is left to copy.
+    """Registers of `main`, and the output that each of them is: what makes it can write it into the memory of the
+    caller, and nothing is left to copy.
 
-    These are results of blocks that run once, in a `main` that nobody calls and that ends in one place; what a branch or a call yields is copied.
+    These are results of blocks that run once, in a `main` that nobody calls and that ends in one place; what a branch
+    or a call yields is copied.
     """
     main, everything = program.functions[0], [i for f in program.functions for i in walk(f.body)]
-    again = any((isinstance(i, (Call, TailCall)) and i.callee == 0) or (isinstance(i, Record) and i.tag == 0 and not i.fields) for i in everything)
+    again = any(
+        (isinstance(i, (Call, TailCall)) and i.callee == 0) or (isinstance(i, Record) and i.tag == 0 and not i.fields)
+        for i in everything
+    )
     end = main.body[-1] if main.body else None
     if again or not isinstance(end, Return):
         return {}

@@ -1,4 +1,6 @@
-"""What a statement uses and does not define: the parameters of the function that it becomes where a loop runs in parallel."""
+"""What a statement uses and does not define: the parameters of the function that it becomes where a loop runs in
+parallel.
+"""
 
 from __future__ import annotations
 

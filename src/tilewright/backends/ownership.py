@@ -1,13 +1,13 @@
 """Who frees a cell: `Hold` and `Drop` put into a function of control, so that every cell is freed after its last use.
 
-A register owns one count of its cell. What takes a value over (a field of a record, an argument, a result) takes the count with it;
-a value that is still needed is held once more before. What only looks at a value leaves it, and it is dropped behind its
-last use, or at the start of a branch that does not need it.
+A register owns one count of its cell. What takes a value over (a field of a record, an argument, a result) takes the
+count with it; a value that is still needed is held once more before. What only looks at a value leaves it, and it is
+dropped behind its last use, or at the start of a branch that does not need it.
 
     %2 = record 0(%1, %1); %3 = %2.0; return %3  ->  hold %1; %2 = record 0(%1, %1); %3 = %2.0; drop %2; return %3
 
-So a loop that is a tail call owns its arguments and nothing else when it jumps: its memory does not grow. Cells that refer to each
-other in a circle, which only references can make, are freed with the run.
+So a loop that is a tail call owns its arguments and nothing else when it jumps: its memory does not grow. Cells that
+refer to each other in a circle, which only references can make, are freed with the run.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def own(function: FlowFunction) -> FlowFunction:
     """The same function, with every cell freed after its last use."""
     body, needed = _owned(function.body, set())
     given = [*function.params, *function.captured, *([] if function.itself is None else [function.itself])]
-    return FlowFunction(function.name, function.params, function.captured, function.itself, [*_drops(given, needed), *body])
+    return FlowFunction(
+        function.name, function.params, function.captured, function.itself, [*_drops(given, needed), *body]
+    )
 
 
 def _owned(body: Body, needed: set[Reg]) -> tuple[Body, set[Reg]]:
@@ -99,7 +101,9 @@ def _drops(owned: Iterable[Reg], needed: set[Reg]) -> list[Instruction]:
 
 
 def _uses(i: Instruction) -> tuple[Sequence[Reg], Sequence[Reg], Sequence[Reg]]:
-    """The registers that an instruction sets, those that it looks at, and those that it takes over; none is in two of them."""
+    """The registers that an instruction sets, those that it looks at, and those that it takes over; none is in two of
+    them.
+    """
     match i:
         case Run():
             return i.outputs, i.inputs, ()

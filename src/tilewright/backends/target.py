@@ -51,7 +51,9 @@ class TargetKind(str):
 class Target:
     """A machine to compile for. `attrs` holds the options as given; raises `TargetError` for anything unknown."""
 
-    def __init__(self, target: str | Mapping[str, Any] | Target, host: str | Mapping[str, Any] | Target | None = None) -> None:
+    def __init__(
+        self, target: str | Mapping[str, Any] | Target, host: str | Mapping[str, Any] | Target | None = None
+    ) -> None:
         self.accelerators, processor = _split_accelerators(target)
         kind, attrs = _parse(processor)
         self.kind = TargetKind(kind)
@@ -152,7 +154,9 @@ class Target:
 
     @property
     def cores(self) -> int:
-        """Cores that code may use: `-num-cores`, else those this process may run on, else 4, or 1 where there are no threads."""
+        """Cores that code may use: `-num-cores`, else those this process may run on, else 4, or 1 where there are no
+        threads.
+        """
         return self.machine.cores
 
     @property
@@ -172,14 +176,18 @@ class Target:
         return {"kind": str(self.kind), **plain, **beside}
 
     def __str__(self) -> str:
-        options = (f"-{k}={','.join(v) if isinstance(v, tuple) else shlex.quote(str(v))}" for k, v in self.attrs.items())
+        options = (
+            f"-{k}={','.join(v) if isinstance(v, tuple) else shlex.quote(str(v))}" for k, v in self.attrs.items()
+        )
         return ", ".join([*map(str, self.accelerators), " ".join([str(self.kind), *options])])
 
     def __repr__(self) -> str:
         return f"Target({str(self)!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Target) and (self.kind, self.attrs, self.accelerators) == (other.kind, other.attrs, other.accelerators)
+        return isinstance(other, Target) and (self.kind, self.attrs, self.accelerators) == (
+            other.kind, other.attrs, other.accelerators
+        )
 
     def __hash__(self) -> int:
         return hash(str(self.kind)) ^ hash(frozenset(self.attrs.items()))
@@ -197,7 +205,9 @@ class Target:
         machine.enter(self.machine)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         from tilewright.topi import machine
 
         _CURRENT.set(_CURRENT.get()[:-1])
@@ -205,10 +215,13 @@ class Target:
 
     @staticmethod
     def current(allow_none: bool = True) -> Target | None:
-        """The target of the innermost `with target:`; raises `TargetError` outside of one when `allow_none` is false."""
+        """The target of the innermost `with target:`; raises `TargetError` outside of one when `allow_none` is false.
+        """
         stack = _CURRENT.get()
         if not stack and not allow_none:
-            raise TargetError("no target is set here; write `with Target('llvm'):` around this, or pass a target", code="TW0514")
+            raise TargetError(
+                "no target is set here; write `with Target('llvm'):` around this, or pass a target", code="TW0514"
+            )
         return stack[-1] if stack else None
 
     @staticmethod
@@ -226,7 +239,9 @@ def _split_accelerators(target: Any) -> tuple[tuple[Accelerator, ...], Any]:
         except ValueError as error:
             raise TargetError(f"the target is not valid JSON: {error}", code="TW0501") from error
     if isinstance(target, Mapping) and "accelerators" in target:
-        return split_accelerators(f"{target['accelerators']}, llvm")[0], {k: v for k, v in target.items() if k != "accelerators"}
+        return split_accelerators(f"{target['accelerators']}, llvm")[0], {
+            k: v for k, v in target.items() if k != "accelerators"
+        }
     if not isinstance(target, str):
         return (), target
     accelerators, processor = split_accelerators(target)
@@ -235,18 +250,33 @@ def _split_accelerators(target: Any) -> tuple[tuple[Accelerator, ...], Any]:
 
 
 def _check_parts(text: str, accelerators: list[str], processor: str) -> None:
-    """Raise `TargetError` where the parts of a target are not accelerators, each once, and one processor behind them."""
+    """Raise `TargetError` where the parts of a target are not accelerators, each once, and one processor behind them.
+    """
     names = [*accelerators, processor]
     kinds = [n for n in names if has_backend(n)]
     twice = next((n for n in names if names.count(n) > 1), None)
     if len(kinds) > 2:
-        raise TargetError(f"the target '{text}' names {len(kinds)} processors ({', '.join(kinds)}), and a program is for one; give accelerators, then one processor", code="TW0504")
+        raise TargetError(
+            f"the target '{text}' names {len(kinds)} processors ({', '.join(kinds)}), and a program is for one; give "
+            "accelerators, then one processor",
+            code="TW0504"
+        )
     if twice is not None:
-        raise TargetError(f"the target '{text}' names {twice} twice; give it once, with all of its options", code="TW0504")
+        raise TargetError(
+            f"the target '{text}' names {twice} twice; give it once, with all of its options", code="TW0504"
+        )
     if len(kinds) > 1:
-        raise TargetError(f"the target '{text}' names two processors, {' and '.join(kinds)}, and a program is for one; leave {kinds[0]} out", code="TW0504")
+        raise TargetError(
+            f"the target '{text}' names two processors, {' and '.join(kinds)}, and a program is for one; leave "
+            f"{kinds[0]} out",
+            code="TW0504"
+        )
     if kinds and not has_backend(processor):
-        raise TargetError(f"the target '{text}' has {kinds[0]} before {processor}; the processor stands last: '{', '.join([*accelerators[:-1], processor, kinds[0]])}'", code="TW0504")
+        raise TargetError(
+            f"the target '{text}' has {kinds[0]} before {processor}; the processor stands last: "
+            f"'{', '.join([*accelerators[:-1], processor, kinds[0]])}'",
+            code="TW0504"
+        )
 
 
 def _parse(target: str | Mapping[str, Any] | Target) -> tuple[str, dict[str, Any]]:
@@ -262,7 +292,11 @@ def _parse(target: str | Mapping[str, Any] | Target) -> tuple[str, dict[str, Any
         raise TargetError(f"a target is text, a dictionary or a Target, not {type(target).__name__}", code="TW0501")
     if not has_backend(kind):
         if kind in known_targets():
-            raise TargetError(f"'{kind}' takes parts of a network, and the rest needs a processor; name one behind it: '{kind}, llvm'", code="TW0504")
+            raise TargetError(
+                f"'{kind}' takes parts of a network, and the rest needs a processor; name one behind it: '{kind}, "
+                "llvm'",
+                code="TW0504"
+            )
         raise TargetError(f"'{kind}' is not a kind of target: {nearest(kind, backend_names(), 'kind')}", code="TW0502")
     known = find_backend(kind).options
     return kind, {name: _option(name, value, known) for name, value in options.items()}
@@ -280,7 +314,10 @@ def _split(text: str) -> tuple[str, dict[str, Any]]:
     rest = iter(words[1:])
     for word in rest:
         if not word.startswith("-"):
-            raise TargetError(f"'{word}' in the target '{text}' is not an option; options start with a dash, as in -mcpu=znver4", code="TW0501")
+            raise TargetError(
+                f"'{word}' in the target '{text}' is not an option; options start with a dash, as in -mcpu=znver4",
+                code="TW0501"
+            )
         name, equals, value = word.lstrip("-").partition("=")
         options[name] = value if equals else next(rest, "")
     return words[0], options

@@ -29,7 +29,8 @@ _LOCAL_FUNCTION: Final = 2
 
 
 def write_data_object(file: BinaryIO, like: bytes, contents: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> None:
-    """Write an object for the machine of the object `like` that defines one read-only global symbol per `(name, bytes)`.
+    """Write an object for the machine of the object `like` that defines one read-only global symbol per `(name,
+    bytes)`.
 
     On x86-64 the contents go into a large-model section, which linkers put last, so that code still reaches everything
     else when there are gigabytes of them.
@@ -48,12 +49,18 @@ def write_data_object(file: BinaryIO, like: bytes, contents: Sequence[tuple[str,
     size = offset
     offset += _pad(file, offset)
     table = b"".join(symbols)
-    section_names = b"\0" + b"\0".join(s.encode() for s in (section, ".symtab", ".strtab", ".shstrtab", ".note.GNU-stack")) + b"\0"
+    section_names = b"\0" + b"\0".join(
+        s.encode() for s in (section, ".symtab", ".strtab", ".shstrtab", ".note.GNU-stack")
+    ) + b"\0"
     rows, at = [struct.pack("<IIQQQQIIQQ", *[0] * 10)], DATA_OFFSET + offset
     where = section_names.index
 
-    def row(name: str, kind: int, flag: int, start: int, length: int, link: int, info: int, align: int, entry: int) -> None:
-        rows.append(struct.pack("<IIQQQQIIQQ", where(name.encode()), kind, flag, 0, start, length, link, info, align, entry))
+    def row(
+        name: str, kind: int, flag: int, start: int, length: int, link: int, info: int, align: int, entry: int
+    ) -> None:
+        rows.append(
+            struct.pack("<IIQQQQIIQQ", where(name.encode()), kind, flag, 0, start, length, link, info, align, entry)
+        )
 
     row(section, _PROGBITS, _ALLOC | (_X86_LARGE if large else 0), DATA_OFFSET, size, 0, 0, _ALIGNMENT, 0)
     row(".symtab", _SYMTAB, 0, at, len(table), 3, 1, 8, 24)
@@ -65,7 +72,9 @@ def write_data_object(file: BinaryIO, like: bytes, contents: Sequence[tuple[str,
     file.write(tail + b"".join(rows))
     file.seek(0)
     identity = b"\x7fELF" + bytes((2, 1, 1)) + b"\0" * 9
-    file.write(identity + struct.pack("<HHIQQQIHHHHHH", 1, machine, 1, 0, 0, at + len(tail), flags, 64, 0, 0, 64, len(rows), 4))
+    file.write(
+        identity + struct.pack("<HHIQQQIHHHHHH", 1, machine, 1, 0, 0, at + len(tail), flags, 64, 0, 0, 64, len(rows), 4)
+    )
 
 
 def is_elf64(image: bytes) -> bool:
@@ -75,7 +84,10 @@ def is_elf64(image: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CodeSymbol:
-    """A function of an object: its section, its place in it, and its bytes. Other objects see it where it is `shown`."""
+    """A function of an object: its section, its place in it, and its bytes.
+
+    Other objects see it where it is `shown`.
+    """
 
     name: str
     section: int
@@ -94,7 +106,12 @@ def code_symbols(image: bytes) -> list[CodeSymbol]:
             name, info, _, section, offset, nbytes = struct.unpack_from("<IBBHQQ", image, place)
             if info in (_GLOBAL_FUNCTION, _LOCAL_FUNCTION) and section:
                 text = sections[link][4] + name
-                found.append(CodeSymbol(image[text : image.index(b"\0", text)].decode(), section, offset, nbytes, info == _GLOBAL_FUNCTION))
+                found.append(
+                    CodeSymbol(
+                        image[text : image.index(b"\0", text)].decode(), section, offset, nbytes,
+                        info == _GLOBAL_FUNCTION
+                    )
+                )
     return found
 
 

@@ -1,7 +1,7 @@
 """Processors by name: architecture families, and what each named CPU can do.
 
-The tables hold only the features that schedules and code generation ask about, under LLVM's names. A CPU that LLVM knows
-and this table does not is refused with the nearest known name: compiling for it would silently use its baseline.
+The tables hold only the features that schedules and code generation ask about, under LLVM's names. A CPU that LLVM
+knows and this table does not is refused with the nearest known name: compiling for it would silently use its baseline.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ _X86: Final = {
     "core-avx2": _V3, "skylake": _V3, "skylake-avx512": _V4, "skx": _V4, "cascadelake": _CASCADE,
     "cooperlake": f"{_CASCADE} avx512bf16", "cannonlake": f"{_V4} avx512vbmi", "icelake-client": _ICE,
     "icelake-server": _ICE, "tigerlake": _ICE, "rocketlake": _ICE, "alderlake": f"{_V3} avxvnni",
-    "raptorlake": f"{_V3} avxvnni", "meteorlake": f"{_V3} avxvnni", "arrowlake": f"{_V3} avxvnni", "lunarlake": f"{_V3} avxvnni",
-    "sierraforest": f"{_V3} avxvnni", "sapphirerapids": _SAPPHIRE, "emeraldrapids": _SAPPHIRE, "graniterapids": _SAPPHIRE,
+    "raptorlake": f"{_V3} avxvnni", "meteorlake": f"{_V3} avxvnni", "arrowlake": f"{_V3} avxvnni",
+    "lunarlake": f"{_V3} avxvnni",
+    "sierraforest": f"{_V3} avxvnni", "sapphirerapids": _SAPPHIRE, "emeraldrapids": _SAPPHIRE,
+    "graniterapids": _SAPPHIRE,
     "bdver2": f"{_AVX} f16c fma", "znver1": _V3, "znver2": _V3, "znver3": _V3, "znver4": f"{_ICE} avx512bf16",
     "znver5": f"{_ICE} avx512bf16 avxvnni",
 }
@@ -40,14 +42,18 @@ _AARCH64: Final = {
 }
 _ARM: Final = {"generic": "", "cortex-a7": "neon vfp4", "cortex-a9": "neon", "cortex-a15": "neon vfp4", "cortex-a53": "neon vfp4",
                "cortex-a72": "neon vfp4"}
-_RISCV: Final = {"generic": "m a f d c", "generic-rv64": "m a f d c", "sifive-u74": "m a f d c", "sifive-x280": "m a f d c v", "spacemit-x60": "m a f d c v"}
+_RISCV: Final = {
+    "generic": "m a f d c", "generic-rv64": "m a f d c", "sifive-u74": "m a f d c", "sifive-x280": "m a f d c v",
+    "spacemit-x60": "m a f d c v"
+}
 _WASM: Final = {"generic": "", "mvp": "", "bleeding-edge": "simd128"}
 
 CPUS: Final[dict[str, dict[str, str]]] = {"x86": _X86, "aarch64": _AARCH64, "arm": _ARM, "riscv": _RISCV, "wasm": _WASM}
 """Family -> CPU name -> features, separated by spaces."""
 
 FAMILIES: Final = {
-    "x86_64": "x86", "amd64": "x86", "aarch64": "aarch64", "arm64": "aarch64", "arm": "arm", "armv7": "arm", "armv7a": "arm",
+    "x86_64": "x86", "amd64": "x86", "aarch64": "aarch64", "arm64": "aarch64", "arm": "arm", "armv7": "arm",
+    "armv7a": "arm",
     "armv7l": "arm", "thumbv7": "arm", "riscv64": "riscv", "wasm32": "wasm", "wasm64": "wasm",
 }
 """First part of a triple -> family."""
@@ -75,7 +81,9 @@ def object_format(triple: str) -> str:
     if triple.startswith("wasm"):
         return "wasm"
     system = triple.split("-", maxsplit=1)[-1]
-    return "coff" if "windows" in system else "macho" if any(s in system for s in ("apple", "darwin", "macos")) else "elf"
+    return (
+        "coff" if "windows" in system else "macho" if any(s in system for s in ("apple", "darwin", "macos")) else "elf"
+    )
 
 
 def vector_bits(family: str, features: frozenset[str]) -> int:

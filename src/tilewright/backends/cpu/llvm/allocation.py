@@ -1,4 +1,5 @@
-"""How generated code asks for memory: by the C library's own functions, or by two of ours that know what these are called elsewhere.
+"""How generated code asks for memory: by the C library's own functions, or by two of ours that know what these are
+called elsewhere.
 
     ptr aligned_alloc(i64 alignment, i64 bytes), void free(ptr)      where addresses have 64 bits
     ptr tw_allocate(i64 alignment, i64 bytes), void tw_free(ptr)     where `size_t` has 32 bits, and on Windows
@@ -18,7 +19,9 @@ def allocator(triple: str) -> tuple[str, str]:
 
 
 def allocation_text(target: Target) -> str:
-    """What a module needs that asks for memory: our functions where they are needed, else the declarations of the C library's."""
+    """What a module needs that asks for memory: our functions where they are needed, else the declarations of the C
+    library's.
+    """
     return _definitions(target.mtriple) or _DECLARED
 
 

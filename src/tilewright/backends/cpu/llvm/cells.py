@@ -1,4 +1,5 @@
-"""The cells of a run as LLVM text: cutting them from chunks, freeing them, writing into one, and the limit of the stack.
+"""The cells of a run as LLVM text: cutting them from chunks, freeing them, writing into one, and the limit of the
+stack.
 
 `backends/cpu/llvm/flow.py` says what a cell is, and fills in where the state of a run has what.
 """

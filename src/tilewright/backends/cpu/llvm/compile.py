@@ -24,11 +24,15 @@ IN_ORDER: Final = 0
 """The effort that leaves instructions in the order of the text, as debuggers need it."""
 _LOCK: Final = threading.RLock()
 _VECTOR_STACK_MOVE: Final = re.compile(
-    r"^\s*(?:v?mov\w+\s+(?:%[xyz]mm\d+, -?\d*\(%r[sb]p\)|-?\d*\(%r[sb]p\), %[xyz]mm\d+)|(?:str|ldr)\s+q\d+, \[(?:sp|x29))", re.MULTILINE)
+    r"^\s*(?:v?mov\w+\s+(?:%[xyz]mm\d+, -?\d*\(%r[sb]p\)|-?\d*\(%r[sb]p\), %[xyz]mm\d+)|(?:str|ldr)\s+q\d+, "
+    r"\[(?:sp|x29))", re.MULTILINE)
 
 
 def _leave_llvm() -> None:
-    """Wait until no other thread is inside of LLVM. A child process would find its locks held, and its tables half-written, for ever."""
+    """Wait until no other thread is inside of LLVM.
+
+    A child process would find its locks held, and its tables half-written, for ever.
+    """
     _LOCK.acquire()
     llvm.ffi.lib._lock.__enter__()
 
@@ -56,7 +60,10 @@ def compile_import(text: str, target: Target) -> bytes:
         try:
             return compile_text(text, target)
         except InternalError as error:
-            raise CompileError(f"the text of pragma import_llvm cannot be compiled for {machine.triple}: {error.__cause__}", code="TW0509") from error
+            raise CompileError(
+                f"the text of pragma import_llvm cannot be compiled for {machine.triple}: {error.__cause__}",
+                code="TW0509"
+            ) from error
 
 
 def assembly(text: str, target: Target, *, level: int = 2) -> str:
@@ -93,7 +100,10 @@ def _machine(triple: str, cpu: str, features: str, abi: str, level: int) -> Any:
         found = llvm.Target.from_triple(triple)
     except RuntimeError as error:
         raise TargetError(f"LLVM cannot make code for '{triple}': {error}", code="TW0509") from error
-    return found.create_target_machine(cpu=cpu, features=features, opt=level, reloc="static" if triple.startswith("wasm") else "pic", codemodel="small", abiname=abi)
+    return found.create_target_machine(
+        cpu=cpu, features=features, opt=level, reloc="static" if triple.startswith("wasm") else "pic",
+        codemodel="small", abiname=abi
+    )
 
 
 @functools.cache

@@ -1,9 +1,9 @@
 """Conversions between types, and the floats of 16 bits or fewer that most processors compute in 32 bits.
 
-`float16`, `bfloat16` and the small floats live as bits; `widen` and `narrow` (round to nearest, ties to even) go through one instruction
-where the target has it and through integer arithmetic where it does not. Doubles become bfloat16 by way of `float`, as in numpy, and are
-rounded once for the others.
-A float outside the range of an integer type converts to an unspecified value, as in C; on its way to 2 or 4 bits it is an int32.
+`float16`, `bfloat16` and the small floats live as bits; `widen` and `narrow` (round to nearest, ties to even) go
+through one instruction where the target has it and through integer arithmetic where it does not. Doubles become
+bfloat16 by way of `float`, as in numpy, and are rounded once for the others. A float outside the range of an integer
+type converts to an unspecified value, as in C; on its way to 2 or 4 bits it is an int32.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def is_short(dtype: DataType) -> bool:
 
 
 def cast(f: FunctionText, e: E.Cast) -> Value:
-    if e.value.dtype.element is FLOAT32 and (e.dtype.element is INT32 or (e.dtype.code in ("int", "uint") and e.dtype.bits < 32)):
+    if e.value.dtype.element is FLOAT32 and (
+        e.dtype.element is INT32 or (e.dtype.code in ("int", "uint") and e.dtype.bits < 32)
+    ):
         whole = _rounded(f, e.value)
         if whole is not None:
             return convert(f, whole[0], whole[1], INT32.with_lanes(e.dtype.lanes), e.dtype), whole[1]
@@ -40,7 +42,8 @@ def cast(f: FunctionText, e: E.Cast) -> Value:
 
 
 def _rounded(f: FunctionText, x: PrimExpr) -> Value | None:
-    """A float that was rounded to the nearest whole number, and then held between two literals or not, as an int32; None for others.
+    """A float that was rounded to the nearest whole number, and then held between two literals or not, as an int32;
+    None for others.
 
     Whole bounds are the same before rounding, and rounding while converting is one instruction.
     """
@@ -97,10 +100,16 @@ def convert(f: FunctionText, text: str, level: int, source: DataType, to: DataTy
 
 
 def _truncate_padded(f: FunctionText, text: str, level: int, source: DataType, to: DataType) -> str:
-    """Fewer bits in lanes that are no power of two: LLVM 22 fails where 3 lanes go from 64 to 8 bits on AArch64, hence the lanes to the next one."""
+    """Fewer bits in lanes that are no power of two: LLVM 22 fails where 3 lanes go from 64 to 8 bits on AArch64, hence
+    the lanes to the next one.
+    """
     n, m = to.lanes, 1 << (to.lanes - 1).bit_length()
     kinds = [register_type(t.with_lanes(m)) for t in (source, to)]
-    more = f.put(f"shufflevector {register_type(source)} {text}, {register_type(source)} poison, {shuffle_mask([min(k, n - 1) for k in range(m)])}", level)
+    more = f.put(
+        f"shufflevector {register_type(source)} {text}, {register_type(source)} poison, "
+        f"{shuffle_mask([min(k, n - 1) for k in range(m)])}",
+        level
+    )
     cut = f.put(f"trunc {kinds[0]} {more} to {kinds[1]}", level)
     return f.put(f"shufflevector {kinds[1]} {cut}, {kinds[1]} poison, {shuffle_mask(list(range(n)))}", level)
 
@@ -110,7 +119,9 @@ def widen(f: FunctionText, text: str, level: int, dtype: DataType) -> str:
     if dtype.code in MINIFLOATS:
         return widen_small(f, text, level, dtype)
     n = dtype.lanes
-    half, wide, real = register_type(INT16.with_lanes(n)), register_type(INT32.with_lanes(n)), register_type(FLOAT32.with_lanes(n))
+    half, wide, real = register_type(INT16.with_lanes(n)), register_type(INT32.with_lanes(n)), register_type(
+        FLOAT32.with_lanes(n)
+    )
     if dtype.code == "float" and has_half_conversion(f):
         bits = f.put(f"bitcast {half} {text} to {vector('half', n)}", level)
         return f.put(f"fpext {vector('half', n)} {bits} to {real}", level)
@@ -142,7 +153,9 @@ def narrow(f: FunctionText, text: str, level: int, dtype: DataType) -> str:
     if dtype.code in MINIFLOATS:
         return narrow_small(f, text, level, dtype)
     n = dtype.lanes
-    half, wide, real = register_type(INT16.with_lanes(n)), register_type(INT32.with_lanes(n)), register_type(FLOAT32.with_lanes(n))
+    half, wide, real = register_type(INT16.with_lanes(n)), register_type(INT32.with_lanes(n)), register_type(
+        FLOAT32.with_lanes(n)
+    )
     if dtype.code == "float" and has_half_conversion(f):
         rounded = f.put(f"fptrunc {real} {text} to {vector('half', n)}", level)
         return f.put(f"bitcast {vector('half', n)} {rounded} to {half}", level)
@@ -166,7 +179,8 @@ def _brain_bits(f: FunctionText, text: str, bits: str, level: int, n: int) -> st
 
 
 def _half_bits(f: FunctionText, bits: str, level: int, n: int) -> str:
-    """float bits -> float16 bits, both in an i32: too large, subnormal and normal magnitudes are computed side by side."""
+    """float bits -> float16 bits, both in an i32: too large, subnormal and normal magnitudes are computed side by side.
+    """
     wide, real = register_type(INT32.with_lanes(n)), register_type(FLOAT32.with_lanes(n))
     magnitude = f.put(f"and {wide} {bits}, {_splat(0x7FFFFFFF, n)}", level)
     nan = f.put(f"icmp ugt {wide} {magnitude}, {_splat(0x7F800000, n)}", level)

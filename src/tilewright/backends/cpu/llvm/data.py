@@ -1,4 +1,5 @@
-"""Object files that hold data, by way of LLVM: for formats that `backends/cpu/elf.py` does not write itself (COFF, Mach-O, WebAssembly, ELF of 32 bits).
+"""Object files that hold data, by way of LLVM: for formats that `backends/cpu/elf.py` does not write itself (COFF,
+Mach-O, WebAssembly, ELF of 32 bits).
 
 A byte costs some 60 ns, so a model of 100 MB takes six seconds.
 """

@@ -1,9 +1,11 @@
-"""Debug information: which line of a text each instruction came from, and where loop variables and buffers are, as LLVM metadata (DWARF 4).
+"""Debug information: which line of a text each instruction came from, and where loop variables and buffers are, as LLVM
+metadata (DWARF 4).
 
-A `Source` is the text of one function: its loops, the Relay function that it computes, or the list of the model's nodes in it. With
-`locals`, every parameter, inner buffer and loop variable has a place on the stack from which a debugger reads it, whatever becomes of the
-registers; without, there are lines alone, which change no instruction. The type of a buffer is a pointer to its elements under the name
-`tensor <dtype> <shape>`, by which `contrib/gdb_printers.py` knows it.
+A `Source` is the text of one function: its loops, the Relay function that it computes, or the list of the model's nodes
+in it. With `locals`, every parameter, inner buffer and loop variable has a place on the stack from which a debugger
+reads it, whatever becomes of the registers; without, there are lines alone, which change no instruction. The type of a
+buffer is a pointer to its elements under the name `tensor <dtype> <shape>`, by which `contrib/gdb_printers.py` knows
+it.
 """
 
 from __future__ import annotations
@@ -17,12 +19,18 @@ from tilewright.expr import Buffer
 from tilewright.tir.stmt import Stmt
 from tilewright.types import DataType
 
-_ENCODINGS: Final = {"float": "DW_ATE_float", "bfloat": "DW_ATE_float", "int": "DW_ATE_signed", "uint": "DW_ATE_unsigned", "bool": "DW_ATE_boolean"}
+_ENCODINGS: Final = {
+    "float": "DW_ATE_float", "bfloat": "DW_ATE_float", "int": "DW_ATE_signed", "uint": "DW_ATE_unsigned",
+    "bool": "DW_ATE_boolean"
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The text of a function in `folder`/`file`. `line` says in which line a statement stands, 0 where it has none of its own."""
+    """The text of a function in `folder`/`file`.
+
+    `line` says in which line a statement stands, 0 where it has none of its own.
+    """
 
     file: str
     folder: str
@@ -70,9 +78,11 @@ class DebugInfo:
         """A function of the module; `symbol` is its LLVM name."""
         file = self.file(source)
         kind = self.node("!DISubroutineType(types: !{})")
-        linkage = f'linkageName: "{_escaped(symbol)}", ' if source.title == symbol else ""  # gdb knows a C function by that name alone, where there is one
+        # gdb knows a C function by that name alone, where there is one
+        linkage = f'linkageName: "{_escaped(symbol)}", ' if source.title == symbol else ""
         text = (
-            f'!DISubprogram(name: "{_escaped(source.title)}", {linkage}scope: {file}, file: {file}, line: {source.first}, type: {kind}, '
+            f'!DISubprogram(name: "{_escaped(source.title)}", {linkage}scope: {file}, file: {file}, line: '
+            f'{source.first}, type: {kind}, '
             f"scopeLine: {source.first}, spFlags: DISPFlagDefinition, unit: {self._unit})"
         )
         return DebugFunction(self, source, file, self.node(text, distinct=True))
@@ -80,7 +90,10 @@ class DebugInfo:
     def scalar(self, dtype: DataType) -> str:
         """The type of a number."""
         bits = max(8, dtype.bits)
-        return self.node(f'!DIBasicType(name: "{dtype.element}", size: {bits}, encoding: {_ENCODINGS.get(dtype.code, "DW_ATE_unsigned")})')
+        return self.node(
+            f'!DIBasicType(name: "{dtype.element}", size: {bits}, encoding: '
+            f'{_ENCODINGS.get(dtype.code, "DW_ATE_unsigned")})'
+        )
 
     def tensor(self, dtype: DataType, shape: Sequence[Any]) -> str:
         """The type of a buffer: a pointer to an array, by its name. Where a size is open, to the first element."""
@@ -92,7 +105,10 @@ class DebugInfo:
             for d in known:
                 bits *= d
             ranges = ", ".join(self.node(f"!DISubrange(count: {d})") for d in known)
-            pointee = self.node(f"!DICompositeType(tag: DW_TAG_array_type, baseType: {element}, size: {bits}, elements: {self.node(f'!{{{ranges}}}')})")
+            pointee = self.node(
+                f"!DICompositeType(tag: DW_TAG_array_type, baseType: {element}, size: {bits}, elements: "
+                f"{self.node(f'!{{{ranges}}}')})"
+            )
         pointer = self.node(f"!DIDerivedType(tag: DW_TAG_pointer_type, baseType: {pointee}, size: 64)")
         name = f"tensor {dtype} {', '.join(map(str, shape))}"
         return self.node(f'!DIDerivedType(tag: DW_TAG_typedef, name: "{_escaped(name)}", baseType: {pointer})')
@@ -149,9 +165,15 @@ class DebugFunction:
         if parameter:
             self._arguments += 1
             argument = f"arg: {self._arguments}, "
-        return self.info.node(f'!DILocalVariable(name: "{_escaped(name)}", {argument}scope: {self.scope}, file: {self._file}, line: {line}, type: {kind})')
+        return self.info.node(
+            f'!DILocalVariable(name: "{_escaped(name)}", {argument}scope: {self.scope}, file: {self._file}, line: '
+            f'{line}, type: {kind})'
+        )
 
 
 def _escaped(text: str) -> str:
     """A text as LLVM writes it between quotes."""
-    return "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else "".join(f"\\{b:02X}" for b in c.encode()) for c in text)
+    return "".join(
+        c if c.isascii() and c.isprintable() and c not in '"\\' else "".join(f"\\{b:02X}" for b in c.encode())
+        for c in text
+    )

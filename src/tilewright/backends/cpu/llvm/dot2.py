@@ -1,7 +1,7 @@
 """Sums of products of pairs as LLVM text: `pair`, which is one load where its halves are neighbours, and `dot2`.
 
-`dot2` is one instruction on x86 with AVX512_BF16 and on ARM with BF16; elsewhere both halves are widened to float32, by a
-shift and by a mask, and multiplied and added.
+`dot2` is one instruction on x86 with AVX512_BF16 and on ARM with BF16; elsewhere both halves are widened to float32, by
+a shift and by a mask, and multiplied and added.
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def pair(f: FunctionText, e: E.Call) -> Value:
 
 def _neighbours(f: FunctionText, low: PrimExpr, high: PrimExpr) -> tuple[E.Buffer, PrimExpr] | None:
     """The buffer and the first index when the pairs of both arguments stand one behind the other in memory."""
-    if not (isinstance(low, Load) and isinstance(high, Load)) or low.buffer is not high.buffer or f.mask is not None or low.buffer in f.facts.tiles:
+    if not (
+        isinstance(low, Load) and isinstance(high, Load)
+    ) or low.buffer is not high.buffer or f.mask is not None or low.buffer in f.facts.tiles:
         return None
     first, second = low.indices[0], high.indices[0]
     if low.dtype.lanes > 1:
@@ -79,7 +81,11 @@ def _multiply_add(f: FunctionText, dtype: DataType, x: str, y: str, c: str, leve
     real = register_type(dtype)
     if f.target.has_fma:
         suffix = "f32" if dtype.lanes == 1 else f"v{dtype.lanes}f32"
-        return f.put(f"call {real} {f.declare(f'llvm.fma.{suffix}', real, f'{real}, {real}, {real}')}({real} {x}, {real} {y}, {real} {c})", level)
+        return f.put(
+            f"call {real} {f.declare(f'llvm.fma.{suffix}', real, f'{real}, {real}, {real}')}({real} {x}, {real} {y}, "
+            f"{real} {c})",
+            level
+        )
     return f.put(f"fadd {real} {f.put(f'fmul {real} {x}, {y}', level)}, {c}", level)
 
 

@@ -3,8 +3,8 @@
     i32 @external.<k>(ptr context, ptr…)     the call number k: gives the addresses of its arrays to what `tw_external` points to
     ptr @tw_external                         i32 (i64 number, ptr addresses), which the runtime puts there before the first run
 
-A call returns `DONE`. Whatever else it returns ends the program, with the status `CALL_FAILED`: a callback of Python that raises
-before its first line returns 0.
+A call returns `DONE`. Whatever else it returns ends the program, with the status `CALL_FAILED`: a callback of Python
+that raises before its first line returns 0.
 """
 
 from __future__ import annotations
@@ -31,9 +31,15 @@ def emit_external(counts: Sequence[int]) -> str:
 
 
 def _function(number: int, count: int) -> str:
-    lines = [f"define internal i32 @{symbol_of(number)}(ptr %ctx{''.join(f', ptr %a{k}' for k in range(count))}) nounwind {{", f"  %args = alloca [{max(1, count)} x ptr], align 8"]
+    lines = [
+        f"define internal i32 @{symbol_of(number)}(ptr %ctx{''.join(f', ptr %a{k}' for k in range(count))}) nounwind "
+        f"{{",
+        f"  %args = alloca [{max(1, count)} x ptr], align 8"
+    ]
     for k in range(count):
-        lines += [f"  %at{k} = getelementptr inbounds ptr, ptr %args, i64 {k}", f"  store ptr %a{k}, ptr %at{k}, align 8"]
+        lines += [
+            f"  %at{k} = getelementptr inbounds ptr, ptr %args, i64 {k}", f"  store ptr %a{k}, ptr %at{k}, align 8"
+        ]
     return "\n".join([
         *lines,
         f"  %callback = load ptr, ptr @{CALLBACK}, align 8",

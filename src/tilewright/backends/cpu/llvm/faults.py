@@ -1,6 +1,7 @@
 """What checked code calls when an access is wrong, as LLVM text; `tilewright.faults` says what the names mean.
 
-The first report of all threads is kept: whoever changes the first word of the record from 0 to 1 writes it, and sets the word to 2.
+The first report of all threads is kept: whoever changes the first word of the record from 0 to 1 writes it, and sets
+the word to 2.
 """
 
 from __future__ import annotations
