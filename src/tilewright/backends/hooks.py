@@ -1,12 +1,10 @@
-"""What a kind of target does with the functions of a network that are for it, beside a code generator
-`relay.ext.<kind>`.
+"""Hooks of a kind of target: compilers for the functions of a network that are marked for it.
 
     RelayToTIR     module of graphs -> module of loop programs of the same names: inputs, then outputs, as buffers
     TIRToRuntime   module of loop programs, target -> ModuleNode that has these functions
 
-Without `TIRToRuntime` the loop programs are compiled for the host, and called as our own kernels are. The hooks are
-registered functions, `relay.ext.<kind>.relay_to_tir` and `relay.ext.<kind>.tir_to_runtime`, which a plug-in may as well
-register itself.
+Without `TIRToRuntime`, the loop programs are compiled for the host and called as kernels. The hooks are the registered
+functions `relay.ext.<kind>.relay_to_tir` and `relay.ext.<kind>.tir_to_runtime`; a plug-in may register these directly.
 """
 
 from __future__ import annotations
@@ -19,13 +17,13 @@ from tilewright.global_functions import GlobalFunction, get_global_func, registe
 from tilewright.settings import nearest
 
 HOOKS: Final = {"RelayToTIR": "relay_to_tir", "TIRToRuntime": "tir_to_runtime"}
-"""The names of the field, and how the functions are registered."""
+"""TVM's names of the hooks, and the names under which the functions are registered."""
 
 
 def register_target_kind(kind: str, hooks: Mapping[str, Callable[..., Any]], override: bool = False) -> None:
-    """Give a kind of target its hooks, by the names of the field.
+    """Register the hooks of a kind of target by TVM's names.
 
-    Raises `OptionError` for another name, and for a kind that has them already.
+    Raises `OptionError` for an unknown hook, and for a kind that has the hook already.
     """
     for name in hooks:
         if name not in HOOKS:
@@ -42,5 +40,5 @@ def register_target_kind(kind: str, hooks: Mapping[str, Callable[..., Any]], ove
 
 
 def hook_of(kind: str, name: str) -> GlobalFunction | None:
-    """The hook of a kind of target; None where it has none."""
+    """Return the hook of a kind of target; None where it has none."""
     return get_global_func(f"relay.ext.{kind}.{HOOKS[name]}", allow_missing=True)

@@ -2,12 +2,11 @@
 
     emit(func, target)  ->  define void @name(ptr noalias %ctx, ptr noalias %p0, …)
 
-Serial loops test at their end (behind a guard where the extent is not a constant). Slots of register tiles are carried
-by phis through loops and branches. The body of a parallel loop becomes a function over its free pointers and scalars,
-reached through a closure by `tw_context.parallel_for`; parallel loops inside of it run serially. Memory between stages
-is on the stack up to a limit for each function, and from the C library above it (`scratch.py`). The text holds every
-decision that matters for speed: LLVM runs instruction selection and register allocation on it, and no optimisation
-pass.
+Serial loops test at their end, after a guard where the extent is not a constant. Slots of register tiles are carried by
+phis through loops and branches. The body of a parallel loop becomes a function over its free pointers and scalars,
+which `tw_context.parallel_for` reaches through a closure; parallel loops inside of it run serially. Memory between
+stages is on the stack up to a limit for each function, and above it from the C library (`scratch.py`). The text holds
+every decision that matters for speed: LLVM selects instructions and allocates registers, and runs no optimization pass.
 """
 
 from __future__ import annotations
@@ -50,18 +49,19 @@ from tilewright.tir.transform.verify import verify_flat
 
 
 def emit(func: PrimFunc, target: Target, source: Source | None = None) -> str:
-    """The LLVM module of one flat function; with a `source`, its instructions say from which line of it they came."""
+    """Return the LLVM module of one flat function; with a `source`, its instructions have the lines of that text."""
     return emit_module((func,), target, () if source is None else (source,))
 
 
 def emit_module(funcs: Iterable[PrimFunc], target: Target, sources: Sequence[Source] = ()) -> str:
-    """One LLVM module with several flat functions."""
+    """Return one LLVM module with several flat functions."""
     return emit_measured(funcs, target, sources)[0]
 
 
 @room_for(KERNEL)
 def emit_measured(funcs: Iterable[PrimFunc], target: Target, sources: Sequence[Source] = ()) -> tuple[str, Scratch]:
-    """One LLVM module with several flat functions, and the most memory that one of them takes beside its arguments.
+    """Return one LLVM module with several flat functions, and the most memory that one of them takes beside its
+    arguments.
 
     With `sources`, one for each function, it has debug information. Raises `InternalError` for a function that is not
     flat or not well typed.
@@ -89,7 +89,7 @@ def emit_measured(funcs: Iterable[PrimFunc], target: Target, sources: Sequence[S
 
 
 class _Codegen:
-    """The functions that one `PrimFunc` becomes: itself and the bodies of its parallel loops."""
+    """The functions that one `PrimFunc` becomes: itself, and the bodies of its parallel loops."""
 
     def __init__(
         self, func: PrimFunc, target: Target, declarations: dict[str, str], debug: DebugFunction | None = None
@@ -129,7 +129,7 @@ class _Codegen:
 
     @property
     def scratch(self) -> Scratch:
-        """What a call takes of one thread, known when the text is written."""
+        """The memory that a call takes of one thread, known when the text is written."""
         inner = most(self.within)
         return Scratch(
             self.memory.stack + inner.stack, self.memory.heap + inner.heap, str(self.func.origin or self.func.name)
@@ -237,7 +237,7 @@ class _Codegen:
             self.f.forget(key)
 
     def _memory(self, buffer: Buffer) -> str:
-        """The address of memory for a buffer whose size is known."""
+        """Return the address of memory for a buffer of known size."""
         size = buffer.dtype.itemsize
         for extent in buffer.shape:
             if not isinstance(extent, int):
@@ -249,7 +249,7 @@ class _Codegen:
         return self.memory.known(f"%{self.f.name(local_name(buffer.name))}", size)
 
     def _open_memory(self, s: Stmt) -> None:
-        """Ask for the memory whose size is known only when the function is called, where the function begins."""
+        """Request, at the start of the function, the memory for buffers whose size is known only at run time."""
         found = [
             b
             for b in dict.fromkeys(self._allocated(s)) if not all(
@@ -264,7 +264,7 @@ class _Codegen:
             self.memory.check_open()
 
     def _allocated(self, s: Stmt) -> Iterator[Buffer]:
-        """The buffers that the function itself allocates, not those of the bodies of its parallel loops."""
+        """Yield the buffers that the function itself allocates, without those of the bodies of its parallel loops."""
         if isinstance(s, For) and s.kind == PARALLEL and not self.parallel:
             return
         if isinstance(s, Allocate):
@@ -292,7 +292,7 @@ class _Codegen:
             self._guarded(s)
 
     def _guarded(self, s: For) -> None:
-        """A loop that may have nothing to do."""
+        """Write a loop that may have no iterations."""
         f = self.f
         kind = register_type(s.var.dtype)
         start, (stop, _) = f.value(s.min)[0], f.value(add(s.min, s.extent))
@@ -368,7 +368,8 @@ class _Codegen:
 
     # Parallel loops.
     def _parallel(self, s: For) -> None:
-        """`parallel for i: body` -> a function over the loop's free names, and a call of it through the context."""
+        """Write `parallel for i: body` as a function over the loop's free names, and a call of it through the context.
+        """
         f = self.f
         buffers, variables = free_names(s.body)
         variables = [v for v in variables if v is not s.var]
@@ -394,9 +395,9 @@ class _Codegen:
             f.forget(key)
 
     def _outline(self, s: For, name: str, buffers: list[Buffer], variables: list[Var], layout: str) -> str:
-        """The function that runs iterations `[begin, end)`, and the one that unpacks the closure for it.
+        """Write the function that runs iterations `[begin, end)`, and the one that unpacks the closure for it.
 
-        There are two because only parameters can be declared not to alias.
+        There are two functions because only parameters can be declared not to alias.
         """
         outer, memory, debug = self.f, self.memory, self.debug
         inner = f"{name[:-1]}.body\"" if name.endswith('"') else f"{name}.body"
@@ -442,7 +443,7 @@ class _Codegen:
 
 
 def _rounded_size(buffer: Buffer) -> PrimExpr:
-    """The bytes of a flat buffer, as `aligned_alloc` takes them: a multiple of the alignment, and not 0."""
+    """Return the bytes of a flat buffer as `aligned_alloc` takes them: a multiple of the alignment, and not 0."""
     return mul(
         floordiv(add(mul(as_expr(buffer.shape[0]), buffer.dtype.itemsize), 2 * MEMORY_ALIGNMENT - 1), MEMORY_ALIGNMENT),
         MEMORY_ALIGNMENT

@@ -1,8 +1,9 @@
 """The native entry functions of a program, as LLVM text.
 
-`emit_entry` gives one function per run of native steps, `i32 tw_run(ptr context, ptr args)`; `args` points at inputs…,
-outputs…, constants, workspace. What a C program calls is in `c_entry.py`. A program with long runs also has
-`i32 tw_run_interruptible(ptr context, ptr args, ptr pending)`, which looks for signals (`interrupts.py`).
+`emit_entry` writes one function for each run of native steps, `i32 tw_run(ptr context, ptr args)`; `args` points to
+inputs, outputs, constants and workspace, in this order. `c_entry.py` has the functions for C programs. A program with
+long runs also has `i32 tw_run_interruptible(ptr context, ptr args, ptr pending)`, which looks for signals
+(`interrupts.py`).
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ done:
 
 
 def emit_entry(manifest: Manifest, mark: str = "", looks: frozenset[int] | None = None) -> str:
-    """All entry functions of the program, and the declarations of its kernels.
+    """Return all entry functions of the program, and the declarations of its kernels.
 
     `mark` is a line before the first step of each and after every step. `looks` are the numbers of the steps after
-    which a run looks for pending signals; None for entries that never do.
+    which a run looks for pending signals; None for entries that never look.
     """
     native = [part for part in segments(manifest.steps) if isinstance(part, tuple)]
     lines = _declarations((step for part in native for step in part), len(manifest.symbols))
@@ -63,12 +64,12 @@ def emit_entry(manifest: Manifest, mark: str = "", looks: frozenset[int] | None 
 def emit_blocks(
     blocks: Sequence[Manifest], calls: Sequence[int] = (), looks: Mapping[int, frozenset[int]] | None = None
 ) -> str:
-    """The straight-line parts of a program with control flow, each as a function `flow.block.<n>` of its own inputs and
-    outputs.
+    """Return the straight-line parts of a program with control flow, each as a function `flow.block.<n>` of its inputs
+    and outputs.
 
-    `calls` are the numbers of arrays of the calls that leave native code: a block that makes one returns its status.
-    `looks` has the blocks that look for pending signals, and the numbers of the steps after which they do; these take
-    the third argument of `tw_run_interruptible`.
+    `calls` are the numbers of arrays of the calls that leave native code; a block with such a call returns its status.
+    `looks` has the blocks that look for pending signals, and the numbers of the steps after which they look; these
+    blocks take the third argument of `tw_run_interruptible`.
     """
     lines = [faults.declaration()] if any(b.sites for b in blocks) else []
     lines += [
@@ -86,7 +87,7 @@ def _whole(
     manifest: Manifest, symbol: str, steps: Sequence[Step], linkage: str = "", fetches: bool = True, mark: str = "",
     looks: frozenset[int] | None = None,
 ) -> list[str]:
-    """The function of some steps, and the loop over the parts of the program."""
+    """Return the function of some steps, and the loop over the parts of the program."""
     lines = _Function(manifest, fetches, mark, looks).emit(symbol, steps, linkage)
     return lines if manifest.parts == 1 else [*lines, _loop(manifest, symbol, linkage, looks is not None)]
 
@@ -101,17 +102,17 @@ def _declarations(steps: Iterable[Step], numbers: int = 0) -> list[str]:
 
 
 def leaves(step: Step) -> bool:
-    """Whether a step leaves native code, and may fail there."""
+    """Tell whether a step leaves native code, and may fail there."""
     return isinstance(step, KernelCall) and step.symbol.startswith(EXTERNAL)
 
 
 def fails(step: Step) -> bool:
-    """Whether a step may end the program, with a status."""
+    """Tell whether a step may end the program with a status."""
     return leaves(step) or (isinstance(step, KernelCall) and bool(step.checks))
 
 
 class _Function:
-    """One entry function; a pointer is loaded, and an address computed, where it is first used."""
+    """One entry function; pointers are loaded and addresses computed at their first use."""
 
     def __init__(self, manifest: Manifest, fetches: bool, mark: str, looks: frozenset[int] | None) -> None:
         count = len(manifest.inputs)
@@ -171,7 +172,7 @@ class _Function:
         return [head, *before, *self._head, *self._body, *after, "}"]
 
     def _reported(self, number: int) -> None:
-        """The end of the function where step `number` has reported a wrong access."""
+        """End the function where step `number` has reported a wrong access."""
         n = len(self._body)
         self._body += [
             f"  %told{n} = load i64, ptr {faults.word(0)}, align 8", f"  %right{n} = icmp eq i64 %told{n}, 0",
@@ -181,7 +182,7 @@ class _Function:
         ]
 
     def _check(self, check: Check) -> None:
-        """The end of the function, with the number of the message, where a check does not pass."""
+        """End the function with the number of the message where a check does not pass."""
         n = len(self._body)
         self._body += [
             f"  %faults{n} = load i32, ptr {self._pointer(check.place)}, align 4",
@@ -191,7 +192,7 @@ class _Function:
         ]
 
     def _fallible(self, step: KernelCall, args: str) -> None:
-        """A call after which the function ends, with its status, where it failed."""
+        """Write a call after which the function ends with its status where it failed."""
         if self._has_pending:
             self._body += look_lines(f".call{len(self._body)}", now=True)
         n = len(self._body)
@@ -202,8 +203,7 @@ class _Function:
         ]
 
     def _fetch_inputs(self, step: KernelCall) -> None:
-        """Inputs come from outside of the caches: read in order they arrive sooner than as the windows of a kernel ask
-        for them.
+        """Prefetch inputs, which are outside of the caches: sequential reads are faster than the windows of a kernel.
         """
         for place in step.args:
             if place.kind == INPUT and place not in self._known:
@@ -236,7 +236,7 @@ class _Function:
         return self._after(self._base(self._first[place.kind]), offset, f"%{place.kind}")
 
     def _after(self, base: str, count: Size, name: str) -> str:
-        """The address `count` bytes after `base`."""
+        """Return the address `count` bytes after `base`."""
         if not count:
             return base
         text = self._size(count)
@@ -247,13 +247,13 @@ class _Function:
         return address
 
     def _size(self, size: Size) -> str:
-        """A size as an operand: a number, or what the table says."""
+        """Return a size as an operand: a number, or an entry of the table of sizes."""
         if isinstance(size, int):
             return str(size)
         return size if size.startswith("%") else self._entry(self._positions[size])
 
     def _entry(self, position: int) -> str:
-        """What stands in the table."""
+        """Return an entry of the table of sizes."""
         name = f"%size{position}"
         if name not in self._addresses:
             self._addresses.add(name)
@@ -277,9 +277,9 @@ def _parameters(looks: bool) -> str:
 
 
 def _ending(heap: int) -> tuple[list[str], list[str]]:
-    """Lines for the begin and the end of a function that has made all its calls, and returns its status.
+    """Return the lines for the start and the end of a function that has made all its calls, and returns its status.
 
-    Where kernels take memory of the C library (`heap`), that is `NO_SCRATCH` if one was refused it.
+    Where kernels take memory of the C library (`heap`), the status is `NO_SCRATCH` if a request was refused.
     """
     before, after, status = [], [], "0"
     if heap:
@@ -327,7 +327,7 @@ _MOVE: Final = """\
 
 
 def _loop(manifest: Manifest, symbol: str, linkage: str, looks: bool) -> str:
-    """The function that computes the batch part by part: the addresses of inputs and outputs move on.
+    """Return the function that computes the batch part by part; the addresses of inputs and outputs advance.
 
     It `looks` for signals after each part, or never.
     """
@@ -362,7 +362,7 @@ def _loop(manifest: Manifest, symbol: str, linkage: str, looks: bool) -> str:
 
 
 def _quoted(symbol: str) -> str:
-    """A symbol as LLVM text spells it: in quotes, odd bytes in hexadecimal, unless it is plain."""
+    """Return a symbol as LLVM spells it: in quotes, odd bytes in hexadecimal, unless it is plain."""
     if _PLAIN.fullmatch(symbol):
         return symbol
     plain = set(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.$-")

@@ -1,6 +1,6 @@
-"""What code generation must know about a loop program before it writes the first line.
+"""The analysis of a loop program before code is written.
 
-`Facts` says which buffers are register tiles (and with which slots), what each statement stores, and which values an
+`Facts` holds which buffers are register tiles (and with which slots), what each statement stores, and which values an
 expression reads. A *key* names one thing that a store changes: a `Buffer` in memory, or `(buffer, offset)` for a slot
 of a register tile.
 """
@@ -53,24 +53,24 @@ class Facts:
         self._find_effects(func.body)
 
     def slot(self, access: Load | Store) -> int:
-        """The offset of the tile slot that is read or written; the buffer must be one of `tiles`."""
+        """Return the offset of the tile slot that is read or written; the buffer must be one of `tiles`."""
         offset, _ = _slot_of(access.indices)  # type: ignore[misc]
         return offset
 
     def slots(self, buffer: Buffer) -> dict[int, int]:
-        """Offset -> lanes of the slots of a register tile."""
+        """Return the slots of a register tile: offset -> lanes."""
         return self._slots[buffer]
 
     def effects(self, s: Stmt) -> frozenset[Key]:
-        """The keys that a loop or an if stores to."""
+        """Return the keys that a loop or an if stores to."""
         return self._effects[id(s)]
 
     def reads(self, e: PrimExpr) -> frozenset[Key]:
-        """The keys read in `e` that the function stores to somewhere."""
+        """Return the keys read in `e` that the function stores to."""
         return self._about(e)[0]
 
     def loads(self, e: PrimExpr) -> bool:
-        """Whether evaluating `e` touches memory, so that it must stay under its condition."""
+        """Tell whether evaluating `e` reads memory, so that it must stay under its condition."""
         return self._about(e)[1]
 
     def _about(self, e: PrimExpr) -> tuple[frozenset[Key], bool]:
@@ -91,7 +91,7 @@ class Facts:
         return reads, loads
 
     def _visit(self, s: Stmt, context: int) -> None:
-        """Note every access inside `s`; `context` numbers the parallel loop that it runs in."""
+        """Record every access inside `s`; `context` numbers the parallel loop that it runs in."""
         match s:
             case For() if s.kind == PARALLEL:
                 context = id(s)
@@ -159,7 +159,7 @@ class Facts:
 
 
 def _slot_of(indices: tuple[PrimExpr, ...]) -> tuple[int, int] | None:
-    """Offset and lanes of an access whose place is known while compiling."""
+    """Return offset and lanes of an access whose place is known while compiling."""
     index = indices[0]
     if isinstance(index, Broadcast):
         index = index.value
