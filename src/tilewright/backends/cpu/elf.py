@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
-from tilewright.errors import InternalError
+from tilewright.base.errors import InternalError
 
 DATA_OFFSET: Final = 64
 """Offset of the first contents in the file: after the header, at the alignment that they need in memory."""

@@ -1,4 +1,4 @@
-"""Reports of wrong accesses in checked code, as LLVM text; `tilewright.faults` describes the names.
+"""Reports of wrong accesses in checked code, as LLVM text; `tilewright.base.memory_faults` describes the names.
 
 The first report of all threads is kept: the thread that changes the first word of the record from 0 to 1 writes the
 report and sets the word to 2.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tilewright.faults import ARITIES, FAULT, HEADER, OVERLAPS, RECORD
+from tilewright.base.memory_faults import ARITIES, FAULT, HEADER, OVERLAPS, RECORD
 
 WORDS: Final = HEADER + ARITIES[-1]
 TYPE: Final = f"[{WORDS} x i64]"
