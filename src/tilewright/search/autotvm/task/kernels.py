@@ -19,7 +19,7 @@ from tilewright.base.forks import lazy_attribute
 from tilewright.base.types import TensorType, TupleType
 from tilewright.compiler.kernel import Kernel, lower
 from tilewright.ir.transform import PassContext
-from tilewright.relay.analysis.operations import operations
+from tilewright.relay.analysis.operation_counts import operations
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.parser import parse_expr
 from tilewright.relay.printer import astext
