@@ -16,8 +16,9 @@ from tilewright import auto_scheduler, relay
 from tilewright.auto_scheduler.evolution import Evolution
 from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult
 from tilewright.auto_scheduler.measure import measure as measure_inputs
-from tilewright.auto_scheduler.measure_record import dump_record_to_string
+from tilewright.auto_scheduler.measure_record import RecordedState, dump_record_to_string
 from tilewright.auto_scheduler.program import program_of
+from tilewright.auto_scheduler.transform_step import ComputeInlineStep
 from tilewright.errors import OptionError
 
 QUICK = {"sample_init_min_population": 12, "evolutionary_search_population": 6, "evolutionary_search_num_iters": 1}
@@ -270,9 +271,8 @@ def test_the_own_schedule_of_a_kernel_is_the_first_candidate() -> None:
 def test_a_record_that_does_not_fit_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
     tasks, _ = auto_scheduler.extract_tasks(network(), None, "llvm")
     plain = built()
-    wrong = tasks[0].compute_dag.init_state.copy()
-    last = len(wrong.stages) - 1
-    wrong.compute_inline(last)  # an output is not inlined
+    last = len(tasks[0].compute_dag.ops) - 1
+    wrong = RecordedState([ComputeInlineStep(last)])  # an output is not inlined
     best = auto_scheduler.ApplyHistoryBest([])
     best.update("llvm", tasks[0].workload_key, wrong)
     with best:

@@ -14,7 +14,6 @@ from typing import Any
 
 from tilewright.auto_scheduler import access
 from tilewright.auto_scheduler.loop_state import State
-from tilewright.auto_scheduler.replay import Replay
 from tilewright.errors import CompileError
 from tilewright.expr import Buffer, Load, PrimExpr, Var
 from tilewright.expr_walk import rewrite, text_of
@@ -71,38 +70,40 @@ class ComputeDAG:
 
     @lazy_attribute
     def init_state(self) -> State:
-        """The state without a step."""
+        """The state without a step; copy it before changing it."""
         return State(self)
 
     def get_init_state(self) -> State:
-        return self.init_state
+        """Return a new state without a step."""
+        return State(self)
 
     def infer_bound_from_state(self, state: State) -> State:
-        """The state itself: its loops have the sizes they have where the steps split them."""
+        """Return the state itself: its loops have the sizes they have where the steps split them."""
         return state
 
-    def apply_steps_from_state(self, state: State, layout_rewrite: Any = None) -> tuple[Schedule, list[Tensor]]:
-        """The schedule that a state describes, and the arguments to lower or build it with. Raises `ScheduleError`.
+    def apply_steps_from_state(self, state: Any, layout_rewrite: Any = None) -> tuple[Schedule, list[Tensor]]:
+        """Return a new schedule of the steps of `state`, and the arguments to lower or build it with. Raises `ScheduleError`.
 
-        Layouts of arguments stay as they are: `layout_rewrite` of the field is accepted for 0, no rewriting.
+        Layouts of arguments stay as they are: only `layout_rewrite=0`, no rewriting, is accepted.
         """
         if layout_rewrite not in (None, 0, False):
-            raise CompileError("layout_rewrite changes the arguments of a function; constants of networks are packed by relay.build, so leave it out here", code="TW1109")
-        replay = Replay(self)
-        replay.apply(state.transform_steps)
-        return replay.finish(), list(self.tensors)
+            raise CompileError(
+                "layout_rewrite changes the arguments of a function; constants of networks are packed by relay.build, "
+                "so leave it out here", code="TW1109")
+        replayed = self.init_state.apply(state.transform_steps)
+        replayed.finish()
+        return replayed.schedule, list(self.tensors)
 
-    def print_python_code_from_state(self, state: State) -> str:
-        """The calls on `s`, a schedule of the outputs, that make what a state describes."""
-        replay = Replay(self)
-        replay.apply(state.transform_steps)
-        replay.finish()
-        return "\n".join(replay.lines) + "\n"
+    def print_python_code_from_state(self, state: Any) -> str:
+        """Return the calls on `s`, a schedule of the outputs, that perform the steps of `state`."""
+        return "\n".join(self.init_state.apply(state.transform_steps).finish()) + "\n"
 
-    def func(self, state: State, name: str = "main") -> PrimFunc:
-        """The loop program of a state, with its blocks. Raises `ScheduleError`."""
-        schedule, args = self.apply_steps_from_state(state)
-        return schedule_func(schedule, args, name)
+    def func(self, state: Any, name: str = "main") -> PrimFunc:
+        """Return the loop program of a state, with its blocks. Raises `ScheduleError`."""
+        if getattr(state, "compute_dag", None) is not self:  # the steps of a record, or of an equal workload
+            state = self.init_state.apply(state.transform_steps)
+        state.finish()
+        return schedule_func(state.schedule, self.tensors, name)
 
     @lazy_attribute
     def plain_script(self) -> str:

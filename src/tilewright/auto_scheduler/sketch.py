@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 
 from tilewright.auto_scheduler import rules
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
-from tilewright.auto_scheduler.loop_state import Iterator, StageState, State
+from tilewright.auto_scheduler.loop_state import Iterator, State
 from tilewright.auto_scheduler.rules import CACHE_WRITE, INLINE, NEST, RFACTOR, ROWS, TILE, Plan
 from tilewright.errors import ScheduleError
 from tilewright.expr import number_of
@@ -325,7 +325,7 @@ class _Maker:
             outer = [*outer[1:], outer[0]]
         s.reorder(k, [*outer, *inner, *(it for it, _ in spatial), *columns])
         for it in (*inner, *(it for it, more in spatial if more), *columns[:-1]):
-            s.unroll(k, _now(stage, it))
+            s.unroll(k, it)
         if columns and sizes[-1] > 1:
             s.vectorize(k, columns[-1])
 
@@ -352,11 +352,6 @@ class _Maker:
         if target not in self.blocks:
             raise ScheduleError(f"'{stage.name}' is to stand in the blocks of '{target.name}', which is computed inside of its reader")
         s.compute_at(s.stages.index(stage), target, self.blocks[target])
-
-
-def _now(stage: StageState, it: Iterator) -> Iterator:
-    """A loop of a stage as it is now: marks make new ones of the same name."""
-    return next(i for i in stage.iters if i.name == it.name)
 
 
 def _extent(axis: Any) -> int:
