@@ -169,8 +169,8 @@ def test_tuning_in_worker_processes(tmp_path: Path) -> None:
     try:
         searched.tune(chosen, policy())
     finally:
-        chosen.builder.engine.close()
-        chosen.runner.engine.close()
+        chosen.builder.close()
+        chosen.runner.close()
     _, results = auto_scheduler.RecordReader(file).read_lines()
     assert [r.error_no for r in results] == [0, 0, 0]
     assert all(r.cost > 0 for r in results)

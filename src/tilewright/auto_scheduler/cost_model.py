@@ -12,11 +12,11 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from tilewright.auto_scheduler.measure import MeasureResult
 from tilewright.auto_scheduler.program import Program, program_of
 from tilewright.errors import CompileError
 from tilewright.tuning.cost_model import BoostedTrees, CostModel
 from tilewright.tuning.forests import shipped
+from tilewright.tuning.measure import Measured
 
 Array = np.ndarray[Any, Any]
 ENOUGH: Final = 16
@@ -27,7 +27,7 @@ _CORRECTION: Final = 0.5
 class ProgramModel(Protocol):
     """Scores programs, the higher the better, and learns from results."""
 
-    def update(self, programs: Sequence[Program], results: Sequence[MeasureResult]) -> None: ...
+    def update(self, programs: Sequence[Program], results: Sequence[Measured]) -> None: ...
 
     def predict(self, programs: Sequence[Program]) -> Array: ...
 
@@ -38,7 +38,7 @@ class RandomModel:
     def __init__(self, seed: int = 0) -> None:
         self._random = np.random.default_rng(seed)
 
-    def update(self, programs: Sequence[Program], results: Sequence[MeasureResult]) -> None:
+    def update(self, programs: Sequence[Program], results: Sequence[Measured]) -> None:
         """Learns nothing."""
 
     def predict(self, programs: Sequence[Program]) -> Array:
@@ -77,7 +77,7 @@ class XGBModel:
                 used.append(result)
         self.update(programs, used)
 
-    def update(self, programs: Sequence[Program], results: Sequence[MeasureResult]) -> None:
+    def update(self, programs: Sequence[Program], results: Sequence[Measured]) -> None:
         """Learn anew from all that has been measured: the throughput of each, as a part of the best of its task."""
         for p, r in zip(programs, results, strict=True):
             self._rows.setdefault(p.workload_key, []).append((p.features, r.cost))
@@ -108,6 +108,6 @@ def corrected(guess: Array, model: BoostedTrees, features: Array) -> Array:
     return better
 
 
-def costs(results: Iterable[MeasureResult]) -> list[float]:
+def costs(results: Iterable[Measured]) -> list[float]:
     """Seconds of each result, infinite for those that failed."""
     return [r.cost for r in results]

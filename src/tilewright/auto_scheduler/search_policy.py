@@ -12,10 +12,11 @@ import numpy as np
 from tilewright.auto_scheduler.cost_model import XGBModel
 from tilewright.auto_scheduler.evolution import Evolution
 from tilewright.auto_scheduler.loop_state import State
-from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult, engines, measure
+from tilewright.auto_scheduler.measure import MeasureInput, engines, measure
 from tilewright.auto_scheduler.program import Program, program_of
 from tilewright.auto_scheduler.sketch import Sketch, sketches
 from tilewright.errors import CompileError, ScheduleError
+from tilewright.tuning.measure import Measured
 
 if TYPE_CHECKING:
     from tilewright.auto_scheduler.search_task import SearchTask, TuningOptions
@@ -91,7 +92,7 @@ class SketchPolicy:
         """Learn from the records of this task in a file. Returns how many there were."""
         from tilewright.auto_scheduler.measure_record import load_records
 
-        found: list[tuple[Program, MeasureResult]] = []
+        found: list[tuple[Program, Measured]] = []
         for inp, result in load_records(filename):
             if inp.task.workload_key == self.task.workload_key:
                 try:
@@ -122,13 +123,13 @@ class SketchPolicy:
                     break
         return self.best_state
 
-    def round(self, count: int, builder: Any, runner: Any, options: TuningOptions) -> tuple[list[MeasureInput], list[MeasureResult]]:
+    def round(self, count: int, builder: Any, runner: Any, options: TuningOptions) -> tuple[list[MeasureInput], list[Measured]]:
         """Propose `count` candidates, measure them, tell the callbacks, and learn."""
         start = time.perf_counter()
         programs = self.propose(count)
         proposed = time.perf_counter() - start
         inputs = [MeasureInput(self.task, p.state, p.func) for p in programs]
-        finished: dict[int, MeasureResult] = {}
+        finished: dict[int, Measured] = {}
         try:
             results = measure(inputs, builder, runner, finished.__setitem__)
         except BaseException:  # an interrupt: what was measured is told
@@ -143,7 +144,7 @@ class SketchPolicy:
                   f"proposed in {proposed:.1f} s, measured in {time.perf_counter() - start - proposed:.1f} s")
         return inputs, results
 
-    def _tell(self, options: TuningOptions, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+    def _tell(self, options: TuningOptions, inputs: Sequence[MeasureInput], results: Sequence[Measured]) -> None:
         for callback in options.measure_callbacks or ():
             (callback.callback if hasattr(callback, "callback") else callback)(self, inputs, results)
 
@@ -166,7 +167,7 @@ class SketchPolicy:
         population += [p for _, p in sorted(self._programs, key=lambda x: x[0])[:_KEPT]]
         return self.evolution.evolve(self.task, population, self.model.predict, self._random)
 
-    def _learn(self, programs: Sequence[Program], results: Sequence[MeasureResult]) -> None:
+    def _learn(self, programs: Sequence[Program], results: Sequence[Measured]) -> None:
         for p, r in zip(programs, results, strict=True):
             self.trials += 1
             self.measured[p.identity] = r.cost

@@ -12,7 +12,7 @@ import numpy as np
 
 from tilewright.autotvm import record
 from tilewright.autotvm.env import GLOBAL_SCOPE
-from tilewright.autotvm.measure import MeasureInput, MeasureResult, TaskCandidate, measured_of
+from tilewright.autotvm.measure import MeasureInput, MeasureResult, TaskCandidate
 from tilewright.errors import OptionError
 from tilewright.tuning.records import Records
 
@@ -31,7 +31,7 @@ def log_to_file(file_out: Any, protocol: str = "json") -> Callback:
             if isinstance(file_out, (str, os.PathLike)):
                 if not kept:
                     kept.append(Records(file_out))
-                kept[0].add(TaskCandidate.of(inp.task, inp.config), measured_of(result))
+                kept[0].add(TaskCandidate.of(inp.task, inp.config), result)
             else:
                 file_out.write(record.encode(inp, result) + "\n")
 

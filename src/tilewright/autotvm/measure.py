@@ -22,11 +22,8 @@ from tilewright.settings import nearest
 from tilewright.target.target import Target
 from tilewright.tir.stmt import PrimFunc
 from tilewright.tuning.local import LocalBuilder, LocalRunner
-from tilewright.tuning.measure import Builder, Candidate, Measured, MeasureErrorNo, Memory, OnMeasured, Runner, measure
+from tilewright.tuning.measure import Builder, Candidate, Measured, Memory, OnMeasured, Runner, measure
 from tilewright.types import DataType
-
-FAILED_COST = 1e9
-"""Seconds that stand for a configuration that failed, as in records."""
 
 
 class MeasureInput(NamedTuple):
@@ -37,43 +34,7 @@ class MeasureInput(NamedTuple):
     config: Any
 
 
-class _Result(NamedTuple):
-    costs: tuple[float, ...]
-    error_no: int
-    all_cost: float
-    timestamp: float
-
-
-class MeasureResult(_Result):
-    """What measuring gave: seconds per call (1e9 where it failed), a `MeasureErrorNo`, seconds that it took in all, and when."""
-
-    details: Measured | None = None
-    """All that the engine knows of it."""
-
-    @property
-    def cost(self) -> float:
-        """The median of the costs."""
-        return float(np.median(self.costs))
-
-    @property
-    def error(self) -> str:
-        """Why it failed, as far as is known."""
-        return "" if self.details is None else self.details.error
-
-
-def result_of(m: Measured) -> MeasureResult:
-    """A result of the engine as tuners take it."""
-    made = MeasureResult(m.costs if m.ok else (FAILED_COST,), int(m.error_no), m.all_cost, m.timestamp)
-    made.details = m
-    return made
-
-
-def measured_of(r: MeasureResult) -> Measured:
-    """The same the other way round."""
-    if r.details is not None:
-        return r.details
-    kind = MeasureErrorNo(r.error_no)
-    return Measured(tuple(map(float, r.costs)) if kind == MeasureErrorNo.NO_ERROR else (), kind, float(r.all_cost), float(r.timestamp))
+MeasureResult = Measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +131,7 @@ def create_measure_batch(task: Task, option: Mapping[str, Any], records: Memory 
 
     def measure_batch(inputs: Sequence[MeasureInput], on_measured: OnMeasured | None = None) -> list[MeasureResult]:
         candidates = [TaskCandidate.of(i.task, i.config) for i in inputs]
-        return [result_of(m) for m in measure(candidates, builder, runner, records, on_measured)]
+        return measure(candidates, builder, runner, records, on_measured)
 
     return measure_batch
 

@@ -63,7 +63,7 @@ class TaskState:
     def took(self, config: Any, result: MeasureResult) -> None:
         """Count one trial."""
         self.trials += 1
-        self.machine = result.details.machine if result.details is not None else self.machine
+        self.machine = result.machine or self.machine
         if result.error_no:
             self.failed += 1
             return

@@ -76,12 +76,8 @@ class Outcome:
 
     def lines(self) -> list[str]:
         """One record for each choice; those of models say that they were not measured."""
-        made = []
-        for c in self.choices:
-            if c.measured is not None:
-                candidate = TaskCandidate.of(c.task, c.config)
-                made.append(encode(Record(candidate.target, candidate.key, candidate.config, c.measured)))
-        return made
+        chosen = [(TaskCandidate.of(c.task, c.config), c.measured) for c in self.choices if c.measured is not None]
+        return [encode(Record.of(candidate, measured)) for candidate, measured in chosen]
 
 
 def replay(tasks: Sequence[tuple[KernelTask, int]], records: Records) -> Outcome:

@@ -14,11 +14,10 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from tilewright.autotvm.task.entities import Entity
+from tilewright.autotvm.task.dispatcher import Known
 from tilewright.autotvm.task.space import ConfigEntity
 from tilewright.errors import CompileError
 from tilewright.relay.expr import Call, Expr, Function
@@ -26,9 +25,6 @@ from tilewright.relay.visitor import post_order
 from tilewright.tir.data_layout import layout
 from tilewright.tuning.records import Record
 from tilewright.types import TensorType
-
-if TYPE_CHECKING:
-    from tilewright.autotvm.history import Foreign
 
 Workload = tuple[Any, ...]
 Anchor = tuple[Any, ...]
@@ -42,10 +38,8 @@ _INNER: Final = {
 """Their names and ours, by operator; the innermost part of a split is what counts."""
 
 
-def translated(record: Record) -> Foreign | str:
-    """What a record of TVM says here, or the reason why it says nothing."""
-    from tilewright.autotvm.history import Foreign
-
+def translated(record: Record) -> Known | str:
+    """Return the configuration that a record of TVM has for kernels here, or the reason why it has none."""
     name, args, _ = json.loads(record.key)
     kind = record.target.split()[0] if record.target else ""
     if kind not in _CPU:
@@ -64,7 +58,9 @@ def translated(record: Record) -> Foreign | str:
         return f"of TVM, for '{name}' with a configuration that is not understood"
     if not found:
         return f"of TVM, for '{name}', whose configuration has no tiles"
-    return Foreign(anchor, found, record.measured.cost)
+    from tilewright.autotvm.task.kernels import entity_of
+
+    return Known("", anchor, ConfigEntity(-1, None, {n: entity_of(n, v) for n, v in found.items()}), record.measured.cost)
 
 
 def _innermost(value: Any) -> int:
@@ -180,13 +176,3 @@ def _shape(e: Expr) -> tuple[list[int], str]:
     t = e.checked_type
     assert isinstance(t, TensorType)
     return [int(n) for n in t.shape], str(t.dtype)
-
-
-def configured(decisions: Mapping[str, int]) -> ConfigEntity:
-    """Decisions as a configuration."""
-    from tilewright.autotvm.task.kernels import entity_of
-
-    entities: OrderedDict[str, Entity] = OrderedDict((n, entity_of(n, v)) for n, v in decisions.items())
-    return ConfigEntity(-1, None, entities)
-
-

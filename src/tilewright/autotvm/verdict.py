@@ -14,12 +14,11 @@ from typing import Any, Final
 
 from tilewright.autotvm.measure import TaskCandidate
 from tilewright.autotvm.network import TaskState
-from tilewright.autotvm.record import write_lines
 from tilewright.runtime.trial import machine_name
 from tilewright.tuning import records
 from tilewright.tuning.comparison import Comparison, compared, in_turn
 from tilewright.tuning.measure import Measured
-from tilewright.tuning.records import Record
+from tilewright.tuning.records import Record, write_lines
 
 _CANDIDATES: Final = 2
 _ROUNDS: Final = 8
@@ -50,8 +49,7 @@ class Verdict:
     def line(self) -> str:
         """The record of what is taken."""
         config, measured = (self.config, self.measured) if self.is_kept else (self.state.task.default_config, self.default)
-        candidate = TaskCandidate.of(self.state.task, config)
-        return records.encode(Record(candidate.target, candidate.key, candidate.config, measured))
+        return records.encode(Record.of(TaskCandidate.of(self.state.task, config), measured))
 
 
 def judge(state: TaskState, option: Mapping[str, Any], rounds: int = _ROUNDS) -> Verdict | None:

@@ -22,11 +22,10 @@ _SOURCES: Final = {"recorded": "recorded", "cycles": "by cycles", "trained": "by
 
 def tune_by_replay(mod: IRModule, output: Path, given: Path, wanted: str | Mapping[str, Any] | Target) -> None:
     """Write what the records of `given`, and models as far as they are sure, choose for a network, and say how sure they are."""
-    from tilewright.autotvm.record import write_lines
     from tilewright.autotvm.replay import replay
     from tilewright.autotvm.task.relay_integration import tasks_of
     from tilewright.target.target import Target
-    from tilewright.tuning.records import Records
+    from tilewright.tuning.records import Records, write_lines
 
     target = Target(wanted)
     if target.accelerators:

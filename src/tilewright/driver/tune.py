@@ -228,10 +228,10 @@ class _Session:
     def _compiled(self, verdicts: Sequence[Verdict]) -> Callable[[], object]:
         """The model as a function of no arguments, with these kernels; its outputs are compared with those of the untuned one."""
         import tilewright
-        from tilewright.autotvm.measure import MeasureInput, result_of
+        from tilewright.autotvm.measure import MeasureInput
         from tilewright.compiler.model import compile as compile_model
 
-        records = [(MeasureInput(v.state.task.target, v.state.task, v.config), result_of(v.measured)) for v in verdicts]
+        records = [(MeasureInput(v.state.task.target, v.state.task, v.config), v.measured) for v in verdicts]
         made = compile_model(self.model, self.shapes, self.target, self.threads, records=records or None)
         if not hasattr(self, "_inputs"):
             from tilewright.driver import tensors

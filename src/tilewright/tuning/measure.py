@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
@@ -135,19 +135,20 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Seconds per call, one figure for each repetition; none when `error_no` is not 0."""
+    """The result of measuring: seconds per call, one cost for each repetition. Unpacks to the four fields of AutoTVM's records."""
 
     costs: tuple[float, ...]
-    error_no: MeasureErrorNo = MeasureErrorNo.NO_ERROR
+    error_no: int = MeasureErrorNo.NO_ERROR
+    """A `MeasureErrorNo`; the costs of a failed candidate mean nothing."""
     all_cost: float = 0.0
     """Seconds that building and running took in all."""
     timestamp: float = 0.0
-    """When it was measured, seconds since 1970."""
+    """When it was measured, in seconds since 1970."""
     error: str = ""
     noisy: bool = False
-    """Whether the repetitions still disagreed when they had been measured again."""
+    """Whether the repetitions still disagreed when they were measured again."""
     spread: float = 0.0
-    """How far the figures are apart, as a part of their median."""
+    """How far the costs are apart, as a fraction of their median."""
     machine: str = ""
     """Where it was measured."""
     ir_hash: str = ""
@@ -159,8 +160,16 @@ class Measured:
 
     @property
     def cost(self) -> float:
-        """The median, seconds; infinite for a candidate that failed."""
-        return float(np.median(self.costs)) if self.ok else float("inf")
+        """The median of the costs, in seconds; infinite for a candidate that failed."""
+        return float(np.median(self.costs)) if self.ok and self.costs else float("inf")
+
+    @property
+    def error_msg(self) -> str:
+        """The name that auto_scheduler has for `error`."""
+        return self.error
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.costs, self.error_no, self.all_cost, self.timestamp))
 
 
 OnMeasured = Callable[[int, Measured], None]
