@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from tilewright.errors import InputError
-from tilewright.runtime import turns
+from tilewright.runtime import timing_lock
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.manifest import Parameter
 from tilewright.runtime.module import load_module
@@ -90,11 +90,11 @@ def prepare(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[by
 
 
 def trial(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
-    """Time the code `pieces[0]` of the prepared workload: `{"costs", "spread", "noisy"}`, or `{"wrong": why}`. Behind it this process's turn is over."""
+    """Time the code `pieces[0]` of the prepared workload: `{"costs", "spread", "noisy"}`, or `{"wrong": why}`. Releases the timing lock of this process."""
     try:
         return _trial(message, pieces)
     finally:
-        turns.leave()
+        timing_lock.release()
 
 
 def _trial(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:

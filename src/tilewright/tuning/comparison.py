@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from tilewright.errors import InputError
-from tilewright.runtime.turns import turn
+from tilewright.runtime.timing_lock import exclusive
 
 CONFIDENCE: Final = 0.95
 _DRAWN: Final = 2000
@@ -73,7 +73,7 @@ def in_turn(first: Callable[[], object], second: Callable[[], object], pairs: in
     for k in range(pairs):
         if k >= 8 and time.perf_counter() - start > seconds:
             break
-        with turn():
+        with exclusive():
             for which in (0, 1) if k % 2 else (1, 0):
                 times[which].append(_timed((first, second)[which], numbers[which]))
     return compared(*times)

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from tilewright.errors import WorkerCrashed, WorkerError, WorkerRaised, WorkerTimedOut
-from tilewright.runtime import turns
+from tilewright.runtime import timing_lock
 from tilewright.runtime.trial import PREPARE, TRIAL, TrialOptions
-from tilewright.runtime.turns import TAKE
 from tilewright.runtime.wire import Message
 from tilewright.tuning.measure import Image, Measured, MeasureErrorNo, failed
 
@@ -55,7 +54,7 @@ class Trials:
         start = time.perf_counter()
         error_no, text = MeasureErrorNo.RUNTIME_DEVICE, ""
         try:
-            turns.wait(self._take)
+            timing_lock.wait(self._acquire)
         except WorkerError as error:
             self.fresh()
             return self._failed(MeasureErrorNo.UNKNOWN_ERROR, str(error), start)
@@ -80,10 +79,10 @@ class Trials:
         self.fresh()  # code that fails may have written anywhere
         return self._failed(error_no, text, start)
 
-    def _take(self, seconds: float) -> tuple[bool, str]:
-        """Whether the bench has its machine's turn at timing, which ends with the trial, or with the process; and who has it."""
-        found, _ = self.bench.call(TAKE, {"seconds": seconds}, (), seconds + _PREPARE_SECONDS)
-        return bool(found["taken"]), str(found["holder"])
+    def _acquire(self, seconds: float) -> tuple[bool, str]:
+        """Ask the bench for its machine's timing lock, which ends with the trial or the process; whether it came, and its holder."""
+        found, _ = self.bench.call(timing_lock.ACQUIRE, {"seconds": seconds}, (), seconds + _PREPARE_SECONDS)
+        return bool(found["acquired"]), str(found["holder"])
 
     def _prepare(self, reference: Image, check: bool) -> None:
         ranges = {name: [low, high] for name, low, high in reference.ranges}
