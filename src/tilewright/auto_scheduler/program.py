@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.auto_scheduler import features, prior
 from tilewright.auto_scheduler.loop_state import State
 from tilewright.tir.legality import check_kind
 from tilewright.tir.stmt import PARALLEL, VECTORIZED, For, Stmt, bodies
+from tilewright.tuning import features
+from tilewright.tuning.cycles import cycles as estimated
 
 if TYPE_CHECKING:
     from tilewright.auto_scheduler.search_task import SearchTask
@@ -45,7 +46,7 @@ def program_of(task: SearchTask, state: State, sketch: Sketch | None = None, set
     check_legal(func)
     machine = task.machine
     found = features.statements(func)
-    cycles = prior.cycles(found, machine)
+    cycles = estimated(found, machine)
     return Program(task.workload_key, state, func, features.vector_of(found, machine, cycles), max(1.0, sum(cycles)), sketch, dict(setting or {}))
 
 

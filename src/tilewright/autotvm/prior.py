@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.autotvm.feature import AnswerTable
 from tilewright.autotvm.task.kernels import KernelTask
-from tilewright.autotvm.task.space import Axis
 from tilewright.tuning.forests import shipped
 from tilewright.types import TensorType
 
@@ -41,16 +41,14 @@ class KernelPrior:
     """Rows and scores of the configurations of one task."""
 
     def __init__(self, task: KernelTask) -> None:
-        self._space = task.config_space
         self._about, self._rows_of_tile, self._columns = _about(task)
         self._lanes, self._registers = task.target.machine.lanes("float32"), task.target.machine.vector_registers
-        default = np.full(len(DECISIONS), _ABSENT)
+        self._default = np.full(len(DECISIONS), _ABSENT)
         for name, value in task.default_config.decisions.items():
             if name in DECISIONS:
-                default[DECISIONS.index(name)] = _number(value)
-        self._default = default
-        self._sizes = np.cumsum([0, *(math.prod(len(a.answers) for a in b) for b in self._space.branches)])
-        self._tables = [[_table(axis) for axis in branch] for branch in self._space.branches]
+                self._default[DECISIONS.index(name)] = _number(value)
+        self._values = AnswerTable(
+            task.config_space, lambda name, e: [(name, _number(_value(e)))] if name in DECISIONS else [], _ABSENT, DECISIONS)
 
     def __call__(self, indices: Sequence[int] | Array) -> Array:
         """Scores [n] of the configurations of these indices: about what part of the best speed each has."""
@@ -58,23 +56,12 @@ class KernelPrior:
 
     def rows(self, indices: Sequence[int] | Array) -> Array:
         """What the model sees of them, float32 [n, WIDTH]."""
-        values = self._values(np.asarray(indices, np.int64))
+        values = self._values(indices)
         there = values > _ABSENT
         apart = np.where(there & (self._default > _ABSENT), values - self._default, np.where(there, _ABSENT, 0.0))
         differing = (there & (apart != 0)).sum(axis=1, keepdims=True)
         about = np.broadcast_to(self._about, (len(values), len(self._about)))
         return np.concatenate([about, values, apart, differing, self._tiles(values)], axis=1).astype(np.float32)
-
-    def _values(self, given: Array) -> Array:
-        found = np.full((len(given), len(DECISIONS)), _ABSENT)
-        which = np.searchsorted(self._sizes, given, side="right") - 1
-        for b, tables in enumerate(self._tables):
-            rows = np.nonzero(which == b)[0]
-            left = given[rows] - self._sizes[b]
-            for table, columns, picked in tables:
-                left, k = left // len(table), left % len(table)
-                found[rows[:, None], columns] = table[k][:, picked]
-        return found
 
     def _tiles(self, values: Array) -> Array:
         """Registers of a tile, what is wasted where tiles do not fit, and how many there are; of the pair of tiles that is decided."""
@@ -91,13 +78,6 @@ class KernelPrior:
             np.log2(used), used / self._registers, height * vectors / (height + vectors), down * height / self._rows_of_tile, across * width / self._columns,
             np.log2(down * across),
         ], axis=1)
-
-
-def _table(axis: Axis) -> tuple[Array, Array, Array]:
-    """The values of an axis's answers [answers, names], the columns that known names have, and which of the names these are."""
-    picked = [k for k, n in enumerate(axis.names) if n in DECISIONS]
-    values = np.asarray([[_number(_value(e)) for e in answer] for answer in axis.answers], np.float64).reshape(len(axis.answers), len(axis.names))
-    return values, np.asarray([DECISIONS.index(axis.names[k]) for k in picked], np.int64), np.asarray(picked, np.int64)
 
 
 def _value(entity: Any) -> Any:

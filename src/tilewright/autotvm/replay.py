@@ -4,7 +4,7 @@
     for choice in outcome.choices: …          # where each configuration comes from
     outcome.lines()                           # records for `compile(…, records=)`
 
-Two models are asked: the cycles that a processor should take (`auto_scheduler/prior.py`), and the one that ships (`autotvm/prior.py`). Both order the recorded
+Two models are asked: the cycles that a processor should take (`tuning/cycles.py`), and the one that ships (`autotvm/prior.py`). Both order the recorded
 configurations of each task; the rank correlation with the recorded times says how sure they are. A model that is not sure chooses nothing.
 """
 
@@ -19,8 +19,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.auto_scheduler import features
-from tilewright.auto_scheduler.prior import cycles
 from tilewright.autotvm.measure import TaskCandidate
 from tilewright.autotvm.prior import KernelPrior
 from tilewright.autotvm.task.kernels import KernelTask, is_kernel
@@ -28,6 +26,8 @@ from tilewright.autotvm.task.space import ConfigEntity
 from tilewright.errors import OptionError, TVMError
 from tilewright.target.target import Target
 from tilewright.tuning.certainty import rank_correlation
+from tilewright.tuning.cycles import cycles
+from tilewright.tuning.features import statements
 from tilewright.tuning.measure import Measured
 from tilewright.tuning.records import Record, Records, encode
 
@@ -105,7 +105,7 @@ def replay(tasks: Sequence[tuple[KernelTask, int]], records: Records) -> Outcome
 
 def predicted_cycles(task: KernelTask, config: ConfigEntity) -> float:
     """The cycles that a configuration should take; raises what lowering it raises."""
-    found = features.statements(task.lowered(config).func)
+    found = statements(task.lowered(config).func)
     return max(1.0, sum(cycles(found, task.target.machine)))
 
 

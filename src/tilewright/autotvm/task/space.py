@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -36,6 +36,7 @@ __all__ = [
     "SplitEntity", "VirtualAxis",
 ]
 
+Array = np.ndarray[Any, Any]
 Point = tuple[int, ...]
 """A branch, and the number of the answer along each of its axes."""
 _MOST_FILTERED: Final = 1 << 22
@@ -152,7 +153,7 @@ class ConfigSpace:
         return sum(self._sizes)
 
     @lazy_attribute
-    def _valid(self) -> np.ndarray[Any, Any] | None:
+    def _valid(self) -> Array | None:
         """The indices that filters keep; None: all."""
         if not self._filters:
             return None
@@ -200,6 +201,18 @@ class ConfigSpace:
             index, k = divmod(index, len(axis.answers))
             found.append(k)
         return tuple(found)
+
+    def decoded(self, indices: Sequence[int] | Array) -> Iterator[tuple[int, Array, list[Array]]]:
+        """Iterate over the branches of `indices`: a branch, the rows in it, and the answers of these rows along each axis."""
+        given, ends = np.asarray(indices, np.int64), np.cumsum([0, *self._sizes])
+        which = np.searchsorted(ends, given, side="right") - 1
+        for branch in map(int, np.unique(which)):
+            rows, answers = np.nonzero(which == branch)[0], list[Array]()
+            left = given[rows] - ends[branch]
+            for axis in self.branches[branch]:
+                left, k = left // len(axis.answers), left % len(axis.answers)
+                answers.append(k)
+            yield branch, rows, answers
 
     def index_of_point(self, point: Point) -> int:
         """The index of a point."""

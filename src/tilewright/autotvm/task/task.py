@@ -30,6 +30,7 @@ from tilewright.te.resolve import schedule_func
 from tilewright.te.tensor import Tensor
 from tilewright.tir.stmt import PrimFunc
 from tilewright.topi import machine as machines
+from tilewright.tuning.features import arithmetic
 
 TEMPLATES: Final[dict[str, Callable[..., Any]]] = {}
 """The templates by name."""
@@ -95,8 +96,6 @@ class Task:
     def flop(self) -> float:
         """Operations of one run: as the template counts them (`add_flop`), or else the multiplications and additions of its loops."""
         if self._flop is None:
-            from tilewright.autotvm.feature import arithmetic
-
             space = self.config_space
             self._flop = space.flop or arithmetic(self.lower(space.get(space.index_at(0))))
         return self._flop

@@ -18,6 +18,7 @@ from tilewright.autotvm.tuner.tuner import History
 from tilewright.errors import OptionError, TVMError
 from tilewright.settings import nearest
 from tilewright.tuning.cost_model import CostModel
+from tilewright.tuning.features import of_loops
 
 Array = np.ndarray[Any, Any]
 _EXPLORED: Final = 0.1
@@ -201,4 +202,4 @@ def _apart(a: Sequence[int], b: Sequence[int]) -> int:
 
 def _program_features(task: Task, config: Any, kind: str) -> Array:
     func = task.lowered(config).func if isinstance(task, KernelTask) else task.lower(config)
-    return feature.of_program(func, kind)
+    return of_loops(func, kind)
