@@ -29,14 +29,13 @@ from tilewright.auto_scheduler.evolution import Evolution
 from tilewright.auto_scheduler.relay_integration import extract_tasks
 from tilewright.auto_scheduler.search_policy import SketchPolicy
 from tilewright.autotvm.measure import TaskCandidate
-from tilewright.autotvm.prior import KernelPrior
+from tilewright.autotvm.pretrained import PretrainedKernelModel
 from tilewright.autotvm.record import of_record
 from tilewright.autotvm.task.relay_integration import tasks_of
 from tilewright.ir.module import IRModule
 from tilewright.target.target import Target
-from tilewright.tuning.certainty import rank_correlation
-from tilewright.tuning.cost_model import BoostedTrees
-from tilewright.tuning.forests import FILE, write
+from tilewright.tuning.comparison import rank_correlation
+from tilewright.tuning.cost_model import FILE, BoostedTrees, write
 from tilewright.tuning.local import LocalBuilder, LocalRunner
 from tilewright.tuning.measure import measure
 from tilewright.tuning.records import Records
@@ -119,7 +118,7 @@ def kernels(folder: Path) -> list[Kernel]:
         task = pairs[0].task
         places = [task.config_space.index_of(i.config.entity_map) for i in pairs]
         kept = [(p, min(r.measured.costs)) for p, r in zip(places, records, strict=True) if p is not None]
-        found.append(Kernel(task.title, KernelPrior(task).rows([p for p, _ in kept]), np.asarray([c for _, c in kept])))
+        found.append(Kernel(task.title, PretrainedKernelModel(task).rows([p for p, _ in kept]), np.asarray([c for _, c in kept])))
     return found
 
 
@@ -183,7 +182,7 @@ def speed() -> None:
     """How many candidates a second the shipped model scores, rows and all."""
     (_, mod), *_ = [m for m in modules() if m[0] == "conv1x1"]
     ((task, _),) = tasks_of(mod, None, Target("llvm"))
-    prior, indices = KernelPrior(task), np.random.default_rng(0).integers(len(task.config_space), size=10_000)
+    prior, indices = PretrainedKernelModel(task), np.random.default_rng(0).integers(len(task.config_space), size=10_000)
     prior(indices[:16])
     begin = time.perf_counter()
     prior(indices)

@@ -16,10 +16,10 @@ from test_autotvm_tasks import kernel_task
 from tilewright import autotvm
 from tilewright.autotvm.measure import TaskCandidate, at_once, create_measure_batch
 from tilewright.autotvm.network import NetworkTuning
+from tilewright.autotvm.selection import prove, select, unchanged, write
 from tilewright.autotvm.task.task import create
 from tilewright.autotvm.tuner import TUNERS, GATuner, GridSearchTuner, RandomTuner, XGBTuner, get_tuner
 from tilewright.autotvm.tuner.droplet_tuner import DropletTuner
-from tilewright.autotvm.verdict import judge, settle, unchanged, write
 from tilewright.errors import OptionError
 from tilewright.tuning import comparison
 from tilewright.tuning.measure import Built, Candidate, Measured, MeasureErrorNo, failed
@@ -217,7 +217,7 @@ def test_only_what_helps_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     _, option = paper()
     tuning = NetworkTuning(tasks, option, Records(tmp_path / "t.json"))
     tuning.run(trials=60)
-    found = [judge(s, option, rounds=8) for s in tuning.states]
+    found = [select(s, option, rounds=8) for s in tuning.states]
     verdicts = [v for v in found if v is not None]
     assert [v.is_kept for v in verdicts] == [True, True]
     monkeypatch.setattr(comparison, "_timed", lambda call, number: call())  # a program is what it takes
@@ -229,12 +229,12 @@ def test_only_what_helps_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return lambda: 1e-3 * turns
 
     said: list[str] = []
-    in_all = settle(verdicts, compiled, 4.0, said.append)
+    in_all = prove(verdicts, compiled, 4.0, said.append)
     assert in_all is not None
     assert in_all.is_faster
     assert [v.is_kept for v in verdicts] == [True, False]
     assert said[0].startswith("2 tuned kernels")
-    write(tmp_path / "best.json", [*verdicts, unchanged(tuning.states[0])])
+    write(Records(tmp_path / "best.json"), [*verdicts, unchanged(tuning.states[0])])
     rows = [json.loads(row) for row in (tmp_path / "best.json").read_text().splitlines()]
     assert rows[0]["config"] == verdicts[0].config.to_json_dict()
     assert rows[1]["config"] == tasks[1][0].default_config.to_json_dict()

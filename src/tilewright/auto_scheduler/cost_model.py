@@ -14,8 +14,7 @@ import numpy as np
 
 from tilewright.auto_scheduler.program import Program, program_of
 from tilewright.errors import CompileError
-from tilewright.tuning.cost_model import BoostedTrees, CostModel
-from tilewright.tuning.forests import shipped
+from tilewright.tuning.cost_model import BoostedTrees, CostModel, shipped
 from tilewright.tuning.measure import Measured
 
 Array = np.ndarray[Any, Any]

@@ -114,7 +114,7 @@ def load_best_record(
         (name, args), (wanted, others) = decode(inp.task.workload_key), decode(str(workload_key))
         return include_compatible and name == wanted and len(args) == len(others)
 
-    found = records.best_of((p for p in load_records(filename) if fits(p[0])), lambda p: None, lambda p: p[1])
+    found = records.best_of((p for p in load_records(filename) if fits(p[0])), lambda p: None, lambda p: p[1].cost)
     return found[0] if found else (None, None)
 
 
@@ -125,5 +125,5 @@ def same_kind(a: str, b: str) -> bool:
 
 def distill_record_file(in_file: str, out_file: str) -> None:
     """Write the best record of each workload and target, in the order of their first records, to another file."""
-    best = records.best_of(records.read(in_file), lambda r: (r.key, r.target), lambda r: r.measured)
+    best = records.best_of(records.read(in_file), lambda r: (r.key, r.target), lambda r: r.rank)
     records.write_lines(out_file, [records.encode(r) for r in best])

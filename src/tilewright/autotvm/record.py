@@ -61,7 +61,7 @@ load_from_buffer = load_from_file
 def pick_best(in_file: str | os.PathLike[str], out_file: str | os.PathLike[str]) -> int:
     """Write the best record of each workload and target; return their number."""
     rows = [(row, records.decode(row, place)) for row, place in lines(in_file)]
-    best = records.best_of(rows, lambda r: (r[1].target, r[1].key), lambda r: r[1].measured)
+    best = records.best_of(rows, lambda r: (r[1].target, r[1].key), lambda r: r[1].rank)
     write_lines(out_file, [row for row, _ in best])
     return len(best)
 

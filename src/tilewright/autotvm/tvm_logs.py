@@ -60,7 +60,7 @@ def translated(record: Record) -> Known | str:
         return f"of TVM, for '{name}', whose configuration has no tiles"
     from tilewright.autotvm.task.kernels import entity_of
 
-    return Known("", anchor, ConfigEntity(-1, None, {n: entity_of(n, v) for n, v in found.items()}), record.measured.cost)
+    return Known("", anchor, ConfigEntity(-1, None, {n: entity_of(n, v) for n, v in found.items()}), record.rank)
 
 
 def _innermost(value: Any) -> int:

@@ -52,10 +52,17 @@ class Record:
     """Version of the compiler that made the code."""
     ansor: str = ""
     """Of a record in Ansor's form: JSON of hardware parameters, layout rewriting and names of inputs."""
+    selected: bool = False
+    """Whether this configuration was selected for its workload: it counts more than faster trials."""
 
     @property
     def identity(self) -> tuple[str, str, str]:
         return _canonical(self.key), _canonical(self.config), self.target
+
+    @property
+    def rank(self) -> float:
+        """Seconds, infinite for a failure; -1 for a selected configuration."""
+        return -1.0 if self.selected else self.measured.cost
 
     @property
     def task(self) -> str:
@@ -63,9 +70,9 @@ class Record:
         return str(json.loads(self.key)[0])
 
     @staticmethod
-    def of(candidate: Candidate, measured: Measured) -> Record:
+    def of(candidate: Candidate, measured: Measured, selected: bool = False) -> Record:
         """Return the record of a candidate's result, in AutoTVM's form."""
-        return Record(candidate.target, candidate.key, candidate.config, measured)
+        return Record(candidate.target, candidate.key, candidate.config, measured, selected=selected)
 
 
 class Records:
@@ -102,10 +109,10 @@ class Records:
         found = self._known.get((_canonical(candidate.key), _canonical(candidate.config), candidate.target))
         return None if found is None or found.measured.error_no in _TRANSIENT else found.measured
 
-    def add(self, candidate: Candidate, measured: Measured) -> None:
+    def add(self, candidate: Candidate, measured: Measured, selected: bool = False) -> None:
         """Append a result, unless it says nothing about the candidate (`UNKNOWN_ERROR`)."""
         if measured.error_no not in _TRANSIENT:
-            record = Record.of(candidate, measured)
+            record = Record.of(candidate, measured, selected)
             self._file.append(encode(record))
             self._known[record.identity] = record
 
@@ -136,12 +143,12 @@ def lines(file: Any) -> Iterator[tuple[str, str]]:
         yield row, f"{name}:{k}"
 
 
-def best_of(items: Iterable[T], key: Callable[[T], Hashable], measured: Callable[[T], Measured]) -> list[T]:
-    """Return the fastest successful item of each key, in the order in which the keys first occur."""
+def best_of(items: Iterable[T], key: Callable[[T], Hashable], rank: Callable[[T], float]) -> list[T]:
+    """Return the last item of the lowest finite rank for each key, in the order in which the keys first occur."""
     found: dict[Hashable, T] = {}
     for item in items:
         place = key(item)
-        if measured(item).ok and (place not in found or measured(item).cost < measured(found[place]).cost):
+        if rank(item) < math.inf and (place not in found or rank(item) <= rank(found[place])):
             found[place] = item
     return [*found.values()]
 
@@ -164,7 +171,8 @@ def encode(record: Record) -> str:
     return json.dumps({
         "input": [record.target, task, args, kwargs], "config": config,
         "result": [list(m.costs) if m.ok else [FAILED_COST], int(m.error_no), m.all_cost, m.timestamp],
-        "version": VERSION, "tvm_version": record.version, **({"error": m.error} if m.error else {}),
+        "version": VERSION, "tvm_version": record.version,
+        **({"error": m.error} if m.error else {}), **({"selected": True} if record.selected else {}),
         "spread": m.spread, "noisy": m.noisy, "machine": m.machine, "ir_hash": m.ir_hash,
     })
 
@@ -193,7 +201,8 @@ def _autotvm(row: dict[str, Any]) -> Record:
     config: Any = row["config"] if "config" in row else given[5]
     measured = _measured(row["result"] if "result" in row else row["r"], row)
     key = json.dumps([task, args, kwargs])
-    return Record(str(target), key, json.dumps(config), measured, str(row.get("tvm_version", "")))
+    version, selected = str(row.get("tvm_version", "")), bool(row.get("selected", False))
+    return Record(str(target), key, json.dumps(config), measured, version, selected=selected)
 
 
 def _ansor(row: dict[str, Any]) -> Record:

@@ -128,7 +128,7 @@ class ApplyFixedConfig(DispatchContext):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A configuration that records have for a workload and a target, and its seconds.
+    """A configuration that records have for a workload and a target; `rank` is that of its record.
 
     Records of TVM have target "" and for a workload the anchor operator of a kernel (`tvm_logs.anchor_of`).
     """
@@ -136,7 +136,7 @@ class Known:
     target: str
     workload: Workload
     config: ConfigEntity
-    seconds: float
+    rank: float
 
 
 class ApplyHistoryBest(DispatchContext):
@@ -148,7 +148,7 @@ class ApplyHistoryBest(DispatchContext):
 
     def __init__(self, records: Any) -> None:
         self.best: dict[tuple[str, Workload], Known] = {}
-        """The fastest configurations, by target and workload."""
+        """The selected or else the fastest configurations, by target and workload."""
         self.report: Counter[str] = Counter()
         """The number of records that were taken, and of those that were not, by reason."""
         self.load(records)
@@ -157,7 +157,7 @@ class ApplyHistoryBest(DispatchContext):
         """Take configurations that are better than the known ones."""
         for found in self._read(records):
             key = (found.target, found.workload)
-            if key not in self.best or found.seconds < self.best[key].seconds:
+            if key not in self.best or found.rank <= self.best[key].rank:
                 self.best[key] = found
         if self.report:
             log.info("records: %s", ", ".join(f"{n} {reason}" for reason, n in self.report.items()))
@@ -200,7 +200,7 @@ class ApplyHistoryBest(DispatchContext):
         return None if found is None else found.config
 
     def update(self, target: Target | None, workload: Workload, cfg: Any) -> None:
-        self.best[str(target), workload] = Known(str(target), workload, cfg, 0.0)
+        self.best[str(target), workload] = Known(str(target), workload, cfg, -1.0)
 
     def _content(self) -> str:
         return repr(sorted((*map(str, key), json.dumps(k.config.to_json_dict()["entity"])) for key, k in self.best.items()))
@@ -227,7 +227,7 @@ def _known(record: Record) -> Known | str:
     if target.is_native and record.measured.machine and processor != _processor(machine_name()):
         return f"measured on another processor: {processor}"
     config = ConfigEntity.from_json_dict(json.loads(record.config))
-    return Known(str(target), (name, *serialize_args(args)), config, record.measured.cost)
+    return Known(str(target), (name, *serialize_args(args)), config, record.rank)
 
 
 def _processor(machine: str) -> str:

@@ -59,7 +59,7 @@ def tune_model(
     Raises `OptionError` for what cannot be asked for, `TargetError` for a target that does not run here, `RPCError` where the tracker does not answer,
     `RunError` where not one candidate could be measured, and what reading the model and the records raises.
     """
-    from tilewright.autotvm.tuner.names import tuner_named
+    from tilewright.autotvm.tuner import tuner_named
     from tilewright.tuning.lines import LineFile
 
     place = Place(tracker=f"{hostname}:{port}" if hostname else "", rpc_key=rpc_key or "")
