@@ -301,7 +301,7 @@ def test_a_task_that_is_a_path_does_not_name_a_file_elsewhere(tmp_path: Path) ->
     with pytest.raises(ModelError, match="has no times"):
         row["result"][0] = []
         decode(json.dumps(row), "a line")
-    with pytest.raises(OptionError, match="do not fit those of version"):
+    with pytest.raises(ModelError, match="the input is not"):
         auto_scheduler.measure_record.load_record_from_string(steps_row(TILED, target=" "))
 
 

@@ -62,7 +62,7 @@ def test_nobody_waits_for_ever(caplog: pytest.LogCaptureFixture) -> None:
     clock = map(float, itertools.count(0, 25))
     with caplog.at_level(logging.WARNING):
         assert not wait(lambda seconds: (False, "17"), lambda: next(clock))
-    assert "process 17 has been timing for 60 s, or is stopped" in caplog.text
+    assert "process 17 has held the timing lock for 60 s, or is stopped" in caplog.text
     clock, answers = map(float, itertools.count(0, 25)), iter([(False, "17"), (False, "17"), (False, "18"), (False, "18"), (True, "")])
     assert wait(lambda seconds: next(answers), lambda: next(clock))  # they take turns: no one is stopped
 

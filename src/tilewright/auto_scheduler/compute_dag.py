@@ -1,13 +1,14 @@
-"""The computations of a workload, as the search sees them: in a fixed order, with who reads what and how much is computed.
+"""The computations of a workload in a fixed order, with the readers of each and the amount of arithmetic.
 
-The order is that in which records number the stages: inputs as soon as they come up, then whatever has all it needs, the one
-furthest from the results first.
+The order is that in which records number the stages: inputs as soon as they occur, then computations whose inputs are
+complete, those furthest from the results first.
 """
 
 from __future__ import annotations
 
 import hashlib
 import heapq
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +27,7 @@ from tilewright.tir.stmt import PrimFunc
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Facts:
-    """`ops` in order, those whose results are asked for, and the readers of each."""
+    """The operations in order, those that are outputs, and the readers of each."""
 
     ops: tuple[Operation, ...]
     outputs: frozenset[Operation]
@@ -34,9 +35,10 @@ class _Facts:
 
 
 class ComputeDAG:
-    """The computations behind `tensors`, which are the arguments of the function to make: inputs, and results that nobody else there needs.
+    """The computations of `tensors`, which are the arguments of the function to make: inputs and results.
 
-    Takes the tensors, or the key of a registered workload. Raises `CompileError` for what is no `te.compute` of known sizes.
+    Takes tensors, a schedule, or the key of a registered workload. Raises `CompileError` for anything but `te.compute` of
+    known sizes.
     """
 
     def __init__(self, tensors: Sequence[Tensor] | str | Schedule) -> None:
@@ -49,12 +51,14 @@ class ComputeDAG:
             tensors = [t for s in ops if isinstance(s.op, PlaceholderOp) or s.op in tensors.outputs for t in s.op.outputs]
         self.tensors: list[Tensor] = list(tensors)
         if not self.tensors or not all(isinstance(t, Tensor) for t in self.tensors):
-            raise CompileError(f"a ComputeDAG is made of tensors (te.placeholder, te.compute), and was given {tensors!r}", code="TW1109")
+            raise CompileError(
+                f"a ComputeDAG is made of tensors (te.placeholder, te.compute), and was given {tensors!r}", code="TW1109")
         self._facts = _facts(self.tensors)
         self.ops = self._facts.ops
         for op in self.ops:
             if not isinstance(op, (ComputeOp, PlaceholderOp)):
-                raise CompileError(f"'{op.name}' is a {type(op).__name__}; the search schedules te.compute alone", code="TW1109")
+                raise CompileError(
+                    f"'{op.name}' is a {type(op).__name__}; the search schedules te.compute alone", code="TW1109")
             for t in op.outputs:
                 t.extents  # raises for sizes that are not known  # noqa: B018
         self.flop_ct = sum(map(access.flops, self.ops)) or float(sum(map(access.trips, self.ops)))
@@ -65,7 +69,7 @@ class ComputeDAG:
         return self._facts.outputs
 
     def readers(self, op: Operation) -> list[Operation]:
-        """The computations that read what `op` makes, in order."""
+        """Return the computations that read the results of `op`, in order."""
         return self._facts.readers[op]
 
     @lazy_attribute
@@ -107,27 +111,33 @@ class ComputeDAG:
 
     @lazy_attribute
     def plain_script(self) -> str:
-        """The text of the loop program without a step, whose answers are the right ones."""
+        """The text of the loop program without a step, whose answers are right."""
         return self.func(self.init_state).script()
 
     @lazy_attribute
     def text(self) -> str:
         """The computations with canonical names: equal for equal workloads, whatever their tensors are called."""
-        return _text(self)
+        ops = list(enumerate(self.ops))
+        names = {t: f"t{k}_{t.index}" if len(op.outputs) > 1 else f"t{k}" for k, op in ops for t in op.outputs}
+        lines = []
+        for op in self.ops:
+            head = ", ".join(f"{names[t]}: {t.dtype}{list(t.extents)}" for t in op.outputs)
+            lines.append(f"{head} = {_body(op, names, True)}" if isinstance(op, ComputeOp) else f"{head} = input")
+        return "\n".join([*lines, "of " + ", ".join(names[t] for t in self.tensors)])
 
     def hash_key(self) -> str:
-        """`["<digest>", [shape], …]`, JSON as records have it for workloads without a name."""
-        import json
-
-        return json.dumps([hashlib.md5(self.text.encode(), usedforsecurity=False).hexdigest(), *(list(t.extents) for t in self.tensors)])
+        """Return `["<digest>", [shape], …]`: the key, as JSON, of workloads without a name."""
+        digest = hashlib.md5(self.text.encode(), usedforsecurity=False).hexdigest()
+        return json.dumps([digest, *(list(t.extents) for t in self.tensors)])
 
     workload_key = hash_key
 
     def __str__(self) -> str:
-        lines = []
+        lines, names = [], {t: t.name for op in self.ops for t in op.outputs}
         for op in self.ops:
             if isinstance(op, ComputeOp):
-                lines.append(f"{op.name}({', '.join(a.var.name for a in op.axis)}) = {_body(op, {t: t.name for o in self.ops for t in o.outputs}, False)}")
+                axes = ", ".join(a.var.name for a in op.axis)
+                lines.append(f"{op.name}({axes}) = {_body(op, names, False)}")
             else:
                 lines.append(f"{op.name} = PLACEHOLDER {list(op.outputs[0].extents)}")
         return "\n".join(lines) + "\n"
@@ -163,15 +173,6 @@ def _facts(tensors: Sequence[Tensor]) -> _Facts:
     return _Facts(tuple(order), outputs, {op: list(dict.fromkeys(readers[op])) for op in order})
 
 
-def _text(dag: ComputeDAG) -> str:
-    names = {t: f"t{k}_{t.index}" if len(op.outputs) > 1 else f"t{k}" for k, op in enumerate(dag.ops) for t in op.outputs}
-    lines = []
-    for op in dag.ops:
-        head = ", ".join(f"{names[t]}: {t.dtype}{list(t.extents)}" for t in op.outputs)
-        lines.append(f"{head} = {_body(op, names, True)}" if isinstance(op, ComputeOp) else f"{head} = input")
-    return "\n".join([*lines, "of " + ", ".join(names[t] for t in dag.tensors)])
-
-
 def _body(op: ComputeOp, names: dict[Tensor, str], canonical: bool) -> str:
     points: dict[PrimExpr, PrimExpr] = {}
     axes = (*op.axis, *op.reduce_axis)
@@ -188,7 +189,8 @@ def _body(op: ComputeOp, names: dict[Tensor, str], canonical: bool) -> str:
     for b in op.body:
         if isinstance(b, Reduce):
             over = ", ".join(f"{points.get(a.var, a.var)}:{a.extent}" for a in b.axes)
-            parts.append(f"{b.combiner.name}[{b.index}]({', '.join(text_of(rewrite(s, written)) for s in b.sources)} over {over})")
+            sources = ", ".join(text_of(rewrite(s, written)) for s in b.sources)
+            parts.append(f"{b.combiner.name}[{b.index}]({sources} over {over})")
         else:
             parts.append(text_of(rewrite(b, written)))
     return ", ".join(parts)
