@@ -37,8 +37,8 @@ class _Facts:
 class ComputeDAG:
     """The computations of `tensors`, which are the arguments of the function to make: inputs and results.
 
-    Takes tensors, a schedule, or the key of a registered workload. Raises `CompileError` for anything but `te.compute` of
-    known sizes.
+    Takes tensors, a schedule, or the key of a registered workload. Raises `CompileError` for anything but `te.compute`
+    of known sizes.
     """
 
     def __init__(self, tensors: Sequence[Tensor] | str | Schedule) -> None:
@@ -48,11 +48,14 @@ class ComputeDAG:
             tensors = workload_key_to_tensors(tensors)
         elif isinstance(tensors, Schedule):
             ops = tensors.stages
-            tensors = [t for s in ops if isinstance(s.op, PlaceholderOp) or s.op in tensors.outputs for t in s.op.outputs]
+            tensors = [
+                t for s in ops if isinstance(s.op, PlaceholderOp) or s.op in tensors.outputs for t in s.op.outputs
+            ]
         self.tensors: list[Tensor] = list(tensors)
         if not self.tensors or not all(isinstance(t, Tensor) for t in self.tensors):
             raise CompileError(
-                f"a ComputeDAG is made of tensors (te.placeholder, te.compute), and was given {tensors!r}", code="TW1109")
+                f"a ComputeDAG is made of tensors (te.placeholder, te.compute), and was given {tensors!r}",
+                code="TW1109")
         self._facts = _facts(self.tensors)
         self.ops = self._facts.ops
         for op in self.ops:
@@ -86,7 +89,8 @@ class ComputeDAG:
         return state
 
     def apply_steps_from_state(self, state: Any, layout_rewrite: Any = None) -> tuple[Schedule, list[Tensor]]:
-        """Return a new schedule of the steps of `state`, and the arguments to lower or build it with. Raises `ScheduleError`.
+        """Return a new schedule of the steps of `state`, and the arguments to lower or build it with. Raises
+        `ScheduleError`.
 
         Layouts of arguments stay as they are: only `layout_rewrite=0`, no rewriting, is accepted.
         """

@@ -1,7 +1,7 @@
 """Cost models that rank candidates.
 
-`XGBModel` learns from all measurements, by trees over the features of programs. Before there are enough of them, candidates
-are ranked by the model of cycles, corrected by the pretrained model. `RandomModel` ranks them at random.
+`XGBModel` learns from all measurements, by trees over the features of programs. Before there are enough of them,
+candidates are ranked by the model of cycles, corrected by the pretrained model. `RandomModel` ranks them at random.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class RandomModel:
 class XGBModel:
     """Trees over features of programs, by xgboost where it is installed, else in numpy.
 
-    `num_warmup_sample` measurements of a task are needed before it predicts by them; `model_file`, if it exists, is a file of
-    records to learn from.
+    `num_warmup_sample` measurements of a task are needed before it predicts by them; `model_file`, if it exists, is a
+    file of records to learn from.
     """
 
     def __init__(

@@ -4,7 +4,8 @@
         with tvm.transform.PassContext(opt_level=3, config={"relay.backend.use_auto_scheduler": True}):
             lib = relay.build(mod, target, params=params)
 
-A kernel keeps its own schedule where it has no record, where its record does not apply, and where its own was the fastest.
+A kernel keeps its own schedule where it has no record, where its record does not apply, and where its own was the
+fastest.
 """
 
 from __future__ import annotations
@@ -51,10 +52,13 @@ class DispatchContext(tuning_advisor.Advisor):
     current: ClassVar[_Current] = _Current()
 
     def query(self, target: Target | str, workload_key: str) -> tuple[TransformStep, ...] | None:
-        """Return the steps for a workload on a target, () where its own schedule is best; None where nothing is known."""
+        """Return the steps for a workload on a target, () where its own schedule is best; None where nothing is
+        known."""
         raise NotImplementedError
 
-    def decisions(self, function: Function, constants: Sequence[bool], target: Target) -> Mapping[str, int | str] | None:
+    def decisions(
+        self, function: Function, constants: Sequence[bool], target: Target
+    ) -> Mapping[str, int | str] | None:
         outer = self.around()
         found: Mapping[str, int | str] | None = None if outer is None else outer.decisions(function, constants, target)
         return found
@@ -72,20 +76,25 @@ class DispatchContext(tuning_advisor.Advisor):
 
         return found
 
-    def _arranged(self, func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor], target: Target) -> PrimFunc | None:
+    def _arranged(
+        self, func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor], target: Target
+    ) -> PrimFunc | None:
         try:
             dag = ComputeDAG(detached(args, outputs))
         except CompileError:
             return None  # computations that the search does not schedule have no records
         steps = self.query(target, dag.hash_key())
         if not steps:
-            log.info("%s: %s", func.name, "no record, its own schedule" if steps is None else "its own schedule was the best")
+            log.info(
+                "%s: %s", func.name, "no record, its own schedule" if steps is None else "its own schedule was the best"
+            )
             return None
         try:
             made = apply_schedule(*dag.apply_steps_from_state(RecordedState(steps)), func)
         except CompileError as error:
             log.warning(
-                "%s: the record %s cannot be applied (%s), its own schedule is used", func.name, steps_as_json(steps), error)
+                "%s: the record %s cannot be applied (%s), its own schedule is used", func.name, steps_as_json(steps),
+                error)
             return None
         log.info("%s: a schedule of %d steps that was found", func.name, len(steps))
         return made
@@ -94,14 +103,17 @@ class DispatchContext(tuning_advisor.Advisor):
 class ApplyHistoryBest(DispatchContext):
     """The fastest records of a file, of several files, or of pairs of inputs and results.
 
-    `n_lines` limits the records of each file. `include_compatible` (records of other sizes) is refused, since schedules are
-    of known sizes.
+    `n_lines` limits the records of each file. `include_compatible` (records of other sizes) is refused, since schedules
+    are of known sizes.
     """
 
-    def __init__(self, records: Records | Sequence[Records] | None, n_lines: int | None = None, include_compatible: bool = False) -> None:
+    def __init__(
+        self, records: Records | Sequence[Records] | None, n_lines: int | None = None, include_compatible: bool = False
+    ) -> None:
         if include_compatible:
             raise OptionError(
-                "include_compatible takes records of computations with other sizes; tune these sizes instead, and leave it out",
+                "include_compatible takes records of computations with other sizes; tune these sizes instead, and "
+                "leave it out",
                 code="TW1108")
         self.best: dict[tuple[str, str], tuple[float, tuple[TransformStep, ...]]] = {}
         """Seconds and steps, by workload key and kind of target."""

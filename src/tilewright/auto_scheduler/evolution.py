@@ -1,4 +1,5 @@
-"""Evolutionary search: settings of sketches are sampled, mutated in one knob, and crossed; the cost model ranks them."""
+"""Evolutionary search: settings of sketches are sampled, mutated in one knob, and crossed; the cost model ranks
+them."""
 
 from __future__ import annotations
 

@@ -64,7 +64,8 @@ class StageState:
 
 
 class State:
-    """A schedule of a `ComputeDAG` and its steps. Stages are given by number, tensor or operation; loops as `Iterator` or number."""
+    """A schedule of a `ComputeDAG` and its steps. Stages are given by number, tensor or operation; loops as `Iterator`
+    or number."""
 
     def __init__(self, dag: ComputeDAG) -> None:
         self.compute_dag = dag
@@ -84,7 +85,8 @@ class State:
         return State(self.compute_dag)._replayed(self.transform_steps)
 
     def apply(self, recorded: Sequence[steps.TransformStep]) -> State:
-        """Perform the steps of a record on a copy. Raises `ScheduleError`, with the step's number, when one does not fit."""
+        """Perform the steps of a record on a copy. Raises `ScheduleError`, with the step's number, when one does not
+        fit."""
         return self.copy()._replayed(recorded)
 
     def _replayed(self, recorded: Sequence[steps.TransformStep]) -> State:
@@ -141,7 +143,9 @@ class State:
         k = self.stage_id(stage)
         s, at = self.stages[k], [self._loop(k, it)[1] for it in iters]
         if not at or at != list(range(at[0], at[0] + len(at))):
-            raise ScheduleError(f"fuse of '{s.name}' takes loops that follow each other, and was given {at}", code="TW1113")
+            raise ScheduleError(
+                f"fuse of '{s.name}' takes loops that follow each other, and was given {at}", code="TW1113"
+            )
         olds = s.iters[at[0] : at[-1] + 1]
         fused = s.stage.fuse(*(i.axis for i in olds))
         self._write([fused], s, f"fuse({self._names(olds)})")
@@ -187,11 +191,13 @@ class State:
         kind = next((n for n, number in steps.ANNOTATIONS.items() if number == annotation), None)
         if annotation in steps.THREADS:
             raise ScheduleError(
-                f"loop {at} of stage '{s.name}' is bound to {kind}, and schedules of a GPU do not run on a CPU", code="TW1113")
+                f"loop {at} of stage '{s.name}' is bound to {kind}, and schedules of a GPU do not run on a CPU",
+                code="TW1113")
         if kind not in _KINDS:
             names = ", ".join(f"{number} {n}" for n, number in steps.ANNOTATIONS.items())
             raise ScheduleError(
-                f"annotation {annotation} of a loop cannot be replayed; the annotations of records are {names}", code="TW1113")
+                f"annotation {annotation} of a loop cannot be replayed; the annotations of records are {names}",
+                code="TW1113")
         found = s.iters[at]
         getattr(s.stage, kind)(found.axis)
         found.annotation = kind
@@ -262,7 +268,8 @@ class State:
         s, outputs = self.stages[k], list(self[stage].stage.op.outputs)
         found = self.schedule.cache_write(outputs if len(outputs) > 1 else outputs[0], _scope(scope))
         made = StageState(
-            s.op, f"{s.name}.{scope}", self.schedule[found[0] if isinstance(found, list) else found], f"{s.variable}_{scope}")
+            s.op, f"{s.name}.{scope}", self.schedule[found[0] if isinstance(found, list) else found],
+            f"{s.variable}_{scope}")
         self._insert(k, made, f's.cache_write({s.variable}, "{scope}")')
         self._restart(s)
         for i, a in zip(made.iters, [*s.iters, *getattr(s.op, "reduce_axis", ())], strict=True):
@@ -340,9 +347,13 @@ class State:
             if i is it or n == it:
                 return k, n
         names = ", ".join(i.name for i in iters)
-        raise ScheduleError(f"{it!r} is no loop of '{self.stages[k].name}', which has {len(iters)}: {names}", code="TW1113")
+        raise ScheduleError(
+            f"{it!r} is no loop of '{self.stages[k].name}', which has {len(iters)}: {names}", code="TW1113"
+        )
 
-    def _split(self, step: steps.TransformStep, at: int, lengths: Sequence[int], inner_to_outer: bool) -> list[Iterator]:
+    def _split(
+        self, step: steps.TransformStep, at: int, lengths: Sequence[int], inner_to_outer: bool
+    ) -> list[Iterator]:
         s = self.stages[step.stage_id]
         if not all(isinstance(n, int) and n > 0 for n in lengths):
             raise ScheduleError(
@@ -358,7 +369,9 @@ class State:
         axes, sizes = [*axes, rest], [*sizes, -(-old.extent // prod(lengths))]
         if inner_to_outer:
             axes, sizes = axes[::-1], sizes[::-1]
-        parts = [Iterator(f"{old.name}.{n}", size, old.kind, a) for n, (size, a) in enumerate(zip(sizes, axes, strict=True))]
+        parts = [
+            Iterator(f"{old.name}.{n}", size, old.kind, a) for n, (size, a) in enumerate(zip(sizes, axes, strict=True))
+        ]
         s.iters[at : at + 1] = parts
         self._move([old], parts[-1])
         self._record(step)
@@ -410,7 +423,9 @@ def _tile_bytes(stage: Stage, target: Stage, axis: IterVar) -> float:
 
 def _scope(name: str) -> str:
     if name == "shared":
-        raise ScheduleError("scope 'shared' is memory of a GPU, and schedules of a GPU do not run on a CPU", code="TW1113")
+        raise ScheduleError(
+            "scope 'shared' is memory of a GPU, and schedules of a GPU do not run on a CPU", code="TW1113"
+        )
     return name
 
 

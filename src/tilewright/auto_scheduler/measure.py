@@ -38,7 +38,8 @@ class MeasureResult(Measured):
     """A result, with the arguments in Ansor's order."""
 
     def __init__(
-        self, costs: Sequence[float], error_no: int = 0, error_msg: str = "", all_cost: float = 0.0, timestamp: float = 0.0,
+        self, costs: Sequence[float], error_no: int = 0, error_msg: str = "", all_cost: float = 0.0,
+        timestamp: float = 0.0,
     ) -> None:
         super().__init__(tuple(costs), MeasureErrorNo(error_no), all_cost, timestamp, error_msg)
 
@@ -71,8 +72,8 @@ class LocalRunner(local.LocalRunner):
     """Times candidates in a process of this machine: `repeat` costs, each over `number` calls or `min_repeat_ms`."""
 
     def __init__(
-        self, timeout: float = 10, number: int = 3, repeat: int = 1, min_repeat_ms: float = 100, cooldown_interval: float = 0.0,
-        enable_cpu_cache_flush: bool = False, device: int = 0,
+        self, timeout: float = 10, number: int = 3, repeat: int = 1, min_repeat_ms: float = 100,
+        cooldown_interval: float = 0.0, enable_cpu_cache_flush: bool = False, device: int = 0,
     ) -> None:
         if device != 0:
             raise OptionError(f"device={device}: there is one CPU, device 0", code="TW1110")
@@ -88,12 +89,14 @@ class RPCRunner(remote.RPCRunner):
         enable_cpu_cache_flush: bool = False,
     ) -> None:
         super().__init__(
-            key, host, port, priority, timeout, n_parallel, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush)
+            key, host, port, priority, timeout, n_parallel, number, repeat, min_repeat_ms, cooldown_interval,
+            enable_cpu_cache_flush)
 
 
 @contextmanager
 def engines(options: TuningOptions) -> Iterator[tuple[Any, Any]]:
-    """Give the builder and the runner of tuning options; those that "local" stands for are closed after the `with` block."""
+    """Give the builder and the runner of tuning options; those that "local" stands for are closed after the `with`
+    block."""
     given = ((options.builder, LocalBuilder), (options.runner, LocalRunner))
     made: list[Any] = [kind() if isinstance(part, str) else None for part, kind in given]
     try:
@@ -114,7 +117,8 @@ def candidate(inp: MeasureInput) -> ScheduledCandidate:
 
 
 def measure(
-    inputs: Sequence[MeasureInput], builder: Any, runner: Any, on_measured: Callable[[int, Measured], object] | None = None,
+    inputs: Sequence[MeasureInput], builder: Any, runner: Any,
+    on_measured: Callable[[int, Measured], object] | None = None,
 ) -> list[Measured]:
     """Build and run inputs; one result for each, in order. A candidate that fails gives an error, and raises nothing.
 

@@ -49,7 +49,9 @@ class RecordReader:
     def __init__(self, filename: str | os.PathLike[str]) -> None:
         self.filename = Path(filename)
 
-    def read_lines(self, max_lines: int | None = None, skip_lines: int = 0) -> tuple[list[MeasureInput], list[Measured]]:
+    def read_lines(
+        self, max_lines: int | None = None, skip_lines: int = 0
+    ) -> tuple[list[MeasureInput], list[Measured]]:
         """Return up to `max_lines` records after the first `skip_lines`, as inputs and results."""
         found = list(itertools.islice(self, skip_lines, None if max_lines is None else skip_lines + max_lines))
         return [i for i, _ in found], [r for _, r in found]
@@ -64,7 +66,8 @@ class RecordReader:
 
 
 def load_records(filename: str | os.PathLike[str]) -> Iterator[Pair]:
-    """Read the records of a file, in order. Raises `ModelError` for a malformed line, `ScheduleError` for unknown steps."""
+    """Read the records of a file, in order. Raises `ModelError` for a malformed line, `ScheduleError` for unknown
+    steps."""
     return map(_of_record, records.read(filename))
 
 
@@ -90,7 +93,9 @@ def load_record_from_string(record: str) -> Pair:
 
 def _of_record(record: Record) -> Pair:
     if not record.ansor:
-        raise ModelError("a record of AutoTVM was read as one of auto_scheduler; load it with autotvm.record", code="TW1101")
+        raise ModelError(
+            "a record of AutoTVM was read as one of auto_scheduler; load it with autotvm.record", code="TW1101"
+        )
     hardware, layout, inputs = json.loads(record.ansor)
     task = SearchTask(
         workload_key=record.key, target=record.target, hardware_params=HardwareParams.from_json(hardware),
@@ -100,11 +105,13 @@ def _of_record(record: Record) -> Pair:
 
 
 def load_best_record(
-    filename: str | os.PathLike[str], workload_key: str | None = None, target: Target | None = None, include_compatible: bool = False,
+    filename: str | os.PathLike[str], workload_key: str | None = None, target: Target | None = None,
+    include_compatible: bool = False,
 ) -> tuple[MeasureInput | None, Measured | None]:
     """Return the fastest successful record of a workload and of the kind of a target, or (None, None).
 
-    `include_compatible` also takes records of a computation with other sizes: those with the same name and number of arguments.
+    `include_compatible` also takes records of a computation with other sizes: those with the same name and number of
+    arguments.
     """
     def fits(inp: MeasureInput) -> bool:
         if target is not None and not same_kind(inp.task.target_text, str(target)):

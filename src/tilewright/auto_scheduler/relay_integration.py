@@ -29,8 +29,8 @@ def extract_tasks(
 ) -> tuple[list[SearchTask], list[int]]:
     """Return the tasks of a network, and how often it runs each, in the order of the program.
 
-    Kernels without a sum are left out, unless `include_simple_tasks` is set. The compiler packs constants before a kernel, so
-    a task has them as inputs in the packed layout. Raises `CompileError` where sizes are not known.
+    Kernels without a sum are left out, unless `include_simple_tasks` is set. The compiler packs constants before a
+    kernel, so a task has them as inputs in the packed layout. Raises `CompileError` where sizes are not known.
     """
     chosen = Target(target)
     check_host(chosen, target_host)

@@ -75,13 +75,16 @@ def _roles(dag: ComputeDAG, op: ComputeOp, inlined: set[Operation], machine: Mac
     if along_lanes(op) and single:
         roles.append(Role(ROWS))
     few = _FEW * machine.cores
-    if single and access.spatial_size(op) < few <= access.reduction_size(op) and access.extent_of(op.reduce_axis[0]) >= 4:
+    if single and access.spatial_size(op) < few <= access.reduction_size(op) and access.extent_of(
+        op.reduce_axis[0]
+    ) >= 4:
         roles.append(Role(RFACTOR))
     return roles or [Role(NEST)]
 
 
 def tile_reader(dag: ComputeDAG, op: Operation, inlined: set[Operation]) -> Operation | None:
-    """Return the computation that reads a sum point by point, directly or through inlined ones; None where there is none."""
+    """Return the computation that reads a sum point by point, directly or through inlined ones; None where there is
+    none."""
     if op in dag.output_ops:
         return None
     readers, at = dag.readers(op), op
@@ -94,7 +97,8 @@ def tile_reader(dag: ComputeDAG, op: Operation, inlined: set[Operation]) -> Oper
 
 
 def packable(op: ComputeOp) -> list[Operation]:
-    """Return the operands to copy block by block: inputs read in lanes along the last axis, and reused along another."""
+    """Return the operands to copy block by block: inputs read in lanes along the last axis, and reused along
+    another."""
     if not op.axis:
         return []
     last, found = op.axis[-1].var, dict[Operation, None]()

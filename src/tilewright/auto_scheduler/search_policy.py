@@ -33,7 +33,8 @@ class PreloadMeasuredStates:
 
 
 class SketchPolicy:
-    """Proposes candidates for a task. `program_cost_model` ranks them (default `XGBModel()`); proposals depend on `seed`.
+    """Proposes candidates for a task. `program_cost_model` ranks them (default `XGBModel()`); proposals depend on
+    `seed`.
 
     `params` are `eps_greedy`, `sample_init_min_population`, `evolutionary_search_population`,
     `evolutionary_search_num_iters` and `evolutionary_search_mutation_prob`.
@@ -57,7 +58,8 @@ class SketchPolicy:
         p = {**self.DEFAULT_PARAMS, **(params or {})}
         self.evolution = Evolution(
             int(p["sample_init_min_population"]), int(p["evolutionary_search_population"]),
-            int(p["evolutionary_search_num_iters"]), float(p["evolutionary_search_mutation_prob"]), float(p["eps_greedy"]),
+            int(p["evolutionary_search_num_iters"]), float(p["evolutionary_search_mutation_prob"]),
+            float(p["eps_greedy"]),
         )
         self.model = program_cost_model if program_cost_model is not None else XGBModel(seed=seed)
         self._random = random.Random(0 if seed is None else seed)

@@ -56,7 +56,8 @@ class HardwareParams:
 
 
 class LayoutRewriteOption:
-    """Whether layouts of inputs may change; `relay.build` packs constants of networks, so no other layout is rewritten."""
+    """Whether layouts of inputs may change; `relay.build` packs constants of networks, so no other layout is
+    rewritten."""
 
     NO_REWRITE = 0
     INSERT_TRANSFORM_STAGE = 1
@@ -74,8 +75,9 @@ class SearchTask:
 
     def __init__(
         self, func: str | Callable[..., Any] | None = None, args: Sequence[Any] | None = None,
-        compute_dag: ComputeDAG | None = None, workload_key: str | None = None, target: Any = None, target_host: Any = None,
-        hardware_params: HardwareParams | None = None, layout_rewrite_option: int | None = None,
+        compute_dag: ComputeDAG | None = None, workload_key: str | None = None, target: Any = None,
+        target_host: Any = None, hardware_params: HardwareParams | None = None,
+        layout_rewrite_option: int | None = None,
         task_inputs: Mapping[str, Any] | Sequence[str] | None = None, desc: str = "", own: Any = None,
     ) -> None:
         if workload_key is None:
@@ -84,7 +86,9 @@ class SearchTask:
             elif compute_dag is not None:
                 workload_key = compute_dag.hash_key()
             else:
-                raise OptionError("a SearchTask takes func= and args=, a workload_key= or a compute_dag=", code="TW1108")
+                raise OptionError(
+                    "a SearchTask takes func= and args=, a workload_key= or a compute_dag=", code="TW1108"
+                )
         if compute_dag is not None:
             register_workload_tensors(workload_key, compute_dag.tensors)
             self.__dict__["compute_dag"] = compute_dag
@@ -122,7 +126,8 @@ class SearchTask:
         return self._hardware or HardwareParams.of(self.target)
 
     def tune(
-        self, tuning_options: TuningOptions, search_policy: SketchPolicy | str | None = None, adaptive_training: bool = False,
+        self, tuning_options: TuningOptions, search_policy: SketchPolicy | str | None = None,
+        adaptive_training: bool = False,
     ) -> None:
         """Search and measure as `tuning_options` say. Raises `OptionError` for an unknown policy."""
         from tilewright.auto_scheduler.search_policy import SketchPolicy
@@ -183,8 +188,8 @@ def create_task(
 class TuningOptions:
     """The budget of a search, its builder and runner, and its callbacks.
 
-    `num_measure_trials` is the number of candidates to measure (0: the best by the model alone). `early_stopping` ends the
-    search after this many trials in a row without a better one. `builder` and `runner` are "local" or objects of
+    `num_measure_trials` is the number of candidates to measure (0: the best by the model alone). `early_stopping` ends
+    the search after this many trials in a row without a better one. `builder` and `runner` are "local" or objects of
     `auto_scheduler.measure`. Each of `measure_callbacks` is called as `callback(policy, inputs, results)`.
     """
 
@@ -201,8 +206,10 @@ class TuningOptions:
             value = getattr(self, name)
             if isinstance(value, str) and value != "local":
                 raise ValueError(
-                    f"Invalid {name}: '{value}'; use 'local' or an object of auto_scheduler, such as LocalBuilder(), LocalRunner()")
+                    f"Invalid {name}: '{value}'; use 'local' or an object of auto_scheduler, such as LocalBuilder(), "
+                    "LocalRunner()")
         if self.num_measure_trials < 0 or self.num_measures_per_round < 1:
             raise OptionError(
-                f"num_measure_trials is {self.num_measure_trials} and num_measures_per_round {self.num_measures_per_round}; "
+                f"num_measure_trials is {self.num_measure_trials} and num_measures_per_round "
+                f"{self.num_measures_per_round}; "
                 "they are at least 0 and 1", code="TW1104")

@@ -6,8 +6,8 @@ registers.
     for S0 (parallel): [blocks of stages computed here]
       for S1: { the sum in registers: for reductions: for S2: … ;  for S2: result }
 
-Earlier computations are computed by themselves, in the blocks of a later one, or inside of their reader. Sizes, orders and
-places are the knobs.
+Earlier computations are computed by themselves, in the blocks of a later one, or inside of their reader. Sizes, orders
+and places are the knobs.
 """
 
 from __future__ import annotations
@@ -331,7 +331,8 @@ class _Maker:
         target = self.dag.ops[int(place.split()[1])]
         if target not in self.blocks:
             raise ScheduleError(
-                f"'{stage.name}' is to be computed in the blocks of '{target.name}', which is computed inside of its reader")
+                f"'{stage.name}' is to be computed in the blocks of '{target.name}', which is computed inside of its "
+                "reader")
         self.state.compute_at(self.state.stages.index(stage), target, self.blocks[target])
 
 

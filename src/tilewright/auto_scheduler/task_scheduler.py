@@ -1,7 +1,8 @@
 """Tunes several tasks with one budget: the next round goes to the task with the largest expected gain.
 
-The gradient of the objective with respect to the trials of a task is estimated from the gain of its last rounds, from the
-remaining time if it continued so, and from the speed of similar tasks (Zheng et al., "Ansor", OSDI 2020, section 6).
+The gradient of the objective with respect to the trials of a task is estimated from the gain of its last rounds, from
+the remaining time if it continued so, and from the speed of similar tasks (Zheng et al., "Ansor", OSDI 2020, section
+6).
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class TaskScheduler:
     """Tunes tasks in rounds. `task_weights` is how often each task runs.
 
     `objective_func` takes the seconds of all tasks, by default their weighted sum. `strategy` is "gradient" or
-    "round-robin"; `load_log_file` has records to begin with; `alpha`, `beta`, `gamma` and `backward_window_size` are the
-    constants of the paper.
+    "round-robin"; `load_log_file` has records to begin with; `alpha`, `beta`, `gamma` and `backward_window_size` are
+    the constants of the paper.
     """
 
     def __init__(
@@ -59,7 +60,8 @@ class TaskScheduler:
             raise OptionError(f"there is no strategy '{strategy}'{hint}", code="TW1103")
         if not tasks:
             raise OptionError(
-                "there are no tasks to tune; extract_tasks of a network without a sum gives none, see include_simple_tasks",
+                "there are no tasks to tune; extract_tasks of a network without a sum gives none, see "
+                "include_simple_tasks",
                 code="TW1112")
         if task_weights is not None and len(task_weights) != len(tasks):
             raise OptionError(
@@ -150,7 +152,10 @@ class TaskScheduler:
             trials = self.policies[k].trials if self.policies else 0
             name = (task.desc or task.workload_key)[:36]
             rows.append(f"{k:>4} | {name:<36} | {time_text} | {speed} | {trials:>6} | {self.task_weights[k]:>4g}")
-        done = "not all tasks have been measured" if _INFINITE in total else f"{self.objective_func(total) * 1e3:.4f} ms in all"
+        done = (
+            "not all tasks have been measured" if _INFINITE in total
+            else f"{self.objective_func(total) * 1e3:.4f} ms in all"
+        )
         return "\n".join([*rows, f"{done}; {time.monotonic() - self._begin:.0f} s"])
 
     def _weighted(self, costs: Sequence[float]) -> float:
@@ -166,7 +171,8 @@ class TaskScheduler:
         if not isinstance(search_policy, str):
             if len(search_policy) != len(self.tasks):
                 raise OptionError(
-                    f"there are {len(self.tasks)} tasks and {len(search_policy)} search policies; give one for each, or a name",
+                    f"there are {len(self.tasks)} tasks and {len(search_policy)} search policies; give one for each, "
+                    "or a name",
                     code="TW1104")
             return list(search_policy)
         kind = MODELS.get(search_policy)

@@ -3,8 +3,9 @@
     ["SP", 2, 0, 512, [1, 64, 8], 1]     loop 0 of stage 2, of 512 trips, into four: ?, 1, 64 and 8 trips
     ["CA", 2, 3, 3]                      stage 2 is computed inside loop 3 of stage 3
 
-A stage is named by its position among the stages at that point, a loop by its position among the loops of its stage. A step
-is a dataclass whose fields have the order of the record; `method` names the method of `State` that performs the step.
+A stage is named by its position among the stages at that point, a loop by its position among the loops of its stage. A
+step is a dataclass whose fields have the order of the record; `method` names the method of `State` that performs the
+step.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from typing import Any, ClassVar, Final
 from tilewright.errors import ScheduleError
 
 THREADS: Final = {
-    4: "vthread", 5: "blockIdx.x", 6: "threadIdx.x", 7: "blockIdx.y", 8: "threadIdx.y", 9: "blockIdx.z", 10: "threadIdx.z",
+    4: "vthread", 5: "blockIdx.x", 6: "threadIdx.x", 7: "blockIdx.y", 8: "threadIdx.y", 9: "blockIdx.z",
+    10: "threadIdx.z",
 }
 ANNOTATIONS: Final = {
     "none": 0, "unroll": 1, "vectorize": 2, "parallel": 3, **{name: k for k, name in THREADS.items()}, "tensorize": 11,
@@ -79,7 +81,8 @@ class ReorderStep(TransformStep):
 
 @dataclass(frozen=True, slots=True)
 class SplitStep(TransformStep):
-    """Splits a loop of `extent` trips into `len(lengths) + 1` loops; the lengths are the inner ones or the outer ones."""
+    """Splits a loop of `extent` trips into `len(lengths) + 1` loops; the lengths are the inner ones or the outer
+    ones."""
 
     code, method = "SP", "split"
     iter_id: int
@@ -183,8 +186,8 @@ class RfactorStep(TransformStep):
 
 STEPS: Final[dict[str, type[TransformStep]]] = {
     s.code: s for s in (
-        AnnotationStep, FuseStep, PragmaStep, ReorderStep, SplitStep, FollowSplitStep, FollowFusedSplitStep, StorageAlignStep,
-        ComputeAtStep, ComputeInlineStep, ComputeRootStep, CacheReadStep, CacheWriteStep, RfactorStep,
+        AnnotationStep, FuseStep, PragmaStep, ReorderStep, SplitStep, FollowSplitStep, FollowFusedSplitStep,
+        StorageAlignStep, ComputeAtStep, ComputeInlineStep, ComputeRootStep, CacheReadStep, CacheWriteStep, RfactorStep,
     )
 }
 """Step classes by code."""
@@ -197,7 +200,9 @@ def step_from_json(data: Any) -> TransformStep:
             f'{data!r} is not a step of a record; a step is ["SP", stage, loop, extent, [lengths], 1]', code="TW1113")
     kind = STEPS.get(data[0])
     if kind is None:
-        raise ScheduleError(f"step '{data[0]}' of the record is unknown here; the steps are {', '.join(STEPS)}", code="TW1113")
+        raise ScheduleError(
+            f"step '{data[0]}' of the record is unknown here; the steps are {', '.join(STEPS)}", code="TW1113"
+        )
     values: list[Any] = [tuple(v) if isinstance(v, list) else v for v in data[1:]]
     names = [f.name for f in fields(kind)]
     if len(values) != len(names) or not all(_fits(n, v) for n, v in zip(names, values, strict=True)):

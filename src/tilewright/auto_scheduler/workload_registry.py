@@ -75,12 +75,14 @@ def workload_key_to_tensors(workload_key: str) -> list[Tensor]:
     function = WORKLOADS.get(name)
     if function is None:
         raise OptionError(
-            f"workload '{name}' is not registered{nearest(name, WORKLOADS)}; register the function of that name, or extract "
+            f"workload '{name}' is not registered{nearest(name, WORKLOADS)}; register the function of that name, or "
+            "extract "
             "the tasks of the network again", code="TW1108")
     made = function(*map(_restored, args))
     if not isinstance(made, (list, tuple)) or not all(isinstance(t, Tensor) for t in made):
         raise CompileError(
-            f"workload '{name}' returns {made!r}; it has to return its tensors in a list: inputs, then results", code="TW1108")
+            f"workload '{name}' returns {made!r}; it has to return its tensors in a list: inputs, then results",
+            code="TW1108")
     return list(made)
 
 
@@ -114,7 +116,8 @@ def _plain(value: Any) -> Any:
             number = number_of(value) if isinstance(value, PrimExpr) else None
             if number is None:
                 raise OptionError(
-                    f"{value!r} ({type(value).__name__}) cannot be an argument of a workload; use numbers, texts, sequences "
+                    f"{value!r} ({type(value).__name__}) cannot be an argument of a workload; use numbers, texts, "
+                    "sequences "
                     "and tensors", code="TW1108")
             return number
 

@@ -75,7 +75,8 @@ class Monitor:
 
 
 def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Callback:
-    """Print one line: speed of the current and the best configuration, trials of `total`, seconds. Raises `OptionError`."""
+    """Print one line: speed of the current and the best configuration, trials of `total`, seconds. Raises
+    `OptionError`."""
     if si_prefix not in PREFIXES:
         known = ", ".join(p for p in PREFIXES if p)
         raise OptionError(f"there is no prefix '{si_prefix}' of units; the prefixes are {known}", code="TW1103")
@@ -95,7 +96,9 @@ def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Callback
             f"\r{prefix} Current/Best: {current:7.2f}/{best:7.2f} {si_prefix}FLOPS | Progress: ({done}/{total}) | "
             f"{time.time() - start:.2f} s"
         )
-        sys.stderr.write(text if sys.stderr.isatty() and done < total else f"{text}{' Done.' if done >= total else ''}\n")
+        sys.stderr.write(
+            text if sys.stderr.isatty() and done < total else f"{text}{' Done.' if done >= total else ''}\n"
+        )
         sys.stderr.flush()
 
     return callback

@@ -8,7 +8,8 @@ from typing import Final
 
 @dataclass
 class AutotvmGlobalScope:
-    """`in_tuning` is for scripts that ask, since extraction does not tune. `silent`: no progress on the standard error."""
+    """`in_tuning` is for scripts that ask, since extraction does not tune. `silent`: no progress on the standard
+    error."""
 
     in_tuning: bool = False
     silent: bool = False

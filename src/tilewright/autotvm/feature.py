@@ -24,7 +24,8 @@ class AnswerTable:
     """Numbers of configurations, one row each, looked up per axis: 100,000 rows take tens of milliseconds."""
 
     def __init__(self, space: ConfigSpace, cells: Cells, absent: float, columns: Iterable[Hashable] = ()) -> None:
-        """`columns` come first; `cells` adds those that it names. Cells of names that a configuration lacks are `absent`."""
+        """`columns` come first; `cells` adds those that it names. Cells of names that a configuration lacks are
+        `absent`."""
         self._space, self._absent = space, absent
         self._columns = {name: k for k, name in enumerate(columns)}
         self._tables = [[self._table(axis, cells) for axis in branch] for branch in space.branches]
@@ -32,7 +33,10 @@ class AnswerTable:
 
     def _table(self, axis: Axis, cells: Cells) -> tuple[Array, Array]:
         """Return the numbers of each answer along an axis, and their columns."""
-        rows = [dict(cell for n, e in zip(axis.names, answer, strict=True) for cell in cells(n, e)) for answer in axis.answers]
+        rows = [
+            dict(cell for n, e in zip(axis.names, answer, strict=True) for cell in cells(n, e))
+            for answer in axis.answers
+        ]
         used = list(dict.fromkeys(name for row in rows for name in row))
         for name in used:
             self._columns.setdefault(name, len(self._columns))

@@ -50,7 +50,9 @@ class TaskCandidate(Candidate):
         """Return the candidate of a configuration."""
         assert isinstance(config, ConfigEntity)
         made = KernelCandidate if isinstance(task, KernelTask) else TaskCandidate
-        return made(json.dumps([task.name, task.args, task.kwargs]), json.dumps(config.to_json_dict()), str(task.target))
+        return made(
+            json.dumps([task.name, task.args, task.kwargs]), json.dumps(config.to_json_dict()), str(task.target)
+        )
 
     @property
     def task(self) -> Task:
@@ -109,7 +111,9 @@ def _random(k: int, shape: Sequence[Any], dtype: DataType) -> np.ndarray[Any, An
 
 def measure_option(builder: str | Builder, runner: str | Runner) -> dict[str, Any]:
     """Return the builder and the runner of tuners; "local" is this machine. Raises `OptionError` for another name."""
-    return {"builder": _one("builder", builder, LocalBuilder, "build"), "runner": _one("runner", runner, LocalRunner, "run")}
+    return {
+        "builder": _one("builder", builder, LocalBuilder, "build"), "runner": _one("runner", runner, LocalRunner, "run")
+    }
 
 
 def _one(what: str, given: Any, local: Callable[[], Any], method: str) -> Any:
@@ -121,7 +125,8 @@ def _one(what: str, given: Any, local: Callable[[], Any], method: str) -> Any:
         return local()
     if not callable(getattr(given, method, None)):
         raise OptionError(
-            f"{what} is a {type(given).__name__}, which cannot {method}; give a {local.__name__}(…), or 'local'", code="TW1110")
+            f"{what} is a {type(given).__name__}, which cannot {method}; give a {local.__name__}(…), or 'local'",
+            code="TW1110")
     return given
 
 

@@ -3,8 +3,8 @@
     tuning = NetworkTuning(tasks, option, Records("trials.json"))
     tuning.run(seconds=600)
 
-The expected gain of a task is its share of the network's time, times the fraction that the next trials may save: what the
-last ones saved, at first the usual gain, less with every trial. So no number of trials has to be chosen.
+The expected gain of a task is its share of the network's time, times the fraction that the next trials may save: what
+the last ones saved, at first the usual gain, less with every trial. So no number of trials has to be chosen.
 """
 
 from __future__ import annotations
@@ -124,9 +124,11 @@ class NetworkTuning:
                 part.close()
 
     def run(
-        self, seconds: float = float("inf"), trials: int | None = None, report: Callable[[TaskState], None] | None = None,
+        self, seconds: float = float("inf"), trials: int | None = None,
+        report: Callable[[TaskState], None] | None = None,
     ) -> None:
-        """Measure until `seconds` are over, `trials` are made, or no configuration is left. An interrupt loses no finished trial."""
+        """Measure until `seconds` are over, `trials` are made, or no configuration is left. An interrupt loses no
+        finished trial."""
         start = time.perf_counter()
         made = 0
         while time.perf_counter() - start < seconds and (trials is None or made < trials):

@@ -1,11 +1,12 @@
-"""Tuning without the device: records choose a network's kernels; where they say nothing, models choose, if they are reliable.
+"""Tuning without the device: records choose a network's kernels; where they say nothing, models choose, if they are
+reliable.
 
     outcome = choose(tasks, Records("records.json"))
     for choice in outcome.choices: …          # the source of each configuration
     outcome.write(Records(output))            # records for `compile(…, records=)`
 
-Two models are used: the model of cycles (`tuning/cycles.py`), and the pretrained one (`autotvm/pretrained.py`). Both order
-the recorded configurations of each task; the rank correlation with the recorded times is their reliability.
+Two models are used: the model of cycles (`tuning/cycles.py`), and the pretrained one (`autotvm/pretrained.py`). Both
+order the recorded configurations of each task; the rank correlation with the recorded times is their reliability.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ ENOUGH: Final = 8
 """Smallest number of recorded configurations of a task by which models are judged."""
 _MAX_RECORDED: Final = 48
 _MAX_JUDGED: Final = 24
-"""Number of recorded configurations of a task, and of tasks (at least those of the network), by which models are judged."""
+"""Number of recorded configurations of a task, and of tasks (at least those of the network), by which models are
+judged."""
 _SAMPLED: Final = 512
 _RANKED: Final = 12
 """Number of random configurations, and of those that the pretrained model ranks first."""
@@ -53,7 +55,8 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The configuration of a task. `source` is "recorded", "cycles" or "trained" (a model), or "own" (the compiler's own)."""
+    """The configuration of a task. `source` is "recorded", "cycles" or "trained" (a model), or "own" (the compiler's
+    own)."""
 
     task: KernelTask
     calls: int
@@ -69,7 +72,8 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The choices for a network, and each model's reliability: its median correlation over `judged` tasks, NaN without any."""
+    """The choices for a network, and each model's reliability: its median correlation over `judged` tasks, NaN without
+    any."""
 
     choices: tuple[Choice, ...]
     certainty: Mapping[str, float]
@@ -83,7 +87,8 @@ class Outcome:
 
 
 def choose(tasks: Sequence[tuple[KernelTask, int]], records: Records) -> Outcome:
-    """Choose for `tasks`, each with how often the network runs it. Raises `OptionError` where no record is of their target."""
+    """Choose for `tasks`, each with how often the network runs it. Raises `OptionError` where no record is of their
+    target."""
     target = str(tasks[0][0].target) if tasks else ""
     known: dict[tuple[str, ...], list[Record]] = {}
     others = set[str]()
@@ -96,7 +101,8 @@ def choose(tasks: Sequence[tuple[KernelTask, int]], records: Records) -> Outcome
                 others.add(f"'{r.target}'")
     if not known:
         raise OptionError(
-            f"'{records.path}' has no records of kernels for '{target}'; it is of {', '.join(sorted(others)) or 'no kernels at all'}: "
+            f"'{records.path}' has no records of kernels for '{target}'; it is of "
+            f"{', '.join(sorted(others)) or 'no kernels at all'}: "
             "give that --target, or other records", code="TW1102")
     mine = {task.workload: task for task, _ in tasks}
     judged: dict[tuple[str, ...], Mapping[str, float]] = {}
@@ -152,9 +158,11 @@ def _median(figures: Sequence[float]) -> float:
 
 
 def _chosen(
-    task: KernelTask, calls: int, records: Sequence[Record], correlations: Mapping[str, float], certainty: Mapping[str, float],
+    task: KernelTask, calls: int, records: Sequence[Record], correlations: Mapping[str, float],
+    certainty: Mapping[str, float],
 ) -> Choice:
-    """Choose the best record where there are enough, else what the most reliable model prefers to the compiler's own choice."""
+    """Choose the best record where there are enough, else what the most reliable model prefers to the compiler's own
+    choice."""
     space, places, own = task.config_space, _places(task, records), task.default_config
     base = places.get(own.index)
 
@@ -164,7 +172,9 @@ def _chosen(
     if base is not None and len(places) >= ENOUGH:
         index = min(places, key=lambda i: places[i].cost)
         ratio = places[index].cost / base.cost
-        return made("recorded", space.get(index), ratio, places[index]) if ratio <= _MAX_RATIO else made("own", own, 1.0, base)
+        return made(
+            "recorded", space.get(index), ratio, places[index]
+        ) if ratio <= _MAX_RATIO else made("own", own, 1.0, base)
     reliability = {m: x if np.isfinite(x) else certainty[m] for m, x in correlations.items()}
     model = max(MODELS, key=lambda m: reliability[m] if np.isfinite(reliability[m]) else -1.0)
     if not reliability[model] >= RELIABLE:

@@ -3,8 +3,8 @@
     model = PretrainedKernelModel(task)
     scores = model(indices)          # [n], the higher the better; 10,000 and more a second
 
-A row describes the kernel (operators, sizes), each decision (its value, and its distance to the analytical choice), and the
-consequences of the tile: registers, waste at the edges, the number of tiles. No program is made for it.
+A row describes the kernel (operators, sizes), each decision (its value, and its distance to the analytical choice), and
+the consequences of the tile: registers, waste at the edges, the number of tiles. No program is made for it.
 `benchmarks/cost_model.py` measures, trains and evaluates.
 """
 
@@ -26,7 +26,8 @@ from tilewright.types import TensorType
 Array = np.ndarray[Any, Any]
 
 DECISIONS: Final = (
-    "algorithm", "winograd_rows", "winograd_tile_y", "winograd_tile_x", "tile_y", "tile_x", "tile_ow", "tile_oc", "tile_k",
+    "algorithm", "winograd_rows", "winograd_tile_y", "winograd_tile_x", "tile_y", "tile_x", "tile_ow", "tile_oc",
+    "tile_k",
     "unroll_kw", "blocks", "chunks", "prefetch", "channels_inside", "unroll_taps", "band", "vectors_of_sums", "vectors",
 )
 """The decisions that the model knows by name; others do not change its scores."""
@@ -50,7 +51,8 @@ class PretrainedKernelModel:
             if name in DECISIONS:
                 self._default[DECISIONS.index(name)] = _number(value)
         self._values = AnswerTable(
-            task.config_space, lambda name, e: [(name, _number(e.value))] if name in DECISIONS else [], _ABSENT, DECISIONS)
+            task.config_space, lambda name, e: [(name, _number(e.value))] if name in DECISIONS else [], _ABSENT,
+            DECISIONS)
 
     def __call__(self, indices: Sequence[int] | Array) -> Array:
         """Return scores [n] of the configurations of these indices: roughly the fraction of the best speed."""
@@ -91,7 +93,8 @@ def _number(value: Any) -> float:
 
 @functools.lru_cache(maxsize=256)
 def _about(name: str, text: str, flags: str, target: str) -> tuple[Array, float, float]:
-    """Describe a kernel; return also the extents that its tiles divide: rows (or the width of an image), and columns."""
+    """Describe a kernel; return also the extents that its tiles divide: rows (or the width of an image), and
+    columns."""
     task = KernelTask(name, (text, flags), Target(target))
     params = [p.checked_type for p in task.function.params]
     given = (*params[:2], *[None] * (2 - len(params)), task.function.body.checked_type)

@@ -1,8 +1,8 @@
 """Selects which tuned kernels a network keeps: those that make it surely faster.
 
-The cost of one trial is partly luck, and the best of hundreds the luckiest. So the fastest configurations of each task are
-measured again, alternately with the compiler's own choice, and kept where they are surely faster. Then the tuned network is
-compared with the untuned one. Where it is not surely faster, kernels are left out by bisection until it is.
+The cost of one trial is partly luck, and the best of hundreds the luckiest. So the fastest configurations of each task
+are measured again, alternately with the compiler's own choice, and kept where they are surely faster. Then the tuned
+network is compared with the untuned one. Where it is not surely faster, kernels are left out by bisection until it is.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class Selection:
 
 
 def select(state: TaskState, option: Mapping[str, Any], rounds: int = _ROUNDS) -> Selection | None:
-    """Compare the fastest candidates of a task with the compiler's own choice; None where that could not be measured."""
+    """Compare the fastest candidates of a task with the compiler's own choice; None where that could not be
+    measured."""
     default = state.task.default_config
     others = [c for _, c in state.fastest if c.index != default.index][:_CANDIDATES]
     built = option["builder"].build([TaskCandidate.of(state.task, c) for c in (default, *others)])
@@ -97,10 +98,11 @@ def prove(
     selections: Sequence[Selection], compiled: Callable[[Sequence[Selection]], Callable[[], object]], seconds: float,
     report: Callable[[str], None] = lambda text: None,
 ) -> Comparison | None:
-    """Keep the part of `selections` that makes the network surely faster; return its comparison, None where nothing is kept.
+    """Keep the part of `selections` that makes the network surely faster; return its comparison, None where nothing is
+    kept.
 
-    `compiled(selections)` returns the network as a function, with these kernels. `seconds` are for all comparisons together;
-    kernels that are not proven by then are left out.
+    `compiled(selections)` returns the network as a function, with these kernels. `seconds` are for all comparisons
+    together; kernels that are not proven by then are left out.
     """
     plain, end = compiled([]), time.perf_counter() + seconds
 

@@ -1,12 +1,13 @@
 """Configurations from logs that TVM v0.8 to v0.13 wrote.
 
-A record of TVM is of one operator in one layout and of one of TVM's templates, whose schedule does not exist here. The size of
-the register tile carries over, for convolutions, dense layers and batched products of equal sizes:
+A record of TVM is of one operator in one layout and of one of TVM's templates, whose schedule does not exist here. The
+size of the register tile carries over, for convolutions, dense layers and batched products of equal sizes:
 
     conv2d_NCHWc.x86       tile_ow [-1, 28]  tile_oc [-1, 16]  unroll_kw           ->  tile_ow, tile_oc, unroll_kw
     dense_pack.x86         tile_y [-1, 1, 6]  tile_x [-1, 2, 16]  tile_k [-1, 8]   ->  tile_y, tile_x, tile_k
 
-It is used where it is one of the kernel's options; otherwise the analytical model decides. Other records are counted by reason.
+It is used where it is one of the kernel's options; otherwise the analytical model decides. Other records are counted by
+reason.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ Anchor = tuple[Any, ...]
 _CPU: Final = ("llvm",)
 _INNER: Final = {
     "conv2d": {
-        "tile_ow": "tile_ow", "tile_oc": "tile_oc", "unroll_kw": "unroll_kw", "tile_co": "tile_oc", "ow_block": "tile_ow",
+        "tile_ow": "tile_ow", "tile_oc": "tile_oc", "unroll_kw": "unroll_kw", "tile_co": "tile_oc",
+        "ow_block": "tile_ow",
         "oc_block": "tile_oc",
     },
     "dense": {"tile_y": "tile_y", "tile_x": "tile_x", "tile_k": "tile_k"},
@@ -60,7 +62,9 @@ def translated(record: Record) -> Known | str:
         return f"of TVM, for '{name}' with arguments that are not understood"
     names = _INNER[str(anchor[0]).removeprefix("depthwise_")]
     try:
-        found = {names[n]: _innermost(value) for n, _, value in json.loads(record.config).get("entity", ()) if n in names}
+        found = {
+            names[n]: _innermost(value) for n, _, value in json.loads(record.config).get("entity", ()) if n in names
+        }
     except (ValueError, IndexError, TypeError, AttributeError, OverflowError):
         return f"of TVM, for '{name}' with a configuration that is not understood"
     if not found:
@@ -75,7 +79,9 @@ def _innermost(value: Any) -> int:
 
 
 def _reader(name: str) -> Callable[[Sequence[Any]], Anchor] | None:
-    readers = (("depthwise_conv2d", _depthwise), ("conv2d", _conv2d), ("dense", _dense), ("batch_matmul", _batch_matmul))
+    readers = (
+        ("depthwise_conv2d", _depthwise), ("conv2d", _conv2d), ("dense", _dense), ("batch_matmul", _batch_matmul)
+    )
     if any(word in name for word in ("winograd", "int8", "transpose")):
         return None
     return next((reader for start, reader in readers if name.startswith(start)), None)
@@ -146,7 +152,8 @@ def _four(x: Any) -> tuple[int, int, int, int]:
 
 @functools.lru_cache(maxsize=4096)
 def anchor_of(workload: Workload) -> Anchor | None:
-    """Return the operator that determines a kernel's schedule, under which logs of TVM know it; None where there is none."""
+    """Return the operator that determines a kernel's schedule, under which logs of TVM know it; None where there is
+    none."""
     from tilewright.autotvm.task.kernels import KernelTask, is_kernel
     from tilewright.target.target import Target
 

@@ -23,10 +23,13 @@ if TYPE_CHECKING:
 
 
 class Advisor(ABC):
-    """Chooses how kernels are compiled; entered with `with`. An inner advisor asks the one around it for what it does not know."""
+    """Chooses how kernels are compiled; entered with `with`. An inner advisor asks the one around it for what it does
+    not know."""
 
     @abstractmethod
-    def decisions(self, function: Function, constants: Sequence[bool], target: Target) -> Mapping[str, int | str] | None:
+    def decisions(
+        self, function: Function, constants: Sequence[bool], target: Target
+    ) -> Mapping[str, int | str] | None:
         """Return the decisions for a fused function (`topi/decisions.py`); None: the analytical model's.
 
         Argument k of the function is known while compiling where `constants[k]` is true.
@@ -50,7 +53,9 @@ class Advisor(ABC):
         _ENTERED.set((*_ENTERED.get(), self))
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         _ENTERED.set(_ENTERED.get()[:-1])
 
 

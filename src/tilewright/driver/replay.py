@@ -32,7 +32,8 @@ def tune_by_replay(mod: IRModule, output: Path, given: Path, wanted: str | Mappi
     target = Target(wanted)
     if target.accelerators:
         raise TargetError(
-            f"kernels of the processor are tuned, and '{wanted}' has accelerators before it; give the processor alone", code="TW1114")
+            f"kernels of the processor are tuned, and '{wanted}' has accelerators before it; give the processor alone",
+            code="TW1114")
     tasks = tasks_of(mod, None, target)
     if not tasks:
         raise OptionError(
@@ -53,9 +54,12 @@ def _described(outcome: Outcome) -> str:
         ranks = "  ".join(f"{m} {_figure(c.correlations[m])}" for m in outcome.certainty)
         ratio = ""
         if np.isfinite(c.ratio) and c.source != "own":
-            ratio = f", {100 * c.ratio:.0f} % of the own choice's time{'' if c.source == 'recorded' else ' (predicted)'}"
+            ratio = (
+                f", {100 * c.ratio:.0f} % of the own choice's time{'' if c.source == 'recorded' else ' (predicted)'}"
+            )
         rows.append(
-            f"{c.task.title[:60]:60}  {c.recorded:4d} recorded  rank correlation: {ranks}  -> {_SOURCES[c.source]}{ratio}")
+            f"{c.task.title[:60]:60}  {c.recorded:4d} recorded  rank correlation: {ranks}  -> "
+            f"{_SOURCES[c.source]}{ratio}")
     if len(outcome.choices) > _SHOWN:
         rows.append(f"… and {len(outcome.choices) - _SHOWN} more")
     sure = ", ".join(f"{m} {_figure(x)}" for m, x in outcome.certainty.items())

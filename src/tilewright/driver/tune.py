@@ -1,7 +1,9 @@
-"""`tilewright tune MODEL`: find faster kernels for a model by measuring, within minutes, and keep those that make it faster.
+"""`tilewright tune MODEL`: find faster kernels for a model by measuring, within minutes, and keep those that make it
+faster.
 
-The file of records has every trial, so that calling the command again continues, and for each task a record that is marked
-as selected: the configuration that is proven to be faster, or the compiler's own choice. `compile(…, records=)` takes it.
+The file of records has every trial, so that calling the command again continues, and for each task a record that is
+marked as selected: the configuration that is proven to be faster, or the compiler's own choice. `compile(…, records=)`
+takes it.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ _ANY_NOISE: Final = 1e9
 """Costs may be this far apart: they are compared in pairs."""
 _SHOWN: Final = 12
 _TOLERANCE: Final = 1e-3
-"""Largest difference between outputs of the tuned and the untuned model, which round differently, relative to the largest output."""
+"""Largest difference between outputs of the tuned and the untuned model, which round differently, relative to the
+largest output."""
 _COLUMNS: Final = ("task", "trials", "best (us)", "saved", "of the time", "to gain")
 
 EXAMPLES: Final = examples(
@@ -47,12 +50,18 @@ EXAMPLES: Final = examples(
 
 def tune_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The file of records: all trials, and the selected ones.")] = Path(
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="The file of records: all trials, and the selected ones.")
+    ] = Path(
         "records.json"),
     minutes: Annotated[float, typer.Option("--minutes", min=0.01, help="How long to take in all.")] = 10.0,
-    trials: Annotated[int | None, typer.Option("--trials", min=1, help="Most configurations to measure in this call.")] = None,
+    trials: Annotated[
+        int | None, typer.Option("--trials", min=1, help="Most configurations to measure in this call.")
+    ] = None,
     tuner: Annotated[str, typer.Option("--tuner", help="auto, xgb_knob, ga, random, gridsearch, droplet …")] = "auto",
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="Threads of the model. Default: all cores.")] = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="Threads of the model. Default: all cores.")
+    ] = None,
     target: Target = "llvm",
     input_shapes: Annotated[str, typer.Option("--input-shapes", help='Sizes of inputs: "x:[1,3,224,224]".')] = "",
     tuning_records: Annotated[Path | None, typer.Option(
@@ -60,16 +69,21 @@ def tune_command(
     cluster: Annotated[str, typer.Option(
         "--cluster", metavar="tcp://HOST:PORT", help="Build and measure on the workers of this Dask scheduler.")] = "",
     worker_tag: Annotated[str, typer.Option(
-        "--worker-tag", metavar="NAME", help='With --cluster: measure on workers started with --resources "NAME=1".')] = "",
+        "--worker-tag", metavar="NAME",
+        help='With --cluster: measure on workers started with --resources "NAME=1".')] = "",
     tracker: Annotated[str, typer.Option(
         "--tracker", metavar="HOST:PORT", help="Measure on devices of this tracker.")] = "",
-    rpc_key: Annotated[str, typer.Option("--rpc-key", metavar="NAME", help="With --tracker: the key of the devices.")] = "",
+    rpc_key: Annotated[
+        str, typer.Option("--rpc-key", metavar="NAME", help="With --tracker: the key of the devices.")
+    ] = "",
     ssh: Annotated[str, typer.Option(
-        "--ssh", metavar="USER@HOST", help="Measure on this board, which needs no Python, and must accept your key.")] = "",
+        "--ssh", metavar="USER@HOST",
+        help="Measure on this board, which needs no Python, and must accept your key.")] = "",
     ssh_config: Annotated[Path | None, typer.Option(
         "--ssh-config", exists=True, dir_okay=False, help="With --ssh: options of ssh, as ssh -F reads them.")] = None,
     replay: Annotated[Path | None, typer.Option(
-        "--replay", exists=True, dir_okay=False, help="Measure nothing: use these records, and a model for the rest.")] = None,
+        "--replay", exists=True, dir_okay=False,
+        help="Measure nothing: use these records, and a model for the rest.")] = None,
     verbose: Verbose = 0,
 ) -> None:
     """Tune MODEL: measure how its kernels are fastest here. Ctrl-C keeps what was found; calling again continues."""
@@ -83,7 +97,8 @@ def tune_command(
 
         if place.is_elsewhere:
             raise OptionError(
-                "--replay measures nothing, and --cluster, --tracker and --ssh say where to measure; give one of them", code="TW0204")
+                "--replay measures nothing, and --cluster, --tracker and --ssh say where to measure; give one of them",
+                code="TW0204")
         tune_by_replay(network(model, shapes), output, replay, target)
         return
     chosen = measurable(target, place)
@@ -95,22 +110,26 @@ def tune_command(
 
 
 def measurable(wanted: str | Mapping[str, Any] | Processor, place: Place = Place()) -> Processor:
-    """Return the target. Raises `TargetError` where its code does not run at the place, or for a target with accelerators."""
+    """Return the target. Raises `TargetError` where its code does not run at the place, or for a target with
+    accelerators."""
     from tilewright.target.target import Target as Processor
 
     target, here = Processor(wanted), Processor("llvm")
     if target.accelerators:
         raise TargetError(
-            f"kernels of the processor are tuned, and '{wanted}' has accelerators before it; give the processor alone", code="TW1114")
+            f"kernels of the processor are tuned, and '{wanted}' has accelerators before it; give the processor alone",
+            code="TW1114")
     if not place.is_elsewhere and (target.family != here.family or not target.features <= here.features):
         raise TargetError(
-            f"code for '{wanted}' does not run here, and tuning is measuring; measure where it does (--cluster, --tracker, --ssh), "
+            f"code for '{wanted}' does not run here, and tuning is measuring; measure where it does (--cluster, "
+            "--tracker, --ssh), "
             "or replay records (--replay)", code="TW1114")
     return target
 
 
 def network(model: Path, shapes: Mapping[str, tuple[Any, ...]] | None) -> IRModule:
-    """Return the model as relay. Raises `OptionError` for an input of unknown size, since kernels are measured at known sizes."""
+    """Return the model as relay. Raises `OptionError` for an input of unknown size, since kernels are measured at known
+    sizes."""
     from tilewright.compiler.formats import format_of
 
     form, given = format_of(model), shapes or {}
@@ -118,7 +137,8 @@ def network(model: Path, shapes: Mapping[str, tuple[Any, ...]] | None) -> IRModu
         shape = given.get(name, dims)
         if not all(isinstance(size, int) for size in shape):
             raise OptionError(
-                f"{model.name}: input '{name}' has the open shape [{', '.join(map(str, shape))}], and kernels are measured at known "
+                f"{model.name}: input '{name}' has the open shape [{', '.join(map(str, shape))}], and kernels are "
+                "measured at known "
                 f"sizes; say which with --input-shapes \"{name}:[…]\"", code="TW0113")
     return form.read(model, given)[0]
 
@@ -145,11 +165,16 @@ class _Session:
         if earlier is not None and not self.output.exists():
             self.output.write_bytes(earlier.read_bytes())
         tasks = tasks_of(network(self.model, self.shapes), None, self.target)
-        runner = self.place.runner(number=2, repeat=3, min_repeat_ms=2, cooldown_interval=0, threads=self.threads, noise=0.3)
+        runner = self.place.runner(
+            number=2, repeat=3, min_repeat_ms=2, cooldown_interval=0, threads=self.threads, noise=0.3
+        )
         option = measure_option(self.place.builder(), runner)
         self.tuning = NetworkTuning(tasks, option, Records(self.output), tuner)
         known = self.tuning.trials
-        typer.echo(f"{len(tasks)} tasks in {time.perf_counter() - self.start:.1f} s{f', {known} trials known' if known else ''}")
+        typer.echo(
+            f"{len(tasks)} tasks in {time.perf_counter() - self.start:.1f} "
+            f"s{f', {known} trials known' if known else ''}"
+        )
 
     @property
     def left(self) -> float:
@@ -163,7 +188,9 @@ class _Session:
 
         begin, seconds = self.tuning.trials, max(0.0, self.left - _FOR_PROOF * self.seconds)
         console = Console(stderr=True)
-        with Live(self._table(seconds), console=console, refresh_per_second=2, transient=not console.is_terminal) as live:
+        with Live(
+            self._table(seconds), console=console, refresh_per_second=2, transient=not console.is_terminal
+        ) as live:
             end = time.perf_counter() + seconds
 
             def show(_: TaskState) -> None:
@@ -185,7 +212,8 @@ class _Session:
         t = self.tuning
         gain = 1 - t.time / t.time_before if t.time_before else 0.0
         table = Table(
-            title=f"{self.model.name}: {t.trials} trials, kernels {1e3 * t.time:.3f} ms ({100 * gain:.0f} % saved so far), "
+            title=f"{self.model.name}: {t.trials} trials, kernels {1e3 * t.time:.3f} ms ({100 * gain:.0f} % saved so "
+            "far), "
             f"{seconds:.0f} s left", title_justify="left")
         for name in _COLUMNS:
             table.add_column(name, justify="left" if name == "task" else "right", no_wrap=True)
@@ -205,7 +233,8 @@ class _Session:
         return table
 
     def prove(self, interrupted: bool) -> None:
-        """Compare the best of each task, and then the model, with the compiler's own choices; record the selected ones."""
+        """Compare the best of each task, and then the model, with the compiler's own choices; record the selected
+        ones."""
         from tilewright.autotvm.measure import measure_option
         from tilewright.autotvm.selection import prove, select, unchanged, write
 
@@ -240,7 +269,10 @@ class _Session:
             gain = f"; together they should save {100 * saved:.0f} % of the time of the kernels" if kept else ""
             said = f", each surely faster where it was measured{gain}. The model as a whole was not run there."
         else:
-            said = f"; the tuned model takes {in_all}" if in_all else "; none makes the model surely faster, so it stays as it is"
+            said = (
+                f"; the tuned model takes {in_all}" if in_all
+                else "; none makes the model surely faster, so it stays as it is"
+            )
         typer.echo(f"Wrote {self.output}: {len(kept)} tuned kernels of {len(t.states)}{said}")
 
     def _compiled(self, selections: Sequence[Selection]) -> Callable[[], object]:

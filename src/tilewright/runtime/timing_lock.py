@@ -1,11 +1,12 @@
 """A machine-wide lock so that only one process measures at a time, in the order of requests.
 
     with exclusive(): …                  # in this process
-    acquire({"seconds": 1.0}, ())        # in a worker process, which releases the lock when its trial or the process ends
+    acquire({"seconds": 1.0}, ())        # in a worker process, which releases the lock when its trial or the process
+                                         ends
 
-The lock is on a file, `/tmp/tilewright-timing` or the file named by `TILEWRIGHT_TIMING_LOCK`; the system releases it when
-the process ends. A waiting process holds a second lock, `….queue`, so that the last holder comes after it. Processes that
-see different folders (containers) do not exclude each other.
+The lock is on a file, `/tmp/tilewright-timing` or the file named by `TILEWRIGHT_TIMING_LOCK`; the system releases it
+when the process ends. A waiting process holds a second lock, `….queue`, so that the last holder comes after it.
+Processes that see different folders (containers) do not exclude each other.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class TimingLock:
     def acquire(self, seconds: float) -> bool:
         """Wait up to `seconds` for the lock; return whether it is held.
 
-        A waiting process keeps its place until `acquire` or `release` is called. Raises `OptionError` where the file cannot
-        be opened.
+        A waiting process keeps its place until `acquire` or `release` is called. Raises `OptionError` where the file
+        cannot be opened.
         """
         end = time.monotonic() + seconds
         while self._held is None:
@@ -116,7 +117,8 @@ def exclusive() -> Iterator[None]:
 def wait(ask: Callable[[float], tuple[bool, str]], clock: Callable[[], float] = time.monotonic) -> bool:
     """Ask for the lock by `ask(seconds) -> (acquired, holder)` until it is acquired; return whether it was.
 
-    After `PATIENCE` seconds of one holder, a warning names it and waiting ends: a stopped process must not stop all others.
+    After `PATIENCE` seconds of one holder, a warning names it and waiting ends: a stopped process must not stop all
+    others.
     """
     begin, before = clock(), ""
     while True:
@@ -127,13 +129,15 @@ def wait(ask: Callable[[float], tuple[bool, str]], clock: Callable[[], float] = 
             begin, before = clock(), holder
         elif clock() - begin > PATIENCE:
             _LOG.warning(
-                "process %s has held the timing lock for %.0f s, or is stopped; measuring goes on beside it, and may be disturbed",
+                "process %s has held the timing lock for %.0f s, or is stopped; measuring goes on beside it, and may "
+                "be disturbed",
                 holder, PATIENCE)
             return False
 
 
 def _is_lock(found: os.stat_result) -> bool:
-    """Return whether a file may be a lock. Acquiring overwrites it, so a link to another user's file must be refused."""
+    """Return whether a file may be a lock. Acquiring overwrites it, so a link to another user's file must be
+    refused."""
     return stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_size <= _MAX_BYTES
 
 
@@ -150,7 +154,8 @@ def _locked(path: str) -> int | None:
             raise OSError(f"{path} is no lock: it is not a small file with one name")
     except OSError as error:
         raise OptionError(
-            f"the timing lock cannot be opened: {error}; name a file that all users may write, by the variable {VARIABLE}",
+            f"the timing lock cannot be opened: {error}; name a file that all users may write, by the variable "
+            f"{VARIABLE}",
             code="TW0208") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,8 +1,9 @@
-"""Running on boards without Python, by ssh: `SSHRunner("pi@192.168.1.17")`, with `LocalBuilder(build_func=board_build)`.
+"""Running on boards without Python, by ssh: `SSHRunner("pi@192.168.1.17")`, with
+`LocalBuilder(build_func=board_build)`.
 
-Each candidate becomes a static program: the kernel, and `bench.c`, which times it. The program is copied to the board with
-the data and run there; its answers come back and are compared here. The board needs a shell, `cat`, `mkdir` and `rm`; this
-machine needs a C compiler for the board's processor.
+Each candidate becomes a static program: the kernel, and `bench.c`, which times it. The program is copied to the board
+with the data and run there; its answers come back and are compared here. The board needs a shell, `cat`, `mkdir` and
+`rm`; this machine needs a C compiler for the board's processor.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def board_build(func: PrimFunc, target: str) -> FunctionModule:
 
 @dataclass(frozen=True, slots=True)
 class _Program:
-    """A static program for a board, followed by the values of its constants from `values_at` on. `params` are the others."""
+    """A static program for a board, followed by the values of its constants from `values_at` on. `params` are the
+    others."""
 
     data: bytes
     values_at: int
@@ -86,10 +88,11 @@ class SSHRunner(TrialRunner):
 
     def __init__(
         self, destination: str, timeout: float = 10, number: int = 4, repeat: int = 3, min_repeat_ms: float = 0,
-        cooldown_interval: float = 0.1, *, threads: int = 1, seed: int = 0, noise: float = 0.1, config: str | Path | None = None,
-        launcher: Sequence[str] = (),
+        cooldown_interval: float = 0.1, *, threads: int = 1, seed: int = 0, noise: float = 0.1,
+        config: str | Path | None = None, launcher: Sequence[str] = (),
     ) -> None:
-        """`destination` and `config` are those of `SSHConnection`; `launcher` precedes each program on the board (an emulator).
+        """`destination` and `config` are those of `SSHConnection`; `launcher` precedes each program on the board (an
+        emulator).
 
         The other options are those of `LocalRunner`. The board is connected with the first trial.
         Raises `OptionError` or `InputError` for values out of range.
@@ -127,7 +130,8 @@ class SSHRunner(TrialRunner):
         raise AssertionError("not reached")
 
     def _trial(self, image: Image, reference: Image | None) -> Measured:
-        """Raises `_TrialError`, `OptionError` where nothing can be linked, `RPCError` where the board is not reached."""
+        """Raises `_TrialError`, `OptionError` where nothing can be linked, `RPCError` where the board is not
+        reached."""
         board, right = self._board(), reference or image
         key = hashlib.sha256(right.library + repr((right.ranges, self._seed)).encode()).hexdigest()
         if self._prepared is None or self._prepared.key != key:
@@ -135,7 +139,9 @@ class SSHRunner(TrialRunner):
             self._prepared = self._prepare(board, key, right, reference is not None)
         prepared = self._prepared
         program = _linked(image, prepared.written)
-        if [(tuple(map(int, p.shape)), p.dtype.numpy()) for p in program.params] != [(x.shape, x.dtype) for x in prepared.first]:
+        if [
+            (tuple(map(int, p.shape)), p.dtype.numpy()) for p in program.params
+        ] != [(x.shape, x.dtype) for x in prepared.first]:
             text = f"the code takes ({', '.join(map(str, program.params))}), and the default schedule other arrays"
             raise _TrialError(MeasureErrorNo.WRONG_ANSWER, text)
         best: tuple[list[float], float] | None = None
@@ -173,11 +179,12 @@ class SSHRunner(TrialRunner):
     def _launch(
         self, board: SSHConnection, program: _Program, repeat: int, least_ms: float, seconds: int, answers: bool,
     ) -> tuple[list[str], bytes]:
-        """Run a program on the board; return the lines that it prints, and with `answers` the bytes that its kernel wrote."""
+        """Run a program on the board; return the lines that it prints, and with `answers` the bytes that its kernel
+        wrote."""
         path, written = f"{self._folder}/program", f"{self._folder}/answers"
         arguments = [
-            *self._launcher, path, f"{self._folder}/data", path, program.values_at, written, self.options.number, repeat, least_ms,
-            self.threads, seconds,
+            *self._launcher, path, f"{self._folder}/data", path, program.values_at, written, self.options.number,
+            repeat, least_ms, self.threads, seconds,
         ]
         file, shown = words([path]), f" && echo && cat {words([written])}" if answers else ""
         command = f"cat > {file} && chmod 700 {file} && {words(arguments)}{shown}"
@@ -190,7 +197,9 @@ class SSHRunner(TrialRunner):
             raise _TrialError(MeasureErrorNo.RUN_TIMEOUT, f"no answer within {seconds} s; the program was ended")
         if status:
             how = f"was ended by signal {status - 128}" if status > 128 else f"ended with status {status}"
-            raise _TrialError(MeasureErrorNo.RUNTIME_DEVICE, f"the program {how}{f': {errors[-500:]}' if errors else ''}")
+            raise _TrialError(
+                MeasureErrorNo.RUNTIME_DEVICE, f"the program {how}{f': {errors[-500:]}' if errors else ''}"
+            )
         text, _, data = said.partition(b"\n\n") if not said.startswith(b"\n") else (b"", b"", said[1:])
         lines = text.decode(errors="replace").splitlines()
         wrong = next((line.removeprefix("wrong ") for line in lines if line.startswith("wrong ")), None)
@@ -233,7 +242,8 @@ def _linked(image: Image, written: Sequence[bool] = ()) -> _Program:
         manifest = Manifest.from_json(contents["manifest.json"], "a candidate for a board")
         if ENTRY not in manifest.functions:
             raise OptionError(
-                "candidates for boards are built by LocalBuilder(build_func=tuning.boards.board_build), and this one has "
+                "candidates for boards are built by LocalBuilder(build_func=tuning.boards.board_build), and this one "
+                "has "
                 f"{', '.join(manifest.functions)}", code="TW1110")
         params = arrays_of(ENTRY, manifest.functions[ENTRY])
         constants = {v.name: v.data for v in image.values}
@@ -251,10 +261,13 @@ def _linked(image: Image, written: Sequence[bool] = ()) -> _Program:
             failure = compiler.run(arguments, folder)
             if failure is None:
                 program = (folder / "program").read_bytes()
-                return _Program(program + b"".join(constants[p.name] for p in params if p.name in constants), len(program), rest)
+                return _Program(
+                    program + b"".join(constants[p.name] for p in params if p.name in constants), len(program), rest
+                )
             failures.append(f"{compiler.name}: {failure}")
         raise OptionError(
-            f"no program for {arch} can be linked; install a cross compiler ({arch}-linux-gnu-gcc), or `pip install ziglang`. "
+            f"no program for {arch} can be linked; install a cross compiler ({arch}-linux-gnu-gcc), or `pip install "
+            "ziglang`. "
             + "; ".join(failures), code="TW0507")
 
 

@@ -108,7 +108,9 @@ def build_image(message: Message, pieces: Sequence[bytes]) -> tuple[Message, lis
         func = candidate.lower()
         if not isinstance(func, PrimFunc):
             name = type(candidate).__name__
-            raise OptionError(f"{name}.lower() gives a {type(func).__name__}, and has to give a PrimFunc", code="TW1110")
+            raise OptionError(
+                f"{name}.lower() gives a {type(func).__name__}, and has to give a PrimFunc", code="TW1110"
+            )
         values = {name: np.ascontiguousarray(value) for name, value in candidate.values().items()}
     except Exception as error:
         return _refused(MeasureErrorNo.INSTANTIATION_ERROR, error, start), []
@@ -121,9 +123,13 @@ def build_image(message: Message, pieces: Sequence[bytes]) -> tuple[Message, lis
         return _refused(MeasureErrorNo.COMPILE_HOST, error, start), []
     ranges = [[name, float(low), float(high)] for name, (low, high) in candidate.ranges().items()]
     described = [[name, str(DataType(value.dtype)), list(value.shape)] for name, value in values.items()]
-    message = {"ir_hash": structural_hash(func), "values": described, "ranges": ranges, "seconds": time.perf_counter() - start}
+    message = {
+        "ir_hash": structural_hash(func), "values": described, "ranges": ranges, "seconds": time.perf_counter() - start
+    }
     return message, [image, *(value.reshape(-1).view(np.uint8).tobytes() for value in values.values())]
 
 
 def _refused(error_no: MeasureErrorNo, error: Exception, start: float) -> Message:
-    return {"error_no": int(error_no), "error": f"{type(error).__name__}: {error}", "seconds": time.perf_counter() - start}
+    return {
+        "error_no": int(error_no), "error": f"{type(error).__name__}: {error}", "seconds": time.perf_counter() - start
+    }

@@ -1,10 +1,13 @@
-"""Building and running on a Dask cluster: `ClusterBuilder("tcp://scheduler:8786")`, `ClusterRunner("tcp://scheduler:8786")`.
+"""Building and running on a Dask cluster: `ClusterBuilder("tcp://scheduler:8786")`,
+`ClusterRunner("tcp://scheduler:8786")`.
 
-Each worker of the cluster builds and times in its own worker processes, so that a bad candidate harms none of them. When a
-worker of the cluster dies during a trial, the scheduler gives the trial to another one. The client stores results, once.
+Each worker of the cluster builds and times in its own worker processes, so that a bad candidate harms none of them.
+When a worker of the cluster dies during a trial, the scheduler gives the trial to another one. The client stores
+results, once.
 
 Workers are chosen by their names or resources: `dask worker tcp://scheduler:8786 --name board-1 --resources "board=1"
---nthreads 1`. A worker for trials should have one thread, so that it runs one trial at a time, and a machine one such worker.
+--nthreads 1`. A worker for trials should have one thread, so that it runs one trial at a time, and a machine one such
+    worker.
 """
 
 from __future__ import annotations
@@ -34,11 +37,15 @@ _Options = tuple[tuple[str, Any], ...]
 class _Cluster:
     """A connection to a scheduler, and the workers to use."""
 
-    def __init__(self, address: str, workers: str | Sequence[str] | None, resources: Mapping[str, float] | None) -> None:
+    def __init__(
+        self, address: str, workers: str | Sequence[str] | None, resources: Mapping[str, float] | None
+    ) -> None:
         try:
             import distributed
         except ImportError as error:
-            raise OptionError("measuring on a cluster needs Dask; `pip install distributed`, on its workers too", code="TW1111") from error
+            raise OptionError(
+                "measuring on a cluster needs Dask; `pip install distributed`, on its workers too", code="TW1111"
+            ) from error
         self.workers = [workers] if isinstance(workers, str) else [*workers] if workers is not None else None
         self.resources = dict(resources) if resources else None
         try:
@@ -46,7 +53,8 @@ class _Cluster:
             self.client = connect(address, timeout=_CONNECT_SECONDS, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
             raise OptionError(
-                f"no Dask scheduler answers at '{address}' ({error}); start one with `dask scheduler`", code="TW1111") from error
+                f"no Dask scheduler answers at '{address}' ({error}); start one with `dask scheduler`",
+                code="TW1111") from error
 
     def run(self, function: Any, jobs: Mapping[int, tuple[Any, ...]], on_done: Any) -> None:
         """Call `on_done(place, result or exception)` in this thread as jobs end; raises what it raises."""
@@ -70,7 +78,9 @@ class _Cluster:
                 return finished.get(timeout=_CONNECT_SECONDS)
             except queue.Empty:
                 if self.client.status != "running":
-                    raise OptionError(f"the Dask scheduler is gone (the connection is {self.client.status})", code="TW1111") from None
+                    raise OptionError(
+                        f"the Dask scheduler is gone (the connection is {self.client.status})", code="TW1111"
+                    ) from None
                 self.check_workers()
 
     def check_workers(self) -> None:
@@ -83,7 +93,8 @@ class _Cluster:
         ):
             names = ", ".join(sorted(str(w["name"]) for w in there.values())) or "none"
             raise OptionError(
-                f"the cluster has no worker named {self.workers or 'anything'} with resources {self.resources or 'of any kind'}; "
+                f"the cluster has no worker named {self.workers or 'anything'} with resources "
+                f"{self.resources or 'of any kind'}; "
                 f"its workers: {names}", code="TW1111")
 
     def wait(self) -> None:
@@ -95,7 +106,9 @@ class _Cluster:
 class _OnCluster(Closeable):
     """Base class of the builder and the runner. The connection is made with the first work."""
 
-    def __init__(self, address: str, workers: str | Sequence[str] | None, resources: Mapping[str, float] | None) -> None:
+    def __init__(
+        self, address: str, workers: str | Sequence[str] | None, resources: Mapping[str, float] | None
+    ) -> None:
         self._arguments = address, workers, resources
         self._known: _Cluster | None = None
         self._lock = threading.Lock()
@@ -130,7 +143,8 @@ class ClusterBuilder(_OnCluster):
     ) -> None:
         """`workers` are names or addresses of the workers to use, `resources` those that they must have.
 
-        `timeout` is seconds for one candidate. Raises `OptionError`; the scheduler is asked when there is something to build.
+        `timeout` is seconds for one candidate. Raises `OptionError`; the scheduler is asked when there is something to
+        build.
         """
         super().__init__(address, workers, resources)
         LocalBuilder(timeout, 1, memory_limit=memory_limit).close()  # checks the values, here
@@ -151,7 +165,9 @@ class ClusterBuilder(_OnCluster):
             try:
                 jobs[k] = (travelling(candidate, default_build, with_default=True), form, *self._options)
             except Exception as error:
-                results[k] = Built(candidate, None, MeasureErrorNo.INSTANTIATION_ERROR, f"{type(error).__name__}: {error}")
+                results[k] = Built(
+                    candidate, None, MeasureErrorNo.INSTANTIATION_ERROR, f"{type(error).__name__}: {error}"
+                )
         if jobs:
             self._cluster().run(build_one, jobs, done)
         return [results[k] for k in range(len(candidates))]
@@ -164,21 +180,22 @@ class ClusterRunner(_OnCluster):
 
     def __init__(
         self, address: str, timeout: float = 10, number: int = 4, repeat: int = 3, min_repeat_ms: float = 0,
-        cooldown_interval: float = 0.1, enable_cpu_cache_flush: bool = False, *, workers: str | Sequence[str] | None = None,
-        resources: Mapping[str, float] | None = None, threads: int | None = None, memory_limit: int | None = None, seed: int = 0,
-        noise: float = 0.1,
+        cooldown_interval: float = 0.1, enable_cpu_cache_flush: bool = False, *,
+        workers: str | Sequence[str] | None = None,
+        resources: Mapping[str, float] | None = None, threads: int | None = None, memory_limit: int | None = None,
+        seed: int = 0, noise: float = 0.1,
     ) -> None:
         """`workers` are names or addresses of the workers to use, `resources` those that they must have.
 
-        The other options are those of `LocalRunner`. Raises `OptionError` or `InputError`; the scheduler is asked when there
-        is something to run.
+        The other options are those of `LocalRunner`. Raises `OptionError` or `InputError`; the scheduler is asked when
+        there is something to run.
         """
         super().__init__(address, workers, resources)
         TrialOptions(number, repeat, min_repeat_ms, enable_cpu_cache_flush, noise)  # checks the values, here
         self._options: _Options = (
             ("timeout", timeout), ("number", number), ("repeat", repeat), ("min_repeat_ms", min_repeat_ms),
-            ("cooldown_interval", cooldown_interval), ("enable_cpu_cache_flush", enable_cpu_cache_flush), ("threads", threads),
-            ("memory_limit", memory_limit), ("seed", seed), ("noise", noise),
+            ("cooldown_interval", cooldown_interval), ("enable_cpu_cache_flush", enable_cpu_cache_flush),
+            ("threads", threads), ("memory_limit", memory_limit), ("seed", seed), ("noise", noise),
         )
 
     def run(self, built: Sequence[Built], on_measured: OnMeasured | None = None) -> list[Measured]:
@@ -189,7 +206,9 @@ class ClusterRunner(_OnCluster):
             if built[k].image is None:
                 result = not_built(built[k])
             elif isinstance(result, BaseException):
-                result = failed(MeasureErrorNo.UNKNOWN_ERROR, f"no worker of the cluster could run it: {result}", built[k].seconds)
+                result = failed(
+                    MeasureErrorNo.UNKNOWN_ERROR, f"no worker of the cluster could run it: {result}", built[k].seconds
+                )
             else:
                 result = with_build(result, built[k])
             results[k] = result

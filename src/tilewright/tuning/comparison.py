@@ -1,7 +1,7 @@
 """Statistics of measurements: which of two programs is faster, and how well one list of figures orders another.
 
-Times drift (clocks, other programs). So two programs are measured alternately, and the confidence interval of the median
-ratio is found by resampling the pairs (Efron's bootstrap, 1979).
+Times drift (clocks, other programs). So two programs are measured alternately, and the confidence interval of the
+median ratio is found by resampling the pairs (Efron's bootstrap, 1979).
 """
 
 from __future__ import annotations
@@ -51,10 +51,12 @@ class Comparison:
 
 
 def compared(first: Sequence[float], second: Sequence[float], seed: int = 0) -> Comparison:
-    """Compare two lists of seconds, whose k-th figures were measured one after the other. Raises `InputError` without pairs."""
+    """Compare two lists of seconds, whose k-th figures were measured one after the other. Raises `InputError` without
+    pairs."""
     if not first or len(first) != len(second):
         raise InputError(
-            f"{len(first)} and {len(second)} figures are no pairs; measure both programs equally often, at least once", code="TW0717")
+            f"{len(first)} and {len(second)} figures are no pairs; measure both programs equally often, at least once",
+            code="TW0717")
     a, b = np.asarray(first), np.asarray(second)
     logs = np.log(b) - np.log(a)
     drawn = np.random.default_rng(seed).integers(len(logs), size=(_RESAMPLES, len(logs)))
@@ -68,7 +70,8 @@ def compared(first: Sequence[float], second: Sequence[float], seed: int = 0) -> 
 def in_turn(
     first: Callable[[], object], second: Callable[[], object], pairs: int = 60, seconds: float = float("inf"),
 ) -> Comparison:
-    """Time two programs alternately, in changing order, for `pairs` pairs or until `seconds` are over (at least 8 pairs)."""
+    """Time two programs alternately, in changing order, for `pairs` pairs or until `seconds` are over (at least 8
+    pairs)."""
     start, programs = time.perf_counter(), (first, second)
     numbers = []
     for call in programs:

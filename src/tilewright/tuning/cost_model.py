@@ -4,12 +4,13 @@
     shipped("kernels").predict(rows)         # decisions of kernels (autotvm/prior.py)
     shipped("programs").predict(rows)        # scheduled programs (tuning/features.py)
 
-Written in numpy, since the sets are small: some hundred rows are learnt in tens of milliseconds, and 100,000 candidates are
-scored in a second; xgboost is used where it is installed and asked for. Trees are grown level by level over binned features
-(as in Ke et al., "LightGBM", 2017), with the gain of Chen and Guestrin, "XGBoost", 2016.
+Written in numpy, since the sets are small: some hundred rows are learnt in tens of milliseconds, and 100,000 candidates
+are scored in a second; xgboost is used where it is installed and asked for. Trees are grown level by level over binned
+features (as in Ke et al., "LightGBM", 2017), with the gain of Chen and Guestrin, "XGBoost", 2016.
 
-The shipped models are in `cost_models.npz`, a numpy archive without pickles, which `benchmarks/cost_model.py train` writes;
-the same measurements give the same bytes. The arrays of a model NAME are `NAME/edges`, … (`BoostedTrees.to_arrays`).
+The shipped models are in `cost_models.npz`, a numpy archive without pickles, which `benchmarks/cost_model.py train`
+writes; the same measurements give the same bytes. The arrays of a model NAME are `NAME/edges`, …
+(`BoostedTrees.to_arrays`).
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ _TOP: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """A full binary tree: each inner node has a feature and a bin, rows of lower bins go left; the leaves have values."""
+    """A full binary tree: each inner node has a feature and a bin, rows of lower bins go left; the leaves have
+    values."""
 
     feature: Array
     cut: Array
@@ -72,7 +74,9 @@ class BoostedTrees:
         scores = np.full(len(y), self._base)
         self._made = []
         for _ in range(self.trees):
-            gradient, curvature = (scores - y, np.ones(len(y))) if self.loss == "reg" else self._pairwise(scores, relevant)
+            gradient, curvature = (
+                scores - y, np.ones(len(y))
+            ) if self.loss == "reg" else self._pairwise(scores, relevant)
             tree, leaves = self._grown(binned, gradient, curvature)
             self._made.append(tree)
             scores += tree.value[leaves]
@@ -92,16 +96,17 @@ class BoostedTrees:
     def to_arrays(self) -> dict[str, Array]:
         """Return what was learnt.
 
-        `lengths` [features], uint8, and `edges`, float32, are the boundaries between the bins of all features. `feature` and
-        `cut` [trees, 2^depth - 1], uint8, are the inner nodes of each tree, breadth first; `value` [trees, 2^depth], float32,
-        its leaves; `base` is the value that the trees add to.
+        `lengths` [features], uint8, and `edges`, float32, are the boundaries between the bins of all features.
+        `feature` and `cut` [trees, 2^depth - 1], uint8, are the inner nodes of each tree, breadth first; `value`
+        [trees, 2^depth], float32, its leaves; `base` is the value that the trees add to.
         """
         return {
             "lengths": np.asarray([len(e) for e in self._edges], np.uint8),
             "edges": np.concatenate([np.zeros(0), *self._edges]).astype(np.float32),
             "feature": np.stack([t.feature for t in self._made]).astype(np.uint8),
             "cut": np.stack([t.cut for t in self._made]).astype(np.uint8),
-            "value": np.stack([t.value for t in self._made]).astype(np.float32), "base": np.asarray(self._base, np.float32),
+            "value": np.stack([t.value for t in self._made]).astype(np.float32),
+            "base": np.asarray(self._base, np.float32),
         }
 
     @classmethod
@@ -177,7 +182,8 @@ class _XGBoost:
 
     def __init__(self, loss: str, seed: int) -> None:
         self._params = {
-            "max_depth": _DEPTH, "eta": _RATE, "gamma": _EPSILON, "min_child_weight": 0, "seed": seed, "verbosity": 0, "nthread": 1,
+            "max_depth": _DEPTH, "eta": _RATE, "gamma": _EPSILON, "min_child_weight": 0, "seed": seed, "verbosity": 0,
+            "nthread": 1,
             "objective": "reg:squarederror" if loss == "reg" else "rank:pairwise",
         }
         self._loss = loss
@@ -209,12 +215,15 @@ class CostModel:
         """`kind` is "numpy", "xgboost", or "auto": xgboost where it is installed. Raises `OptionError`."""
         for what, given, known in (("loss", loss, LOSSES), ("cost model", kind, KINDS)):
             if given not in known:
-                hint = nearest(given, known) or f"; the {'losses' if what == 'loss' else 'kinds'} are {', '.join(known)}"
+                hint = nearest(
+                    given, known
+                ) or f"; the {'losses' if what == 'loss' else 'kinds'} are {', '.join(known)}"
                 raise OptionError(f"there is no {what} '{given}'{hint}", code="TW1103")
         installed = importlib.util.find_spec("xgboost") is not None
         if kind == "xgboost" and not installed:
             raise OptionError(
-                "xgboost is not installed; `pip install tilewright[tune]`, or take the cost model 'numpy'", code="TW1103")
+                "xgboost is not installed; `pip install tilewright[tune]`, or take the cost model 'numpy'",
+                code="TW1103")
         self.kind = "xgboost" if kind != "numpy" and installed else "numpy"
         self._model: Any = _XGBoost(loss, seed) if self.kind == "xgboost" else BoostedTrees(loss, seed=seed)
         self.rows = 0
@@ -237,7 +246,9 @@ class CostModel:
 def shipped(name: str) -> BoostedTrees:
     """Return the shipped model of a name, read once. Raises `InternalError` where the installed package lacks it."""
     if not FILE.is_file():
-        raise InternalError(f"the package lacks {FILE.name}; install it again, or train it with benchmarks/cost_model.py")
+        raise InternalError(
+            f"the package lacks {FILE.name}; install it again, or train it with benchmarks/cost_model.py"
+        )
     return read(FILE, name)
 
 
@@ -252,6 +263,8 @@ def read(path: Path, name: str) -> BoostedTrees:
 
 def write(path: Path, models: Mapping[str, BoostedTrees]) -> None:
     """Write a file of these models, whose bytes depend on them alone."""
-    arrays: dict[str, Any] = {f"{name}/{key}": array for name, model in models.items() for key, array in model.to_arrays().items()}
+    arrays: dict[str, Any] = {
+        f"{name}/{key}": array for name, model in models.items() for key, array in model.to_arrays().items()
+    }
     with path.open("wb") as file:
         np.savez_compressed(file, **arrays)

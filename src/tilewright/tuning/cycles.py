@@ -1,8 +1,8 @@
 """A model of a processor's cycles: estimates the time of a scheduled program without measuring.
 
-A region of unrolled loops takes as long as its scarcest resource: multiply-adds (two vectors a cycle), loads (two a cycle),
-stores (one), or the latency of dependent sums (four cycles). The cache lines that come from each level overlap with that.
-The estimate orders candidates before anything was measured.
+A region of unrolled loops takes as long as its scarcest resource: multiply-adds (two vectors a cycle), loads (two a
+cycle), stores (one), or the latency of dependent sums (four cycles). The cache lines that come from each level overlap
+with that. The estimate orders candidates before anything was measured.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Features of programs for cost models: the arithmetic, the loops and the memory accesses of each statement.
 
 `vector_of` describes a program by its two longest statements; `of_loops` describes its main statement loop by loop
-(`itervar`) or by how its memory accesses grow with the trips (`curve`). All are read from the program before any loop pass,
-in some milliseconds. The model of cycles (`tuning/cycles.py`) starts from the same statements.
+(`itervar`) or by how its memory accesses grow with the trips (`curve`). All are read from the program before any loop
+pass, in some milliseconds. The model of cycles (`tuning/cycles.py`) starts from the same statements.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Loop:
 class Access:
     """A buffer that a statement reads or writes.
 
-    `lanes` is how the access moves along the vector loop: `contiguous`, `same` or `apart`. `elements` and `lines` are, for each
-    depth of the loops, the elements and the cache lines that the loops inside of it touch.
+    `lanes` is how the access moves along the vector loop: `contiguous`, `same` or `apart`. `elements` and `lines` are,
+    for each depth of the loops, the elements and the cache lines that the loops inside of it touch.
     """
 
     buffer: Buffer
@@ -66,8 +66,8 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A block. All loops from the depth `region` on are unrolled or vectorized. `sums`: a reduction; `in_registers`: one whose
-    results stay in registers; `guarded`: under a condition."""
+    """A block. All loops from the depth `region` on are unrolled or vectorized. `sums`: a reduction; `in_registers`:
+    one whose results stay in registers; `guarded`: under a condition."""
 
     name: str
     loops: tuple[Loop, ...]
@@ -95,9 +95,13 @@ class Statement:
 
 
 def statements(func: PrimFunc) -> list[Statement]:
-    """Return the statements of a program, in order: its blocks, and stores outside of blocks (those of lowered kernels)."""
+    """Return the statements of a program, in order: its blocks, and stores outside of blocks (those of lowered
+    kernels)."""
     found = _parts(func.body, ())
-    return [_statement(s, loops) if isinstance(s, Block) else _stored(s, loops) for s, loops in found if isinstance(s, (Block, Store))]
+    return [
+        _statement(s, loops) if isinstance(s, Block) else _stored(s, loops) for s,
+        loops in found if isinstance(s, (Block, Store))
+    ]
 
 
 def vector_of(found: Sequence[Statement], machine: Machine, cycles: Sequence[float]) -> Array:
@@ -147,17 +151,19 @@ def _of_statement(s: Statement, machine: Machine, cycles: float) -> list[float]:
     region = s.region
     caches = (machine.l1_bytes // 2, machine.l2_bytes // 2, 16 * machine.l2_bytes)
     return [
-        _log(cycles), _log(s.trips()), _log(s.operations), float(s.vector), _log(s.unrolled), _log(inner), _log(s.trips(region)),
-        _log(s.parallel), float(s.sums), float(s.in_registers), float(s.guarded), float(len(s.loops)),
-        *(_log(traffic(s, size)) for size in caches),
+        _log(cycles), _log(s.trips()), _log(s.operations), float(s.vector), _log(s.unrolled), _log(inner),
+        _log(s.trips(region)), _log(s.parallel), float(s.sums), float(s.in_registers), float(s.guarded),
+        float(len(s.loops)), *(_log(traffic(s, size)) for size in caches),
         *(float(sum(a.lanes == kind for a in reads)) for kind in ("contiguous", "same", "apart")),
-        float(any(a.lanes == "apart" for a in writes)), *(_log(sum(a.elements[region] for a in part)) for part in (reads, writes)),
+        float(any(a.lanes == "apart" for a in writes)),
+        *(_log(sum(a.elements[region] for a in part)) for part in (reads, writes)),
         _log(sum(a.lines[max(0, region - 1)] for a in s.accesses)),
     ]
 
 
 def of_loops(func: PrimFunc, kind: str) -> Array:
-    """Return the features `itervar` or `curve` of a program's main statement, float32, after those of the whole program."""
+    """Return the features `itervar` or `curve` of a program's main statement, float32, after those of the whole
+    program."""
     found = statements(func)
     weights = [s.trips() * max(1.0, s.operations) for s in found]
     memory = sum(_nbytes(s.buffer) for s in walk_stmt(func.body) if isinstance(s, Allocate))
@@ -172,7 +178,10 @@ def _loop_rows(s: Statement) -> list[float]:
     rows: list[float] = []
     for depth in range(len(s.loops) - 1, max(-1, len(s.loops) - 1 - _LOOPS), -1):
         loop, inside = s.loops[depth], s.trips() / s.trips(depth)
-        row = [math.log2(loop.extent), math.log2(s.trips(depth)), math.log2(inside), *(float(loop.kind == k) for k in _LOOP_KINDS)]
+        row = [
+            math.log2(loop.extent), math.log2(s.trips(depth)), math.log2(inside),
+            *(float(loop.kind == k) for k in _LOOP_KINDS)
+        ]
         for a in s.accesses[:_BUFFERS]:
             row += [math.log2(max(1.0, a.elements[depth])), math.log2(max(1.0, inside / max(1.0, a.elements[depth])))]
         rows += row + [0.0] * (_PER_LOOP - len(row))
@@ -223,7 +232,8 @@ def _parts(
 
 
 def _stored(store: Store, loops: tuple[Loop, ...]) -> Statement:
-    """Describe a store outside of blocks. It sums if it reads what it writes, along the loops that its indices do not use."""
+    """Describe a store outside of blocks. It sums if it reads what it writes, along the loops that its indices do not
+    use."""
     moving = {v for i in store.indices for v in walk(i) if isinstance(v, Var)}
     sums = any(isinstance(e, Load) and e.buffer is store.buffer for e in walk(store.value))
     return _made(store.buffer.name, loops, [store], {}, sums, {f.var for f in loops} - moving, guarded=False)
@@ -238,8 +248,8 @@ def _statement(block: Block, loops: tuple[Loop, ...]) -> Statement:
 
 
 def _made(
-    name: str, loops: tuple[Loop, ...], stores: Sequence[Store], points: Mapping[PrimExpr, PrimExpr], sums: bool, reduce: set[Var],
-    guarded: bool,
+    name: str, loops: tuple[Loop, ...], stores: Sequence[Store], points: Mapping[PrimExpr, PrimExpr], sums: bool,
+    reduce: set[Var], guarded: bool,
 ) -> Statement:
     region = len(loops)
     while region and (loops[region - 1].kind in (UNROLLED, VECTORIZED) or loops[region - 1].extent == 1):
@@ -249,7 +259,9 @@ def _made(
     spans = _Spans(points, loops)
     written = {s.buffer for s in stores}
     accesses = [_access(s.buffer, s.indices, True, loops, lanes, spans) for s in stores]
-    accesses += [_access(e.buffer, e.indices, False, loops, lanes, spans) for e in loads if not (sums and e.buffer in written)]
+    accesses += [
+        _access(e.buffer, e.indices, False, loops, lanes, spans) for e in loads if not (sums and e.buffer in written)
+    ]
     return Statement(
         name, loops, region, prod(f.extent for f in lanes), sum(_operations(s.value) for s in stores), tuple(accesses),
         sums, sums and _in_registers(stores, points, loops, reduce), guarded,
@@ -259,15 +271,21 @@ def _made(
 def _in_registers(
     stores: Sequence[Store], points: Mapping[PrimExpr, PrimExpr], loops: Sequence[Loop], reduce: set[Var],
 ) -> bool:
-    """Return whether the results of a sum are an unrolled tile: every loop inside the sum's own that moves them is unrolled."""
+    """Return whether the results of a sum are an unrolled tile: every loop inside the sum's own that moves them is
+    unrolled."""
     first = next((k for k, f in enumerate(loops) if f.var in reduce and f.extent > 1), len(loops))
-    moving = {v for s in stores for i in s.indices for x in walk(i) for v in walk(points.get(x, x)) if isinstance(v, Var)}
+    moving = {
+        v for s in stores for i in s.indices for x in walk(i) for v in walk(points.get(x, x)) if isinstance(v, Var)
+    }
     inside = [f for f in loops[first:] if f.var in moving]
-    return all(s.buffer.scope == "local" for s in stores) and all(f.kind in (UNROLLED, VECTORIZED) or f.extent == 1 for f in inside)
+    return all(s.buffer.scope == "local" for s in stores) and all(
+        f.kind in (UNROLLED, VECTORIZED) or f.extent == 1 for f in inside
+    )
 
 
 def _access(
-    buffer: Buffer, indices: Sequence[PrimExpr], writes: bool, loops: Sequence[Loop], lanes: Sequence[Loop], spans: _Spans,
+    buffer: Buffer, indices: Sequence[PrimExpr], writes: bool, loops: Sequence[Loop], lanes: Sequence[Loop],
+    spans: _Spans,
 ) -> Access:
     elements, lines = [], []
     size = buffer.dtype.itemsize

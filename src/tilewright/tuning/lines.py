@@ -1,7 +1,7 @@
 """A file of lines to which several processes append whole lines, however a writing process ends.
 
-A line counts when its end is written. After a writer was killed, its torn line is cut off when the next line is appended,
-under the lock that every writer takes, so that the line of a live writer is never cut.
+A line counts when its end is written. After a writer was killed, its torn line is cut off when the next line is
+appended, under the lock that every writer takes, so that the line of a live writer is never cut.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class LineFile:
         Raises `OptionError` where the file cannot be written; it then holds nothing of the line.
         """
         if "\n" in line:
-            raise OptionError(f"{self.path}: a record is one line, and this one has several: {line[:80]!r}", code="TW1115")
+            raise OptionError(
+                f"{self.path}: a record is one line, and this one has several: {line[:80]!r}", code="TW1115"
+            )
         try:
             self._append(line)
         except OSError as error:

@@ -82,7 +82,9 @@ class LocalBuilder(Closeable):
         Raises `OptionError`.
         """
         if timeout <= 0 or (n_parallel is not None and n_parallel < 1):
-            raise OptionError(f"timeout={timeout} must be above 0 seconds, and n_parallel={n_parallel} at least 1", code="TW1110")
+            raise OptionError(
+                f"timeout={timeout} must be above 0 seconds, and n_parallel={n_parallel} at least 1", code="TW1110"
+            )
         self.timeout, self.build_func = timeout, _build_func(build_func)
         self.n_parallel = n_parallel or cores()
         self._workers = Workers(self.n_parallel, memory_limit, 1, (BUILD.partition(":")[0],))
@@ -101,7 +103,9 @@ class LocalBuilder(Closeable):
         references = {key: made.get(key) or self._references[key] for key in wanted}
         self._references.update({key: built for key, built in references.items() if built.image is not None})
         built = [
-            _with_reference(made[(*c.identity, form)], references[(*d.identity, form)] if isinstance(d, Candidate) else d)
+            _with_reference(
+                made[(*c.identity, form)], references[(*d.identity, form)] if isinstance(d, Candidate) else d
+            )
             for c, d in zip(candidates, defaults, strict=True)
         ]
         while len(self._references) > _KEPT_REFERENCES:
@@ -146,9 +150,10 @@ class LocalRunner(TrialRunner):
     form = ".tar"
 
     def __init__(
-        self, timeout: float = 10, number: int = 4, repeat: int = 3, min_repeat_ms: float = 0, cooldown_interval: float = 0.1,
-        enable_cpu_cache_flush: bool = False, *, threads: int | None = None, memory_limit: int | None = None, seed: int = 0,
-        noise: float = 0.1,
+        self, timeout: float = 10, number: int = 4, repeat: int = 3, min_repeat_ms: float = 0,
+        cooldown_interval: float = 0.1,
+        enable_cpu_cache_flush: bool = False, *, threads: int | None = None, memory_limit: int | None = None,
+        seed: int = 0, noise: float = 0.1,
     ) -> None:
         """`threads` is the number of threads of the measured code (None: as programs choose by themselves).
 
@@ -197,10 +202,12 @@ def _build_func(given: str | BuildFunc) -> BuildFunc:
         _, of_script = pickled(given)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise OptionError(
-            f"build_func cannot be given to other processes ({error}); define it at the top of a module", code="TW1110") from error
+            f"build_func cannot be given to other processes ({error}); define it at the top of a module",
+            code="TW1110") from error
     if of_script:
         raise OptionError(
-            "build_func is defined in the script that runs, which other processes do not have; define it in a module and import it",
+            "build_func is defined in the script that runs, which other processes do not have; define it in a module "
+            "and import it",
             code="TW1110")
     return given
 

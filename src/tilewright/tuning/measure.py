@@ -2,10 +2,10 @@
 
     measured = measure(candidates, LocalBuilder(), LocalRunner(number=4, repeat=3), records)
 
-A `Candidate` is one way to compute a workload. A `Builder` makes native code of candidates; a `Runner` times that code and
-compares its answers with those of the default schedule. Neither raises for a bad candidate: its result has a
-`MeasureErrorNo` and a text. They work in processes of this machine (`tuning/local.py`), on a cluster (`tuning/cluster.py`),
-on devices of a tracker (`tuning/remote.py`) or on a board (`tuning/boards.py`).
+A `Candidate` is one way to compute a workload. A `Builder` makes native code of candidates; a `Runner` times that code
+and compares its answers with those of the default schedule. Neither raises for a bad candidate: its result has a
+`MeasureErrorNo` and a text. They work in processes of this machine (`tuning/local.py`), on a cluster
+(`tuning/cluster.py`), on devices of a tracker (`tuning/remote.py`) or on a board (`tuning/boards.py`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class MeasureErrorNo(IntEnum):
 class Candidate(ABC):
     """One way to compute a workload. Candidates are pickled; those of the running script are lowered before.
 
-    Candidates with equal `key`, `config` and `target` are equal and are measured once. These three are fields or properties.
+    Candidates with equal `key`, `config` and `target` are equal and are measured once. These three are fields or
+    properties.
     """
 
     __slots__ = ()
@@ -67,23 +68,27 @@ class Candidate(ABC):
 
     @abstractmethod
     def lower(self) -> PrimFunc:
-        """Return the loops, with blocks or flat, as `tvm.build` takes them. Called in a worker process; may raise anything."""
+        """Return the loops, with blocks or flat, as `tvm.build` takes them. Called in a worker process; may raise
+        anything."""
 
     def default(self) -> Candidate | None:
-        """Return the same workload with the default schedule, whose answers are right; None: answers are not checked."""
+        """Return the same workload with the default schedule, whose answers are right; None: answers are not
+        checked."""
         return None
 
     def ranges(self) -> Mapping[str, tuple[float, float]]:
         """Return the range of a parameter's random data, by its name, where the usual range does not fit.
 
-        An integer parameter that indexes another one needs a range. Those of the default schedule count. Called after `lower`.
+        An integer parameter that indexes another one needs a range. Those of the default schedule count. Called after
+        `lower`.
         """
         return {}
 
     def values(self) -> Mapping[str, np.ndarray[Any, Any]]:
         """Return the values of constant parameters by name, in the layout that this candidate chooses.
 
-        Called after `lower`, in the same process. The other parameters are those of the default schedule, in their order.
+        Called after `lower`, in the same process. The other parameters are those of the default schedule, in their
+        order.
         """
         return {}
 
@@ -106,7 +111,8 @@ class Value:
 class Image:
     """Native code, as it is sent to other processes: the bytes of an artifact of functions (`runtime.load_module`).
 
-    A shared library (`.so`) runs where no compiler is installed; objects (`.tar`) are made faster, since nothing is linked.
+    A shared library (`.so`) runs where no compiler is installed; objects (`.tar`) are made faster, since nothing is
+    linked.
     """
 
     library: bytes = field(repr=False)
@@ -134,7 +140,8 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The result of measuring: seconds per call, one cost for each repetition. Unpacks to the four fields of AutoTVM's records."""
+    """The result of measuring: seconds per call, one cost for each repetition. Unpacks to the four fields of AutoTVM's
+    records."""
 
     costs: tuple[float, ...]
     error_no: int = MeasureErrorNo.NO_ERROR
@@ -209,8 +216,8 @@ def measure(
 ) -> list[Measured]:
     """Build and run candidates; return one result for each, in order.
 
-    Candidates that `records` know, or that occur twice, are not measured again. Results are stored one by one as they come,
-    so that an interrupted process loses no finished trial.
+    Candidates that `records` know, or that occur twice, are not measured again. Results are stored one by one as they
+    come, so that an interrupted process loses no finished trial.
     """
     results: list[Measured | None] = [records.find(c) if records is not None else None for c in candidates]
     places: dict[tuple[str, str, str], list[int]] = {}

@@ -1,8 +1,11 @@
-"""Tuning records, one JSON line each, in AutoTVM's form (version 0.2, 0.1 is read) or in Ansor's (v0.6, v0.2 to v0.5 are read):
+"""Tuning records, one JSON line each, in AutoTVM's form (version 0.2, 0.1 is read) or in Ansor's (v0.6, v0.2 to v0.5
+are read):
 
-    {"input": [target, task, args, kwargs], "config": {…}, "result": [[costs], error_no, all_cost, timestamp], "version": 0.2,
+    {"input": [target, task, args, kwargs], "config": {…}, "result": [[costs], error_no, all_cost, timestamp],
+    "version": 0.2,
      "tvm_version": "0.1.0", "error": "…", "spread": 0.02, "noisy": false, "machine": "…", "ir_hash": "…"}
-    {"i": [["[\\"matmul\\", 512, 512, 512]", "llvm", [2, 64, 64, 0, 0, 0, 0, 0], "", 0, []], [[], [["CHW", 2, "local"], …]]],
+    {"i": [["[\\"matmul\\", 512, 512, 512]", "llvm", [2, 64, 64, 0, 0, 0, 0, 0], "", 0, []], [[], [["CHW", 2, "local"],
+    …]]],
      "r": [[costs], error_no, all_cost, timestamp], "v": "v0.6"}
 
 The keys after `tvm_version` are extensions, which TVM's readers skip. Files that TVM wrote are read. Lines are appended
@@ -42,7 +45,8 @@ _LOG: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A result and its candidate. `key` (the workload) and `config` (the configuration) are JSON, as `Candidate` has them."""
+    """A result and its candidate. `key` (the workload) and `config` (the configuration) are JSON, as `Candidate` has
+    them."""
 
     target: str
     key: str
@@ -79,7 +83,8 @@ class Records:
     """The record store: the records of a file and those appended to it. Several processes may write one file."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Read the file if it exists. Raises `ModelError` for a malformed line, `OptionError` where its folder is missing."""
+        """Read the file if it exists. Raises `ModelError` for a malformed line, `OptionError` where its folder is
+        missing."""
         self._file = LineFile(path)
         self._known: dict[tuple[str, str, str], Record] = {}
         self._count = 0
@@ -118,15 +123,16 @@ class Records:
 
 
 def read(file: Any) -> Iterator[Record]:
-    """Read the records of a file (a path, or an open file), in order. Raises `ModelError`, with the line, for a malformed one."""
+    """Read the records of a file (a path, or an open file), in order. Raises `ModelError`, with the line, for a
+    malformed one."""
     return (decode(row, place) for row, place in lines(file))
 
 
 def lines(file: Any) -> Iterator[tuple[str, str]]:
     """Read the lines of a file of records that are neither empty nor comments, with their places.
 
-    A last line that was cut off is left out, with a warning; one that is JSON and merely has no end was written by hand.
-    Raises `ModelError` for a file that cannot be read.
+    A last line that was cut off is left out, with a warning; one that is JSON and merely has no end was written by
+    hand. Raises `ModelError` for a file that cannot be read.
     """
     name = str(getattr(file, "name", file))
     try:

@@ -40,7 +40,8 @@ class RPCRunner(TrialRunner):
     def __init__(
         self, key: str, host: str, port: int, priority: int = 1, timeout: float = 10, n_parallel: int | None = None,
         number: int = 4, repeat: int = 3, min_repeat_ms: float = 0, cooldown_interval: float = 0.1,
-        enable_cpu_cache_flush: bool = False, *, seed: int = 0, noise: float = 0.1, secret: str | None = None, patience: float = 60,
+        enable_cpu_cache_flush: bool = False, *, seed: int = 0, noise: float = 0.1, secret: str | None = None,
+        patience: float = 60,
     ) -> None:
         """`host` and `port` are those of the tracker, `patience` the seconds to wait for a device.
 
@@ -57,7 +58,9 @@ class RPCRunner(TrialRunner):
         """Return one result for each, in order; `UNKNOWN_ERROR` where no device came, or each one broke."""
         run = _Run(built, on_measured)
         devices = self._devices() if run.left else 0
-        threads = [threading.Thread(target=self._on_device, args=(run,), daemon=True) for _ in range(min(devices, run.left))]
+        threads = [
+            threading.Thread(target=self._on_device, args=(run,), daemon=True) for _ in range(min(devices, run.left))
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -96,7 +99,8 @@ class RPCRunner(TrialRunner):
                 tracker.close()
 
     def _trials(self, run: _Run, session: RPCSession, end: float) -> None:
-        """Run trials in one session until none is left, the time is over, or the device breaks and the trial is put back."""
+        """Run trials in one session until none is left, the time is over, or the device breaks and the trial is put
+        back."""
         trials = Trials(session, self.options, self.timeout, self._seed, session.machine)
         while time.monotonic() < end and (job := run.take()) is not None:
             try:
@@ -148,7 +152,9 @@ class _Run:
         if job.attempts < _ATTEMPTS:
             self._jobs.put(job)
         else:
-            self.finish(job, failed(MeasureErrorNo.UNKNOWN_ERROR, f"each of {_ATTEMPTS} devices broke during this trial: {why}"))
+            self.finish(
+                job, failed(MeasureErrorNo.UNKNOWN_ERROR, f"each of {_ATTEMPTS} devices broke during this trial: {why}")
+            )
 
     def finish(self, job: _Job, measured: Measured) -> None:
         """Store the result of a trial."""

@@ -26,7 +26,9 @@ class Closeable:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
@@ -34,17 +36,20 @@ class TrialRunner(Closeable):
     """Base class of runners: how code is timed."""
 
     def __init__(
-        self, timeout: float, number: int, repeat: int, min_repeat_ms: float, cooldown_interval: float, flush: bool, noise: float,
+        self, timeout: float, number: int, repeat: int, min_repeat_ms: float, cooldown_interval: float, flush: bool,
+        noise: float,
     ) -> None:
-        """Measure `repeat` costs of each candidate, each the mean of `number` calls or of those that take `min_repeat_ms`.
+        """Measure `repeat` costs of each candidate, each the mean of `number` calls or of those that take
+        `min_repeat_ms`.
 
-        `timeout` and `cooldown_interval` (the pause after each trial) are in seconds. `flush`: empty the caches before each
-        call. Costs that are further apart than `noise`, as a fraction of their median, are measured again.
-        Raises `OptionError` or `InputError` for values out of range.
+        `timeout` and `cooldown_interval` (the pause after each trial) are in seconds. `flush`: empty the caches before
+        each call. Costs that are further apart than `noise`, as a fraction of their median, are measured again. Raises
+        `OptionError` or `InputError` for values out of range.
         """
         if timeout <= 0 or cooldown_interval < 0:
             raise OptionError(
-                f"timeout={timeout} must be above 0 seconds, and cooldown_interval={cooldown_interval} at least 0", code="TW1110")
+                f"timeout={timeout} must be above 0 seconds, and cooldown_interval={cooldown_interval} at least 0",
+                code="TW1110")
         self.options = TrialOptions(number, repeat, min_repeat_ms, flush, noise)
         self.timeout, self.cooldown_interval = timeout, cooldown_interval
 
@@ -68,7 +73,8 @@ def warn_of_noise(results: Sequence[Measured]) -> None:
     noisy = [m.spread for m in results if m.noisy]
     if noisy:
         _LOG.warning(
-            "the costs of %d of %d candidates are up to %.0f %% apart, also when measured again: other programs use this machine, "
+            "the costs of %d of %d candidates are up to %.0f %% apart, also when measured again: other programs use "
+            "this machine, "
             "or its clock changes", len(noisy), len(results), 100 * max(noisy))
 
 
@@ -79,4 +85,6 @@ def not_built(built: Built) -> Measured:
 
 def with_build(measured: Measured, built: Built) -> Measured:
     """Return a result with the seconds and the digest of building."""
-    return replace(measured, all_cost=measured.all_cost + built.seconds, ir_hash=built.image.ir_hash if built.image else "")
+    return replace(
+        measured, all_cost=measured.all_cost + built.seconds, ir_hash=built.image.ir_hash if built.image else ""
+    )

@@ -20,17 +20,19 @@ _ALIVE: Final = b"alive\n"
 
 
 class SSHConnection(Closeable):
-    """Commands on a board: `with SSHConnection("pi@192.168.1.17") as board: status, said, errors = board.run("uname -m")`.
+    """Commands on a board: `with SSHConnection("pi@192.168.1.17") as board: status, said, errors = board.run("uname
+    -m")`.
 
-    One ssh process holds the connection, the others share it. It runs `cat` on the board, whose input is a pipe from this
-    process: the connection ends when the pipe closes, however this process ends.
+    One ssh process holds the connection, the others share it. It runs `cat` on the board, whose input is a pipe from
+    this process: the connection ends when the pipe closes, however this process ends.
     """
 
     def __init__(self, destination: str, config: str | Path | None = None) -> None:
-        """`destination` is `user@host` or `ssh://user@host:port`; `config` is a file of ssh's options in place of the user's.
+        """`destination` is `user@host` or `ssh://user@host:port`; `config` is a file of ssh's options in place of the
+        user's.
 
-        The board must accept keys, since no password is asked for. Raises `OptionError` without ssh, `RPCError` where the
-        board is not reached.
+        The board must accept keys, since no password is asked for. Raises `OptionError` without ssh, `RPCError` where
+        the board is not reached.
         """
         if not destination or destination.startswith("-"):
             raise OptionError(
@@ -46,7 +48,10 @@ class SSHConnection(Closeable):
             "-S", str(Path(self._folder.name) / "s"),
         ]
         self._master = subprocess.Popen(
-            [*self._command, "-o", "ControlMaster=yes", "-o", "ControlPersist=no", "-T", destination, "echo alive; exec cat"],
+            [
+                *self._command, "-o", "ControlMaster=yes", "-o", "ControlPersist=no", "-T", destination,
+                "echo alive; exec cat"
+            ],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )
         assert self._master.stdout is not None and self._master.stderr is not None
@@ -54,13 +59,15 @@ class SSHConnection(Closeable):
             errors = self._master.stderr.read().decode(errors="replace").strip()
             self.close()
             raise RPCError(
-                f"ssh does not reach '{destination}': {errors or 'it said nothing'}; check that `ssh {destination} true` works "
+                f"ssh does not reach '{destination}': {errors or 'it said nothing'}; check that `ssh {destination} "
+                "true` works "
                 "without a password", code="TW1201")
 
     def run(self, command: str, data: bytes = b"", timeout: float = 60.0) -> tuple[int, bytes, str]:
         """Run a command in the board's shell with `data` as input; return its status, standard output and errors.
 
-        A signal n gives the status 128 + n. Raises `TimeoutError`, and `RPCError` where the board is not reached any more.
+        A signal n gives the status 128 + n. Raises `TimeoutError`, and `RPCError` where the board is not reached any
+        more.
         """
         full = [*self._command, "-o", "ControlMaster=no", "-T", self.destination, f"{command}; exit $?"]
         try:
@@ -76,7 +83,9 @@ class SSHConnection(Closeable):
     def _is_alive(self) -> bool:
         """Return whether the connection is alive: programs may end with ssh's own status."""
         command = [*self._command, "-O", "check", self.destination]
-        asked = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, timeout=_CONNECT_SECONDS, check=False)
+        asked = subprocess.run(
+            command, capture_output=True, stdin=subprocess.DEVNULL, timeout=_CONNECT_SECONDS, check=False
+        )
         return asked.returncode == 0
 
     def checked(self, command: str, data: bytes = b"", timeout: float = 60.0) -> bytes:

@@ -43,7 +43,8 @@ class Trials:
     _prepared: str = ""
 
     def run(self, image: Image, reference: Image | None) -> Measured:
-        """Time the image; `reference` gives the right answers. Raises only errors of the bench: `OSError`, `RPCError`."""
+        """Time the image; `reference` gives the right answers. Raises only errors of the bench: `OSError`,
+        `RPCError`."""
         start = time.perf_counter()
         try:
             found = self._run(image, reference)
@@ -83,7 +84,8 @@ class Trials:
         )
 
     def _acquire(self, seconds: float) -> tuple[bool, str]:
-        """Ask for the timing lock of the bench's machine, which the trial releases; return whether it came, and its holder."""
+        """Ask for the timing lock of the bench's machine, which the trial releases; return whether it came, and its
+        holder."""
         found, _ = self.bench.call(timing_lock.ACQUIRE, {"seconds": seconds}, (), seconds + _PREPARE_SECONDS)
         return bool(found["acquired"]), str(found["holder"])
 
@@ -117,4 +119,6 @@ def _pieces(image: Image) -> list[bytes]:
 def _kind(error: WorkerError) -> MeasureErrorNo:
     if isinstance(error, WorkerTimedOut):
         return MeasureErrorNo.RUN_TIMEOUT
-    return MeasureErrorNo.RUNTIME_DEVICE if isinstance(error, (WorkerCrashed, WorkerRaised)) else MeasureErrorNo.UNKNOWN_ERROR
+    return MeasureErrorNo.RUNTIME_DEVICE if isinstance(
+        error, (WorkerCrashed, WorkerRaised)
+    ) else MeasureErrorNo.UNKNOWN_ERROR

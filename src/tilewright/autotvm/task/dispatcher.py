@@ -3,8 +3,8 @@
     with autotvm.apply_history_best("records.json"):
         lib = relay.build(mod, target="llvm", params=params)
 
-Contexts nest: the outer one is asked for what the inner one does not know. Outside of all contexts is `FallbackContext`,
-which answers with the fallback of a template and, for kernels, with the analytical model.
+Contexts nest: the outer one is asked for what the inner one does not know. Outside of all contexts is
+`FallbackContext`, which answers with the fallback of a template and, for kernels, with the analytical model.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class DispatchContext(tuning_advisor.Advisor):
     current: ClassVar[_Current] = _Current()
 
     def query(self, target: Target | None, workload: Workload | None) -> Any:
-        """Return the configuration of a workload for a target; the contexts around this one are asked where it has none."""
+        """Return the configuration of a workload for a target; the contexts around this one are asked where it has
+        none."""
         found = self._query_inside(target, workload)
         return found if found is not None else (self.around(DispatchContext) or _OUTERMOST).query(target, workload)
 
@@ -59,7 +60,9 @@ class DispatchContext(tuning_advisor.Advisor):
         """Use `cfg` for a workload. Raises `OptionError` in a context whose answers are fixed."""
         raise OptionError(f"the answers of {type(self).__name__} are fixed; use ApplyHistoryBest", code="TW1106")
 
-    def decisions(self, function: Function, constants: Sequence[bool], target: Target) -> Mapping[str, int | str] | None:
+    def decisions(
+        self, function: Function, constants: Sequence[bool], target: Target
+    ) -> Mapping[str, int | str] | None:
         from tilewright.autotvm.task.kernels import workload_of
 
         found = self.query(target, workload_of(function, constants))
@@ -142,8 +145,8 @@ class Known:
 class ApplyHistoryBest(DispatchContext):
     """The best configuration that records have for each workload.
 
-    `records` is a file of records, several, or pairs of `MeasureInput` and `MeasureResult`. Logs that TVM wrote are read as
-    `autotvm/tvm_logs.py` says; `report` counts what was taken. Raises `OptionError` for a file without records.
+    `records` is a file of records, several, or pairs of `MeasureInput` and `MeasureResult`. Logs that TVM wrote are
+    read as `autotvm/tvm_logs.py` says; `report` counts what was taken. Raises `OptionError` for a file without records.
     """
 
     def __init__(self, records: Any) -> None:
@@ -203,7 +206,9 @@ class ApplyHistoryBest(DispatchContext):
         self.best[str(target), workload] = Known(str(target), workload, cfg, -1.0)
 
     def _content(self) -> str:
-        return repr(sorted((*map(str, key), json.dumps(k.config.to_json_dict()["entity"])) for key, k in self.best.items()))
+        return repr(
+            sorted((*map(str, key), json.dumps(k.config.to_json_dict()["entity"])) for key, k in self.best.items())
+        )
 
 
 def _known(record: Record) -> Known | str:

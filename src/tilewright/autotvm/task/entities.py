@@ -137,7 +137,8 @@ class AnnotateEntity(Entity):
     ) -> list[IterVar]:
         """Mark `axes`; with `source`, compute its stages at the axis that was located instead. Return the axes.
 
-        A loop is not unrolled where it is longer than `max_unroll`, and vectorized only where its length is in `vec_size`.
+        A loop is not unrolled where it is longer than `max_unroll`, and vectorized only where its length is in
+        `vec_size`.
         """
         if source is not None:
             for src, to in zip(source, self.anns, strict=True):
@@ -211,7 +212,7 @@ def split(axis: VirtualAxis, policy: str, options: Mapping[str, Any]) -> Transfo
     keep: Callable[[SplitEntity], bool] = options.get("filter", lambda e: True)
     if policy == "candidate":
         listed = (SplitEntity(tuple(map(int, sizes))) for sizes in options["candidate"])
-        return _found(filter(keep, listed), outputs, f"axis {axis.name}")
+        return _found([e for e in listed if keep(e)], outputs, f"axis {axis.name}")
     length, longest = axis.length, options.get("max_factor", axis.length)
     factors = {n for n in range(1, length + 1) if length % n == 0} if policy != "power2" else set()
     if policy != "factors":
@@ -222,11 +223,12 @@ def split(axis: VirtualAxis, policy: str, options: Mapping[str, Any]) -> Transfo
         SplitEntity((-1, *sizes)) for sizes in itertools.product(inner, repeat=outputs - 1)
         if (whole := math.prod(sizes)) <= length and not (exact and length % whole)
     )
-    return _found(filter(keep, made), outputs, f"axis {axis.name} of length {length}")
+    return _found([e for e in made if keep(e)], outputs, f"axis {axis.name} of length {length}")
 
 
 def reorder(axes: Sequence[Any], policy: str, options: Mapping[str, Any]) -> Transform:
-    """Return orders of axes: as declared, all, those of `candidate`, or those that interleave spatial and reduced axes."""
+    """Return orders of axes: as declared, all, those of `candidate`, or those that interleave spatial and reduced
+    axes."""
     _check_policy(policy, REORDER_POLICIES, "reorder")
     numbers, where = range(len(axes)), {_axis_name(a): k for k, a in enumerate(axes)}
     match policy:

@@ -1,7 +1,8 @@
-"""The kernels of a network as tasks: each is a fused function of the optimized program; its schedule's decisions are its space.
+"""The kernels of a network as tasks: each is a fused function of the optimized program; its schedule's decisions are
+its space.
 
-A task holds its function as text, so that a record can be tuned further, or measured in another process, without the network.
-The analytical choice is a configuration of the space, and is used where there is no record.
+A task holds its function as text, so that a record can be tuned further, or measured in another process, without the
+network. The analytical choice is a configuration of the space, and is used where there is no record.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def is_kernel(name: str) -> bool:
 
 
 def workload_of(function: Function, constants: Sequence[bool]) -> Workload:
-    """Return the workload of a fused function: `fused.` and its operators, its text, and the flags of constant arguments."""
+    """Return the workload of a fused function: `fused.` and its operators, its text, and the flags of constant
+    arguments."""
     text = astext(_with_plain_names(function), True, lambda e: "").strip()
     return (PREFIX + title_of(function), text, "".join(str(int(c)) for c in constants))
 
@@ -180,7 +182,8 @@ def _explore(task: KernelTask, fixed: dict[str, Value]) -> Iterator[tuple[Branch
     for c in noted.choices:
         if c.selects and c.selects not in fixed:
             yield from _others(task, c, fixed, noted)
-            fixed = {**fixed, **{n: noted.taken[n] for n in c.names}}  # further selecting choices vary under this answer
+            # further selecting choices vary under this answer
+            fixed = {**fixed, **{n: noted.taken[n] for n in c.names}}
 
 
 def _in_order(option: tuple[Value, ...]) -> tuple[tuple[int, str], ...]:
@@ -188,7 +191,9 @@ def _in_order(option: tuple[Value, ...]) -> tuple[tuple[int, str], ...]:
     return tuple((v, "") if isinstance(v, int) else (0, v) for v in option)
 
 
-def _others(task: KernelTask, c: Choice, fixed: dict[str, Value], noted: Decisions) -> Iterator[tuple[Branch, dict[str, Entity]]]:
+def _others(
+    task: KernelTask, c: Choice, fixed: dict[str, Value], noted: Decisions
+) -> Iterator[tuple[Branch, dict[str, Entity]]]:
     at = c.names.index(c.selects)
     for value in dict.fromkeys(o[at] for o in c.options):
         if value != noted.taken[c.selects]:

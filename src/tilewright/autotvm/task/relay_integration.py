@@ -22,12 +22,13 @@ Params = Mapping[str, Any] | None
 
 
 def extract_from_program(
-    mod: IRModule | Function, params: Params, target: str | Target, target_host: Any = None, ops: Sequence[Any] | None = None,
+    mod: IRModule | Function, params: Params, target: str | Target, target_host: Any = None,
+    ops: Sequence[Any] | None = None,
 ) -> list[KernelTask]:
     """Return the tasks of a network with these parameters, in the order of the program; equal kernels are one task.
 
-    `ops` leaves out kernels without one of these operators: `relay.op.get("nn.conv2d")`, or names. Progress is printed to
-    the standard error. Raises `CompileError` where sizes are only known while the program runs.
+    `ops` leaves out kernels without one of these operators: `relay.op.get("nn.conv2d")`, or names. Progress is printed
+    to the standard error. Raises `CompileError` where sizes are only known while the program runs.
     """
     return extract_from_multiple_program([mod], [params], target, target_host, ops)
 

@@ -1,8 +1,8 @@
 """The space of configurations of a task, and one configuration.
 
-A space is a choice between *branches* (an algorithm, say), each of which is a product of *axes*. An axis is one name, or
-several names that are answered together because not all combinations exist: no index of a space of kernels is wasted on
-combinations that do not exist. A template's space has one branch of axes of one name each, and may have filters.
+A space is a choice between *branches* (an algorithm, say), each of which is a product of *axes*. An axis is one name,
+or several names that are answered together because not all combinations exist: no index of a space of kernels is wasted
+on combinations that do not exist. A template's space has one branch of axes of one name each, and may have filters.
 
 An index counts the configurations: branch after branch, the first axis of a branch fastest.
 """
@@ -32,7 +32,8 @@ from tilewright.errors import OptionError, TVMError
 from tilewright.forks import lazy_attribute
 
 __all__ = [
-    "AnnotateEntity", "ConfigEntity", "ConfigSpace", "Entity", "FallbackConfigEntity", "InstantiationError", "OtherOptionEntity",
+    "AnnotateEntity", "ConfigEntity", "ConfigSpace", "Entity", "FallbackConfigEntity", "InstantiationError",
+    "OtherOptionEntity",
     "ReorderEntity", "SplitEntity", "VirtualAxis",
 ]
 
@@ -286,12 +287,16 @@ class ConfigSpace:
         lines = [f"ConfigSpace (len={len(self)}, range_length={self.range_length})"]
         for number, branch in enumerate(self.branches):
             lines += [f"  branch {number}:"] if len(self.branches) > 1 else []
-            lines += [f"  {', '.join(a.names)}: {len(a.answers)} answers, {', '.join(map(str, a.answers[0]))} …" for a in branch]
+            lines += [
+                f"  {', '.join(a.names)}: {len(a.answers)} answers, {', '.join(map(str, a.answers[0]))} …"
+                for a in branch
+            ]
         return "\n".join(lines)
 
 
 class ConfigEntity(ConfigSpace):
-    """One configuration: `cfg[name]` is the answer, whose `apply` performs it. A template's definitions change nothing."""
+    """One configuration: `cfg[name]` is the answer, whose `apply` performs it. A template's definitions change
+    nothing."""
 
     def __init__(
         self, index: int, code_hash: str | None, entity_map: Mapping[str, Entity], constraints: Sequence[str] = (),
@@ -345,7 +350,8 @@ class ConfigEntity(ConfigSpace):
 
 
 class FallbackConfigEntity(ConfigSpace):
-    """The answers without a record: for a template the first ones, or those that it sets; for a kernel the analytical ones."""
+    """The answers without a record: for a template the first ones, or those that it sets; for a kernel the analytical
+    ones."""
 
     is_fallback = True
 
@@ -357,11 +363,14 @@ class FallbackConfigEntity(ConfigSpace):
         return found
 
     def fallback_split(self, name: str, constraints: Sequence[Sequence[int]]) -> None:
-        """Use for a split the largest parts that the first suitable one of `constraints` allows; -1 in it allows any."""
+        """Use for a split the largest parts that the first suitable one of `constraints` allows; -1 in it allows
+        any."""
         answers = [e for e in self.space_map[name].entities if isinstance(e, SplitEntity)]
         for limits in constraints:
             fitting = [
-                e for e in answers if all(limit == -1 or n <= limit for n, limit in zip(e.size[1:], limits[1:], strict=True))
+                e for e in answers if all(
+                    limit == -1 or n <= limit for n, limit in zip(e.size[1:], limits[1:], strict=True)
+                )
             ]
             if fitting:
                 self.entity_map[name] = max(fitting, key=lambda e: e.size[:0:-1])

@@ -10,8 +10,8 @@
 
     task = autotvm.task.create("matmul", args=(512, 512, 512, "float32"), target="llvm")
 
-A template is run once to fill the space of its task, and once for each configuration that is measured. Called as a function,
-it makes the schedule of the current `DispatchContext`.
+A template is run once to fill the space of its task, and once for each configuration that is measured. Called as a
+function, it makes the schedule of the current `DispatchContext`.
 """
 
 from __future__ import annotations
@@ -159,7 +159,8 @@ def template_of(name: str) -> Callable[..., Any]:
     if name not in TEMPLATES:
         hint = nearest(name, TEMPLATES) or f"; the templates are: {', '.join(sorted(TEMPLATES)) or 'none yet'}"
         raise OptionError(
-            f"there is no template '{name}'{hint}. A template is registered by @autotvm.template, before its task is created "
+            f"there is no template '{name}'{hint}. A template is registered by @autotvm.template, before its task is "
+            "created "
             "or a record of it is read", code="TW1105")
     return TEMPLATES[name]
 
@@ -170,9 +171,11 @@ def get_config() -> Any:
 
 
 def create(
-    task_name: str, args: Sequence[Any], target: str | Target, target_host: Any = None, kwargs: Mapping[str, Any] | None = None,
+    task_name: str, args: Sequence[Any], target: str | Target, target_host: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
 ) -> Task:
-    """Return the task of a template, or of a network's kernel, with these arguments. Raises `OptionError` for unknown names."""
+    """Return the task of a template, or of a network's kernel, with these arguments. Raises `OptionError` for unknown
+    names."""
     from tilewright.autotvm.task import kernels
 
     chosen = Target(target)

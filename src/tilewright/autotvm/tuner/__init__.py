@@ -15,7 +15,8 @@ from tilewright.errors import OptionError
 from tilewright.settings import nearest
 
 __all__ = [
-    "TUNERS", "DropletTuner", "GATuner", "GridSearchTuner", "RandomTuner", "Tuner", "XGBTuner", "callback", "get_tuner", "tuner_named",
+    "TUNERS", "DropletTuner", "GATuner", "GridSearchTuner", "RandomTuner", "Tuner", "XGBTuner", "callback", "get_tuner",
+    "tuner_named",
 ]
 _SMALL: Final = 64
 """Size of a space that "auto" searches exhaustively."""
@@ -26,7 +27,8 @@ def _boosted(loss: str, features: str) -> Callable[..., Tuner]:
 
 
 def _auto(task: Task, **options: Any) -> Tuner:
-    """Measure every configuration of a small space; else use boosted trees over the decisions, which need no programs."""
+    """Measure every configuration of a small space; else use boosted trees over the decisions, which need no
+    programs."""
     if len(task.config_space) <= _SMALL:
         return GridSearchTuner(task, **{k: v for k, v in options.items() if k == "seed"})
     return XGBTuner(task, **{"loss_type": "rank", "feature_type": "knob", "plan_size": 16, "model": "numpy", **options})
@@ -55,5 +57,7 @@ def get_tuner(name: str, task: Task, **options: Any) -> Tuner:
 def tuner_named(name: str) -> Callable[..., Tuner]:
     """Return the function that makes tuners of a name. Raises `OptionError` for an unknown one."""
     if name not in TUNERS:
-        raise OptionError(f"Invalid tuner: {name}{nearest(name, TUNERS)}; the tuners are {', '.join(TUNERS)}", code="TW1103")
+        raise OptionError(
+            f"Invalid tuner: {name}{nearest(name, TUNERS)}; the tuners are {', '.join(TUNERS)}", code="TW1103"
+        )
     return TUNERS[name]

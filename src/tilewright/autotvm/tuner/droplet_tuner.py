@@ -1,7 +1,7 @@
 """Droplet search: descent along each axis, with longer steps while it succeeds.
 
-Canesche et al., "The Droplet Search Algorithm for Kernel Scheduling", 2024. For spaces in which neighbouring answers are
-alike. The search ends in a local optimum and continues at random from there.
+Canesche et al., "The Droplet Search Algorithm for Kernel Scheduling", 2024. For spaces in which neighbouring answers
+are alike. The search ends in a local optimum and continues at random from there.
 """
 
 from __future__ import annotations
@@ -15,19 +15,24 @@ from tilewright.errors import OptionError
 
 
 class DropletTuner(RandomTuner):
-    """Goes from `start_position` (by default the compiler's own choice) to the best neighbour along an axis, and so on."""
+    """Goes from `start_position` (by default the compiler's own choice) to the best neighbour along an axis, and so
+    on."""
 
     def __init__(
         self, task: Task, start_position: Sequence[int] | None = None, pvalue: float = 0.05, seed: int = 0,
     ) -> None:
-        """`start_position` are numbers of answers along the axes of the first branch; a neighbour must be better by `pvalue`."""
+        """`start_position` are numbers of answers along the axes of the first branch; a neighbour must be better by
+        `pvalue`."""
         super().__init__(task, seed)
         start: Point = self.space.point(self._first or self.space.index_at(0))
         if start_position is not None:
             dims = self.space.dims
-            if len(start_position) != len(dims) or not all(0 <= k < n for k, n in zip(start_position, dims, strict=True)):
+            if len(start_position) != len(dims) or not all(
+                0 <= k < n for k, n in zip(start_position, dims, strict=True)
+            ):
                 raise OptionError(
-                    f"start_position={list(start_position)} is no point of a space of {' x '.join(map(str, dims))} answers",
+                    f"start_position={list(start_position)} is no point of a space of {' x '.join(map(str, dims))} "
+                    "answers",
                     code="TW1104")
             start = (0, *start_position)
             self._first = self.space.index_of_point(start)

@@ -83,7 +83,8 @@ class Tuner:
         """
         if n_trial < 0 or (early_stopping is not None and early_stopping < 1):
             raise OptionError(
-                f"n_trial={n_trial} must not be negative, and early_stopping={early_stopping} at least 1", code="TW1104")
+                f"n_trial={n_trial} must not be negative, and early_stopping={early_stopping} at least 1",
+                code="TW1104")
         if si_prefix not in PREFIXES:
             raise OptionError(f"there is no prefix '{si_prefix}' of units; the prefixes are K, M, G, T", code="TW1103")
         measure_batch, width = create_measure_batch(self.task, measure_option), at_once(measure_option)
@@ -179,5 +180,6 @@ class RandomTuner(Tuner):
         """Return `chosen` with random indices added, up to `count`."""
         if len(chosen) >= count:
             return chosen
-        more = RandomTuner.next_indices(self, count)  # as many as are proposed in all, of which some may be chosen already
+        # as many as are proposed in all, of which some may be chosen already
+        more = RandomTuner.next_indices(self, count)
         return [*chosen, *(i for i in more if i not in chosen)][:count]

@@ -27,10 +27,12 @@ _STEPS: Final = 48
 
 
 class XGBTuner(RandomTuner):
-    """Boosted trees over features of configurations (`knob`) or programs (`itervar`, `curve`), and the pretrained scores.
+    """Boosted trees over features of configurations (`knob`) or programs (`itervar`, `curve`), and the pretrained
+    scores.
 
     Every `plan_size` trials the model learns anew and chooses the next `plan_size`: simulated annealing over its scores
-    finds candidates, of which the best are taken; with `diversity_filter_ratio` r, the most different of r times as many.
+    finds candidates, of which the best are taken; with `diversity_filter_ratio` r, the most different of r times as
+    many.
     """
 
     def __init__(
@@ -50,7 +52,8 @@ class XGBTuner(RandomTuner):
             raise OptionError(f"there is no optimizer '{optimizer}'; 'sa' is simulated annealing", code="TW1103")
         if plan_size < 1 or (diversity_filter_ratio is not None and diversity_filter_ratio < 1):
             raise OptionError(
-                f"plan_size={plan_size} and diversity_filter_ratio={diversity_filter_ratio} must be at least 1", code="TW1104")
+                f"plan_size={plan_size} and diversity_filter_ratio={diversity_filter_ratio} must be at least 1",
+                code="TW1104")
         self.plan_size, self.feature_type, self.diversity = plan_size, feature_type, diversity_filter_ratio or 1.0
         self.cost_model = CostModel(loss_type, model, seed)
         self._knobs = KnobFeatures(self.space)
@@ -144,7 +147,9 @@ class XGBTuner(RandomTuner):
                     self._programs[i] = np.zeros(0, np.float32)  # no program: it is measured as a failure
         rows = [self._programs[i] for i in indices]
         width = max(map(len, rows), default=0)
-        return np.stack([r if len(r) else np.zeros(width, np.float32) for r in rows]) if rows else np.zeros((0, 0), np.float32)
+        return np.stack(
+            [r if len(r) else np.zeros(width, np.float32) for r in rows]
+        ) if rows else np.zeros((0, 0), np.float32)
 
     def _planned(self) -> list[int]:
         """Return candidates that should be fast, the best first."""

@@ -17,7 +17,8 @@ File = str | PathLike[str]
 
 
 def is_of_auto_scheduler(path: File) -> bool:
-    """Whether the records are of `auto_scheduler`, and not of `autotvm`. Raises `ModelError` for a file that cannot be read, `OptionError` for one without records."""
+    """Whether the records are of `auto_scheduler`, and not of `autotvm`. Raises `ModelError` for a file that cannot be
+    read, `OptionError` for one without records."""
     from tilewright.tuning.records import is_ansor, lines
 
     for row, _ in lines(path):
@@ -30,7 +31,8 @@ def is_of_auto_scheduler(path: File) -> bool:
 
 
 def advised(path: File | None) -> tuple[AbstractContextManager[Any], dict[str, Any]]:
-    """Who says how kernels are made, for what is compiled inside, and the switches that he needs. Raises what reading the records raises."""
+    """Who says how kernels are made, for what is compiled inside, and the switches that he needs. Raises what reading
+    the records raises."""
     if path is None or not str(path):
         return nullcontext(), {}
     if is_of_auto_scheduler(path):
