@@ -177,7 +177,7 @@ def test_every_code_is_read_as_it_is_written() -> None:
 
 @pytest.mark.parametrize(("steps", "message"), [
     ([["XY", 2]], "step 'XY' of the record is unknown here; the steps are AN, FU"),
-    ([["SP", 2]], "does not fit SplitStep, whose fields are stage_id, iter_id, extent, lengths, inner_to_outer"),
+    ([["SP", 2]], "does not fit 'SP', whose fields are stage_id, iter_id, extent, lengths, inner_to_outer"),
     (["SP"], "is not a step of a record"),
     ({}, "are a list"),
 ])

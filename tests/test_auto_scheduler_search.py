@@ -18,7 +18,7 @@ from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult
 from tilewright.auto_scheduler.measure import measure as measure_inputs
 from tilewright.auto_scheduler.measure_record import RecordedState, dump_record_to_string
 from tilewright.auto_scheduler.program import program_of
-from tilewright.auto_scheduler.transform_step import ComputeInlineStep
+from tilewright.auto_scheduler.transform_step import TransformStep
 from tilewright.errors import OptionError
 
 QUICK = {"sample_init_min_population": 12, "evolutionary_search_population": 6, "evolutionary_search_num_iters": 1}
@@ -272,7 +272,7 @@ def test_a_record_that_does_not_fit_is_told_of(caplog: pytest.LogCaptureFixture)
     tasks, _ = auto_scheduler.extract_tasks(network(), None, "llvm")
     plain = built()
     last = len(tasks[0].compute_dag.ops) - 1
-    wrong = RecordedState([ComputeInlineStep(last)])  # an output is not inlined
+    wrong = RecordedState([TransformStep("CI", last)])  # an output is not inlined
     best = auto_scheduler.ApplyHistoryBest([])
     best.update("llvm", tasks[0].workload_key, wrong)
     with best:

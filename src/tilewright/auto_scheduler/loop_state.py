@@ -18,7 +18,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.auto_scheduler import access
-from tilewright.auto_scheduler import transform_step as steps
+from tilewright.auto_scheduler.transform_step import ANNOTATIONS, STEPS, THREADS, TransformStep
 from tilewright.errors import ScheduleError
 from tilewright.expr import IntImm, number_of
 from tilewright.te.schedule import Schedule, create_schedule
@@ -69,7 +69,7 @@ class State:
 
     def __init__(self, dag: ComputeDAG) -> None:
         self.compute_dag = dag
-        self.transform_steps: tuple[steps.TransformStep, ...] = ()
+        self.transform_steps: tuple[TransformStep, ...] = ()
         self.schedule: Schedule = create_schedule([op for op in dag.ops if op in dag.output_ops])
         self.stages: list[StageState] = []
         self._of: dict[Operation, int] = {}
@@ -84,15 +84,15 @@ class State:
         """Return another state of the same steps."""
         return State(self.compute_dag)._replayed(self.transform_steps)
 
-    def apply(self, recorded: Sequence[steps.TransformStep]) -> State:
+    def apply(self, recorded: Sequence[TransformStep]) -> State:
         """Perform the steps of a record on a copy. Raises `ScheduleError`, with the step's number, when one does not
         fit."""
         return self.copy()._replayed(recorded)
 
-    def _replayed(self, recorded: Sequence[steps.TransformStep]) -> State:
+    def _replayed(self, recorded: Sequence[TransformStep]) -> State:
         for n, step in enumerate(recorded):
             try:
-                getattr(self, step.method)(*step.arguments)
+                getattr(self, STEPS[step.code].method)(*step.arguments)
             except ScheduleError as error:
                 raise ScheduleError(f"step {n}, {step.as_json()}: {error.message}", code="TW1113") from None
         return self
@@ -121,22 +121,22 @@ class State:
     def split(self, stage: Any, it: Any, lengths: Sequence[int], inner_to_outer: bool = True) -> list[Iterator]:
         """Split a loop into `len(lengths) + 1` loops, whose inner (or outer) ones have these trips. Returns them."""
         k, at = self._loop(stage, it)
-        step = steps.SplitStep(k, at, self.stages[k].iters[at].extent, tuple(lengths), inner_to_outer)
+        step = TransformStep("SP", k, at, self.stages[k].iters[at].extent, tuple(lengths), inner_to_outer)
         return self._split(step, at, lengths, inner_to_outer)
 
     def follow_split(self, stage: Any, it: Any, src_step_id: int, n_split: int) -> list[Iterator]:
         """Split a loop as step number `src_step_id` did, into `n_split + 1` loops. Returns them."""
         k, at = self._loop(stage, it)
-        step = steps.FollowSplitStep(k, at, src_step_id, n_split)
-        return self._split(step, at, step.lengths(self.transform_steps), True)
+        step = TransformStep("FSP", k, at, src_step_id, n_split)
+        return self._split(step, at, step.lengths_after(self.transform_steps), True)
 
     def follow_fused_split(
         self, stage: Any, it: Any, src_step_ids: Sequence[int], level: int, factor_or_nparts: bool,
     ) -> list[Iterator]:
         """Split a loop in two by the product of what earlier splits have at `level`. Returns both loops."""
         k, at = self._loop(stage, it)
-        step = steps.FollowFusedSplitStep(k, at, tuple(src_step_ids), level, factor_or_nparts)
-        return self._split(step, at, step.lengths(self.transform_steps), factor_or_nparts)
+        step = TransformStep("FFSP", k, at, tuple(src_step_ids), level, factor_or_nparts)
+        return self._split(step, at, step.lengths_after(self.transform_steps), factor_or_nparts)
 
     def fuse(self, stage: Any, iters: Sequence[Any]) -> Iterator:
         """Fuse directly nested loops, given outermost first. Returns the fused loop."""
@@ -153,7 +153,7 @@ class State:
         made = Iterator("@".join(i.name for i in olds) + "@", prod(i.extent for i in olds), kind, fused)
         s.iters[at[0] : at[-1] + 1] = [made]
         self._move(olds, made)
-        self._record(steps.FuseStep(k, tuple(at)))
+        self._record(TransformStep("FU", k, tuple(at)))
         return made
 
     def reorder(self, stage: Any, order: Sequence[Any]) -> None:
@@ -166,11 +166,11 @@ class State:
         iters = [s.iters[p] for p in at]
         s.stage.reorder(*(i.axis for i in iters))
         s.iters = iters
-        self._record(steps.ReorderStep(k, at), f"s[{s.variable}].reorder({self._names(iters)})")
+        self._record(TransformStep("RE", k, at), f"s[{s.variable}].reorder({self._names(iters)})")
 
     def parallel(self, stage: Any, it: Any) -> Iterator:
         """Share the trips of a loop between threads. Returns the loop."""
-        return self.annotate(stage, it, steps.ANNOTATIONS["parallel"])
+        return self.annotate(stage, it, ANNOTATIONS["parallel"])
 
     def unroll(self, stage: Any, it: Any, max_unroll: int | None = None) -> Iterator:
         """Unroll a loop, unless it has more trips than `max_unroll`. Returns the loop."""
@@ -178,30 +178,30 @@ class State:
         found = self.stages[k].iters[at]
         if max_unroll is not None and found.extent > max_unroll:
             return found
-        return self.annotate(stage, it, steps.ANNOTATIONS["unroll"])
+        return self.annotate(stage, it, ANNOTATIONS["unroll"])
 
     def vectorize(self, stage: Any, it: Any) -> Iterator:
         """Run all trips of a loop as lanes of a vector. Returns the loop."""
-        return self.annotate(stage, it, steps.ANNOTATIONS["vectorize"])
+        return self.annotate(stage, it, ANNOTATIONS["vectorize"])
 
     def annotate(self, stage: Any, it: Any, annotation: int) -> Iterator:
         """Mark a loop by the number of an annotation. Returns the loop. Raises `ScheduleError` for those of a GPU."""
         k, at = self._loop(stage, it)
         s = self.stages[k]
-        kind = next((n for n, number in steps.ANNOTATIONS.items() if number == annotation), None)
-        if annotation in steps.THREADS:
+        kind = next((n for n, number in ANNOTATIONS.items() if number == annotation), None)
+        if annotation in THREADS:
             raise ScheduleError(
                 f"loop {at} of stage '{s.name}' is bound to {kind}, and schedules of a GPU do not run on a CPU",
                 code="TW1113")
         if kind not in _KINDS:
-            names = ", ".join(f"{number} {n}" for n, number in steps.ANNOTATIONS.items())
+            names = ", ".join(f"{number} {n}" for n, number in ANNOTATIONS.items())
             raise ScheduleError(
                 f"annotation {annotation} of a loop cannot be replayed; the annotations of records are {names}",
                 code="TW1113")
         found = s.iters[at]
         getattr(s.stage, kind)(found.axis)
         found.annotation = kind
-        self._record(steps.AnnotationStep(k, at, annotation), f"s[{s.variable}].{kind}({self._names([found])})")
+        self._record(TransformStep("AN", k, at, annotation), f"s[{s.variable}].{kind}({self._names([found])})")
         return found
 
     def pragma(self, stage: Any, it: Any, pragma: str) -> None:
@@ -215,7 +215,7 @@ class State:
             s.stage.pragma(s.iters[at].axis, hint, number)
             self._lines.append(f's[{s.variable}].pragma({self._names([s.iters[at]])}, "{hint}", {written})')
         s.hints[name] = value or 0
-        self._record(steps.PragmaStep(k, at, pragma))
+        self._record(TransformStep("PR", k, at, pragma))
 
     def storage_align(self, stage: Any, it: Any, factor: int, offset: int) -> None:
         """Place elements along the axis of a loop `factor * k + offset` apart."""
@@ -223,29 +223,29 @@ class State:
         s = self.stages[k]
         s.stage.storage_align(s.iters[at].axis, factor, offset)
         call = f"s[{s.variable}].storage_align({self._names([s.iters[at]])}, {factor}, {offset})"
-        self._record(steps.StorageAlignStep(k, at, factor, offset), call)
+        self._record(TransformStep("SA", k, at, factor, offset), call)
 
     # Where stages are computed.
     def compute_at(self, stage: Any, target: Any, it: Any) -> None:
         """Compute a stage inside a loop of another."""
         k, (t, at) = self.stage_id(stage), self._loop(target, it)
         self.stages[k].attached = (self.stages[t], self.stages[t].iters[at])
-        self._record(steps.ComputeAtStep(k, t, at))
+        self._record(TransformStep("CA", k, t, at))
 
     def compute_inline(self, stage: Any) -> None:
         """Compute a stage wherever it is read."""
-        self._detach(stage, "compute_inline", steps.ComputeInlineStep)
+        self._detach(stage, "compute_inline", "CI")
 
     def compute_root(self, stage: Any) -> None:
         """Compute a whole stage before its readers."""
-        self._detach(stage, "compute_root", steps.ComputeRootStep)
+        self._detach(stage, "compute_root", "CR")
 
-    def _detach(self, stage: Any, method: str, step: type[steps.TransformStep]) -> None:
+    def _detach(self, stage: Any, method: str, code: str) -> None:
         k = self.stage_id(stage)
         s = self.stages[k]
         getattr(s.stage, method)()
         s.attached = None
-        self._record(step(k), f"s[{s.variable}].{method}()")
+        self._record(TransformStep(code, k), f"s[{s.variable}].{method}()")
 
     # Added stages; each method returns the number of the new stage.
     def cache_read(self, stage: Any, scope: str, readers: Sequence[Any]) -> int:
@@ -259,7 +259,7 @@ class State:
         names = ", ".join(self.stages[r].variable for r in given)
         call = f's.cache_read({s.variable}, "{scope}", [{names}])'
         self._insert(k + 1, StageState(s.op, f"{s.name}.{scope}", self.schedule[made], f"{s.variable}_{scope}"), call)
-        self._record(steps.CacheReadStep(k, scope, given))
+        self._record(TransformStep("CHR", k, scope, given))
         return k + 1
 
     def cache_write(self, stage: Any, scope: str) -> int:
@@ -274,7 +274,7 @@ class State:
         self._restart(s)
         for i, a in zip(made.iters, [*s.iters, *getattr(s.op, "reduce_axis", ())], strict=True):
             i.name = f"{a.name if isinstance(a, Iterator) else a.var.name}_c"
-        self._record(steps.CacheWriteStep(k, scope))
+        self._record(TransformStep("CHW", k, scope))
         return k
 
     def rfactor(self, stage: Any, it: Any, factor_iter_id: int) -> int:
@@ -296,7 +296,7 @@ class State:
         for i, name in zip(made.iters, [*names[:place], old.name, *names[place:], *rest], strict=True):
             i.name = name
         s.iters[-1].name = f"{old.name}_v"
-        self._record(steps.RfactorStep(k, at, factor_iter_id))
+        self._record(TransformStep("RF", k, at, factor_iter_id))
         return k
 
     # The schedule and its text.
@@ -335,7 +335,7 @@ class State:
         lines.append(f"{'  ' * depth}{s.name} = ...")
 
     # Bookkeeping.
-    def _record(self, step: steps.TransformStep, call: str = "") -> None:
+    def _record(self, step: TransformStep, call: str = "") -> None:
         self.transform_steps = (*self.transform_steps, step)
         self._lines += [call] if call else []
 
@@ -352,7 +352,7 @@ class State:
         )
 
     def _split(
-        self, step: steps.TransformStep, at: int, lengths: Sequence[int], inner_to_outer: bool
+        self, step: TransformStep, at: int, lengths: Sequence[int], inner_to_outer: bool
     ) -> list[Iterator]:
         s = self.stages[step.stage_id]
         if not all(isinstance(n, int) and n > 0 for n in lengths):

@@ -3,23 +3,20 @@
     ["SP", 2, 0, 512, [1, 64, 8], 1]     loop 0 of stage 2, of 512 trips, into four: ?, 1, 64 and 8 trips
     ["CA", 2, 3, 3]                      stage 2 is computed inside loop 3 of stage 3
 
-A stage is named by its position among the stages at that point, a loop by its position among the loops of its stage. A
-step is a dataclass whose fields have the order of the record; `method` names the method of `State` that performs the
-step.
+A stage is named by its position among the stages at that point, a loop by its position among the loops of its stage.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from math import prod
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from tilewright.errors import ScheduleError
 
 THREADS: Final = {
-    4: "vthread", 5: "blockIdx.x", 6: "threadIdx.x", 7: "blockIdx.y", 8: "threadIdx.y", 9: "blockIdx.z",
-    10: "threadIdx.z",
+    4: "vthread", 5: "blockIdx.x", 6: "threadIdx.x", 7: "blockIdx.y", 8: "threadIdx.y", 9: "blockIdx.z", 10: "threadIdx.z",
 }
 ANNOTATIONS: Final = {
     "none": 0, "unroll": 1, "vectorize": 2, "parallel": 3, **{name: k for k, name in THREADS.items()}, "tensorize": 11,
@@ -28,169 +25,81 @@ ANNOTATIONS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class TransformStep:
-    """Base class of steps. `stage_id` is the stage that the step changes."""
+class StepKind:
+    """A kind of step: the method of `State` that performs it, and its fields in the order of the record."""
 
-    code: ClassVar[str] = ""
-    method: ClassVar[str] = ""
-    stage_id: int
+    method: str
+    fields: tuple[str, ...]
+
+
+def _kind(method: str, fields: str = "") -> StepKind:
+    return StepKind(method, ("stage_id", *fields.split()))
+
+
+STEPS: Final = {
+    "AN": _kind("annotate", "iter_id annotation"),
+    "FU": _kind("fuse", "fused_ids"),
+    "PR": _kind("pragma", "iter_id pragma_type"),
+    "RE": _kind("reorder", "after_ids"),
+    "SP": _kind("split", "iter_id extent lengths inner_to_outer"),
+    "FSP": _kind("follow_split", "iter_id src_step_id n_split"),
+    "FFSP": _kind("follow_fused_split", "iter_id src_step_ids level factor_or_nparts"),
+    "SA": _kind("storage_align", "iter_id factor offset"),
+    "CA": _kind("compute_at", "target_stage_id target_iter_id"),
+    "CI": _kind("compute_inline"),
+    "CR": _kind("compute_root"),
+    "CHR": _kind("cache_read", "scope_name reader_stage_ids"),
+    "CHW": _kind("cache_write", "scope_name"),
+    "RF": _kind("rfactor", "iter_id factor_iter_id"),
+}
+"""Kinds of steps by code."""
+
+
+class TransformStep:
+    """A step: its code, and the values of its fields (lists are tuples). Equal steps compare equal."""
+
+    __slots__ = ("code", "values")
+
+    def __init__(self, code: str, *values: Any) -> None:
+        self.code, self.values = code, values
+
+    def __getattr__(self, name: str) -> Any:
+        fields = STEPS[self.code].fields
+        if name not in fields:
+            raise AttributeError(name)
+        return self.values[fields.index(name)]
 
     @property
     def arguments(self) -> tuple[Any, ...]:
         """The arguments of the method of `State` that performs the step."""
-        return tuple(getattr(self, f.name) for f in fields(self))
+        fields = STEPS[self.code].fields
+        return tuple(v for n, v in zip(fields, self.values, strict=True) if n != "extent")
 
     def as_json(self) -> list[Any]:
         """Return the step as records hold it."""
-        return [self.code, *(_plain(getattr(self, f.name)) for f in fields(self))]
+        plain = (list(v) if isinstance(v, tuple) else int(v) if isinstance(v, bool) else v for v in self.values)
+        return [self.code, *plain]
 
+    def lengths_after(self, steps: Sequence[TransformStep]) -> tuple[int, ...]:
+        """Return the lengths of a step that follows earlier splits (`FSP`, `FFSP`). Raises `ScheduleError`."""
+        if self.code == "FSP":
+            known = self._split(steps, self.src_step_id).lengths
+            return (*known[: self.n_split - 1], prod(known[self.n_split - 1 :]))
+        return (prod(self._split(steps, k).lengths[self.level] for k in self.src_step_ids),)
 
-@dataclass(frozen=True, slots=True)
-class AnnotationStep(TransformStep):
-    """Unrolls, vectorizes or parallelizes a loop. `annotation` is a number of `ANNOTATIONS`."""
+    def _split(self, steps: Sequence[TransformStep], at: int) -> TransformStep:
+        if not 0 <= at < len(steps) or steps[at].code != "SP":
+            raise ScheduleError(f"step {self.as_json()} follows step {at}, which is no split ('SP')", code="TW1113")
+        return steps[at]
 
-    code, method = "AN", "annotate"
-    iter_id: int
-    annotation: int
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TransformStep) and (self.code, self.values) == (other.code, other.values)
 
+    def __hash__(self) -> int:
+        return hash((self.code, self.values))
 
-@dataclass(frozen=True, slots=True)
-class FuseStep(TransformStep):
-    """Fuses directly nested loops into one."""
-
-    code, method = "FU", "fuse"
-    fused_ids: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PragmaStep(TransformStep):
-    """Attaches a hint to a loop: `auto_unroll_max_step$64`."""
-
-    code, method = "PR", "pragma"
-    iter_id: int
-    pragma_type: str
-
-
-@dataclass(frozen=True, slots=True)
-class ReorderStep(TransformStep):
-    """Reorders all loops of a stage."""
-
-    code, method = "RE", "reorder"
-    after_ids: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class SplitStep(TransformStep):
-    """Splits a loop of `extent` trips into `len(lengths) + 1` loops; the lengths are the inner ones or the outer
-    ones."""
-
-    code, method = "SP", "split"
-    iter_id: int
-    extent: int | None
-    lengths: tuple[int, ...]
-    inner_to_outer: bool = True
-
-    @property
-    def arguments(self) -> tuple[Any, ...]:
-        return self.stage_id, self.iter_id, self.lengths, self.inner_to_outer
-
-
-@dataclass(frozen=True, slots=True)
-class FollowSplitStep(TransformStep):
-    """Splits a loop into `n_split + 1` with the lengths of an earlier split, whose innermost lengths are multiplied."""
-
-    code, method = "FSP", "follow_split"
-    iter_id: int
-    src_step_id: int
-    n_split: int
-
-    def lengths(self, before: Sequence[TransformStep]) -> tuple[int, ...]:
-        """Return the lengths of the inner loops; `before` are the steps so far."""
-        known = _split(before, self.src_step_id, self).lengths
-        return (*known[: self.n_split - 1], prod(known[self.n_split - 1 :]))
-
-
-@dataclass(frozen=True, slots=True)
-class FollowFusedSplitStep(TransformStep):
-    """Splits a loop in two by the product of the lengths that earlier splits have at `level`."""
-
-    code, method = "FFSP", "follow_fused_split"
-    iter_id: int
-    src_step_ids: tuple[int, ...]
-    level: int
-    factor_or_nparts: bool
-
-    def lengths(self, before: Sequence[TransformStep]) -> tuple[int, ...]:
-        """Return the one length; `before` are the steps so far."""
-        return (prod(_split(before, k, self).lengths[self.level] for k in self.src_step_ids),)
-
-
-@dataclass(frozen=True, slots=True)
-class StorageAlignStep(TransformStep):
-    """Places elements along the axis of a loop `factor * k + offset` apart."""
-
-    code, method = "SA", "storage_align"
-    iter_id: int
-    factor: int
-    offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class ComputeAtStep(TransformStep):
-    """Computes a stage inside a loop of another stage."""
-
-    code, method = "CA", "compute_at"
-    target_stage_id: int
-    target_iter_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class ComputeInlineStep(TransformStep):
-    """Computes a stage wherever it is read."""
-
-    code, method = "CI", "compute_inline"
-
-
-@dataclass(frozen=True, slots=True)
-class ComputeRootStep(TransformStep):
-    """Computes a whole stage before its readers."""
-
-    code, method = "CR", "compute_root"
-
-
-@dataclass(frozen=True, slots=True)
-class CacheReadStep(TransformStep):
-    """Adds a stage after this one: a copy, which the readers read."""
-
-    code, method = "CHR", "cache_read"
-    scope_name: str
-    reader_stage_ids: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CacheWriteStep(TransformStep):
-    """Adds a stage before this one, which computes the result in other memory; this stage copies it back."""
-
-    code, method = "CHW", "cache_write"
-    scope_name: str
-
-
-@dataclass(frozen=True, slots=True)
-class RfactorStep(TransformStep):
-    """Adds a stage before this one, in which each trip of a reduction loop has its own result."""
-
-    code, method = "RF", "rfactor"
-    iter_id: int
-    factor_iter_id: int
-
-
-STEPS: Final[dict[str, type[TransformStep]]] = {
-    s.code: s for s in (
-        AnnotationStep, FuseStep, PragmaStep, ReorderStep, SplitStep, FollowSplitStep, FollowFusedSplitStep,
-        StorageAlignStep, ComputeAtStep, ComputeInlineStep, ComputeRootStep, CacheReadStep, CacheWriteStep, RfactorStep,
-    )
-}
-"""Step classes by code."""
+    def __repr__(self) -> str:
+        return repr(self.as_json())
 
 
 def step_from_json(data: Any) -> TransformStep:
@@ -198,18 +107,15 @@ def step_from_json(data: Any) -> TransformStep:
     if not isinstance(data, list) or not data or not isinstance(data[0], str):
         raise ScheduleError(
             f'{data!r} is not a step of a record; a step is ["SP", stage, loop, extent, [lengths], 1]', code="TW1113")
-    kind = STEPS.get(data[0])
-    if kind is None:
+    code, *values = (tuple(v) if isinstance(v, list) else v for v in data)
+    if code not in STEPS:
         raise ScheduleError(
-            f"step '{data[0]}' of the record is unknown here; the steps are {', '.join(STEPS)}", code="TW1113"
-        )
-    values: list[Any] = [tuple(v) if isinstance(v, list) else v for v in data[1:]]
-    names = [f.name for f in fields(kind)]
-    if len(values) != len(names) or not all(_fits(n, v) for n, v in zip(names, values, strict=True)):
-        raise ScheduleError(
-            f"step {data!r} does not fit {kind.__name__}, whose fields are {', '.join(names)}", code="TW1113")
-    flags = {"inner_to_outer", "factor_or_nparts"}
-    return kind(*(bool(v) if n in flags else v for n, v in zip(names, values, strict=True)))
+            f"step '{code}' of the record is unknown here; the steps are {', '.join(STEPS)}", code="TW1113")
+    fields = STEPS[code].fields
+    if len(values) != len(fields) or not all(_fits(n, v) for n, v in zip(fields, values, strict=True)):
+        raise ScheduleError(f"step {data!r} does not fit '{code}', whose fields are {', '.join(fields)}", code="TW1113")
+    flags = ("inner_to_outer", "factor_or_nparts")
+    return TransformStep(code, *(bool(v) if n in flags else v for n, v in zip(fields, values, strict=True)))
 
 
 def steps_from_json(data: Any) -> tuple[TransformStep, ...]:
@@ -228,17 +134,6 @@ def steps_as_json(steps: Iterable[TransformStep]) -> list[list[Any]]:
 def _fits(name: str, value: Any) -> bool:
     if name in ("scope_name", "pragma_type"):
         return isinstance(value, str)
-    if name in ("fused_ids", "after_ids", "lengths", "src_step_ids", "reader_stage_ids"):
+    if name == "lengths" or name.endswith("_ids"):
         return isinstance(value, tuple) and all(isinstance(v, int) for v in value)
     return isinstance(value, int) or (name == "extent" and value is None)
-
-
-def _split(before: Sequence[TransformStep], at: int, follower: TransformStep) -> SplitStep:
-    found = before[at] if 0 <= at < len(before) else None
-    if not isinstance(found, SplitStep):
-        raise ScheduleError(f"step {follower.as_json()} follows step {at}, which is no split ('SP')", code="TW1113")
-    return found
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else int(value) if isinstance(value, bool) else value
