@@ -32,7 +32,7 @@ from tilewright.driver.config import option_values
 from tilewright.driver.files import read_arrays
 from tilewright.driver.tvmc.model import TVMCModel
 from tilewright.driver.tvmc.package import TVMCPackage
-from tilewright.errors import ArtifactError, CompileError, InputError, ModelError, OptionError
+from tilewright.errors import ArtifactError, CompileError, InputError, ModelError
 from tilewright.ir.module import IRModule
 from tilewright.json_texts import read_json
 from tilewright.runtime.manifest import Manifest

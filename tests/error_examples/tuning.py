@@ -12,7 +12,7 @@ from tilewright.auto_scheduler.transform_step import step_from_json
 from tilewright.autotvm.task.task import TEMPLATES
 from tilewright.driver import tune
 from tilewright.driver.tvmc.autotuner import Outcome
-from tilewright.tuning.cluster import _Cluster
+from tilewright.tuning.cluster import ClusterBuilder
 from tilewright.tuning.cost_model import CostModel
 from tilewright.tuning.local import LocalBuilder
 
@@ -64,7 +64,7 @@ def tw1110() -> None:
 
 def tw1111() -> None:
     with mock.patch.dict(sys.modules, {"distributed": None}):
-        _Cluster("tcp://10.0.0.7:8786", None, None)
+        ClusterBuilder("tcp://10.0.0.7:8786")._connected()
 
 
 def tw1112() -> None:

@@ -15,13 +15,13 @@ import itertools
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.auto_scheduler.measure_record import Pair, RecordedState, load_records
 from tilewright.auto_scheduler.relay_integration import detached
 from tilewright.auto_scheduler.transform_step import TransformStep, steps_as_json
-from tilewright.compiler import tuning_advisor
+from tilewright.compiler.tuning_advisor import Advisor, Innermost
 from tilewright.errors import CompileError, OptionError
 from tilewright.ir.transform import PassContext
 from tilewright.te.resolve import apply_schedule
@@ -38,18 +38,10 @@ OPTION: Final = "relay.backend.use_auto_scheduler"
 Records = str | os.PathLike[str] | Iterable[Pair]
 
 
-class _Current:
-    """`DispatchContext.current`: the innermost context of this thread, or None."""
-
-    def __get__(self, instance: object, owner: type[DispatchContext]) -> DispatchContext | None:
-        found: DispatchContext | None = tuning_advisor.current(DispatchContext)
-        return found
-
-
-class DispatchContext(tuning_advisor.Advisor):
+class DispatchContext(Advisor):
     """Base class of what chooses the schedule of a workload; entered with `with`."""
 
-    current: ClassVar[_Current] = _Current()
+    current = Innermost()
 
     def query(self, target: Target | str, workload_key: str) -> tuple[TransformStep, ...] | None:
         """Return the steps for a workload on a target, () where its own schedule is best; None where nothing is

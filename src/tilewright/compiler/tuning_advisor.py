@@ -12,19 +12,27 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from tilewright.compiler.kernel import Found
     from tilewright.relay.expr import Function
     from tilewright.target.target import Target
 
 
+class Innermost:
+    """The class attribute `current`: the innermost advisor of that class in this thread, or `outermost`."""
+
+    def __get__(self, instance: object, owner: type[Advisor]) -> Any:
+        kind = next(c for c in owner.__mro__ if "current" in vars(c))
+        return current(kind) or kind.outermost
+
+
 class Advisor(ABC):
-    """Chooses how kernels are compiled; entered with `with`. An inner advisor asks the one around it for what it does
-    not know."""
+    """Chooses how kernels are compiled; entered with `with`. An inner advisor may ask the outer ones."""
+
+    current: ClassVar[Any]
+    outermost: ClassVar[Advisor | None] = None
 
     @abstractmethod
     def decisions(
@@ -53,9 +61,7 @@ class Advisor(ABC):
         _ENTERED.set((*_ENTERED.get(), self))
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         _ENTERED.set(_ENTERED.get()[:-1])
 
 

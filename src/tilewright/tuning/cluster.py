@@ -17,7 +17,7 @@ import functools
 import pickle
 import queue
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tilewright.errors import OptionError
@@ -34,104 +34,87 @@ _Options = tuple[tuple[str, Any], ...]
 """The arguments of a `LocalRunner`, by which a worker of the cluster finds its own."""
 
 
-class _Cluster:
-    """A connection to a scheduler, and the workers to use."""
+class _OnCluster(Closeable):
+    """Base class of the builder and the runner: a connection to a scheduler, which is made with the first work."""
 
     def __init__(
         self, address: str, workers: str | Sequence[str] | None, resources: Mapping[str, float] | None
     ) -> None:
+        self._address = address
+        self._workers = [workers] if isinstance(workers, str) else [*workers] if workers is not None else None
+        self._resources = dict(resources) if resources else None
+        self._client: Any = None
+        self._lock = threading.Lock()
+
+    def _connected(self) -> Any:
+        """Return a client with a suitable worker. Raises `OptionError`."""
         try:
             import distributed
         except ImportError as error:
-            raise OptionError(
-                "measuring on a cluster needs Dask; `pip install distributed`, on its workers too", code="TW1111"
-            ) from error
-        self.workers = [workers] if isinstance(workers, str) else [*workers] if workers is not None else None
-        self.resources = dict(resources) if resources else None
-        try:
-            connect: Any = distributed.Client
-            self.client = connect(address, timeout=_CONNECT_SECONDS, set_as_default=False)
-        except (OSError, TimeoutError, ValueError) as error:
-            raise OptionError(
-                f"no Dask scheduler answers at '{address}' ({error}); start one with `dask scheduler`",
-                code="TW1111") from error
+            text = "measuring on a cluster needs Dask; `pip install distributed`, on its workers too"
+            raise OptionError(text, code="TW1111") from error
+        connect: Any = distributed.Client
+        with self._lock:
+            try:
+                self._client = self._client or connect(self._address, timeout=_CONNECT_SECONDS, set_as_default=False)
+            except (OSError, TimeoutError, ValueError) as error:
+                raise OptionError(
+                    f"no Dask scheduler answers at '{self._address}' ({error}); start one with `dask scheduler`",
+                    code="TW1111") from error
+            try:
+                self._client.wait_for_workers(1, timeout=_CONNECT_SECONDS)
+            except TimeoutError as error:
+                raise OptionError(
+                    f"the Dask scheduler at '{self._address}' has no workers; start some with "
+                    f"`dask worker {self._address}`", code="TW1111") from error
+            self._check_workers(self._client)
+            return self._client
 
-    def run(self, function: Any, jobs: Mapping[int, tuple[Any, ...]], on_done: Any) -> None:
+    def _run(self, function: Any, jobs: Mapping[int, tuple[Any, ...]], on_done: Callable[[int, Any], None]) -> None:
         """Call `on_done(place, result or exception)` in this thread as jobs end; raises what it raises."""
-        finished: queue.SimpleQueue[int] = queue.SimpleQueue()
-        options = {"workers": self.workers, "resources": self.resources, "retries": _RETRIES, "pure": False}
-        futures = {k: self.client.submit(function, *job, **options) for k, job in jobs.items()}
+        client, finished = self._connected(), queue.SimpleQueue[int]()
+        options = {"workers": self._workers, "resources": self._resources, "retries": _RETRIES, "pure": False}
+        futures = {k: client.submit(function, *job, **options) for k, job in jobs.items()}
         try:
             for k, future in futures.items():
                 future.add_done_callback(lambda _, k=k: finished.put(k))
             for _ in range(len(futures)):
-                k = self._next(finished)
+                k = self._next(client, finished)
                 error = futures[k].exception()
                 on_done(k, error if error is not None else futures[k].result())
         finally:
-            self.client.cancel([f for f in futures.values() if not f.done()], force=True)
+            client.cancel([f for f in futures.values() if not f.done()], force=True)
 
-    def _next(self, finished: queue.SimpleQueue[int]) -> int:
+    def _next(self, client: Any, finished: queue.SimpleQueue[int]) -> int:
         """Return the next job that ended. Raises `OptionError` when the scheduler, or each wanted worker, is gone."""
         while True:
             try:
                 return finished.get(timeout=_CONNECT_SECONDS)
             except queue.Empty:
-                if self.client.status != "running":
-                    raise OptionError(
-                        f"the Dask scheduler is gone (the connection is {self.client.status})", code="TW1111"
-                    ) from None
-                self.check_workers()
+                if client.status != "running":
+                    text = f"the Dask scheduler is gone (the connection is {client.status})"
+                    raise OptionError(text, code="TW1111") from None
+                self._check_workers(client)
 
-    def check_workers(self) -> None:
+    def _check_workers(self, client: Any) -> None:
         """Raise `OptionError` where no worker fits."""
-        there = self.client.scheduler_info(n_workers=-1)["workers"]
-        wanted = self.resources or {}
+        there = client.scheduler_info(n_workers=-1)["workers"]
+        wanted = self._resources or {}
         if not any(
-            (self.workers is None or {str(w["name"]), a} & set(self.workers))
+            (self._workers is None or {str(w["name"]), a} & set(self._workers))
             and all(w["resources"].get(r, 0) >= n for r, n in wanted.items()) for a, w in there.items()
         ):
             names = ", ".join(sorted(str(w["name"]) for w in there.values())) or "none"
             raise OptionError(
-                f"the cluster has no worker named {self.workers or 'anything'} with resources "
-                f"{self.resources or 'of any kind'}; "
-                f"its workers: {names}", code="TW1111")
-
-    def wait(self) -> None:
-        """Wait until a worker fits."""
-        self.client.wait_for_workers(1, timeout=_CONNECT_SECONDS)
-        self.check_workers()
-
-
-class _OnCluster(Closeable):
-    """Base class of the builder and the runner. The connection is made with the first work."""
-
-    def __init__(
-        self, address: str, workers: str | Sequence[str] | None, resources: Mapping[str, float] | None
-    ) -> None:
-        self._arguments = address, workers, resources
-        self._known: _Cluster | None = None
-        self._lock = threading.Lock()
-
-    def _cluster(self) -> _Cluster:
-        with self._lock:
-            if self._known is None:
-                self._known = _Cluster(*self._arguments)
-            try:
-                self._known.wait()
-            except TimeoutError as error:
-                address = self._arguments[0]
-                raise OptionError(
-                    f"the Dask scheduler at '{address}' has no workers; start some with `dask worker {address}`",
-                    code="TW1111") from error
-            return self._known
+                f"the cluster has no worker named {self._workers or 'anything'} with resources "
+                f"{self._resources or 'of any kind'}; its workers: {names}", code="TW1111")
 
     def close(self) -> None:
         """Leave the cluster; the next work connects again."""
         with self._lock:
-            known, self._known = self._known, None
-        if known is not None:
-            known.client.close(_CONNECT_SECONDS)
+            client, self._client = self._client, None
+        if client is not None:
+            client.close(_CONNECT_SECONDS)
 
 
 class ClusterBuilder(_OnCluster):
@@ -169,7 +152,7 @@ class ClusterBuilder(_OnCluster):
                     candidate, None, MeasureErrorNo.INSTANTIATION_ERROR, f"{type(error).__name__}: {error}"
                 )
         if jobs:
-            self._cluster().run(build_one, jobs, done)
+            self._run(build_one, jobs, done)
         return [results[k] for k in range(len(candidates))]
 
 
@@ -220,7 +203,7 @@ class ClusterRunner(_OnCluster):
                 done(k, None)
         jobs = {k: (one.image, one.reference, self._options) for k, one in enumerate(built) if one.image is not None}
         if jobs:
-            self._cluster().run(run_one, jobs, done)
+            self._run(run_one, jobs, done)
         found = [results[k] for k in range(len(built))]
         warn_of_noise(found)
         return found

@@ -1,7 +1,7 @@
 """Cost models: gradient boosted trees that learn from measurements which candidates are fast, and the models that ship.
 
     model = CostModel("rank"); model.fit(features, throughputs); scores = model.predict(others)
-    shipped("kernels").predict(rows)         # decisions of kernels (autotvm/prior.py)
+    shipped("kernels").predict(rows)         # decisions of kernels (autotvm/pretrained.py)
     shipped("programs").predict(rows)        # scheduled programs (tuning/features.py)
 
 Written in numpy, since the sets are small: some hundred rows are learnt in tens of milliseconds, and 100,000 candidates

@@ -5,14 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from tilewright.errors import OptionError
 from tilewright.runtime.trial import TrialOptions
 from tilewright.tuning.measure import Built, Image, Measured, OnMeasured, failed
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -26,9 +23,7 @@ class Closeable:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -16,10 +16,10 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.autotvm.task.space import ConfigEntity, ConfigSpace, FallbackConfigEntity
-from tilewright.compiler import tuning_advisor
+from tilewright.compiler.tuning_advisor import Advisor, Innermost
 from tilewright.errors import OptionError, TargetError
 from tilewright.relay.expr import Function
 from tilewright.runtime.trial import machine_name
@@ -33,24 +33,15 @@ log: Final = logging.getLogger(__name__)
 Workload = tuple[Any, ...]
 
 
-class _Current:
-    """`DispatchContext.current`: the innermost context of this thread."""
-
-    def __get__(self, instance: object, owner: type[DispatchContext]) -> DispatchContext:
-        found: DispatchContext = tuning_advisor.current(DispatchContext) or _OUTERMOST
-        return found
-
-
-class DispatchContext(tuning_advisor.Advisor):
+class DispatchContext(Advisor):
     """Base class of the contexts. Subclasses define `_query_inside` and are entered with `with`."""
 
-    current: ClassVar[_Current] = _Current()
+    current = Innermost()
 
     def query(self, target: Target | None, workload: Workload | None) -> Any:
-        """Return the configuration of a workload for a target; the contexts around this one are asked where it has
-        none."""
+        """Return the configuration of a workload for a target, of this context or the next one around it."""
         found = self._query_inside(target, workload)
-        return found if found is not None else (self.around(DispatchContext) or _OUTERMOST).query(target, workload)
+        return found if found is not None else (self.around(DispatchContext) or self.outermost).query(target, workload)
 
     def _query_inside(self, target: Target | None, workload: Workload | None) -> Any:
         """Return the configuration that this context itself has, or None."""
@@ -98,7 +89,7 @@ class FallbackContext(DispatchContext):
         return "fallback"
 
 
-_OUTERMOST: Final = FallbackContext()
+DispatchContext.outermost = FallbackContext()
 
 
 class ApplyConfig(DispatchContext):
