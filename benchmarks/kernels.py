@@ -33,9 +33,9 @@ from onnx import TensorProto, helper, numpy_helper
 from compare import difference
 from peak import Peak
 from peers import installed
+from tilewright.base.nd import aligned_empty
 from tilewright.compiler.kernel import lower
 from tilewright.ir.transform import PassContext
-from tilewright.nd import aligned_empty
 from tilewright.relay.expr import Call, Constant, Function
 from tilewright.relay.frontend.onnx import from_onnx
 from tilewright.relay.interpreter import evaluate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import time
 
-from tilewright.nd import aligned_empty
+from tilewright.base.nd import aligned_empty
 from tilewright.target.llvm.compile import compile_text
 from tilewright.target.llvm.jit import LoadedCode
 from tilewright.target.target import Target

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.types import MINIFLOATS
 from tilewright.target import Target
 from tilewright.target.c.codegen import emit_module
 from tilewright.target.c.compile import Compiler, compile_c
 from tilewright.target.llvm.jit import LoadedCode
 from tilewright.target.llvm.pool import pool_object
 from tilewright.tir.stmt import PrimFunc
-from tilewright.types import MINIFLOATS
 
 C = Target("c")
 

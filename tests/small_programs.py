@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from tilewright import nd
+from tilewright.base import nd
+from tilewright.base.types import DataType
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.host import host_triple
 from tilewright.runtime.manifest import Manifest
@@ -15,7 +16,6 @@ from tilewright.target.llvm.compile import compile_text
 from tilewright.target.llvm.entry import emit_entry
 from tilewright.target.llvm.pool import pool_text
 from tilewright.target.target import Target
-from tilewright.types import DataType
 
 N = 8
 KERNELS = """

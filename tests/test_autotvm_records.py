@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from test_autotvm_tasks import kernel_task
-from tilewright import autotvm, relay
-from tilewright.autotvm import record, tvm_logs
-from tilewright.autotvm.task.kernels import KernelTask
-from tilewright.errors import ModelError, OptionError
+from tilewright import relay
+from tilewright.base.errors import ModelError, OptionError
+from tilewright.search import autotvm
+from tilewright.search.autotvm import record, tvm_logs
+from tilewright.search.autotvm.task.kernels import KernelTask
 from tilewright.target.target import Target
 
 CONV = """fn (%p0: Tensor[(1, 56, 56, 64), float32], %p1: Tensor[(3, 3, 64, 128), float32], Primitive=1) {

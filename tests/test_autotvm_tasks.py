@@ -11,13 +11,14 @@ import pytest
 
 import tilewright as tvm
 from small_models import mlp
-from tilewright import autotvm, relay, te
-from tilewright.autotvm.measure import TaskCandidate
-from tilewright.autotvm.task.entities import OtherOptionEntity
-from tilewright.autotvm.task.kernels import KernelTask
-from tilewright.autotvm.task.space import ConfigEntity
+from tilewright import relay, te
+from tilewright.base.errors import CompileError, OptionError
 from tilewright.compiler.cache import Cache
-from tilewright.errors import CompileError, OptionError
+from tilewright.search import autotvm
+from tilewright.search.autotvm.measure import TaskCandidate
+from tilewright.search.autotvm.task.entities import OtherOptionEntity
+from tilewright.search.autotvm.task.kernels import KernelTask
+from tilewright.search.autotvm.task.space import ConfigEntity
 from tilewright.target.target import Target
 from tilewright.topi.decisions import BY_MODEL, Decisions, decide, decide_one, use
 

@@ -18,8 +18,8 @@ from memory_faults import BUILDER, CONFIG, OVERLAPS, Planted, check_report, numb
 from test_memory_faults import two_takes
 from test_scratch import pool
 from tilewright import relay, te
+from tilewright.base.errors import ArtifactError, CompileError, MemoryFault, OptionError, RunError, TargetError
 from tilewright.driver.debug import explained, places_in
-from tilewright.errors import ArtifactError, CompileError, MemoryFault, OptionError, RunError, TargetError
 from tilewright.runtime import load_module
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.host import host_arch

@@ -15,7 +15,7 @@ import pytest
 import tilewright
 from shipped_models import MODELS_FOLDER
 from tilewright import relay
-from tilewright.errors import ArtifactError, CompileError, InputError, OptionError
+from tilewright.base.errors import ArtifactError, CompileError, InputError, OptionError
 from tilewright.relay import nn
 from tilewright.relay.expr import Expr, Function, If, const, var
 from tilewright.runtime.host import host_arch

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from codegen_native import NATIVE, Native, on_every_target, run
-from tilewright import expr as E
-from tilewright import intrinsics as I
-from tilewright.errors import InternalError, Origin
-from tilewright.expr import Broadcast, Buffer, Load, PrimExpr, Ramp, Select, Var, as_expr, const
+from tilewright.base.errors import InternalError, Origin
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.expr import Broadcast, Buffer, Load, PrimExpr, Ramp, Select, Var, as_expr, const
 from tilewright.target import Target
 from tilewright.target.llvm.codegen import emit, emit_module
 from tilewright.target.llvm.compile import assembly, compile_text, spills

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codegen_native import run
-from tilewright import expr as E
-from tilewright.expr import Broadcast, Buffer, Load, PrimExpr, Ramp, Select, Var, as_expr, const
-from tilewright.intrinsics import doubled_high_product, high_product
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import Broadcast, Buffer, Load, PrimExpr, Ramp, Select, Var, as_expr, const
+from tilewright.scalar.intrinsics import doubled_high_product, high_product
 from tilewright.tir import interpreter
 from tilewright.tir.stmt import PARALLEL, SERIAL, Allocate, For, IfThenElse, Let, PrimFunc, Seq, Stmt, Store
 

@@ -17,7 +17,7 @@ import pytest
 import tilewright
 from shipped_models import small_network
 from small_models import cnn
-from tilewright.errors import ArtifactError
+from tilewright.base.errors import ArtifactError
 from tilewright.runtime.artifact import load
 from tilewright.runtime.host import host_arch, host_features
 from tilewright.target import combine, link

@@ -19,9 +19,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import nd, relay
+from tilewright import relay
+from tilewright.base import nd
+from tilewright.base.global_functions import register_func, remove_global_func
+from tilewright.base.types import DataType
 from tilewright.compiler.build import build_module
-from tilewright.global_functions import register_func, remove_global_func
 from tilewright.ir.module import IRModule
 from tilewright.runtime import interrupts
 from tilewright.runtime.artifact import Artifact, load
@@ -36,7 +38,6 @@ from tilewright.target.llvm.interrupts import look_text
 from tilewright.target.llvm.jit import LoadedCode
 from tilewright.target.llvm.pool import pool_text
 from tilewright.target.target import Target
-from tilewright.types import DataType
 
 KERNELS = f"""
 declare i32 @raise(i32)

@@ -10,19 +10,19 @@ import pytest
 
 from small_models import cnn
 from test_autotvm_tasks import kernel_task
-from tilewright.autotvm.measure import TaskCandidate
-from tilewright.autotvm.offline import MODELS, PREDICTED, choose, predicted_cycles
-from tilewright.autotvm.pretrained import WIDTH, PretrainedKernelModel
-from tilewright.autotvm.task.kernels import KernelTask
-from tilewright.autotvm.tuner import XGBTuner
+from tilewright.base.errors import InternalError, OptionError
 from tilewright.driver.main import main
-from tilewright.errors import InternalError, OptionError
+from tilewright.search import cost_model
+from tilewright.search.autotvm.measure import TaskCandidate
+from tilewright.search.autotvm.offline import MODELS, PREDICTED, choose, predicted_cycles
+from tilewright.search.autotvm.pretrained import WIDTH, PretrainedKernelModel
+from tilewright.search.autotvm.task.kernels import KernelTask
+from tilewright.search.autotvm.tuner import XGBTuner
+from tilewright.search.comparison import rank_correlation
+from tilewright.search.cost_model import FILE, BoostedTrees, read, shipped, write
+from tilewright.search.measure import Measured
+from tilewright.search.records import Records
 from tilewright.target.target import Target
-from tilewright.tuning import cost_model
-from tilewright.tuning.comparison import rank_correlation
-from tilewright.tuning.cost_model import FILE, BoostedTrees, read, shipped, write
-from tilewright.tuning.measure import Measured
-from tilewright.tuning.records import Records
 
 X86 = "llvm -mcpu=x86-64-v4"
 

@@ -18,7 +18,7 @@ import pytest
 
 import tilewright
 from tilewright import relay
-from tilewright.errors import OptionError
+from tilewright.base.errors import OptionError
 from tilewright.relay.expr import Function, const, var
 from tilewright.runtime.artifact import PERF
 from tilewright.target.elf import code_symbols, functions_of

@@ -11,8 +11,8 @@ import pytest
 import tilewright
 from codegen_native import on_every_target
 from tilewright import relay
+from tilewright.base.errors import CompileError, ShapeError
 from tilewright.compiler.build import build_module
-from tilewright.errors import CompileError, ShapeError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Expr, Function, Tuple
 from tilewright.relay.interpreter import evaluate

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import small_programs as programs
-from tilewright import nd
-from tilewright.errors import InputError, InternalError, OptionError
+from tilewright.base import nd
+from tilewright.base.errors import InputError, InternalError, OptionError
+from tilewright.base.types import DataType
 from tilewright.runtime import threads
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.executable import Executable
@@ -20,7 +21,6 @@ from tilewright.runtime.program import KernelCall, Place, TensorInfo, entry_symb
 from tilewright.target.llvm.compile import compile_text
 from tilewright.target.llvm.entry import emit_entry
 from tilewright.target.target import Target
-from tilewright.types import DataType
 
 X = np.arange(8, dtype="float32").reshape(2, 4) - 3
 

@@ -12,8 +12,8 @@ from onnx import ModelProto, TensorProto, helper
 
 import tilewright
 from tilewright import te
+from tilewright.base.errors import CompileError, RunError
 from tilewright.compiler import memory, program
-from tilewright.errors import CompileError, RunError
 from tilewright.runtime import scratch
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.manifest import Manifest

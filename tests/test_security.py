@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tilewright.base.errors import ArtifactError, CacheWarning, InputError
 from tilewright.compiler.cache import _cache_in
 from tilewright.driver.tvmc.package import TVMCPackage
-from tilewright.errors import ArtifactError, CacheWarning, InputError
-from tilewright.rpc.files import file
+from tilewright.runtime.rpc.files import file
 from tilewright.target.llvm.perf import _write_map
 
 

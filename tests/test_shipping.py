@@ -16,9 +16,9 @@ import tilewright
 from shipped_models import small_network
 from small_models import cnn
 from tilewright import relay
+from tilewright.base.errors import ArtifactError
 from tilewright.compiler.model_library import export_model_library_format
 from tilewright.driver.tvmc.package import TVMCPackage, write_package
-from tilewright.errors import ArtifactError
 from tilewright.runtime.artifact import load, load_executable
 from tilewright.runtime.sealed_tar import SEAL, is_sealed
 from tilewright.runtime.webassembly import LOADER

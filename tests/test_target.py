@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tilewright.errors import TargetError
+from tilewright.base.errors import TargetError
 from tilewright.runtime.host import host_arch, host_features, host_triple
 from tilewright.target import Target
 

@@ -13,10 +13,10 @@ import pytest
 import te_numpy
 from codegen_native import on_every_target
 from tilewright import relay, te
+from tilewright.base.errors import OptionError
 from tilewright.compiler.build import build_module
 from tilewright.compiler.kernel import lower
 from tilewright.compiler.report import Report
-from tilewright.errors import OptionError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
 from tilewright.relay import nn

@@ -24,7 +24,7 @@ import tilewright
 from shipped_models import CAT, CATS, MOBILENET, cat_pixels, small_network
 from small_models import cnn
 from test_deployment import mathematics
-from tilewright.errors import ArtifactError, CompileError
+from tilewright.base.errors import ArtifactError, CompileError
 from tilewright.runtime import host, load, webassembly
 from tilewright.target import link_wasm
 from tilewright.target.link_wasm import find_wasm_linkers

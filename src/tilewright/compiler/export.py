@@ -14,8 +14,8 @@ from typing import BinaryIO, Final
 
 import numpy as np
 
-from tilewright.errors import ArtifactError
-from tilewright.faults import RECORD
+from tilewright.base.errors import ArtifactError
+from tilewright.base.memory_faults import RECORD
 from tilewright.runtime.artifact import MAGIC, TRAILER, Artifact, debug_folder
 from tilewright.runtime.callbacks import CALLBACK
 from tilewright.runtime.files import copy_hashed, write_atomically

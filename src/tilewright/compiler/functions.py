@@ -11,12 +11,12 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import __version__
+from tilewright.base.errors import ArtifactError, CompileError, InternalError, OptionError, TargetError
+from tilewright.base.memory_faults import Site
+from tilewright.base.recursion import room_for
 from tilewright.compiler import sources
 from tilewright.compiler.signature import refuse_gpu_threads, with_numbers
-from tilewright.errors import ArtifactError, CompileError, InternalError, OptionError, TargetError
-from tilewright.faults import Site
 from tilewright.ir.module import IRModule
-from tilewright.recursion import room_for
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.functions import FunctionModule, Sources
 from tilewright.runtime.host import host_arch

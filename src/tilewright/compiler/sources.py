@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tilewright.base.errors import OptionError, Origin
 from tilewright.compiler.cache import Cache
-from tilewright.errors import OptionError, Origin
 from tilewright.ir.transform import PassContext
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.printer import astext

@@ -17,10 +17,10 @@ from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 
-from tilewright import logs
+from tilewright.base import logs
+from tilewright.base.errors import InternalError, OptionError, TVMError, with_code
 from tilewright.driver.config import option_values
 from tilewright.driver.targets import TargetOption, read_target, split_target_options
-from tilewright.errors import InternalError, OptionError, TVMError, with_code
 from tilewright.target.accelerators import parts
 from tilewright.target.target import KEYS
 

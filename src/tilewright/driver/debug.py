@@ -17,8 +17,8 @@ from typing import Annotated, Final
 
 import typer
 
+from tilewright.base.errors import InputError
 from tilewright.driver.application import examples
-from tilewright.errors import InputError
 from tilewright.runtime.host import host_arch
 from tilewright.target.c.compile import find_compilers, named_compiler, sanitizer_of
 

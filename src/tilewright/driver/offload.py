@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tilewright.base.errors import OptionError
+from tilewright.base.plugins import run_plugin
 from tilewright.driver import files
-from tilewright.errors import OptionError
-from tilewright.plugins import run_plugin
 
 if TYPE_CHECKING:
     from tilewright.ir.module import IRModule

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tilewright.errors import OptionError
-from tilewright.settings import nearest
+from tilewright.base.errors import OptionError
+from tilewright.base.settings import nearest
 from tilewright.target.accelerators import parts
 from tilewright.target.target import KEYS, Target
 

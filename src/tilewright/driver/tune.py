@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import numpy as np
 import typer
 
+from tilewright.base.errors import InternalError, OptionError, TargetError
 from tilewright.driver import options
 from tilewright.driver.application import Target, Verbose, examples
 from tilewright.driver.places import Place
-from tilewright.errors import InternalError, OptionError, TargetError
 
 if TYPE_CHECKING:
-    from tilewright.autotvm.network import NetworkTuning, TaskState
-    from tilewright.autotvm.selection import Selection
     from tilewright.ir.module import IRModule
+    from tilewright.search.autotvm.network import NetworkTuning, TaskState
+    from tilewright.search.autotvm.selection import Selection
     from tilewright.target.target import Target as Processor
 
 _FOR_PROOF: Final = 0.2
@@ -87,7 +87,7 @@ def tune_command(
     verbose: Verbose = 0,
 ) -> None:
     """Tune MODEL: measure how its kernels are fastest here. Ctrl-C keeps what was found; calling again continues."""
-    from tilewright.autotvm.tuner import tuner_named
+    from tilewright.search.autotvm.tuner import tuner_named
 
     tuner_named(tuner)  # an unknown name is reported before anything takes time
     place = Place(cluster, worker_tag, tracker, rpc_key, ssh, ssh_config)
@@ -157,10 +157,10 @@ class _Session:
 
     def begin(self, tuner: str, earlier: Path | None) -> None:
         """Extract the tasks, and read their records."""
-        from tilewright.autotvm.measure import measure_option
-        from tilewright.autotvm.network import NetworkTuning
-        from tilewright.autotvm.task.relay_integration import tasks_of
-        from tilewright.tuning.records import Records
+        from tilewright.search.autotvm.measure import measure_option
+        from tilewright.search.autotvm.network import NetworkTuning
+        from tilewright.search.autotvm.task.relay_integration import tasks_of
+        from tilewright.search.records import Records
 
         if earlier is not None and not self.output.exists():
             self.output.write_bytes(earlier.read_bytes())
@@ -235,8 +235,8 @@ class _Session:
     def prove(self, interrupted: bool) -> None:
         """Compare the best of each task, and then the model, with the compiler's own choices; record the selected
         ones."""
-        from tilewright.autotvm.measure import measure_option
-        from tilewright.autotvm.selection import prove, select, unchanged, write
+        from tilewright.search.autotvm.measure import measure_option
+        from tilewright.search.autotvm.selection import prove, select, unchanged, write
 
         t = self.tuning
         begin, allowed = time.perf_counter(), (_FOR_PROOF if not interrupted else _FOR_PROOF / 4) * self.seconds
@@ -277,9 +277,9 @@ class _Session:
 
     def _compiled(self, selections: Sequence[Selection]) -> Callable[[], object]:
         """Return the model with these kernels as a function without arguments, after checking its outputs."""
-        from tilewright.autotvm.measure import MeasureInput
         from tilewright.compiler.model import compile as compile_model
         from tilewright.driver import tensors
+        from tilewright.search.autotvm.measure import MeasureInput
 
         records = [(MeasureInput(v.state.task.target, v.state.task, v.config), v.measured) for v in selections]
         made = compile_model(self.model, self.shapes, self.target, self.threads, records=records or None)

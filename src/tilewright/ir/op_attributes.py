@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final
 
-from tilewright.errors import OptionError, UnknownOperatorWarning
-from tilewright.settings import nearest
+from tilewright.base.errors import OptionError, UnknownOperatorWarning
+from tilewright.base.settings import nearest
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ import shlex
 from dataclasses import dataclass
 from typing import Final
 
-from tilewright.errors import TargetError
-from tilewright.plugins import find_accelerator
+from tilewright.base.errors import TargetError
+from tilewright.base.plugins import find_accelerator
 
 _WORD: Final = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+|['"]""")
 """A word, with what is quoted in it; a quote without its other half is one of its own."""

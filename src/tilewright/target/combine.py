@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tilewright.errors import ArtifactError
+from tilewright.base.errors import ArtifactError
 from tilewright.runtime.host import host_arch
 from tilewright.target import cpu
 from tilewright.target.link import Linker, emulation, find_linkers, run_tool

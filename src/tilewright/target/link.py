@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tilewright.errors import ArtifactError, OptionError
+from tilewright.base.errors import ArtifactError, OptionError
 from tilewright.runtime.host import host_arch
 from tilewright.target.llvm.compile import compile_text
 from tilewright.target.target import Target

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from tilewright.errors import ArtifactError
+from tilewright.base.errors import ArtifactError
 from tilewright.target.link import Linker, run_tool
 
 _FUNCTIONS: Final = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "exp", "exp2", "log", "log2", "pow", "fmod")

@@ -21,13 +21,13 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from tilewright.errors import TargetError
-from tilewright.forks import lazy_attribute
-from tilewright.json_texts import read_json
+from tilewright.base.errors import TargetError
+from tilewright.base.forks import lazy_attribute
+from tilewright.base.json_reading import read_json
+from tilewright.base.types import DataType
 from tilewright.runtime.host import host_arch, host_cache_sizes, host_features, host_triple
 from tilewright.target import cpu
 from tilewright.target.accelerators import Accelerator, split_accelerators
-from tilewright.types import DataType
 
 if TYPE_CHECKING:
     from tilewright.topi.machine import Machine

@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from tilewright.base.errors import Origin
 from tilewright.compiler.sources import loops_source, relay_lines
-from tilewright.errors import Origin
 from tilewright.relay.expr import Function
 from tilewright.target.llvm.codegen import emit
 from tilewright.target.llvm.compile import assembly

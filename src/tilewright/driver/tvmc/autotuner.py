@@ -16,15 +16,15 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from tilewright.base.errors import OptionError, RunError
 from tilewright.driver.places import Place
 from tilewright.driver.tune import measurable
 from tilewright.driver.tvmc.records import is_of_auto_scheduler
-from tilewright.errors import OptionError, RunError
 
 if TYPE_CHECKING:
     from tilewright.driver.tvmc.model import TVMCModel
+    from tilewright.search.measure import Builder, Runner
     from tilewright.target.target import Target
-    from tilewright.tuning.measure import Builder, Runner
 
 T = TypeVar("T")
 _LONG: Final = 1000.0
@@ -64,8 +64,8 @@ def tune_model(
     where the tracker does not answer, `RunError` where not one candidate could be measured, and what reading the model
     and the records raises.
     """
-    from tilewright.autotvm.tuner import tuner_named
-    from tilewright.tuning.lines import LineFile
+    from tilewright.search.autotvm.tuner import tuner_named
+    from tilewright.search.lines import LineFile
 
     place = Place(tracker=f"{hostname}:{port}" if hostname else "", rpc_key=rpc_key or "")
     chosen = measurable(target, place)
@@ -133,11 +133,11 @@ def tasks_of(model: TVMCModel, target: Target, enable_autoscheduler: bool = Fals
     none."""
     tasks: list[Any]
     if enable_autoscheduler:
-        from tilewright.auto_scheduler.relay_integration import extract_tasks
+        from tilewright.search.auto_scheduler.relay_integration import extract_tasks
 
         tasks, weights = extract_tasks(model.mod, model.params, target)
     else:
-        from tilewright.autotvm.task import relay_integration
+        from tilewright.search.autotvm.task import relay_integration
 
         found = relay_integration.tasks_of(model.mod, model.params, target)
         tasks, weights = [task for task, _ in found], [calls for _, calls in found]
@@ -185,7 +185,7 @@ def _tune(
     early_stopping: int | None, outcome: Outcome
 ) -> None:
     """One task after the other, by a tuner of `autotvm`."""
-    from tilewright import autotvm
+    from tilewright.search import autotvm
 
     option = autotvm.measure_option(builder, runner)
     known = list(autotvm.record.load_from_file(records)) if records.exists() else []
@@ -205,7 +205,7 @@ def _search(
     early_stopping: int | None, outcome: Outcome,
 ) -> None:
     """All tasks in turns, by the scheduler of `auto_scheduler`."""
-    from tilewright import auto_scheduler
+    from tilewright.search import auto_scheduler
 
     scheduler = auto_scheduler.TaskScheduler(tasks, weights, load_log_file=str(records) if records.exists() else None)
     options = auto_scheduler.TuningOptions(

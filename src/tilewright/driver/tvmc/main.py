@@ -13,6 +13,8 @@ from typing import Annotated, Final
 
 import typer
 
+from tilewright.base.errors import OptionError, PackageError, TVMError
+from tilewright.compiler.micro.project import GeneratedProject
 from tilewright.driver import micro, options, tensors, tune
 from tilewright.driver.application import Config, Target, Verbose, Version, application, check_target_options, examples, run
 from tilewright.driver.places import Place, address
@@ -23,8 +25,6 @@ from tilewright.driver.tvmc.composition import HINTS, Executor, Runtime, workspa
 from tilewright.driver.tvmc.model import load_model
 from tilewright.driver.tvmc.package import TVMCPackage
 from tilewright.driver.tvmc.runner import DEVICES, run_module
-from tilewright.errors import OptionError, PackageError, TVMError
-from tilewright.micro.project import GeneratedProject
 from tilewright.target.accelerators import parts
 
 NOTHING, REFUSED, PACKAGE_MISSING = 1, 4, 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
 
 _GRADIENT: Final = "it computes a gradient, and programs are compiled for inference; te.gradient differentiates tensor expressions"
 _TRANSFORMED: Final = "it takes weights that were transformed for one algorithm; write nn.conv2d or nn.conv3d, for which the compiler chooses the algorithm and transforms constant weights"

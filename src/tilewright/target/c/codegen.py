@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tilewright.arith.bounds import bounds
-from tilewright.errors import CompileError, InternalError
-from tilewright.expr import Add, Buffer, Call, Cast, Load, PrimExpr, Var, add, as_expr, number_of
-from tilewright.expr_walk import walk
-from tilewright.intrinsics import Extern
-from tilewright.recursion import KERNEL, room_for
+from tilewright.base.errors import CompileError, InternalError
+from tilewright.base.recursion import KERNEL, room_for
 from tilewright.runtime.scratch import Scratch, most
+from tilewright.scalar.arith.bounds import bounds
+from tilewright.scalar.expr import Add, Buffer, Call, Cast, Load, PrimExpr, Var, add, as_expr, number_of
+from tilewright.scalar.intrinsics import Extern
+from tilewright.scalar.walk import walk
 from tilewright.target.c.expressions import Writer
 from tilewright.target.c.helpers import prelude
 from tilewright.target.c.memory import CONTEXT, memory_of

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tilewright.errors import InternalError, TargetError
+from tilewright.base.errors import InternalError, TargetError
 from tilewright.runtime.host import host_arch
 from tilewright.target.target import Target
 

@@ -14,16 +14,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import CompileError, InternalError
-from tilewright.expr import Buffer
+from tilewright.base.errors import CompileError, InternalError
+from tilewright.base.types import DataType
 from tilewright.runtime.manifest import FIRST_MESSAGE, Manifest
 from tilewright.runtime.program import INPUT, Copy, KernelCall, Place, TensorInfo, overlapping
 from tilewright.runtime.table import part_bytes
+from tilewright.scalar.expr import Buffer
 from tilewright.target.c.codegen import HEADERS, File
 from tilewright.target.c.helpers import prelude
 from tilewright.target.c.text import c_type, comment, hexadecimal, identifier, whole
 from tilewright.tir.stmt import PrimFunc
-from tilewright.types import DataType
 
 Array = np.ndarray[Any, Any]
 _WIDTH: Final = 118

@@ -13,9 +13,9 @@ from typing import Final
 import ml_dtypes
 import numpy as np
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
+from tilewright.base.types import DataType
 from tilewright.target.c.helpers import is_helper
-from tilewright.types import DataType
 
 _TYPES: Final = {"float32": "float", "float64": "double", "bool": "bool", "float16": "uint16_t", "bfloat16": "uint16_t"}
 SUFFIX: Final = {"float": "f32", "double": "f64", "bool": "bool"}

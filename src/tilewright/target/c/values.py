@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
-from tilewright.arith.simplify import is_index
-from tilewright.expr import Load, PrimExpr
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.arith.simplify import is_index
+from tilewright.scalar.expr import Load, PrimExpr
 from tilewright.target.c.expressions import OR, Writer
 from tilewright.target.c.text import c_type
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from tilewright.errors import InternalError
-from tilewright.expr import Buffer, Call, IntImm, Load, PrimExpr, Var, add, as_expr, floordiv, mul
-from tilewright.intrinsics import Extern, prefetch
-from tilewright.recursion import KERNEL, room_for
+from tilewright.base.errors import InternalError
+from tilewright.base.recursion import KERNEL, room_for
 from tilewright.runtime.scratch import Scratch, most
+from tilewright.scalar.expr import Buffer, Call, IntImm, Load, PrimExpr, Var, add, as_expr, floordiv, mul
+from tilewright.scalar.intrinsics import Extern, prefetch
 from tilewright.target.free_names import free_names
 from tilewright.target.llvm.debug_info import DebugFunction, DebugInfo, Source
 from tilewright.target.llvm.extern import call_extern

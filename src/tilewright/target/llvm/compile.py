@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import llvmlite.binding as llvm
 
-from tilewright.errors import CompileError, InternalError, TargetError
+from tilewright.base.errors import CompileError, InternalError, TargetError
 from tilewright.target.target import Target
 
 USUAL: Final = 2

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tilewright import expr as E
-from tilewright.expr import Load, PrimExpr
+from tilewright.base.types import DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import Load, PrimExpr
 from tilewright.target.llvm.memory import as_ramp, linear, offset, pointer
 from tilewright.target.llvm.text import register_type, vector
-from tilewright.types import DataType
 
 if TYPE_CHECKING:
     from tilewright.target.llvm.function import FunctionText, Value

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from tilewright.target.llvm.text import vector
 
 if TYPE_CHECKING:
-    from tilewright.expr import Call, PrimExpr
+    from tilewright.scalar.expr import Call, PrimExpr
     from tilewright.target.llvm.function import FunctionText
 
 _EVEN_BYTES = 0x00FF00FF

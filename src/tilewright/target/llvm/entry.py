@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from tilewright.errors import InternalError
+from tilewright.base.errors import InternalError
 from tilewright.runtime.manifest import FIRST_MESSAGE, MEMORY_FAULT, NO_SCRATCH, Manifest
 from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, PIECE, Check, Copy, KernelCall, Place, Step, entry_symbols, segments
 from tilewright.runtime.scratch import REFUSED_AT

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
-from tilewright.errors import InternalError
+from tilewright.base.errors import InternalError
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
 from tilewright.target.llvm.function import FunctionText, Value
 from tilewright.target.llvm.memory import address
 from tilewright.target.llvm.text import register_type

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from tilewright.errors import InternalError
-from tilewright.expr import Buffer, Load, PrimExpr, Var, const
-from tilewright.expr_walk import walk
+from tilewright.base.errors import InternalError
+from tilewright.base.types import DataType
+from tilewright.scalar.expr import Buffer, Load, PrimExpr, Var, const
+from tilewright.scalar.walk import walk
 from tilewright.target.llvm.facts import Facts, Key
 from tilewright.target.llvm.text import constant, register_type, vector
 from tilewright.target.target import Target
-from tilewright.types import DataType
 
 Value: TypeAlias = tuple[str, int]
 """The text of a value and the level at which it is defined."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilewright import intrinsics as I
+from tilewright.scalar import intrinsics as I
 from tilewright.target.llvm.dot4 import once
 from tilewright.target.llvm.text import vector
 
 if TYPE_CHECKING:
-    from tilewright.expr import Call
+    from tilewright.scalar.expr import Call
     from tilewright.target.llvm.function import FunctionText
 
 _HALVED = (4, 8, 16)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from tilewright.base.types import DataType
 from tilewright.target.llvm.text import register_type
-from tilewright.types import DataType
 
 if TYPE_CHECKING:
     from tilewright.target.llvm.function import FunctionText

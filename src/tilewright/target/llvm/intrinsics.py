@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
-from tilewright.errors import InternalError
+from tilewright.base.errors import InternalError
+from tilewright.base.types import BOOL, FLOAT32, DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
 from tilewright.target.llvm import dot2
 from tilewright.target.llvm.conversion import convert, is_short, narrow, widen
 from tilewright.target.llvm.dot4 import dot4
@@ -16,7 +17,6 @@ from tilewright.target.llvm.high_product import high_product
 from tilewright.target.llvm.integer_power import integer_power
 from tilewright.target.llvm.remainder import remainder
 from tilewright.target.llvm.text import float_constant, register_type, suffix
-from tilewright.types import BOOL, FLOAT32, DataType
 
 if TYPE_CHECKING:
     from tilewright.target.llvm.function import FunctionText, Value

@@ -8,7 +8,7 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from tilewright.errors import InternalError
+from tilewright.base.errors import InternalError
 from tilewright.target.elf import functions_of
 from tilewright.target.llvm import perf
 from tilewright.target.llvm.compile import target_machine

@@ -21,8 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from tilewright.errors import OptionError
-from tilewright.forks import new_lock
+from tilewright.base.errors import OptionError
+from tilewright.base.forks import new_lock
 from tilewright.runtime.artifact import PERF
 from tilewright.target.elf import code_symbols
 

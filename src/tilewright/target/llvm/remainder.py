@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from tilewright.base.types import BOOL, FLOAT32, DataType
 from tilewright.target.llvm.conversion import convert, is_short, narrow, widen
 from tilewright.target.llvm.text import float_constant, register_type, suffix
-from tilewright.types import BOOL, FLOAT32, DataType
 
 if TYPE_CHECKING:
     from tilewright.target.llvm.function import FunctionText, Value

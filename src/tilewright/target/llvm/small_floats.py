@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tilewright.base.types import BOOL, FLOAT32, DataType
 from tilewright.target.llvm.text import register_type
-from tilewright.types import BOOL, FLOAT32, DataType
 
 if TYPE_CHECKING:
     from tilewright.target.llvm.function import FunctionText

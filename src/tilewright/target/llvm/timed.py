@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.faults import RECORD
+from tilewright.base.memory_faults import RECORD
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.program import entry_symbols
 from tilewright.target.llvm.compile import compile_text

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import te
-from tilewright.errors import ShapeError
-from tilewright.expr import Buffer, PrimExpr, all_of, cast, const, floordiv, floormod, if_then_else
+from tilewright.base.errors import ShapeError
+from tilewright.scalar.expr import Buffer, PrimExpr, all_of, cast, const, floordiv, floormod, if_then_else
 from tilewright.tir import ir_builder
 from tilewright.tir.ir_builder import BufferVar, IRBuilder
 from tilewright.topi.shapes import product, text

@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright.arith.open_sizes import typical
-from tilewright.expr import Var
+from tilewright.base.types import OpenSize
+from tilewright.scalar.arith.open_sizes import typical
+from tilewright.scalar.expr import Var
 from tilewright.te.tensor import ComputeOp
 from tilewright.tir.schedule import Schedule
 from tilewright.topi.machine import Machine, current
-from tilewright.types import OpenSize
 
 WORTH_SHARING = 5_000.0
 """Nanoseconds of work under which a second thread costs more than it gains."""

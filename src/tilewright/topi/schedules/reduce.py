@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 
-from tilewright.arith.open_sizes import typical
-from tilewright.expr import Load, Var
-from tilewright.expr_walk import walk
+from tilewright.base.types import OpenSize
+from tilewright.scalar.arith.open_sizes import typical
+from tilewright.scalar.expr import Load, Var
+from tilewright.scalar.walk import walk
 from tilewright.tir.stmt import SERIAL, expressions, walk_stmt
 from tilewright.topi.schedules.kernel import KernelBlocks, parallel_over
-from tilewright.types import OpenSize
 
 _VECTORS = 4
 _PIECE = 256

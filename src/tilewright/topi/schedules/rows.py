@@ -15,8 +15,8 @@ import itertools
 import math
 from typing import Final
 
-from tilewright.arith.open_sizes import typical
-from tilewright.expr import Var
+from tilewright.scalar.arith.open_sizes import typical
+from tilewright.scalar.expr import Var
 from tilewright.topi.decisions import decide
 from tilewright.topi.schedules.kernel import KernelBlocks, parallel_over
 

@@ -11,14 +11,14 @@ import math
 from dataclasses import replace
 from typing import Final
 
-from tilewright.expr import Var
+from tilewright.base.types import OpenSize
+from tilewright.scalar.expr import Var
 from tilewright.te.tensor import ComputeOp
 from tilewright.tir.schedule import Schedule
 from tilewright.topi.decisions import BY_MODEL, decide_one
 from tilewright.topi.schedules import open_images, open_rows
 from tilewright.topi.schedules.kernel import WORTH_SHARING, KernelBlocks
 from tilewright.topi.tiles import PIECE, Tile
-from tilewright.types import OpenSize
 
 MOST_TAPS: Final = 12
 """Most taps along a row that are written out, each with its own set of outputs at the edges of the image."""

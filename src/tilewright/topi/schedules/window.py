@@ -22,7 +22,8 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from tilewright.expr import Var
+from tilewright.base.types import OpenSize
+from tilewright.scalar.expr import Var
 from tilewright.te.tensor import ComputeOp
 from tilewright.tir.schedule import Schedule
 from tilewright.topi import machine as machines
@@ -30,7 +31,6 @@ from tilewright.topi.decisions import decide, decide_one
 from tilewright.topi.machine import Machine
 from tilewright.topi.schedules import open_images, open_rows
 from tilewright.topi.schedules.kernel import KernelBlocks, parallel_over
-from tilewright.types import OpenSize
 
 _MOST_UNROLLED: Final = 64
 _MOST_OUTPUTS: Final = 10

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from tilewright.expr import Var
+from tilewright.scalar.expr import Var
 from tilewright.te.tensor import ComputeOp
 from tilewright.topi.decisions import decide_one
 from tilewright.topi.schedules.kernel import KernelBlocks, parallel_over

@@ -1,0 +1,1 @@
+"""Back ends: how programs are made for a machine."""

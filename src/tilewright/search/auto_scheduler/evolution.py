@@ -1,0 +1,94 @@
+"""Evolutionary search: settings of sketches are sampled, mutated in one knob, and crossed; the cost model ranks
+them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilewright.base.errors import CompileError
+from tilewright.search.auto_scheduler.program import Array, Program, program_of
+from tilewright.search.auto_scheduler.sketch import Sketch
+
+if TYPE_CHECKING:
+    from tilewright.search.auto_scheduler.search_task import SearchTask
+
+Score = Callable[[Sequence[Program]], Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Evolution:
+    """How a population changes. `random_share` is the fraction of measured programs that are chosen at random."""
+
+    sample: int = 64
+    population: int = 32
+    generations: int = 3
+    mutation: float = 0.85
+    random_share: float = 0.05
+    tries: int = 12
+    """Most samples for each program wanted: not every setting makes a program."""
+
+    def initial(self, task: SearchTask, sketches: Sequence[Sketch], choose: random.Random) -> list[Program]:
+        """Return random programs of all sketches. Settings that make no program are left out."""
+        found: dict[str, Program] = {}
+        for n in range(self.sample * self.tries):
+            if len(found) >= self.sample:
+                break
+            sketch = sketches[n % len(sketches)] if n < 4 * len(sketches) else choose.choice(sketches)
+            made = grown(task, sketch, sketch.sample(choose))
+            if made is not None:
+                found.setdefault(made.identity, made)
+        return list(found.values())
+
+    def evolve(
+        self, task: SearchTask, population: Sequence[Program], score: Score, choose: random.Random,
+    ) -> list[Program]:
+        """Return the programs of all generations, each once, the best first."""
+        met = {p.identity: p for p in population}
+        for _ in range(self.generations):
+            parents = list(met.values())
+            order = np.argsort(-score(parents), kind="stable")[: self.population]
+            ranked = [parents[k] for k in order if parents[k].sketch is not None]
+            if not ranked:
+                break
+            weights = [float(w) for w in np.linspace(1.0, 0.1, len(order))][: len(ranked)]
+            for _ in range(self.population):
+                one, other = choose.choices(ranked, weights, k=2)
+                sketch = one.sketch
+                assert sketch is not None
+                same = other.sketch is sketch and choose.random() > self.mutation
+                setting = crossed(one.setting, other.setting, choose) if same else mutated(sketch, one.setting, choose)
+                made = grown(task, sketch, setting) if sketch.fits(setting) else None
+                if made is not None:
+                    met.setdefault(made.identity, made)
+        found = list(met.values())
+        return [found[k] for k in np.argsort(-score(found), kind="stable")]
+
+
+def grown(task: SearchTask, sketch: Sketch, setting: Mapping[str, Any]) -> Program | None:
+    """Return the program of a setting; None where its steps contradict each other."""
+    try:
+        return program_of(task, sketch.state(setting), sketch, setting)
+    except CompileError:
+        return None
+
+
+def mutated(sketch: Sketch, setting: Mapping[str, Any], choose: random.Random) -> dict[str, Any]:
+    """Change one knob, or two; a size moves to its neighbours more often than further."""
+    changed = dict(setting)
+    for _ in range(1 + (choose.random() < 0.3)):
+        knob = choose.choice(sketch.knobs)
+        at = knob.choices.index(setting[knob.name])
+        others = [k for k in range(len(knob.choices)) if k != at]
+        near = [k for k in others if abs(k - at) == 1]
+        changed[knob.name] = knob.choices[choose.choice(near if near and choose.random() < 0.6 else others)]
+    return changed
+
+
+def crossed(one: Mapping[str, Any], other: Mapping[str, Any], choose: random.Random) -> dict[str, Any]:
+    """Take each knob from one of the two settings."""
+    return {k: choose.choice((v, other[k])) for k, v in one.items()}

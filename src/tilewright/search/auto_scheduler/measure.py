@@ -1,0 +1,150 @@
+"""Inputs of measuring, and builders and runners with Ansor's defaults; `tilewright.search` does the work.
+
+A candidate travels as the text of its loop program, so that a workload of a script needs no import where it is built.
+Answers are compared with those of the plain loops.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tilewright.base.errors import CompileError, OptionError
+from tilewright.search import local, remote
+from tilewright.search import measure as engine
+from tilewright.search.auto_scheduler.program import check_legal
+from tilewright.search.auto_scheduler.transform_step import steps_as_json
+from tilewright.search.measure import Candidate, Measured, MeasureErrorNo, failed
+from tilewright.tir.parser import parse
+
+if TYPE_CHECKING:
+    from tilewright.search.auto_scheduler.search_task import SearchTask, TuningOptions
+    from tilewright.tir.stmt import PrimFunc
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasureInput:
+    """A task and a state of it. `func` is the loop program of the state, if it is known already."""
+
+    task: SearchTask
+    state: Any
+    func: PrimFunc | None = field(default=None, repr=False)
+
+
+class MeasureResult(Measured):
+    """A result, with the arguments in Ansor's order."""
+
+    def __init__(
+        self, costs: Sequence[float], error_no: int = 0, error_msg: str = "", all_cost: float = 0.0,
+        timestamp: float = 0.0,
+    ) -> None:
+        super().__init__(tuple(costs), MeasureErrorNo(error_no), all_cost, timestamp, error_msg)
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledCandidate(Candidate):
+    """A loop program as text, the plain program that it has to agree with, and the steps that made it (`config`)."""
+
+    key: str
+    config: str
+    target: str
+    script: str = field(repr=False)
+    plain: str | None = field(default=None, repr=False)
+
+    def lower(self) -> PrimFunc:
+        return parse(self.script)
+
+    def default(self) -> Candidate | None:
+        return None if self.plain is None else ScheduledCandidate(self.key, "{}", self.target, self.plain)
+
+
+class LocalBuilder(local.LocalBuilder):
+    """Builds in `n_parallel` processes of this machine (None: one for each core)."""
+
+    def __init__(self, timeout: float = 15, n_parallel: int | None = None, build_func: str = "default") -> None:
+        super().__init__(timeout, n_parallel, build_func)
+
+
+class LocalRunner(local.LocalRunner):
+    """Times candidates in a process of this machine: `repeat` costs, each over `number` calls or `min_repeat_ms`."""
+
+    def __init__(
+        self, timeout: float = 10, number: int = 3, repeat: int = 1, min_repeat_ms: float = 100,
+        cooldown_interval: float = 0.0, enable_cpu_cache_flush: bool = False, device: int = 0,
+    ) -> None:
+        if device != 0:
+            raise OptionError(f"device={device}: there is one CPU, device 0", code="TW1110")
+        super().__init__(timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush)
+
+
+class RPCRunner(remote.RPCRunner):
+    """Times candidates on the devices of a tracker that have the key `key`, one trial at a time on each."""
+
+    def __init__(
+        self, key: str, host: str, port: int, priority: int = 1, n_parallel: int | None = None, timeout: float = 10,
+        number: int = 3, repeat: int = 1, min_repeat_ms: float = 100, cooldown_interval: float = 0.0,
+        enable_cpu_cache_flush: bool = False,
+    ) -> None:
+        super().__init__(
+            key, host, port, priority, timeout, n_parallel, number, repeat, min_repeat_ms, cooldown_interval,
+            enable_cpu_cache_flush)
+
+
+@contextmanager
+def engines(options: TuningOptions) -> Iterator[tuple[Any, Any]]:
+    """Give the builder and the runner of tuning options; those that "local" stands for are closed after the `with`
+    block."""
+    given = ((options.builder, LocalBuilder), (options.runner, LocalRunner))
+    made: list[Any] = [kind() if isinstance(part, str) else None for part, kind in given]
+    try:
+        yield made[0] or options.builder, made[1] or options.runner
+    finally:
+        for part in filter(None, made):
+            part.close()
+
+
+def candidate(inp: MeasureInput) -> ScheduledCandidate:
+    """Return the candidate of an input. Raises `ScheduleError` for a state without a program, or with a wrong one."""
+    dag = inp.task.compute_dag
+    func = inp.func or dag.func(inp.state)
+    check_legal(func)
+    plain = dag.plain_script if inp.task.own is None else inp.task.own.script()
+    config = json.dumps(steps_as_json(inp.state.transform_steps))
+    return ScheduledCandidate(inp.task.workload_key, config, inp.task.target_text, func.script(), plain)
+
+
+def measure(
+    inputs: Sequence[MeasureInput], builder: Any, runner: Any,
+    on_measured: Callable[[int, Measured], object] | None = None,
+) -> list[Measured]:
+    """Build and run inputs; one result for each, in order. A candidate that fails gives an error, and raises nothing.
+
+    `on_measured` is called with the number of an input and its result as soon as that is known.
+    """
+    results: list[Measured | None] = [None] * len(inputs)
+    made: list[tuple[int, ScheduledCandidate]] = []
+
+    def finished(k: int, result: Measured) -> None:
+        results[k] = result
+        if on_measured is not None:
+            on_measured(k, result)
+
+    for k, inp in enumerate(inputs):
+        try:
+            made.append((k, candidate(inp)))
+        except CompileError as error:
+            finished(k, failed(MeasureErrorNo.INSTANTIATION_ERROR, str(error)))
+    engine.measure([c for _, c in made], builder, runner, on_measured=lambda n, m: finished(made[n][0], m))
+    return [r for r in results if r is not None]
+
+
+def recover_measure_input(inp: MeasureInput, rebuild_state: bool = False) -> MeasureInput:
+    """Return the input of a record with its computations; with `rebuild_state`, also with its loops.
+
+    Raises `OptionError` when the workload is not registered, `ScheduleError` when the steps do not fit it.
+    """
+    dag = inp.task.compute_dag
+    return MeasureInput(inp.task, dag.init_state.apply(inp.state.transform_steps) if rebuild_state else inp.state)

@@ -1,0 +1,63 @@
+"""A candidate of the search: a state, its loop program, and the features of that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tilewright.search import features
+from tilewright.search.auto_scheduler.loop_state import State
+from tilewright.search.cycles import cycles as estimated
+from tilewright.tir.legality import check_kind
+from tilewright.tir.stmt import PARALLEL, VECTORIZED, For, Stmt, bodies
+
+if TYPE_CHECKING:
+    from tilewright.search.auto_scheduler.search_task import SearchTask
+    from tilewright.search.auto_scheduler.sketch import Sketch
+    from tilewright.tir.stmt import PrimFunc
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """A candidate. `cycles` is the estimate of its time; `sketch` and `setting` are its origin, if it can be
+    changed."""
+
+    workload_key: str
+    state: State
+    func: PrimFunc = field(repr=False)
+    features: Array = field(repr=False)
+    cycles: float
+    sketch: Sketch | None = None
+    setting: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> str:
+        """A text that is equal for programs of the same steps."""
+        return str(self.state.transform_steps)
+
+
+def program_of(
+    task: SearchTask, state: State, sketch: Sketch | None = None, setting: Mapping[str, Any] | None = None,
+) -> Program:
+    """Return the program of a state. Raises `ScheduleError` where the steps make none, or a wrong one."""
+    func = task.own if task.own is not None and not state.transform_steps else task.compute_dag.func(state)
+    check_legal(func)
+    found = features.statements(func)
+    cycles = estimated(found, task.machine)
+    row = features.vector_of(found, task.machine, cycles)
+    return Program(task.workload_key, state, func, row, max(1.0, sum(cycles)), sketch, dict(setting or {}))
+
+
+def check_legal(func: PrimFunc) -> None:
+    """Raise `ScheduleError` where the trips of a parallel or vectorized loop depend on each other."""
+    stack: list[tuple[Stmt, list[Stmt]]] = [(func.body, [])]
+    while stack:
+        s, around = stack.pop()
+        if isinstance(s, For) and s.kind in (PARALLEL, VECTORIZED):
+            check_kind(func, s, s.kind, around)
+        stack += [(b, [*around, s]) for b in bodies(s)]
