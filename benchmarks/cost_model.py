@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from cost_kernels import modules
+from tilewright.backends.target import Target
 from tilewright.ir.module import IRModule
 from tilewright.search.auto_scheduler import measure as scheduled
 from tilewright.search.auto_scheduler.cost_model import corrected
@@ -38,7 +39,6 @@ from tilewright.search.cost_model import FILE, BoostedTrees, write
 from tilewright.search.local import LocalBuilder, LocalRunner
 from tilewright.search.measure import measure
 from tilewright.search.records import Records
-from tilewright.target.target import Target
 
 Array = np.ndarray[Any, Any]
 EACH, FIRST, FOLDS, LARGEST = 36, 16, 6, 1e8

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.backends.cpu.c.codegen import emit_module
+from tilewright.backends.cpu.c.compile import Compiler, compile_c
+from tilewright.backends.cpu.llvm.jit import LoadedCode
+from tilewright.backends.cpu.llvm.pool import pool_object
 from tilewright.base.types import MINIFLOATS
-from tilewright.target import Target
-from tilewright.target.c.codegen import emit_module
-from tilewright.target.c.compile import Compiler, compile_c
-from tilewright.target.llvm.jit import LoadedCode
-from tilewright.target.llvm.pool import pool_object
+from tilewright.compat.target import Target
 from tilewright.tir.stmt import PrimFunc
 
 C = Target("c")

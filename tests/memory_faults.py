@@ -18,11 +18,11 @@ from tilewright.base.errors import MemoryFault, Origin
 from tilewright.base.global_functions import FUNCTIONS, remove_global_func
 from tilewright.base.memory_faults import OVERLAP, READ, UNINITIALIZED, WRITE
 from tilewright.base.types import TensorType
+from tilewright.compat.target import Target, register_target_kind
 from tilewright.ir.op_attributes import reset_op_attr
 from tilewright.relay.op.registry import OPS
 from tilewright.runtime import ModuleNode
 from tilewright.scalar.expr import Buffer
-from tilewright.target import Target, register_target_kind
 
 Array = npt.NDArray[Any]
 N: Final = 16

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import relay
+from tilewright.backends.cpu.llvm import values
 from tilewright.compiler import kernel, program
 from tilewright.relay.expr import Call, Constant, Expr, Function
 from tilewright.relay.op.registry import get
@@ -36,7 +37,6 @@ from tilewright.relay.transform import (
 from tilewright.relay.visitor import rewrite
 from tilewright.scalar import expr as E
 from tilewright.scalar.walk import rewrite as rewrite_scalar
-from tilewright.target.llvm import values
 from tilewright.tir.stmt import For, IfThenElse, PrimFunc, Seq, Stmt, Store, bodies, map_bodies
 from tilewright.tir.transform import pipeline
 

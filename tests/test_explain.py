@@ -18,6 +18,9 @@ from host_examples import HOST_EXAMPLES
 from small_models import cnn, mlp
 from tflite_small import _conv
 from tilewright import relay
+from tilewright.backends.cpu.llvm.codegen import emit
+from tilewright.backends.cpu.llvm.compile import assembly
+from tilewright.backends.target import Target
 from tilewright.base.types import FLOAT32
 from tilewright.compiler.report import Report
 from tilewright.driver.explain.content import Content, explained
@@ -29,9 +32,6 @@ from tilewright.driver.explain.page import page_of, summary_of
 from tilewright.driver.explain.recording import Recording
 from tilewright.driver.main import main
 from tilewright.runtime.manifest import Held
-from tilewright.target.llvm.codegen import emit
-from tilewright.target.llvm.compile import assembly
-from tilewright.target.target import Target
 
 HOSTILE = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=1>\u2028"
 CONTROL = '#[version = "0.0.5"]\ndef @main(%x: Tensor[(2, 4), float32], %c: bool) { if (%c) { nn.relu(%x) } else { negative(%x) } }\n'

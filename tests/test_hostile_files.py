@@ -22,6 +22,7 @@ import daily
 from test_auto_scheduler import TILED
 from test_auto_scheduler import record as steps_row
 from test_autotvm_records import CONV_ROW, DENSE_ROW, DEPTHWISE_ROW, PRODUCTS_ROW, kernel_task, rows_of
+from tilewright.backends.target import Target
 from tilewright.base.array_files import read_npz
 from tilewright.base.errors import ArtifactError, CompileError, InputError, ModelError
 from tilewright.base.json_reading import read_json
@@ -40,7 +41,6 @@ from tilewright.search.auto_scheduler.measure import recover_measure_input
 from tilewright.search.autotvm import record
 from tilewright.search.autotvm.record import split_workload
 from tilewright.search.records import decode
-from tilewright.target.target import Target
 
 SOURCE = Path(__file__).parent.parent / "src" / "tilewright"
 DEEP = "[" * 100_000 + "]" * 100_000

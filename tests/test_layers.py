@@ -50,7 +50,7 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("relay.op.deferred", "relay.frontend.onnx.deferred"): "a node that waits is converted by the frontend that it came from, when its values are known",
     ("relay.op.deferred", "relay.frontend.tflite.deferred"): "the same",
     ("ir.op_attributes", "relay.op.registry"): "who says something of an operator that does not exist is warned, with the nearest name",
-    ("ir.op_attributes", "relay.op.left_out"): "the same",
+    ("ir.op_attributes", "relay.op.unsupported"): "the same",
     ("ir.structural", "relay.text_lines"): "a difference shows the lines of the programs' text",
     ("ir.transform", "relay.check_rewrites"): "the option relay.check_rewrites runs relay's interpreter after each pass",
     ("te.tensor", "topi"): "a + b of whole tensors is the field's spelling of topi.add",
@@ -64,8 +64,8 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("runtime.artifact", "compiler.export"): "save() of a program in memory links it",
     ("runtime.module", "compiler.functions"): "load_module() of C text compiles it",
     ("runtime.functions", "compiler.functions"): "export_library(cc=, options=) compiles C text again",
-    ("runtime.profile", "target.llvm.timed"): "native code looks at the clock between steps; without the compiler, Python does",
-    ("runtime.artifact", "target.llvm.jit"): "load() of a .tar links its objects in memory",
+    ("runtime.profile", "backends.cpu.llvm.timed"): "native code looks at the clock between steps; without the compiler, Python does",
+    ("runtime.artifact", "backends.cpu.llvm.jit"): "load() of a .tar links its objects in memory",
     ("runtime.artifact", "compiler.saved_stages"): "load() of a program in stages, which the compiler goes on with",
 }
 

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 import small_programs as programs
 import tilewright
 from tilewright import relay, te
+from tilewright.backends.cpu.elf import _machine_of
 from tilewright.base import nd
 from tilewright.base.errors import (
     ArtifactError,
@@ -34,7 +35,6 @@ from tilewright.relay.transform.plan_memory import plan_memory
 from tilewright.runtime.library import SharedLibrary
 from tilewright.runtime.manifest import Manifest
 from tilewright.scalar import expr as E
-from tilewright.target.elf import _machine_of
 from tilewright.te.create import create_prim_func
 from tilewright.tir.schedule import Schedule
 from tilewright.tir.transform.lower_blocks import lower_blocks
@@ -131,7 +131,7 @@ def test_a_library_that_cannot_be_loaded(tmp_path: Path) -> None:
 
 
 def test_a_triple_that_llvm_cannot_serve() -> None:
-    from tilewright.target.llvm.compile import _machine
+    from tilewright.backends.cpu.llvm.compile import _machine
 
     with pytest.raises(TargetError, match="LLVM cannot make code for 'pdp11-none': "):
         _machine("pdp11-none", "", "", "", 2)

@@ -14,8 +14,11 @@ from codegen_native import TARGETS
 from op_examples import EXAMPLES, Example
 from small_models import cnn, mlp
 from tilewright import relay
+from tilewright.backends.cpu.llvm.codegen import emit
+from tilewright.backends.cpu.llvm.compile import assembly, compile_text
 from tilewright.base.errors import OptionError
 from tilewright.base.types import DataType
+from tilewright.compat.target import Target
 from tilewright.compiler.build import build_module
 from tilewright.driver import options
 from tilewright.driver.main import main
@@ -25,9 +28,6 @@ from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op import nn
 from tilewright.relay.op.registry import Precision
 from tilewright.relay.transform import ToMixedPrecision
-from tilewright.target import Target
-from tilewright.target.llvm.codegen import emit
-from tilewright.target.llvm.compile import assembly, compile_text
 from tilewright.tir import PrimFunc
 
 pytestmark = pytest.mark.slow

@@ -18,6 +18,7 @@ import daily
 import tilewright
 from op_examples import EXAMPLES, Example
 from small_models import onnxruntime_answers
+from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError, InputError, OpenSizeWarning, OptionError
 from tilewright.base.memory_placement import place_pieces
 from tilewright.base.types import OpenSize, TensorType
@@ -33,7 +34,6 @@ from tilewright.runtime.open_program import MOST_PLANS
 from tilewright.scalar.arith import Ranges, prove
 from tilewright.scalar.arith.open_sizes import limit, open_size, sample, samples, typical
 from tilewright.scalar.expr import Var, as_expr, const, floordiv, floormod, minimum
-from tilewright.target.target import Target
 
 pytestmark = pytest.mark.slow
 

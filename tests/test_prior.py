@@ -10,6 +10,7 @@ import pytest
 
 from small_models import cnn
 from test_autotvm_tasks import kernel_task
+from tilewright.backends.target import Target
 from tilewright.base.errors import InternalError, OptionError
 from tilewright.driver.main import main
 from tilewright.search import cost_model
@@ -22,7 +23,6 @@ from tilewright.search.comparison import rank_correlation
 from tilewright.search.cost_model import FILE, BoostedTrees, read, shipped, write
 from tilewright.search.measure import Measured
 from tilewright.search.records import Records
-from tilewright.target.target import Target
 
 X86 = "llvm -mcpu=x86-64-v4"
 

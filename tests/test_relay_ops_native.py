@@ -8,10 +8,10 @@ import daily
 from codegen_native import TARGETS
 from op_examples import EXAMPLES, Example
 from test_relay_ops import close
+from tilewright.compat.target import Target
 from tilewright.compiler.build import build_module
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
-from tilewright.target import Target
 
 pytestmark = pytest.mark.slow
 NATIVE, *LOWER = TARGETS

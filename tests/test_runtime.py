@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 
 import small_programs as programs
+from tilewright.backends.cpu.llvm.compile import compile_text
+from tilewright.backends.cpu.llvm.entry import emit_entry
+from tilewright.backends.target import Target
 from tilewright.base import nd
 from tilewright.base.errors import InputError, InternalError, OptionError
 from tilewright.base.types import DataType
@@ -18,9 +21,6 @@ from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.program import KernelCall, Place, TensorInfo, entry_symbols
-from tilewright.target.llvm.compile import compile_text
-from tilewright.target.llvm.entry import emit_entry
-from tilewright.target.target import Target
 
 X = np.arange(8, dtype="float32").reshape(2, 4) - 3
 

@@ -28,6 +28,8 @@ import soak
 import tilewright as tvm
 from small_networks import KINDS
 from tilewright import te
+from tilewright.backends.cpu.llvm import compile as llvm_compile
+from tilewright.backends.target import Target
 from tilewright.base import forks, interning
 from tilewright.base.recursion import room_for
 from tilewright.base.types import DataType
@@ -39,8 +41,6 @@ from tilewright.compiler.report import Report
 from tilewright.driver.files import _umask
 from tilewright.scalar import expr
 from tilewright.scalar.expr import Add, Var
-from tilewright.target.llvm import compile as llvm_compile
-from tilewright.target.target import Target
 
 THREADS = 8
 FULL = 10 if daily.ALL else 0

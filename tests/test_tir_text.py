@@ -20,6 +20,7 @@ from random_kernels import KINDS, Maker
 from small_models import cnn, mlp
 from tilewright import relay, te, tir
 from tilewright.base.errors import ParseError, ScheduleError
+from tilewright.compat.target import Target
 from tilewright.compiler.kernel import lower
 from tilewright.driver.main import main
 from tilewright.ir.module import IRModule
@@ -30,7 +31,6 @@ from tilewright.relay.visitor import post_order
 from tilewright.scalar import expr as E
 from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import Buffer, FloatImm, IntImm, PrimExpr, Var, as_expr, const
-from tilewright.target import Target
 from tilewright.te.create import create_prim_func
 from tilewright.tir.interpreter import run
 from tilewright.tir.script import ir_module

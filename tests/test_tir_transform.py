@@ -8,6 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loop_programs import PROGRAMS, P, S, U, V, conv2d, loops, matmul, max_pool, outputs, pad, same, variables
+from tilewright.backends.cpu.llvm.codegen import emit
+from tilewright.backends.target import Target
 from tilewright.base.errors import InternalError, Origin, ScheduleError
 from tilewright.base.types import DataType
 from tilewright.scalar import expr as E
@@ -15,8 +17,6 @@ from tilewright.scalar import intrinsics as I
 from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, Select, Var, all_of, as_expr, const
 from tilewright.scalar.intrinsics import prefetch
 from tilewright.scalar.walk import walk
-from tilewright.target.llvm.codegen import emit
-from tilewright.target.target import Target
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import (
     UNROLLED,

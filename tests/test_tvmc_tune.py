@@ -16,6 +16,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from small_models import cnn, mlp
+from tilewright.backends.target import Target
 from tilewright.base.errors import ModelError, OptionError, RunError, TargetError
 from tilewright.driver import places, tvmc
 from tilewright.driver.main import main as command_line
@@ -27,7 +28,6 @@ from tilewright.runtime.rpc import connection
 from tilewright.search.auto_scheduler.measure_record import load_records
 from tilewright.search.local import LocalRunner
 from tilewright.search.measure import Measured, MeasureErrorNo, failed
-from tilewright.target.target import Target
 
 QUICK = ["--number", "1", "--parallel", "1"]
 PERCEPTRON = np.random.default_rng(0).random((2, 16), np.float32)

@@ -22,12 +22,12 @@ from tilewright.backends.accelerators.declared.testing import Conformance, Failu
 from tilewright.backends.accelerators.dnnl import library
 from tilewright.backends.accelerators.library_calls.ethos_u import vela
 from tilewright.backends.accelerators.npu import npu
+from tilewright.backends.cpu.c.compile import find_compilers
+from tilewright.backends.target import Target
 from tilewright.relay.offload import Offload
 from tilewright.relay.offload.explain import explain_offload
 from tilewright.runtime.driver import HEADER, load_driver
 from tilewright.runtime.host import host_arch
-from tilewright.target.c.compile import find_compilers
-from tilewright.target.target import Target
 
 
 def global_part(compiler: str, **attributes: object) -> tvm.IRModule:

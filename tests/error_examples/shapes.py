@@ -7,13 +7,13 @@ from unittest import mock
 import tilewright as tvm
 from small_models import mlp
 from tilewright import relay, te
+from tilewright.backends.target import Target
 from tilewright.base.types import DataType
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.open_program import build_open
 from tilewright.compiler.report import Report
 from tilewright.relay.op.registry import OPS
 from tilewright.scalar import expr
-from tilewright.target.target import Target
 
 
 def tw0301() -> None:

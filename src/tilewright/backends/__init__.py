@@ -1,1 +1,1 @@
-"""Back ends: how programs are made for a machine."""
+"""Back ends: targets, the processors that they name, and the generation, linking and loading of machine code."""

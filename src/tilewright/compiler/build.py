@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tilewright.backends.target import Target
 from tilewright.base import interning, jit_policy
 from tilewright.base.errors import CompileError, InputError, OptionError
 from tilewright.base.nd import Device
@@ -29,7 +30,6 @@ from tilewright.relay.transform.stages import mixes_control_and_objects, needs_s
 from tilewright.relay.visitor import calls
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.module import FactoryModule, Session
-from tilewright.target.target import Target
 
 
 def build_module(

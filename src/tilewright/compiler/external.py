@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tilewright.backends.hooks import hook_of
+from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError
 from tilewright.base.global_functions import FUNCTIONS, get_global_func
 from tilewright.base.nd import NDArray, array
@@ -27,8 +29,6 @@ from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import rewrite
 from tilewright.runtime.constants_module import ConstantsModule
 from tilewright.runtime.modules import ModuleNode
-from tilewright.target.hooks import hook_of
-from tilewright.target.target import Target
 
 _GENERATOR = "relay.ext."
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.backends.target import Target
 from tilewright.base import interning
 from tilewright.base.errors import CompileError, InputError, ShapeError
 from tilewright.base.types import INT64
@@ -35,7 +36,6 @@ from tilewright.runtime.manifest import Symbol
 from tilewright.scalar.arith.open_sizes import Limit, open_size, samples
 from tilewright.scalar.expr import IntImm, PrimExpr, Var
 from tilewright.scalar.walk import free_vars
-from tilewright.target.target import Target
 
 Array = np.ndarray[Any, Any]
 _FEWEST: Final = 4

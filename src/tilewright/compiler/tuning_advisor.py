@@ -15,9 +15,9 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 if TYPE_CHECKING:
+    from tilewright.backends.target import Target
     from tilewright.compiler.kernel import Found
     from tilewright.relay.expr import Function
-    from tilewright.target.target import Target
 
 
 class Innermost:

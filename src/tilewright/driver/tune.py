@@ -22,10 +22,10 @@ from tilewright.driver.application import Target, Verbose, examples
 from tilewright.driver.places import Place
 
 if TYPE_CHECKING:
+    from tilewright.backends.target import Target as Processor
     from tilewright.ir.module import IRModule
     from tilewright.search.autotvm.network import NetworkTuning, TaskState
     from tilewright.search.autotvm.selection import Selection
-    from tilewright.target.target import Target as Processor
 
 _FOR_PROOF: Final = 0.2
 """Fraction of the time for proving what was found."""
@@ -51,21 +51,22 @@ EXAMPLES: Final = examples(
 def tune_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="The file of records: all trials, and the selected ones.")
-    ] = Path(
-        "records.json"),
-    minutes: Annotated[float, typer.Option("--minutes", min=0.01, help="How long to take in all.")] = 10.0,
+        Path, typer.Option("-o", "--output", help="Output file: all trials, and the selected records.")
+    ] = Path("records.json"),
+    minutes: Annotated[float, typer.Option("--minutes", min=0.01, help="Total time.")] = 10.0,
     trials: Annotated[
-        int | None, typer.Option("--trials", min=1, help="Most configurations to measure in this call.")
+        int | None, typer.Option("--trials", min=1, help="Maximum number of configurations to measure in this call.")
     ] = None,
-    tuner: Annotated[str, typer.Option("--tuner", help="auto, xgb_knob, ga, random, gridsearch, droplet …")] = "auto",
+    tuner: Annotated[
+        str, typer.Option("--tuner", help="Search strategy: auto, xgb_knob, ga, random, gridsearch, droplet …")
+    ] = "auto",
     threads: Annotated[
-        int | None, typer.Option("--threads", min=1, help="Threads of the model. Default: all cores.")
+        int | None, typer.Option("--threads", min=1, help="Number of threads of the model. Default: all cores.")
     ] = None,
     target: Target = "llvm",
     input_shapes: Annotated[str, typer.Option("--input-shapes", help='Sizes of inputs: "x:[1,3,224,224]".')] = "",
     tuning_records: Annotated[Path | None, typer.Option(
-        "--tuning-records", exists=True, dir_okay=False, help="Trials of an earlier call to begin with.")] = None,
+        "--tuning-records", exists=True, dir_okay=False, help="Trials of an earlier call, used as a start.")] = None,
     cluster: Annotated[str, typer.Option(
         "--cluster", metavar="tcp://HOST:PORT", help="Build and measure on the workers of this Dask scheduler.")] = "",
     worker_tag: Annotated[str, typer.Option(
@@ -78,15 +79,16 @@ def tune_command(
     ] = "",
     ssh: Annotated[str, typer.Option(
         "--ssh", metavar="USER@HOST",
-        help="Measure on this board, which needs no Python, and must accept your key.")] = "",
+        help="Measure on this board, which needs no Python; ssh must work without a password.")] = "",
     ssh_config: Annotated[Path | None, typer.Option(
-        "--ssh-config", exists=True, dir_okay=False, help="With --ssh: options of ssh, as ssh -F reads them.")] = None,
+        "--ssh-config", exists=True, dir_okay=False, help="With --ssh: a configuration file for ssh -F.")] = None,
     replay: Annotated[Path | None, typer.Option(
         "--replay", exists=True, dir_okay=False,
-        help="Measure nothing: use these records, and a model for the rest.")] = None,
+        help="Measure nothing: use these records, and predict other kernels.")] = None,
     verbose: Verbose = 0,
 ) -> None:
-    """Tune MODEL: measure how its kernels are fastest here. Ctrl-C keeps what was found; calling again continues."""
+    """Tune MODEL: measure its kernels and keep the fastest. Ctrl-C keeps the results so far; the same command
+    continues."""
     from tilewright.search.autotvm.tuner import tuner_named
 
     tuner_named(tuner)  # an unknown name is reported before anything takes time
@@ -112,7 +114,7 @@ def tune_command(
 def measurable(wanted: str | Mapping[str, Any] | Processor, place: Place = Place()) -> Processor:
     """Return the target. Raises `TargetError` where its code does not run at the place, or for a target with
     accelerators."""
-    from tilewright.target.target import Target as Processor
+    from tilewright.backends.target import Target as Processor
 
     target, here = Processor(wanted), Processor("llvm")
     if target.accelerators:

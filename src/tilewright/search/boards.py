@@ -23,6 +23,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.backends.cpu.c.compile import find_compilers
+from tilewright.backends.target import Target
 from tilewright.base.errors import OptionError, RPCError
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.host import host_arch
@@ -34,8 +36,6 @@ from tilewright.search.building import default_build
 from tilewright.search.measure import Built, Image, Measured, MeasureErrorNo, OnMeasured, failed
 from tilewright.search.runner import TrialRunner, one_by_one
 from tilewright.search.ssh import SSHConnection, words
-from tilewright.target.c.compile import find_compilers
-from tilewright.target.target import Target
 from tilewright.tir.stmt import PrimFunc
 
 Array = np.ndarray[Any, Any]

@@ -160,7 +160,7 @@ class LocalRunner(TrialRunner):
         The other options are those of `TrialRunner`. Raises `OptionError` or `InputError` for values out of range.
         """
         super().__init__(timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush, noise)
-        modules = (TRIAL.partition(":")[0], "tilewright.target.llvm.jit")
+        modules = (TRIAL.partition(":")[0], "tilewright.backends.cpu.llvm.jit")
         self._worker = Worker(memory_limit, threads or default_threads(), modules)
         self._trials = Trials(self._worker, self.options, timeout, seed, machine_name())
         self._made = 0

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tilewright.backends.cpu.c.text import identifier
 from tilewright.base.errors import ArtifactError, CompileError
 from tilewright.base.json_reading import read_json
 from tilewright.base.types import DataType
 from tilewright.compiler.model_library import c_paths
 from tilewright.runtime.program import TensorInfo
 from tilewright.runtime.sealed_tar import plain_members
-from tilewright.target.c.text import identifier
 
 _LARGEST: Final = 1 << 30
 """Bytes of a file in a library at most."""

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
 
+from tilewright.backends.cpu.c.compile import EXACT
 from tilewright.base.errors import ArtifactError, InputError, OptionError, RunError, TargetError
 from tilewright.base.json_reading import read_json
 from tilewright.base.types import DataType
@@ -29,7 +30,6 @@ from tilewright.compiler.micro.library import ModelLibrary, read_model_library
 from tilewright.compiler.micro.template import DESCRIPTION, TemplateProject
 from tilewright.runtime.files import write_atomically
 from tilewright.runtime.program import TensorInfo
-from tilewright.target.c.compile import EXACT
 
 if TYPE_CHECKING:
     from tilewright.compiler.model import Model

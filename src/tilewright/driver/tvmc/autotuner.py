@@ -22,9 +22,9 @@ from tilewright.driver.tune import measurable
 from tilewright.driver.tvmc.records import is_of_auto_scheduler
 
 if TYPE_CHECKING:
+    from tilewright.backends.target import Target
     from tilewright.driver.tvmc.model import TVMCModel
     from tilewright.search.measure import Builder, Runner
-    from tilewright.target.target import Target
 
 T = TypeVar("T")
 _LONG: Final = 1000.0

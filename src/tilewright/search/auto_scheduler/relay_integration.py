@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewright import te
+from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError, NoNativeCompute
 from tilewright.compiler.fused import fused_functions
 from tilewright.compiler.kernel import computed
@@ -18,7 +19,6 @@ from tilewright.scalar.expr import PrimExpr
 from tilewright.scalar.walk import rewrite
 from tilewright.search.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.search.auto_scheduler.search_task import HardwareParams, SearchTask, check_host
-from tilewright.target.target import Target
 from tilewright.te.create import computations
 from tilewright.te.tensor import ComputeOp, Tensor, TensorElem
 

@@ -16,7 +16,8 @@ from typing import Any, Final
 from tilewright.base.errors import ScheduleError
 
 THREADS: Final = {
-    4: "vthread", 5: "blockIdx.x", 6: "threadIdx.x", 7: "blockIdx.y", 8: "threadIdx.y", 9: "blockIdx.z", 10: "threadIdx.z",
+    4: "vthread", 5: "blockIdx.x", 6: "threadIdx.x", 7: "blockIdx.y", 8: "threadIdx.y", 9: "blockIdx.z",
+    10: "threadIdx.z",
 }
 ANNOTATIONS: Final = {
     "none": 0, "unroll": 1, "vectorize": 2, "parallel": 3, **{name: k for k, name in THREADS.items()}, "tensorize": 11,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tilewright.backends.target import Target
 from tilewright.base.errors import OptionError
 from tilewright.base.settings import nearest
 from tilewright.base.types import DataType
@@ -22,7 +23,6 @@ from tilewright.search.autotvm.task.space import ConfigEntity, ConfigSpace
 from tilewright.search.autotvm.task.task import Task, create
 from tilewright.search.local import LocalBuilder, LocalRunner
 from tilewright.search.measure import Builder, Candidate, Measured, Memory, OnMeasured, Runner, measure
-from tilewright.target.target import Target
 from tilewright.tir.stmt import PrimFunc
 
 

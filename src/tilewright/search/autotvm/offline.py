@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.backends.target import Target
 from tilewright.base.errors import OptionError, TVMError
 from tilewright.search.autotvm.measure import TaskCandidate
 from tilewright.search.autotvm.pretrained import PretrainedKernelModel
@@ -30,7 +31,6 @@ from tilewright.search.cycles import cycles
 from tilewright.search.features import statements
 from tilewright.search.measure import Measured
 from tilewright.search.records import Record, Records
-from tilewright.target.target import Target
 
 RELIABLE: Final = 0.5
 """Smallest rank correlation of a model that chooses."""

@@ -17,11 +17,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.backends.target import Target
 from tilewright.base.types import TensorType
 from tilewright.search.autotvm.feature import AnswerTable
 from tilewright.search.autotvm.task.kernels import KernelTask
 from tilewright.search.cost_model import shipped
-from tilewright.target.target import Target
 
 Array = np.ndarray[Any, Any]
 

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from tilewright.backends.target import Target
 from tilewright.base.errors import ModelError, OptionError, with_code
 from tilewright.search import records
 from tilewright.search.autotvm.measure import MeasureInput, MeasureResult, TaskCandidate
@@ -20,7 +21,6 @@ from tilewright.search.autotvm.task.space import ConfigEntity
 from tilewright.search.autotvm.task.task import Task
 from tilewright.search.measure import MeasureErrorNo
 from tilewright.search.records import Record, lines, write_lines
-from tilewright.target.target import Target
 
 AUTOTVM_LOG_VERSION: Final = records.VERSION
 _ACTS: Final = ("pick-best", "read")

@@ -154,8 +154,8 @@ def _four(x: Any) -> tuple[int, int, int, int]:
 def anchor_of(workload: Workload) -> Anchor | None:
     """Return the operator that determines a kernel's schedule, under which logs of TVM know it; None where there is
     none."""
+    from tilewright.backends.target import Target
     from tilewright.search.autotvm.task.kernels import KernelTask, is_kernel
-    from tilewright.target.target import Target
 
     if not is_kernel(str(workload[0])):
         return None

@@ -15,7 +15,7 @@ from tilewright.base.limits import refused_size
 from tilewright.base.types import DataType, TensorType, same_shape
 from tilewright.relay import expr as relay
 from tilewright.relay.frontend.onnx.reading import element_type
-from tilewright.relay.groups import NOTHING
+from tilewright.relay.sequence_values import NOTHING
 from tilewright.scalar import expr as scalar
 
 Array = np.ndarray[Any, Any]

@@ -18,13 +18,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from tilewright.backends.target import Target
 from tilewright.base.errors import OptionError, TargetError
 from tilewright.compiler.tuning_advisor import Advisor, Innermost
 from tilewright.relay.expr import Function
 from tilewright.runtime.trial import machine_name
 from tilewright.search import records as store
 from tilewright.search.autotvm.task.space import ConfigEntity, ConfigSpace, FallbackConfigEntity
-from tilewright.target.target import Target
 
 if TYPE_CHECKING:
     from tilewright.search.records import Record

@@ -13,12 +13,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError, OptionError
 from tilewright.base.forks import lazy_attribute
 from tilewright.base.types import TensorType, TupleType
 from tilewright.compiler.kernel import Kernel, lower
 from tilewright.ir.transform import PassContext
-from tilewright.relay.analysis.operations import operations
+from tilewright.relay.analysis.operation_counts import operations
 from tilewright.relay.expr import Call, Expr, Function, Var
 from tilewright.relay.parser import parse_expr
 from tilewright.relay.printer import astext
@@ -27,7 +28,6 @@ from tilewright.search.autotvm.task.dispatcher import Workload
 from tilewright.search.autotvm.task.entities import Entity, OtherOptionEntity, SplitEntity
 from tilewright.search.autotvm.task.space import Axis, Branch, ConfigEntity, ConfigSpace
 from tilewright.search.autotvm.task.task import Task
-from tilewright.target.target import Target
 from tilewright.tir.stmt import PrimFunc
 from tilewright.topi.decisions import Choice, Decisions, Value
 

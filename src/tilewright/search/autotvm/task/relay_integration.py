@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError, NoNativeCompute, OptionError
 from tilewright.compiler.fused import fused_functions
 from tilewright.ir.module import IRModule
@@ -16,7 +17,6 @@ from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.visitor import post_order
 from tilewright.search.autotvm.env import GLOBAL_SCOPE
 from tilewright.search.autotvm.task.kernels import LEVEL, KernelTask
-from tilewright.target.target import Target
 
 Params = Mapping[str, Any] | None
 

@@ -20,13 +20,13 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from tilewright.backends.target import Target
 from tilewright.base.errors import OptionError
 from tilewright.base.forks import lazy_attribute
 from tilewright.base.settings import nearest
 from tilewright.search.autotvm.task.dispatcher import ApplyConfig, DispatchContext, Workload
 from tilewright.search.autotvm.task.space import ConfigEntity, ConfigSpace, InstantiationError
 from tilewright.search.features import arithmetic
-from tilewright.target.target import Target
 from tilewright.te.resolve import schedule_func
 from tilewright.te.tensor import Tensor, placeholder
 from tilewright.tir.stmt import PrimFunc
