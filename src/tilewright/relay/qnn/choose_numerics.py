@@ -1,4 +1,4 @@
-"""Compute quantized networks with the rounding of another runtime: the option `relay.qnn.numerics`.
+"""Quantized networks computed as another runtime computes them than the one that they are from: the option `relay.qnn.numerics`.
 
     %0 = qnn.dequantize(%x, sx, zx); %1 = nn.conv2d(%0, qnn.dequantize(w, sw, 0)); qnn.quantize(%1, s, z)      with numerics "tflite"
     -> def @main(%x, numerics="tflite") { qnn.requantize(nn.bias_add(qnn.conv2d(%x, w, zx, 0, sx, sw), 0), sx * sw, 0, s, z) }

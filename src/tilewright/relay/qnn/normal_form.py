@@ -1,4 +1,4 @@
-"""Bring every call of the qnn dialect into one form, independent of the frontend, by rules on single calls.
+"""One form for each call of the dialect, whatever frontend wrote it: rules on single calls.
 
     cast(clip(qnn.requantize(%x, …, out_dtype="int32"), 0, 255), "uint8")    -> qnn.requantize(%x, …, out_dtype="uint8")
     qnn.quantize(w, s, 0)                                                    -> the integers, of constants

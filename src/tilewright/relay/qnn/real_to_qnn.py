@@ -1,4 +1,4 @@
-"""Replace float operators between dequantize and quantize by operators of the qnn dialect.
+"""Operators of the dialect for what a model describes in real numbers between dequantize and quantize.
 
     qnn.quantize(nn.relu(add(qnn.dequantize(%a, sa, za), qnn.dequantize(%b, sb, zb))), s, z)
     -> clip(qnn.add(%a, %b, sa, za, sb, zb, s, z), z, 255)

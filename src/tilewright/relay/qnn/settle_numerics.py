@@ -31,8 +31,7 @@ KNOWN: Final[Mapping[str, Mapping[type[Op], Rule]]] = {**RULES, **ENGINES}
 
 @dataclass(frozen=True)
 class SettleNumerics(Pass):
-    """Write the rounding into every operator that leaves it open, and remove the attribute `numerics`. The attribute
-    of `main` holds for all functions.
+    """Every operator that leaves its rounding open becomes one that does not, and the attribute goes. What `main` says holds for all functions.
 
     Needs known types; the compiler and the interpreter begin with it. Raises `OptionError` for a runtime that is not known.
     """
@@ -50,9 +49,8 @@ class SettleNumerics(Pass):
 
 @dataclass(frozen=True)
 class SettleMain(Pass):
-    """Settle the rounding of `main` only, and record its attribute on the other functions, which other compilers may
-    take. For partitions of float operators, whose passes over `main` would otherwise give its integers TVM's
-    default rounding."""
+    """The same for `main` alone; the other functions, which may be for other compilers, are told what it said. For partitions of float operators,
+    whose passes over `main` would give its integers the roundings of the field."""
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         if "main" not in mod or NUMERICS not in mod["main"].attrs:

@@ -33,14 +33,14 @@ from tilewright.relay.visitor import rewrite
 
 @dataclass(frozen=True)
 class QnnLegalize(AnyLegalize):
-    """Replace each call by the result of its operator's `register_qnn_legalize` hook; each call is asked once."""
+    """Replace calls by what the hooks of `register_qnn_legalize` return; each call is asked once."""
 
     legalize_map_attr_name: str = hooks.QNN_LEGALIZE
 
 
 @dataclass(frozen=True)
 class QnnCanonicalizeOps(FunctionPass):
-    """Replace quantized operators by the plain operators that compute them."""
+    """Replace operators of quantized tensors by the plain operators that they are computed with."""
 
     kind: ClassVar[type] = Function
 

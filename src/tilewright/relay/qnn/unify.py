@@ -1,4 +1,4 @@
-"""Bring quantized networks of all frameworks into one form: `relay.qnn.transform.Unify`."""
+"""One shape for quantized networks, whichever framework they come from: `relay.qnn.transform.Unify`."""
 
 from __future__ import annotations
 

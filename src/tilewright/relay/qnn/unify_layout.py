@@ -1,4 +1,4 @@
-"""Bring all images of a quantized network into one layout, including inputs and outputs.
+"""One order of the axes for all images of a quantized network, those that come in and go out among them.
 
     fn (%x: (1, 224, 224, 3)) { qnn.conv2d(%x, w, …, data_layout="NHWC", kernel_layout="HWIO") }
     -> fn (%x: (1, 3, 224, 224)) { qnn.conv2d(%x, w', …) }

@@ -1,4 +1,4 @@
-"""Bring quantized data to one type, uint8 or int8, whose zero points differ by 128.
+"""One type of quantized data: signed or unsigned bytes, whose zero points differ by 128.
 
     qnn.conv2d(qnn.quantize(%x, s, 114, out_dtype="uint8"), w, 114, …)
     -> qnn.conv2d(qnn.quantize(%x, s, -14, out_dtype="int8"), w, -14, …)

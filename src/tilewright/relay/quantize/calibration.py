@@ -1,4 +1,4 @@
-"""Replace the scales and bounds of simulated quantizations by numbers from calibration, with TVM's options.
+"""Calibration under the field's options: the scales and bounds of simulated quantizations.
 
     simulated_quantize(%x, %dom_scale, %clip_min, %clip_max) -> simulated_quantize(%x, 0.0625f, -127f, 127f)
 """

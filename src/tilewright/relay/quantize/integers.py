@@ -1,4 +1,4 @@
-"""Replace simulated quantization by integer operators.
+"""Simulated quantization becomes real: operators of integers.
 
     nn.conv2d(simulated_quantize(nn.relu(%x), s, 0f, 255f), simulated_quantize(w, t, -127f, 127f))
     -> %0 = qnn.quantize(%x, s, 0, out_dtype="uint8"); %1 = qnn.conv2d(%0, w', 0, 0, s, t); qnn.dequantize(%1, s * t, 0)

@@ -116,7 +116,7 @@ def configured(config: QConfig, function: Function) -> Choice:
 
 @dataclass(frozen=True)
 class QuantizePartition(FunctionPass):
-    """Mark the values that the current `qconfig` quantizes; needs known types and constant weights."""
+    """Mark what the current `qconfig` quantizes; needs known types and constant weights."""
 
     kind: ClassVar[type] = Function
 
@@ -133,7 +133,7 @@ class QuantizePartition(FunctionPass):
 
 @dataclass(frozen=True)
 class QuantizeAnnotate(FunctionPass):
-    """Replace the marks of `partition` by simulated quantizations, with variables for their scales and bounds."""
+    """Simulated quantizations, with variables for their scales and bounds, in the place of marks, which are those that `partition` makes."""
 
     exact: ClassVar[bool] = False
     kind: ClassVar[type] = Function

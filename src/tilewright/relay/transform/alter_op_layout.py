@@ -1,4 +1,4 @@
-"""Change the layouts of operators as the hooks of a target request.
+"""Layouts by operator, as a target's hooks want them.
 
     @relay.op.register_alter_op_layout("nn.conv2d", level=11)
     def in_blocks(attrs, inputs, tinfos, out_type):

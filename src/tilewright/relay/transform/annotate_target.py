@@ -1,4 +1,4 @@
-"""Mark the target that computes each call.
+"""Mark which target computes what.
 
     nn.relu(add(%x, %y)) -> %0 = add(compiler_begin(%x, "npu"), compiler_begin(%y, "npu"));
                             %1 = nn.relu(compiler_begin(compiler_end(%0, "npu"), "default")); compiler_end(%1, "default")

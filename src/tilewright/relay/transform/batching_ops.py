@@ -1,4 +1,4 @@
-"""Combine parallel branches into fewer and larger products: the three `CombineParallel` passes in sequence."""
+"""Fewer and larger products: the three passes that combine parallel branches, as one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Simplify integer arithmetic between 8-bit values without changing any result.
+"""Make integer arithmetic between bytes cheap, without another result for any of them.
 
 Signed bytes that a product reads moved by 128 are stored moved:
 

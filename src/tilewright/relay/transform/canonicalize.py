@@ -1,4 +1,4 @@
-"""Bring operators that can be written in several ways into one form.
+"""One form for what can be written in many.
 
     nn.bias_add(%x, b, axis=1)       -> add(%x, b')                 b' has one axis per axis behind, so that it broadcasts
     add(const, %x)                   -> add(%x, const)

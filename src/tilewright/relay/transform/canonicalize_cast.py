@@ -1,4 +1,4 @@
-"""Give each user of a widened value its own cast, so that fusion can put it into that user's kernel.
+"""One cast for each user of a value that is made wider, so that each can be part of that user's kernel.
 
     %0 = cast(%a, "int32"); add(%0, …), multiply(%0, …) -> add(cast(%a, "int32"), …), multiply(cast(%a, "int32"), …)
 """

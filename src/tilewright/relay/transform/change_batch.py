@@ -1,4 +1,4 @@
-"""Change the batch size: set it along the given axis of the given parameters, and infer all types again.
+"""Another batch size: the parameters that are named have it along the axis that is named, and all types follow.
 
     ChangeBatch({%x: 0}, 16):   fn (%x: Tensor[(1, 3, 8, 8), float32]) { … } -> fn (%x: Tensor[(16, 3, 8, 8), float32]) { … }
 """

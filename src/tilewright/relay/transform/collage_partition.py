@@ -1,4 +1,4 @@
-"""Assign every part of a graph to the target with the least total cost, and make functions of the targets' parts.
+"""Give every part of a graph to the target where the whole costs least, and make functions of what targets compute.
 
     add(nn.relu(nn.conv2d(%x, w)), %y), where npu has nn.conv2d + nn.relu at 2, dsp has single operators at 3, the host at 5
     -> add on dsp, fn (…, Composite="npu.conv_relu") in @tvmgen_default_npu_main_0

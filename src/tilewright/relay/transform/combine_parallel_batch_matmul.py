@@ -1,4 +1,4 @@
-"""Combine batched products of one tensor with several others into one.
+"""Batched products of one tensor with several become one.
 
     (nn.batch_matmul(%x, %a), nn.batch_matmul(%x, %b), nn.batch_matmul(%x, %c))
     -> %0 = nn.batch_matmul(%x, concatenate((%a, %b, %c), axis=1)); columns of it for each

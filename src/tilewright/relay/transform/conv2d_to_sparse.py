@@ -28,8 +28,7 @@ KERNELS = {"NHWC": "HWIO", "NCHW": "OIHW"}
 
 @dataclass(frozen=True)
 class Conv2dToSparse(Pass):
-    """Make the parameters `weight_name` of `main`, which only `nn.conv2d` reads as kernels, sparse parameters of
-    `weight_shape`: three shapes for each.
+    """In `main`, the parameters `weight_name`, read by `nn.conv2d` alone as kernels, become sparse ones of `weight_shape`: three shapes for each.
 
     Only convolutions of `layout` and `kernel_size` (1, or 3 in NHWC), of stride 1, whose padding keeps the size.
     """
@@ -66,8 +65,7 @@ class Conv2dToSparse(Pass):
 
 @dataclass(frozen=True)
 class Conv2dToSparse2(FunctionPass):
-    """Make constant kernels sparse, in blocks of `blocksize`, if their share of zeros is at least
-    `sparsity_threshold`.
+    """Constant kernels that have a share of zeros of `sparsity_threshold` or more become sparse, in blocks of `blocksize`.
 
     Only convolutions of `layout` and `kernel_size` (1, or 3 in NHWC), of stride 1, whose padding keeps the size, and only where blocks
     divide the kernel.

@@ -1,4 +1,4 @@
-"""Convert the whole graph to one layout: images with channels last, or the layouts given for some operators.
+"""One layout for the whole graph: images are stored channels last; or the layouts that somebody chose for some operators.
 
     nn.conv2d(%x, w) -> transpose(nn.conv2d(transpose(%x, axes=[0, 2, 3, 1]), w', data_layout="NHWC", …), axes=[0, 3, 1, 2])
 

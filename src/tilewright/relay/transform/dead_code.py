@@ -1,4 +1,4 @@
-"""Remove unused values: fields taken from literal tuples, and variables that are bound but not read.
+"""Remove what nothing reads: fields taken of literal tuples, variables that are bound and not used.
 
     (%a, %b).0 -> %a;   let %v = e1; e2 -> e2 when e2 does not use %v
 """

@@ -1,4 +1,4 @@
-"""Rename variables so that each is bound once.
+"""Bind no variable twice.
 
     add((fn (%x) { %x })(%a), (fn (%x) { %x })(%b)), the same %x in both -> the second function has an %x of its own
 """

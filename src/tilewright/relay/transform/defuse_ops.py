@@ -1,4 +1,4 @@
-"""Undo `FuseOps`: replace calls of primitive functions by the calls inside them.
+"""The opposite of `FuseOps`: calls of primitive functions become the calls inside them.
 
     fn (%p0, %p1, Primitive=1) { nn.relu(add(%p0, %p1)) }(%x, b) -> nn.relu(add(%x, b))
 """

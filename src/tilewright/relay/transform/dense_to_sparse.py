@@ -1,5 +1,4 @@
-"""Replace products with mostly zero weights by sparse products: the parameter becomes three, the remaining blocks and
-their positions.
+"""Products with weights that are mostly zeros skip them: the parameter becomes three, the blocks that are left and where they stand.
 
     nn.dense(%x, %w) -> nn.sparse_dense(%x, %w.data, %w.indices, %w.indptr)
 """

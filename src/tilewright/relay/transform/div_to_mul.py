@@ -1,4 +1,4 @@
-"""Replace divisions by constants by multiplications.
+"""Divisions by constants become multiplications.
 
     divide(%x, 4f) -> multiply(%x, 0.25f)
 """

@@ -1,4 +1,4 @@
-"""Replace operators with computed attributes by static ones where the attributes are known.
+"""Operators whose attributes are computed become static ones where these are known.
 
     dyn.reshape(%x, shape_of(%y)) -> reshape(%x, newshape=[…])         the shape of %y is known
 """

@@ -1,4 +1,4 @@
-"""Wrap constructors and global functions that are used as values in functions that call them.
+"""Write constructors and global functions that are values as functions that call them.
 
     %f(Some) -> %f(fn [A](%eta0: A) { Some(%eta0) })
 """

@@ -26,8 +26,7 @@ def _is_of(function: Any, compiler: str) -> bool:
 
 @dataclass(frozen=True)
 class OutlineCompilerFunctionsWithExistingGlobalSymbols(Pass):
-    """Make functions of `compiler_filter` (default: every compiler) that are called in place global functions, named
-    by `global_symbol`.
+    """Functions of `compiler_filter` (all without) that are called in place become functions of the module, called `global_symbol`.
 
     Those that are structurally equal are one. Raises `CompileError` for two others of one symbol, and for one that reads variables around it.
     """
@@ -58,8 +57,7 @@ class OutlineCompilerFunctionsWithExistingGlobalSymbols(Pass):
 
 @dataclass(frozen=True)
 class MarkCompilerFunctionsAsExtern(Pass):
-    """Give functions of `compiler_filter` (default: every compiler) the attribute `Extern`: their code comes from
-    elsewhere, and values that only they use are dropped."""
+    """Functions of `compiler_filter` (all without) get `Extern`: their code comes from elsewhere, and what is theirs alone is dropped."""
 
     compiler_filter: str = ""
 
@@ -77,7 +75,7 @@ class MarkCompilerFunctionsAsExtern(Pass):
 
 @dataclass(frozen=True)
 class InlineCompilerFunctionsBoundTo(Pass):
-    """Inline the given functions of other compilers, and remove them from the module."""
+    """Calls of these functions of other compilers become their bodies again; the functions leave the module."""
 
     global_vars: Sequence[Any]
 

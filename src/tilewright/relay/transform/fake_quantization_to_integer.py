@@ -1,4 +1,4 @@
-"""Compute in integers where the model computes floats between dequantize and quantize.
+"""Compute in integers what a model describes in real numbers between dequantize and quantize.
 
     %0 = qnn.dequantize(%x, sx, zx); %1 = qnn.dequantize(w, sw, 0); %2 = nn.conv2d(%0, %1); qnn.quantize(%2, s, z)
     -> %0 = qnn.conv2d(%x, w, zx, 0, sx, sw); qnn.requantize(%0, sx * sw, 0, s, z)

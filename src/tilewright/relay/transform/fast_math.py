@@ -1,4 +1,4 @@
-"""Replace floating-point functions by their approximations.
+"""Functions of real numbers become their approximations.
 
     exp(%x) -> fast_exp(%x);   tanh, erf -> fast_tanh, fast_erf;   nn.softmax -> nn.fast_softmax
     divide(%x, 3f) -> multiply(%x, 0.33333334f)

@@ -1,4 +1,4 @@
-"""Replace a dilated convolution that was written with space-to-batch by a convolution with `dilation`.
+"""A dilated convolution that was written as one of batches becomes dilated.
 
     %0 = nn.space_to_batch_nd(%x, block_shape=[2, 2], paddings=…); %1 = nn.conv2d(%0, w); nn.batch_to_space_nd(%1, block_shape=[2, 2], crops=…)
     -> nn.conv2d(%x, w, dilation=[2, 2], padding=…)

@@ -1,4 +1,4 @@
-"""Make a program for several sizes of one axis, which selects one of the compiled sizes at run time.
+"""A program for several sizes of one axis: the sizes that it was compiled for are chosen from while it runs.
 
     fn (%x: Tensor[(8, 3), float32]) { body }
     -> fn (%x: Tensor[(?, 3), float32]) { if (size <= 4) { part(@main_4(padded(%x))) } else { part(@main_8(padded(%x))) } }

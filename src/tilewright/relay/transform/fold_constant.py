@@ -1,4 +1,4 @@
-"""Evaluate expressions of constants at compile time.
+"""Compute what can be computed now.
 
     add(const, const) -> const;   shape_of(%x) -> const when the shape is known
 """

@@ -1,4 +1,4 @@
-"""Fold padding with the zero value into the convolution that reads it.
+"""Fold padding by what stands for zero into the convolution that reads it.
 
     nn.conv2d(nn.pad(%x, 0f, pad_width=((0, 0), (0, 0), (1, 1), (1, 1))), w) -> nn.conv2d(%x, w, padding=(1, 1, 1, 1))
     qnn.conv2d(nn.pad(%x, 7f, …), w, 7, …) -> qnn.conv2d(%x, w, 7, …, padding=(1, 1, 1, 1))

@@ -1,4 +1,4 @@
-"""Scale the weights of a 1x1 convolution instead of the image that it reads, if the weights are smaller.
+"""Scale the weights of a 1x1 convolution instead of the image that it reads, where there are fewer of them.
 
     nn.conv2d(multiply(%x, %gate), w) -> nn.conv2d(%x, multiply(w, reshape(%gate, (1, 1, -1, 1))))
 

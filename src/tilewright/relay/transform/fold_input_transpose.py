@@ -1,4 +1,4 @@
-"""Let a convolution of few channels read its input in the layout of the input.
+"""A convolution of few channels reads its input in the order it has.
 
     nn.conv2d(transpose(%x, axes=[0, 2, 3, 1]), w, data_layout="NHWC")
       -> nn.conv2d(%x, w, data_layout="NCHW", out_layout="NHWC")    when %x has four channels or less

@@ -27,8 +27,7 @@ from tilewright.relay.visitor import operands, post_order, rewrite
 
 @dataclass(frozen=True)
 class FoldScaleAxis(FunctionPass):
-    """Fold per-channel scales into the weights of convolutions and dense layers. Float, constant scales, single-use
-    values only."""
+    """Only floats, only constants, and only through values that nothing else reads."""
 
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 1
@@ -48,14 +47,14 @@ class FoldScaleAxis(FunctionPass):
 
 @dataclass(frozen=True)
 class ForwardFoldScaleAxis(FoldScaleAxis):
-    """Fold only the scales of the inputs of convolutions and products."""
+    """Only the scales of what a convolution or product reads."""
 
     backward: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
 class BackwardFoldScaleAxis(FoldScaleAxis):
-    """Fold only the scales of the results of convolutions and products."""
+    """Only the scales of what a convolution or product makes."""
 
     forward: ClassVar[bool] = False
 

@@ -1,4 +1,4 @@
-"""Recognize scaled dot-product attention as exporters write it, and replace it by one operator.
+"""Recognise scaled dot-product attention as exporters write it, and make it one operator.
 
     nn.batch_matmul(nn.softmax(nn.batch_matmul(q, k) * scale + mask), v)  ->  nn.attention(q, k, v, transpose(mask), heads=…, scale=…)
 

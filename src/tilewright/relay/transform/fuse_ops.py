@@ -1,4 +1,4 @@
-"""Group the calls of the graph into kernels.
+"""Cut the graph into kernels.
 
     %0 = nn.conv2d(%x, w); %1 = add(%0, b); nn.relu(%1)
     -> fn (%p0, %p1, %p2, Primitive=1) { nn.relu(add(nn.conv2d(%p0, %p1), %p2)) }(%x, w, b)

@@ -1,4 +1,4 @@
-"""Infer the type of every value, or report the value whose type is unknown and the variable to annotate.
+"""Find the type of every value, or say which one is not known, and which variable to annotate.
 
 Calls infer their types when they are built, so mostly there is nothing to do. What is left are values made of variables without
 annotation, generic constructors whose arguments do not say all (`Nil()`), and functions that call each other: these get types with

@@ -1,4 +1,4 @@
-"""Inline functions marked `Inline`.
+"""Put the bodies of the functions marked `Inline` in the place of their calls.
 
     def @main(%x) { @f(%x) }  def @f(%y, Inline=1) { nn.relu(%y) } -> def @main(%x) { nn.relu(%x) }
 """

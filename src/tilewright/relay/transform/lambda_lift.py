@@ -1,4 +1,4 @@
-"""Lift nested functions to global functions.
+"""Make functions inside functions functions of the module.
 
     def @main(%x) { let %f = fn (%y) { add(%x, %y) }; %f(%x) }
  -> def @main(%x) { let %f = @lifted_main_0(%x); %f(%x) }   def @lifted_main_0(%x1, Closure=1) { fn (%y) { add(%x1, %y) } }

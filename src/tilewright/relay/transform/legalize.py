@@ -1,4 +1,4 @@
-"""Replace each call by the result of its operator's legalization hook for the target.
+"""What programs say about an operator for their target: a call becomes what the hook of its operator returns.
 
     @relay.op.register_legalize("nn.dense", level=11)
     def padded(attrs, inputs, types): ...              # an expression of the same type, or None

@@ -1,4 +1,4 @@
-"""Merge adjacent regions of one target, unless that creates a cycle through other regions.
+"""Make regions of one target that touch each other one region, where that closes no circle through other regions.
 
     nn.relu(compiler_begin(compiler_end(add(compiler_begin(%x, "npu"), …), "npu"), "npu")) -> nn.relu(add(compiler_begin(%x, "npu"), …))
 """

@@ -1,4 +1,4 @@
-"""Extract the matches of a pattern table into functions named after their pattern.
+"""Put what the patterns of a table match into functions of their own, named after the pattern.
 
     nn.relu(nn.conv2d(%x, w)) -> fn (%0, %1, PartitionedFromPattern="nn.conv2d_nn.relu_", Composite="npu.conv2d") { … }(%x, w)
 """

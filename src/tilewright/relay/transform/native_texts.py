@@ -1,4 +1,4 @@
-"""Look up input strings in native kernels, without creating Python strings.
+"""Texts that come in as inputs are looked up where they stand, by kernels.
 
     string_index(reshape(%x, (4,)), keys)                -> reshape(text_index(%x, letters, table), (4,))      for a parameter %x
     string_index(string_normalize(%x, "LOWER"), keys)    -> text_index(%x, letters, table, "LOWER")

@@ -1,4 +1,4 @@
-"""Evaluate at compile time: calls of known functions, branches and matches on known values, operators on constants.
+"""Run what is known while compiling: calls of known functions, branches and matches on known values, operators on constants.
 
     let %f = fn (%y) { add(%y, 1f) }; if (True) { %f(%x) } else { %x } -> add(%x, 1f)
 

@@ -1,4 +1,4 @@
-"""Check the devices of `on_device` and `device_copy`, and remove these calls, since there is one device.
+"""Where values are computed: what `on_device` and `device_copy` say is checked, and taken out on the one device there is.
 
     add(on_device(%x, virtual_device="cpu:0"), device_copy(%y, …)) -> add(%x, %y)
 """

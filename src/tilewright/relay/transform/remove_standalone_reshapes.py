@@ -1,4 +1,4 @@
-"""Merge primitive functions that only reshape into the readers of their result.
+"""Primitive functions that only reshape go into those that read their result: no call is left that moves nothing.
 
     %1 = @reshape_only(%x); %2 = @conv(%1, w)  ->  %2 = @conv'(%x, w)        conv' reshapes its first parameter itself
 

@@ -1,4 +1,4 @@
-"""Remove functions that no entry function reaches."""
+"""Remove the functions that nothing calls: those that no entry function reaches."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ CallRule = Callable[[Call], "Expr | None"]
 
 @dataclass(frozen=True)
 class SimplifyExpr(FunctionPass):
-    """Apply the algebraic rules until a fixed point."""
+    """Apply the algebraic rules until none fires."""
 
     kind: ClassVar[type] = Function
 
@@ -69,7 +69,7 @@ def _once(e: Expr) -> Expr | None:
 
 @dataclass(frozen=True)
 class SimplifyExprPostAlterOp(FunctionPass):
-    """Simplify the remains of layout changes: data movement, casts, adjacent constants."""
+    """Apply the rules for what a change of layouts leaves behind: movement, casts, neighbouring constants."""
 
     kind: ClassVar[type] = Function
 

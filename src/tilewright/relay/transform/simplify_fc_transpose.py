@@ -1,4 +1,4 @@
-"""Transpose weights that are parameters once, outside the program.
+"""Transposes of weights that are parameters are done once, outside of the program.
 
     nn.dense(%x, transpose(%w, axes=[1, 0])) -> nn.dense(%x, %w.T)         and the parameter is transposed by who binds it
 """

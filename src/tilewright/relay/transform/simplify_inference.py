@@ -1,4 +1,4 @@
-"""Replace training operators by their inference form: batch norm -> scale and shift, dropout -> its input.
+"""Replace operators that inference needs less of: batch norm -> scale and shift, dropout -> its input.
 
     %0 = nn.batch_norm(%x, gamma, beta, mean, var); %0.0 -> add(multiply(%x, scale), shift)
 """

@@ -1,4 +1,4 @@
-"""Move reshapes behind the elementwise calls that follow a convolution or product, so that fusion can include these.
+"""Move reshapes behind the elementwise calls that follow a convolution or product, so that these can be fused with it.
 
     add(reshape(nn.dense(%x, w), (1, 128, 768)), b)     -> reshape(add(nn.dense(%x, w), b), (1, 128, 768))
     add(reshape(nn.dense(%x, w), (1, 128, 768)), %y)    -> reshape(add(nn.dense(%x, w), reshape(%y, (128, 768))), …)

@@ -20,7 +20,7 @@ from tilewright.relay.visitor import operands, post_order, with_operands
 
 @dataclass(frozen=True)
 class AnnotateSpans(Pass):
-    """Give the nodes of a program spans in its own text, by printing and parsing it."""
+    """The same program with spans of its own text: printed, and read back."""
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         from tilewright.relay.parser import parse
@@ -30,7 +30,7 @@ class AnnotateSpans(Pass):
 
 @dataclass(frozen=True)
 class CapturePostDfsIndexInSpans(FunctionPass):
-    """Set the span of every node to its post-order index in the function."""
+    """Give every node its index in the order of the function as its span."""
 
     kind: ClassVar[type] = Function
 

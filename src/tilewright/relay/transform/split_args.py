@@ -1,4 +1,4 @@
-"""Split concatenations of very many tensors into several, because the number of kernel arguments is limited.
+"""Concatenations of very many tensors become several: kernels take so many arguments and no more.
 
     concatenate((%a, %b, %c, %d)) -> concatenate((concatenate((%a, %b)), concatenate((%c, %d))))         at most 2
 """

@@ -1,4 +1,4 @@
-"""Compute a batch that is too large for the caches in parts, one after another.
+"""A batch that is too large for the caches is computed in parts, one after the other.
 
     fn (%x: Tensor[(32, 3, 224, 224)]) { … nn.conv2d(%x, …) /* (32, 112, 112, 32) */ … }
       -> fn (%x: Tensor[(2, 3, 224, 224)], Parts=16) { … nn.conv2d(%x, …) /* (2, 112, 112, 32) */ … }

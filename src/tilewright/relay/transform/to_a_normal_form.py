@@ -1,4 +1,4 @@
-"""Bind every value to a variable, in the order of evaluation.
+"""Give every value a name, in the order of evaluation.
 
     add(nn.relu(%x), 1f) -> let %x1 = nn.relu(%x); let %x2 = 1f; let %x3 = add(%x1, %x2); %x3
 

@@ -1,4 +1,4 @@
-"""Bind values used in several scopes before the first of them; within a scope the graph stays a graph.
+"""Name what several scopes use, before the first of them; within a scope the graph stays a graph.
 
     if (%c) { nn.relu(%0) } else { tanh(%0) } with %0 = exp(%x) -> let %x1 = exp(%x); if (%c) { nn.relu(%x1) } else { tanh(%x1) }
 """

@@ -1,4 +1,4 @@
-"""Convert to continuation-passing style: a function passes its result to its last parameter, and calls come last.
+"""Continuation passing style: a function gives its result to a function, its last parameter, and calls come last.
 
     fn (%x) { add(@f(%x), 1f) } -> fn [R](%x, %k: fn (float32) -> R) -> R { @f(%x, fn (%v) { %k(add(%v, 1f)) }) }
 """

@@ -1,5 +1,4 @@
-"""Compute in 16-bit floats where the operators declare a gain: products always, the operators between them according
-to their inputs.
+"""Compute in 16-bit floats where the operators say that it pays: products always, what stands between them as they come.
 
     %0 = nn.conv2d(%x, w); nn.relu(add(%0, b))
     -> %0 = cast(%x, "bfloat16"); %1 = nn.conv2d(%0, w16, out_dtype="float32"); nn.relu(cast(add(%1, b), "bfloat16"))
