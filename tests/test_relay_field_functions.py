@@ -16,9 +16,9 @@ from tilewright.expr import UnknownDim
 from tilewright.ir import IRModule, assert_structural_equal
 from tilewright.relay.expr import Expr, Function, var
 from tilewright.relay.interpreter import evaluate
-from tilewright.relay.op.left_out import LEFT_OUT
 from tilewright.relay.op.nn_sparse import packed
 from tilewright.relay.op.registry import OPS
+from tilewright.relay.op.unsupported import LEFT_OUT
 
 Array = np.ndarray[Any, Any]
 X = np.arange(24, dtype="float32").reshape(2, 3, 4)
