@@ -10,6 +10,7 @@ import pytest
 
 import op_examples
 from tilewright import relay
+from tilewright.backends.target import Target
 from tilewright.compiler.build import build_module
 from tilewright.compiler.report import Report
 from tilewright.ir.module import IRModule
@@ -20,7 +21,6 @@ from tilewright.relay.interpreter import evaluate
 from tilewright.relay.transform.pipeline import optimize
 from tilewright.relay.transform.split_batch import PARTS, SplitBatch, best_part
 from tilewright.runtime.artifact import load
-from tilewright.target.target import Target
 
 pytestmark = pytest.mark.slow
 

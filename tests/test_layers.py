@@ -29,7 +29,8 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("relay", "parser"),
     ("relay.frontend", "serialization", "registry"),
     ("_ffi",),
-    ("target", "runtime"),
+    ("backends", "runtime"),
+    ("target",),
     ("rpc", "exec"),
     ("compiler",),
     ("onnx_backend", "onnx_session", "micro"),
@@ -70,8 +71,8 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("runtime.artifact", "compiler.export"): "save() of a program in memory links it",
     ("runtime.module", "compiler.functions"): "load_module() of C text compiles it",
     ("runtime.functions", "compiler.functions"): "export_library(cc=, options=) compiles C text again",
-    ("runtime.profile", "target.llvm.timed"): "native code looks at the clock between steps; without the compiler, Python does",
-    ("runtime.artifact", "target.llvm.jit"): "load() of a .tar links its objects in memory",
+    ("runtime.profile", "backends.cpu.llvm.timed"): "native code looks at the clock between steps; without the compiler, Python does",
+    ("runtime.artifact", "backends.cpu.llvm.jit"): "load() of a .tar links its objects in memory",
     ("runtime.artifact", "compiler.saved_stages"): "load() of a program in stages, which the compiler goes on with",
 }
 

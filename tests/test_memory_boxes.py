@@ -217,8 +217,8 @@ def test_places_inside_of_inputs_are_text_both_ways() -> None:
 
 def test_a_place_beyond_an_input_is_refused() -> None:
     from small_programs import X, Y
+    from tilewright.backends.cpu.llvm.entry import emit_entry
     from tilewright.runtime.manifest import Manifest
-    from tilewright.target.llvm.entry import emit_entry
 
     step = KernelCall("k", (RuntimePlace("input", 0, 32), RuntimePlace("output", 0)))
     with pytest.raises(InternalError, match="names byte 32 of input 0, which has 32"):

@@ -125,7 +125,7 @@ def test_every_part_of_a_batch_is_timed() -> None:
 
 
 def test_without_the_compiler_python_looks_at_the_clock(network: Executable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tilewright.target.llvm.timed", None)
+    monkeypatch.setitem(sys.modules, "tilewright.backends.cpu.llvm.timed", None)
     profile = network.profile(IMAGE, number=2, timeline=True)
     assert profile.clock == "python"
     assert "no compiler is installed here" in profile.report().table()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright import interning
+from tilewright.backends.target import Target
 from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.front_half import front_half, off_loaded
 from tilewright.errors import CompileError
@@ -15,7 +16,6 @@ from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.external import ExternalCall
 from tilewright.relay.transform.plan_memory import MemorySpace, plan_memory
 from tilewright.relay.transform.stages import needs_stages
-from tilewright.target.target import Target
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from tilewright.backends.target import Target
 from tilewright.errors import CompileError
 from tilewright.ir.transform import PassContext
 from tilewright.limits import machine_bytes, shown_bytes
@@ -15,7 +16,6 @@ from tilewright.relay.expr import Function
 from tilewright.relay.transform.plan_memory import MemoryPlan, MemorySpace, plan_memory
 from tilewright.runtime.host import host_arch
 from tilewright.runtime.scratch import Scratch
-from tilewright.target.target import Target
 from tilewright.types import TensorType, Type
 
 _NAMED: Final = 6

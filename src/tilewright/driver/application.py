@@ -18,11 +18,11 @@ from typing import Annotated, Any, Final, get_type_hints
 import typer
 
 from tilewright import logs
+from tilewright.backends.accelerators import parts
+from tilewright.backends.registry import has_backend
 from tilewright.driver.config import option_values
 from tilewright.driver.targets import TargetOption, read_target, split_target_options
 from tilewright.errors import InternalError, OptionError, TVMError, with_code
-from tilewright.target.accelerators import parts
-from tilewright.target.target import KEYS
 
 # typer brings its own click in new versions and uses the installed one in old ones: ask it for its class.
 UsageError: Final[type[Any]] = typer.BadParameter.__bases__[0]
@@ -123,7 +123,7 @@ def _whole_target(context: typer.Context, text: str) -> str:
 
 def _with_processor(context: typer.Context, text: str) -> str:
     """The same, where the processor may be left out."""
-    whole = text.endswith(".json") or text.lstrip().startswith("{") or parts(text)[-1].split(" ", maxsplit=1)[0] in KEYS
+    whole = text.endswith(".json") or text.lstrip().startswith("{") or has_backend(parts(text)[-1].split(" ", maxsplit=1)[0])
     return _whole_target(context, text if whole else f"{text}, llvm")
 
 

@@ -17,10 +17,10 @@ from typing import Annotated, Final
 
 import typer
 
+from tilewright.backends.cpu.c.compile import find_compilers, named_compiler, sanitizer_of
 from tilewright.driver.application import examples
 from tilewright.errors import InputError
 from tilewright.runtime.host import host_arch
-from tilewright.target.c.compile import find_compilers, named_compiler, sanitizer_of
 
 _OPTIONS: Final = "detect_leaks=0:allocator_may_return_null=1"
 """Python itself frees less than a detector of leaks expects, and asks what it may not get."""

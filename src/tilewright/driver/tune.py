@@ -22,8 +22,8 @@ from tilewright.errors import OptionError, TargetError
 if TYPE_CHECKING:
     from tilewright.autotvm.network import NetworkTuning, TaskState
     from tilewright.autotvm.verdict import Verdict
+    from tilewright.backends.target import Target as Processor
     from tilewright.ir.module import IRModule
-    from tilewright.target.target import Target as Processor
 
 _FOR_PROOF: Final = 0.2
 """The part of the time that goes into proving what was found."""
@@ -87,7 +87,7 @@ def tune_command(
 
 def measurable(wanted: str | Mapping[str, Any] | Processor, place: Place = Place()) -> Processor:
     """The target that is meant. Raises `TargetError` where its code does not run at the place, as far as is known here, or is not of the processor alone."""
-    from tilewright.target.target import Target as Processor
+    from tilewright.backends.target import Target as Processor
 
     target, here = Processor(wanted), Processor("llvm")
     if target.accelerators:

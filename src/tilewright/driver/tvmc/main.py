@@ -13,6 +13,7 @@ from typing import Annotated, Final
 
 import typer
 
+from tilewright.backends.accelerators import parts
 from tilewright.driver import micro, options, tensors, tune
 from tilewright.driver.application import Config, Target, Verbose, Version, application, check_target_options, examples, run
 from tilewright.driver.places import Place, address
@@ -25,7 +26,6 @@ from tilewright.driver.tvmc.package import TVMCPackage
 from tilewright.driver.tvmc.runner import DEVICES, run_module
 from tilewright.errors import OptionError, PackageError, TVMError
 from tilewright.micro.project import GeneratedProject
-from tilewright.target.accelerators import parts
 
 NOTHING, REFUSED, PACKAGE_MISSING = 1, 4, 5
 """Exit codes without a command, for what cannot be done, and when a Python package is missing."""

@@ -77,7 +77,7 @@ class NllLoss(Op):
             if self.reduction != "none":
                 out[()] = total[0] / weight[0] if self.reduction == "mean" else total[0]
 
-        return loops("nll_loss", [predictions, targets, weights], [(shape, dtype)], body)  # type: ignore[no-any-return]
+        return loops("nll_loss", [predictions, targets, weights], (shape, dtype), body)
 
 
 class CrossEntropyOf(Op):

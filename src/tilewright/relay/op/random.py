@@ -88,7 +88,7 @@ class ThreefryGenerate(Op):
         after, words = _words(key, prod(self.out_shape))
         return after, words.reshape(self.out_shape)
 
-    def compute(self, key: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
+    def compute(self, key: te.Tensor) -> tuple[te.Tensor, ...]:
         return topi.threefry_generate(key, self.out_shape)
 
 
@@ -110,7 +110,7 @@ class ThreefrySplit(Op):
         left[4:], right[4:] = np.asarray([[0, 0, 0, 0, 1 << 62, 0], [1 << 63, 0, 0, 0, 1 << 62, 0]], np.uint64)
         return left, right
 
-    def compute(self, key: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
+    def compute(self, key: te.Tensor) -> tuple[te.Tensor, ...]:
         return topi.threefry_split(key)
 
 
@@ -146,7 +146,7 @@ class Uniform(Draw):
         after, words = _drawn(key, prod(self.out_shape))
         return after, (_unit(words, self.out_dtype) * (high.reshape(()) - low.reshape(())) + low.reshape(())).reshape(self.out_shape)
 
-    def compute(self, key: te.Tensor, low: te.Tensor, high: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
+    def compute(self, key: te.Tensor, low: te.Tensor, high: te.Tensor) -> tuple[te.Tensor, ...]:
         return topi.uniform(key, low, high, self.out_shape, self.out_dtype)
 
 
@@ -167,7 +167,7 @@ class Normal(Draw):
         values = pairs.reshape(-1)[:count] * scale.reshape(()) + mean.reshape(())
         return after, values.reshape(self.out_shape).astype(self.out_dtype)
 
-    def compute(self, key: te.Tensor, mean: te.Tensor, scale: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
+    def compute(self, key: te.Tensor, mean: te.Tensor, scale: te.Tensor) -> tuple[te.Tensor, ...]:
         return topi.normal(key, mean, scale, self.out_shape, self.out_dtype)
 
 
@@ -195,7 +195,7 @@ class Multinomial(Op):
         wanted = _unit(words, str(probs.dtype)).reshape(shape) * reached[..., -1:]
         return after, (reached[..., None, :-1] <= wanted[..., None]).sum(-1).astype(np.int32)
 
-    def compute(self, key: te.Tensor, probs: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
+    def compute(self, key: te.Tensor, probs: te.Tensor) -> tuple[te.Tensor, ...]:
         return topi.multinomial(key, probs, self.num_samples)
 
 

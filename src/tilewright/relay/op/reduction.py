@@ -179,7 +179,7 @@ class Any_(Quantifier):
 
 
 def _divided(total: te.Tensor, count: Any) -> te.Tensor:
-    return te.compute(total.shape, lambda *i: E.div(total(*i), E.cast(total.dtype, count)), name="mean")  # type: ignore[no-any-return]
+    return te.compute(total.shape, lambda *i: E.div(total(*i), E.cast(total.dtype, count)), name="mean")
 
 
 def _mean(data: Array, axis: tuple[int, ...], keepdims: bool) -> Any:

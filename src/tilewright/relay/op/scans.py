@@ -95,7 +95,7 @@ class Extremes(Op):
             values[k], places[k] = np.where(taken, here, before), np.where(taken, k, places[k - 1])
         return np.moveaxis(values, 0, self.axis), np.moveaxis(places, 0, self.axis)
 
-    def compute(self, data: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
+    def compute(self, data: te.Tensor) -> tuple[te.Tensor, ...]:
         return topi.extremes(data, self.axis, self.is_greatest, self.name)
 
 

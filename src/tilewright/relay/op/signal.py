@@ -43,7 +43,7 @@ class Dft(Op):
         found = (np.fft.ifft if self.inverse else np.fft.fft)(re_data + 1j * im_data)
         return found.real.astype(re_data.dtype), found.imag.astype(re_data.dtype)
 
-    def compute(self, re_data: te.Tensor, im_data: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
+    def compute(self, re_data: te.Tensor, im_data: te.Tensor) -> tuple[te.Tensor, ...]:
         return topi.dft(re_data, im_data, self.inverse)
 
 

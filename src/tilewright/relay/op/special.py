@@ -31,7 +31,7 @@ class Special(Elementwise):
         return t
 
     def reference(self, data: Array) -> Array:
-        return topi.evaluate(self.formula, data)  # type: ignore[no-any-return]
+        return topi.evaluate(self.formula, data)
 
     def compute(self, data: te.Tensor) -> te.Tensor:
         return topi.apply(self.name, self.formula, data.extents, data)
@@ -202,7 +202,7 @@ class Special2(Op):
         return TensorType(broadcast_shapes(a.shape, b.shape), a.dtype)
 
     def reference(self, lhs: Array, rhs: Array) -> Array:
-        return topi.evaluate(self.formula, lhs, rhs)  # type: ignore[no-any-return]
+        return topi.evaluate(self.formula, lhs, rhs)
 
     def compute(self, lhs: te.Tensor, rhs: te.Tensor) -> te.Tensor:
         return topi.apply(self.name, self.formula, broadcast_shapes(lhs.extents, rhs.extents), lhs, rhs)
