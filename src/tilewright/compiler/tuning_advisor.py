@@ -24,7 +24,7 @@ class Innermost:
     """The class attribute `current`: the innermost advisor of that class in this thread, or `outermost`."""
 
     def __get__(self, instance: object, owner: type[Advisor]) -> Any:
-        kind = next(c for c in owner.__mro__ if "current" in vars(c))
+        kind: Any = next(c for c in owner.__mro__ if "current" in vars(c))
         return current(kind) or kind.outermost
 
 

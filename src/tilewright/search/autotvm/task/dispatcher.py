@@ -41,7 +41,10 @@ class DispatchContext(Advisor):
     def query(self, target: Target | None, workload: Workload | None) -> Any:
         """Return the configuration of a workload for a target, of this context or the next one around it."""
         found = self._query_inside(target, workload)
-        return found if found is not None else (self.around(DispatchContext) or self.outermost).query(target, workload)
+        if found is not None:
+            return found
+        outer: Any = self.around(DispatchContext) or self.outermost
+        return outer.query(target, workload)
 
     def _query_inside(self, target: Target | None, workload: Workload | None) -> Any:
         """Return the configuration that this context itself has, or None."""
