@@ -11,7 +11,7 @@ make integers (`integers.py`): operators of the qnn dialect, as in quantized mod
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.relay.quantize.calibration import QuantizeCalibrate
 from tilewright.relay.quantize.config import QAnnotateKind, QConfig, current_qconfig, kind2str, qconfig
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     if name in _COMPILING:
         from tilewright.compiler import calibration
 
