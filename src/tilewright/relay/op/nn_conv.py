@@ -16,7 +16,7 @@ from tilewright import te
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType, TensorType, Type
 from tilewright.relay.op.nn_matmul import accumulator, multiplied, product_dtype
-from tilewright.relay.op.registry import Array, Fusion, Op, Precision, attributes, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, Relaid, attributes, op, tensors
 from tilewright.tir.data_layout import bijective_layout
 from tilewright.topi import channel_blocks, planes
 from tilewright.topi import conv as topi
@@ -124,7 +124,7 @@ class Convolution(Op):
             raise ShapeError(f"channels is {self.channels}, and the weight makes {found}")
         return found
 
-    def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None] | None:
+    def relayout(self, perms: Sequence[Perm | None]) -> Relaid | None:
         """Channels-first data in any order -> channels-last data and HWIO kernels, also for groups and depthwise
         convolutions.
         """

@@ -9,7 +9,7 @@ from tilewright import te
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import TensorType, Type
 from tilewright.relay.expr import Call, Expr
-from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, Relaid, op, tensors
 from tilewright.scalar.expr import PrimExpr
 from tilewright.topi import transform as topi
 from tilewright.topi.orders import Order, places, without
@@ -183,8 +183,7 @@ class Squeeze(View):
     def shape_of(self, shape: Shape) -> Shape:
         return squeezed(shape, self.axis)
 
-    def reblock(self, orders: Sequence[Order | None],
-                types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
+    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
         """Remove all blocks of the removed dimensions, which are of size one."""
         order, (t,) = orders[0], types
         gone = (axes_of(self.axis, t.ndim) if self.axis is not None
