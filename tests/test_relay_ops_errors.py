@@ -212,7 +212,7 @@ REFUSED: list[tuple[Op, tuple[Any, ...], str]] = [
     (image.Resize2d((4, 4), scales=(1,)), (IMAGE,), "scales must have 2 numbers, and it is (1,)"),
     (image.Resize2d((0, 4)), (IMAGE,), "an image of (8, 8) cannot be resized to (0, 4); all sizes must be 1 or more"),
     (nn.Upsampling(method="area"), (IMAGE,), "method 'area' is not known; it is nearest_neighbor, bilinear or bicubic"),
-    (nn.Upsampling(2, 2), (t(1, 3, N, 8),), "an image of symbolic size (n, 8) cannot be resized; give the model's inputs fixed sizes"),
+    (nn.Upsampling(2, 2), (t(1, 3, N, 8),), "data of the symbolic size (n, 8) cannot be resized; give the model's inputs fixed sizes"),
 ]
 
 

@@ -52,6 +52,12 @@ class AlongAxis(Op):
     axis: int
     """Dimension along which elements are combined; negative counts from the end."""
 
+    def infer(self, data: Type) -> TensorType:
+        """The type of the data, which must be floating-point."""
+        t = _floating(tensors(data)[0])
+        axis_of(self.axis, t.ndim)
+        return t
+
     def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
         order, axis = orders[0], self.axis % types[0].ndim
         if order is None or block(order, axis) > 1:
@@ -65,12 +71,6 @@ class Softmax(AlongAxis):
 
     precision = Precision.FOLLOW
     axis: int = -1
-
-    def infer(self, data: Type) -> TensorType:
-        """The type of the data, which must be floating-point."""
-        t = _floating(tensors(data)[0])
-        axis_of(self.axis, t.ndim)
-        return t
 
     def reference(self, data: Array) -> Array:
         if not data.size:
@@ -89,12 +89,6 @@ class LogSoftmax(AlongAxis):
 
     precision = Precision.FOLLOW
     axis: int = -1
-
-    def infer(self, data: Type) -> TensorType:
-        """The type of the data, which must be floating-point."""
-        t = _floating(tensors(data)[0])
-        axis_of(self.axis, t.ndim)
-        return t
 
     def reference(self, data: Array) -> Array:
         if not data.size:

@@ -77,7 +77,6 @@ class Spatial(Op):
         attrs = {**self.attributes(), "layout": channels_last(self.rank)}
         return type(self)(**attrs), (perm,), perm
 
-
     def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
         """Batch and channels in blocks -> the blocked layout."""
         order, known = orders[0], layout(self.layout)
