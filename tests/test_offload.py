@@ -243,7 +243,7 @@ def test_a_check_is_asked_of_the_edited_match_too() -> None:
     report = explained(conv(x, WEIGHT, dilation=(2, 2)), ("npu.c", CONV.has_attr({"dilation": (1, 1)}), refuses))
     assert report[0].more == ("then its check says no: never",)
     assert report[0].edit is not None and not report[0].edit.can_apply and report[0].edit.text.endswith("of nn.conv2d; buy another")
-    with pytest.raises(OptionError, match="this edit is not made by a program: set dilation"):
+    with pytest.raises(OptionError, match="this edit cannot be applied automatically: set dilation"):
         report[0].apply()
     silent = explained(conv(x, WEIGHT, dilation=(2, 2)), ("npu.c", CONV.has_attr({"dilation": (1, 1)}), lambda e: False))
     assert silent[0].more == ("then its check says no",)
@@ -305,7 +305,7 @@ def test_rows_that_take_parts_of_others() -> None:
         "relu (nn.relu): row 'npu.cr' fits, but row 'npu.c', which is tried before it, took nn.conv2d(%x, a constant)\n  edit: put row 'npu.cr' before row 'npu.c'"
     )
     assert [r[0] for r in report[0].table(rows)] == ["npu.cr", "npu.c"]
-    with pytest.raises(OptionError, match=r"this edit is not made by a program: put row 'npu\.cr' before"):
+    with pytest.raises(OptionError, match=r"this edit cannot be applied automatically: put row 'npu\.cr' before"):
         report[0].apply()
     chain = explained(call("add", call("add", call("add", x, y), y), y, origin="last"), ("npu.two", is_op("add")(is_op("add")(wildcard(), wildcard()), wildcard())))
     assert len(chain.taken) == 2 and chain[0].kind is Kind.MISSING
@@ -317,7 +317,7 @@ def test_the_edit_of_a_name_is_one_of_the_table() -> None:
     renamed = report[0].table(rows)
     assert [t.row for t in explain_offload(report.mod, "npu", tables={"npu": renamed}).taken] == ["npu.c"]
     other = explained(conv(x, relay.tanh(WEIGHT)), ("npu.c", CONV))
-    with pytest.raises(OptionError, match="the edit for 'conv' is none of the pattern table: fold tanh"):
+    with pytest.raises(OptionError, match="the edit for 'conv' does not change the pattern table: fold tanh"):
         other[0].table(rows)
 
 

@@ -310,7 +310,7 @@ def test_data_come_as_arrays_mappings_and_batches() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ([], "there are no calibration data; give at least one input"),
+        ([], "the calibration data are empty; give at least one input"),
         ({"a": np.zeros((2, 8), np.float32)}, "calibration data: 'b' is not given; the inputs are: a, b"),
         ({"a": np.zeros((2, 8), np.float32), "b": np.zeros((2, 8), np.float32), "c": np.zeros(1)}, "calibration data: 'c' is no input of the network"),
         (np.zeros((2, 8), np.float32), "the network takes 2 inputs: a, b; give each sample as a dictionary of arrays by these names"),

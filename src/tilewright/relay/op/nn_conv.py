@@ -149,7 +149,7 @@ class Conv(Convolution):
         """(batch, out channels, (size + padding - reach) // stride + 1, …), reach = (kernel - 1) * dilation + 1."""
         shape, kernel, dtype = self._checked(data, weight, self.out_dtype)
         if self.groups < 1:
-            raise ShapeError(f"the channels are in {self.groups} groups, and must be in one at least")
+            raise ShapeError(f"groups is {self.groups}; it must be 1 or more")
         if differ(shape[1], kernel[1] * self.groups):
             groups = f" in {self.groups} groups" if self.groups != 1 else ""
             raise ShapeError(f"channels of data ({shape[1]}) and weight ({kernel[1]}{groups}) differ")

@@ -478,7 +478,7 @@ def _refuse_objects(types: Sequence[Type]) -> None:
     for t in types:
         if type(t) is TensorType:
             if t.dtype.is_object:
-                raise ShapeError(f"a {t.dtype} is no number, and this operator takes numbers alone")
+                raise ShapeError(f"this operator accepts numeric tensors only; got {t.dtype}")
         elif type(t) is TupleType:
             _refuse_objects(t.fields)
 

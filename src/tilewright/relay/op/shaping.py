@@ -115,8 +115,8 @@ class Reshape(View):
                 whole, first, second = take(-4), wanted.pop(0), wanted.pop(0)
                 result += _split(whole, first, second)
             else:
-                raise ShapeError(f"{n} in newshape {text(self.newshape)} means nothing; sizes, 0, -1, -2, -3, and -4 "
-                                 "before two sizes do")
+                raise ShapeError(f"{n} in newshape {text(self.newshape)} is invalid; use sizes, 0, -1, -2, -3, or -4 "
+                                 "before two sizes")
         return tuple(result)
 
 
