@@ -1,9 +1,9 @@
 """A whole model as one C99 file and its header: kernels, constants as arrays, one static workspace, and a function that
-runs it all.
+runs the model.
 
     emit_model(manifest, kernels, constants)  ->  CModel(name, source, header)
 
-The file needs no memory from the system, no threads and no code of ours: of the C library, `math.h` and `string.h`.
+The file needs no memory from the system, no threads and no other code than `math.h` and `string.h` of the C library.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class CModel:
 
 
 def emit_model(manifest: Manifest, kernels: Sequence[PrimFunc], constants: Array) -> CModel:
-    """The model as C.
+    """Return the model as C.
 
-    Raises `CompileError` for what one file cannot be: open sizes, operators that run in Python, calls of other
-    compilers.
+    Raises `CompileError` for dynamic shapes, operators that run in Python, and calls of other compilers, which one file
+    cannot hold.
     """
     _refuse(manifest)
     return _Model(manifest, kernels, constants).emit()
@@ -147,7 +147,7 @@ class _Model:
         ])
 
     def _result(self) -> str:
-        """The type of what the function returns: a status where checks may end it."""
+        """The return type of the function: a status where checks may end it."""
         return "int" if self.manifest.failures else "void"
 
     def _parameters(self) -> str:
@@ -199,7 +199,7 @@ class _Model:
                 )
 
     def _constant(self, offset: int, dtype: DataType, nbytes: int, name: str) -> str:
-        """The name of the array that has these bytes."""
+        """Return the name of the array that has these bytes."""
         key = (offset, c_type(dtype), nbytes)
         known = self.arrays.get(key)
         if known is None:
@@ -255,7 +255,7 @@ def _plain(said: object) -> str:
 
 
 def listed(values: Array, dtype: DataType) -> str:
-    """The elements, as many in a line as it holds: floats in hexadecimal, which shows their bits."""
+    """Return the elements, as many in a line as fit; floats are hexadecimal, which shows their bits."""
     words = [*literals(values, dtype)] or ["0"]
     lines, line = [], " "
     for word in words:
@@ -267,7 +267,7 @@ def listed(values: Array, dtype: DataType) -> str:
 
 
 def literals(values: Array, dtype: DataType) -> Iterator[str]:
-    """Each element as a constant of C."""
+    """Return each element as a constant of C."""
     if dtype.is_float and dtype.bits == 16:
         return (f"0x{bits:04X}" for bits in values.reshape(-1).view(np.uint16).tolist())
     name = str(dtype)
