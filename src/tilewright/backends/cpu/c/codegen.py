@@ -209,10 +209,10 @@ class _Function:
         value = s.value
         self.values.prepare([index, value])
         name = f"{self.writer.buffer(s.buffer)}[{self.writer.subscript(index)}]"
-        if isinstance(value, (Load, Var)) or value in self.writer.names or not _adds_to(s):
-            self.line(f"{name} = {self.writer.text(value)};")
+        if isinstance(value, Add) and value not in self.writer.names and _adds_to(s, value):
+            self.line(f"{name} += {self.writer.text(value.b)};")
         else:
-            self.line(f"{name} += {self.writer.text(value.b)};")  # type: ignore[attr-defined]
+            self.line(f"{name} = {self.writer.text(value)};")
         self.values.done()
 
     def let(self, s: Let) -> None:
@@ -372,10 +372,9 @@ _LEAST_SCRATCH: Final = 1 << 10
 """Bytes of memory of a kernel that stay on the stack where a model is one file."""
 
 
-def _adds_to(s: Store) -> bool:
-    """Tell whether a store is `x += y` of floats."""
-    value = s.value
-    return isinstance(value, Add) and value.dtype.is_float and value.a is Load(s.buffer, s.indices)
+def _adds_to(s: Store, value: Add) -> bool:
+    """Tell whether a store of a sum is `x += y` of floats."""
+    return value.dtype.is_float and value.a is Load(s.buffer, s.indices)
 
 
 def _names(s: Stmt) -> Iterator[Buffer | Var]:

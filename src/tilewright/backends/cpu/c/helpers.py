@@ -18,7 +18,10 @@ _KINDS: Final = {
     **{f"i{n}": f"int{n}_t" for n in (8, 16, 32, 64)}, **{f"u{n}": f"uint{n}_t" for n in (8, 16, 32, 64)},
     "f32": "float", "f64": "double",
 }
-_FAMILIES: Final = frozenset("add sub mul max min shl abs isinf isnan sigmoid rsqrt truncdiv truncmod floordiv floormod power".split())  # noqa: SIM905
+_FAMILIES: Final = frozenset({
+    "add", "sub", "mul", "max", "min", "shl", "abs", "isinf", "isnan", "sigmoid", "rsqrt", "truncdiv", "truncmod", "floordiv",
+    "floormod", "power",
+})
 _SIGNS: Final = {"add": "+", "sub": "-", "mul": "*"}
 
 _FIXED: Final[dict[str, str]] = {
@@ -199,7 +202,8 @@ def text_of(name: str) -> tuple[tuple[str, ...], str]:
     if kind is None:
         raise InternalError(f"generated C calls '{name}', which nobody wrote")
     if what in _SIGNS:
-        return (), f"static inline {kind} {name}({kind} a, {kind} b) {{ return ({kind})((u{kind})a {_SIGNS[what]} (u{kind})b); }}"
+        value = f"({kind})((u{kind})a {_SIGNS[what]} (u{kind})b)"
+        return (), f"static inline {kind} {name}({kind} a, {kind} b) {{ return {value}; }}"
     if what in ("max", "min"):
         sign = ">" if what == "max" else "<"
         return (), f"static inline {kind} {name}({kind} a, {kind} b) {{ return b {sign} a ? b : a; }}"

@@ -116,7 +116,8 @@ class _Model:
         head = f"/* Model {_plain(m.name)}, written by Tilewright {m.compiler}. How to call it stands in {name}.h. */"
         includes = "\n".join([*(f"#include <{h}.h>" for h in HEADERS), "", f'#include "{name}.h"'])
         space = "/* Values between kernels, and what kernels keep while they run. */\n" \
-                f"static union {{ unsigned char bytes[{name.upper()}_WORKSPACE_BYTES]; double real; int64_t whole; void *pointer; }} workspace;"
+                f"static union {{ unsigned char bytes[{name.upper()}_WORKSPACE_BYTES]; double real; int64_t whole; " \
+                "void *pointer; } workspace;"
         parts = [
             head, includes, *prelude(self.file.needs), "\n".join(self.file.prototypes.values()), *self.texts,
             *self.file.functions
@@ -159,11 +160,13 @@ class _Model:
     def _step(self, step: Any) -> Iterator[str]:
         if isinstance(step, Copy):
             byte = DataType("uint8")
-            yield f"  memcpy({self._address(step.destination, byte)}, {self._address(step.source, byte, int(step.nbytes))}, {step.nbytes});"
+            source = self._address(step.source, byte, int(step.nbytes))
+            yield f"  memcpy({self._address(step.destination, byte)}, {source}, {step.nbytes});"
             return
         for check in step.checks:
             faults = self._address(check.place, DataType("int32"), 4, "faults")
-            yield f"  if (*({faults})) return {FIRST_MESSAGE + check.number}; {comment(self.manifest.failures[check.number])}"
+            message = comment(self.manifest.failures[check.number])
+            yield f"  if (*({faults})) return {FIRST_MESSAGE + check.number}; {message}"
         func = self.kernels[step.symbol]
         arguments = [self._argument(p, b) for p, b in zip(step.args, func.params, strict=True)]
         if step.symbol in self.file.scratch:
@@ -185,13 +188,14 @@ class _Model:
                 at = f"workspace.bytes + {place.offset}" if place.offset else "workspace.bytes"
                 return at if kind == "uint8_t" and not name else f"({kind} *)(void *)({at})"
             case "input" | "output":
-                infos, names, constancy = (
-                    self.manifest.inputs, self.inputs, "const "
-                ) if place.kind == INPUT else (self.manifest.outputs, self.outputs, "")
+                given = place.kind == INPUT
+                infos, names = (self.manifest.inputs, self.inputs) if given else (self.manifest.outputs, self.outputs)
+                constancy = "const " if given else ""
                 own, skip = infos[place.offset].dtype, int(place.skip)
                 if c_type(own) == kind and skip % own.itemsize == 0:
                     return f"{names[place.offset]} + {skip // own.itemsize}" if skip else names[place.offset]
-                return f"({constancy}{kind} *)({constancy}void *)(({constancy}unsigned char *){names[place.offset]} + {skip})"
+                at = f"({constancy}unsigned char *){names[place.offset]} + {skip}"
+                return f"({constancy}{kind} *)({constancy}void *)({at})"
             case _:
                 raise InternalError(
                     f"a step of '{self.manifest.name}' names the {place.kind} {place.offset}, which a model that is "

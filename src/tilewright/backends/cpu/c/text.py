@@ -22,16 +22,19 @@ _TYPES: Final = {"float32": "float", "float64": "double", "bool": "bool", "float
 SUFFIX: Final = {"float": "f32", "double": "f64", "bool": "bool"}
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_]+")
 _RESERVED: Final = """
-    auto break case char const continue default do double else enum extern float for goto if inline int long register restrict return short signed
-    sizeof static struct switch typedef union unsigned void volatile while _Bool _Complex _Imaginary bool true false main
-    alignas alignof and and_eq asm bitand bitor catch char16_t char32_t class compl const_cast constexpr decltype delete dynamic_cast explicit export
-    friend mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public reinterpret_cast static_assert static_cast
-    template this thread_local throw try typeid typename using virtual wchar_t xor xor_eq
+    auto break case char const continue default do double else enum extern float for goto if inline int long
+    register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
+    _Bool _Complex _Imaginary bool true false main alignas alignof and and_eq asm bitand bitor catch char16_t
+    char32_t class compl const_cast constexpr decltype delete dynamic_cast explicit export friend mutable
+    namespace new noexcept not not_eq nullptr operator or or_eq private protected public reinterpret_cast
+    static_assert static_cast template this thread_local throw try typeid typename using virtual wchar_t xor
+    xor_eq
 """
 _NAMED: Final = """
-    acos asin atan cos sin tan acosh asinh atanh cosh sinh tanh exp exp2 expm1 log log10 log1p log2 logb pow sqrt cbrt hypot erf erfc tgamma lgamma
-    ceil floor nearbyint rint lrint round lround trunc fmod remainder copysign nan nextafter fdim fmax fmin fma fabs frexp ldexp modf scalbn ilogb
-    y0 y1 yn j0 j1 jn gamma signgam memcpy memset memcmp memmove malloc free strlen index NAN INFINITY HUGE_VAL isnan isinf signbit linux unix
+    acos asin atan cos sin tan acosh asinh atanh cosh sinh tanh exp exp2 expm1 log log10 log1p log2 logb pow
+    sqrt cbrt hypot erf erfc tgamma lgamma ceil floor nearbyint rint lrint round lround trunc fmod remainder
+    copysign nan nextafter fdim fmax fmin fma fabs frexp ldexp modf scalbn ilogb y0 y1 yn j0 j1 jn gamma signgam
+    memcpy memset memcmp memmove malloc free strlen index NAN INFINITY HUGE_VAL isnan isinf signbit linux unix
 """
 _KEYWORDS: Final = frozenset(_RESERVED.split())
 """Keywords of C, and of C++, whose programs include the header of a model."""

@@ -91,7 +91,8 @@ def emit_flow(
     """
     cells = _Cells()
     texts = [_Text(program, constants, cells, k, watch).emit(f) for k, f in enumerate(program.functions)]
-    most = max([1, *(len(f.params) for f in program.functions), *(len(i.args) for f in program.functions for i in walk(f.body) if _calls(i))])  # type: ignore[union-attr]
+    calls = [i for f in program.functions for i in walk(f.body) if isinstance(i, (Call, Apply, TailCall, TailApply))]
+    most = max([1, *(len(f.params) for f in program.functions), *(len(i.args) for i in calls)])
     lists = _ARGS + 8 * most
     entry = _entry(program, result_bytes, cells, workspace_bytes, lists, watch is not None)
     sizes, fields = zip(*cells.known, strict=True)
@@ -107,10 +108,6 @@ def emit_flow(
     )
     looks = [] if watch is None else [DECLARATIONS, entries_text("tw_run")]
     return "\n".join([*tables, runtime, *texts, entry, *looks, ""])
-
-
-def _calls(i: object) -> bool:
-    return isinstance(i, (Call, Apply, TailCall, TailApply))
 
 
 class _Cells:

@@ -7,6 +7,7 @@ AArch64 has instructions for (`smull`).
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from tilewright.backends.cpu.llvm.dot4 import once
@@ -42,7 +43,7 @@ def _by_halves(f: FunctionText, e: Call, texts: list[str], shift: int, level: in
     totals = []
     for odd in (False, True):
         a, b = (_signed_half(f, lanes, odd, t, level) for t in texts[:2])
-        addend = once(f, e.args[2], ("addend", odd), lambda text, at, odd=odd: _addend_half(f, lanes, odd, text, at))  # type: ignore[misc]
+        addend = once(f, e.args[2], ("addend", odd), functools.partial(_addend_half, f, lanes, odd))
         totals.append(f.put(f"add {wide} {f.put(f'mul {wide} {a}, {b}', level)}, {addend}", level))
     if shift == 31:
         totals = [

@@ -208,16 +208,17 @@ def _splat(value: float, dtype: DataType) -> str:
     return text if dtype.lanes == 1 else f"splat ({register_type(dtype.element)} {text})"
 
 
-_BITS: Final = {I.bitwise_and: "and", I.bitwise_or: "or", I.bitwise_xor: "xor", I.bitwise_not: "xor", I.shift_left: "shl",
-                I.shift_right: "ashr"}
+_BITS: Final = {
+    I.bitwise_and: "and", I.bitwise_or: "or", I.bitwise_xor: "xor", I.bitwise_not: "xor", I.shift_left: "shl",
+    I.shift_right: "ashr",
+}
 _FLOATS: Final[dict[E.Intrinsic, Rule]] = {
     I.sqrt: _native("sqrt"), I.floor: _native("floor"), I.ceil: _native("ceil"), I.trunc: _native("trunc"),
     I.nearbyint: _native("nearbyint"), I.fabs: _native("fabs"), I.fma: _fma, I.multiply_add: _multiply_add,
     I.rsqrt: _rsqrt, I.sigmoid: _sigmoid,
     **{op: _library(op.name) for op in (
         I.exp, I.log, I.log2, I.exp2, I.tanh, I.erf, I.sin, I.cos, I.tan, I.asin, I.acos, I.atan, I.sinh, I.cosh,
-        I.asinh,
-        I.acosh, I.atanh, I.pow, I.fmod)},
+        I.asinh, I.acosh, I.atanh, I.pow, I.fmod)},
 }
 _OF_TRUTHS: Final = {"add": "or", "mul": "and"}
 """Sums and products of truth values; LLVM's sum of single bits is their parity."""

@@ -11,7 +11,15 @@ from typing import Any, Final
 
 from tilewright.backends.cpu.llvm.function import FunctionText, Mask, Value
 from tilewright.backends.cpu.llvm.masks import Lanes, fixed_lanes, most_pieces, pieces
-from tilewright.backends.cpu.llvm.text import local_name, memory_type, register_type, shuffle_mask, suffix, truth_constant, vector
+from tilewright.backends.cpu.llvm.text import (
+    local_name,
+    memory_type,
+    register_type,
+    shuffle_mask,
+    suffix,
+    truth_constant,
+    vector,
+)
 from tilewright.base.errors import InternalError
 from tilewright.base.types import BOOL, INT64, DataType
 from tilewright.scalar import expr as E
@@ -28,15 +36,14 @@ def linear(e: PrimExpr) -> tuple[dict[PrimExpr, int], int]:
     stack = [(e, 1)]
     while stack:
         x, scale = stack.pop()
-        kind = type(x)
-        if kind is E.Add:
-            stack += ((x.b, scale), (x.a, scale))  # type: ignore[attr-defined]
-        elif kind is E.Sub:
-            stack += ((x.b, -scale), (x.a, scale))  # type: ignore[attr-defined]
-        elif kind is IntImm:
-            rest += scale * x.value  # type: ignore[attr-defined]
-        elif kind is E.Mul and type(x.b) is IntImm:  # type: ignore[attr-defined]
-            stack.append((x.a, scale * x.b.value))  # type: ignore[attr-defined]
+        if isinstance(x, E.Add):
+            stack += ((x.b, scale), (x.a, scale))
+        elif isinstance(x, E.Sub):
+            stack += ((x.b, -scale), (x.a, scale))
+        elif isinstance(x, IntImm):
+            rest += scale * x.value
+        elif isinstance(x, E.Mul) and isinstance(x.b, IntImm):
+            stack.append((x.a, scale * x.b.value))
         else:
             terms[x] = terms.get(x, 0) + scale
     return terms, rest
@@ -321,15 +328,15 @@ def store(f: FunctionText, s: Store) -> None:
     if lanes is not None and not any(lanes):
         return
     value, _ = f.value(s.value)
-    masked = s.mask is not None and (lanes is None or not all(lanes))
+    mask = None if lanes is not None and all(lanes) else s.mask
     shape = as_ramp(index) if index.dtype.lanes > 1 else (index, 1)
     if shape is None or shape[1] != 1:
-        _scatter(f, s, value, lanes if masked else None, masked=masked)
+        _scatter(f, s, value, lanes if mask is not None else None, masked=mask is not None)
         f.forget(buffer)
         return
     text, _, rest = pointer(f, buffer, shape[0])
     element, stored = memory_type(buffer.dtype), to_memory(f, value, dtype, f.here)
-    if not masked:
+    if mask is None:
         f.do(
             f"store {memory_type(dtype)} {stored}, ptr {offset(f, text, rest, element, f.here)}, align "
             f"{buffer.dtype.itemsize}"
@@ -337,9 +344,9 @@ def store(f: FunctionText, s: Store) -> None:
     elif lanes is not None:
         _store_pieces(f, s, stored, (text, rest), lanes)
     else:
-        _store_masked(f, dtype, stored, offset(f, text, rest, element, f.here), f.value(s.mask)[0])  # type: ignore[arg-type]
+        _store_masked(f, dtype, stored, offset(f, text, rest, element, f.here), f.value(mask)[0])
     f.forget(buffer)
-    if not masked and buffer not in f.facts.reads(index):
+    if mask is None and buffer not in f.facts.reads(index):
         again = Load(buffer, s.indices)
         f.remember(again, (value, f.here), again)
 

@@ -42,10 +42,11 @@ _DECLARE_PAUSE: Final = {
 
 # parallel_for, num_threads, pool, refused (runtime/scratch.py) | job, asleep, stop | active | body, closure, n, grain |
 # busy, left | cores | a line for each thread, the caller first
-_FIELDS: Final = {"job": (64, "i32"), "asleep": (68, "i32"), "stop": (72, "i32"), "active": (128, "i32"), "body": (192, "ptr"), "closure": (200, "ptr"),
-                  "n": (208, "i64"), "grain": (216, "i64"), "busy": (256, "i32"), "left": (260, "i32"), "cores": (
-                      320, "<16 x i64>"
-                  ), "lines": (448, "i8")}
+_FIELDS: Final = {
+    "job": (64, "i32"), "asleep": (68, "i32"), "stop": (72, "i32"), "active": (128, "i32"), "body": (192, "ptr"),
+    "closure": (200, "ptr"), "n": (208, "i64"), "grain": (216, "i64"), "busy": (256, "i32"), "left": (260, "i32"),
+    "cores": (320, "<16 x i64>"), "lines": (448, "i8"),
+}
 """Field -> its byte in the context and its type; fields that different threads write are on different cache lines.
 
 `left` is the core that workers avoid, -1 for none, -2 for never. `cores` are those on which the pool was made, one a

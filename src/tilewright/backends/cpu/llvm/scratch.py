@@ -86,7 +86,8 @@ class ScratchText:
         return [*head, *lines, *done, *lacking, "refused:", *frees["given"], *counted]
 
     def _ask(self, name: str, size: str) -> str:
-        return f"  {name} = call ptr {self.f.declare(allocator(self.f.target.mtriple)[0], 'ptr', 'i64, i64')}(i64 {MEMORY_ALIGNMENT}, i64 {size})"
+        function = self.f.declare(allocator(self.f.target.mtriple)[0], "ptr", "i64, i64")
+        return f"  {name} = call ptr {function}(i64 {MEMORY_ALIGNMENT}, i64 {size})"
 
     def _frees(self, names: Sequence[str]) -> list[str]:
         return [
