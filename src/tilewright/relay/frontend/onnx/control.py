@@ -10,7 +10,7 @@ import onnx
 from tilewright.contents import of_strings
 from tilewright.errors import CompileError
 from tilewright.relay.expr import Constant, Expr, If, Tuple
-from tilewright.relay.frontend.known import has_unknown_sizes
+from tilewright.relay.frontend.core.known import has_unknown_sizes
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter

@@ -1,4 +1,4 @@
-"""The inputs of a model as relay variables: their types, symbolic dimensions, and parameters kept as inputs."""
+"""The inputs of a model as relay variables: their types and symbolic dimensions."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from tilewright import expr as scalar
 from tilewright.errors import ModelError
 from tilewright.limits import refused_size
 from tilewright.relay import expr as relay
+from tilewright.relay.frontend.core.importer import check_names, check_rank
+from tilewright.relay.frontend.core.reading import Name
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.groups import NOTHING
 from tilewright.types import DataType, TensorType, same_shape
@@ -25,7 +27,7 @@ _NAMELESS: Final = frozenset({"", "?", "*", "-1", "None"})
 
 
 class ModelInputs:
-    """The variables of `main`: the graph's inputs in order, then the parameters that are not frozen.
+    """The variables of `main`, in the order of the graph's inputs.
 
     A named dimension (`dim_param`) is one symbol wherever it occurs, and a shape given for one input fixes it for all.
     The shape of a sequence is a list of those of its tensors, each of which is a variable; that of an optional that is empty is None.
@@ -39,20 +41,16 @@ class ModelInputs:
             twice = next(name for name, count in collections.Counter(i.name for i in taken).items() if count > 1)
             raise ModelError(f"the graph '{graph.name}' has several inputs called '{twice}'; give each a name of its own", code="TW0103")
         self.variables: dict[str, relay.Var] = {}
-        self.values: dict[str, relay.Expr] = {}
+        self.values: dict[Name, relay.Expr] = {}
         """What each name of an input stands for: its variable, a tuple of variables, or nothing."""
         self.unknown: dict[str, Kind] = {}
         """Sequences and optionals whose shape is not given."""
-        self.params: dict[str, Array] = {}
         self.map_values: dict[relay.Expr, DataType] = {}
         """The types of the values of inputs that are maps."""
-        self._param_vars: dict[relay.Expr, Array] = {}
         self._symbols: dict[str, scalar.Var] = {}
         self._where: dict[scalar.Var, list[tuple[str, int]]] = {}
         shapes, dtypes = dict(shape or {}), dtype if isinstance(dtype, Mapping) else {}
-        for name in (*shapes, *dtypes):
-            if name not in protos:
-                raise ModelError(f"the model has no input '{name}'; its inputs are: {', '.join(protos) or 'none'}", code="TW0111")
+        check_names((*shapes, *dtypes), list(protos))
         fixed = self._fixed_symbols(protos, shapes)
         for name, proto in protos.items():
             if proto.type.HasField("map_type"):
@@ -93,19 +91,6 @@ class ModelInputs:
         self.values[name] = self.variables[name] = made
         self.map_values[made] = element_type(kind.value_type.tensor_type.elem_type, f"input '{name}'")
 
-    def add_param(self, name: str, value: Array) -> relay.Var:
-        """A parameter that stays an input of `main`."""
-        made = relay.Var(name, TensorType(value.shape, DataType(value.dtype)))
-        self.params[name] = value
-        self._param_vars[made] = value
-        return made
-
-    def params_value(self, x: relay.Expr) -> Array | None:
-        return self._param_vars.get(x)
-
-    def param_variables(self) -> list[relay.Var]:
-        return [v for v in self._param_vars if isinstance(v, relay.Var)]
-
     def hint(self, symbols: Sequence[scalar.Var] = ()) -> str:
         """What to do about dimensions that are not known: which input to give a shape for, and how."""
         places = [place for s in symbols for place in self._where.get(s, ())]
@@ -138,8 +123,8 @@ class ModelInputs:
                 raise ModelError(f"shape={{{name!r}: {given!r}}} is not a tuple of sizes; write for example shape={{{name!r}: (1, 3, 224, 224)}}", code="TW0112")
             kind = kind_given.tensor
             dims = kind.shape.dim
-            if kind.HasField("shape") and len(dims) != len(given):
-                raise ModelError(f"shape={{{name!r}: {tuple(given)}}} has {len(given)} dimensions, and input '{name}' of the model has {len(dims)}", code="TW0112")
+            if kind.HasField("shape"):
+                check_rank(name, given, len(dims))
             for dim, size in zip(dims, given, strict=False):
                 known = size if isinstance(size, scalar.PrimExpr) else int(size)
                 if dim.dim_param not in _NAMELESS and not same_shape((fixed.setdefault(dim.dim_param, known),), (known,)):

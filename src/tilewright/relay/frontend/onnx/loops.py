@@ -15,7 +15,8 @@ import onnx
 from tilewright.errors import CompileError, ShapeError
 from tilewright.limits import MOST_TURNS
 from tilewright.relay.expr import Constant, Expr, Tuple
-from tilewright.relay.frontend.onnx.node import Node, NotKnownError
+from tilewright.relay.frontend.core.node import NotKnownError
+from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import axis_of, dtype_of, pad, rank, reshape, shape_of, slice_axis, transpose

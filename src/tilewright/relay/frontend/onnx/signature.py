@@ -1,4 +1,4 @@
-"""What a model says about itself without being imported: its inputs, and the files that hold its tensors."""
+"""The declarations of a model, read without importing it: its inputs, its operators, and the files that hold its tensors."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import onnx
 from onnx import TensorProto
 
 from tilewright import expr as scalar
+from tilewright.ir.module import IRModule
+from tilewright.relay.frontend.core.format import Contents, Signature
+from tilewright.relay.frontend.onnx import functions
+from tilewright.relay.frontend.onnx.importer import from_onnx, glance
 from tilewright.relay.frontend.onnx.inputs import ModelInputs
 from tilewright.relay.frontend.onnx.reading import read_model
-
-Signature = list[tuple[str, list[int | str], str]]
+from tilewright.relay.frontend.onnx.registry import CONVERTERS
 
 
 def signature(model: Any) -> Signature:
@@ -42,6 +45,38 @@ def survey(model: Any, shapes: Mapping[str, Sequence[int | str]] | None = None) 
         kind: Any = inputs.variables[name].type_annotation
         found.append((name, [d if isinstance(d, int) else d.name for d in kind.shape], str(kind.dtype)))
     return found, sorted(files)
+
+
+def read(model: Any, shapes: Mapping[str, Any] | None) -> tuple[IRModule, dict[str, Any]]:
+    """`from_onnx` for these shapes of the inputs."""
+    return from_onnx(model, shapes)
+
+
+def contents(model: Any, shapes: Mapping[str, Any] | None) -> Contents:
+    """The declarations and operators of a model. Raises `ModelError` for a bad one."""
+    with read_model(model) as (proto, source):
+        versions = functions.opsets_of(proto, source, None)
+        stored = {t.name for t in proto.graph.initializer}
+        inputs, outputs = (list(map(_declared, infos)) for infos in ((i for i in proto.graph.input if i.name not in stored), proto.graph.output))
+        nodes: dict[tuple[str, str], list[str]] = {}
+        unknown: set[tuple[str, str]] = set()
+        for domain, version, name, node in functions.operators(proto, functions.functions_of(proto), versions):
+            nodes.setdefault((domain, node.op_type), []).append(name)
+            if not functions.is_supported(domain, node.op_type, version):
+                unknown.add((domain, node.op_type))
+        producer = f"{proto.producer_name} {proto.producer_version}".strip()
+    return Contents(versions, producer, inputs, outputs, nodes, unknown, CONVERTERS.advice, lambda: glance(model, shapes))
+
+
+def _declared(info: onnx.ValueInfoProto) -> tuple[str, tuple[int | str, ...], str]:
+    """Name, shape and type as the model has them; "?" for a size of which it says nothing."""
+    which = info.type.WhichOneof("value")
+    if which != "tensor_type":
+        return info.name, (), (which or "unknown").removesuffix("_type")
+    kind = info.type.tensor_type
+    dims = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in kind.shape.dim)
+    code = kind.elem_type
+    return info.name, dims, TensorProto.DataType.Name(code).lower() if code in TensorProto.DataType.values() else str(code)
 
 
 def _tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:

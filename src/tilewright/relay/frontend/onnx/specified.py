@@ -18,7 +18,7 @@ from onnx import AttributeProto, defs
 
 from tilewright.limits import MOST_BYTES, MOST_TAPS
 from tilewright.relay.expr import Expr
-from tilewright.relay.frontend.onnx import registry
+from tilewright.relay.frontend.onnx.registry import domain_of
 from tilewright.types import TensorType
 
 _HIGHEST_VERSION: Final = (1 << 31) - 1
@@ -60,10 +60,10 @@ class Specification:
 
 def schema_of(op_type: str, domain: str, opset: int) -> Any:
     """The `onnx.defs.OpSchema` of an operator, or None when it has none at this opset."""
-    if not 0 < opset <= _HIGHEST_VERSION or not defs.has(op_type, registry.domain_of(domain)):
+    if not 0 < opset <= _HIGHEST_VERSION or not defs.has(op_type, domain_of(domain)):
         return None
     try:
-        return defs.get_schema(op_type, opset, registry.domain_of(domain))
+        return defs.get_schema(op_type, opset, domain_of(domain))
     except defs.SchemaError:
         return None  # the operator is younger than this opset
 
@@ -114,7 +114,7 @@ def kind_of_attribute(kind: int) -> str:
 
 def wrong_rank(said: Specification, node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
     """What is wrong with how many dimensions an input has; empty where nothing is, or nothing is said of it."""
-    ranks = _RANKS.get(node.op_type, ()) if not registry.domain_of(node.domain) else ()
+    ranks = _RANKS.get(node.op_type, ()) if not domain_of(node.domain) else ()
     for name, arg, wanted in zip(said.inputs, args, ranks, strict=False):
         t = None if arg is None else arg.known_type()
         if isinstance(t, TensorType) and t.ndim != wanted:
@@ -126,14 +126,14 @@ def wrong_axis(node: onnx.NodeProto, given: Mapping[str, AttributeProto], args: 
     """What is wrong with the attribute `axis` of an operator that is made of others; empty where nothing is."""
     axis = given["axis"].i if "axis" in given else None
     t = args[0].known_type() if args and args[0] is not None else None
-    if axis is None or node.op_type not in _AXIS_OF_DATA or registry.domain_of(node.domain) or not isinstance(t, TensorType) or -t.ndim <= axis < t.ndim:
+    if axis is None or node.op_type not in _AXIS_OF_DATA or domain_of(node.domain) or not isinstance(t, TensorType) or -t.ndim <= axis < t.ndim:
         return ""
     return f"attribute 'axis' is {axis}, and input '{node.input[0]}' has {t.ndim} dimensions, {t!r}; correct it where the model is made"
 
 
 def wrong_targets(node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
     """What is wrong with the sizes of the targets of a loss, (N, d1, …) for an input (N, C, d1, …); empty where nothing is."""
-    if node.op_type not in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss") or registry.domain_of(node.domain):
+    if node.op_type not in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss") or domain_of(node.domain):
         return ""
     scores, targets = (None if a is None else a.known_type() for a in args[:2])
     if not isinstance(scores, TensorType) or not isinstance(targets, TensorType):

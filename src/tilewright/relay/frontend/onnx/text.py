@@ -11,7 +11,8 @@ import numpy as np
 
 from tilewright.expr import UnknownDim
 from tilewright.relay.expr import Call, Constant, Expr
-from tilewright.relay.frontend.onnx.node import Node, NotKnownError
+from tilewright.relay.frontend.core.node import NotKnownError
+from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, dtype_of, fields, rank, reshape, scalar, shape_of, slice_axis

@@ -12,8 +12,9 @@ from tilewright.arith.noted_sizes import is_noted
 from tilewright.expr import PrimExpr, UnknownDim
 from tilewright.limits import MOST_BYTES
 from tilewright.relay.expr import Constant, Expr, const
-from tilewright.relay.frontend.index_checks import from_front, tuples_from_front
-from tilewright.relay.frontend.onnx.node import Node, NotKnownError
+from tilewright.relay.frontend.core.index_checks import from_front, tuples_from_front
+from tilewright.relay.frontend.core.node import NotKnownError
+from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import (

@@ -48,7 +48,7 @@ class GraphWalk:
         found: Any = self.module
         for part in path.split("."):
             found = getattr(found, part)
-        return self.importer.parameter(path, found) if isinstance(found, torch.Tensor) else found
+        return self.importer.tensor(path, found) if isinstance(found, torch.Tensor) else found
 
     def _value(self, argument: Any) -> Any:
         """An argument of a node: nodes as their values, in lists too."""

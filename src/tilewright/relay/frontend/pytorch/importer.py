@@ -13,19 +13,19 @@ import numpy as np
 
 from tilewright.errors import ModelError, OpNotImplemented, Origin
 from tilewright.expr import PrimExpr
-from tilewright.relay.expr import Call, Constant, Expr, If, Tuple, TupleGetItem, Var
-from tilewright.relay.frontend.known import KnownValues
+from tilewright.relay.expr import Call, Constant, Expr, If, Tuple, TupleGetItem
+from tilewright.relay.frontend.core.importer import Importer as CoreImporter
+from tilewright.relay.frontend.core.origins import locate, makes_no_sense, naming
+from tilewright.relay.frontend.core.registry import Converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.origins import locate, naming
 from tilewright.relay.frontend.pytorch import complex_numbers, quantize
 from tilewright.relay.frontend.pytorch.node import Array, Node
 from tilewright.relay.frontend.pytorch.promotion import number_type, tensor
 from tilewright.relay.frontend.pytorch.references import Reference, View, read, spread
-from tilewright.relay.frontend.pytorch.registry import WRITERS, Converter, find, unnamed
+from tilewright.relay.frontend.pytorch.registry import CONVERTERS, WRITERS, convert, find, unnamed
 from tilewright.relay.frontend.pytorch.scalars import PYTHON, SCALARS, is_scalar
 from tilewright.relay.frontend.shaping import cast, shape_of
 from tilewright.relay.qnn.scaling import Quantize
-from tilewright.relay.visitor import post_order
 from tilewright.types import DataType, TensorType
 
 VIEWS: Final = frozenset({
@@ -39,21 +39,24 @@ _NOTHING: Final = frozenset({
 })
 """Operators that say something about values, and compute none."""
 _TELLING: Final = frozenset({"size", "shape", "sym_size", "arange", "zeros", "ones", "full", "empty", "scalar_tensor", "tensor", "eye", "linspace", "logspace"})
-_SENSELESS: Final = (TypeError, ValueError, IndexError, KeyError, AttributeError, ZeroDivisionError, OverflowError)
 
 Custom = Mapping[str, Callable[..., Any]]
 
 
-class Importer:
-    """What is shared by all calls of one import."""
+class Importer(CoreImporter):
+    """The state of one import, which all calls share."""
 
-    def __init__(self, freeze: bool, default_dtype: str, custom: Custom | None, file: str, keep_quantized: bool = False, plain_names: bool = False) -> None:
-        self.freeze, self.default_dtype, self.file = freeze, DataType(default_dtype), file
+    runtime = "torch"
+    stored_kind = "Parameter"
+
+    def __init__(
+        self, freeze: bool, default_dtype: str, custom: Custom | None, file: str, keep_quantized: bool = False, plain_names: bool = False,
+    ) -> None:
+        super().__init__(CONVERTERS, file, freeze=freeze)
+        self.default_dtype = DataType(default_dtype)
         self.custom = dict(custom or {})
         self.keep_quantized, self.plain_names = keep_quantized, plain_names
-        self.known = KnownValues()
         self.quantized: dict[Any, Any] = {}
-        self._params: dict[Expr, Array] = {}
         self._references: dict[int, tuple[Any, Reference]] = {}
         self._paths: dict[int, tuple[str, Any]] = {}
         self._stored: dict[tuple[int, str], Expr] = {}
@@ -68,17 +71,13 @@ class Importer:
 
     # What a model holds
 
-    def parameter(self, name: str, value: Any) -> Reference:
+    def tensor(self, name: str, value: Any) -> Reference:
         """A tensor of the model (a `torch.Tensor`), the same reference whenever it is asked for."""
         found = self._references.get(id(value))
         if found is not None:
             return found[1]
         array = array_of(value, name)
-        name = name.replace(".", "_") if self.plain_names else name
-        made: Expr = Constant(array, Origin(name, "Parameter", self.file))
-        if not self.freeze and array.dtype.kind not in "iub":
-            made = Var(name, TensorType(array.shape, DataType(array.dtype)))
-            self._params[made] = array
+        made = self.parameter(name.replace(".", "_") if self.plain_names else name, array)
         if value.is_quantized:
             self.quantized[made] = quantize.parameters_in(value)
         reference = Reference(made)
@@ -107,24 +106,12 @@ class Importer:
         quantize_it = Quantize(DataType(dtype), axis=0)
         if self.keep_quantized and not self.freeze:
             whole = quantize_it.reference(real, scale.value, zero.value) if integers is None else integers
-            return self._variable(name, whole)
-        return Call(quantize_it, [Constant(real, span) if self.freeze else self._variable(name, real), scale, zero], span=span)
-
-    def _variable(self, name: str, array: Array) -> Var:
-        made = Var(name, TensorType(array.shape, DataType(array.dtype)))
-        self._params[made] = array
-        return made
+            return self.variable(name, whole)
+        return Call(quantize_it, [self.parameter(name, real), scale, zero], span=span)
 
     def called(self, value: Any, path: str) -> None:
         """Remember the path of an object of the module that is no tensor."""
         self._paths[id(value)] = path, value
-
-    def used_params(self, outputs: Sequence[Expr]) -> dict[Var, Array]:
-        """The parameters that are inputs of `main`, as far as `outputs` depend on them."""
-        if not self._params:
-            return {}
-        reached = {e for e in post_order(*outputs) if e in self._params}
-        return {v: a for v, a in self._params.items() if v in reached and isinstance(v, Var)}
 
     def wrap(self, value: Any) -> Any:
         """A new tensor of the program; Python values and lists as they are."""
@@ -144,7 +131,7 @@ class Importer:
     def call(self, name: str, schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any], origin: Origin) -> Any:
         """The result of a call: references for tensors. `schema` is a `torch.FunctionSchema`, or None for Python's own functions."""
         plain, in_place = _plain(name)
-        with naming(origin, _SENSELESS, "its arguments", "torch"):
+        with naming(origin, makes_no_sense("its arguments", self.runtime)):
             if name in self.custom:
                 return self.wrap(self._settled(self._custom(name, args, kwargs), origin))
             if plain in _NOTHING:
@@ -167,44 +154,43 @@ class Importer:
             converter = find(plain[:-1], overload)
         if converter is None:
             raise OpNotImplemented(_no_converter([f"aten::{plain}"]), origin)
-        node = Node(plain, origin, self.default_dtype, self.known, self._params.get, self.quantized, self)
-        defaults = _defaults(schema)
+        node = Node(plain, origin, self.default_dtype, self.known, self.params, self.quantized, self, _defaults(schema))
         for argument in schema.arguments if schema is not None else ():
             if argument.name in arguments:
                 arguments[argument.name] = _as_tensors(arguments[argument.name], str(argument.type), self.default_dtype)
-        result = self._converted(converter, node, arguments, defaults)
+        result = self._converted(converter, node, arguments)
         settled = self._settled(result, origin, plain in _TELLING or self._all_known(arguments))
         if in_place or plain in ("__iadd__", "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"):
             return self._write(args[0], settled, node)
         if plain in VIEWS and args and isinstance(args[0], Reference):
-            return self._viewed(settled, args[0], converter, node, arguments, defaults)
+            return self._viewed(settled, args[0], converter, node, arguments)
         return self.wrap(settled)
 
-    def _converted(self, converter: Converter, node: Node, arguments: dict[str, Any], defaults: Mapping[str, Any]) -> Any:
+    def _converted(self, converter: Converter, node: Node, arguments: dict[str, Any]) -> Any:
         """The converted call; of a quantized tensor, on its integers where the operator only moves them, else on what they stand for."""
         if complex_numbers.involved(arguments):
-            return complex_numbers.convert(converter, node, arguments, defaults)
+            return complex_numbers.convert(converter, node, arguments)
         first = next(iter(arguments.values()), None)
         q = self.quantized.get(first) if isinstance(first, Expr) else None
         if not isinstance(first, Expr) or q is None or "quantize" in node.name or node.name in ("int_repr", "q_scale", "q_zero_point", "size", "dim", "numel"):
-            return converter.convert(node, arguments, defaults)
+            return convert(converter, node, arguments)
         key = next(iter(arguments))
         plain = node.name[:-1] if node.name.endswith("_") else node.name
         if plain == "relu":
             least = Constant(np.asarray(int(q.zero_point), first.tensor_type.dtype.numpy()))
             return self._remember(op.maximum(first, least), q)
         if plain in quantize.KEPT:
-            return self._remember(converter.convert(node, arguments, defaults), q)
+            return self._remember(convert(converter, node, arguments), q)
         if plain in quantize.FIXED:
             scale, zero = quantize.FIXED[plain]
-            found = converter.convert(node, {**arguments, key: quantize.real(first, q)}, defaults)
+            found = convert(converter, node, {**arguments, key: quantize.real(first, q)})
             is_signed = first.tensor_type.dtype == "int8"
             return quantize.quantized_from(found, scale, zero - 128 * is_signed, first.tensor_type.dtype, node)
         if plain in ("avg_pool2d", "adaptive_avg_pool2d", "mean"):
-            pool = quantize.average(converter.convert(node, {**arguments, key: quantize.real(first, q)}, defaults), first, q)
+            pool = quantize.average(convert(converter, node, {**arguments, key: quantize.real(first, q)}), first, q)
             if pool is not None:
                 return self._remember(pool, q)
-        return quantize.on_real(lambda x: converter.convert(node, {**arguments, key: x}, defaults), first, node)
+        return quantize.on_real(lambda x: convert(converter, node, {**arguments, key: x}), first, node)
 
     def _remember(self, result: Any, q: Any) -> Any:
         for r in result if isinstance(result, (list, tuple)) else [result]:
@@ -225,18 +211,18 @@ class Importer:
 
     def _write_beside(self, plain: str, given: Mapping[str, Any], origin: Origin) -> None:
         """Let arguments be what an operator writes into them. It is called when the operator is converted, which reads them."""
-        node = Node(plain, origin, self.default_dtype, self.known, self._params.get, self.quantized, self)
+        node = Node(plain, origin, self.default_dtype, self.known, self.params, self.quantized, self)
         for name, value in WRITERS[plain](node, **{k: read(v) for k, v in given.items()}).items():
             self._write(given[name], value, node)
 
-    def _viewed(self, result: Any, base: Reference, converter: Converter, node: Node, arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> Any:
+    def _viewed(self, result: Any, base: Reference, converter: Converter, node: Node, arguments: Mapping[str, Any]) -> Any:
         if result is base.value:
             return base
         first = next(iter(arguments))
 
         def part(k: int | None) -> Callable[[Expr], Expr]:
             def reading(whole: Expr) -> Expr:
-                found = converter.convert(node, {**arguments, first: whole}, defaults)
+                found = convert(converter, node, {**arguments, first: whole})
                 return self._settled(found if k is None else found[k], node.origin)  # type: ignore[no-any-return]
 
             return reading

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,16 +11,18 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import expr as scalar
-from tilewright.errors import ModelError
+from tilewright.errors import CompileError, ModelError
 from tilewright.expr import PrimExpr
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Expr, Var
+from tilewright.relay.frontend.core.format import Contents, Signature
 from tilewright.relay.frontend.pytorch import exported, script
 from tilewright.relay.frontend.pytorch.decompose import decompositions, with_decompositions
 from tilewright.relay.frontend.pytorch.exported import GraphWalk, symbolic_dim
 from tilewright.relay.frontend.pytorch.importer import Importer
 from tilewright.relay.frontend.pytorch.reading import read_model
 from tilewright.relay.frontend.pytorch.references import Reference
+from tilewright.relay.frontend.pytorch.registry import CONVERTERS
 from tilewright.relay.frontend.pytorch.script import ScriptWalk
 from tilewright.relay.groups import with_outputs
 from tilewright.relay.qnn.settle_numerics import with_numerics
@@ -86,7 +89,7 @@ def _converted(model: Any, input_infos: Infos | None, importer: Importer) -> tup
     return IRModule.from_expr(main), {v.name_hint: a for v, a in used.items()}
 
 
-def signature(model: Any, shapes: Mapping[str, Any] | None = None) -> list[tuple[str, list[int | str], str]]:
+def signature(model: Any, shapes: Mapping[str, Any] | None = None) -> Signature:
     """`(name, dimensions, dtype)` of each input; a symbolic dimension is its name. TorchScript does not say shapes: `shapes` gives them, by name."""
     module, _ = read_model(model)
     return [(name, [d if isinstance(d, int) else str(d) for d in shape], dtype) for name, (shape, dtype) in _infos(module, shapes or {})]
@@ -96,6 +99,27 @@ def from_shapes(model: Any, shapes: Mapping[str, Any]) -> IRModule:
     """`from_pytorch` with weights as constants, and shapes by the names of inputs."""
     module, file = read_model(model)
     return _imported(module, _infos(module, shapes), Importer(True, "float32", None, file))[0]
+
+
+def survey(model: Any, shapes: Mapping[str, Any]) -> tuple[Signature, list[str]]:
+    """The signature, and the files beside the model that hold its tensors: none."""
+    return signature(model, shapes), []
+
+
+def read(model: Any, shapes: Mapping[str, Any] | None) -> tuple[IRModule, dict[str, Any]]:
+    """`from_shapes`, which leaves no parameters."""
+    return from_shapes(model, shapes or {}), {}
+
+
+def contents(model: Any, shapes: Mapping[str, Any] | None) -> Contents:
+    """The operators of a model, and its inputs where it and `shapes` say enough."""
+    kind, names, unknown = operators(model)
+    inputs: list[tuple[str, tuple[int | str, ...], str]] = []
+    if not unknown:
+        with contextlib.suppress(CompileError):  # the import says it
+            inputs = [(n, tuple(s), t) for n, s, t in signature(model, shapes)]
+    nodes, missing = {("", name): nodes for name, nodes in names.items()}, {("", name) for name in unknown}
+    return Contents({kind: 1}, "PyTorch", inputs, [], nodes, missing, CONVERTERS.advice, lambda: from_shapes(model, shapes or {}))
 
 
 def operators(model: Any) -> tuple[str, dict[str, list[str]], set[str]]:
@@ -178,7 +202,7 @@ def from_graph(module: Any, inputs: Sequence[Any]) -> ImportedGraph:
             variables.append(Var(name, TensorType(shape, DataType(dtype))))
             values.append(Reference(variables[-1]))
         else:
-            values.append(importer.parameter(f"p{k}", given) if isinstance(given, torch.Tensor) else given)
+            values.append(importer.tensor(f"p{k}", given) if isinstance(given, torch.Tensor) else given)
     types = [importer.as_expr(v).checked_type if isinstance(v, Reference) else None for v in values]
     found = GraphWalk(importer, module).run(values)
     outputs: list[Expr] = []
@@ -305,5 +329,5 @@ def _exported(program: Any, infos: Infos | None, importer: Importer) -> tuple[li
 def _stored(importer: Importer, name: str, value: Any) -> Any:
     import torch
 
-    return importer.parameter(name, value) if isinstance(value, torch.Tensor) else value
+    return importer.tensor(name, value) if isinstance(value, torch.Tensor) else value
 

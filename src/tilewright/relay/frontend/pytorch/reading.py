@@ -5,13 +5,14 @@ torch opens a fresh archive, which `archive.py` wrote from what it checked.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 import warnings
 from pathlib import Path
 from typing import Any
 
-from tilewright.errors import ModelError
+from tilewright.errors import ModelError, PackageError
 from tilewright.relay.frontend.pytorch.archive import checked_copy
 
 
@@ -21,6 +22,9 @@ def read_model(model: Any) -> tuple[Any, str]:
         path = Path(model)
         if not path.exists():
             raise ModelError(f"there is no file {path}", code="TW0101")
+        if importlib.util.find_spec("torch") is None:
+            what = f"{path.name}: an archive as PyTorch writes them, and reading it needs the package torch: pip install torch"
+            raise PackageError(f"{what}; or export the model to ONNX")
         return _load(path), str(path)
     if hasattr(model, "graph_signature") or hasattr(model, "inlined_graph") or (hasattr(model, "graph") and type(model).__module__.startswith("torch.jit")):
         return model, ""

@@ -69,7 +69,7 @@ class ScriptWalk:
             if value.dim() == 0 and value.dtype in (torch.float64, torch.int64):
                 return [value.item()]
             # One of another type keeps it, and is no weight: sizes may be computed from it.
-            return [self.importer.parameter(f"constant_{origin.name}", value) if value.dim() else Reference(Constant(array_of(value, origin.name), origin))]
+            return [self.importer.tensor(f"constant_{origin.name}", value) if value.dim() else Reference(Constant(array_of(value, origin.name), origin))]
         return [_held(self.importer, value, origin.name)]
 
     def attribute(self, node: Any, inputs: Sequence[Any], origin: Origin) -> list[Any]:
@@ -79,7 +79,7 @@ class ScriptWalk:
         path = f"{self.paths.get(owner, '')}.{name}".lstrip(".")
         value = getattr(inputs[0], name)
         self.paths[origin.name] = path
-        return [self.importer.parameter(path, value) if isinstance(value, torch.Tensor) else _held(self.importer, value, path)]
+        return [self.importer.tensor(path, value) if isinstance(value, torch.Tensor) else _held(self.importer, value, path)]
 
     def construct(self, node: Any, inputs: Sequence[Any], origin: Origin) -> list[Any]:
         return [list(inputs)]
@@ -175,7 +175,7 @@ def _held(importer: Importer, value: Any, path: str) -> Any:
     import torch
 
     if isinstance(value, torch.Tensor):
-        return importer.parameter(path, value)
+        return importer.tensor(path, value)
     if isinstance(value, (list, tuple)):
         return [_held(importer, v, f"{path}.{k}") for k, v in enumerate(value)]
     if isinstance(value, dict):

@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from tilewright.errors import CompileError, ModelError, ShapeError
 from tilewright.relay.expr import Expr, If, Tuple
-from tilewright.relay.frontend.known import has_unknown_sizes
+from tilewright.relay.frontend.core.known import has_unknown_sizes
+from tilewright.relay.frontend.core.node import NotKnownError
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import fields, reshape
-from tilewright.relay.frontend.tflite.node import Node, NotKnownError, Outside, Value
+from tilewright.relay.frontend.tflite.node import Node, Outside, Value
 from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.loops import Loop, Turn
 

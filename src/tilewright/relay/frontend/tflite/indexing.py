@@ -9,7 +9,7 @@ import numpy as np
 from ml_dtypes import finfo
 
 from tilewright.relay.expr import Constant, Expr, TupleGetItem
-from tilewright.relay.frontend.index_checks import inside
+from tilewright.relay.frontend.core.index_checks import inside
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import axis_of, cast, fields, reshape, transpose
 from tilewright.relay.frontend.tflite.node import Node, Value, constant
