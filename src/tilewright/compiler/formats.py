@@ -14,7 +14,7 @@ from tilewright.errors import ModelError
 from tilewright.plugins import installed_frontends
 from tilewright.relay.frontend.core.format import Contents, Format, Look, Shapes, Signature
 
-__all__ = ["ONNX", "PYTORCH", "RELAY", "TFLITE", "Format", "Signature", "format_of"]
+__all__ = ["ONNX", "PYTORCH", "RELAY", "TFLITE", "Format", "Signature", "format_named", "format_of"]
 
 _OF_TORCH: Final = frozenset({".pt", ".pth", ".pt2"})
 """Endings of files that may be pickles, whose first bytes say nothing certain."""

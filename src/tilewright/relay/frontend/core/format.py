@@ -79,6 +79,8 @@ class Format:
     """The model as a Relay module, for these shapes of its inputs, and its parameters by name."""
     contents: Callable[[Any, Shapes | None], Contents]
     """The declarations and operators of a model."""
+    package: str = ""
+    """The package that the frontend is in, if it is another one: programs in the cache are compiled anew when its files change."""
 
 
 def source_format(
@@ -92,7 +94,9 @@ def source_format(
     def read(model: Any, shapes: Shapes | None) -> tuple[IRModule, dict[str, Any]]:
         from tilewright.relay.frontend.core.importer import import_source
 
-        return import_source(importer(), read_graph(model), shapes)
+        made = importer()
+        made.file = os.fspath(model) if isinstance(model, (str, os.PathLike)) else ""
+        return import_source(made, read_graph(model), shapes)
 
     def contents(model: Any, shapes: Shapes | None) -> Contents:
         graph, table = read_graph(model), importer().table
@@ -102,7 +106,8 @@ def source_format(
             nodes.setdefault((n.domain, n.kind), []).append(n.name)
         return Contents({name: 1}, "", _declared(graph), [], nodes, unknown, table.advice, lambda: read(model, shapes)[0])
 
-    return Format(name, recognizes, survey, read, contents)
+    package = (read_graph.__module__ or "").partition(".")[0]
+    return Format(name, recognizes, survey, read, contents, "" if package == "__main__" else package)
 
 
 def _declared(graph: SourceGraph) -> list[tuple[str, tuple[Any, ...], str]]:

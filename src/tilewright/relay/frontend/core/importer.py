@@ -17,6 +17,7 @@ import numpy as np
 
 from tilewright.errors import CompileError, ModelError, Origin
 from tilewright.ir.module import IRModule
+from tilewright.limits import refused_size
 from tilewright.relay.expr import Constant, Expr, Var
 from tilewright.relay.frontend.core import deferral
 from tilewright.relay.frontend.core.known import KnownValues, has_unknown_sizes
@@ -241,6 +242,8 @@ def _variable(name: Name, kind: TensorType, shapes: Mapping[str, Sequence[Any]])
     if shape is not None:
         check_rank(str(name), shape, kind.ndim)
         kind = TensorType(tuple(shape), kind.dtype)
+    if why := refused_size(kind.shape, kind.dtype.itemsize):
+        raise ModelError(f"input '{name}': {why}; give it a shape that it can have", code="TW0112")
     return Var(str(name), kind)
 
 
