@@ -7,6 +7,7 @@ recognises is taken for ONNX, whose frontend says what is wrong with it.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,13 +35,16 @@ def format_named(name: str) -> Format | None:
     return next((f for f in (ONNX, TFLITE, PYTORCH, RELAY, *installed_frontends()) if f.name.lower() == name), None)
 
 
-def _frontend(name: str, path: str, recognizes: Any) -> Format:
+def _frontend(name: str, path: str, recognizes: Callable[[Look], bool]) -> Format:
     """A format of this package. Its frontend has `survey`, `read` and `contents` in one module, which is imported when it is first used."""
 
     def use(part: str, model: Any, shapes: Shapes | None) -> Any:
         return getattr(importlib.import_module(f"tilewright.relay.frontend.{path}"), part)(model, shapes)
 
-    return Format(name, recognizes, *(lambda model, shapes, part=part: use(part, model, shapes) for part in ("survey", "read", "contents")))
+    return Format(
+        name, recognizes, lambda model, shapes: use("survey", model, shapes), lambda model, shapes: use("read", model, shapes),
+        lambda model, shapes: use("contents", model, shapes),
+    )
 
 
 def _read_relay(model: Any, shapes: Shapes | None) -> tuple[Any, dict[str, Any]]:
