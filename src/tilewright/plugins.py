@@ -6,9 +6,10 @@
     [project.entry-points."tilewright.frontends"]
     mine = "my_package.reader:FORMAT"
 
-The object that an accelerator's entry point names registers itself: its code generator, and the kind of its modules. A file names a kind
-of module, and a kind is only ever read by an installed entry point of that name. A frontend's object is the `Format` of its files; its
-module registers how waiting nodes of the format are converted. An accelerator may also be declared by a file in this process.
+The object that an accelerator's entry point names registers itself: its code generator, and the kind of its modules. A
+file names a kind of module, and a kind is only ever read by an installed entry point of that name. A frontend's object
+is the `Format` of its files; its module registers how waiting nodes of the format are converted. An accelerator may
+also be declared by a file in this process.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def _installed(group: str = GROUP) -> dict[str, str]:
 
 
 def find_accelerator(name: str) -> Any | None:
-    """What was declared under the name, or what its entry point is, imported; None without either. Raises `TargetError` where that fails."""
+    """What was declared under the name, or what its entry point is, imported; None without either. Raises `TargetError`
+    where that fails."""
     if name in _DECLARED:
         return _DECLARED[name]
     value = _installed().get(name) or BUILT_IN.get(name)
@@ -74,10 +76,12 @@ def installed_frontends() -> tuple[Any, ...]:
 
 
 def load_frontend(name: str) -> None:
-    """Import the frontend of a format, which registers how its waiting nodes are converted. Raises `ModelError` where it is not installed."""
+    """Import the frontend of a format, which registers how its waiting nodes are converted. Raises `ModelError` where
+    it is not installed."""
     value = _CONVERTING.get(name) or _installed(FRONTENDS).get(name)
     if value is None:
-        raise ModelError(f"the program has nodes of the format '{name}', and no installed package reads it; install its frontend", code="TW0102")
+        raise ModelError(f"the program has nodes of the format '{name}', and no installed package reads it; install "
+                         "its frontend", code="TW0102")
     _loaded("frontend", name, value)
 
 
@@ -89,13 +93,15 @@ def _loaded(kind: str, name: str, value: str) -> Any:
         for part in filter(None, attribute.strip().split(".")):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        why = f"the {kind} '{name}' cannot be imported from {value}: {error}; mend or remove the package that has this entry point"
+        why = (f"the {kind} '{name}' cannot be imported from {value}: {error}; mend or remove the package that has "
+               "this entry point")
         raise TargetError(why, code="TW0901") from error
     return found
 
 
 def run_plugin(path: str) -> None:
-    """Run a Python file, or import a module, which registers what it brings. Raises `OptionError` where it is not there."""
+    """Run a Python file, or import a module, which registers what it brings. Raises `OptionError` where it is not
+    there."""
     if path.endswith(".py"):
         file = Path(path)
         spec = importlib.util.spec_from_file_location(file.stem, file)
@@ -108,4 +114,5 @@ def run_plugin(path: str) -> None:
     except ModuleNotFoundError as error:
         if error.name is None or not path.startswith(error.name):
             raise
-        raise OptionError(f"--plugin: there is no module '{path}'; give a module that can be imported, or a file that ends in .py", code="TW0205") from None
+        raise OptionError(f"--plugin: there is no module '{path}'; give a module that can be imported, or a file that "
+                          "ends in .py", code="TW0205") from None

@@ -1,4 +1,5 @@
-"""The report of `tilewright.check(model)` and `tilewright check MODEL`: how a model would run, said before anything is compiled.
+"""The report of `tilewright.check(model)` and `tilewright check MODEL`: how a model would run, said before anything is
+compiled.
 
 The model is read and imported, nothing more; of a ResNet-50 that is a third of a second.
 """
@@ -36,7 +37,8 @@ class Operator:
     domain: str
     count: int
     runs: str
-    """`native`, `staged` (compiled while the model runs, when values that decide sizes are known), `numpy` (its numpy meaning), or `unknown`."""
+    """`native`, `staged` (compiled while the model runs, when values that decide sizes are known), `numpy` (its numpy
+    meaning), or `unknown`."""
     why: str = ""
     nodes: tuple[str, ...] = ()
     """For what is not native, the first nodes of it."""
@@ -66,12 +68,14 @@ class ModelReport:
 
     @property
     def staged(self) -> tuple[Operator, ...]:
-        """The operators whose results have sizes that only a run tells: the model is no single program, and cannot be saved as one."""
+        """The operators whose results have sizes that only a run tells: the model is no single program, and cannot be
+        saved as one."""
         return tuple(o for o in self.operators if o.runs == "staged")
 
     @property
     def open_sizes(self) -> dict[str, tuple[str, ...]]:
-        """By input, the dimensions that are only known when the model is called; a program is compiled for each size."""
+        """By input, the dimensions that are only known when the model is called; a program is compiled for each
+        size."""
         return {v.name: names for v in self.inputs if (names := tuple(d for d in v.shape if isinstance(d, str)))}
 
     def as_dict(self) -> dict[str, Any]:
@@ -82,12 +86,13 @@ class ModelReport:
 def check(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> ModelReport:
     """Report which operators of a model run natively, which by their numpy meaning, and which not at all.
 
-    `model` is a path, bytes, a `ModelProto`, a `tflite.Model`, or a program of PyTorch; `shapes` are those of `compile`. Raises
-    `ModelError` for what is no model.
+    `model` is a path, bytes, a `ModelProto`, a `tflite.Model`, or a program of PyTorch; `shapes` are those of
+    `compile`. Raises `ModelError` for what is no model.
     """
     whole = format_of(model).contents(model, shapes)
     refused, found = ("", _Found()) if whole.unknown else _imported(whole.read)
-    rows = [_operator(key, nodes, found, whole.advice(key[1], key[0]) if key in whole.unknown else "") for key, nodes in whole.nodes.items()]
+    rows = [_operator(key, nodes, found, whole.advice(key[1], key[0]) if key in whole.unknown else "")
+            for key, nodes in whole.nodes.items()]
     rows.sort(key=lambda o: (-o.count, o.name))
     inputs, outputs = (tuple(Value(*v) for v in values) for values in (whole.inputs, whole.outputs))
     return ModelReport(dict(whole.versions), whole.producer, inputs, outputs, tuple(rows), refused)
@@ -95,7 +100,8 @@ def check(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> Mode
 
 @dataclass(slots=True)
 class _Found:
-    """Calls of an imported model that are not native, by the operator of the model: names of nodes by the operator of relay."""
+    """Calls of an imported model that are not native, by the operator of the model: names of nodes by the operator of
+    relay."""
 
     slow: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     staged: dict[str, dict[str, list[str]]] = field(default_factory=dict)
@@ -118,8 +124,8 @@ def _imported(read: Callable[[], IRModule]) -> tuple[str, _Found]:
 def _look(function: Function, found: _Found) -> None:
     """Enter the calls of a function that are not native.
 
-    A call that waits for symbolic sizes alone is native, since every call of the program gives these numbers; so are its users that wait
-    for nothing but its type.
+    A call that waits for symbolic sizes alone is native, since every call of the program gives these numbers; so are
+    its users that wait for nothing but its type.
     """
     sized: set[Expr] = set()
     for e in post_order(function.body):
@@ -135,13 +141,15 @@ def _look(function: Function, found: _Found) -> None:
 
 def _waits_for_sizes(e: Expr, sized: Collection[Expr]) -> bool:
     unknown = [a for a in operands(e) if has_unknown_sizes(a)]
-    return (isinstance(e, Call) and getattr(e.op, "for_sizes", False)) or (bool(unknown) and all(a in sized for a in unknown))
+    return ((isinstance(e, Call) and getattr(e.op, "for_sizes", False))
+            or (bool(unknown) and all(a in sized for a in unknown)))
 
 
 def _why_staged(call: Call) -> str:
     if any(has_unknown_sizes(a) for a in call.args):
         return "its inputs have sizes that only a run tells; it is compiled when they are known, for each that comes"
-    return "values that a run computes decide the sizes of its results; what follows is compiled when they are known, for each that comes"
+    return ("values that a run computes decide the sizes of its results; what follows is compiled when they are known, "
+            "for each that comes")
 
 
 def has_kernel(op: Op) -> bool:

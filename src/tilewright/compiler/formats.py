@@ -1,7 +1,8 @@
-"""The formats of model files, and the recognition of a model's format by its first bytes, its ending, or the package of its object.
+"""The formats of model files, and the recognition of a model's format by its first bytes, its ending, or the package of
+its object.
 
-Formats that packages bring (entry points `tilewright.frontends`) are asked after those of this package. A model that no format
-recognises is taken for ONNX, whose frontend says what is wrong with it.
+Formats that packages bring (entry points `tilewright.frontends`) are asked after those of this package. A model that no
+format recognises is taken for ONNX, whose frontend says what is wrong with it.
 """
 
 from __future__ import annotations
@@ -36,14 +37,15 @@ def format_named(name: str) -> Format | None:
 
 
 def _frontend(name: str, path: str, recognizes: Callable[[Look], bool]) -> Format:
-    """A format of this package. Its frontend has `survey`, `read` and `contents` in one module, which is imported when it is first used."""
+    """A format of this package. Its frontend has `survey`, `read` and `contents` in one module, which is imported when
+    it is first used."""
 
     def use(part: str, model: Any, shapes: Shapes | None) -> Any:
         return getattr(importlib.import_module(f"tilewright.relay.frontend.{path}"), part)(model, shapes)
 
     return Format(
-        name, recognizes, lambda model, shapes: use("survey", model, shapes), lambda model, shapes: use("read", model, shapes),
-        lambda model, shapes: use("contents", model, shapes),
+        name, recognizes, lambda model, shapes: use("survey", model, shapes), lambda model,
+        shapes: use("read", model, shapes), lambda model, shapes: use("contents", model, shapes),
     )
 
 
@@ -59,7 +61,8 @@ def _read_relay(model: Any, shapes: Shapes | None) -> tuple[Any, dict[str, Any]]
 
 def _survey_relay(model: Any, shapes: Shapes) -> tuple[Signature, list[str]]:
     main = _read_relay(model, shapes)[0]["main"]
-    return [(p.name_hint, [d if isinstance(d, int) else str(d) for d in p.tensor_type.shape], str(p.tensor_type.dtype)) for p in main.params], []
+    return [(p.name_hint, [d if isinstance(d, int) else str(d) for d in p.tensor_type.shape], str(p.tensor_type.dtype))
+            for p in main.params], []
 
 
 def _relay_contents(model: Any, shapes: Shapes | None) -> Contents:
@@ -67,7 +70,8 @@ def _relay_contents(model: Any, shapes: Shapes | None) -> Contents:
 
 
 def _is_torch(look: Look) -> bool:
-    return look.suffix in _OF_TORCH or (look.head[:4] == b"PK\3\4" and look.suffix != ".onnx") or look.package == "torch"
+    return (look.suffix in _OF_TORCH or (look.head[:4] == b"PK\3\4" and look.suffix != ".onnx")
+            or look.package == "torch")
 
 
 def _is_tflite(look: Look) -> bool:
@@ -78,4 +82,5 @@ ONNX: Final = _frontend("ONNX", "onnx.signature", lambda look: look.suffix == ".
 TFLITE: Final = _frontend("TFLite", "tflite.signature", _is_tflite)
 PYTORCH: Final = _frontend("PyTorch", "pytorch.model", _is_torch)
 RELAY: Final = Format("Relay", lambda look: look.suffix == ".relay", _survey_relay, _read_relay, _relay_contents)
-"""Text, by the ending `.relay` alone. It may have more functions than `main`, so it is read as a module, and not known by its bytes."""
+"""Text, by the ending `.relay` alone. It may have more functions than `main`, so it is read as a module, and not known
+by its bytes."""

@@ -1,4 +1,5 @@
-"""Every relay operator as a function of its arguments and, by name, its attributes: `op.add(x, y)`, `op.nn.conv2d(x, w, groups=2)`."""
+"""Every relay operator as a function of its arguments and, by name, its attributes: `op.add(x, y)`, `op.nn.conv2d(x, w,
+groups=2)`."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Operators for nodes of a model that are converted when the values they ask for, and the types of their inputs, are known.
+"""Operators for nodes of a model that are converted when the values they ask for, and the types of their inputs, are
+known.
 
     onnx.deferred(%data, %axes, op_type="ReduceSum", model="…")  ->  sum(%data, axis=[1])       once %axes is [1]
 
-The node is in the attributes of the operator, so that it can be printed, stored and moved like every other. Nothing is known of its
-type; operators that read it have no type either, until `resolve` has put the converted node in its place. Each frontend registers a
-`Resolver` for its format.
+The node is in the attributes of the operator, so that it can be printed, stored and moved like every other. Nothing is
+known of its type; operators that read it have no type either, until `resolve` has put the converted node in its place.
+Each frontend registers a `Resolver` for its format.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class Resolver(Protocol):
     """The part of a frontend that converts waiting nodes of its format."""
 
     def convert(self, op: Deferred, call: Call, ask: Ask) -> Expr | None:
-        """The converted node, or None when `ask` does not know a value it needs; raises `CompileError` naming the node."""
+        """The converted node, or None when `ask` does not know a value it needs; raises `CompileError` naming the
+        node."""
 
     def is_branch(self, op: Deferred) -> bool:
         """Whether the node chooses between graphs by its first input."""
@@ -58,7 +60,8 @@ class Waiting(Op):
 
     @property
     def decides(self) -> bool:
-        """Whether the first argument decides which graph the operator is; the graph takes the other arguments, of whatever types."""
+        """Whether the first argument decides which graph the operator is; the graph takes the other arguments, of
+        whatever types."""
         return False
 
     def content(self) -> Hashable:
@@ -124,8 +127,8 @@ class DeferredNode(Deferred):
 class DeferredOnnx(Deferred):
     """A node of an ONNX model.
 
-    `model` is a model of that node alone, serialized, in base64; `config` the importer's options; `random` says that two runs of the
-    node may differ.
+    `model` is a model of that node alone, serialized, in base64; `config` the importer's options; `random` says that
+    two runs of the node may differ.
     """
 
     source = "onnx"
@@ -140,7 +143,8 @@ class DeferredOnnx(Deferred):
 class DeferredTflite(Deferred):
     """An operator of a TFLite model.
 
-    `model` is the operator and its tensors as JSON; `file` the whole file in base64 for an operator that runs other graphs of it.
+    `model` is the operator and its tensors as JSON; `file` the whole file in base64 for an operator that runs other
+    graphs of it.
     """
 
     source = "tflite"

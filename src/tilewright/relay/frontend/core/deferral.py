@@ -1,9 +1,9 @@
 """Nodes that cannot be converted yet: the call that holds one, and its conversion when the missing values are known.
 
-    RESHAPE(x, shape), shape computed  ->  frontend.deferred(%x, %shape, format="…", node="{…}")  ->  reshape(%x, newshape=[2, 3])
+    reshape(x, shape)  ->  frontend.deferred(%x, %shape, source="json", …)  ->  reshape(%x, newshape=[2, 3])
 
-The node is text in an attribute of the call, so that it can be printed, stored and moved like every other. A format whose nodes are not
-JSON has an operator and a resolver of its own (`relay/op/deferred.py`).
+The node is text in an attribute of the call, so that it can be printed, stored and moved like every other. A format
+whose nodes are not JSON has an operator and a resolver of its own (`relay/op/deferred.py`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def settled(op: Deferred, results: Sequence[Expr], outputs: int, span: Origin | 
     return results[0] if outputs == 1 else Tuple(tuple(results), span)
 
 
-def defer(name: str, source: SourceNode, origin: Origin, args: Sequence[Expr | None], for_sizes: bool = False) -> list[Expr]:
+def defer(name: str, source: SourceNode, origin: Origin, args: Sequence[Expr | None],
+          for_sizes: bool = False) -> list[Expr]:
     """The outputs of a node of the format `name`, whose attributes are JSON, when it is converted later."""
     said = {
         "kind": source.kind, "domain": source.domain, "version": source.version, "attributes": dict(source.attributes),
@@ -55,13 +56,15 @@ class NodeResolver:
         self._importer = importer
 
     def convert(self, op: Deferred, call: Call, ask: Ask) -> Expr | None:
-        """The converted node; None when that needs a value that `ask` does not know. Raises `CompileError` naming the node."""
+        """The converted node; None when that needs a value that `ask` does not know. Raises `CompileError` naming the
+        node."""
         from tilewright.relay.frontend.core.importer import Scope
 
         said: dict[str, Any] = json.loads(op.model)
         origin = call.span or Origin("", op.op_type)
         attributes = {k: tuple(v) if isinstance(v, list) else v for k, v in said["attributes"].items()}
-        source = SourceNode(said["kind"], said["inputs"], said["outputs"], attributes, origin.name, said["domain"], said["version"])
+        source = SourceNode(said["kind"], said["inputs"], said["outputs"], attributes, origin.name, said["domain"],
+                            said["version"])
         args = iter(call.args)
         operands = [None if name is None else next(args) for name in source.inputs]
         results = self._importer(KnownValues(ask)).results(source, origin, operands, Scope(SourceGraph("", {}, (), ())))

@@ -35,7 +35,8 @@ class Look:
 
     @staticmethod
     def at(model: Any) -> Look:
-        """Look at a path, at bytes, or at an object. A file that cannot be read has no head: its frontend says what is wrong with it."""
+        """Look at a path, at bytes, or at an object. A file that cannot be read has no head: its frontend says what is
+        wrong with it."""
         package = type(model).__module__.partition(".")[0]
         if isinstance(model, (bytes, bytearray, memoryview)):
             return Look(bytes(model[:HEAD]), "", package)
@@ -74,22 +75,26 @@ class Format:
     name: str
     recognizes: Callable[[Look], bool]
     survey: Callable[[Any, Shapes], tuple[Signature, list[str]]]
-    """The inputs of a model, given shapes of some of them, and the names of the files beside it that hold its tensors."""
+    """The inputs of a model, given shapes of some of them, and the names of the files beside it that hold its
+    tensors."""
     read: Callable[[Any, Shapes | None], tuple[IRModule, dict[str, Any]]]
     """The model as a Relay module, for these shapes of its inputs, and its parameters by name."""
     contents: Callable[[Any, Shapes | None], Contents]
     """The declarations and operators of a model."""
     package: str = ""
-    """The package that the frontend is in, if it is another one: programs in the cache are compiled anew when its files change."""
+    """The package that the frontend is in, if it is another one: programs in the cache are compiled anew when its files
+    change."""
 
 
 def source_format(
-    name: str, recognizes: Callable[[Look], bool], read_graph: Callable[[Any], SourceGraph], importer: Callable[[], Importer],
+    name: str, recognizes: Callable[[Look], bool], read_graph: Callable[[Any], SourceGraph],
+    importer: Callable[[], Importer],
 ) -> Format:
     """The format of a frontend with a reader from a path or bytes to a `SourceGraph`, and the importer as it is."""
 
     def survey(model: Any, shapes: Shapes) -> tuple[Signature, list[str]]:
-        return [(n, [d if isinstance(d, int) else str(d) for d in dims], t) for n, dims, t in _declared(read_graph(model))], []
+        return [(n, [d if isinstance(d, int) else str(d) for d in dims], t)
+                for n, dims, t in _declared(read_graph(model))], []
 
     def read(model: Any, shapes: Shapes | None) -> tuple[IRModule, dict[str, Any]]:
         from tilewright.relay.frontend.core.importer import import_source
@@ -104,7 +109,8 @@ def source_format(
         unknown = {(n.domain, n.kind) for n in graph.nodes if table.find(n.kind, n.version, n.domain) is None}
         for n in graph.nodes:
             nodes.setdefault((n.domain, n.kind), []).append(n.name)
-        return Contents({name: 1}, "", _declared(graph), [], nodes, unknown, table.advice, lambda: read(model, shapes)[0])
+        return Contents({name: 1}, "", _declared(graph), [], nodes, unknown, table.advice,
+                        lambda: read(model, shapes)[0])
 
     package = (read_graph.__module__ or "").partition(".")[0]
     return Format(name, recognizes, survey, read, contents, "" if package == "__main__" else package)
@@ -115,7 +121,8 @@ def _declared(graph: SourceGraph) -> list[tuple[str, tuple[Any, ...], str]]:
 
 
 def file_bytes(model: Any) -> tuple[str, bytes]:
-    """The name to show and the contents of a path or of bytes. Raises `ModelError` for a file that cannot be read, and for other objects."""
+    """The name to show and the contents of a path or of bytes. Raises `ModelError` for a file that cannot be read, and
+    for other objects."""
     if isinstance(model, (bytes, bytearray, memoryview)):
         return "", bytes(model)
     if not isinstance(model, (str, os.PathLike)):
@@ -124,6 +131,7 @@ def file_bytes(model: Any) -> tuple[str, bytes]:
     try:
         return str(path), path.read_bytes()
     except FileNotFoundError:
-        raise ModelError(f"there is no file '{path}'; check the path (the current folder is '{Path.cwd()}')", code="TW0101") from None
+        raise ModelError(f"there is no file '{path}'; check the path (the current folder is '{Path.cwd()}')",
+                         code="TW0101") from None
     except OSError as error:
         raise ModelError(f"'{path}' cannot be read: {error.strerror}", code="TW0101") from None

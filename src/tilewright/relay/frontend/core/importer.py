@@ -1,10 +1,12 @@
 """`Importer`: walks a graph in order and converts it node by node.
 
-Only the nodes that the outputs depend on are converted. Every call carries the model's node as its span. A value computed from constants
-alone is a constant at once (`known.py`). A node whose values or types are not known yet becomes a call that is converted when they are
-(`deferral.py`). Missing converters are all found before the first node is converted.
+Only the nodes that the outputs depend on are converted. Every call carries the model's node as its span. A value
+computed from constants alone is a constant at once (`known.py`). A node whose values or types are not known yet becomes
+a call that is converted when they are (`deferral.py`). Missing converters are all found before the first node is
+converted.
 
-A format whose reader gives a `SourceGraph` with plain attributes uses this class as it is; others override the methods under "hooks".
+A format whose reader gives a `SourceGraph` with plain attributes uses this class as it is; others override the methods
+under "hooks".
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ class Scope:
     outside: Outside | None = None
     """In the body of a loop: makes a value of the outer scopes usable in a turn."""
     is_looped: bool = False
-    """Whether the graph runs more than once, as the body of a loop. Its nodes cannot be converted later, for one turn."""
+    """Whether the graph runs more than once, as the body of a loop. Its nodes cannot be converted later, for one
+    turn."""
     depth: int = 0
     """Number of graphs and functions around this one."""
 
@@ -62,8 +65,10 @@ class Importer:
     shape_sources: ClassVar[frozenset[str]] = frozenset()
     """Operators whose results are known as soon as the shapes of their inputs are."""
 
-    def __init__(self, table: Converters, file: str = "", *, freeze: bool = True, known: KnownValues | None = None) -> None:
-        """With `freeze`, stored tensors are constants; without, those of floating point are parameters of the imported function."""
+    def __init__(self, table: Converters, file: str = "", *, freeze: bool = True,
+                 known: KnownValues | None = None) -> None:
+        """With `freeze`, stored tensors are constants; without, those of floating point are parameters of the imported
+        function."""
         self.table, self.file, self.freeze = table, file, freeze
         self.known = known or KnownValues()
         self.params: dict[Expr, Array] = {}
@@ -113,7 +118,8 @@ class Importer:
             what = f"{len(results)} of its {len(source.outputs)} outputs are supported: {lost} cannot be computed"
             raise ModelError(what, origin, code="TW0107")
         if source.kind in self.shape_sources or all(a is None or self.known.of(self.expr(a)) is not None for a in args):
-            return [r if name is None else self.known.settle(r) for name, r in zip(source.outputs, results, strict=False)]
+            return [r if name is None else self.known.settle(r) for name, r in zip(source.outputs, results,
+                strict=False)]
         return results
 
     def _convert_or_defer(self, source: SourceNode, origin: Origin, args: list[Any], scope: Scope) -> list[Expr]:
@@ -126,7 +132,8 @@ class Importer:
                     raise
                 return self.defer(source, origin, args, scope, isinstance(error, SizeNotKnownError))
         elif scope.is_looped:
-            raise NotKnownError("the sizes of its inputs are only known while the model runs, and may differ from turn to turn", origin)
+            raise NotKnownError("the sizes of its inputs are only known while the model runs, and may differ from turn "
+                                "to turn", origin)
         return self.defer(source, origin, args, scope, False)
 
     def apply(self, converter: Converter, node: Node, args: Sequence[Any], attributes: Mapping[str, Any]) -> list[Expr]:
@@ -201,7 +208,8 @@ class Importer:
         """The `Node` that a converter is given."""
         return Node(origin, source.outputs, self.known, self.params)
 
-    def defer(self, source: SourceNode, origin: Origin, args: Sequence[Any], scope: Scope, for_sizes: bool) -> list[Expr]:
+    def defer(self, source: SourceNode, origin: Origin, args: Sequence[Any], scope: Scope,
+              for_sizes: bool) -> list[Expr]:
         """The outputs of a node that is converted later; `for_sizes` says that it waits for symbolic sizes alone."""
         return deferral.defer(self.table.name, source, origin, args, for_sizes)
 
@@ -218,7 +226,8 @@ class Importer:
         return ""
 
 
-def import_source(importer: Importer, graph: SourceGraph, shapes: Mapping[str, Sequence[Any]] | None = None) -> tuple[IRModule, dict[str, Array]]:
+def import_source(importer: Importer, graph: SourceGraph,
+                  shapes: Mapping[str, Sequence[Any]] | None = None) -> tuple[IRModule, dict[str, Array]]:
     """The graph as a module, and the parameters that are not constants by name.
 
     `shapes` replace those that the file declares. Raises `OpNotImplemented` with all operators that have no converter.
@@ -251,7 +260,8 @@ def check_names(chosen: Iterable[str], names: Sequence[str]) -> None:
     """Raise `ModelError` for a shape or a type of an input that the model does not have."""
     for name in chosen:
         if name not in names:
-            raise ModelError(f"the model has no input '{name}'; its inputs are: {', '.join(names) or 'none'}", code="TW0111")
+            raise ModelError(f"the model has no input '{name}'; its inputs are: {', '.join(names) or 'none'}",
+                             code="TW0111")
 
 
 def check_rank(name: str, shape: Sequence[Any], rank: int, option: str = "shape") -> None:

@@ -39,9 +39,11 @@ class Node:
     """The format's word for an operand."""
 
     def __init__(
-        self, origin: Origin, outputs: Sequence[Any] = (), known: KnownValues | None = None, params: Mapping[Expr, Array] | None = None,
+        self, origin: Origin, outputs: Sequence[Any] = (), known: KnownValues | None = None,
+        params: Mapping[Expr, Array] | None = None,
     ) -> None:
-        """`outputs` are the names of the outputs; an output that nothing uses is None. `params` are the stored values of parameters."""
+        """`outputs` are the names of the outputs; an output that nothing uses is None. `params` are the stored values
+        of parameters."""
         self.origin, self.outputs, self._known, self._params = origin, outputs, known or KnownValues(), params or {}
 
     def refuse(self, why: str) -> NoReturn:
@@ -51,13 +53,15 @@ class Node:
     def refuse_attribute(self, converter: Converter, name: str, value: Any) -> None:
         """Raise `ModelError` for an attribute that the converter does not have, unless its value changes nothing."""
         word, known = converter.terms.attribute, ", ".join(converter.attributes) or "none"
-        raise ModelError(f"{word} '{name}' is not one of {converter.name}; its {word}s are: {known}", self.origin, code="TW0109")
+        raise ModelError(f"{word} '{name}' is not one of {converter.name}; its {word}s are: {known}", self.origin,
+                         code="TW0109")
 
     def check_table(self, *sizes: int) -> None:
         """Raise `ModelError` where a table of these sizes is too large to be computed during the import."""
         if math.prod(max(s, 1) for s in sizes) > MOST_TABLE or any(s < 0 for s in sizes):
             self.refuse(
-                f"it needs a table of {' x '.join(map(str, sizes))} elements; the limit for tables made while importing is {MOST_TABLE}; "
+                f"it needs a table of {' x '.join(map(str, sizes))} elements; the limit for tables made while "
+                f"importing is {MOST_TABLE}; "
                 "correct its attributes and the shapes of its inputs"
             )
 
@@ -77,8 +81,8 @@ class Node:
     def value(self, x: Any, name: str, why: str = "") -> Array:
         """The value of input `name`. `why` says what needs it, where that is not the node itself.
 
-        Raises `NotKnownError` for a value that the model computes and for one with symbolic dimensions: the node is converted again when
-        the value is known.
+        Raises `NotKnownError` for a value that the model computes and for one with symbolic dimensions: the node is
+        converted again when the value is known.
         """
         value = self.dims(x, name, why)
         if value.dtype == object and not x.tensor_type.dtype.is_object:
@@ -91,7 +95,8 @@ class Node:
         if value is None:
             value = self._known.demand(x)
         if value is None:
-            what = f"{self.operand} '{name}' must be known to convert the node{why}, and it is computed from the model's inputs"
+            what = (f"{self.operand} '{name}' must be known to convert the node{why}, and it is computed from the "
+                    "model's inputs")
             raise NotKnownError(what, self.origin)
         return value
 

@@ -1,4 +1,5 @@
-"""The order in which the nodes of a graph are converted: producers first, and only the nodes that the outputs depend on."""
+"""The order in which the nodes of a graph are converted: producers first, and only the nodes that the outputs depend
+on."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ _OPEN, _DONE = 1, 2
 _DAMAGED = "the file is damaged: export the model again"
 
 
-def execution_order(nodes: Sequence[N], outputs: Iterable[Name], is_known: Callable[[Name], bool], graph: str) -> list[N]:
+def execution_order(nodes: Sequence[N], outputs: Iterable[Name], is_known: Callable[[Name], bool],
+                    graph: str) -> list[N]:
     """The nodes that `outputs` depend on, producers before users whatever their order in the file.
 
     `is_known` tells the names that exist before the first node. Raises `ModelError` for names made twice, names that
@@ -42,7 +44,8 @@ def execution_order(nodes: Sequence[N], outputs: Iterable[Name], is_known: Calla
                     stack.append(producer)
                 elif state[producer] == _OPEN:
                     shown = ", ".join(n.label for n, s in zip(nodes, state, strict=True) if s == _OPEN)[:400]
-                    raise ModelError(f"the graph '{graph}' has a cycle through these nodes: {shown}; {_DAMAGED}", code="TW0103")
+                    raise ModelError(f"the graph '{graph}' has a cycle through these nodes: {shown}; {_DAMAGED}",
+                                     code="TW0103")
         else:
             stack.pop()
             if state[index] == _OPEN:
@@ -50,7 +53,8 @@ def execution_order(nodes: Sequence[N], outputs: Iterable[Name], is_known: Calla
                 order.append(nodes[index])
     if missing:
         shown = "; ".join(f"'{name}', wanted by {user}" for name, user in list(missing.items())[:10])
-        raise ModelError(f"the graph '{graph}' uses {len(missing)} tensors that nothing makes: {shown}; {_DAMAGED}", code="TW0103")
+        raise ModelError(f"the graph '{graph}' uses {len(missing)} tensors that nothing makes: {shown}; {_DAMAGED}",
+                         code="TW0103")
     return order
 
 
@@ -61,7 +65,8 @@ def _producers(nodes: Sequence[SourceNode], graph: str) -> dict[Name, int]:
             if name in producers:
                 both = f"{nodes[producers[name]].label} and by {node.label}"
                 raise ModelError(
-                    f"the tensor '{name}' of the graph '{graph}' is made twice, by {both}; names must be unique: export the model again",
+                    f"the tensor '{name}' of the graph '{graph}' is made twice, by {both}; names must be unique: "
+                    "export the model again",
                     code="TW0103",
                 )
             producers[name] = index

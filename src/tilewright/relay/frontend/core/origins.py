@@ -1,4 +1,5 @@
-"""The origin of calls and errors: each call carries the node of the model that it was made for, and each error names the node."""
+"""The origin of calls and errors: each call carries the node of the model that it was made for, and each error names
+the node."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from tilewright.relay.expr import Call, Expr, Function, If, Let, Tuple, TupleGet
 from tilewright.relay.visitor import operands
 
 SENSELESS: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError)
-"""Errors that a converter, or numpy below it, raises for a node that no valid model has: absurd sizes, a list in place of a number."""
+"""Errors that a converter, or numpy below it, raises for a node that no valid model has: absurd sizes, a list in place
+of a number."""
 
 
 def locate(result: Expr, origin: Origin) -> None:
@@ -37,10 +39,12 @@ def shortly(error: BaseException) -> str:
 
 
 @contextlib.contextmanager
-def naming(origin: Origin, explain: Callable[[Exception], str], hint: Callable[[CompileError], str] = lambda error: "") -> Iterator[None]:
+def naming(origin: Origin, explain: Callable[[Exception], str],
+           hint: Callable[[CompileError], str] = lambda error: "") -> Iterator[None]:
     """Add `origin` to the errors raised within, and `hint` to the text of those that are the compiler's.
 
-    An error of the kinds `SENSELESS` becomes a `ModelError` with the text of `explain`, and a `MemoryError` one about sizes.
+    An error of the kinds `SENSELESS` becomes a `ModelError` with the text of `explain`, and a `MemoryError` one about
+    sizes.
     """
     try:
         yield
@@ -56,9 +60,11 @@ def naming(origin: Origin, explain: Callable[[Exception], str], hint: Callable[[
 
 
 def makes_no_sense(what: str, runtime: str) -> Callable[[Exception], str]:
-    """The explanation for formats without a better one: `runtime` is the reference that may run the model all the same."""
+    """The explanation for formats without a better one: `runtime` is the reference that may run the model all the
+    same."""
 
     def explain(error: Exception) -> str:
-        return f"{what} cannot be made sense of ({shortly(error)}); where {runtime} runs the model, this is a fault of the importer"
+        return (f"{what} cannot be made sense of ({shortly(error)}); where {runtime} runs the model, this is a fault "
+                "of the importer")
 
     return explain

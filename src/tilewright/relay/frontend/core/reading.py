@@ -1,7 +1,7 @@
 """The reading protocol: what the reader of a format gives to the importer.
 
-A reader turns a file into a `SourceGraph`: the names and types of the inputs, the constants by name, the nodes, and the names of the
-outputs. Constants are functions, so that a weight that nothing uses is never read.
+A reader turns a file into a `SourceGraph`: the names and types of the inputs, the constants by name, the nodes, and the
+names of the outputs. Constants are functions, so that a weight that nothing uses is never read.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class SourceNode:
     name: str = ""
     domain: str = ""
     version: int | None = None
-    """The version of the operator, or of the set of operators that the model is written in; None where the format has none."""
+    """The version of the operator, or of the set of operators that the model is written in; None where the format has
+    none."""
     captured: Sequence[Name] = ()
     """Names that inner graphs take from around the node."""
 

@@ -1,7 +1,7 @@
 """The converters of one format, and the binding of a node to the function that converts it.
 
-A converter is a plain function. Its positional parameters are the operator's inputs, its keyword-only parameters the attributes; names
-and defaults are those of the format's specification:
+A converter is a plain function. Its positional parameters are the operator's inputs, its keyword-only parameters the
+attributes; names and defaults are those of the format's specification:
 
     CONVERTERS = Converters("onnx", "tilewright.relay.frontend.onnx.register_converter")
     converter = register_converter = CONVERTERS.converter
@@ -9,8 +9,9 @@ and defaults are those of the format's specification:
     @converter("Elu", since=6)
     def elu(x: Expr, *, alpha: float = 1.0) -> Expr: ...
 
-A converter returns one expression, or a tuple with one for each output. A parameter called `node` receives the `Node` being converted.
-An input annotated `Expr | None` may be left out; attributes named like a keyword of Python end in an underscore (`from_`).
+A converter returns one expression, or a tuple with one for each output. A parameter called `node` receives the `Node`
+being converted. An input annotated `Expr | None` may be left out; attributes named like a keyword of Python end in an
+underscore (`from_`).
 """
 
 from __future__ import annotations
@@ -69,15 +70,17 @@ class Converter:
     """Whether it accepts inputs of unknown sizes; it raises `NotKnownError` where it needs them."""
 
     @staticmethod
-    def of(name: str, function: Callable[..., Any], terms: Terms = Terms(), *, by_name: bool = False, **said: Any) -> Converter:
+    def of(name: str, function: Callable[..., Any], terms: Terms = Terms(), *, by_name: bool = False,
+           **said: Any) -> Converter:
         """Describe a function by its signature. With `by_name`, all of its parameters are attributes."""
         parameters = [p for p in inspect.signature(function).parameters.values() if p.name != "node"]
         inputs = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and not by_name]
         rest = [p for p in parameters if p.kind is p.VAR_POSITIONAL]
         return Converter(
             name, function, tuple(p.name for p in inputs), sum(p.default is REQUIRED for p in inputs),
-            frozenset(p.name for p in inputs if p.default is not REQUIRED or _may_be_none(p)), bool(rest), any(map(_may_be_none, rest)),
-            {p.name.rstrip("_"): p.default for p in parameters if p.kind is p.KEYWORD_ONLY or (by_name and p not in rest)},
+            frozenset(p.name for p in inputs if p.default is not REQUIRED or _may_be_none(p)), bool(rest),
+            any(map(_may_be_none, rest)), {p.name.rstrip("_"): p.default for p in parameters if p.kind is p.KEYWORD_ONLY
+                                           or (by_name and p not in rest)},
             len(parameters) < len(inspect.signature(function).parameters), terms, **said,
         )
 
@@ -92,7 +95,8 @@ class Converter:
                 node.refuse_attribute(self, name, value)
         for name, default in self.attributes.items():
             if default is REQUIRED and name not in attributes:
-                raise ModelError(f"{self.terms.attribute} '{name}' is missing{self.terms.missing}", node.origin, code="TW0109")
+                raise ModelError(f"{self.terms.attribute} '{name}' is missing{self.terms.missing}", node.origin,
+                                 code="TW0109")
         if self.wants_node:
             given["node"] = node
         return self.function(*inputs, **given)
@@ -101,24 +105,30 @@ class Converter:
         count, most = len(inputs), len(self.inputs)
         if count > most and not self.variadic:
             raise ModelError(
-                f"{count} inputs are given; {self.name} takes at most {most}: {', '.join(self.inputs)}", node.origin, code="TW0109",
+                f"{count} inputs are given; {self.name} takes at most {most}: {', '.join(self.inputs)}", node.origin,
+                code="TW0109",
             )
         for k, name in enumerate(self.inputs[: max(self.required, count)]):
             if k >= count or (inputs[k] is None and name not in self.optional):
                 raise ModelError(f"input '{name}' is missing", node.origin, code="TW0109")
-        if self.variadic and ((self.terms.needs_one and not count) or (not self.gaps and any(x is None for x in inputs[most:]))):
-            raise ModelError(f"{self.name} needs at least one input, and none of them empty", node.origin, code="TW0109")
+        if self.variadic and ((self.terms.needs_one and not count)
+                              or (not self.gaps and any(x is None for x in inputs[most:]))):
+            raise ModelError(f"{self.name} needs at least one input, and none of them empty", node.origin,
+                             code="TW0109")
 
 
 class Converters(dict[Any, list[Converter]]):
-    """The versions of every operator of a format, oldest first: by `(domain, operator)` where the format has domains, else by operator."""
+    """The versions of every operator of a format, oldest first: by `(domain, operator)` where the format has domains,
+    else by operator."""
 
     def __init__(
-        self, name: str, decorator: str, terms: Terms = Terms(), *, domains: Mapping[str, str] | None = None, by_name: bool = False,
+        self, name: str, decorator: str, terms: Terms = Terms(), *, domains: Mapping[str, str] | None = None,
+        by_name: bool = False,
     ) -> None:
         """`name` is the format's, `decorator` the path of the function that registers converters, for messages.
 
-        `domains` are other names of domains, where the format has domains. With `by_name`, operators have no inputs but named arguments.
+        `domains` are other names of domains, where the format has domains. With `by_name`, operators have no inputs but
+        named arguments.
         """
         super().__init__()
         self.name, self.decorator, self.terms, self._domains, self._by_name = name, decorator, terms, domains, by_name
@@ -131,8 +141,10 @@ class Converters(dict[Any, list[Converter]]):
         """The key of an operator in this table."""
         return operator if self._domains is None else (self.domain_of(domain), operator)
 
-    def converter(self, *operators: str, since: int = 1, domain: str = "", takes_unknown: bool = False) -> Callable[[F], F]:
-        """Register the decorated function for `operators` from version `since` on; it replaces an earlier one of that version."""
+    def converter(self, *operators: str, since: int = 1, domain: str = "",
+                  takes_unknown: bool = False) -> Callable[[F], F]:
+        """Register the decorated function for `operators` from version `since` on; it replaces an earlier one of that
+        version."""
 
         def register(function: F) -> F:
             for operator in operators:
@@ -143,17 +155,20 @@ class Converters(dict[Any, list[Converter]]):
 
         return register
 
-    def described(self, operator: str, function: Callable[..., Any], since: int = 1, domain: str = "", takes_unknown: bool = False) -> Converter:
+    def described(self, operator: str, function: Callable[..., Any], since: int = 1, domain: str = "",
+                  takes_unknown: bool = False) -> Converter:
         """A function as a converter that is not in the table."""
         return Converter.of(
-            operator, function, self.terms, by_name=self._by_name, domain=self.domain_of(domain), since=since, takes_unknown=takes_unknown,
+            operator, function, self.terms, by_name=self._by_name, domain=self.domain_of(domain), since=since,
+            takes_unknown=takes_unknown,
         )
 
     def extended(self, functions: Mapping[str, Callable[..., Any]]) -> Converters:
         """A copy of this table, with functions that come before its converters, by operator."""
         made = Converters(self.name, self.decorator, self.terms, domains=self._domains, by_name=self._by_name)
         made.update(self)
-        made.update((self.key(operator), [self.described(operator, function)]) for operator, function in functions.items())
+        made.update((self.key(operator), [self.described(operator, function)])
+                    for operator, function in functions.items())
         return made
 
     def find(self, operator: str, version: int | None = None, domain: str = "") -> Converter | None:
@@ -166,7 +181,8 @@ class Converters(dict[Any, list[Converter]]):
         said = f", domain={domain!r}" if self.domain_of(domain) else ""
         return f"@{self.decorator}({operator!r}{said})"
 
-    def refuse_missing(self, missing: Mapping[tuple[str, str], Sequence[str]], file: str = "", ways: str = "") -> NoReturn:
+    def refuse_missing(self, missing: Mapping[tuple[str, str], Sequence[str]], file: str = "",
+                       ways: str = "") -> NoReturn:
         """Raise `OpNotImplemented` for operators without a converter: names of nodes by domain and operator."""
         lines = []
         for (domain, operator), names in sorted(missing.items()):
@@ -176,7 +192,8 @@ class Converters(dict[Any, list[Converter]]):
         domain, operator = min(missing)
         said = "\n".join(["these operators of the model have no converter:", *lines])
         raise OpNotImplemented(
-            f"{said}\nWrite one and register it before importing: {self.advice(operator, domain)}{ways}", Origin(file) if file else None,
+            f"{said}\nWrite one and register it before importing: {self.advice(operator, domain)}{ways}", Origin(file)
+            if file else None,
         )
 
     def support_table(self) -> str:

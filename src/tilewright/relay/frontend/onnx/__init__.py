@@ -38,8 +38,9 @@ from tilewright.relay.frontend.onnx.registry import converter as register_conver
 from tilewright.relay.frontend.onnx.signature import signature
 
 FAMILIES = (
-    contrib_attention, contrib_fused, contrib_quantized, control, early, features, gradient, labels, linear, linear_models, loops, math, nn, placing, quantize,
-    random, recurrent, reduce, resize, sampling, sequences, support_vectors, text, training, transform, trees,
+    contrib_attention, contrib_fused, contrib_quantized, control, early, features, gradient, labels, linear,
+    linear_models, loops, math, nn, placing, quantize, random, recurrent, reduce, resize, sampling, sequences,
+    support_vectors, text, training, transform, trees,
 )
 """The modules whose import fills the table of converters."""
 

@@ -1,9 +1,10 @@
 """Nodes that cannot be converted yet: the call that holds one, and its conversion when the missing values are known.
 
-    ReduceSum(x, axes), axes computed  ->  onnx.deferred(%x, %axes, op_type="ReduceSum", model="…")  ->  sum(%x, axis=[1])
+    ReduceSum(x, axes)  ->  onnx.deferred(%x, %axes, op_type="ReduceSum", model="…")  ->  sum(%x, axis=[1])
 
-The inputs of the call are those of the node that are not left out, then the values that its subgraphs take from around it. The model in
-the call names them all, so that they are found again. A sequence is a tuple. An empty optional is only a name, declared as an optional.
+The inputs of the call are those of the node that are not left out, then the values that its subgraphs take from around
+it. The model in the call names them all, so that they are found again. A sequence is a tuple. An empty optional is only
+a name, declared as an optional.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from tilewright.relay.frontend.core.reading import Name
 from tilewright.relay.groups import NOTHING
 from tilewright.relay.op.deferred import Ask, Deferred, DeferredOnnx, register_resolver
 
-_RANDOM: Final = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"})
+_RANDOM: Final = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial",
+                            "Bernoulli", "Dropout"})
 _EMPTY: Final = onnx.TypeProto(optional_type=onnx.TypeProto.Optional())
 _ORDINARY: Final = frozenset({"", "ai.onnx"})
 
@@ -37,17 +39,20 @@ def captured_names(node: onnx.NodeProto) -> list[str]:
         return []
     used: dict[str, None] = {}
     for graph in graphs:
-        made = {*(i.name for i in graph.input), *(t.name for t in graph.initializer), *(o for n in graph.node for o in n.output)}
-        wanted = [*(o.name for o in graph.output), *(name for n in graph.node for name in (*n.input, *captured_names(n)))]
+        made = {*(i.name for i in graph.input), *(t.name for t in graph.initializer),
+                *(o for n in graph.node for o in n.output)}
+        wanted = [*(o.name for o in graph.output),
+                  *(name for n in graph.node for name in (*n.input, *captured_names(n)))]
         used.update((name, None) for name in wanted if name and name not in made)
     return list(used)
 
 
 def defer(
-    node: onnx.NodeProto, origin: Origin, opsets: Mapping[str, int], local: Iterable[onnx.FunctionProto], config: Mapping[str, Any],
-    named: Mapping[str, Expr | None], for_sizes: bool = False,
+    node: onnx.NodeProto, origin: Origin, opsets: Mapping[str, int], local: Iterable[onnx.FunctionProto],
+    config: Mapping[str, Any], named: Mapping[str, Expr | None], for_sizes: bool = False,
 ) -> list[Expr]:
-    """The outputs of a node that is converted later; `named` are its inputs and the values that its subgraphs take from around it."""
+    """The outputs of a node that is converted later; `named` are its inputs and the values that its subgraphs take from
+    around it."""
     if node.op_type == "ConstantOfShape" and node.domain in _ORDINARY:
         node, named = _expanded(node, named)
     given = {name: e for name, e in named.items() if e is not None}
@@ -55,7 +60,8 @@ def defer(
     model = onnx.ModelProto()
     model.graph.node.append(node)
     model.graph.node[0].name = origin.name
-    model.graph.input.extend(onnx.ValueInfoProto(name=name, type=_EMPTY if e is NOTHING else None) for name, e in given.items())
+    model.graph.input.extend(onnx.ValueInfoProto(name=name, type=_EMPTY if e is NOTHING else None)
+                             for name, e in given.items())
     for domain, version in opsets.items():
         model.opset_import.add(domain=domain, version=version)
     if any(a.HasField("g") for a in node.attribute):
@@ -65,14 +71,17 @@ def defer(
     return waiting(op, args, origin, len(node.output))
 
 
-def _expanded(node: onnx.NodeProto, named: Mapping[str, Expr | None]) -> tuple[onnx.NodeProto, Mapping[str, Expr | None]]:
-    """`ConstantOfShape(shape, value=v)` -> `Expand(v, shape)`: nodes that differ in what they fill are converted alike."""
+def _expanded(node: onnx.NodeProto,
+              named: Mapping[str, Expr | None]) -> tuple[onnx.NodeProto, Mapping[str, Expr | None]]:
+    """`ConstantOfShape(shape, value=v)` -> `Expand(v, shape)`: nodes that differ in what they fill are converted
+    alike."""
     value = numpy_helper.to_array(node.attribute[0].t) if node.attribute else np.zeros(1, np.float32)
     if value.size != 1:
         return node, named
     (shape,) = node.input
     name = "value" if shape != "value" else "fill"
-    return onnx.helper.make_node("Expand", [name, shape], node.output, node.name), {name: Constant(value.reshape(())), **named}
+    return onnx.helper.make_node("Expand", [name, shape], node.output, node.name), {name: Constant(value.reshape(())),
+        **named}
 
 
 def _is_random(node: onnx.NodeProto) -> bool:
@@ -90,13 +99,15 @@ class _Resolver:
     """Converts waiting nodes of ONNX models."""
 
     def convert(self, op: Deferred, call: Call, ask: Ask) -> Expr | None:
-        """The converted node; None when that needs a value that `ask` does not know. Raises `CompileError` naming the node."""
+        """The converted node; None when that needs a value that `ask` does not know. Raises `CompileError` naming the
+        node."""
         from tilewright.relay.frontend.onnx.importer import convert_node
 
         assert isinstance(op, DeferredOnnx)
         model = _model(op.model)
         args = iter(call.args)
-        named: dict[Name, Expr] = {i.name: NOTHING if i.type.HasField("optional_type") else next(args) for i in model.graph.input}
+        named: dict[Name, Expr] = {i.name: NOTHING if i.type.HasField("optional_type") else next(args)
+                                   for i in model.graph.input}
         results = convert_node(model, named, call.span, dict(op.config), KnownValues(ask))
         return settled(op, results, len(model.graph.node[0].output), call.span)
 
@@ -116,14 +127,17 @@ register_resolver("onnx", _Resolver())
 
 @functools.lru_cache(4096)
 def _nameless(text: str) -> bytes:
-    """The model of a deferred node without the names of the node and of its values, where no graph in it knows these."""
+    """The model of a deferred node without the names of the node and of its values, where no graph in it knows
+    these."""
     model = onnx.ModelProto()
     model.CopyFrom(_model(text))
     (node,) = model.graph.node
     node.name = ""
     if not any(a.HasField("g") for a in node.attribute) and node.domain in _ORDINARY:
-        numbers = {name: str(k) for k, name in enumerate(dict.fromkeys((*(i.name for i in model.graph.input), *node.output))) if name}
-        node.input[:], node.output[:] = [numbers.get(n, n) for n in node.input], [numbers.get(n, n) for n in node.output]
+        numbers = {name: str(k) for k, name in enumerate(dict.fromkeys((*(i.name for i in model.graph.input),
+            *node.output))) if name}
+        node.input[:], node.output[:] = [numbers.get(n, n) for n in node.input], [numbers.get(n, n)
+            for n in node.output]
         for i in model.graph.input:
             i.name = numbers[i.name]
     content: bytes = model.SerializeToString(deterministic=True)

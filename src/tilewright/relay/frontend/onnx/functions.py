@@ -30,11 +30,13 @@ def opsets_of(model: onnx.ModelProto, source: Source, opset: int | None) -> dict
     where = Origin(source.name) if source.name else None
     uses_onnx = any(not domain_of(n.domain) for n in model.graph.node)
     if uses_onnx and "" not in found:
-        raise ModelError("the model does not say which opset it is written in; give it when importing: opset=17", where, code="TW0110")
+        raise ModelError("the model does not say which opset it is written in; give it when importing: opset=17", where,
+                         code="TW0110")
     newest = defs.onnx_opset_version()
     if not 0 < found.get("", 1) <= newest:
         raise ModelError(f"the model is written in opset {found['']}, and opsets 1 to {newest} are known; "
-                         "upgrade the onnx package, or convert the model with onnx.version_converter", where, code="TW0110")
+                         "upgrade the onnx package, or convert the model with onnx.version_converter", where,
+                         code="TW0110")
     return found
 
 
@@ -56,7 +58,8 @@ def check_supported(
 def operators(
     model: onnx.ModelProto, local: Mapping[FunctionKey, onnx.FunctionProto], opsets: Mapping[str, int],
 ) -> Iterator[tuple[str, int, str, onnx.NodeProto]]:
-    """`(domain, opset, name, node)` of every operator that the model uses, inner graphs and its own functions included, each body once."""
+    """`(domain, opset, name, node)` of every operator that the model uses, inner graphs and its own functions included,
+    each body once."""
     bodies: list[tuple[Iterable[onnx.NodeProto], Mapping[str, int]]] = [(model.graph.node, opsets)]
     seen: set[FunctionKey] = set()
     while bodies:
@@ -93,7 +96,8 @@ def refuse_operators(missing: Mapping[tuple[str, str], Sequence[str]], source: S
     CONVERTERS.refuse_missing(named, source.name, "; or export the model with an option that avoids them")
 
 
-def specified_function(node: onnx.NodeProto, opset: int, primitives: int, args: Sequence[Expr | None]) -> onnx.FunctionProto | None:
+def specified_function(node: onnx.NodeProto, opset: int, primitives: int,
+                       args: Sequence[Expr | None]) -> onnx.FunctionProto | None:
     """The body that the specification gives this operator at `opset` of its domain, or None when it is primitive.
 
     `primitives` is the opset of ONNX itself, in which bodies are written that do not say.

@@ -1,4 +1,5 @@
-"""`from_onnx`: an ONNX model as an `IRModule`, and the parts of the import that only ONNX has: functions, inner graphs, opsets."""
+"""`from_onnx`: an ONNX model as an `IRModule`, and the parts of the import that only ONNX has: functions, inner graphs,
+opsets."""
 
 from __future__ import annotations
 
@@ -47,15 +48,16 @@ _OPTIONS: Final[dict[str, Any]] = {"use_nt_batch_matmul": False}
 
 
 def from_onnx(
-    model: Any, shape: Mapping[str, Any] | None = None, dtype: str | Mapping[str, str] | None = None, opset: int | None = None,
-    freeze_params: bool = True, convert_config: Mapping[str, Any] | None = None,
+    model: Any, shape: Mapping[str, Any] | None = None, dtype: str | Mapping[str, str] | None = None,
+    opset: int | None = None, freeze_params: bool = True, convert_config: Mapping[str, Any] | None = None,
 ) -> tuple[IRModule, dict[str, Array]]:
     """Import an ONNX model as an `IRModule` whose `main` has the model's inputs as parameters.
 
-    `model` is a path, the bytes of a file, or an `onnx.ModelProto`. `shape` fixes the shapes of inputs by name; symbolic
-    dimensions that are not fixed stay symbolic. `dtype` replaces the element type of inputs (of floating inputs when it is
-    one name). `opset` overrides the model's. With `freeze_params` the weights are constants and the second result is
-    empty; without, the floating-point weights are parameters of `main` and their values are returned by name.
+    `model` is a path, the bytes of a file, or an `onnx.ModelProto`. `shape` fixes the shapes of inputs by name;
+    symbolic dimensions that are not fixed stay symbolic. `dtype` replaces the element type of inputs (of floating
+    inputs when it is one name). `opset` overrides the model's. With `freeze_params` the weights are constants and the
+    second result is empty; without, the floating-point weights are parameters of `main` and their values are returned
+    by name.
 
     Raises `ModelError` for a model that cannot be read or contradicts itself, `OpNotImplemented` with the list of all
     operators that have no converter, and `ShapeError` where an operator refuses its arguments; all name the node.
@@ -63,13 +65,15 @@ def from_onnx(
     config = dict(_OPTIONS)
     for key, value in (convert_config or {}).items():
         if key not in _OPTIONS:
-            raise OptionError(f"convert_config has no option '{key}'; its options are: {', '.join(_OPTIONS)}", code="TW0210")
+            raise OptionError(f"convert_config has no option '{key}'; its options are: {', '.join(_OPTIONS)}",
+                              code="TW0210")
         config[key] = value
     return _imported(model, shape, dtype, opset, freeze_params, config)
 
 
 def glance(model: Any, shape: Mapping[str, Any] | None = None) -> IRModule:
-    """The module of `from_onnx` for a look at its graph: its weights are not read, and remain in the files of the model."""
+    """The module of `from_onnx` for a look at its graph: its weights are not read, and remain in the files of the
+    model."""
     return _imported(model, shape, None, None, True, _OPTIONS, mapped=True)[0]
 
 
@@ -88,7 +92,8 @@ def _imported(
 
 
 def convert_node(
-    model: onnx.ModelProto, args: Mapping[Name, Expr], span: Origin | None, config: Mapping[str, Any], known: KnownValues,
+    model: onnx.ModelProto, args: Mapping[Name, Expr], span: Origin | None, config: Mapping[str, Any],
+    known: KnownValues,
 ) -> list[Expr]:
     """The outputs of the one node of `model`, the names in which are those of `args`."""
     source = Source(span.file if span is not None else "")
@@ -112,15 +117,16 @@ def source_nodes(nodes: Iterable[onnx.NodeProto], opsets: Mapping[str, int]) -> 
     """The nodes of a graph or a function."""
     return [
         OnnxNode(
-            n.op_type, [name or None for name in n.input], [name or None for name in n.output], {}, n.name or f"{n.op_type}_{index}",
-            domain_of(n.domain), opsets.get(domain_of(n.domain), 1), captured_names(n), n,
+            n.op_type, [name or None for name in n.input], [name or None for name in n.output], {}, n.name
+            or f"{n.op_type}_{index}", domain_of(n.domain), opsets.get(domain_of(n.domain), 1), captured_names(n), n,
         ) for index, n in enumerate(nodes)
     ]
 
 
 @dataclass(slots=True)
 class Body(core.Scope):
-    """The scope of a graph or a function: opsets by domain, and in a function the attributes that it was called with."""
+    """The scope of a graph or a function: opsets by domain, and in a function the attributes that it was called
+    with."""
 
     opsets: Mapping[str, int] = field(default_factory=dict)
     attributes: Mapping[str, AttributeProto] = field(default_factory=dict)
@@ -134,7 +140,8 @@ class Importer(core.Importer):
     shape_sources = frozenset({"Shape", "Size"})
 
     def __init__(
-        self, model: onnx.ModelProto, source: Source, inputs: ModelInputs, freeze: bool, config: dict[str, Any], opsets: Mapping[str, int],
+        self, model: onnx.ModelProto, source: Source, inputs: ModelInputs, freeze: bool, config: dict[str, Any],
+        opsets: Mapping[str, int],
     ) -> None:
         super().__init__(CONVERTERS, source.name, freeze=freeze)
         self.model, self.source, self.inputs, self.config, self.opsets = model, source, inputs, config, opsets
@@ -149,21 +156,24 @@ class Importer(core.Importer):
         graph = self._graph(self.model.graph, self.opsets, self.source.spans)
         return self.import_graph(Body(graph, {**self.inputs.values}, opsets=self.opsets))
 
-    def _graph(self, graph: onnx.GraphProto, opsets: Mapping[str, int], spans: Sequence[Span | None] = ()) -> SourceGraph:
+    def _graph(self, graph: onnx.GraphProto, opsets: Mapping[str, int],
+               spans: Sequence[Span | None] = ()) -> SourceGraph:
         stored: dict[Name, Callable[[], Array]] = {
             t.name: partial(read_tensor, t, self.source, span) for t, span in zip_longest(graph.initializer, spans)
         }
         if len(stored) != len(graph.initializer):
-            raise ModelError(f"two initializers have the same name in the graph '{graph.name}'; export the model again", code="TW0103")
+            raise ModelError(f"two initializers have the same name in the graph '{graph.name}'; export the model again",
+                             code="TW0103")
         stored.update((t.values.name, partial(read_sparse, t, self.source)) for t in graph.sparse_initializer)
         inputs: dict[Name, TensorType | None] = {i.name: None for i in graph.input}
-        return SourceGraph(graph.name, inputs, source_nodes(with_graphs(graph.node), opsets), [o.name for o in graph.output], stored)
+        return SourceGraph(graph.name, inputs, source_nodes(with_graphs(graph.node), opsets),
+                           [o.name for o in graph.output], stored)
 
     def import_node(self, source: SourceNode, scope: core.Scope) -> None:
         self._left -= 1
         if self._left < 0:
-            why = "inlining functions and unrolling loops gives more nodes than can be compiled, far more than are in the file; " \
-                  "export the model without functions that call others many times over"
+            why = ("inlining functions and unrolling loops gives more nodes than can be compiled, far more than are in "
+                   "the file; export the model without functions that call others many times over")
             raise ModelError(why, self.origin(source, scope), code="TW0115")
         if scope.depth > DEEPEST:
             why = f"it is {scope.depth} graphs and functions deep; export the model with fewer levels"
@@ -174,14 +184,16 @@ class Importer(core.Importer):
         return Origin(cast(Body, scope).prefix + source.name, source.kind, self.file)
 
     def hint(self, error: CompileError, args: Sequence[Any]) -> str:
-        return self.inputs.hint() if isinstance(error, ShapeError) and any(a is not None and not _is_static(a) for a in args) else ""
+        return self.inputs.hint() if isinstance(error, ShapeError) and any(a is not None and not _is_static(a)
+            for a in args) else ""
 
     def explain(self, error: Exception, source: SourceNode, args: Sequence[Any]) -> str:
         assert isinstance(source, OnnxNode)
         found = specification(source.kind, source.domain, source.version or 1)
         shown = ", ".join("nothing" if a is None else repr(a.known_type()) for a in args) or "none"
         return ("" if found is None else wrong_input(found, source.proto, args)) or (
-            f"its inputs ({shown}) and attributes cannot be made sense of together; compare them with what {source.kind} takes, and "
+            f"its inputs ({shown}) and attributes cannot be made sense of together; compare them with what "
+            f"{source.kind} takes, and "
             f"correct the model; where they are right, this is a fault of the importer ({shortly(error)})"
         )
 
@@ -198,7 +210,8 @@ class Importer(core.Importer):
     def _function(self, source: OnnxNode) -> onnx.FunctionProto | None:
         return self.functions.get((source.domain, source.kind, source.proto.overload))
 
-    def defer(self, source: SourceNode, origin: Origin, args: Sequence[Any], scope: core.Scope, for_sizes: bool) -> list[Expr]:
+    def defer(self, source: SourceNode, origin: Origin, args: Sequence[Any], scope: core.Scope,
+              for_sizes: bool) -> list[Expr]:
         assert isinstance(source, OnnxNode) and isinstance(scope, Body)
         whole = functions.with_attributes(source.proto, self._given(source.proto, scope))
         around = {name: self.lookup(name, scope) for name in captured_names(whole) if scope.has(name)}
@@ -214,7 +227,8 @@ class Importer(core.Importer):
         given, said = self._given(proto, scope), specification(source.kind, source.domain, opset)
         if said is not None:
             given = widened(said, given)
-            if why := wrong_attribute(said, given) or wrong_rank(said, proto, args) or wrong_axis(proto, given, args) or wrong_targets(proto, args):
+            if (why := wrong_attribute(said, given) or wrong_rank(said, proto, args) or wrong_axis(proto, given, args)
+                    or wrong_targets(proto, args)):
                 raise ModelError(why, origin, code="TW0107")
         found = self.find(source, scope)
         if found is None:
@@ -226,8 +240,9 @@ class Importer(core.Importer):
 
         def subgraph(graph: onnx.GraphProto, inputs: Sequence[Expr], outside: Outside | None) -> list[Expr]:
             return self.import_graph(Body(
-                self._graph(graph, scope.opsets), dict(zip((i.name for i in graph.input), inputs, strict=True)), scope, outside,
-                scope.is_looped or outside is not None, scope.depth + 1, scope.opsets, scope.attributes, scope.prefix,
+                self._graph(graph, scope.opsets), dict(zip((i.name for i in graph.input), inputs, strict=True)), scope,
+                outside, scope.is_looped or outside is not None, scope.depth + 1, scope.opsets, scope.attributes,
+                scope.prefix,
             ))
 
         node = Node(origin, opset, source.outputs, self.config, self.known, self.params, self.inputs, subgraph)
@@ -245,12 +260,14 @@ class Importer(core.Importer):
         values: dict[Name, Expr] = {name: a for name, a in zip(function.input, args, strict=False) if a is not None}
         opsets = {domain_of(o.domain): o.version for o in function.opset_import} or body.opsets
         absent = set(function.input) - set(values)
-        nodes = source_nodes([functions.without_inputs(n, absent) if absent.intersection(n.input) else n for n in function.node], opsets)
+        nodes = source_nodes([functions.without_inputs(n, absent) if absent.intersection(n.input) else n
+                              for n in function.node], opsets)
         inner = Body(
-            SourceGraph(function.name, {}, nodes, ()), values, is_looped=body.is_looped, depth=body.depth + 1, opsets=opsets,
-            attributes=given, prefix=f"{origin.name}/",
+            SourceGraph(function.name, {}, nodes, ()), values, is_looped=body.is_looped, depth=body.depth + 1,
+            opsets=opsets, attributes=given, prefix=f"{origin.name}/",
         )
-        wanted: list[Name] = [inner_name for inner_name, name in zip(function.output, proto.output, strict=False) if name]
+        wanted: list[Name] = [inner_name for inner_name, name in zip(function.output, proto.output, strict=False)
+                              if name]
         self._calling.append(key)
         try:
             for node in execution_order(nodes, wanted, lambda n: n in values or n in absent, function.name):
@@ -272,7 +289,8 @@ class Importer(core.Importer):
             return read_tensor(a.t, self.source)
         if a.type == AttributeProto.SPARSE_TENSOR:
             return read_sparse(a.sparse_tensor, self.source)
-        why = f"attribute '{a.name}' is {kind_of_attribute(a.type)}, which is not supported; correct it where the model is made"
+        why = (f"attribute '{a.name}' is {kind_of_attribute(a.type)}, which is not supported; correct it where the "
+               "model is made")
         raise ModelError(why, code="TW0107")
 
 

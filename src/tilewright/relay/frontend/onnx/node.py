@@ -26,15 +26,18 @@ class Node(core.Node):
     __slots__ = ("_import_graph", "_inputs", "config", "opset")
 
     def __init__(
-        self, origin: Origin, opset: int, outputs: Sequence[Any], config: dict[str, Any], known: KnownValues, params: Mapping[Expr, core.Array],
-        inputs: ModelInputs, import_graph: Callable[[onnx.GraphProto, Sequence[Expr], Outside | None], list[Expr]],
+        self, origin: Origin, opset: int, outputs: Sequence[Any], config: dict[str, Any], known: KnownValues,
+        params: Mapping[Expr, core.Array], inputs: ModelInputs,
+        import_graph: Callable[[onnx.GraphProto, Sequence[Expr], Outside | None], list[Expr]],
     ) -> None:
         super().__init__(origin, outputs, known, params)
         self.opset, self.config = opset, config
         self._inputs, self._import_graph = inputs, import_graph
 
-    def import_graph(self, graph: onnx.GraphProto, inputs: Sequence[Expr] = (), outside: Outside | None = None) -> list[Expr]:
-        """The outputs of a subgraph on `inputs`. It sees the names around this node, through `outside` where that is given."""
+    def import_graph(self, graph: onnx.GraphProto, inputs: Sequence[Expr] = (),
+                     outside: Outside | None = None) -> list[Expr]:
+        """The outputs of a subgraph on `inputs`. It sees the names around this node, through `outside` where that is
+        given."""
         if len(inputs) != len(graph.input):
             what = f"the subgraph '{graph.name}' takes {len(graph.input)} inputs, and {len(inputs)} are given"
             self.refuse(f"{what}; the file is damaged: export the model again")

@@ -1,4 +1,5 @@
-"""The declarations of a model, read without importing it: its inputs, its operators, and the files that hold its tensors."""
+"""The declarations of a model, read without importing it: its inputs, its operators, and the files that hold its
+tensors."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from tilewright.relay.frontend.onnx.registry import CONVERTERS
 def signature(model: Any) -> Signature:
     """`(name, dimensions, dtype)` of each input; a symbolic dimension is its name. Raises `ModelError` for a bad model.
 
-    A sequence has `...` for its dimensions and "seq(float32)" for its dtype; an optional "optional(float32)", "optional(seq(float32))".
+    A sequence has `...` for its dimensions and "seq(float32)" for its dtype; an optional "optional(float32)",
+    "optional(seq(float32))".
     """
     return survey(model)[0]
 
@@ -32,8 +34,10 @@ def survey(model: Any, shapes: Mapping[str, Sequence[int | str]] | None = None) 
     `shapes` are looked at for inputs of which the model does not say how many dimensions they have.
     """
     with read_model(model) as (proto, _):
-        open_ranks = [i.name for i in proto.graph.input if i.type.HasField("tensor_type") and not i.type.tensor_type.HasField("shape")]
-        given = {name: [scalar.Var(d) if isinstance(d, str) else d for d in shapes[name]] for name in open_ranks if shapes and name in shapes}
+        open_ranks = [i.name for i in proto.graph.input if i.type.HasField("tensor_type")
+                      and not i.type.tensor_type.HasField("shape")]
+        given = {name: [scalar.Var(d) if isinstance(d, str) else d for d in shapes[name]] for name in open_ranks
+                 if shapes and name in shapes}
         inputs = ModelInputs(proto.graph, given, None)
         order = [i.name for i in proto.graph.input if i.name in inputs.variables or i.name in inputs.unknown]
         files = {entry.value for t in _tensors(proto) for entry in t.external_data if entry.key == "location"}
@@ -57,7 +61,8 @@ def contents(model: Any, shapes: Mapping[str, Any] | None) -> Contents:
     with read_model(model) as (proto, source):
         versions = functions.opsets_of(proto, source, None)
         stored = {t.name for t in proto.graph.initializer}
-        inputs, outputs = (list(map(_declared, infos)) for infos in ((i for i in proto.graph.input if i.name not in stored), proto.graph.output))
+        inputs, outputs = (list(map(_declared, infos))
+                           for infos in ((i for i in proto.graph.input if i.name not in stored), proto.graph.output))
         nodes: dict[tuple[str, str], list[str]] = {}
         unknown: set[tuple[str, str]] = set()
         for domain, version, name, node in functions.operators(proto, functions.functions_of(proto), versions):
@@ -65,7 +70,8 @@ def contents(model: Any, shapes: Mapping[str, Any] | None) -> Contents:
             if not functions.is_supported(domain, node.op_type, version):
                 unknown.add((domain, node.op_type))
         producer = f"{proto.producer_name} {proto.producer_version}".strip()
-    return Contents(versions, producer, inputs, outputs, nodes, unknown, CONVERTERS.advice, lambda: glance(model, shapes))
+    return Contents(versions, producer, inputs, outputs, nodes, unknown, CONVERTERS.advice,
+                    lambda: glance(model, shapes))
 
 
 def _declared(info: onnx.ValueInfoProto) -> tuple[str, tuple[int | str, ...], str]:
@@ -76,7 +82,8 @@ def _declared(info: onnx.ValueInfoProto) -> tuple[str, tuple[int | str, ...], st
     kind = info.type.tensor_type
     dims = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in kind.shape.dim)
     code = kind.elem_type
-    return info.name, dims, TensorProto.DataType.Name(code).lower() if code in TensorProto.DataType.values() else str(code)
+    return (info.name, dims, TensorProto.DataType.Name(code).lower() if code in TensorProto.DataType.values()
+            else str(code))
 
 
 def _tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:

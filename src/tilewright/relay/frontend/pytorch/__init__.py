@@ -41,7 +41,10 @@ from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.registry import CONVERTERS
 from tilewright.relay.frontend.pytorch.registry import converter as register_converter
 
-FAMILIES = (attention, complex_numbers, create, fft, indexing, linalg, linear, losses, math, nn, padding, pooling, quantize, quantize_functions, quantize_layers, recurrent, reduce, resize, selection, signal, special, transform, vision)
+FAMILIES = (attention, complex_numbers, create, fft, indexing, linalg, linear, losses, math, nn, padding, pooling,
+            quantize, quantize_functions, quantize_layers, recurrent, reduce, resize, selection, signal, special,
+            transform, vision)
 """The modules whose import fills the table of converters."""
 
-__all__ = ["CONVERTERS", "FAMILIES", "ImportedGraph", "Input", "Node", "Output", "from_graph", "from_pytorch", "from_shapes", "operators", "register_converter", "signature"]
+__all__ = ["CONVERTERS", "FAMILIES", "ImportedGraph", "Input", "Node", "Output", "from_graph", "from_pytorch",
+           "from_shapes", "operators", "register_converter", "signature"]

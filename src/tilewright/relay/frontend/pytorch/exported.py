@@ -13,7 +13,8 @@ from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.pytorch.importer import Importer, refuse_missing
 from tilewright.relay.frontend.pytorch.references import read
 
-_INLINED: Final = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4, "invoke_subgraph": 0, "hints_wrapper": 0, "strict_mode": 0}
+_INLINED: Final = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4, "invoke_subgraph": 0, "hints_wrapper": 0,
+                   "strict_mode": 0}
 """Operators that call a graph, by how many arguments stand before it."""
 
 
@@ -75,7 +76,8 @@ class GraphWalk:
     def _higher_order(self, name: str, args: list[Any], origin: Origin) -> Any:
         if name in _INLINED:
             before = _INLINED[name]
-            start = next(k for k, a in enumerate(args) if hasattr(a, "graph")) if before or hasattr(args[0], "graph") else 0
+            start = (next(k for k, a in enumerate(args) if hasattr(a, "graph")) if before or hasattr(args[0], "graph")
+                     else 0)
             return GraphWalk(self.importer, args[start])._run([a for a in args[start + 1 :] if not isinstance(a, str)])
         if name == "cond":
             return self._cond(args, origin)
@@ -87,7 +89,9 @@ class GraphWalk:
         known = self.importer.known.of(value) if isinstance(value, Expr) else value
         if known is not None:
             return GraphWalk(self.importer, yes if known else no)._run(inputs)
-        first, second = (self.importer.branch(lambda g=g: list(GraphWalk(self.importer, g)._run(inputs))) for g in (yes, no))  # type: ignore[misc]
+        # type: ignore[misc]
+        first, second = (self.importer.branch(lambda g=g: list(GraphWalk(self.importer, g)._run(inputs)))
+                         for g in (yes, no))
         return self.importer.choose(value, first, second, origin)
 
 
@@ -97,9 +101,11 @@ def target_name(target: Any) -> str:
     if schema is not None:
         return str(schema.name)
     module, name = getattr(target, "__module__", ""), getattr(target, "__name__", str(target))
-    if type(target).__name__.endswith("HigherOrderOperator") or "higher_order" in type(target).__module__ or hasattr(target, "py_kernels"):
+    if (type(target).__name__.endswith("HigherOrderOperator") or "higher_order" in type(target).__module__
+            or hasattr(target, "py_kernels")):
         return f"higher_order::{name}"
-    if module in ("math", "_operator", "operator", "builtins", "torch") or target in (math.ceil, math.floor, math.trunc):
+    if module in ("math", "_operator", "operator", "builtins", "torch") or target in (math.ceil, math.floor,
+        math.trunc):
         return f"aten::{name.strip('_') if name not in ('__and__', '__or__') else name}"
     return f"{module}::{name}"
 
@@ -123,5 +129,6 @@ def symbolic_dim(size: Any, symbols: dict[str, scalar.Var]) -> Any:
     if getattr(expression, "is_Integer", False):
         return int(expression)
     if not getattr(expression, "is_Symbol", False):
-        raise ModelError(f"the size {expression} of an input is computed of others; export the model with dimensions that are free", code="TW0118")
+        raise ModelError(f"the size {expression} of an input is computed of others; export the model with dimensions "
+                         "that are free", code="TW0118")
     return symbols.setdefault(str(expression), scalar.Var(str(expression)))

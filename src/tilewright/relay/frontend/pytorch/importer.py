@@ -1,7 +1,8 @@
-"""`Importer`: the state of one import, and the conversion of one call. The two doors, TorchScript and torch.export, walk their graphs with it.
+"""`Importer`: the state of one import, and the conversion of one call. The two doors, TorchScript and torch.export,
+walk their graphs with it.
 
-Invariants: every call carries the model's node as its span; a value that comes out of constants alone is a constant at once; a
-tensor that the program may write into is a `Reference`.
+Invariants: every call carries the model's node as its span; a value that comes out of constants alone is a constant at
+once; a tensor that the program may write into is a `Reference`.
 """
 
 from __future__ import annotations
@@ -29,16 +30,21 @@ from tilewright.relay.qnn.scaling import Quantize
 from tilewright.types import DataType, TensorType
 
 VIEWS: Final = frozenset({
-    "alias", "as_strided", "chunk", "contiguous", "detach", "diagonal", "expand", "expand_as", "flatten", "getitem", "lift_fresh", "movedim", "narrow", "numpy_T", "permute",
-    "reshape", "reshape_as", "select", "slice", "split", "split_with_sizes", "squeeze", "swapaxes", "swapdims", "t", "tensor_split", "to", "transpose", "type_as",
-    "unbind", "unflatten", "unsafe_chunk", "unsafe_split", "unsqueeze", "view", "view_as", "_unsafe_view", "_reshape_alias", "T", "mT", "unfold",
+    "alias", "as_strided", "chunk", "contiguous", "detach", "diagonal", "expand", "expand_as", "flatten", "getitem",
+    "lift_fresh", "movedim", "narrow", "numpy_T", "permute",
+    "reshape", "reshape_as", "select", "slice", "split", "split_with_sizes", "squeeze", "swapaxes", "swapdims", "t",
+    "tensor_split", "to", "transpose", "type_as",
+    "unbind", "unflatten", "unsafe_chunk", "unsafe_split", "unsqueeze", "view", "view_as", "_unsafe_view",
+    "_reshape_alias", "T", "mT", "unfold",
 })
 """Operators whose results are parts of their first argument's memory."""
 _NOTHING: Final = frozenset({
-    "_assert_async", "_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range", "sym_constrain_range_for_size", "warn", "_check",
+    "_assert_async", "_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range", "sym_constrain_range_for_size",
+    "warn", "_check",
 })
 """Operators that say something about values, and compute none."""
-_TELLING: Final = frozenset({"size", "shape", "sym_size", "arange", "zeros", "ones", "full", "empty", "scalar_tensor", "tensor", "eye", "linspace", "logspace"})
+_TELLING: Final = frozenset({"size", "shape", "sym_size", "arange", "zeros", "ones", "full", "empty", "scalar_tensor",
+                             "tensor", "eye", "linspace", "logspace"})
 
 Custom = Mapping[str, Callable[..., Any]]
 
@@ -50,7 +56,8 @@ class Importer(CoreImporter):
     stored_kind = "Parameter"
 
     def __init__(
-        self, freeze: bool, default_dtype: str, custom: Custom | None, file: str, keep_quantized: bool = False, plain_names: bool = False,
+        self, freeze: bool, default_dtype: str, custom: Custom | None, file: str, keep_quantized: bool = False,
+        plain_names: bool = False,
     ) -> None:
         super().__init__(CONVERTERS, file, freeze=freeze)
         self.default_dtype = DataType(default_dtype)
@@ -63,11 +70,13 @@ class Importer(CoreImporter):
         self._packed: list[Any] = []
         self._written: list[dict[Reference, Expr]] = []
         self.shows_writes = False
-        """Whether the caller needs the new values of arguments that operators change without marking them as mutable in their schema."""
+        """Whether the caller needs the new values of arguments that operators change without marking them as mutable in
+        their schema."""
 
     def anew(self) -> Importer:
         """An importer with the same options, for another import."""
-        return Importer(self.freeze, str(self.default_dtype), self.custom, self.file, self.keep_quantized, self.plain_names)
+        return Importer(self.freeze, str(self.default_dtype), self.custom, self.file, self.keep_quantized,
+                        self.plain_names)
 
     # What a model holds
 
@@ -85,20 +94,23 @@ class Importer(CoreImporter):
         return reference
 
     def stored(
-        self, packed: Any, what: str, real: Array, parameters: tuple[Constant, Constant], dtype: str, integers: Array | None, origin: Origin,
+        self, packed: Any, what: str, real: Array, parameters: tuple[Constant, Constant], dtype: str,
+        integers: Array | None, origin: Origin,
     ) -> Expr:
-        """A tensor of a quantized layer: real numbers that are quantized in the graph, as the field has them; integers where the user keeps
-        those, and a constant weight where nothing is a parameter.
+        """A tensor of a quantized layer: real numbers that are quantized in the graph, as the field has them; integers
+        where the user keeps those, and a constant weight where nothing is a parameter.
         """
         path = self._paths.get(id(packed), (origin.name, None))[0]
         name = f"{path.removesuffix('._packed_params')}_{what}"
         found = self._stored.get((id(packed), what))
         if found is None:
             self._packed.append(packed)
-            found = self._stored[id(packed), what] = self._made(name.replace(".", "_") if self.plain_names else name, real, parameters, dtype, integers)
+            found = self._stored[id(packed), what] = self._made(name.replace(".", "_") if self.plain_names else name,
+                real, parameters, dtype, integers)
         return found
 
-    def _made(self, name: str, real: Array, parameters: tuple[Constant, Constant], dtype: str, integers: Array | None) -> Expr:
+    def _made(self, name: str, real: Array, parameters: tuple[Constant, Constant], dtype: str,
+              integers: Array | None) -> Expr:
         scale, zero = parameters
         span = Origin(name, "Parameter", self.file)
         if self.freeze and integers is not None:
@@ -129,7 +141,8 @@ class Importer(CoreImporter):
         return not (in_place and find(plain[:-1], overload) is not None)
 
     def call(self, name: str, schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any], origin: Origin) -> Any:
-        """The result of a call: references for tensors. `schema` is a `torch.FunctionSchema`, or None for Python's own functions."""
+        """The result of a call: references for tensors. `schema` is a `torch.FunctionSchema`, or None for Python's own
+        functions."""
         plain, in_place = _plain(name)
         with naming(origin, makes_no_sense("its arguments", self.runtime)):
             if name in self.custom:
@@ -147,7 +160,8 @@ class Importer(CoreImporter):
                 self._write_beside(plain, _bound(schema, args, kwargs), origin)
             return found
 
-    def _convert(self, plain: str, in_place: bool, schema: Any, args: Sequence[Any], arguments: dict[str, Any], origin: Origin) -> Any:
+    def _convert(self, plain: str, in_place: bool, schema: Any, args: Sequence[Any], arguments: dict[str, Any],
+                 origin: Origin) -> Any:
         overload = schema.overload_name if schema is not None else ""
         converter = find(plain, overload)
         if in_place and converter is None:
@@ -167,12 +181,14 @@ class Importer(CoreImporter):
         return self.wrap(settled)
 
     def _converted(self, converter: Converter, node: Node, arguments: dict[str, Any]) -> Any:
-        """The converted call; of a quantized tensor, on its integers where the operator only moves them, else on what they stand for."""
+        """The converted call; of a quantized tensor, on its integers where the operator only moves them, else on what
+        they stand for."""
         if complex_numbers.involved(arguments):
             return complex_numbers.convert(converter, node, arguments)
         first = next(iter(arguments.values()), None)
         q = self.quantized.get(first) if isinstance(first, Expr) else None
-        if not isinstance(first, Expr) or q is None or "quantize" in node.name or node.name in ("int_repr", "q_scale", "q_zero_point", "size", "dim", "numel"):
+        if not isinstance(first, Expr) or q is None or "quantize" in node.name or node.name in ("int_repr", "q_scale",
+            "q_zero_point", "size", "dim", "numel"):
             return convert(converter, node, arguments)
         key = next(iter(arguments))
         plain = node.name[:-1] if node.name.endswith("_") else node.name
@@ -204,18 +220,21 @@ class Importer(CoreImporter):
         before = target.value
         if self._written:
             self._written[-1].setdefault(target.root, target.root.value)
-        new = spread(cast(value, before.tensor_type.dtype), shape_of(before)) if node.name not in ("resize_", "resize_as_", "set_", "squeeze_", "unsqueeze_", "t_", "transpose_") else value
+        new = spread(cast(value, before.tensor_type.dtype), shape_of(before)) if node.name not in ("resize_",
+            "resize_as_", "set_", "squeeze_", "unsqueeze_", "t_", "transpose_") else value
         if new is not before:
             target.write(self._settled(new, node.origin), node)
         return target
 
     def _write_beside(self, plain: str, given: Mapping[str, Any], origin: Origin) -> None:
-        """Let arguments be what an operator writes into them. It is called when the operator is converted, which reads them."""
+        """Let arguments be what an operator writes into them. It is called when the operator is converted, which reads
+        them."""
         node = Node(plain, origin, self.default_dtype, self.known, self.params, self.quantized, self)
         for name, value in WRITERS[plain](node, **{k: read(v) for k, v in given.items()}).items():
             self._write(given[name], value, node)
 
-    def _viewed(self, result: Any, base: Reference, converter: Converter, node: Node, arguments: Mapping[str, Any]) -> Any:
+    def _viewed(self, result: Any, base: Reference, converter: Converter, node: Node,
+                arguments: Mapping[str, Any]) -> Any:
         if result is base.value:
             return base
         first = next(iter(arguments))
@@ -232,9 +251,11 @@ class Importer(CoreImporter):
         return View(result, base, part(None)) if isinstance(result, Expr) else result
 
     def _custom(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """What a converter of the user gives, which is called as the field calls them: with the arguments, and the types of them."""
+        """What a converter of the user gives, which is called as the field calls them: with the arguments, and the
+        types of them."""
         values = [*map(read, args), *map(read, kwargs.values())]
-        types = [str(v.tensor_type.dtype) if isinstance(v, Expr) and isinstance(v.known_type(), TensorType) else type(v).__name__ for v in values]
+        types = [str(v.tensor_type.dtype) if isinstance(v, Expr) and isinstance(v.known_type(), TensorType)
+                 else type(v).__name__ for v in values]
         return self.custom[name](values, types)
 
     def _settled(self, result: Any, origin: Origin, known: bool = True) -> Any:
@@ -246,7 +267,8 @@ class Importer(CoreImporter):
         return self.known.settle_near(result) if known else result
 
     def _all_known(self, arguments: Mapping[str, Any]) -> bool:
-        return all(self.known.of(e) is not None for v in arguments.values() for e in (v if isinstance(v, list) else [v]) if isinstance(e, Expr))
+        return all(self.known.of(e) is not None for v in arguments.values() for e in (v if isinstance(v, list) else [v])
+                   if isinstance(e, Expr))
 
     # Branches
 
@@ -260,7 +282,8 @@ class Importer(CoreImporter):
             reference.restore(value)
         return results, after
 
-    def choose(self, condition: Expr, first: tuple[list[Any], dict[Reference, Expr]], second: tuple[list[Any], dict[Reference, Expr]], origin: Origin) -> list[Any]:
+    def choose(self, condition: Expr, first: tuple[list[Any], dict[Reference, Expr]],
+               second: tuple[list[Any], dict[Reference, Expr]], origin: Origin) -> list[Any]:
         """The results of one of two branches, whichever `condition` says while the model runs."""
         written = list(dict.fromkeys((*first[1], *second[1])))
         if self._written:
@@ -284,7 +307,8 @@ class Importer(CoreImporter):
             return value
         if isinstance(value, (bool, int, float, np.generic, PrimExpr)):
             return tensor(value, number_type(value, self.default_dtype))
-        raise ModelError(f"a value of type {type(value).__name__} is given out by the model, and outputs are tensors; change the model to give tensors alone", code="TW0114")
+        raise ModelError(f"a value of type {type(value).__name__} is given out by the model, and outputs are tensors; "
+                         "change the model to give tensors alone", code="TW0114")
 
 
 def array_of(value: Any, name: str) -> Array:
@@ -292,16 +316,19 @@ def array_of(value: Any, name: str) -> Array:
     import torch
 
     if value.layout is not torch.strided:
-        raise ModelError(f"'{name}' is a sparse tensor, which is not supported; make it dense with to_dense()", code="TW0114")
+        raise ModelError(f"'{name}' is a sparse tensor, which is not supported; make it dense with to_dense()",
+                         code="TW0114")
     plain = value.detach().cpu()
     if plain.dtype is torch.bfloat16:
         return np.asarray(plain.contiguous().view(torch.int16).numpy().view(DataType("bfloat16").numpy()))
     if plain.is_complex():
-        raise ModelError(f"'{name}' has complex elements, which are not supported; tensors are of real numbers", code="TW0114")
+        raise ModelError(f"'{name}' has complex elements, which are not supported; tensors are of real numbers",
+                         code="TW0114")
     if plain.is_quantized:
         plain = plain.int_repr()
     if plain.is_floating_point() and plain.dtype not in (torch.float16, torch.float32, torch.float64):
-        raise ModelError(f"'{name}' has elements of type {str(plain.dtype).removeprefix('torch.')}, which is not supported; convert it to float16, bfloat16, float32 or float64", code="TW0114")
+        raise ModelError(f"'{name}' has elements of type {str(plain.dtype).removeprefix('torch.')}, which is not "
+                         "supported; convert it to float16, bfloat16, float32 or float64", code="TW0114")
     array: Array = plain.contiguous().numpy()
     return array
 
@@ -313,7 +340,8 @@ def refuse_missing(names: Sequence[str]) -> None:
 
 
 def _no_converter(names: Sequence[str]) -> str:
-    return (f"no converter for {', '.join(names)}; pass custom_convert_map={{{names[0]!r}: function}}, where function(inputs, input_types) gives relay, "
+    return (f"no converter for {', '.join(names)}; pass custom_convert_map={{{names[0]!r}: function}}, where "
+            "function(inputs, input_types) gives relay, "
             "or register one with relay.frontend.pytorch.register_converter")
 
 

@@ -23,8 +23,10 @@ Array = np.ndarray[Any, Any]
 class Layers(Protocol):
     """What a program holds of its quantized layers."""
 
-    def stored(self, packed: Any, what: str, real: Array, parameters: tuple[Constant, Constant], dtype: str, integers: Array | None, origin: Origin) -> Expr:
-        """The `what` ("weight", "bias") of a layer as integers of `parameters`, a scale and a zero point along the first axis."""
+    def stored(self, packed: Any, what: str, real: Array, parameters: tuple[Constant, Constant], dtype: str,
+               integers: Array | None, origin: Origin) -> Expr:
+        """The `what` ("weight", "bias") of a layer as integers of `parameters`, a scale and a zero point along the
+        first axis."""
 
 
 class Node(core.Node):
@@ -37,14 +39,16 @@ class Node(core.Node):
         self, name: str, origin: Origin, default_dtype: DataType, known: KnownValues, params: Mapping[Expr, Array],
         quantized: Any = None, layers: Layers | None = None, defaults: Mapping[str, Any] | None = None,
     ) -> None:
-        """`quantized` has the scales and zero points of quantized tensors (`quantize.Quantized`), `defaults` those of the schema."""
+        """`quantized` has the scales and zero points of quantized tensors (`quantize.Quantized`), `defaults` those of
+        the schema."""
         super().__init__(origin, (), known, params)
         self.name, self.default_dtype = name, default_dtype
         self.quantized, self._layers, self.defaults = quantized, layers, defaults or {}
 
     def renamed(self, name: str) -> Node:
         """The same for a call of another operator, which this one is made of."""
-        return Node(name, self.origin, self.default_dtype, self._known, self._params, self.quantized, self._layers, self.defaults)
+        return Node(name, self.origin, self.default_dtype, self._known, self._params, self.quantized, self._layers,
+                    self.defaults)
 
     def refuse_attribute(self, converter: Converter, name: str, value: Any) -> None:
         if not _same(value, self.defaults.get(name)):
@@ -61,7 +65,8 @@ class Node(core.Node):
         """The bias of a quantized layer in units of its sums."""
         return self._layer_tensor(packed, "bias", real, (scale, Constant(np.zeros((), np.int32))), "int32", None)
 
-    def _layer_tensor(self, packed: Any, what: str, real: Array, parameters: tuple[Constant, Constant], dtype: str, integers: Array | None) -> Expr:
+    def _layer_tensor(self, packed: Any, what: str, real: Array, parameters: tuple[Constant, Constant], dtype: str,
+                      integers: Array | None) -> Expr:
         if self._layers is None:
             self.refuse("it is a quantized layer, which is not supported here")
         return self._layers.stored(packed, what, real, parameters, dtype, integers, self.origin)

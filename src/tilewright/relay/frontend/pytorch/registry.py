@@ -1,13 +1,13 @@
 """The table of PyTorch converters.
 
-A converter is a plain function whose parameters have the names of the operator's schema; it serves TorchScript's `aten::elu` and
-torch.export's `aten.elu.default` alike:
+A converter is a plain function whose parameters have the names of the operator's schema; it serves TorchScript's
+`aten::elu` and torch.export's `aten.elu.default` alike:
 
     @converter("elu")
     def elu(self: Expr, alpha: float = 1.0) -> Expr: ...
 
-Tensors are expressions, everything else is a Python value. Parameters of the schema that the function does not have must be at
-their defaults, or among those that change no value (`_IGNORED`).
+Tensors are expressions, everything else is a Python value. Parameters of the schema that the function does not have
+must be at their defaults, or among those that change no value (`_IGNORED`).
 """
 
 from __future__ import annotations
@@ -24,27 +24,33 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _IGNORED: Final = frozenset({
-    "layout", "device", "pin_memory", "memory_format", "generator", "non_blocking", "copy", "cudnn_enabled", "cudnn_enable", "benchmark",
+    "layout", "device", "pin_memory", "memory_format", "generator", "non_blocking", "copy", "cudnn_enabled",
+    "cudnn_enable", "benchmark",
     "deterministic", "allow_tf32", "inplace", "sparse", "scale_grad_by_freq", "is_coalesced",
 })
 """Parameters about where and how a tensor is stored, or about training."""
 
 CONVERTERS: Final = Converters(
     "pytorch", "tilewright.relay.frontend.pytorch.register_converter",
-    Terms(attribute="argument", ignored=_IGNORED, missing="; the file is damaged: export the model again"), by_name=True,
+    Terms(attribute="argument", ignored=_IGNORED, missing="; the file is damaged: export the model again"),
+    by_name=True,
 )
-"""By name: `elu` for every overload, `max.dim` for one; operators of other namespaces than aten with theirs, `quantized::linear`."""
+"""By name: `elu` for every overload, `max.dim` for one; operators of other namespaces than aten with theirs,
+`quantized::linear`."""
 converter: Final = CONVERTERS.converter
 WRITERS: Final[dict[str, Callable[..., Mapping[str, Expr]]]] = {}
 """Operators that write into arguments which their schemas do not mark, or into several of them."""
 
 
 def convert(found: Converter, node: Node, arguments: Mapping[str, Any]) -> Any:
-    """The result of a converter for arguments by the names of the schema; raises `ModelError` for an argument that has no meaning here."""
+    """The result of a converter for arguments by the names of the schema; raises `ModelError` for an argument that has
+    no meaning here."""
     named, order = {}, tuple(found.attributes)
     for k, (name, value) in enumerate(arguments.items()):
-        if name not in found.attributes and (not k or name == unnamed(k)) and k < len(order) and order[k] not in arguments:
-            name = order[k]  # `dropout_` writes into its `self`, and `dropout` reads its `input`; Python's functions name nothing
+        if (name not in found.attributes and (not k or name == unnamed(k)) and k < len(order)
+                and order[k] not in arguments):
+            # `dropout_` writes into its `self`, and `dropout` reads its `input`; Python's functions name nothing
+            name = order[k]
         named[name] = value
     return found.convert(node, (), named)
 

@@ -28,8 +28,8 @@ from tilewright.relay.frontend.tflite.registry import converter as register_conv
 from tilewright.relay.frontend.tflite.signature import signature
 
 FAMILIES = (
-    activations, arithmetic, control, conv, detection, elementwise, hash_tables, image, indexing, matmul, movement, pool, quantize, random,
-    recurrent, reductions, spectra,
+    activations, arithmetic, control, conv, detection, elementwise, hash_tables, image, indexing, matmul, movement,
+    pool, quantize, random, recurrent, reductions, spectra,
 )
 """The modules whose import fills the table of converters."""
 

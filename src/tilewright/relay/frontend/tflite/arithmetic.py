@@ -1,4 +1,5 @@
-"""Arithmetic and comparisons of two tensors. Integers of a scale are brought to a common one in fixed point, as the reference kernels do."""
+"""Arithmetic and comparisons of two tensors. Integers of a scale are brought to a common one in fixed point, as the
+reference kernels do."""
 
 from __future__ import annotations
 
@@ -11,7 +12,15 @@ import numpy as np
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import angle_of, cast, reshape
-from tilewright.relay.frontend.tflite.node import Node, Value, constant, is_quantized, parameters_of, scale_of, zero_point_of
+from tilewright.relay.frontend.tflite.node import (
+    Node,
+    Value,
+    constant,
+    is_quantized,
+    parameters_of,
+    scale_of,
+    zero_point_of,
+)
 from tilewright.relay.frontend.tflite.quotients import quotient_table
 from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.frontend.tflite.rescale import activate, centred, limits, requantize, rescaled, saturated
@@ -44,7 +53,8 @@ def _sum(a: Value, b: Value, combine: Callable[..., Expr], powers_of_two: bool, 
     if a.dtype == "int16" and powers_of_two:
         logs = [_log2(s) for s in (a.scale, b.scale, scale_of(t))]
         if None not in logs and not (a.zero_point or b.zero_point or zero_point_of(t)):
-            return _sum_of_powers(a, b, combine, [int(logs[k]) - int(logs[2]) for k in range(2)], node)  # type: ignore[arg-type]
+            # type: ignore[arg-type]
+            return _sum_of_powers(a, b, combine, [int(logs[k]) - int(logs[2]) for k in range(2)], node)
     bits = _HEADROOM[a.dtype]
     largest = 2 * max(float(np.float32(a.scale)), float(np.float32(b.scale)))
     left, right = (_shifted(v, bits, float(np.float32(v.scale)) / largest) for v in (a, b))
@@ -65,8 +75,10 @@ def _shifted(v: Value, bits: int, factor: float) -> Expr:
 def _sum_of_powers(a: Value, b: Value, combine: Callable[..., Expr], shifts: list[int], node: Node) -> Expr:
     """16-bit numbers whose scales are powers of two: the one of the smaller scale is shifted to the right."""
     if any(s > 0 for s in shifts) or 0 not in shifts:
-        node.refuse(f"its scales are {a.scale}, {b.scale} and {scale_of(node.output)}; with powers of two, the largest of the inputs' must be that of the result")
-    left, right = (rescaled(cast(v.expr, "int32"), 2.0**s) if s else cast(v.expr, "int32") for v, s in zip((a, b), shifts, strict=True))
+        node.refuse(f"its scales are {a.scale}, {b.scale} and {scale_of(node.output)}; with powers of two, the largest "
+                    "of the inputs' must be that of the result")
+    left, right = (rescaled(cast(v.expr, "int32"), 2.0**s) if s else cast(v.expr, "int32")
+                   for v, s in zip((a, b), shifts, strict=True))
     return saturated(combine(left, right), 0, "int16")
 
 
@@ -140,7 +152,8 @@ def squared_difference(a: Value, b: Value, *, node: Node) -> Expr:
     largest = 2.0 * max(float(np.float32(a.scale)), float(np.float32(b.scale)))
     left, right = (_shifted(v, bits, float(np.float32(v.scale)) / largest) for v in (a, b))
     difference = op.subtract(left, right)
-    total = rescaled(op.multiply(difference, difference), (largest * largest) / ((1 << bits * 2) * float(np.float32(scale_of(t)))))
+    total = rescaled(op.multiply(difference, difference), (largest * largest)
+                     / ((1 << bits * 2) * float(np.float32(scale_of(t)))))
     return saturated(total, zero_point_of(t), t.dtype)
 
 
@@ -168,11 +181,13 @@ def add_n(*values: Value, node: Node) -> Expr:
     total = _shifted(values[0], bits, float(np.float32(values[0].scale)) / largest)
     for v in values[1:]:
         total = op.add(total, _shifted(v, bits, float(np.float32(v.scale)) / largest))
-    return saturated(rescaled(total, largest / ((1 << bits) * float(np.float32(scale_of(t))))), zero_point_of(t), t.dtype)
+    return saturated(rescaled(total, largest / ((1 << bits) * float(np.float32(scale_of(t))))), zero_point_of(t),
+                     t.dtype)
 
 
 def _compared(v: Value) -> Expr:
-    """What an operand is compared by. Scales of one and more have too large a shift in TensorFlow Lite's kernels, which leaves the sign alone."""
+    """What an operand is compared by. Scales of one and more have too large a shift in TensorFlow Lite's kernels, which
+    leaves the sign alone."""
     if v.scale < 1:
         return _shifted(v, 8, float(np.float32(v.scale)))
     data = centred(v.expr, v.zero_point)
@@ -189,7 +204,8 @@ def _comparison(kind: str, compare: str) -> None:
 
 
 for _kind, _compare in (
-    ("EQUAL", "equal"), ("NOT_EQUAL", "not_equal"), ("LESS", "less"), ("LESS_EQUAL", "less_equal"), ("GREATER", "greater"), ("GREATER_EQUAL", "greater_equal"),
+    ("EQUAL", "equal"), ("NOT_EQUAL", "not_equal"), ("LESS", "less"), ("LESS_EQUAL", "less_equal"),
+    ("GREATER", "greater"), ("GREATER_EQUAL", "greater_equal"),
 ):
     _comparison(_kind, _compare)
 

@@ -1,6 +1,6 @@
-"""Operators that cannot be converted yet: the call that holds one, and its conversion when the missing values are known.
+"""Operators that cannot be converted yet: the call that holds one, and its conversion when more values are known.
 
-    RESHAPE(x, shape), shape computed  ->  tflite.deferred(%x, %shape, op_type="RESHAPE", model="{…}")  ->  reshape(%x, newshape=[2, 3])
+    RESHAPE(x, shape)  ->  tflite.deferred(%x, %shape, op_type="RESHAPE", model="{…}")  ->  reshape(%x, newshape=[2, 3])
 """
 
 from __future__ import annotations
@@ -31,8 +31,10 @@ def defer(
 ) -> list[Expr]:
     """The results of an operator that is converted later."""
     said = {
-        "kind": operator.kind, "version": operator.version, "options": operator.options, "custom": base64.b64encode(operator.custom_options).decode(),
-        "inputs": [None if a is None else _described(a.tensor) for a in args], "outputs": list(map(_described, outputs)),
+        "kind": operator.kind, "version": operator.version, "options": operator.options,
+        "custom": base64.b64encode(operator.custom_options).decode(),
+        "inputs": [None if a is None else _described(a.tensor) for a in args],
+        "outputs": list(map(_described, outputs)),
         "intermediates": list(map(_described, intermediates)),
     }
     whole = base64.b64encode(model.contents).decode() if operator.kind in _CALLERS else ""
@@ -41,7 +43,8 @@ def defer(
 
 
 def _described(t: Tensor) -> dict[str, Any]:
-    return {"name": t.name, "shape": t.shape, "dtype": t.dtype, "quantization": None if t.quantization is None else asdict(t.quantization)}
+    return {"name": t.name, "shape": t.shape, "dtype": t.dtype, "quantization": None if t.quantization is None
+            else asdict(t.quantization)}
 
 
 def _tensor(said: Mapping[str, Any]) -> Tensor:
@@ -61,7 +64,8 @@ class _Resolver:
     """Converts waiting operators of TFLite models."""
 
     def convert(self, op: Deferred, call: Call, ask: Ask) -> Expr | None:
-        """The converted operator; None when that needs a value that `ask` does not know. Raises `CompileError` naming the operator."""
+        """The converted operator; None when that needs a value that `ask` does not know. Raises `CompileError` naming
+        the operator."""
         from tilewright.relay.frontend.core.importer import Scope
         from tilewright.relay.frontend.tflite.importer import Importer, TfliteGraph, source_node
         from tilewright.relay.frontend.tflite.registry import CONVERTERS
@@ -79,7 +83,8 @@ class _Resolver:
         )
         origin = call.span or Origin("", said["kind"])
         scope = Scope(TfliteGraph("", {}, (), ()))
-        results = Importer(_model(op.file), CONVERTERS, KnownValues(ask)).results(source_node(operator, origin.name, tensors), origin, args, scope)
+        results = Importer(_model(op.file), CONVERTERS, KnownValues(ask)).results(source_node(operator, origin.name,
+            tensors), origin, args, scope)
         return settled(op, results, count, call.span)
 
     def is_branch(self, op: Deferred) -> bool:

@@ -1,4 +1,5 @@
-"""Fractions of 31 bits in a graph: int64 expressions that hold numbers of 32 bits. `quotients.py` has the same for constants."""
+"""Fractions of 31 bits in a graph: int64 expressions that hold numbers of 32 bits. `quotients.py` has the same for
+constants."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def truncated_quotient(x: Expr, by: int) -> Expr:
 
 
 def inverse_root(x: Expr) -> tuple[Expr, Expr]:
-    """1 / sqrt(x) of numbers below 2^31, one for those below one: fractions, and shifts to the right, as `quotients.inverse_roots` has them for constants."""
+    """1 / sqrt(x) of numbers below 2^31, one for those below one: fractions, and shifts to the right, as
+    `quotients.inverse_roots` has them for constants."""
     large = op.greater_equal(x, of(1 << 29))
     value = op.where(large, op.right_shift(x, of(2)), x)
     pairs = counted([op.less(value, of(1 << (27 - 2 * k))) for k in range(14)])

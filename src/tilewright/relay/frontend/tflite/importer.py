@@ -1,4 +1,5 @@
-"""`from_tflite`: a TFLite model as an `IRModule`, and the parts of the import that only TFLite has: variables, signatures, numbered tensors."""
+"""`from_tflite`: a TFLite model as an `IRModule`, and the parts of the import that only TFLite has: variables,
+signatures, numbered tensors."""
 
 from __future__ import annotations
 
@@ -42,42 +43,51 @@ def from_tflite(
     model: Any, shape_dict: Mapping[str, Sequence[int]] | None = None, dtype_dict: Mapping[str, str] | None = None,
     op_converter: Mapping[str, Callable[..., Any]] | None = None, signature: str | None = None,
 ) -> tuple[IRModule, dict[str, Array]]:
-    """Import a TFLite model as an `IRModule` whose `main` has the model's inputs as parameters, by the names of their tensors.
+    """Import a TFLite model as an `IRModule` whose `main` has the model's inputs as parameters, by the names of their
+    tensors.
 
-    `model` is a path, the bytes of a file, or a `tflite.Model`. `shape_dict` has shapes of inputs by name, in place of those of
-    the file (which has 1 for a dimension that is open). `dtype_dict` must agree with the model. `op_converter` has functions for
-    operators of your own, or in place of built-in ones, by the operator's name; see `register_converter`. `signature` is the key of
-    one of the model's entries: its graph is imported, and inputs and outputs have the names of the signature. The weights are
-    constants, so the second result is empty.
+    `model` is a path, the bytes of a file, or a `tflite.Model`. `shape_dict` has shapes of inputs by name, in place of
+    those of the file (which has 1 for a dimension that is open). `dtype_dict` must agree with the model. `op_converter`
+    has functions for operators of your own, or in place of built-in ones, by the operator's name; see
+    `register_converter`. `signature` is the key of one of the model's entries: its graph is imported, and inputs and
+    outputs have the names of the signature. The weights are constants, so the second result is empty.
 
-    Raises `ModelError` for a file that is no whole TFLite model or contradicts itself, `OpNotImplemented` with the list of all operators that
-    have no converter, and `ShapeError` where an operator refuses its arguments; all name the operator.
+    Raises `ModelError` for a file that is no whole TFLite model or contradicts itself, `OpNotImplemented` with the list
+    of all operators that have no converter, and `ShapeError` where an operator refuses its arguments; all name the
+    operator.
     """
     read = read_model(model)
     entry = None if signature is None else signature_of(read, signature)
     graph = read.graphs[0 if entry is None else entry.graph]
     importer = Importer(read, CONVERTERS.extended(op_converter or {}))
     importer.check_supported()
-    variables = inputs_of(graph, shape_dict, dtype_dict, {} if entry is None else {n: name for name, n in entry.inputs.items()})
-    given = [op.complex_parts(v) if is_complex(t) else v for v, t in zip(variables, _tensors(graph, graph.inputs), strict=True)]
+    variables = inputs_of(graph, shape_dict, dtype_dict, {} if entry is None
+                          else {n: name for name, n in entry.inputs.items()})
+    given = [op.complex_parts(v) if is_complex(t) else v for v, t in zip(variables, _tensors(graph, graph.inputs),
+        strict=True)]
     outputs = importer.graph(graph, given)
-    outputs = [op.complex_of_parts(x) if is_complex(t) else x for x, t in zip(outputs, _tensors(graph, graph.outputs), strict=True)]
+    outputs = [op.complex_of_parts(x) if is_complex(t) else x for x, t in zip(outputs, _tensors(graph, graph.outputs),
+        strict=True)]
     said = {} if entry is None else {n: name for name, n in entry.outputs.items()}
     names = _distinct([said.get(n) or graph.tensors[n].name or f"output{k}" for k, n in enumerate(graph.outputs)])
     main = with_outputs(variables, names, outputs, [True] * len(outputs))
-    return IRModule.from_expr(with_numerics(main, "tflite") if any(is_quantized(t) for g in read.graphs for t in g.tensors) else main), {}
+    return IRModule.from_expr(with_numerics(main, "tflite") if any(is_quantized(t) for g in read.graphs
+        for t in g.tensors) else main), {}
 
 
 def signature_of(model: Model, key: str) -> Signature:
-    """The entry of that name. Raises `ModelError` where there is none, or its tensors are not those that its graph takes and gives."""
+    """The entry of that name. Raises `ModelError` where there is none, or its tensors are not those that its graph
+    takes and gives."""
     found = next((s for s in model.signatures if s.key == key), None)
     if found is None:
-        raise ModelError(f"the model has no signature '{key}'; its signatures are: {', '.join(s.key for s in model.signatures) or 'none'}", code="TW0111")
+        raise ModelError(f"the model has no signature '{key}'; its signatures are: "
+                         f"{', '.join(s.key for s in model.signatures) or 'none'}", code="TW0111")
     graph = model.graphs[found.graph]
     for said, numbers in ((found.inputs, graph.inputs), (found.outputs, graph.outputs)):
         wrong = next((name for name, n in said.items() if n not in numbers), None)
         if wrong is not None:
-            raise ModelError(f"the signature '{key}' has '{wrong}', which its graph neither takes nor gives; the file is damaged: convert it again", code="TW0103")
+            raise ModelError(f"the signature '{key}' has '{wrong}', which its graph neither takes nor gives; the file "
+                             "is damaged: convert it again", code="TW0103")
     return found
 
 
@@ -86,18 +96,22 @@ def _tensors(graph: Graph, numbers: Sequence[int]) -> list[Tensor]:
 
 
 def inputs_of(
-    graph: Graph, shapes: Mapping[str, Sequence[int]] | None, dtypes: Mapping[str, str] | None, said: Mapping[int, str] | None = None,
+    graph: Graph, shapes: Mapping[str, Sequence[int]] | None, dtypes: Mapping[str, str] | None,
+    said: Mapping[int, str] | None = None,
 ) -> list[Var]:
-    """The inputs of a graph as variables; `said` has names of some by the number of the tensor. Raises `ModelError` for shapes and types that it does not have."""
+    """The inputs of a graph as variables; `said` has names of some by the number of the tensor. Raises `ModelError` for
+    shapes and types that it does not have."""
     tensors = _tensors(graph, graph.inputs)
-    names = _distinct([(said or {}).get(n) or t.name or f"input{k}" for k, (n, t) in enumerate(zip(graph.inputs, tensors, strict=True))])
+    names = _distinct([(said or {}).get(n) or t.name or f"input{k}"
+                       for k, (n, t) in enumerate(zip(graph.inputs, tensors, strict=True))])
     check_names((*(shapes or {}), *(dtypes or {})), names)
     found = []
     for name, t in zip(names, tensors, strict=True):
         shape = (shapes or {}).get(name)
         wanted = (dtypes or {}).get(name, t.dtype)
         if wanted != t.dtype:
-            raise ModelError(f"input '{name}' of the model is {t.dtype}, and dtype_dict says {wanted}; a TFLite model is made for its types", code="TW0112")
+            raise ModelError(f"input '{name}' of the model is {t.dtype}, and dtype_dict says {wanted}; a TFLite model "
+                             "is made for its types", code="TW0112")
         if shape is not None and t.shape not in ((), (1,)):
             check_rank(name, shape, len(t.shape), "shape_dict")
         found.append(Var(name, TensorType(t.shape if shape is None else tuple(int(d) for d in shape), element_type(t))))
@@ -170,7 +184,8 @@ class Importer(core.Importer):
             what = f"graph '{graph.name}' is called by itself, or deeper than {_DEEPEST} levels, which is not supported"
             raise ModelError(what, code="TW0115")
         if len(inputs) != len(graph.inputs):
-            what = f"graph '{graph.name}' takes {len(graph.inputs)} inputs, and {len(inputs)} are given; the file is damaged: convert it again"
+            what = (f"graph '{graph.name}' takes {len(graph.inputs)} inputs, and {len(inputs)} are given; the file is "
+                    "damaged: convert it again")
             raise ModelError(what, code="TW0103")
         values: dict[Name, Expr] = dict(zip(graph.inputs, inputs, strict=True))
         return self.import_graph(Scope(_source(graph), values, is_looped=is_looped, depth=depth))
@@ -198,15 +213,20 @@ class Importer(core.Importer):
 
         def import_graph(number: int, inputs: Sequence[Expr], outside: Outside | None) -> list[Expr]:
             if not 0 <= number < len(self.model.graphs):
-                what = f"graph {number} is called, and there are {len(self.model.graphs)}; the file is damaged: convert it again"
+                what = (f"graph {number} is called, and there are {len(self.model.graphs)}; the file is damaged: "
+                        "convert it again")
                 raise ModelError(what, origin, code="TW0103")
-            return self.graph(self.model.graphs[number], inputs, scope.is_looped or outside is not None, scope.depth + 1)
+            return self.graph(self.model.graphs[number], inputs, scope.is_looped or outside is not None, scope.depth
+                              + 1)
 
-        return Node(source.operator, origin, source.tensors, source.intermediates, self.model, self.known, self.resources, import_graph)
+        return Node(source.operator, origin, source.tensors, source.intermediates, self.model, self.known,
+                    self.resources, import_graph)
 
-    def defer(self, source: SourceNode, origin: Origin, args: Sequence[Any], scope: Scope, for_sizes: bool) -> list[Expr]:
+    def defer(self, source: SourceNode, origin: Origin, args: Sequence[Any], scope: Scope,
+              for_sizes: bool) -> list[Expr]:
         assert isinstance(source, TfliteNode)
-        return deferred.defer(self.model, source.operator, origin, args, source.tensors, source.intermediates, for_sizes)
+        return deferred.defer(self.model, source.operator, origin, args, source.tensors, source.intermediates,
+                              for_sizes)
 
     def missing_tensor(self, name: Name, scope: Scope) -> Expr:
         said = f"tensor '{scope.graph.label(name)}' is used before it is computed, and has no stored value"
@@ -242,6 +262,7 @@ def _name(graph: Graph, operator: Operator) -> str:
 def _initial(t: Tensor) -> Array:
     """The first value of a variable: zero, which for int8 with a scale is its zero point."""
     if math.prod(t.shape) > _LARGEST_STATE:
-        what = f"tensor '{t.name}', which the model remembers, has the shape {t.shape}; that is larger than any network's: convert it again"
+        what = (f"tensor '{t.name}', which the model remembers, has the shape {t.shape}; that is larger than any "
+                "network's: convert it again")
         raise ModelError(what, code="TW0115")
     return np.full(t.shape, zero_point_of(t) if t.dtype == "int8" and is_quantized(t) else 0, element_type(t).numpy())

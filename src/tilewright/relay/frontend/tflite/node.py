@@ -1,4 +1,5 @@
-"""`Value` and `Node`: the questions that a converter may ask about the inputs of an operator, and about the operator itself."""
+"""`Value` and `Node`: the questions that a converter may ask about the inputs of an operator, and about the operator
+itself."""
 
 from __future__ import annotations
 
@@ -41,8 +42,10 @@ class Value:
         """Its sizes; raises `NotKnownError` where one is only known while the model runs."""
         shape = self.expr.tensor_type.shape
         if not all(isinstance(d, int) for d in shape):
-            what = f"tensor '{self.tensor.name}' has the shape ({', '.join(map(str, shape))}), and must have known sizes"
-            raise SizeNotKnownError(f"{what}; give the shape of the model's inputs: shape_dict={{…}}, on the command line --input-shapes")
+            what = (f"tensor '{self.tensor.name}' has the shape ({', '.join(map(str, shape))}), and must have known "
+                    "sizes")
+            raise SizeNotKnownError(f"{what}; give the shape of the model's inputs: shape_dict={{…}}, on the command "
+                                    "line --input-shapes")
         return shape
 
     @property
@@ -51,7 +54,8 @@ class Value:
 
     @property
     def dimensions(self) -> int:
-        """How many dimensions the model says it has: without the one of the two parts of complex numbers, which is the last of `shape`."""
+        """How many dimensions the model says it has: without the one of the two parts of complex numbers, which is the
+        last of `shape`."""
         return self.rank - is_complex(self.tensor)
 
     @property
@@ -87,7 +91,8 @@ def is_complex(t: Tensor) -> bool:
 
 def quantization_of(t: Tensor) -> Quantization:
     if t.quantization is None:
-        raise ModelError(f"tensor '{t.name}' of {t.dtype} has no scale, and the operator needs one; the file is damaged: convert it again", code="TW0103")
+        raise ModelError(f"tensor '{t.name}' of {t.dtype} has no scale, and the operator needs one; the file is "
+                         "damaged: convert it again", code="TW0103")
     return t.quantization
 
 
@@ -95,7 +100,8 @@ def scale_of(t: Tensor) -> float:
     """The one scale of a tensor, above zero."""
     found = quantization_of(t).scales
     if len(found) != 1 or found[0] <= 0:
-        raise ModelError(f"tensor '{t.name}' has {len(found)} scales ({', '.join(map(str, found[:3]))}), and the operator needs one above zero", code="TW0107")
+        raise ModelError(f"tensor '{t.name}' has {len(found)} scales ({', '.join(map(str, found[:3]))}), and the "
+                         "operator needs one above zero", code="TW0107")
     return found[0]
 
 
@@ -115,8 +121,9 @@ class Node(core.Node):
     operand = "tensor"
 
     def __init__(
-        self, operator: Operator, origin: Origin, outputs: Sequence[Tensor], intermediates: Sequence[Tensor], model: Model | None,
-        known: KnownValues, resources: Resources, import_graph: Callable[[int, Sequence[Expr], Outside | None], list[Expr]],
+        self, operator: Operator, origin: Origin, outputs: Sequence[Tensor], intermediates: Sequence[Tensor],
+        model: Model | None, known: KnownValues, resources: Resources,
+        import_graph: Callable[[int, Sequence[Expr], Outside | None], list[Expr]],
     ) -> None:
         super().__init__(origin, tuple(outputs), known)
         self.operator, self.intermediates, self.model, self.resources = operator, tuple(intermediates), model, resources
@@ -142,12 +149,14 @@ class Node(core.Node):
         return None if found is not None and found.dtype == object and x.dtype != "string" else found
 
     def value(self, x: Value, name: str = "", why: str = "") -> Array:
-        """The value of an input. Raises `NotKnownError` for one that the model computes: the operator is converted again when it is known."""
+        """The value of an input. Raises `NotKnownError` for one that the model computes: the operator is converted
+        again when it is known."""
         found = self.known(x)
         if found is None:
             found = self._known.demand(x.expr)
         if found is None or (found.dtype == object and x.dtype != "string"):
-            what = f"tensor '{x.tensor.name}' must be known to convert the operator, and it is computed from the model's inputs"
+            what = (f"tensor '{x.tensor.name}' must be known to convert the operator, and it is computed from the "
+                    "model's inputs")
             raise NotKnownError(what, self.origin)
         return found
 
@@ -155,7 +164,8 @@ class Node(core.Node):
         """The value of an input as Python ints."""
         found = self.value(x)
         if found.dtype.kind not in "iub":
-            self.refuse(f"tensor '{x.tensor.name}' must be whole numbers, and is {x.tensor.dtype}; the file is damaged: convert it again")
+            self.refuse(f"tensor '{x.tensor.name}' must be whole numbers, and is {x.tensor.dtype}; the file is "
+                        "damaged: convert it again")
         return tuple(int(v) for v in found.flat)
 
     def whole(self, x: Value) -> int:

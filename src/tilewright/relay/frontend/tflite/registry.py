@@ -1,4 +1,5 @@
-"""The table of TFLite converters, by operator; a custom operator has its own name. Converters' parameters are named as in the schema."""
+"""The table of TFLite converters, by operator; a custom operator has its own name. Converters' parameters are named as
+in the schema."""
 
 from __future__ import annotations
 
@@ -7,10 +8,12 @@ from typing import Final
 from tilewright.relay.frontend.core.registry import Converters, Terms
 
 _HINTS: Final = frozenset({
-    "asymmetric_quantize_inputs", "pot_scale_int16", "quantized_bias_type", "num_splits", "values_count", "num", "in_data_type",
+    "asymmetric_quantize_inputs", "pot_scale_int16", "quantized_bias_type", "num_splits", "values_count", "num",
+    "in_data_type",
     "validate_indices", "weights_format", "depth_multiplier", "kernel_type", "new_shape", "out_data_type",
 })
 """Options that repeat what tensors say, or choose between implementations."""
 
-CONVERTERS: Final = Converters("tflite", "tilewright.relay.frontend.tflite.register_converter", Terms(attribute="option", ignored=_HINTS))
+CONVERTERS: Final = Converters("tflite", "tilewright.relay.frontend.tflite.register_converter",
+                               Terms(attribute="option", ignored=_HINTS))
 converter: Final = CONVERTERS.converter

@@ -32,10 +32,13 @@ def contents(model: Any, shapes: Mapping[str, Any] | None) -> Contents:
     """The declarations and operators of a model. Raises `ModelError` for a bad one."""
     whole = read_model(model)
     main = whole.graphs[0]
-    inputs, outputs = ([(t.name, t.shape, t.dtype) for t in (main.tensors[n] for n in numbers)] for numbers in (main.inputs, main.outputs))
+    inputs, outputs = ([(t.name, t.shape, t.dtype) for t in (main.tensors[n] for n in numbers)]
+                       for numbers in (main.inputs, main.outputs))
     nodes: dict[tuple[str, str], list[str]] = {}
     for graph in whole.graphs:
         for o in graph.operators:
-            nodes.setdefault(("", o.kind), []).append(next((graph.tensors[n].name for n in o.outputs), f"{o.kind}_{o.number}"))
+            nodes.setdefault(("", o.kind), []).append(next((graph.tensors[n].name for n in o.outputs),
+                f"{o.kind}_{o.number}"))
     unknown = {key for key in nodes if key[1] not in CONVERTERS}
-    return Contents({"TFLite": 3}, whole.description, inputs, outputs, nodes, unknown, CONVERTERS.advice, lambda: from_tflite(model, shapes)[0])
+    return Contents({"TFLite": 3}, whole.description, inputs, outputs, nodes, unknown, CONVERTERS.advice,
+                    lambda: from_tflite(model, shapes)[0])
