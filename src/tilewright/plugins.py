@@ -33,7 +33,14 @@ _CONVERTING: Final[Mapping[str, str]] = {
 """The modules of this package that convert waiting nodes, by format."""
 
 
+FIELD_TARGETS: Final[Mapping[str, str]] = {
+    "arm_compute_lib": "arm_compute_lib", "bnns": "bnns", "cmsis-nn": "cmsisnn", "compute-library": "arm_compute_lib",
+    "dnnl": "dnnl", "ethos-n": "ethosn", "ethos-u": "ethosu",
+}
+"""The targets of TVM that take parts of graphs, each with the module of `relay.op.contrib` that has its pattern table."""
+
 _DECLARED: Final[dict[str, Any]] = {}
+_OFFLOADS: Final[list[Mapping[str, Any]]] = [FIELD_TARGETS]
 
 
 def declare_accelerator(name: str, accelerator: Any) -> None:
@@ -46,16 +53,35 @@ def declared_accelerator(name: str) -> Any | None:
     return _DECLARED.get(name)
 
 
+def list_offloads(table: Mapping[str, Any]) -> None:
+    """Add a table whose keys are names of targets that take parts of graphs to those that `offload_names` reads."""
+    _OFFLOADS.append(table)
+
+
+def offload_names() -> set[str]:
+    """Return the names of all targets that take parts of graphs: those of listed tables, and accelerators."""
+    return {*accelerator_names(), *(name for table in _OFFLOADS for name in table)}
+
+
 def accelerator_names() -> list[str]:
     """The names of all accelerators that were declared or that entry points bring, sorted."""
-    return sorted({*BUILT_IN, *_DECLARED, *_installed()})
+    return sorted({*BUILT_IN, *_DECLARED, *installed(GROUP)})
 
 
-def _installed(group: str = GROUP) -> dict[str, str]:
-    """The entry points of installed packages, by name."""
-    from importlib.metadata import entry_points  # 20 ms, for models and targets that are not built in
+def installed(group: str) -> dict[str, str]:
+    """Return the values of the entry points of installed packages in a group, by name."""
+    from importlib.metadata import entry_points  # takes 20 ms, and is only needed where a name is not one of this package
 
     return {e.name: e.value for e in entry_points(group=group)}
+
+
+def import_value(value: str) -> Any:
+    """Return the object that an entry point names as `module:attribute`. Raises `ImportError` and `AttributeError`."""
+    module, _, attribute = value.partition(":")
+    found: Any = importlib.import_module(module.strip())
+    for part in filter(None, attribute.strip().split(".")):
+        found = getattr(found, part)
+    return found
 
 
 def find_accelerator(name: str) -> Any | None:
@@ -63,7 +89,7 @@ def find_accelerator(name: str) -> Any | None:
     where that fails."""
     if name in _DECLARED:
         return _DECLARED[name]
-    value = _installed().get(name) or BUILT_IN.get(name)
+    value = installed(GROUP).get(name) or BUILT_IN.get(name)
     if value is None:
         return None
     return _loaded("accelerator", name, value)
@@ -72,13 +98,13 @@ def find_accelerator(name: str) -> Any | None:
 @functools.cache
 def installed_frontends() -> tuple[Any, ...]:
     """The formats of installed frontends, imported. Raises `TargetError` where an import fails."""
-    return tuple(_loaded("frontend", name, value) for name, value in sorted(_installed(FRONTENDS).items()))
+    return tuple(_loaded("frontend", name, value) for name, value in sorted(installed(FRONTENDS).items()))
 
 
 def load_frontend(name: str) -> None:
     """Import the frontend of a format, which registers how its waiting nodes are converted. Raises `ModelError` where
     it is not installed."""
-    value = _CONVERTING.get(name) or _installed(FRONTENDS).get(name)
+    value = _CONVERTING.get(name) or installed(FRONTENDS).get(name)
     if value is None:
         raise ModelError(f"the program has nodes of the format '{name}', and no installed package reads it; install "
                          "its frontend", code="TW0102")
@@ -86,17 +112,13 @@ def load_frontend(name: str) -> None:
 
 
 def _loaded(kind: str, name: str, value: str) -> Any:
-    """The object that an entry point names."""
-    module, _, attribute = value.partition(":")
+    """The object that an entry point names. Raises `TargetError` where it cannot be imported."""
     try:
-        found: Any = importlib.import_module(module.strip())
-        for part in filter(None, attribute.strip().split(".")):
-            found = getattr(found, part)
+        return import_value(value)
     except (ImportError, AttributeError) as error:
         why = (f"the {kind} '{name}' cannot be imported from {value}: {error}; mend or remove the package that has "
                "this entry point")
         raise TargetError(why, code="TW0901") from error
-    return found
 
 
 def run_plugin(path: str) -> None:

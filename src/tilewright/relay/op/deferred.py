@@ -17,8 +17,8 @@ import numpy as np
 
 from tilewright.plugins import load_frontend
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple
-from tilewright.relay.groups import NOTHING
 from tilewright.relay.op.registry import Array, Fusion, Op, op
+from tilewright.relay.sequence_values import NOTHING
 
 Ask = Callable[[Expr], "Array | None"]
 """Returns the value of an expression that a conversion needs, or None where it is not known yet."""
@@ -69,7 +69,7 @@ class Waiting(Op):
         return self
 
     def infer(self, *inputs: Any) -> Any:
-        """Return None: the type is not known."""
+        """The types of the converted node, unknown until it is converted."""
 
     def resolve(self, call: Call, ask: Ask) -> Expr | None:
         """The graph, or None when `ask` does not know a value it needs; raises `CompileError` naming the node."""
@@ -114,45 +114,52 @@ class Deferred(Waiting):
 
 @op("frontend.deferred", kind=Fusion.OPAQUE)
 class DeferredNode(Deferred):
-    """A node of the format `source`. `model` is JSON: operator, attributes, and which inputs are left out."""
+    """A node of a model whose format has no operator of its own here; it is converted when the values it needs are known."""
 
     source: str
+    """Format of the model."""
     op_type: str
+    """Operator of the node."""
     model: str
+    """Operator, attributes, and which inputs are left out, as JSON."""
     random: bool = False
+    """True when two runs of the node may differ."""
     for_sizes: bool = False
+    """True when the node waits for symbolic sizes of its inputs alone."""
 
 
 @op("onnx.deferred", kind=Fusion.OPAQUE)
 class DeferredOnnx(Deferred):
-    """A node of an ONNX model.
-
-    `model` is a model of that node alone, serialized, in base64; `config` the importer's options; `random` says that
-    two runs of the node may differ.
-    """
+    """A node of an ONNX model, which is converted when the values it needs are known."""
 
     source = "onnx"
     op_type: str
+    """ONNX operator of the node."""
     model: str
+    """Model of this node alone, serialized, in base64."""
     config: tuple[tuple[str, Any], ...] = ()
+    """Options of the importer, as pairs."""
     random: bool = False
+    """True when two runs of the node may differ."""
     for_sizes: bool = False
+    """True when the node waits for symbolic sizes of its inputs alone."""
 
 
 @op("tflite.deferred", kind=Fusion.OPAQUE)
 class DeferredTflite(Deferred):
-    """An operator of a TFLite model.
-
-    `model` is the operator and its tensors as JSON; `file` the whole file in base64 for an operator that runs other
-    graphs of it.
-    """
+    """An operator of a TFLite model, which is converted when the values it needs are known."""
 
     source = "tflite"
     op_type: str
+    """TFLite operator."""
     model: str
+    """Description of the operator and its tensors, as JSON."""
     file: str = ""
+    """Whole file in base64, for operators that run other graphs of it; "" for the others."""
     random: bool = False
+    """True when two runs of the operator may differ."""
     for_sizes: bool = False
+    """True when the operator waits for symbolic sizes of its inputs alone."""
 
 
 def _given(value: Any) -> Expr:

@@ -28,7 +28,7 @@ from tilewright.relay.frontend.core.order import execution_order
 from tilewright.relay.frontend.core.origins import locate, makes_no_sense, naming
 from tilewright.relay.frontend.core.reading import Name, SourceGraph, SourceNode, given
 from tilewright.relay.frontend.core.registry import Converter, Converters
-from tilewright.relay.groups import with_outputs
+from tilewright.relay.sequence_values import with_outputs
 from tilewright.types import DataType, TensorType
 
 Array = np.ndarray[Any, Any]

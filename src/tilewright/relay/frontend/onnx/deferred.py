@@ -23,8 +23,8 @@ from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.frontend.core.deferral import settled, waiting
 from tilewright.relay.frontend.core.known import KnownValues
 from tilewright.relay.frontend.core.reading import Name
-from tilewright.relay.groups import NOTHING
 from tilewright.relay.op.deferred import Ask, Deferred, DeferredOnnx, register_resolver
+from tilewright.relay.sequence_values import NOTHING
 
 _RANDOM: Final = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial",
                             "Bernoulli", "Dropout"})

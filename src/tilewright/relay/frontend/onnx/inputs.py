@@ -17,7 +17,7 @@ from tilewright.relay import expr as relay
 from tilewright.relay.frontend.core.importer import check_names, check_rank
 from tilewright.relay.frontend.core.reading import Name
 from tilewright.relay.frontend.onnx.reading import element_type
-from tilewright.relay.groups import NOTHING
+from tilewright.relay.sequence_values import NOTHING
 from tilewright.types import DataType, TensorType, same_shape
 
 Array = np.ndarray[Any, Any]

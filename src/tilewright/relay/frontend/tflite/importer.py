@@ -26,8 +26,8 @@ from tilewright.relay.frontend.tflite.model import Graph, Model, Operator, Signa
 from tilewright.relay.frontend.tflite.node import Node, Outside, Value, is_complex, is_quantized, zero_point_of
 from tilewright.relay.frontend.tflite.registry import CONVERTERS
 from tilewright.relay.frontend.tflite.resources import Resources
-from tilewright.relay.groups import with_outputs
 from tilewright.relay.qnn.settle_numerics import with_numerics
+from tilewright.relay.sequence_values import with_outputs
 from tilewright.types import DataType, TensorType
 
 Array = np.ndarray[Any, Any]
