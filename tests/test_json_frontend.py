@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import plugins
+from tilewright.base import plugins
+from tilewright.base.errors import ModelError, OpNotImplemented, TargetError
 from tilewright.compiler.formats import format_named, format_of
 from tilewright.driver.main import main
 from tilewright.driver.tvmc.model import load_model
-from tilewright.errors import ModelError, OpNotImplemented, TargetError
 from tilewright.ir.module import IRModule
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.deferred import RESOLVERS

@@ -15,7 +15,8 @@ import pytest
 from onnx import TensorProto, defs, helper, numpy_helper
 
 import tilewright
-from tilewright.errors import CompileError, ModelError, OpNotImplemented, OptionError, ShapeError
+from tilewright.base.errors import CompileError, ModelError, OpNotImplemented, OptionError, ShapeError
+from tilewright.base.types import TensorType
 from tilewright.ir import assert_structural_equal
 from tilewright.relay import nn
 from tilewright.relay.expr import Call, Constant, Expr, If
@@ -23,7 +24,6 @@ from tilewright.relay.frontend.onnx import CONVERTERS, FAMILIES, from_onnx, regi
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.deferred import pending
 from tilewright.relay.visitor import post_order
-from tilewright.types import TensorType
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 

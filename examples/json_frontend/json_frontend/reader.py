@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import ModelError
-from tilewright.expr import Var
+from tilewright.base.errors import ModelError
+from tilewright.base.types import DataType, TensorType
 from tilewright.relay.frontend.core.format import Look, file_bytes
 from tilewright.relay.frontend.core.reading import SourceGraph, SourceNode
-from tilewright.types import DataType, TensorType
+from tilewright.scalar.expr import Var
 
 
 def is_json(look: Look) -> bool:

@@ -10,8 +10,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from tilewright.base.errors import CompileError
 from tilewright.compiler.formats import format_of
-from tilewright.errors import CompileError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.frontend.core.known import has_unknown_sizes

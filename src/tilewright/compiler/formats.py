@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from tilewright.errors import ModelError
-from tilewright.plugins import installed_frontends
+from tilewright.base.errors import ModelError
+from tilewright.base.plugins import installed_frontends
 from tilewright.relay.frontend.core.format import Contents, Format, Look, Shapes, Signature
 
 __all__ = ["ONNX", "PYTORCH", "RELAY", "TFLITE", "Format", "Signature", "format_named", "format_of"]

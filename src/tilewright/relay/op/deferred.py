@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from tilewright.plugins import load_frontend
+from tilewright.base.plugins import load_frontend
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple
 from tilewright.relay.op.registry import Array, Fusion, Op, op
 from tilewright.relay.sequence_values import NOTHING

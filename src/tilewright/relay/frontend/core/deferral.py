@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tilewright.errors import Origin
+from tilewright.base.errors import Origin
 from tilewright.relay.expr import Call, Expr, Tuple, TupleGetItem
 from tilewright.relay.frontend.core.known import KnownValues
 from tilewright.relay.frontend.core.reading import SourceGraph, SourceNode

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tilewright.errors import ModelError
+from tilewright.base.errors import ModelError
 from tilewright.relay.frontend.core.reading import SourceGraph
 
 if TYPE_CHECKING:

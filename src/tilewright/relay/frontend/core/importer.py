@@ -17,9 +17,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tilewright.errors import CompileError, ModelError, Origin
+from tilewright.base.errors import CompileError, ModelError, Origin
+from tilewright.base.limits import refused_size
+from tilewright.base.types import DataType, TensorType
 from tilewright.ir.module import IRModule
-from tilewright.limits import refused_size
 from tilewright.relay.expr import Constant, Expr, Var
 from tilewright.relay.frontend.core import deferral
 from tilewright.relay.frontend.core.known import KnownValues, has_unknown_sizes
@@ -29,7 +30,6 @@ from tilewright.relay.frontend.core.origins import locate, makes_no_sense, namin
 from tilewright.relay.frontend.core.reading import Name, SourceGraph, SourceNode, given
 from tilewright.relay.frontend.core.registry import Converter, Converters
 from tilewright.relay.sequence_values import with_outputs
-from tilewright.types import DataType, TensorType
 
 Array = np.ndarray[Any, Any]
 Outside = Callable[[Expr], Expr]

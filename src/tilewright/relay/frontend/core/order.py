@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from tilewright.errors import ModelError
+from tilewright.base.errors import ModelError
 from tilewright.relay.frontend.core.reading import Name, SourceNode, given
 
 N = TypeVar("N", bound=SourceNode)

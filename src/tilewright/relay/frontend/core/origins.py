@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from tilewright.errors import CompileError, ModelError, Origin
+from tilewright.base.errors import CompileError, ModelError, Origin
 from tilewright.relay.expr import Call, Expr, Function, If, Let, Tuple, TupleGetItem
 from tilewright.relay.visitor import operands
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tilewright.types import TensorType
+from tilewright.base.types import TensorType
 
 Name: TypeAlias = "str | int"
 """The name of a tensor in a file: a string, or a number where the format counts its tensors."""

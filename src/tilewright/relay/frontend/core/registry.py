@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
-from tilewright.errors import ModelError, OpNotImplemented, Origin
+from tilewright.base.errors import ModelError, OpNotImplemented, Origin
 
 if TYPE_CHECKING:
     from tilewright.relay.frontend.core.node import Node

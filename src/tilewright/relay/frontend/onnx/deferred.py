@@ -18,7 +18,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from tilewright.errors import Origin
+from tilewright.base.errors import Origin
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.frontend.core.deferral import settled, waiting
 from tilewright.relay.frontend.core.known import KnownValues

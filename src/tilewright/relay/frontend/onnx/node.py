@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tilewright.errors import ModelError, Origin
+from tilewright.base.errors import ModelError, Origin
+from tilewright.base.types import DataType
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.core import node as core
 from tilewright.relay.frontend.core.known import KnownValues
-from tilewright.types import DataType
 
 if TYPE_CHECKING:
     import onnx

@@ -9,7 +9,6 @@ from typing import Any
 import onnx
 from onnx import TensorProto
 
-from tilewright import expr as scalar
 from tilewright.ir.module import IRModule
 from tilewright.relay.frontend.core.format import Contents, Signature
 from tilewright.relay.frontend.onnx import functions
@@ -17,6 +16,7 @@ from tilewright.relay.frontend.onnx.importer import from_onnx, glance
 from tilewright.relay.frontend.onnx.inputs import ModelInputs
 from tilewright.relay.frontend.onnx.reading import read_model
 from tilewright.relay.frontend.onnx.registry import CONVERTERS
+from tilewright.scalar import expr as scalar
 
 
 def signature(model: Any) -> Signature:

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import ModelError, OpNotImplemented, Origin
-from tilewright.expr import PrimExpr
+from tilewright.base.errors import ModelError, OpNotImplemented, Origin
+from tilewright.base.types import DataType, TensorType
 from tilewright.relay.expr import Call, Constant, Expr, If, Tuple, TupleGetItem
 from tilewright.relay.frontend.core.importer import Importer as CoreImporter
 from tilewright.relay.frontend.core.origins import locate, makes_no_sense, naming
@@ -27,7 +27,7 @@ from tilewright.relay.frontend.pytorch.registry import CONVERTERS, WRITERS, conv
 from tilewright.relay.frontend.pytorch.scalars import PYTHON, SCALARS, is_scalar
 from tilewright.relay.frontend.shaping import cast, shape_of
 from tilewright.relay.qnn.scaling import Quantize
-from tilewright.types import DataType, TensorType
+from tilewright.scalar.expr import PrimExpr
 
 VIEWS: Final = frozenset({
     "alias", "as_strided", "chunk", "contiguous", "detach", "diagonal", "expand", "expand_as", "flatten", "getitem",

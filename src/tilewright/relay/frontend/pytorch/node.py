@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from tilewright.errors import Origin
+from tilewright.base.errors import Origin
+from tilewright.base.types import DataType
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.core import node as core
 from tilewright.relay.frontend.core.known import KnownValues
 from tilewright.relay.qnn.numerics import along
-from tilewright.types import DataType
 
 if TYPE_CHECKING:
     from tilewright.relay.frontend.core.registry import Converter

@@ -12,7 +12,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from tilewright.errors import ModelError, PackageError
+from tilewright.base.errors import ModelError, PackageError
 from tilewright.relay.frontend.pytorch.archive import checked_copy
 
 

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from tilewright.errors import Origin
+from tilewright.base.errors import Origin
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.frontend.core.deferral import settled, waiting
 from tilewright.relay.frontend.core.known import KnownValues

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import ModelError, Origin
+from tilewright.base.errors import ModelError, Origin
+from tilewright.base.types import DataType, TensorType
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Expr, Var
 from tilewright.relay.frontend.core import importer as core
@@ -28,7 +29,6 @@ from tilewright.relay.frontend.tflite.registry import CONVERTERS
 from tilewright.relay.frontend.tflite.resources import Resources
 from tilewright.relay.qnn.settle_numerics import with_numerics
 from tilewright.relay.sequence_values import with_outputs
-from tilewright.types import DataType, TensorType
 
 Array = np.ndarray[Any, Any]
 

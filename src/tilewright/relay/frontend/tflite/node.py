@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.errors import ModelError, Origin
+from tilewright.base.errors import ModelError, Origin
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.core import node as core
 from tilewright.relay.frontend.core.known import KnownValues
