@@ -8,7 +8,7 @@ from typing import Any
 from tilewright.base.errors import InputError, ModelError
 from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
-from tilewright.relay.expr import Expr, Function, Var
+from tilewright.relay.expr import Function, Var
 from tilewright.relay.parser import parse
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import substitute
@@ -29,10 +29,9 @@ def from_text(text: str, shapes: Mapping[str, Sequence[Any]] | None = None, name
         if given not in params:
             raise InputError(f"{name} has no input '{given}'; it has {', '.join(params) or 'none'}", code="TW0702")
     if shapes:
-        new: dict[Expr, Expr] = {params[n]: _of_shape(params[n], shape, name) for n, shape in shapes.items()}
-        # type: ignore[misc]
-        module["main"] = Function([new.get(p, p) for p in main.params], substitute(main.body, new), attrs=main.attrs,
-                                  span=main.span)
+        new = {params[n]: _of_shape(params[n], shape, name) for n, shape in shapes.items()}
+        body = substitute(main.body, dict(new.items()))
+        module["main"] = Function([new.get(p, p) for p in main.params], body, attrs=main.attrs, span=main.span)
     return InferType()(module)
 
 

@@ -208,20 +208,19 @@ def qlinear_matmul(
 def _requantized(total: Expr, x_scale: Expr, w_scale: Expr, y_scale: Expr, y_zero_point: Expr,
                  axis: int) -> Expr | None:
     """Sums in the scale of the result, where the scales are known and those of data and result one number."""
-    scales = [_constant(cast(p, FLOAT32)) for p in (x_scale, w_scale, y_scale)]
+    scales = [p for p in (_constant(cast(p, FLOAT32)) for p in (x_scale, w_scale, y_scale)) if isinstance(p, Constant)]
     zero, product = (_one(y_zero_point), total.args[0] if isinstance(total, Call) and isinstance(total.op, BiasAdd)
                      else total)
     if (not (isinstance(product, Call) and isinstance(product.op, (QnnConv2d, QnnDense)))
             or not isinstance(zero, Constant) or dtype_of(y_zero_point) not in QUANTIZED):
         return None
-    # type: ignore[attr-defined]
-    if not all(isinstance(p, Constant) for p in scales) or scales[0].value.size != 1 or scales[2].value.size != 1:
+    if len(scales) < 3 or scales[0].value.size != 1 or scales[2].value.size != 1:
         return None
-    # type: ignore[attr-defined]
     sx, sw, sy = (p.value.reshape(()) if p.value.size == 1 else p.value.reshape(-1) for p in scales)
     worth = Call(product.op, [*product.args[:4], Constant(sx), Constant(sw)], span=product.span)
-    # type: ignore[attr-defined]
-    sums = worth if product is total else Call(total.op, [worth, *total.args[1:]], span=total.span)
+    sums = worth
+    if isinstance(total, Call) and total is not product:
+        sums = Call(total.op, [worth, *total.args[1:]], span=total.span)
     return op.qnn.requantize(
         sums, Constant(np.asarray(sx * sw, np.float32)), Constant(np.zeros((), np.int32)), Constant(sy), zero,
         axis=axis % rank(total), rounding="TOEVEN", compute_dtype="float32", out_dtype=dtype_of(y_zero_point))

@@ -210,8 +210,8 @@ def uniform(self: Expr, node: Node, from_: float = 0.0, to: float = 1.0) -> Expr
 def _uniform(self: Expr, node: Node, kind: DataType | None = None) -> Expr:
     """Numbers in (0, 1) of the shape of a tensor, and of its type or another."""
     kind = dtype_of(self) if kind is None else kind
-    # type: ignore[no-untyped-call]
-    return _drawn(shape_of(self), kind, node, float(ml_dtypes.finfo(kind.numpy()).tiny), 1.0)
+    tiny = float(ml_dtypes.finfo(kind.numpy()).tiny)  # type: ignore[no-untyped-call]
+    return _drawn(shape_of(self), kind, node, tiny, 1.0)
 
 
 @converter("exponential")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
@@ -89,10 +90,11 @@ class GraphWalk:
         known = self.importer.known.of(value) if isinstance(value, Expr) else value
         if known is not None:
             return GraphWalk(self.importer, yes if known else no)._run(inputs)
-        # type: ignore[misc]
-        first, second = (self.importer.branch(lambda g=g: list(GraphWalk(self.importer, g)._run(inputs)))
-                         for g in (yes, no))
+        first, second = (self.importer.branch(functools.partial(self._branch, g, inputs)) for g in (yes, no))
         return self.importer.choose(value, first, second, origin)
+
+    def _branch(self, graph: Any, inputs: Sequence[Any]) -> list[Any]:
+        return list(GraphWalk(self.importer, graph)._run(inputs))
 
 
 def target_name(target: Any) -> str:

@@ -3,6 +3,7 @@ hidden state."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -100,8 +101,8 @@ def recurrent(
     products = []
     for k in range(count):
         w, u, *biases = params[k * each : (k + 1) * each]
-        # type: ignore[misc]
-        products.append(Products(lambda x, w=w, b=biases[:1]: linear(x, w, *b), linear, [u, *biases[1:]]))
+        bias = biases[0] if biases else None
+        products.append(Products(functools.partial(linear, weight=w, bias=bias), linear, [u, *biases[1:]]))
     return network(input, hx, products, CELLS[node.name], dropout, train, bidirectional, batch_first, node)
 
 

@@ -52,9 +52,9 @@ def _sum(a: Value, b: Value, combine: Callable[..., Expr], powers_of_two: bool, 
         return op.qnn.add(a.expr, b.expr, *(p for v in (a.tensor, b.tensor, t) for p in parameters_of(v)))
     if a.dtype == "int16" and powers_of_two:
         logs = [_log2(s) for s in (a.scale, b.scale, scale_of(t))]
-        if None not in logs and not (a.zero_point or b.zero_point or zero_point_of(t)):
-            # type: ignore[arg-type]
-            return _sum_of_powers(a, b, combine, [int(logs[k]) - int(logs[2]) for k in range(2)], node)
+        known = [n for n in logs if n is not None]
+        if len(known) == len(logs) and not (a.zero_point or b.zero_point or zero_point_of(t)):
+            return _sum_of_powers(a, b, combine, [int(n) - int(known[2]) for n in known[:2]], node)
     bits = _HEADROOM[a.dtype]
     largest = 2 * max(float(np.float32(a.scale)), float(np.float32(b.scale)))
     left, right = (_shifted(v, bits, float(np.float32(v.scale)) / largest) for v in (a, b))

@@ -103,8 +103,8 @@ def _unsorted(kind: str, mode: str) -> None:
     def convert(x: Value, segments: Value, count: Value, *, node: Node) -> Expr:
         number, rest = node.whole(count), x.shape[segments.rank :]
         low, high = (-math.inf, math.inf) if DataType(x.dtype).is_float else limits(x.dtype)
-        # type: ignore[no-untyped-call]
-        finite = finfo(DataType(x.dtype).numpy()) if DataType(x.dtype).is_float else None
+        kind = DataType(x.dtype)
+        finite = finfo(kind.numpy()) if kind.is_float else None  # type: ignore[no-untyped-call]
         least, most = (low, high) if finite is None else (finite.min, finite.max)
         first = {"min": most, "max": least}.get(mode, _IDENTITIES.get(mode))
         return _segments(x, segments, number, rest, mode, first)
