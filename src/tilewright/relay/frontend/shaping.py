@@ -135,8 +135,7 @@ def log_1p(x: Expr) -> Expr:
 
 
 def mish(x: Expr) -> Expr:
-    """x * tanh(log(1 + e^x)) of a float type, which is x * n / (n + 2) with n = e^x * (e^x + 2). Before n overflows,
-    the quotient is 1."""
+    """x * tanh(log(1 + e^x)) as x * n / (n + 2) with n = e^x * (e^x + 2); the quotient is 1 before n overflows."""
     two = scalar(2, x)
     power = op.exp(op.minimum(x, scalar(5.5 if dtype_of(x) == DataType("float16") else 20, x)))
     n = op.multiply(power, op.add(power, two))
@@ -144,8 +143,7 @@ def mish(x: Expr) -> Expr:
 
 
 def angle_of(y: Expr, x: Expr) -> Expr:
-    """The angle of the point (x, y) in radians, as C's `atan2` has it for zeros, infinities and NaN; both are of one
-    float type."""
+    """The angle of the point (x, y) in radians, as C's `atan2` for zeros, infinities and NaN; one float type."""
     high, wide = op.abs(y), op.abs(x)
     # Equal lengths have no quotient where both are zero or infinite.
     level = op.where(op.equal(high, scalar(0, x)), scalar(0, x), scalar(math.pi / 4, x))

@@ -1,2 +1,1 @@
-"""The part of an importer that does not depend on the format: reading protocol, converters, nodes, deferral, and the
-walk over a graph."""
+"""The format-independent part of an importer: reading, converters, nodes, deferral, and the walk over a graph."""

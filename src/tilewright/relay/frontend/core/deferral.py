@@ -56,8 +56,7 @@ class NodeResolver:
         self._importer = importer
 
     def convert(self, op: Deferred, call: Call, ask: Ask) -> Expr | None:
-        """The converted node; None when that needs a value that `ask` does not know. Raises `CompileError` naming the
-        node."""
+        """The converted node, or None when `ask` does not know a value it needs. Raises `CompileError`."""
         from tilewright.relay.frontend.core.importer import Scope
 
         said: dict[str, Any] = json.loads(op.model)

@@ -35,8 +35,7 @@ class Look:
 
     @staticmethod
     def at(model: Any) -> Look:
-        """Look at a path, at bytes, or at an object. A file that cannot be read has no head: its frontend says what is
-        wrong with it."""
+        """Look at a path, at bytes, or at an object. A file that cannot be read has no head."""
         package = type(model).__module__.partition(".")[0]
         if isinstance(model, (bytes, bytearray, memoryview)):
             return Look(bytes(model[:HEAD]), "", package)
@@ -75,15 +74,13 @@ class Format:
     name: str
     recognizes: Callable[[Look], bool]
     survey: Callable[[Any, Shapes], tuple[Signature, list[str]]]
-    """The inputs of a model, given shapes of some of them, and the names of the files beside it that hold its
-    tensors."""
+    """Inputs of a model, given shapes of some of them, and names of the files that hold its tensors."""
     read: Callable[[Any, Shapes | None], tuple[IRModule, dict[str, Any]]]
     """The model as a Relay module, for these shapes of its inputs, and its parameters by name."""
     contents: Callable[[Any, Shapes | None], Contents]
     """The declarations and operators of a model."""
     package: str = ""
-    """The package that the frontend is in, if it is another one: programs in the cache are compiled anew when its files
-    change."""
+    """Package of a frontend that is not built in; programs are compiled anew when its files change."""
 
 
 def source_format(
@@ -121,8 +118,7 @@ def _declared(graph: SourceGraph) -> list[tuple[str, tuple[Any, ...], str]]:
 
 
 def file_bytes(model: Any) -> tuple[str, bytes]:
-    """The name to show and the contents of a path or of bytes. Raises `ModelError` for a file that cannot be read, and
-    for other objects."""
+    """Return the name to show and the contents of a path or of bytes. Raises `ModelError` for anything else."""
     if isinstance(model, (bytes, bytearray, memoryview)):
         return "", bytes(model)
     if not isinstance(model, (str, os.PathLike)):

@@ -45,8 +45,7 @@ class Scope:
     outside: Outside | None = None
     """In the body of a loop: makes a value of the outer scopes usable in a turn."""
     is_looped: bool = False
-    """Whether the graph runs more than once, as the body of a loop. Its nodes cannot be converted later, for one
-    turn."""
+    """Whether the graph runs more than once, as a loop's body: its nodes cannot be converted later."""
     depth: int = 0
     """Number of graphs and functions around this one."""
 
@@ -67,8 +66,7 @@ class Importer:
 
     def __init__(self, table: Converters, file: str = "", *, freeze: bool = True,
                  known: KnownValues | None = None) -> None:
-        """With `freeze`, stored tensors are constants; without, those of floating point are parameters of the imported
-        function."""
+        """With `freeze`, all stored tensors are constants; without, floating-point ones are parameters."""
         self.table, self.file, self.freeze = table, file, freeze
         self.known = known or KnownValues()
         self.params: dict[Expr, Array] = {}

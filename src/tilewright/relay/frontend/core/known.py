@@ -62,8 +62,7 @@ class KnownValues:
         return e.value if isinstance(e, Constant) else None if e is None else self._dims.get(e)
 
     def settle_near(self, e: Expr) -> Expr:
-        """The same where it is not known that all that `e` is made of is known: what is not known a few steps away is
-        not known."""
+        """Settle `e` if all its operands within a few steps are known; return it unchanged otherwise."""
         return self.settle(e) if self._is_near(e, _MOST_STEPS) else e
 
     def _is_near(self, e: Expr, steps: int) -> bool:
@@ -142,8 +141,7 @@ def _apply(op: Op, args: list[Any]) -> Any:
 
 
 def _is_bounded(t: TensorType) -> bool:
-    """Whether a value of that type may be made; one whose size is in the data of its inputs is not larger than
-    these."""
+    """Whether a value of this type is small enough to compute; unknown sizes are bounded by the inputs."""
     return t.size <= MOST_KNOWN_INTEGERS if t.is_static else any(isinstance(d, UnknownDim) for d in t.shape)
 
 

@@ -42,8 +42,7 @@ class Node:
         self, origin: Origin, outputs: Sequence[Any] = (), known: KnownValues | None = None,
         params: Mapping[Expr, Array] | None = None,
     ) -> None:
-        """`outputs` are the names of the outputs; an output that nothing uses is None. `params` are the stored values
-        of parameters."""
+        """`outputs` are names, None for an unused output; `params` are the stored values of parameters."""
         self.origin, self.outputs, self._known, self._params = origin, outputs, known or KnownValues(), params or {}
 
     def refuse(self, why: str) -> NoReturn:

@@ -1,5 +1,4 @@
-"""The order in which the nodes of a graph are converted: producers first, and only the nodes that the outputs depend
-on."""
+"""The conversion order of the nodes of a graph: producers first, and only nodes that the outputs need."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The origin of calls and errors: each call carries the node of the model that it was made for, and each error names
-the node."""
+"""Origins: each call carries the node of the model that it was made for, and each error names the node."""
 
 from __future__ import annotations
 
@@ -12,8 +11,7 @@ from tilewright.relay.expr import Call, Expr, Function, If, Let, Tuple, TupleGet
 from tilewright.relay.visitor import operands
 
 SENSELESS: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError)
-"""Errors that a converter, or numpy below it, raises for a node that no valid model has: absurd sizes, a list in place
-of a number."""
+"""Errors of a converter, or of numpy below it, for a node that no valid model has, such as absurd sizes."""
 
 
 def locate(result: Expr, origin: Origin) -> None:
@@ -60,8 +58,7 @@ def naming(origin: Origin, explain: Callable[[Exception], str],
 
 
 def makes_no_sense(what: str, runtime: str) -> Callable[[Exception], str]:
-    """The explanation for formats without a better one: `runtime` is the reference that may run the model all the
-    same."""
+    """The default explanation; `runtime` is the reference implementation, which may run the model."""
 
     def explain(error: Exception) -> str:
         return (f"{what} cannot be made sense of ({shortly(error)}); where {runtime} runs the model, this is a fault "

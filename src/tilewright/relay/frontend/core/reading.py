@@ -31,8 +31,7 @@ class SourceNode:
     name: str = ""
     domain: str = ""
     version: int | None = None
-    """The version of the operator, or of the set of operators that the model is written in; None where the format has
-    none."""
+    """Version of the operator, or of the model's operator set; None in formats without versions."""
     captured: Sequence[Name] = ()
     """Names that inner graphs take from around the node."""
 

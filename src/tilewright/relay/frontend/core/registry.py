@@ -118,8 +118,7 @@ class Converter:
 
 
 class Converters(dict[Any, list[Converter]]):
-    """The versions of every operator of a format, oldest first: by `(domain, operator)` where the format has domains,
-    else by operator."""
+    """Versions of each operator, oldest first, by `(domain, operator)` or by operator alone."""
 
     def __init__(
         self, name: str, decorator: str, terms: Terms = Terms(), *, domains: Mapping[str, str] | None = None,
@@ -143,8 +142,7 @@ class Converters(dict[Any, list[Converter]]):
 
     def converter(self, *operators: str, since: int = 1, domain: str = "",
                   takes_unknown: bool = False) -> Callable[[F], F]:
-        """Register the decorated function for `operators` from version `since` on; it replaces an earlier one of that
-        version."""
+        """Register the decorated function for `operators` from version `since` on, replacing that version."""
 
         def register(function: F) -> F:
             for operator in operators:

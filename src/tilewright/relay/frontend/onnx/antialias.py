@@ -1,5 +1,4 @@
-"""Resize with antialiasing: along each axis that shrinks, a product with a matrix of weights that reach over as many
-pixels as become one."""
+"""Antialiased resizing: each shrinking axis is multiplied by a matrix of filter weights."""
 
 from __future__ import annotations
 
@@ -59,8 +58,7 @@ def _along(x: Expr, weights: Expr, axis: int) -> Expr:
 
 def _weights(size: int, out: int, factor: float, mode: str, transformation: str, cubic_alpha: float,
              exclude_outside: bool) -> Array:
-    """What each of `size` elements contributes to each of `out`; taps beyond the ends count for the ends, or for
-    nothing."""
+    """Weights of each of `size` inputs for each of `out` outputs; taps outside count for the edge or for nothing."""
     shrink, reach = min(factor, 1.0), _REACH[mode]
     first = math.floor(-reach / shrink) + 1
     taps = np.arange(first, 2 - first)

@@ -1,5 +1,4 @@
-"""com.microsoft: attention, with its heads, masks, caches and rotations, as the products and softmax that it is made
-of."""
+"""com.microsoft: attention with heads, masks, caches and rotations, expanded to products and softmax."""
 
 from __future__ import annotations
 
@@ -36,8 +35,7 @@ def heads_of(x: Expr, count: int) -> Expr:
 
 
 def attend(q: Expr, k: Expr, v: Expr, masks: list[Expr], scale: float, node: Node) -> tuple[Expr, Expr]:
-    """softmax(q k^T scale + masks) v of heads (batch, heads, tokens, size): (batch, tokens, heads * size), and the
-    scores."""
+    """softmax(q k^T scale + masks) v of (batch, heads, tokens, size) as (batch, tokens, heads * size), and scores."""
     scores = linear.matmul(q, transpose(k, (0, 1, 3, 2)), node=node)
     scores = op.multiply(scores, scalar(scale or 1 / math.sqrt(node.static(q, "query")[3]), scores))
     for mask in masks:
@@ -101,8 +99,7 @@ def attention(
     qkv_hidden_sizes: tuple[int, ...] = (), rotary_embedding_dim: int = 0, scale: float = 0.0, unidirectional: int = 0,
     node: Node,
 ) -> tuple[Expr, ...]:
-    """One product makes query, key and value of all heads; `past` and the second result are keys and values (2, batch,
-    heads, tokens, size)."""
+    """One product gives query, key and value; `past` and the second result are (2, batch, heads, tokens, size)."""
     if do_rotary or past_present_share_buffer:
         node.refuse("do_rotary and past_present_share_buffer are not supported; export without them")
     product = linear.matmul(input, weights, node=node)
@@ -171,8 +168,7 @@ def multi_head_attention(
 
 def _query_key_value(query: Expr, key: Expr | None, value: Expr | None, bias: Expr | None, heads: int,
                      node: Node) -> tuple[Expr, Expr, Expr]:
-    """The three as (batch, heads, tokens, size), from any of the forms in which they may be packed, with their
-    biases."""
+    """Query, key and value as (batch, heads, tokens, size) from any packed form, with their biases."""
     if rank(query) == 5:  # (batch, tokens, heads, 3, size)
         parts: list[Expr] = [_part(query, j) for j in range(3)]
     elif key is not None and rank(key) == 5:  # (batch, tokens, heads, 2, size)
@@ -196,8 +192,7 @@ def _part(packed: Expr, j: int) -> Expr:
 
 
 def rotated(x: Expr, cos: Expr, sin: Expr, interleaved: bool, node: Node) -> Expr:
-    """`x` (batch, heads, tokens, size) with pairs of its first elements turned; cos and sin (batch or 1, tokens,
-    pairs)."""
+    """Rotate pairs of first elements of `x` (batch, heads, tokens, size); cos and sin: (batch or 1, tokens, pairs)."""
     size, pairs = node.static(x, "input")[3], node.static(cos, "cos_cache")[2]
     c, s = (op.expand_dims(t, axis=1) for t in (cos, sin))
     head = slice_axis(x, 3, 0, 2 * pairs) if 2 * pairs < size else x
@@ -219,8 +214,7 @@ def rotary_embedding(
     input: Expr, position_ids: Expr, cos_cache: Expr, sin_cache: Expr, *, interleaved: int = 0,
     is_packed_batching: int = 0, num_heads: int = 0, rotary_embedding_dim: int = 0, scale: float = 1.0, node: Node,
 ) -> Expr:
-    """The position of each token, or that of the first, picks rows of the caches; `input` is (batch, tokens, heads *
-    size) or has heads apart."""
+    """Token positions choose rows of the caches; `input` is (batch, tokens, heads * size) or has separate heads."""
     flat = rank(input) == 3
     width = 2 * node.static(cos_cache, "cos_cache")[1]
     if flat and rotary_embedding_dim and not num_heads:
@@ -245,8 +239,7 @@ def group_query_attention(
     k_quant_type: str = "NONE", v_quant_type: str = "NONE", causal: int = 1, sliding_window_cache: int = 0,
     qk_norm_epsilon: float = 1e-6, node: Node,
 ) -> tuple[Expr, ...]:
-    """Causal attention of `num_heads` queries to `kv_num_heads` keys, which follow those of the past: `seqlens_k` + 1
-    keys in all for each row."""
+    """Causal attention of `num_heads` queries to `kv_num_heads` keys; row k has `seqlens_k[k]` + 1 keys in all."""
     if (head_sink is not None or smooth_softmax or qk_output or kv_cache_bit_width or not causal or sliding_window_cache
             or {k_quant_type, v_quant_type} != {"NONE"}):
         node.refuse("head_sink, smooth_softmax, qk_output, quantized caches, sliding_window_cache and causal=0 are not "
@@ -293,8 +286,7 @@ def _capped(q: Expr, k: Expr, v: Expr, masks: list[Expr], scale: float, cap: flo
 
 
 def _placed(past: Expr, new: Expr, before: Expr, keys: int, old: int) -> Expr:
-    """Past and new keys (batch, heads, tokens, size) in one row, the new ones at place `before` (batch, 1) of it, and
-    zeros behind them."""
+    """Past and new keys (batch, heads, tokens, size) in one row: new keys at `before` (batch, 1), zeros after them."""
     both = op.concatenate(Tuple((past, new)), axis=2)
     place = Constant(np.arange(keys, dtype=np.int64)[None])
     behind: Any = op.add(op.subtract(place, before), number(old))

@@ -1,5 +1,4 @@
-"""com.microsoft: operators that ONNX Runtime's optimizer makes of several, taken apart again so that they fuse as
-others do."""
+"""com.microsoft: operators fused by ONNX Runtime's optimizer, expanded again so that they fuse normally."""
 
 from __future__ import annotations
 
@@ -129,8 +128,7 @@ def fused_matmul(
     a: Expr, b: Expr, *, alpha: float = 1.0, transA: int = 0, transB: int = 0, transBatchA: int = 0,
     transBatchB: int = 0, node: Node,
 ) -> Expr:
-    """alpha * a @ b, the last two dimensions of each exchanged by transA and transB, the first moved before the last
-    two by transBatchA and transBatchB."""
+    """alpha * a @ b; trans* exchange the last two dimensions, transBatch* move the first before the last two."""
     y = linear.matmul(_laid(a, transA, transBatchA), _laid(b, transB, transBatchB), node=node)
     return y if alpha == 1 else op.multiply(y, scalar(alpha, y))
 
@@ -186,8 +184,7 @@ def bias_add(x: Expr, bias: Expr, skip: Expr) -> Expr:
 
 @converter("BiasSoftmax", domain=MICROSOFT)
 def bias_softmax(data: Expr, bias: Expr, *, axis: int = 1, is_inner_broadcast: int, node: Node) -> Expr:
-    """Softmax over all dimensions from `axis` on of data + bias, which is repeated along the inner or the outer batch
-    dimensions."""
+    """Softmax over dimensions from `axis` on of data + bias, repeated along inner or outer batch dimensions."""
     dims, axis = shape_of(data), axis_of(axis, rank(data), node)
     if not is_inner_broadcast and rank(bias) < rank(data):
         bias = reshape(bias, (*[1] * (rank(data) - rank(bias)), *shape_of(bias)))
@@ -217,8 +214,7 @@ def skip_layer_norm(
     input: Expr, skip: Expr, gamma: Expr, beta: Expr | None = None, bias: Expr | None = None, *, epsilon: float = 1e-12,
     node: Node,
 ) -> tuple[Expr, ...]:
-    """Layer normalization of input + skip + bias; the mean and 1 / deviation are not given out; the sum is the fourth
-    result."""
+    """Layer normalization of input + skip + bias. The fourth result is the sum; mean and deviation are left out."""
     total = _skipped(input, skip, bias)
     return _normed(total, gamma, beta, epsilon, node), _no_statistics(node), _no_statistics(node), total
 

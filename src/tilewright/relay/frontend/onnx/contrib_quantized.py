@@ -1,5 +1,4 @@
-"""com.microsoft: quantized operators. Each becomes dequantize, the operator of real numbers, quantize, which the passes
-on integers know."""
+"""com.microsoft: quantized operators as dequantize, real operator, quantize; later passes make them integer."""
 
 from __future__ import annotations
 
@@ -85,8 +84,7 @@ def qlinear_softmax(
     x: Expr, x_scale: Expr, x_zero_point: Expr | None, y_scale: Expr, y_zero_point: Expr, *, axis: int = -1, opset: int,
     node: Node,
 ) -> Expr:
-    """As Softmax of ONNX at `opset`, before 13 of all dimensions from `axis` on as one; one over the scale of the
-    result counts as a whole number."""
+    """Softmax of ONNX at `opset`: before 13, over all dimensions from `axis` on. An integral 1 / y_scale is exact."""
     dims, along = shape_of(x), axis_of(axis, rank(x), node)
     rows = x if opset >= 13 else reshape(x, (*dims[:along], -1))
     along = along if opset >= 13 else rank(rows) - 1
@@ -228,8 +226,7 @@ def matmul_nbits(
     bias: Expr | None = None, *, K: int, N: int, accuracy_level: int = 0, bits: int = 4, block_size: int,
     weight_prepacked: int = 0, node: Node,
 ) -> Expr:
-    """`a` times weights of 2, 4 or 8 bits (N, blocks, packed) with a scale for each block of K; the weights are made
-    real while compiling."""
+    """`a` times weights of 2, 4 or 8 bits (N, blocks, packed), dequantized at compile time, a scale per block of K."""
     if bits not in (2, 4, 8) or weight_prepacked:
         node.refuse(f"bits is {bits} and weight_prepacked {weight_prepacked}; 2, 4 and 8 bits, not packed for another "
                     "program, are supported")

@@ -51,8 +51,7 @@ def defer(
     node: onnx.NodeProto, origin: Origin, opsets: Mapping[str, int], local: Iterable[onnx.FunctionProto],
     config: Mapping[str, Any], named: Mapping[str, Expr | None], for_sizes: bool = False,
 ) -> list[Expr]:
-    """The outputs of a node that is converted later; `named` are its inputs and the values that its subgraphs take from
-    around it."""
+    """Return the outputs of a node that is converted later; `named` are its inputs and captured values."""
     if node.op_type == "ConstantOfShape" and node.domain in _ORDINARY:
         node, named = _expanded(node, named)
     given = {name: e for name, e in named.items() if e is not None}
@@ -73,8 +72,7 @@ def defer(
 
 def _expanded(node: onnx.NodeProto,
               named: Mapping[str, Expr | None]) -> tuple[onnx.NodeProto, Mapping[str, Expr | None]]:
-    """`ConstantOfShape(shape, value=v)` -> `Expand(v, shape)`: nodes that differ in what they fill are converted
-    alike."""
+    """`ConstantOfShape(shape, value=v)` -> `Expand(v, shape)`, so that nodes of different fill are converted alike."""
     value = numpy_helper.to_array(node.attribute[0].t) if node.attribute else np.zeros(1, np.float32)
     if value.size != 1:
         return node, named
@@ -99,8 +97,7 @@ class _Resolver:
     """Converts waiting nodes of ONNX models."""
 
     def convert(self, op: Deferred, call: Call, ask: Ask) -> Expr | None:
-        """The converted node; None when that needs a value that `ask` does not know. Raises `CompileError` naming the
-        node."""
+        """The converted node, or None when `ask` does not know a value it needs. Raises `CompileError`."""
         from tilewright.relay.frontend.onnx.importer import convert_node
 
         assert isinstance(op, DeferredOnnx)
@@ -127,8 +124,7 @@ register_resolver("onnx", _Resolver())
 
 @functools.lru_cache(4096)
 def _nameless(text: str) -> bytes:
-    """The model of a deferred node without the names of the node and of its values, where no graph in it knows
-    these."""
+    """The model of a deferred node without the names of the node and of values that no inner graph uses."""
     model = onnx.ModelProto()
     model.CopyFrom(_model(text))
     (node,) = model.graph.node

@@ -55,8 +55,7 @@ def image_scaler(x: Expr, *, scale: float = 1.0, bias: Sequence[float] = (), nod
 
 @converter("Crop")
 def crop(x: Expr, *, border: Sequence[int] = (), scale: Sequence[int] = (), node: Node) -> Expr:
-    """What is inside of the borders (left, top, right, bottom); with `scale`, so many rows and columns from the upper
-    left corner of it."""
+    """The part inside the borders (left, top, right, bottom); `scale` limits it to that many rows and columns."""
     if len(border) != 4 or len(scale) not in (0, 2):
         node.refuse(f"border has {len(border)} numbers and scale {len(scale)}; border must have 4 (left, top, right, "
                     "bottom), scale 2 (height, width) or none")

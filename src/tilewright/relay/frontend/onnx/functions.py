@@ -58,8 +58,7 @@ def check_supported(
 def operators(
     model: onnx.ModelProto, local: Mapping[FunctionKey, onnx.FunctionProto], opsets: Mapping[str, int],
 ) -> Iterator[tuple[str, int, str, onnx.NodeProto]]:
-    """`(domain, opset, name, node)` of every operator that the model uses, inner graphs and its own functions included,
-    each body once."""
+    """`(domain, opset, name, node)` of every operator of the model, its inner graphs and functions, each body once."""
     bodies: list[tuple[Iterable[onnx.NodeProto], Mapping[str, int]]] = [(model.graph.node, opsets)]
     seen: set[FunctionKey] = set()
     while bodies:

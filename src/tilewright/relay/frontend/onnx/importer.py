@@ -1,5 +1,4 @@
-"""`from_onnx`: an ONNX model as an `IRModule`, and the parts of the import that only ONNX has: functions, inner graphs,
-opsets."""
+"""`from_onnx`: an ONNX model as an `IRModule`; functions, inner graphs and opsets."""
 
 from __future__ import annotations
 
@@ -72,8 +71,7 @@ def from_onnx(
 
 
 def glance(model: Any, shape: Mapping[str, Any] | None = None) -> IRModule:
-    """The module of `from_onnx` for a look at its graph: its weights are not read, and remain in the files of the
-    model."""
+    """The module of `from_onnx` for inspection: its weights are not read and remain in the model's files."""
     return _imported(model, shape, None, None, True, _OPTIONS, mapped=True)[0]
 
 
@@ -125,8 +123,7 @@ def source_nodes(nodes: Iterable[onnx.NodeProto], opsets: Mapping[str, int]) -> 
 
 @dataclass(slots=True)
 class Body(core.Scope):
-    """The scope of a graph or a function: opsets by domain, and in a function the attributes that it was called
-    with."""
+    """The scope of a graph or a function, with opsets by domain and the attributes of the function's call."""
 
     opsets: Mapping[str, int] = field(default_factory=dict)
     attributes: Mapping[str, AttributeProto] = field(default_factory=dict)

@@ -1,5 +1,4 @@
-"""ai.onnx.ml's labels, categories and maps: tables looked up, natively where numbers go in and out, and
-dictionaries."""
+"""ai.onnx.ml: labels, categories and maps, as table look-ups; native for numbers, and dictionaries otherwise."""
 
 from __future__ import annotations
 

@@ -57,8 +57,7 @@ def linear_classifier(
 
 
 def _of_one(names: Constant, score: Expr, how: str, node: Node) -> tuple[Expr, ...]:
-    """One score: of the second class of two, the first having 1 - score or, before a transform, -score; of one class,
-    yes or no: 1 or 0."""
+    """One score per row: of two classes the second, with 1 - score or -score for the first; of one class, 1 or 0."""
     yes = cast(op.squeeze(op.greater(score, scalar(0, score)), axis=(1,)), "int64")
     if len(names.value) == 1:
         return yes, transformed(score, how, node)

@@ -121,8 +121,7 @@ class _Loop:
 
     @property
     def counts(self) -> bool:
-        """Whether the body hands the condition on as it is, or sets it to a constant: only the trip count ends the
-        loop."""
+        """Whether the body passes the condition on or makes it constant, so that only the trip count ends the loop."""
         made = {name: n for n in self.body.node for name in n.output}
         name = self.body.output[0].name
         while name in made and made[name].op_type == "Identity":
@@ -223,8 +222,7 @@ def scan(
     scan_input_axes: tuple[int, ...] = (), scan_input_directions: tuple[int, ...] = (),
     scan_output_axes: tuple[int, ...] = (), scan_output_directions: tuple[int, ...] = (), node: Node,
 ) -> tuple[Expr, ...]:
-    """A turn for each slice of the scanned tensors; states behind the last, then what each turn gave along
-    `scan_output_axes`."""
+    """One turn per slice of the scanned tensors; returns the last states and the outputs along `scan_output_axes`."""
     given = initial_state_and_scan_inputs
     split = len(given) - num_scan_inputs
     if not 0 <= split <= len(body.output) or num_scan_inputs < 1:

@@ -36,8 +36,7 @@ class Node(core.Node):
 
     def import_graph(self, graph: onnx.GraphProto, inputs: Sequence[Expr] = (),
                      outside: Outside | None = None) -> list[Expr]:
-        """The outputs of a subgraph on `inputs`. It sees the names around this node, through `outside` where that is
-        given."""
+        """Return the outputs of a subgraph on `inputs`; it sees outer names, through `outside` where given."""
         if len(inputs) != len(graph.input):
             what = f"the subgraph '{graph.name}' takes {len(graph.input)} inputs, and {len(inputs)} are given"
             self.refuse(f"{what}; the file is damaged: export the model again")

@@ -21,8 +21,7 @@ def max_unpool(
     x: Expr, i: Expr, output_shape: Expr | None = None, *, kernel_shape: tuple[int, ...],
     pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
 ) -> Expr:
-    """Each value at its place in the flattened tensor that was pooled, zeros elsewhere; a larger `output_shape` is
-    filled up with zeros."""
+    """Each value at its place in the flattened pooled tensor, zeros elsewhere; `output_shape` may add zeros."""
     dims, n = node.static(x, "X"), len(kernel_shape)
     edges, steps = pads or (0,) * 2 * n, strides or (1,) * n
     sizes = [(d - 1) * s - edges[k] - edges[k + n] + w
@@ -83,8 +82,7 @@ def _places(padded: Sequence[int], block: Sequence[int], counts: Sequence[int], 
 @converter("TensorScatter", since=24)
 def tensor_scatter(past_cache: Expr, update: Expr, write_indices: Expr | None = None, *, axis: int = -2,
                    mode: str = "linear", node: Node) -> Expr:
-    """The update written into each sample's cache from its index on; past the end it goes on at the start when `mode`
-    is circular."""
+    """Write the update into each sample's cache from its index on, wrapping at the end when `mode` is circular."""
     if mode not in ("linear", "circular"):
         node.refuse(f"mode is {mode!r}; it must be linear or circular")
     cache, new = node.static(past_cache, "past_cache"), node.static(update, "update")
@@ -113,8 +111,7 @@ def deform_conv(
     dilations: tuple[int, ...] | None = None, group: int = 1, kernel_shape: tuple[int, ...] | None = None,
     offset_group: int = 1, pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
 ) -> Expr:
-    """A convolution whose taps are moved by `offset` and weighted by `mask`: the image sampled at every tap, times the
-    weights."""
+    """Deformable convolution: the image sampled at taps moved by `offset` and weighted by `mask`, times weights."""
     dims = node.static(x, "X")
     if len(dims) != 4:
         node.refuse(f"an input of {len(dims)} dimensions is not supported; it must have 4")

@@ -17,8 +17,7 @@ def max_and_where(
     x: Expr, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: Sequence[int],
     ceil: bool, column_major: bool, node: Node,
 ) -> tuple[Expr, Expr]:
-    """The maxima and their places in the flattened tensor: the taps of every window side by side, and the first of the
-    greatest."""
+    """The maxima and their places in the flattened tensor, by comparing the taps of every window."""
     dims, n = node.static(x, "X"), len(kernel)
     batch, inner = dims[0] * dims[1], math.prod(dims[2:])
     taps = np.zeros((1,) * 2 * n, np.int64)

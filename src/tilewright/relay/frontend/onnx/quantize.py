@@ -65,8 +65,7 @@ def _constant(e: Expr) -> Expr:
 
 
 def _spread(p: Expr, x: Expr, axis: int, block_size: int, node: Node) -> Expr:
-    """A scale or zero point that broadcasts to `x`: one number, one for each element of an axis, or one for each block
-    of an axis."""
+    """A scale or zero point that broadcasts to `x`: one number, one per element of an axis, or one per block."""
     if rank(p) == 0 or shape_of(p) == (1,):
         return reshape(p, ())
     along, size = axis_of(axis, rank(x), node), shape_of(x)[axis_of(axis, rank(x), node)]

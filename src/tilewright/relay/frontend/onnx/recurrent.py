@@ -81,8 +81,7 @@ class _Net:
 
     def run(self, w: Expr, bias: Sequence[Expr | None], states: Sequence[Expr | None],
             cells: Callable[[int, Outside], Cell]) -> tuple[Expr, ...]:
-        """The outputs of the operator: all steps, and the last of each state. `bias[direction]` belongs to the input's
-        product."""
+        """All steps, and the last of each state. `bias[direction]` belongs to the input's product."""
         found = [self._direction(k, _part(w, k), bias[k], [self.state(s, k) for s in states], cells)
                  for k in range(len(self.directions))]
         lasts = [_joined([states[k] for states, _ in found], 1 if self.layout else 0) for k in range(len(states))]
@@ -210,8 +209,7 @@ def gru(
     activations: tuple[str, ...] | None = None, clip: float = 0.0, direction: str = "forward", hidden_size: int = 0,
     layout: int = 0, linear_before_reset: int = 0, output_sequence: int = 0, node: Node,
 ) -> tuple[Expr, ...]:
-    """z, r = f(X W' + H R' + Wb + Rb); h = g(X W' + (r * H) R' + Rb + Wb), or g(X W' + r * (H R' + Rb) + Wb); H = (1 -
-    z) * h + z * H."""
+    """z, r = f(X W' + H R' + b); h = g(X W' + (r * H) R' + b) or g(X W' + r * (H R' + Rb) + Wb); H = h + z (H - h)."""
     net = _net(X, R, sequence_lens, direction, activations, activation_alpha, activation_beta, ("Sigmoid", "Tanh"),
                clip, layout, node)
     n = net.hidden
@@ -254,8 +252,7 @@ def lstm(
     direction: str = "forward", hidden_size: int = 0, input_forget: int = 0, layout: int = 0, output_sequence: int = 0,
     node: Node,
 ) -> tuple[Expr, ...]:
-    """i, f = f(X W' + H R' + P * C + b); C = f * C + i * g(X W' + H R' + b); H = f(X W' + H R' + P * C + b) * h(C),
-    with the new C for o."""
+    """i, f, o = f(X W' + H R' + P * C + b); C = f * C + i * g(X W' + H R' + b); H = o * h(C); o sees the new C."""
     net = _net(X, R, sequence_lens, direction, activations, activation_alpha, activation_beta,
                ("Sigmoid", "Tanh", "Tanh"), clip, layout, node)
     return _lstm(net, W, R, B, initial_h, initial_c, P, bool(input_forget))
@@ -269,8 +266,7 @@ def dynamic_quantize_lstm(
     activation_beta: tuple[float, ...] = (), activations: tuple[str, ...] | None = None, clip: float = 0.0,
     direction: str = "forward", hidden_size: int = 0, input_forget: int = 0, node: Node,
 ) -> tuple[Expr, ...]:
-    """LSTM with quantized weights (directions, inputs, gates * hidden); inputs and hidden states are quantized to uint8
-    as they come."""
+    """LSTM with weights (directions, inputs, gates * hidden) in 8 bits; inputs and states are quantized to uint8."""
     w, r = _dequantized(W, W_scale, W_zero_point, "W", node), _dequantized(R, R_scale, R_zero_point, "R", node)
     net = _net(X, r, sequence_lens, direction, activations, activation_alpha, activation_beta,
                ("Sigmoid", "Tanh", "Tanh"), clip, 0, node)
@@ -279,8 +275,7 @@ def dynamic_quantize_lstm(
 
 
 def _dequantized(x: Expr, scale: Expr | None, zero_point: Expr | None, name: str, node: Node) -> Constant:
-    """Weights (directions, gates * hidden, inputs) in float32; scales and zero points belong to directions or to their
-    outputs."""
+    """Weights (directions, gates * hidden, inputs) as float32, by scales of directions or of their outputs."""
     if scale is None or zero_point is None:
         node.refuse(f"input {name}_scale or {name}_zero_point is missing; both are needed")
     q, s, z = node.value(x, name), node.value(scale, f"{name}_scale"), node.value(zero_point, f"{name}_zero_point")

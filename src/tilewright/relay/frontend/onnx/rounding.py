@@ -1,5 +1,4 @@
-"""Conversions of numbers as ONNX's Cast has them: what does not fit into a small float is held at its ends, and
-exponents round three ways."""
+"""Conversions as in ONNX's Cast: small floats saturate, and exponents round in three ways."""
 
 from __future__ import annotations
 
@@ -19,8 +18,7 @@ EXPONENTS: Final = DataType("float8_e8m0fnu")
 _BIAS, _SPECIAL, _LAST = 23, 0xFF, 0xFE
 _NIBBLES: Final = {"int4": (-8.0, 7.0), "uint4": (0.0, 15.0)}
 _NIBBLES_WRAP_SINCE: Final = 24
-"""The opset since which ONNX's reference drops the high bits of a number that does not fit into 4; before, it held it
-at the ends."""
+"""First opset in which ONNX's reference drops the high bits in conversions to 4 bits, instead of saturating."""
 
 
 def converted(x: Expr, to: DataType, saturate: bool, round_mode: str, node: Node) -> Expr:

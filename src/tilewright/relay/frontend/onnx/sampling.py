@@ -144,8 +144,7 @@ def dft(x: Expr, dft_length: Expr | None = None, axis: Expr | None = None, *, in
 
 
 def _dft(x: Expr, length: Expr | None, axis: int, inverse: int, onesided: int, node: Node) -> Expr:
-    """The last dimension holds real and imaginary parts, or real ones alone; the axis is brought before it, cut or
-    filled with zeros."""
+    """The last dimension holds complex parts, or real values; the axis is moved before it, and cut or zero-padded."""
     ndim = rank(x)
     along = axis_of(axis, ndim, node)
     if along == ndim - 1:

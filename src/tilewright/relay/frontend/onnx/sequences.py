@@ -115,8 +115,7 @@ def concat_from_sequence(input_sequence: Expr, *, axis: int, new_axis: int = 0, 
 
 @converter("SequenceMap")
 def sequence_map(input_sequence: Expr, *additional_inputs: Expr, body: onnx.GraphProto, node: Node) -> tuple[Expr, ...]:
-    """The body for each tensor, with the tensor at the same place of every other sequence, and whole tensors as they
-    are."""
+    """Apply the body to the tensors at each place of the sequences; other tensors are passed whole."""
     first, others = _tensors(input_sequence, node), [opened(x) for x in additional_inputs]
     for k, x in enumerate(others):
         if isinstance(x, Tuple) and len(x.fields) != len(first):

@@ -1,5 +1,4 @@
-"""The declarations of a model, read without importing it: its inputs, its operators, and the files that hold its
-tensors."""
+"""The declarations of a model, read without importing it: inputs, operators, and external files."""
 
 from __future__ import annotations
 

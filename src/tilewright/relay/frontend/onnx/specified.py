@@ -57,8 +57,7 @@ _OF_WINDOWS: Final = frozenset({"kernel_shape", "strides", "dilations"})
 
 @dataclass(frozen=True, slots=True)
 class Specification:
-    """Of one operator at one opset: the kinds of its attributes, how many inputs and outputs it has, and the types that
-    inputs may have."""
+    """The kinds of attributes, numbers of inputs and outputs, and input types of an operator at one opset."""
 
     attributes: Mapping[str, int]
     inputs: tuple[str, ...]
@@ -102,8 +101,7 @@ def widened(said: Specification, given: Mapping[str, AttributeProto]) -> dict[st
 
 
 def wrong_attribute(said: Specification, given: Mapping[str, AttributeProto]) -> str:
-    """What is wrong with the kind of an attribute, with one that is true or false, or with the sizes and steps of
-    windows; empty when nothing is."""
+    """The fault of an attribute's kind, of a truth value, or of the sizes of windows; empty without one."""
     for name, a in given.items():
         wanted = said.attributes.get(name)
         if wanted is not None and a.type != wanted:
@@ -148,8 +146,7 @@ def wrong_axis(node: onnx.NodeProto, given: Mapping[str, AttributeProto], args: 
 
 
 def wrong_targets(node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
-    """What is wrong with the sizes of the targets of a loss, (N, d1, …) for an input (N, C, d1, …); empty where nothing
-    is."""
+    """The fault of the target sizes (N, d1, …) of a loss with input (N, C, d1, …); empty without one."""
     if node.op_type not in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss") or domain_of(node.domain):
         return ""
     scores, targets = (None if a is None else a.known_type() for a in args[:2])

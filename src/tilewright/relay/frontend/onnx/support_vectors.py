@@ -97,8 +97,7 @@ def _chosen_of(names: Constant, score: Expr, how: str, node: Node) -> tuple[Expr
 
 
 def _pairs(coefficients: Array, per_class: Sequence[int]) -> Array:
-    """The coefficients (classes - 1, vectors) as a row for each pair of classes i < j, zero for the vectors of the
-    others."""
+    """Coefficients (classes - 1, vectors) as a row per pair of classes i < j, zero for vectors of other classes."""
     ends = np.cumsum(per_class)
     of = [slice(int(end) - n, int(end)) for end, n in zip(ends, per_class, strict=True)]
     rows = []

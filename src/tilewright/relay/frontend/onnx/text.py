@@ -86,8 +86,7 @@ def tfidf_vectorizer(
 
 
 def _of_tokens(x: Expr, counting: Mapping[str, Any]) -> Expr:
-    """The counts of tokens that stand in rows of which the length is not known; raises `NotKnownError` for other
-    items."""
+    """Counts of tokens in rows of unknown length; raises `NotKnownError` for other items."""
     tokens, rows = x, shape_of(x)[:-1]
     while isinstance(tokens, Call) and isinstance(tokens.op, Op) and tokens.op.view:
         tokens = tokens.args[0]

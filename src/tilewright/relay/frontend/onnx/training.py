@@ -1,5 +1,4 @@
-"""Steps of optimizers (domain ai.onnx.preview.training): Adagrad, Adam and Momentum, each for any number of tensors at
-once."""
+"""Optimizer steps (domain ai.onnx.preview.training): Adagrad, Adam and Momentum, for any number of tensors."""
 
 from __future__ import annotations
 
@@ -53,8 +52,7 @@ def adam(
     r: Expr, t: Expr, *tensors: Expr, alpha: float = 0.9, beta: float = 0.999, epsilon: float = 1e-6,
     norm_coefficient: float = 0.0, norm_coefficient_post: float = 0.0, node: Node,
 ) -> tuple[Expr, ...]:
-    """Running means of the gradient and of its square; both corrected for their start at zero from the first step
-    on."""
+    """Running means of the gradient and of its square, both corrected for their start at zero."""
 
     def step(x: Expr, g: Expr, v: Expr, h: Expr) -> tuple[Expr, Expr, Expr]:
         slope = _regularized(x, g, norm_coefficient)

@@ -196,8 +196,7 @@ def slice_(data: Expr, starts: Expr, ends: Expr, axes: Expr | None = None, steps
 
 
 def _bounds(data: Expr, x: Expr, name: str, axes: Sequence[int] | None, node: Node) -> tuple[Any, ...]:
-    """Slice bounds; one that is the symbolic size of the sliced dimension itself means its end, and other ends may be
-    symbolic, too."""
+    """Slice bounds; the symbolic size of the sliced dimension means its end, and other ends may be symbolic too."""
     value = node.dims(x, name)
     if value.dtype != object:
         return tuple(int(v) for v in value.flat)
@@ -263,8 +262,7 @@ def _slice_part(start: int, end: Any, step: int, size: Any, axis: int, data: Exp
 
 
 def _clamped(start: int, end: int, step: int, size: int) -> tuple[int, int]:
-    """Where a slice begins and ends, -1 for before the first element: a slice backward begins at an element that there
-    is, other than in Python."""
+    """First and end index of a slice, -1 for before the first element; a backward slice starts inside the tensor."""
     if step > 0:
         first, last, _ = slice(start, end, step).indices(size)
         return first, last
@@ -310,8 +308,7 @@ def gather_nd(data: Expr, indices: Expr, *, batch_dims: int = 0, node: Node) -> 
 
 
 _REDUCTIONS = {"none": "update", "update": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
-"""ONNX's names and ours; exporters of Relay's years wrote `update` into models, which other runtimes take as `none`,
-too."""
+"""Reductions of scatters by their names in ONNX; older exporters wrote `update` for `none`."""
 
 
 @converter("Scatter", "ScatterElements")

@@ -109,8 +109,7 @@ class Leaves:
     weight: Array
 
     def tables(self, n_targets: int, aggregate: str) -> tuple[Array, Array]:
-        """Targets and weights as (leaves, entries), filled up with what changes nothing; a weight for each target where
-        that is as short."""
+        """Targets and weights as (leaves, entries), padded with neutral entries; short lists have one per target."""
         fill, combine = {"sum": (0, np.add), "min": (np.inf, np.minimum), "max": (-np.inf, np.maximum)}[aggregate]
         pairs, where = np.unique(self.leaf * n_targets + self.target, return_inverse=True)
         weight = np.full(len(pairs), fill, self.weight.dtype)

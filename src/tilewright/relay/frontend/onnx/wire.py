@@ -65,8 +65,7 @@ class FileData:
     """A model in a file, open until `close`."""
 
     def __init__(self, path: os.PathLike[str], mapped: bool = False) -> None:
-        """`mapped` arrays are the file itself, read where they are looked at; it must not change as long as they are
-        used."""
+        """`mapped` arrays are views of the file, which must not change while they are in use."""
         self._file, self._mapped = os.open(path, os.O_RDONLY), path if mapped else None
         self.size = os.fstat(self._file).st_size
         self._at, self._window = 0, b""
@@ -109,8 +108,7 @@ class _Field:
 
 
 def split(data: ModelData) -> tuple[bytes, list[Span | None]]:
-    """The model without the raw data of its large initializers, and where that data is, by position of the
-    initializer."""
+    """The model without the raw data of its large initializers, and the place of that data by position."""
     pieces: list[bytes] = []
     spans: list[Span | None] | None = None
     for field in _fields(data, Span(0, data.size)):

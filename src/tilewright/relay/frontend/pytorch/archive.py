@@ -37,8 +37,7 @@ _MAX_TENSORS_BYTES: Final = 8 << 30
 _MACHINE_CODE: Final = frozenset({".so", ".dll", ".dylib", ".o", ".a", ".cpp", ".cubin"})
 _SCRIPT_ENTRIES: Final = re.compile(
     r"(data|constants)(\.pkl|/.*)|code/.*\.py|version|byteorder|\.format_version|\.storage_alignment|\.data/.*")
-"""What torch needs of a TorchScript archive: not inputs, extra files, positions in source texts, and what earlier
-formats had."""
+"""Entries of a TorchScript archive that torch needs: no example inputs, extra files or source positions."""
 _LEGACY: Final = "serialized_exported_program.json"
 _TABLES: Final = (("weights", "model_weights_config.json", "serialized_state_dict.pt"),
                   ("constants", "model_constants_config.json", "serialized_constants.pt"))
@@ -152,8 +151,7 @@ def _checked(path: Path, name: str, file: IO[bytes], entry: Entry) -> bytes | No
 
 
 def _check_tensors(path: Path, name: str, data: bytes) -> None:
-    """What torch.save wrote into an entry: an archive of one pickle and of memory. In its older form one pickle follows
-    the other, and no tensors need it."""
+    """The contents of an entry by torch.save: an archive with one pickle, or a row of pickles in the older form."""
     if data[:4] != b"PK\3\4":
         if data:
             raise ModelError(f"{path} is refused: {name} is no archive, and would be read as a pickle of the oldest "
@@ -211,8 +209,7 @@ def _program(path: Path, text: bytes) -> Iterator[tuple[str, Iterable[bytes]]]:
 
 
 def _tensors(path: Path, name: str, data: bytes) -> bytes:
-    """Tensors by name, read by torch's reader of tensors alone and written again: torch.export reads a pickle of any
-    kind where that one fails."""
+    """Tensors by name, read by torch's reader of plain tensors and rewritten: torch.export's own may unpickle."""
     if not data:
         return b""
     _check_tensors(path, name, data)

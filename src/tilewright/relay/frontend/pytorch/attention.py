@@ -69,8 +69,7 @@ def multi_head_attention(
     proj_weight: Expr, proj_bias: Expr, node: Node, mask: Expr | None = None, need_weights: bool = True,
     average_attn_weights: bool = True, mask_type: int | None = None,
 ) -> tuple[Expr, Expr]:
-    """Batches of rows: `qkv_weight` has the weights of queries, keys and values below each other. What a mask marks is
-    left out: (rows, rows), (batch, rows) or whole."""
+    """Attention of row batches; `qkv_weight` stacks the weights of query, key and value. Marked places are left out."""
     def heads(x: Expr, part: int) -> Expr:
         w, b = (slice_axis(v, 0, part * embed_dim, (part + 1) * embed_dim) for v in (qkv_weight, qkv_bias))
         batch, rows, _ = shape_of(x)

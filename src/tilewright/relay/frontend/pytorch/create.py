@@ -129,8 +129,7 @@ def arange(node: Node, end: Any = None, start: Any = 0, step: Any = 1, dtype: An
 
 
 def _counted(start: Any, end: Any, step: Any, kind: DataType) -> np.ndarray[Any, Any]:
-    """As torch counts: the number of elements in float64, then start + k * step. Of int64 both are of whole numbers, of
-    other integers only the second."""
+    """As torch.arange: the element count in float64, then start + k * step; int64 counts in whole numbers."""
     if kind is INT64 or (kind.is_integer and all(isinstance(v, int) for v in (start, end, step))):
         return np.asarray(np.arange(int(start), int(end), int(step)), kind.numpy())
     count = max(0, int(np.ceil((end - start) / step)))

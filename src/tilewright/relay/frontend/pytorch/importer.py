@@ -70,8 +70,7 @@ class Importer(CoreImporter):
         self._packed: list[Any] = []
         self._written: list[dict[Reference, Expr]] = []
         self.shows_writes = False
-        """Whether the caller needs the new values of arguments that operators change without marking them as mutable in
-        their schema."""
+        """Whether the caller needs new values of arguments whose mutation the schema does not mark."""
 
     def anew(self) -> Importer:
         """An importer with the same options, for another import."""
@@ -141,8 +140,7 @@ class Importer(CoreImporter):
         return not (in_place and find(plain[:-1], overload) is not None)
 
     def call(self, name: str, schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any], origin: Origin) -> Any:
-        """The result of a call: references for tensors. `schema` is a `torch.FunctionSchema`, or None for Python's own
-        functions."""
+        """The result of a call, with references for tensors. `schema` is a `torch.FunctionSchema` or None."""
         plain, in_place = _plain(name)
         with naming(origin, makes_no_sense("its arguments", self.runtime)):
             if name in self.custom:
@@ -181,8 +179,7 @@ class Importer(CoreImporter):
         return self.wrap(settled)
 
     def _converted(self, converter: Converter, node: Node, arguments: dict[str, Any]) -> Any:
-        """The converted call; of a quantized tensor, on its integers where the operator only moves them, else on what
-        they stand for."""
+        """The converted call. Quantized tensors are moved as integers, and computed with as real numbers."""
         if complex_numbers.involved(arguments):
             return complex_numbers.convert(converter, node, arguments)
         first = next(iter(arguments.values()), None)
@@ -227,8 +224,7 @@ class Importer(CoreImporter):
         return target
 
     def _write_beside(self, plain: str, given: Mapping[str, Any], origin: Origin) -> None:
-        """Let arguments be what an operator writes into them. It is called when the operator is converted, which reads
-        them."""
+        """Let arguments be what an operator writes into them. Called when the operator is converted."""
         node = Node(plain, origin, self.default_dtype, self.known, self.params, self.quantized, self)
         for name, value in WRITERS[plain](node, **{k: read(v) for k, v in given.items()}).items():
             self._write(given[name], value, node)
@@ -251,8 +247,7 @@ class Importer(CoreImporter):
         return View(result, base, part(None)) if isinstance(result, Expr) else result
 
     def _custom(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """What a converter of the user gives, which is called as the field calls them: with the arguments, and the
-        types of them."""
+        """The result of a user's converter, called as in TVM: with the arguments and their types."""
         values = [*map(read, args), *map(read, kwargs.values())]
         types = [str(v.tensor_type.dtype) if isinstance(v, Expr) and isinstance(v.known_type(), TensorType)
                  else type(v).__name__ for v in values]

@@ -196,8 +196,7 @@ def index_put(self: Expr, indices: list[Any], values: Expr, node: Node, accumula
 
 
 def _put_where(x: Expr, mask: Expr, axis: int, values: Expr, accumulate: bool, node: Node) -> Expr:
-    """`x` with `values` in their order where the mask of the dimensions from `axis` is true. A single value is for all
-    places."""
+    """Write `values` in order where the mask of the dimensions from `axis` on is true; one value serves all places."""
     dims, covered = node.static(x, "self"), list(range(axis, axis + rank(mask)))
     rest = [d for k, d in enumerate(dims) if k not in covered]
     count = math.prod(shape_of(mask))

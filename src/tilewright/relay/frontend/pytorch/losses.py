@@ -171,8 +171,7 @@ def margin_loss(self: Expr, target: Expr, node: Node, margin: float = 1.0, reduc
 @converter("multi_margin_loss")
 def multi_margin_loss(self: Expr, target: Expr, node: Node, p: Any = 1, margin: Any = 1, weight: Expr | None = None,
                       reduction: int = MEAN) -> Expr:
-    """How far the other classes are above the target's, less the margin: to the power `p`, the mean over all
-    classes."""
+    """Margins of the other classes over the target's, to the power `p`, averaged over all classes."""
     classes = node.static(self, "self")[-1] if rank(self) else 1
     x, wanted = reshape(self, (-1, classes)), reshape(target, (-1, 1))
     apart = op.add(op.subtract(x, op.gather(x, wanted, axis=1)), scalar(margin, x))
@@ -214,8 +213,7 @@ def linear_cross_entropy(
     batch_chunk_size: int = 0, acc_policy: str = "", acc_dtype: Any = None, allow_retain_graph: bool = False,
     compute_input_grad: bool = False, compute_linear_weight_grad: bool = False, compute_linear_bias_grad: bool = False,
 ) -> Any:
-    """A linear layer and its cross entropy. Chunks of the batch change no value, and the gradients beside the loss are
-    left empty."""
+    """A linear layer and its cross entropy. Chunking changes no value; the gradient outputs are left empty."""
     loss = cross_entropy_loss(linear(input, linear_weight, linear_bias), target, node, weight, _REDUCTIONS[reduction],
                               ignore_index, label_smoothing)
     nothing = Constant(np.zeros(0, dtype_of(input).numpy()))

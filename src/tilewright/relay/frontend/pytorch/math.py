@@ -267,8 +267,7 @@ def hypot(self: Expr, other: Expr, node: Node) -> Expr:
 
 
 def length(a: Expr, b: Expr) -> Expr:
-    """The length of a vector: the greater part times the root of one and a square below one, so that nothing
-    overflows."""
+    """The length of a vector: the greater part times sqrt(1 + ratio^2), so that nothing overflows."""
     a, b = op.abs(a), op.abs(b)
     greater, lesser = op.maximum(a, b), op.minimum(a, b)
     ratio = op.divide(lesser, op.where(op.equal(greater, scalar(0, greater)), scalar(1, greater), greater))

@@ -96,8 +96,7 @@ def _converted(model: Any, input_infos: Infos | None, importer: Importer) -> tup
 
 
 def signature(model: Any, shapes: Mapping[str, Any] | None = None) -> Signature:
-    """`(name, dimensions, dtype)` of each input; a symbolic dimension is its name. TorchScript does not say shapes:
-    `shapes` gives them, by name."""
+    """`(name, dimensions, dtype)` of each input; symbolic dimensions are names. TorchScript needs `shapes` by name."""
     module, _ = read_model(model)
     return [(name, [d if isinstance(d, int) else str(d) for d in shape], dtype)
             for name, (shape, dtype) in _infos(module, shapes or {})]
@@ -189,8 +188,7 @@ class Input:
 
 @dataclass(frozen=True)
 class ImportedGraph:
-    """A graph as a module, None where it computes nothing; `results` are `Output`s, `Input`s and Python values.
-    `written` has the new values of inputs, by number."""
+    """A graph as a module, None if it computes nothing; `written` has the new values of inputs by number."""
 
     module: IRModule | None
     results: Sequence[Any]
@@ -313,8 +311,7 @@ def _traced_infos(module: Any) -> list[tuple[str, Any]]:
 
 
 def exported_infos(program: Any) -> list[tuple[str, Any]]:
-    """Name, shape and type of each tensor that an exported program takes; the dimensions that it leaves open as
-    variables."""
+    """Name, shape and type of each tensor input of an exported program; open dimensions are variables."""
     symbols: dict[str, scalar.Var] = {}
     wanted = {s.arg.name for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"}
     infos = []

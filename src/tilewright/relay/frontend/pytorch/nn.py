@@ -172,8 +172,7 @@ def running_statistics(
     node: Node, input: Expr, running_mean: Expr | None = None, running_var: Expr | None = None, training: bool = True,
     use_input_stats: bool = True, momentum: float = 0.1, **others: Any,
 ) -> dict[str, Expr]:
-    """Running means and variances, moved by `momentum` towards those of a batch in training, or of its images on
-    average."""
+    """Running means and variances moved by `momentum` towards those of a batch, or of its images on average."""
     if not training or not use_input_stats or running_mean is None or running_var is None:
         return {}
     apart = (0,) if node.name == "instance_norm" else ()
@@ -321,8 +320,7 @@ def embedding_bag(
     weight: Expr, indices: Expr, offsets: Expr, node: Node, mode: int = 0, per_sample_weights: Expr | None = None,
     include_last_offset: bool = False, padding_idx: Any = None,
 ) -> tuple[Expr, ...]:
-    """Sums, means or maxima of bags of rows: bag k begins at `offsets[k]`. Rows of `padding_idx` belong to none, and an
-    empty bag is zero."""
+    """Sums, means or maxima of bags of rows that begin at `offsets`; `padding_idx` is skipped, empty bags are zero."""
     count, width = node.static(indices, "indices")[0], shape_of(weight)[1]
     bags = node.static(offsets, "offsets")[0] - bool(include_last_offset)
     rows = op.take(weight, indices, axis=0)

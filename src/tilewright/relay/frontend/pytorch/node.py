@@ -25,8 +25,7 @@ class Layers(Protocol):
 
     def stored(self, packed: Any, what: str, real: Array, parameters: tuple[Constant, Constant], dtype: str,
                integers: Array | None, origin: Origin) -> Expr:
-        """The `what` ("weight", "bias") of a layer as integers of `parameters`, a scale and a zero point along the
-        first axis."""
+        """The `what` ("weight", "bias") of a layer as integers of `parameters`, a scale and zero point along axis 0."""
 
 
 class Node(core.Node):
@@ -39,8 +38,7 @@ class Node(core.Node):
         self, name: str, origin: Origin, default_dtype: DataType, known: KnownValues, params: Mapping[Expr, Array],
         quantized: Any = None, layers: Layers | None = None, defaults: Mapping[str, Any] | None = None,
     ) -> None:
-        """`quantized` has the scales and zero points of quantized tensors (`quantize.Quantized`), `defaults` those of
-        the schema."""
+        """`quantized` has scales and zero points of tensors (`quantize.Quantized`), `defaults` those of the schema."""
         super().__init__(origin, (), known, params)
         self.name, self.default_dtype = name, default_dtype
         self.quantized, self._layers, self.defaults = quantized, layers, defaults or {}

@@ -39,8 +39,7 @@ _TORCH_KINDS: Final = re.compile(
 """Names of torch that are types of elements, storages or layouts."""
 _CLASSES: Final = re.compile(
     r"__torch__\.torch\.classes\.(quantized|rnn)(\.\w+)*|__torch__(?!\.torch\.classes)(\.\w+)*", re.ASCII)
-"""Modules of classes that TorchScript reads as data; those of torch in C++ are the packed weights of quantized and
-recurrent layers."""
+"""Classes that TorchScript reads as data; torch's own in C++ are packed weights of quantized layers."""
 _BYTES: Final = {
     **dict.fromkeys(("Untyped", "Byte", "Char", "Bool", "QInt8", "QUInt8", "QUInt4x2", "QUInt2x4"), 1),
     **dict.fromkeys(("Short", "Half", "BFloat16"), 2),
@@ -260,8 +259,7 @@ def _is_size(value: Any) -> bool:
 
 def check_extent(file: str, sizes: tuple[int, ...], strides: tuple[int, ...], offset: int, nbytes: int,
                  element_bytes: int) -> None:
-    """Raise `ModelError` for a tensor that reaches beyond its memory of `nbytes` bytes, or repeats it into a far larger
-    tensor."""
+    """Raise `ModelError` for a tensor that exceeds its memory of `nbytes` bytes or repeats it into a far larger one."""
     count = 1
     for size in sizes:
         count *= size

@@ -55,8 +55,7 @@ def max_pool(self: Expr, kernel_size: Any, node: Node, stride: Any = (), padding
 
 def _ceiled(x: Expr, kernel: Sequence[int], steps: Sequence[int], pads: Sequence[int], apart: Sequence[int],
             ceil_mode: bool) -> list[int]:
-    """How much padding behind each dimension a last window that begins inside, and ends outside, takes; torch drops
-    those that begin in the padding."""
+    """Padding behind each dimension for the last window in ceil mode; torch drops windows that begin in the padding."""
     extra = []
     for size, k, s, p, d in zip(shape_of(x)[2:], kernel, steps, pads, apart, strict=True):
         if not ceil_mode or not isinstance(size, int):
@@ -170,8 +169,7 @@ def _adaptive_places(x: Expr, sizes: Sequence[int], wanted: Sequence[int], n: in
 @converter("fractional_max_pool2d", "fractional_max_pool3d")
 def fractional_max_pool(self: Expr, kernel_size: Any, output_size: Any, random_samples: Expr,
                         node: Node) -> tuple[Expr, Expr]:
-    """Maxima of windows of equal sizes, and their places in a plane. The samples, numbers in [0, 1), decide where
-    windows begin."""
+    """Maxima and their places of windows of equal size; the samples in [0, 1) decide where windows begin."""
     n = _dimensions(node.name)
     shape = node.static(self, "self")
     lead, sizes = shape[:-n], shape[-n:]

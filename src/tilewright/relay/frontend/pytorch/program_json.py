@@ -68,8 +68,7 @@ def checked_program(file: str, data: bytes) -> bytes:
 
 
 def checked_payloads(file: str, data: bytes, sizes: Mapping[str, int]) -> tuple[bytes, list[str]]:
-    """Write the table of weights or constants anew, and list the entries that it names. `sizes` has the bytes of each
-    entry of its folder."""
+    """Rewrite the table of weights or constants, and list its entries. `sizes` has the bytes of each entry."""
     config = _Copy(file).value(_object(file, data), "", _MAX_DEPTH, False).get("config")
     if not isinstance(config, dict):
         raise ModelError(f"{file} is damaged: it has no table of tensors", code="TW0103")
@@ -87,8 +86,7 @@ def checked_payloads(file: str, data: bytes, sizes: Mapping[str, int]) -> tuple[
 
 
 def _check_memory(file: str, name: str, meta: Any, nbytes: int) -> None:
-    """A tensor has no more than its entry: torch makes zeros where an entry has no bytes, and repeats elements where
-    strides are zero, as often as the file likes."""
+    """Check that a tensor is no larger than its entry; torch would fill missing bytes and repeat elements."""
     sizes, strides, offset = ((meta.get(k) for k in ("sizes", "strides", "storage_offset")) if isinstance(meta, dict)
         else (None,) * 3)
     numbers = _numbers(sizes) + _numbers(strides) + _numbers([offset])
@@ -194,8 +192,7 @@ def _has_dunder(text: str) -> bool:
 
 
 def _root_call(file: str, signature: Any) -> dict[str, Any]:
-    """The call of the whole program, with plain tuples for its arguments and results: trees of a file may name modules
-    to import."""
+    """The signature of the whole program, with plain tuples: trees in a file may name modules to import."""
     if not isinstance(signature, dict) or not all(isinstance(signature.get(k), list)
                                                   for k in ("input_specs", "output_specs")):
         raise ModelError(f"{file} is damaged: it has no signature", code="TW0103")

@@ -122,8 +122,7 @@ def on_real(convert: Callable[[Expr], Any], x: Expr, node: Node) -> Any:
 
 
 def average(pool: Any, x: Expr, q: Quantized) -> Expr | None:
-    """The means of windows of integers, in their own scale, where `pool` is the pool of the real numbers; None for
-    windows of several sizes."""
+    """Means of integer windows in their own scale, where `pool` pools the real numbers; None for mixed window sizes."""
     if not isinstance(pool, Call) or q.scale.size > 1:
         return None
     attributes = pool.op.attributes()
@@ -213,8 +212,7 @@ def _held(x: Expr, zero_point: int, relu: bool) -> Expr:
 
 @converter("quantized::add_scalar", "quantized::add_scalar_relu")
 def quantized_add_scalar(qa: Expr, b: float, node: Node) -> Expr:
-    """The zero point moves and not the integers; where it would leave the range, the scale grows so that it stays at
-    the end."""
+    """Shift the zero point instead of the integers; where it would leave the range, the scale grows."""
     q, kind = parameters_of(qa, node), dtype_of(qa)
     (low, high), scale, zero = limits(kind), float(q.scale), int(q.zero_point)
     steps = int(np.rint(b / scale))
@@ -305,8 +303,7 @@ FIXED: Final = {"sigmoid": (1 / 256, 0), "hardsigmoid": (1 / 256, 0), "tanh": (2
 @converter("quantized_decomposed::choose_qparams", "quantized_decomposed::choose_qparams_symmetric")
 def choose_parameters(input: Expr, quant_min: int, quant_max: int, eps: float, dtype: Any,
                       node: Node) -> tuple[Expr, Expr]:
-    """A scale and a zero point by the range of a tensor, which zero belongs to; around zero, where that is
-    symmetric."""
+    """Scale and zero point for the range of a tensor, extended to include zero; around zero if symmetric."""
     axes, zero = tuple(range(rank(input))), scalar(0, input)
     low, high = op.minimum(op.min(input, axis=axes), zero), op.maximum(op.max(input, axis=axes), zero)
     if node.name.endswith("symmetric"):

@@ -35,8 +35,7 @@ def _number(value: float) -> Constant:
 
 def _standardized(x: Expr, q: Quantized, axes: Sequence[int], weight: Expr | None, bias: Expr | None, eps: float,
                   node: Node) -> Expr:
-    """(integers - mean) * (scale / deviation * weight) + bias; the mean and the variance come from exact sums of
-    integers and of their squares."""
+    """(integers - mean) * (scale / deviation * weight) + bias, with mean and variance from exact integer sums."""
     shape = node.static(x, "input")
     count = math.prod(shape[a] for a in axes)
     wide = cast(x, INT32 if count < _MOST_SUMMED else INT64)

@@ -28,8 +28,7 @@ from tilewright.relay.qnn.numerics import limits
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """What TorchScript packs of a layer: its weight as integers, how that is quantized, its bias, and the settings of a
-    convolution."""
+    """The packed parameters of a TorchScript layer: integer weight, its quantization, bias, and settings."""
 
     weight: Array
     q: Quantized
@@ -39,8 +38,7 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """The sums of a layer as int32, what one of them is worth by output channel, its bias, and how what comes of them
-    gets the layer's shape."""
+    """Sums of a layer as int32, their value per output channel, its bias, and how the results get their shape."""
 
     total: Expr
     worth: Array
@@ -119,8 +117,7 @@ def _convolved(x: Expr, kernel: Expr, layer: Packed, parameters: Sequence[Expr],
 
 
 def _planes(x: Expr, size: int, stride: int, dilation: int) -> tuple[Expr, int]:
-    """Volumes as images, one for each place of the kernel along the depth, whose channels have the planes that it
-    reaches there side by side; and how many places there are."""
+    """Volumes as images per kernel depth, with the planes of each window as channels; and the number of windows."""
     batch, channels, depth, *sides = shape_of(x)
     count = (depth - dilation * (size - 1) - 1) // stride + 1
     parts = [
@@ -169,8 +166,7 @@ def dynamic_kernel(packed: Any, layer: Packed, node: Node) -> Expr:
 
 
 def dynamic_product(x: Expr, kernel: Expr, layer: Packed, reduce_range: bool) -> Expr:
-    """`x`, quantized by its own range, which zero belongs to, to 8 bits, or 7 where an engine heeds it, times the
-    weight, as real numbers."""
+    """`x`, quantized dynamically to 8 bits (7 where an engine reduces the range), times the weight, as reals."""
     import torch
 
     most = 127 if reduce_range and torch.backends.quantized.engine != "qnnpack" else 255
@@ -262,8 +258,7 @@ def quantized_cell(
 
 
 def _rows(packed: Any, node: Node) -> tuple[Array, Array, Array]:
-    """The integers of an embedding, and scale and bias of each row as they are stored: real = integer * scale +
-    bias."""
+    """The integers of an embedding, and each row's scale and bias: real = integer * scale + bias."""
     import torch
 
     weight = torch.ops.quantized.embedding_bag_unpack(packed)

@@ -17,8 +17,7 @@ from tilewright.relay.frontend.pytorch.archive import checked_copy
 
 
 def read_model(model: Any) -> tuple[Any, str]:
-    """The module or exported program, and the name of the file it came from; raises `ModelError` for what is
-    neither."""
+    """The module or exported program, and its file name; raises `ModelError` for anything else."""
     if isinstance(model, (str, os.PathLike)):
         path = Path(model)
         if not path.exists():

@@ -1,5 +1,4 @@
-"""LSTM, GRU and RNN: the input's product for all steps at once, then a loop over the steps with the product of the
-hidden state."""
+"""LSTM, GRU and RNN: one product of all inputs, then a loop over the steps with the hidden state's product."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ Cell = Callable[[Expr, Sequence[Expr], Expr], list[Expr]]
 
 @dataclass(frozen=True, slots=True)
 class Products:
-    """The two products of one direction of a layer, each with its bias: of the input, and of the hidden state, which
-    takes its `weights` after it."""
+    """Two products of one direction of a layer, of input and hidden state; the latter takes its `weights` last."""
 
     of_input: Callable[[Expr], Expr]
     of_state: Callable[..., Expr]

@@ -35,16 +35,14 @@ CONVERTERS: Final = Converters(
     Terms(attribute="argument", ignored=_IGNORED, missing="; the file is damaged: export the model again"),
     by_name=True,
 )
-"""By name: `elu` for every overload, `max.dim` for one; operators of other namespaces than aten with theirs,
-`quantized::linear`."""
+"""By name: `elu` for every overload, `max.dim` for one, `quantized::linear` for other namespaces than aten."""
 converter: Final = CONVERTERS.converter
 WRITERS: Final[dict[str, Callable[..., Mapping[str, Expr]]]] = {}
 """Operators that write into arguments which their schemas do not mark, or into several of them."""
 
 
 def convert(found: Converter, node: Node, arguments: Mapping[str, Any]) -> Any:
-    """The result of a converter for arguments by the names of the schema; raises `ModelError` for an argument that has
-    no meaning here."""
+    """Call a converter with arguments by the names of the schema. Raises `ModelError` for unsupported ones."""
     named, order = {}, tuple(found.attributes)
     for k, (name, value) in enumerate(arguments.items()):
         if (name not in found.attributes and (not k or name == unnamed(k)) and k < len(order)

@@ -110,8 +110,7 @@ def _step(old: int, new: int, factor: float | None, align_corners: bool) -> floa
 
 
 def _sampling(old: int, new: int, factor: float | None, align_corners: bool, mode: str) -> Array:
-    """The weights (new, old) of an interpolation along one axis between two or four elements; those beside the image
-    count for its edge."""
+    """Weights (new, old) of linear or cubic interpolation along one axis; outside elements count for its edge."""
     step, reach = _step(old, new, factor, align_corners), 2 if mode == "bicubic" else 1
     weights = np.zeros((new, old))
     for k in range(new):
@@ -147,8 +146,7 @@ def _rounded_to_bytes(x: Expr, weights: Array, times: Callable[[Expr, Expr], Exp
 
 def _averaging(old: int, new: int, factor: float | None, align_corners: bool, kernel: Callable[[Array], Array],
                reach: int) -> Array:
-    """The weights (new, old) of a resize along one axis whose kernel grows with the reduction, so that every element
-    counts."""
+    """Weights (new, old) of a resize along one axis whose kernel grows with the reduction."""
     step = _step(old, new, factor, align_corners)
     support, shrink = reach * max(step, 1.0), 1 / max(step, 1.0)
     weights = np.zeros((new, old))

@@ -11,8 +11,7 @@ from tilewright.scalar.expr import PrimExpr, cast
 
 
 def _floor(a: Any) -> Any:
-    """The whole number at or below what is known, or is computed from sizes that are not; a conversion to integers cuts
-    towards zero."""
+    """The floor of a number or of an expression of sizes; integer conversion rounds towards zero."""
     if not isinstance(a, PrimExpr):
         return math.floor(a)
     cut = cast("int64", a)

@@ -208,8 +208,7 @@ def _schema(node: Any) -> Any:
 
 
 def operators(block: Any) -> Iterator[tuple[str, str, str]]:
-    """The operators of a block and of those in it: kind, overload and the name of the first result. Those of
-    TorchScript itself are left out."""
+    """Kind, overload and first result of the operators of a block and of inner blocks, without TorchScript's own."""
     for node in block.nodes():
         if node.kind() not in _SPECIAL:
             schema = _schema(node)

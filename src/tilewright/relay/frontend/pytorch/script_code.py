@@ -49,8 +49,7 @@ def check_code(path: object, name: str, data: bytes) -> None:
 
 
 def _check_names(path: object, name: str, tree: ast.Module) -> None:
-    """Operators that touch files are refused however they are reached: `torch.save`, the same of another name for
-    `torch`, and `getattr`."""
+    """Refuse operators that touch files, however they are reached: aliases of `torch`, and `getattr`."""
     bases = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
@@ -93,8 +92,7 @@ def _touches(path: object, name: str, what: str) -> ModelError:
 
 
 def _check_loading(path: object, name: str, tree: ast.Module) -> None:
-    """Nothing runs while the code is loaded but what packs weights: no other `__setstate__`, and no calls in defaults
-    of arguments and attributes."""
+    """Loading runs only code that packs weights: no other `__setstate__`, and no calls in default values."""
     packing = {method for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for method in _packing(node)}
     for node in ast.walk(tree):
         at_once: list[ast.expr | None] = []
@@ -112,8 +110,7 @@ def _check_loading(path: object, name: str, tree: ast.Module) -> None:
 
 
 def _packing(kind: ast.ClassDef) -> Iterator[ast.FunctionDef]:
-    """The `__setstate__` of a class, where it and the methods that it calls, each once, only store values and pack
-    weights, as quantized layers do."""
+    """The `__setstate__` of a class, if it and the methods it calls only store values and pack weights."""
     methods = {m.name: m for m in kind.body if isinstance(m, ast.FunctionDef)}
     if len(methods) != sum(isinstance(m, ast.FunctionDef) for m in kind.body) or "__setstate__" not in methods:
         return

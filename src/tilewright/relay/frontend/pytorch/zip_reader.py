@@ -123,8 +123,7 @@ def _at(file: IO[bytes], offset: int, size: int) -> bytes:
 
 
 def _directory(file: IO[bytes], length: int) -> tuple[int, int, int]:
-    """Number of entries, size and offset of the central directory. Both end records have to agree, and to end the
-    file."""
+    """Number, size and offset of the central directory. Both end records must agree and end the file."""
     end = length - _END_FIELDS.size
     if end < 0:
         raise DamagedArchiveError("the file is too short for an archive")
@@ -178,8 +177,7 @@ def _central(data: bytes, count: int) -> list[Entry]:
 
 
 def _wide(extra: bytes, fields: tuple[int, ...], name: str) -> tuple[int, ...]:
-    """Sizes and offsets, those of all ones replaced by what the ZIP64 field says. It is there once, and has nothing
-    else."""
+    """Sizes and offsets, replaced by the ZIP64 field where all bits are set. The field occurs once."""
     wide: list[bytes] = []
     at = 0
     while at + 4 <= len(extra):
@@ -211,8 +209,7 @@ def _decoded(name: bytes) -> str:
 
 
 def _local(file: IO[bytes], entries: list[Entry], directory: int) -> list[Entry]:
-    """The entries with where their bytes begin: local headers agree with the directory, and no byte is left between
-    entries."""
+    """The entries and the start of their bytes; local headers match the directory, without gaps."""
     found = []
     at = 0
     for entry in sorted(entries, key=lambda e: e.header):

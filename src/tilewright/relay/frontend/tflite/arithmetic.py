@@ -1,5 +1,4 @@
-"""Arithmetic and comparisons of two tensors. Integers of a scale are brought to a common one in fixed point, as the
-reference kernels do."""
+"""Arithmetic and comparisons of two tensors. Quantized integers are rescaled in fixed point like the kernels."""
 
 from __future__ import annotations
 
@@ -186,8 +185,7 @@ def add_n(*values: Value, node: Node) -> Expr:
 
 
 def _compared(v: Value) -> Expr:
-    """What an operand is compared by. Scales of one and more have too large a shift in TensorFlow Lite's kernels, which
-    leaves the sign alone."""
+    """Operand of a comparison. Scales of 1 and more exceed the shift of TFLite's kernels, leaving only the sign."""
     if v.scale < 1:
         return _shifted(v, 8, float(np.float32(v.scale)))
     data = centred(v.expr, v.zero_point)

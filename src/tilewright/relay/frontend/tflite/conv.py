@@ -1,5 +1,4 @@
-"""Convolutions, channels last. Integers: the sum of products in 32 bits (64 for 16-bit data), the bias, then the scale
-of the result."""
+"""Convolutions, channels last. Integers: 32-bit sums of products (64 for 16-bit data), bias, then rescaling."""
 
 from __future__ import annotations
 
@@ -90,8 +89,7 @@ def _convolution(x: Value, w: Value, weight: Expr, b: Value | None, attrs: dict[
 
 
 def rounded_scales(x: Value, w: Value) -> Any:
-    """What sums of products are worth, as the field has it: rounded to float32. What the kernels multiply by is in
-    `qnn/sources.py`."""
+    """Value of sums of products, rounded to float32 as in TVM. The kernels' factors are in `qnn/sources.py`."""
     return np.float32(x.scale) * np.asarray(w.quantization.scales, np.float32)
 
 

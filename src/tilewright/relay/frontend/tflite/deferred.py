@@ -64,8 +64,7 @@ class _Resolver:
     """Converts waiting operators of TFLite models."""
 
     def convert(self, op: Deferred, call: Call, ask: Ask) -> Expr | None:
-        """The converted operator; None when that needs a value that `ask` does not know. Raises `CompileError` naming
-        the operator."""
+        """The converted operator, or None when `ask` does not know a value it needs. Raises `CompileError`."""
         from tilewright.relay.frontend.core.importer import Scope
         from tilewright.relay.frontend.tflite.importer import Importer, TfliteGraph, source_node
         from tilewright.relay.frontend.tflite.registry import CONVERTERS

@@ -20,8 +20,7 @@ _LETTERS: Final = {_INT: {1: "b", 2: "h", 4: "i", 8: "q"}, _UINT: {1: "B", 2: "H
 
 
 def numbers_of(data: bytes) -> dict[str, Any]:
-    """The numbers and truth values of a map, by name; other values are left out. Raises `ModelError` for what is no
-    whole map."""
+    """Numbers and truth values of a map, by name, without other values. Raises `ModelError` for a broken map."""
     if len(data) < 3:
         return {}
     width, kind = data[-1], data[-2]

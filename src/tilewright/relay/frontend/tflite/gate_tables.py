@@ -59,8 +59,7 @@ def _sigmoid_table() -> Array:
 
 @functools.cache
 def _tanh_table(bits: int) -> Array:
-    """(1 - e) / (1 + e) of e = exp(-2 |x|), with the sign of x: twice x has the same bits with one more before the
-    point."""
+    """(1 - e) / (1 + e) of e = exp(-2 |x|) with the sign of x; 2 x has the same bits, one more before the point."""
     size = -np.abs(_ALL)
     found = _saturated((_newton(_exponential(size, bits + 1)) - (1 << 13)) << 2)
     return (np.sign(_ALL) * found).astype(np.int16)
@@ -82,8 +81,7 @@ def _saturated(x: Array) -> Array:
 
 
 def _exponential(x: Array, bits: int) -> Array:
-    """exp of numbers up to 0 with `bits` before the point: of the part below a quarter by four terms, times that of
-    each bit above."""
+    """exp of x <= 0 with `bits` integer bits: a quarter's remainder by four terms, times a factor per higher bit."""
     quarter = 1 << (13 - bits)
     part = (x & (quarter - 1)) - quarter
     near = (part << bits) + (1 << 12)

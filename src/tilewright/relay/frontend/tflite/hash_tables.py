@@ -1,5 +1,4 @@
-"""Hash tables: filled once while the model is initialized, with keys and values that are stored in it, and looked up in
-every call."""
+"""Hash tables: filled with stored keys and values at initialization, and looked up in every call."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""`from_tflite`: a TFLite model as an `IRModule`, and the parts of the import that only TFLite has: variables,
-signatures, numbered tensors."""
+"""`from_tflite`: a TFLite model as an `IRModule`; variables, signatures and numbered tensors."""
 
 from __future__ import annotations
 
@@ -76,8 +75,7 @@ def from_tflite(
 
 
 def signature_of(model: Model, key: str) -> Signature:
-    """The entry of that name. Raises `ModelError` where there is none, or its tensors are not those that its graph
-    takes and gives."""
+    """The entry of that name. Raises `ModelError` without one, or if its tensors are not its graph's."""
     found = next((s for s in model.signatures if s.key == key), None)
     if found is None:
         raise ModelError(f"the model has no signature '{key}'; its signatures are: "
@@ -99,8 +97,7 @@ def inputs_of(
     graph: Graph, shapes: Mapping[str, Sequence[int]] | None, dtypes: Mapping[str, str] | None,
     said: Mapping[int, str] | None = None,
 ) -> list[Var]:
-    """The inputs of a graph as variables; `said` has names of some by the number of the tensor. Raises `ModelError` for
-    shapes and types that it does not have."""
+    """The inputs of a graph as variables, with names from `said` by tensor number. Raises `ModelError`."""
     tensors = _tensors(graph, graph.inputs)
     names = _distinct([(said or {}).get(n) or t.name or f"input{k}"
                        for k, (n, t) in enumerate(zip(graph.inputs, tensors, strict=True))])

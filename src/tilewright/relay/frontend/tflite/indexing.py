@@ -38,8 +38,7 @@ def _known(indices: Value, node: Node) -> Expr:
 
 
 def _coordinates_first(indices: Value, sizes: Sequence[int], node: Node) -> Expr:
-    """The last dimension, the coordinates of each point, in front; points outside of the leading `sizes` are
-    refused."""
+    """The last dimension, the coordinates of each point, moved to the front; points outside `sizes` are refused."""
     last, count = indices.rank - 1, indices.shape[-1]
     return transpose(inside(_known(indices, node), sizes[:count], node), (last, *range(last)))
 

@@ -65,8 +65,7 @@ def log_softmax(x: Expr, scale: float) -> Expr:
 
 
 def _exponential(x: Array) -> Array:
-    """exp of numbers Q5.26 up to 0, as fractions: of the part below a quarter by four terms, times that of each bit
-    above."""
+    """exp of Q5.26 numbers up to 0, as fractions: a quarter's remainder by four terms, times a factor per bit."""
     quarter = 1 << (31 - _INPUT_BITS - 2)
     part = (x & (quarter - 1)) - quarter
     near = (part << _INPUT_BITS) + (1 << 28)

@@ -129,8 +129,7 @@ class Model:
 
 
 def read_model(model: Any) -> Model:
-    """The model in a path, in bytes, or in an object of the `tflite` package. Raises `ModelError` for whatever is no
-    whole TFLite model."""
+    """The model in a path, bytes, or an object of the `tflite` package. Raises `ModelError` for a bad file."""
     name, data = _bytes_of(model)
     shown = name or "the model"
     if len(data) < 8 or data[4:8] != _IDENTIFIER:
@@ -203,8 +202,7 @@ class _Reading:
         )
 
     def _data(self, table: dict[str, Any]) -> Any:
-        """The bytes of a buffer, which are outside of the tables in files of more than 2 GB; None where there are
-        none."""
+        """The bytes of a buffer, which lie outside the tables in files over 2 GB; None for an empty buffer."""
         begin, size = table["offset"], table["size"]
         if begin > 1:
             if begin + size > len(self.buffer.data):

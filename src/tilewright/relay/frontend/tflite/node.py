@@ -1,5 +1,4 @@
-"""`Value` and `Node`: the questions that a converter may ask about the inputs of an operator, and about the operator
-itself."""
+"""`Value` and `Node`: the questions that a converter may ask about an operator and its inputs."""
 
 from __future__ import annotations
 
@@ -54,8 +53,7 @@ class Value:
 
     @property
     def dimensions(self) -> int:
-        """How many dimensions the model says it has: without the one of the two parts of complex numbers, which is the
-        last of `shape`."""
+        """Number of dimensions in the model: without the one for real and imaginary parts, the last of `shape`."""
         return self.rank - is_complex(self.tensor)
 
     @property
@@ -149,8 +147,7 @@ class Node(core.Node):
         return None if found is not None and found.dtype == object and x.dtype != "string" else found
 
     def value(self, x: Value, name: str = "", why: str = "") -> Array:
-        """The value of an input. Raises `NotKnownError` for one that the model computes: the operator is converted
-        again when it is known."""
+        """The value of an input. Raises `NotKnownError` for one that the model computes."""
         found = self.known(x)
         if found is None:
             found = self._known.demand(x.expr)

@@ -28,8 +28,7 @@ _WORD: Final = np.uint64(0xFFFFFFFF)
 
 
 def words(seed: int, seed2: int, count: int) -> Array:
-    """The first `count` words of 32 bits, four from each state of the counter; the second seed is the upper half of the
-    counter."""
+    """The first `count` 32-bit words, four per counter state; the second seed is the counter's upper half."""
     blocks = np.arange(-(-count // 4), dtype=np.uint64)
     counter = [blocks & _WORD, blocks >> np.uint64(32), *(np.full(blocks.shape, seed2 >> s & 0xFFFFFFFF, np.uint64)
         for s in (0, 32))]

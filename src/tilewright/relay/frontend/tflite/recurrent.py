@@ -80,8 +80,7 @@ class _Gate:
     auxiliary: Value | None = None
 
     def of(self, x: _Rows, h: _Rows, c: Expr, aux: _Rows | None) -> Expr:
-        """What goes into the gate's activation, added up in the order of the kernels, as a rounding may decide what is
-        quantized next."""
+        """The input of a gate's activation, summed in the kernels' order, as rounding may change a later value."""
         if self.input is None or self.recurrent is None:
             raise ModelError("one of its gates has no weights; the file is damaged: convert it again", code="TW0103")
         total = (x.times(self.input) if self.bias is None or self.norm is not None
@@ -118,8 +117,7 @@ class _Lstm:
     node: Node
 
     def step(self, data: Sequence[Expr], states: Sequence[Expr]) -> tuple[Expr, list[Expr]]:
-        """The output of a step and the states behind it: output and cell. `data` has the input, and the auxiliary one
-        where there is one."""
+        """Output and states (output, cell) of a step. `data` has the input, and the auxiliary input if any."""
         x, *more = (_Rows(d, self.by_range) for d in data)
         h, c, aux = _Rows(states[0], self.by_range), states[1], more[0] if more else None
         into, forget, cell, out = self.gates
@@ -201,8 +199,7 @@ def bidirectional_sequence_lstm(
     x: Value, *rest: Value | None, fused_activation_function: int = 0, cell_clip: float = 0.0, proj_clip: float = 0.0,
     merge_outputs: bool = False, time_major: bool = True, asymmetric_quantize_inputs: bool = False, node: Node,
 ) -> tuple[Expr, ...]:
-    """Two LSTMs, the second from the end. An auxiliary input with weights of its own is added in both; one without is
-    the input of the second."""
+    """Two LSTMs, the second backward. An auxiliary input with own weights adds to both; else it feeds the second."""
     _require_floats(x, node)
     given = [*rest, *[None] * (47 - len(rest))]
     aux = given[38]

@@ -23,8 +23,7 @@ _CENTRE = 128
 
 
 def basic_lstm(x: Value, h: Value, w: Value, b: Value, c: Value, *, node: Node) -> tuple[Expr, ...]:
-    """The output, the state of the cells, and what the kernel leaves in its two tensors of scratch: the rows side by
-    side, and the sums."""
+    """The output, the cells' state, and the kernel's two scratch tensors: joined rows, and sums."""
     rows = op.concatenate(Tuple((x.expr, h.expr)), axis=1)
     if x.dtype == "float32":
         return _of_floats(rows, w, b, c)

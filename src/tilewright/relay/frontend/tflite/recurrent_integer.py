@@ -40,8 +40,7 @@ _PEEPHOLE_OF: Final = {_INPUT: 8, _FORGET: 9, _OUTPUT: 10}
 
 def integer_lstm(x: Value, given: Inputs, h: Value, c: Value, cell_clip: float, proj_clip: float, time_major: bool,
                  node: Node) -> Expr:
-    """All moments of an LSTM of int8; `given` are the 23 tensors behind the data. Raises `ModelError` for what the
-    kernels do not compute either."""
+    """All steps of an int8 LSTM; `given` are its 23 other tensors. Raises `ModelError` for unsupported forms."""
     cell = _cell(given, h, c, cell_clip, proj_clip, time_major, node)
     if x.rank not in (2, 3):
         node.refuse(f"its input has {x.rank} dimensions, and must have 2 or 3")
@@ -79,8 +78,7 @@ def _cell(given: Inputs, h: Value, c: Value, cell_clip: float, proj_clip: float,
 
 
 def _sizes(cell: _Cell, batch: int, depth: int) -> tuple[int, int]:
-    """How many cells and outputs there are, as the recurrent weights of the output gate say; refuses tensors that do
-    not fit."""
+    """Numbers of cells and outputs by the output gate's recurrent weights; refuses tensors that do not fit."""
     recurrent = cell.shape(_RECURRENT + _OUTPUT)
     if len(recurrent) != 2:
         cell.node.refuse(f"its input {_RECURRENT + _OUTPUT + 1} has the shape {recurrent}, and must be a matrix; the "
@@ -257,8 +255,7 @@ def _shifted(x: Expr, count: int) -> Expr:
 
 
 def _normalized(x: Expr, weight: Array, bias: Array, scale: float) -> Expr:
-    """int32 rows of 16-bit numbers, of mean zero and variance one with ten bits more, times weights of `scale` and
-    moved by a bias."""
+    """int32 rows of 16-bit numbers, normalized with ten more bits, times weights of `scale`, plus a bias."""
     wide, count = cast(x, "int64"), x.tensor_type.shape[1]
     mean = truncated_quotient(op.multiply(op.sum(wide, axis=(1,), keepdims=True), of(1 << 10)), count)
     squares = op.multiply(op.sum(op.multiply(wide, wide), axis=(1,), keepdims=True), of((1 << 20) // count))

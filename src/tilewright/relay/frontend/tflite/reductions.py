@@ -59,8 +59,7 @@ def total(x: Value, axes: Value, *, keep_dims: bool = False, node: Node) -> Expr
 
 
 def _signed_total(summed: Expr, x: Value, count: int, t: Tensor) -> Expr:
-    """Sums of signed numbers as the default kernels bring them to the result's scale, in float32: the reference kernel
-    takes them for unsigned."""
+    """Signed sums rescaled in float32 like the default kernels; the reference kernel treats them as unsigned."""
     factor = np.float32(x.scale) / np.float32(scale_of(t))
     moved = np.float32(np.float32(-x.zero_point) * factor) * np.float32(count)
     scaled = op.multiply_add(cast(summed, "float32"), constant(factor, "float32"), constant(-0.0, "float32"))
@@ -96,8 +95,7 @@ def _mean_of_image(x: Value, along: tuple[int, ...], t: Tensor) -> Expr | None:
 
 
 def _quantized_mean(x: Value, along: tuple[int, ...], count: int, node: Node) -> Expr:
-    """The sum times a fixed-point number into which one over the count is folded, without bringing it to 31 bits
-    again."""
+    """The sum times a fixed-point number that includes 1 / count, without renormalizing it to 31 bits."""
     t = node.output
     summed = op.sum(cast(x.expr, "int32"), axis=along, keepdims=True) if along else cast(x.expr, "int32")
     moved = op.subtract(summed, constant(count * x.zero_point, "int32")) if x.zero_point else summed

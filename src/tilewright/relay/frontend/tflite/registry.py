@@ -1,5 +1,4 @@
-"""The table of TFLite converters, by operator; a custom operator has its own name. Converters' parameters are named as
-in the schema."""
+"""The table of TFLite converters, by operator or custom name. Parameters are named as in the schema."""
 
 from __future__ import annotations
 

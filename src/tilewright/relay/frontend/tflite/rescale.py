@@ -54,8 +54,7 @@ def requantize(x: Expr, scale: float | Sequence[float] | Array, to: float, zero_
 
 
 def open_requantize(x: Expr, scale: Array, t: Tensor, axis: int) -> Expr:
-    """int32 sums of `scale` as a tensor of the model, as the field writes it: how it is rounded is what `numerics` of
-    `main` says."""
+    """int32 sums of `scale` as a tensor of the model; the attribute `numerics` of `main` decides the rounding."""
     scales = np.asarray(scale, np.float32)
     return op.qnn.requantize(
         x, Constant(scales.reshape(()) if scales.size == 1 else scales), constant(0, "int32"),
@@ -87,8 +86,7 @@ def centred(x: Expr, zero_point: int, dtype: str = "int32") -> Expr:
 
 
 def limits(dtype: str) -> tuple[int, int]:
-    """The smallest and largest integer of a type; raises `ModelError` for another type, which is the result of a
-    quantized operator that is none."""
+    """Smallest and largest integer of a type; raises `ModelError` for a quantized result of another type."""
     if dtype not in _INTEGERS:
         raise ModelError(f"its result is said to be of {dtype}, and what is quantized gives integers; the file is "
                          "damaged: convert it again", code="TW0103")

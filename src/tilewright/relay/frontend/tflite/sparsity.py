@@ -21,8 +21,7 @@ _SPARSE: Final = 1
 
 
 def densified(name: str, sparsity: dict[str, Any], shape: Sequence[int], values: Callable[[int], Array]) -> Array:
-    """The dense array of `shape`; `values(n)` gives the n elements that are stored. Raises `ModelError` for parameters
-    that contradict one another."""
+    """The dense array of `shape`; `values(n)` gives the n stored elements. Raises `ModelError` for bad parameters."""
 
     def refuse(why: str) -> NoReturn:
         raise ModelError(f"the sparse tensor '{name}' {why}; the file is damaged: convert it again", code="TW0103")

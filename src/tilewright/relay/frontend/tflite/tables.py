@@ -60,8 +60,7 @@ def truncated(values: Array, t: Tensor) -> Array:
 
 
 def function_of(x: Value, t: Tensor, function: Function) -> Expr:
-    """A function of quantized data of 8 or 16 bits. `function` is of float64 numbers that are float32 ones, for the
-    nearest results."""
+    """A function of quantized 8- or 16-bit data. `function` maps float64 numbers that are exact in float32."""
     if x.dtype == "int16":
         return interpolated(cast(x.expr, "int32"), sampled(x, t, function))
     with np.errstate(all="ignore"):
@@ -69,8 +68,7 @@ def function_of(x: Value, t: Tensor, function: Function) -> Expr:
 
 
 def sampled(x: Value, t: Tensor, function: Function) -> Array:
-    """The table of 513 places for 16-bit data: each moved by half of what the middle of its interval is off the
-    line."""
+    """The 513-entry table for 16-bit data: entries are moved by half the midpoint error of their interval."""
     low, high = limits("int16")
     scale, zero = np.float32(x.scale), x.zero_point
     least, most = scale * np.float32(low - zero), scale * np.float32(high - zero)
@@ -81,8 +79,7 @@ def sampled(x: Value, t: Tensor, function: Function) -> Array:
 
 def interpolation_table(function: Function, least: Any, most: Any, out_least: Any, out_most: Any,
                         single: Any = np.float32) -> Array:
-    """513 values of int16 of a function between two numbers, so that lines between them are near it, in the precision
-    `single`."""
+    """513 int16 values of a function between two numbers for linear interpolation, in the precision `single`."""
     step = (most - least) / single(_STEPS)
     half = step / single(2)
     inverse = single(65536) / (out_most - out_least)
