@@ -16,10 +16,12 @@ underscore (`from_`).
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import keyword
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from tilewright.base.errors import ModelError, OpNotImplemented, Origin
@@ -200,6 +202,11 @@ class Converters(dict[Any, list[Converter]]):
         for versions in sorted(self.values(), key=lambda v: (v[0].domain, v[0].name)):
             rows += [_row(version) for version in versions]
         return "\n".join(rows) + "\n"
+
+
+def families(package: str, names: str) -> tuple[ModuleType, ...]:
+    """Import the modules of a package that register converters; `names` are separated by spaces."""
+    return tuple(importlib.import_module(f"{package}.{name}") for name in names.split())
 
 
 def _may_be_none(p: inspect.Parameter) -> bool:

@@ -217,11 +217,6 @@ def round_half_even(self: Expr, decimals: int = 0) -> Expr:
     return back(op.round(there(self, factor)), factor)
 
 
-@converter("frac")
-def frac(self: Expr) -> Expr:
-    return op.subtract(self, op.trunc(self))
-
-
 @converter("expm1")
 def expm1(self: Expr, node: Node) -> Expr:
     """exp(x) - 1, by tanh where that keeps more digits: 2 t / (1 - t) with t = tanh(x / 2)."""
@@ -355,11 +350,6 @@ def nan_to_num(self: Expr, nan: float | None = None, posinf: float | None = None
     return op.where(op.equal(x, scalar(-np.inf, x)), scalar(low, x), x)
 
 
-@converter("logical_not")
-def logical_not(self: Expr) -> Expr:
-    return op.logical_not(truth(self))
-
-
 @converter("bitwise_not", "__not__")
 def bitwise_not(self: Expr) -> Expr:
     return op.logical_not(self) if dtype_of(self) is BOOL else op.bitwise_not(self)
@@ -430,16 +420,6 @@ for _name, _kind in {"float": "float32", "double": "float64", "half": "float16",
 # Activations
 
 
-@converter("relu")
-def relu(self: Expr) -> Expr:
-    return op.nn.relu(self)
-
-
-@converter("relu6")
-def relu6(self: Expr) -> Expr:
-    return op.clip(self, a_min=0.0, a_max=6.0)
-
-
 @converter("hardtanh")
 def hardtanh(self: Expr, node: Node, min_val: float = -1, max_val: float = 1) -> Expr:
     return cast(clamp(self, node, min_val, max_val), dtype_of(self))
@@ -467,11 +447,6 @@ def elu(self: Expr, alpha: float = 1, scale: float = 1, input_scale: float = 1) 
     return op.where(op.greater(self, scalar(0, self)), _scaled(self, scale), below)
 
 
-@converter("selu")
-def selu(self: Expr) -> Expr:
-    return elu(self, 1.6732632423543772, 1.0507009873554805)
-
-
 @converter("celu")
 def celu(self: Expr, alpha: float = 1) -> Expr:
     return elu(self, alpha, 1, 1 / alpha)
@@ -490,16 +465,6 @@ def gelu(self: Expr, approximate: str = "none") -> Expr:
         return op.multiply(op.multiply(half, x),
                            op.add(scalar(1, x), op.tanh(op.multiply(scalar(math.sqrt(2 / math.pi), x), inner))))
     return op.multiply(op.multiply(x, half), op.add(scalar(1, x), op.erf(op.multiply(x, scalar(math.sqrt(0.5), x)))))
-
-
-@converter("silu")
-def silu(self: Expr) -> Expr:
-    return op.multiply(self, op.sigmoid(self))
-
-
-@converter("mish")
-def mish(self: Expr) -> Expr:
-    return shaping.mish(self)
 
 
 @converter("hardsigmoid")
@@ -522,11 +487,6 @@ def softshrink(self: Expr, lambd: float = 0.5) -> Expr:
     return op.subtract(self, op.clip(self, a_min=-float(lambd), a_max=float(lambd)))
 
 
-@converter("tanhshrink")
-def tanhshrink(self: Expr) -> Expr:
-    return op.subtract(self, op.tanh(self))
-
-
 @converter("softplus")
 def softplus(self: Expr, node: Node, beta: float = 1, threshold: float = 20) -> Expr:
     x = _scaled(self, beta)
@@ -534,11 +494,6 @@ def softplus(self: Expr, node: Node, beta: float = 1, threshold: float = 20) -> 
     # log(1 + e^x) without overflow: max(x, 0) + log1p(e^-|x|), which keeps its digits where e^x is small
     smooth = op.add(op.maximum(x, zero), log_1p(op.exp(op.negative(op.abs(x)))))
     return op.where(op.greater(x, scalar(threshold, x)), self, _scaled(smooth, 1 / beta))
-
-
-@converter("softsign")
-def softsign(self: Expr) -> Expr:
-    return op.divide(self, op.add(scalar(1, self), op.abs(self)))
 
 
 @converter("log_sigmoid")
@@ -571,3 +526,19 @@ def dropout(input: Expr, p: float, train: bool, node: Node) -> Any:
         node.refuse("it is a dropout of a model in training, and models are compiled to be run; call model.eval() "
                     "before tracing or exporting it")
     return (input, op.cast(op.ones_like(input), dtype="bool")) if node.name == "native_dropout" else input
+
+
+def _register_plain(name: str, build: Callable[[Expr], Expr]) -> None:
+    @converter(name)
+    def convert(self: Expr) -> Expr:
+        return build(self)
+
+
+_PLAIN: Final[dict[str, Callable[[Expr], Expr]]] = {
+    "relu": op.nn.relu, "relu6": lambda x: op.clip(x, a_min=0.0, a_max=6.0), "mish": shaping.mish,
+    "silu": lambda x: op.multiply(x, op.sigmoid(x)), "selu": lambda x: elu(x, 1.6732632423543772, 1.0507009873554805),
+    "softsign": lambda x: op.divide(x, op.add(scalar(1, x), op.abs(x))), "tanhshrink": lambda x: op.subtract(x, op.tanh(x)),
+    "logical_not": lambda x: op.logical_not(truth(x)), "frac": lambda x: op.subtract(x, op.trunc(x)),
+}
+for _plain_name, _plain in _PLAIN.items():
+    _register_plain(_plain_name, _plain)

@@ -23,26 +23,6 @@ _ALL_BITS: Final = 32
 """A shift by as many moves all of a number out of its place."""
 
 
-@converter("RELU")
-def relu(x: Value, *, node: Node) -> Expr:
-    return _bounded("RELU", x, node)
-
-
-@converter("RELU6")
-def relu6(x: Value, *, node: Node) -> Expr:
-    return _bounded("RELU6", x, node)
-
-
-@converter("RELU_N1_TO_1")
-def relu_n1_to_1(x: Value, *, node: Node) -> Expr:
-    return _bounded("RELU_N1_TO_1", x, node)
-
-
-@converter("RELU_0_TO_1")
-def relu_0_to_1(x: Value, *, node: Node) -> Expr:
-    return _bounded("RELU_0_TO_1", x, node)
-
-
 _LIMITS = {"RELU": (0.0, math.inf), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}
 
 
@@ -56,6 +36,16 @@ def _bounded(name: str, x: Value, node: Node) -> Expr:
                        x.dtype)
     least = max(first, place(low, scale, zero_point))
     return op.clip(found, a_min=least, a_max=last if math.isinf(high) else min(last, place(high, scale, zero_point)))
+
+
+def _register_bounded(kind: str) -> None:
+    @converter(kind)
+    def convert(x: Value, *, node: Node) -> Expr:
+        return _bounded(kind, x, node)
+
+
+for _kind in _LIMITS:
+    _register_bounded(_kind)
 
 
 @converter("LOGISTIC")
@@ -277,5 +267,3 @@ def log_softmax(x: Value, *, node: Node) -> Expr:
     below = cast(op.subtract(wide, op.max(wide, axis=-1, keepdims=True)), "float32")
     real = op.subtract(op.multiply(below, constant(scale, "float32")), logs)
     return saturated(cast(op.round(real), "int32"), zero_point_of(t), t.dtype)
-
-

@@ -122,26 +122,6 @@ def _truncated(x: Expr, y: Expr) -> Expr:
     return op.where(op.logical_xor(op.less(x, zero), op.less(y, zero)), op.negative(size), size)
 
 
-@converter("FLOOR_DIV")
-def floor_div(a: Value, b: Value) -> Expr:
-    return op.floor_divide(a.expr, b.expr)
-
-
-@converter("FLOOR_MOD")
-def floor_mod(a: Value, b: Value) -> Expr:
-    return op.floor_mod(a.expr, b.expr)
-
-
-@converter("POW")
-def power(a: Value, b: Value) -> Expr:
-    return op.power(a.expr, b.expr)
-
-
-@converter("ATAN2")
-def atan2(a: Value, b: Value) -> Expr:
-    return angle_of(a.expr, b.expr)
-
-
 @converter("SQUARED_DIFFERENCE")
 def squared_difference(a: Value, b: Value, *, node: Node) -> Expr:
     if not _both_quantized(a, b, node):
@@ -154,16 +134,6 @@ def squared_difference(a: Value, b: Value, *, node: Node) -> Expr:
     total = rescaled(op.multiply(difference, difference), (largest * largest)
                      / ((1 << bits * 2) * float(np.float32(scale_of(t)))))
     return saturated(total, zero_point_of(t), t.dtype)
-
-
-@converter("MAXIMUM")
-def maximum(a: Value, b: Value) -> Expr:
-    return op.maximum(a.expr, b.expr)
-
-
-@converter("MINIMUM")
-def minimum(a: Value, b: Value) -> Expr:
-    return op.minimum(a.expr, b.expr)
 
 
 @converter("ADD_N")
@@ -208,24 +178,23 @@ for _kind, _compare in (
     _comparison(_kind, _compare)
 
 
-@converter("LOGICAL_AND")
-def logical_and(a: Value, b: Value) -> Expr:
-    return op.logical_and(a.expr, b.expr)
+def _plain(kind: str, build: Callable[..., Expr]) -> None:
+    @converter(kind)
+    def convert(a: Value, b: Value) -> Expr:
+        return build(a.expr, b.expr)
 
 
-@converter("LOGICAL_OR")
-def logical_or(a: Value, b: Value) -> Expr:
-    return op.logical_or(a.expr, b.expr)
+for _kind, _build in (
+    ("FLOOR_DIV", op.floor_divide), ("FLOOR_MOD", op.floor_mod), ("POW", op.power), ("ATAN2", angle_of),
+    ("MAXIMUM", op.maximum), ("MINIMUM", op.minimum), ("LOGICAL_AND", op.logical_and), ("LOGICAL_OR", op.logical_or),
+    ("BITWISE_XOR", op.bitwise_xor),
+):
+    _plain(_kind, _build)
 
 
 @converter("LOGICAL_NOT")
 def logical_not(x: Value) -> Expr:
     return op.logical_not(x.expr)
-
-
-@converter("BITWISE_XOR")
-def bitwise_xor(a: Value, b: Value) -> Expr:
-    return op.bitwise_xor(a.expr, b.expr)
 
 
 @converter("RIGHT_SHIFT")
