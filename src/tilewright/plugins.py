@@ -1,54 +1,90 @@
-"""Accelerators by name: those that a file declared in this process, and those of the entry points `tilewright.accelerators`, imported when asked for.
+"""Functions of later layers that earlier layers call (`Hook`), and accelerators by name.
+
+An accelerator is declared by a file in this process, or by an entry point of an installed package, which is imported at its first use:
 
     [project.entry-points."tilewright.accelerators"]
     mine = "my_package.mine:accelerator"
 
-What the entry point names is imported, and registers itself: its code generator, and the kind of its modules. Nothing of ours is edited for it. A
-file names a kind of module, and a kind is only ever read by an entry point of that name that whoever installed packages put there.
+The module of the entry point registers its code generator and its kind of modules when it is imported, so an accelerator needs no edit of this
+package. A file of an artifact names kinds of modules; only entry points of installed packages read them.
 """
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from tilewright.errors import OptionError, TargetError
 
 GROUP: Final = "tilewright.accelerators"
 BUILT_IN: Final[Mapping[str, str]] = {"dnnl": "tilewright.contrib.dnnl", "npu": "tilewright.contrib.npu:npu"}
-"""Those that come with this package, which an installation without its metadata has too."""
-
+"""The accelerators of this package, which are found without the metadata of an installation."""
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _DECLARED: Final[dict[str, Any]] = {}
 
 
+class Hook(Generic[P, R]):
+    """A function that an earlier layer declares and calls, and that a later layer provides when it is imported.
+
+        save: Final[Hook[[Artifact, Path], Path]] = Hook("tilewright.compiler.export")     # the earlier layer
+
+        @hooks.save.provide                                                                # the later layer
+        def save(artifact: Artifact, path: Path) -> Path: ...
+
+    The first call imports the module `provider` where that did not happen yet. It raises `ImportError` where the module is not installed.
+    """
+
+    __slots__ = ("_function", "provider")
+
+    def __init__(self, provider: str) -> None:
+        self.provider = provider
+        self._function: Callable[P, R] | None = None
+
+    def provide(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Make `function` the function of this hook; a decorator."""
+        self._function = function
+        return function
+
+    def function(self) -> Callable[P, R]:
+        """Return the provided function, and import its module first where that is needed."""
+        if self._function is None:
+            importlib.import_module(self.provider)
+        assert self._function is not None, f"{self.provider} provides no function for its hook"
+        return self._function
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function()(*args, **kwargs)
+
+
 def declare_accelerator(name: str, accelerator: Any) -> None:
-    """Have the name stand for this accelerator in this process, before entry points of the name."""
+    """Register an accelerator under a name in this process; it takes precedence over an entry point of the same name."""
     _DECLARED[name] = accelerator
 
 
 def declared_accelerator(name: str) -> Any | None:
-    """What was declared under the name last; None for what only an entry point brings."""
+    """Return the accelerator that was declared last under the name; None for accelerators of entry points."""
     return _DECLARED.get(name)
 
 
 def accelerator_names() -> list[str]:
-    """The names of all accelerators that were declared or that entry points bring, sorted."""
+    """Return the names of all declared and installed accelerators, sorted."""
     return sorted({*BUILT_IN, *_DECLARED, *_installed()})
 
 
 def _installed() -> dict[str, str]:
-    """What installed packages have, by name."""
-    from importlib.metadata import entry_points  # 20 ms, for those who name an accelerator
+    """Return the values of the entry points of installed packages, by name."""
+    from importlib.metadata import entry_points  # takes 20 ms, and is only needed where an accelerator is named
 
     return {e.name: e.value for e in entry_points(group=GROUP)}
 
 
 def find_accelerator(name: str) -> Any | None:
-    """What was declared under the name, or what its entry point is, imported; None without either. Raises `TargetError` where that fails."""
+    """Return the accelerator of that name, declared or imported from its entry point, or None. Raises `TargetError` where the import fails."""
     if name in _DECLARED:
         return _DECLARED[name]
     value = _installed().get(name) or BUILT_IN.get(name)
@@ -60,12 +96,14 @@ def find_accelerator(name: str) -> Any | None:
         for part in filter(None, attribute.strip().split(".")):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        raise TargetError(f"the accelerator '{name}' cannot be imported from {value}: {error}; mend or remove the package that has this entry point", code="TW0901") from error
+        raise TargetError(
+            f"the accelerator '{name}' cannot be imported from {value}: {error}; repair or remove the package that has this entry point", code="TW0901"
+        ) from error
     return found
 
 
 def run_plugin(path: str) -> None:
-    """Run a Python file, or import a module, which registers what it brings. Raises `OptionError` where it is not there."""
+    """Run a Python file or import a module that registers plug-ins. Raises `OptionError` where it does not exist."""
     if path.endswith(".py"):
         file = Path(path)
         spec = importlib.util.spec_from_file_location(file.stem, file)
@@ -78,4 +116,6 @@ def run_plugin(path: str) -> None:
     except ModuleNotFoundError as error:
         if error.name is None or not path.startswith(error.name):
             raise
-        raise OptionError(f"--plugin: there is no module '{path}'; give a module that can be imported, or a file that ends in .py", code="TW0205") from None
+        raise OptionError(
+            f"--plugin: there is no module '{path}'; give a module that can be imported, or a file that ends in .py", code="TW0205"
+        ) from None

@@ -17,6 +17,7 @@ from tilewright.errors import ArtifactError, CompileError, InternalError, Option
 from tilewright.faults import Site
 from tilewright.ir.module import IRModule
 from tilewright.recursion import room_for
+from tilewright.runtime import compiler_hooks
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.functions import FunctionModule, Sources
 from tilewright.runtime.host import host_arch
@@ -122,6 +123,7 @@ def noted(manifest: Manifest) -> str:
     return f"\n/* For tilewright.runtime.load_module:\n{text}\n*/\n"
 
 
+@compiler_hooks.load_c.provide
 def load_c(path: Path) -> FunctionModule:
     """Compile a C file that `export_library` wrote, edited or not, and load its functions.
 
@@ -143,6 +145,7 @@ def load_c(path: Path) -> FunctionModule:
     return FunctionModule(Artifact(manifest, (compiled, *_beside(manifest, target)), np.empty(0, np.uint8)), {"c": lambda: text})
 
 
+@compiler_hooks.export_sanitized.provide
 def export_sanitized(artifact: Artifact, text: str, path: Path, cc: str | None, options: Sequence[str], sanitizer: str) -> Path:
     """Write the functions of a C text as a library for sanitizers, `address`, `undefined` or both, whose reports have lines of the text.
 
@@ -162,6 +165,7 @@ SANITIZERS: Final = frozenset({"address", "undefined"})
 _SANITIZED: Final = ("-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-O1", "-g")
 
 
+@compiler_hooks.compiled_again.provide
 def compiled_again(artifact: Artifact, text: str, cc: str | None, options: Sequence[str]) -> Artifact:
     """The functions of a C text compiled by `cc` (by default the first compiler that is found) with more `options`; with `-g`, the text is a file of the cache.
 

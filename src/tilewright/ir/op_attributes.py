@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, Final
 
 from tilewright.errors import OptionError, UnknownOperatorWarning
-from tilewright.settings import nearest
+from tilewright.ir import dialects
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +58,11 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
 
 
 def _tell_unknown(op_name: str, attr_key: str, place: str) -> None:
-    """Warn of a name that no operator has, and none of the field that was left out."""
-    from tilewright.relay.op.left_out import left_out
-    from tilewright.relay.op.registry import OPS
-
-    if op_name not in OPS and left_out(op_name) is None:
+    """Warn of a name that is neither an operator of Relay nor of TVM."""
+    hint = dialects.unknown_operator(op_name)
+    if hint is not None:
         warnings.warn(
-            f"there is no operator '{op_name}'{nearest(op_name, OPS)}; its attribute '{attr_key}' is of no effect unless one of that name is registered "
+            f"there is no operator '{op_name}'{hint}; its attribute '{attr_key}' has no effect unless an operator of that name is registered "
             f"(relay.op.register); it is at {place}", UnknownOperatorWarning, stacklevel=2)
 
 

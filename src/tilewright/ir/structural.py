@@ -25,6 +25,7 @@ from tilewright import expr as scalar
 from tilewright.contents import to_bytes
 from tilewright.errors import CompileError
 from tilewright.expr_walk import walk
+from tilewright.ir import dialects
 from tilewright.types import FuncType, TensorType, Type, TypeVar, type_children
 
 _SKIPPED: Final = frozenset({"span", "origin", "function_type", "tensors", "_type", "_declared", "reference", "__weakref__", "__dict__"})
@@ -319,10 +320,8 @@ def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> 
 
 def _line_around(whole: Any, at: Any, path: _Step | None, side: str) -> str | None:
     """The line of the text of one program in which its part of the difference stands."""
-    from tilewright.relay.text_lines import line_of  # programs print themselves, whatever their dialect
-
     while True:
-        line = line_of(whole, at)
+        line = dialects.line_of(whole, at)
         if line is not None or path is None:
             return line
         at, path = getattr(path, side), path.before

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final, Self
 
 from tilewright import settings
 from tilewright.errors import CompileError, InternalError, OptionError, TVMError
+from tilewright.ir import dialects
 from tilewright.ir.instrument import PassInstrument
 from tilewright.ir.module import IRModule
 
@@ -227,9 +228,7 @@ def _run(p: Pass, mod: IRModule, context: PassContext) -> IRModule:
     if not isinstance(new, IRModule):
         raise InternalError(f"the pass {info.name} returned a {type(new).__name__}, not an IRModule", code="TW1302")
     if new is not mod and p.exact and not isinstance(p, Sequential) and (mode := context.get("relay.check_rewrites")):
-        from tilewright.relay.check_rewrites import checked_rewrite  # the meaning of a module is its dialect's
-
-        new = checked_rewrite(mod, new, info.name, skip=mode == "skip", most=context.get("relay.check_rewrites.max_work"))
+        new = dialects.checked_rewrite(mod, new, info.name, mode == "skip", context.get("relay.check_rewrites.max_work"))
     for i in context.instruments:
         i.run_after_pass(new, info)
     return new

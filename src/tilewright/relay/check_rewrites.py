@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.errors import InternalError, RewriteWarning, TVMError
+from tilewright.ir import dialects
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Expr, Function, GlobalVar
 from tilewright.relay.first_difference import first_difference
@@ -42,7 +43,8 @@ class _NotChecked(Exception):
     """Why a function is not run."""
 
 
-def checked_rewrite(before: IRModule, after: IRModule, pass_name: str, *, skip: bool, most: int) -> IRModule:
+@dialects.checked_rewrite.provide
+def checked_rewrite(before: IRModule, after: IRModule, pass_name: str, skip: bool, most: int) -> IRModule:
     """`after`, where it computes what `before` does; functions of more work than `most` are not run.
 
     Otherwise raises `RewriteError`, or, with `skip`, warns and returns `before`.

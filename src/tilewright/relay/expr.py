@@ -18,6 +18,7 @@ import numpy as np
 
 from tilewright.errors import CompileError, Origin, ShapeError
 from tilewright.expr import FloatImm, IntImm
+from tilewright.ir import dialects
 from tilewright.node import node
 from tilewright.types import DataType, FuncType, RefType, TensorType, TupleType, Type, TypeVar, bind_types, join_types, substitute_type
 
@@ -75,9 +76,7 @@ class Expr:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled and copied as JSON, which depth does not matter to."""
-        from tilewright.serialization import load_json, save_json
-
-        return load_json, (save_json(self),)
+        return dialects.pickled(self)
 
     def astext(self, show_meta_data: bool = True, annotate: Callable[[Expr], str] | None = None, show_spans: bool = False) -> str:
         """The expression as text, which `relay.parse_expr` reads. `annotate` and `show_spans` are those of `relay.astext`."""

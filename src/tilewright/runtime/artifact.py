@@ -27,7 +27,7 @@ import numpy as np
 from tilewright.errors import ArtifactError
 from tilewright.faults import RECORD
 from tilewright.nd import under_sanitizer
-from tilewright.runtime import host, webassembly
+from tilewright.runtime import compiler_hooks, host, webassembly
 from tilewright.runtime.callbacks import CALLBACK
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.library import SharedLibrary
@@ -83,20 +83,15 @@ class Artifact:
 
     def save(self, path: str | os.PathLike[str], linker: Linker | None = None) -> Path:
         """Write a `.so` or `.tar`, whole or not at all; raises `ArtifactError`. Needs the compiler."""
-        from tilewright.compiler.export import save
-
-        return save(self, Path(path), linker)
+        return compiler_hooks.save(self, Path(path), linker)
 
     def _link_in_process(self) -> Code:
         try:
             if self.manifest.debug:
-                from tilewright.compiler.export import link_for_debuggers
-
-                return link_for_debuggers(self)
-            from tilewright.target.llvm.jit import LoadedCode
+                return compiler_hooks.link_for_debuggers(self)
+            return compiler_hooks.load_objects(self.objects, self.symbols())
         except ImportError as error:
             raise ArtifactError(f"object files can only be loaded where the compiler is installed ({error}); save the model as .so", code="TW0807") from error
-        return LoadedCode(self.objects, self.symbols())
 
     def symbols(self) -> tuple[str, ...]:
         """What of the code the runtime uses, by name."""
@@ -286,7 +281,5 @@ def load_executable(path: str | os.PathLike[str], threads: int | None = None) ->
         with file.open("rb") as stream:
             start = stream.read(100)
         if _is_staged(start):
-            from tilewright.compiler.saved_stages import load_stages
-
-            return load_stages(file, threads)
+            return compiler_hooks.load_stages(file, threads)
     return load(path).executable(threads)

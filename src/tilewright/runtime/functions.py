@@ -20,6 +20,7 @@ import numpy as np
 
 from tilewright.errors import ArtifactError, InputError, MemoryFault, OptionError
 from tilewright.nd import Device, NDArray, aligned_empty, as_numpy
+from tilewright.runtime import compiler_hooks
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.benchmark import USUAL, BenchmarkResult, Pace, measure
 from tilewright.runtime.faults import reported
@@ -229,11 +230,9 @@ class FunctionModule:
             if path.suffix == ".c" or (self._sources and "c" not in self._sources):
                 target = self.artifact.manifest.target
                 raise OptionError(f"{path}: cc=, options= and sanitize= compile the C text of a module built for 'c' into a .so or .tar; this module is for '{target}'", code="TW0211")
-            from tilewright.compiler.functions import compiled_again, export_sanitized
-
             if sanitize:
-                return export_sanitized(self.artifact, self.get_source("c"), path, cc, options, sanitize)
-            return compiled_again(self.artifact, self.get_source("c"), cc, options).save(path)
+                return compiler_hooks.export_sanitized(self.artifact, self.get_source("c"), path, cc, options, sanitize)
+            return compiler_hooks.compiled_again(self.artifact, self.get_source("c"), cc, options).save(path)
         if path.suffix in _TEXTS:
             _write(path, self.get_source(_TEXTS[path.suffix]).encode())
             return path

@@ -11,6 +11,7 @@ import numpy as np
 
 from tilewright.errors import InputError
 from tilewright.nd import Device, NDArray, empty
+from tilewright.runtime import compiler_hooks
 from tilewright.runtime.artifact import Artifact, load
 from tilewright.runtime.benchmark import USUAL, BenchmarkResult, Pace, measure
 from tilewright.runtime.executable import Executable
@@ -163,8 +164,6 @@ class FactoryModule:
 def load_module(path: str | os.PathLike[str]) -> FactoryModule | FunctionModule:
     """Read what `export_library` wrote, a model or functions; C text is compiled. Raises `ArtifactError` for anything else."""
     if Path(path).suffix == ".c":
-        from tilewright.compiler.functions import load_c
-
-        return load_c(Path(path))
+        return compiler_hooks.load_c(Path(path))
     artifact = load(path)
     return FunctionModule(artifact) if artifact.manifest.functions else FactoryModule(artifact)

@@ -16,9 +16,10 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.errors import OptionError
+from tilewright.runtime import compiler_hooks
 from tilewright.runtime.notes import Note
 from tilewright.runtime.profiling import Report
-from tilewright.runtime.program import OutsideStep, kernel_symbols, segments
+from tilewright.runtime.program import OutsideStep, segments
 from tilewright.runtime.roofline import Peaks, report_of
 from tilewright.runtime.stepping import Subject, kernel_address, step_calls, step_name
 
@@ -156,13 +157,11 @@ def summed(subject: Subject, runs: Sequence[Run], clock: str, timeline: Run | No
 def _runner(subject: Subject, clock: Clock | None) -> _NativeRunner | _PythonRunner:
     if clock is None:
         try:
-            from tilewright.target.llvm.timed import TimedEntries, addresses_of_others, has_clock
-        except ImportError:  # no compiler here: the profile says whose clock it was
+            entries = compiler_hooks.timed_entries(subject.manifest, lambda symbol: kernel_address(subject.code, symbol))
+        except ImportError:  # without the compiler, Python reads the clock, and the profile says so
             return _PythonRunner(subject, time.perf_counter_ns)
-        if has_clock():
-            kernels = {symbol: kernel_address(subject.code, symbol) for symbol in kernel_symbols(subject.manifest.steps)}
-            kernels.update({symbol: kernel_address(subject.code, symbol) for symbol in addresses_of_others(subject.manifest)})
-            return _NativeRunner(subject, TimedEntries(subject.manifest, kernels))
+        if entries is not None:
+            return _NativeRunner(subject, entries)
     return _PythonRunner(subject, clock or time.perf_counter_ns)
 
 

@@ -9,12 +9,14 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from tilewright.errors import InternalError
+from tilewright.runtime import compiler_hooks
 from tilewright.target.elf import functions_of
 from tilewright.target.llvm import perf
 from tilewright.target.llvm.compile import target_machine
 from tilewright.target.target import Target
 
 
+@compiler_hooks.load_objects.provide
 class LoadedCode:
     """Objects linked into the process; the addresses are good for as long as this object lives.
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
 
 from tilewright.faults import RECORD
+from tilewright.runtime import compiler_hooks
 from tilewright.runtime.manifest import Manifest
-from tilewright.runtime.program import entry_symbols
+from tilewright.runtime.program import entry_symbols, kernel_symbols
 from tilewright.target.llvm.compile import compile_text
 from tilewright.target.llvm.entry import emit_entry
 from tilewright.target.llvm.jit import LoadedCode
@@ -113,11 +114,6 @@ done:
 """
 
 
-def has_clock() -> bool:
-    """Whether native code can read the clock here as Python does."""
-    return sys.platform.startswith("linux")
-
-
 class TimedEntries:
     """The timed entry functions of a program in this process; one run at a time."""
 
@@ -146,6 +142,10 @@ class TimedEntries:
         return ctypes.c_int64.from_address(self._code.address("tw_watched") + 56).value
 
 
-def addresses_of_others(manifest: Manifest) -> tuple[str, ...]:
-    """Symbols beside kernels that the entries of a program need of its code."""
-    return (RECORD,) if manifest.sites else ()
+@compiler_hooks.timed_entries.provide
+def timed_entries(manifest: Manifest, address: Callable[[str], int]) -> TimedEntries | None:
+    """Return the timed entries of a program whose symbols are at `address(symbol)`; None where native code has no clock."""
+    if not sys.platform.startswith("linux"):
+        return None
+    symbols = (*kernel_symbols(manifest.steps), *([RECORD] if manifest.sites else []))
+    return TimedEntries(manifest, {symbol: address(symbol) for symbol in symbols})
