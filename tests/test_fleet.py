@@ -57,7 +57,7 @@ def device() -> Iterator[str]:
 @pytest.mark.parametrize(("options", "why"), [
     ({"cluster": "tcp://a:1", "ssh": "b"}, "--cluster and --ssh are different places"),
     ({"worker_tag": "board"}, "--worker-tag chooses workers of a cluster"),
-    ({"tracker": "a:9190"}, "give both, the tracker's HOST:PORT and --rpc-key"),
+    ({"tracker": "a:9190"}, "give both HOST:PORT of the tracker and --rpc-key"),
     ({"rpc_key": "board"}, "give both"),
     ({"tracker": "a", "rpc_key": "board"}, "'a' is no address of a tracker; write HOST:PORT"),
     ({"ssh_config": Path("c")}, "--ssh-config is read for a board"),
@@ -99,7 +99,7 @@ def test_a_package_runs_behind_a_tracker(model: Path, tmp_path: Path, device: st
     open_size, library = tmp_path / "open.onnx", tmp_path / "open.so"
     open_size.write_bytes(cnn("n").SerializeToString())
     tvm.compile(open_size, shapes={here.inputs[0].name: ("1..4", 3, 16, 16)}).save(library)
-    with rpc.LocalSession() as session, pytest.raises(WorkerError, match="are not run on devices; compile for known sizes"):
+    with rpc.LocalSession() as session, pytest.raises(WorkerError, match="do not run on devices; compile for fixed shapes"):
         rpc.RemoteModel(session, "open.so", library.read_bytes())
 
 

@@ -42,7 +42,7 @@ class LinearForm:
 
 
 def linear(e: PrimExpr) -> LinearForm:
-    """The linear form of `e` as it is written: sums and constant multiples are opened, nothing else is."""
+    """Return the linear form of `e` as written: only sums and constant multiples are expanded."""
     coefs: dict[PrimExpr, int] = {}
     const = 0
     stack = [(e, 1)]

@@ -59,7 +59,7 @@ class _System:
     values: dict[Var, PrimExpr] = field(default_factory=dict)
 
     def ranges(self) -> Ranges:
-        """What is known about the variables, and the limits of the unknowns."""
+        """Known ranges of the variables, and limits of the unknowns."""
         found = self.known
         for v, extent in self.unknowns.items():
             found = found.bind_loop(v, self.firsts.get(v, const(0, INT64)), extent)
@@ -105,7 +105,7 @@ class _System:
                         yield x
 
     def step(self) -> bool:
-        """Solve one equation for one unknown, or make it a condition; False when there is none."""
+        """Solve one equation for one unknown, or make it a condition; return False when no equation is left."""
         if not self.equations:
             return False
         for solve in (self._exact, self._digits, self._eliminate):
@@ -190,7 +190,7 @@ class _System:
         self.conditions.append(condition)
 
     def solution(self) -> Solution:
-        """What was found, with the limits of what was solved among the conditions."""
+        """Return the solution; the limits of the solved unknowns are among its conditions."""
         kept = self.open()
         ranges = Ranges({v: i for v, i in self.ranges().known.items() if v not in self.unknowns or v in kept})
         for v, value in self.values.items():

@@ -104,7 +104,7 @@ def copy(x: Any) -> Any:
 
 
 def scaled(f: Any) -> dict[str, Any]:
-    """What all sums of products have in common."""
+    """Return the common parameters of all sums of products."""
     return {
         "q": np.stack([f.bias, f.multiplier, f.exponent, f.weight_zero], 1), "once": f.once, "in_zero": f.in_zero, "out_zero": f.out_zero,
         "low": f.low, "high": f.high,

@@ -14,10 +14,10 @@ from tilewright.micro.project import GeneratedProject, generate_project_from_mlf
 from tilewright.micro.template import TemplateProject, get_microtvm_template_projects, shipped_templates
 
 _OWN: Final = "template"
-"""What is said in the place of a template's name where `--template-dir` has one."""
+"""The word in place of the name of a template for the template of `--template-dir`."""
 
 MANY: Final = ("--project-option",)
-"""Options that take several values, one behind the other."""
+"""Options that take several values in a row."""
 
 app = typer.Typer(name="micro", help="Make projects of models in C for small systems: create them, build, flash and test them.", rich_markup_mode=None)
 
@@ -101,5 +101,5 @@ def flash_command(project_dir: Project, platform: Platform = "", list_options: L
 
 @app.command("test")
 def test_command(project_dir: Project, platform: Platform = "", project_option: Options = None) -> None:
-    """Run the model of a project there, on values whose results are known."""
+    """Run the model of a project on its machine, on inputs with known results."""
     typer.echo(_project(project_dir, platform).test(named(project_option)).strip())

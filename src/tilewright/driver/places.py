@@ -19,7 +19,7 @@ DEVICE_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What the options of a command say; the empty one is this machine."""
+    """The measuring options of a command; without options, this machine."""
 
     cluster: str = ""
     worker_tag: str = ""
@@ -36,7 +36,7 @@ class Place:
         if self.worker_tag and not self.cluster:
             raise OptionError("--worker-tag chooses workers of a cluster; give its scheduler by --cluster tcp://HOST:PORT", code="TW0204")
         if bool(self.tracker) != bool(self.rpc_key):
-            raise OptionError("a tracker is asked for devices of a key; give both, the tracker's HOST:PORT and --rpc-key", code="TW0204")
+            raise OptionError("a tracker needs a key of devices; give both HOST:PORT of the tracker and --rpc-key", code="TW0204")
         if self.ssh_config and not self.ssh:
             raise OptionError("--ssh-config is read for a board; give it by --ssh user@host", code="TW0204")
         if self.tracker:
@@ -65,7 +65,7 @@ class Place:
                 time.sleep(0.2)
 
     def builder(self, timeout: float = 10, n_parallel: int | None = None) -> Builder:
-        """Who builds: workers of the cluster, or this machine."""
+        """Return the builder: workers of the cluster, or this machine."""
         if self.cluster:
             from tilewright.tuning.cluster import ClusterBuilder
 
@@ -82,7 +82,7 @@ class Place:
         self, timeout: float = 10, number: int = 4, repeat: int = 3, min_repeat_ms: float = 0, threads: int | None = None, noise: float = 0.1,
         cooldown_interval: float = 0.1,
     ) -> Runner:
-        """Who times, as `LocalRunner` takes its options. Raises `OptionError` for threads that a place decides itself."""
+        """Return the runner with the options of `LocalRunner`. Raises `OptionError` for `threads` where the server decides them."""
         timing: dict[str, Any] = {
             "timeout": timeout, "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms, "cooldown_interval": cooldown_interval, "noise": noise,
         }

@@ -1,7 +1,7 @@
 """`tilewright tune MODEL`: find faster kernels for a model by measuring, within minutes, and keep only what makes it faster.
 
     records.json             what `compile(…, records=)` takes: one record for each task, proven faster, or the model's own choice
-    records.trials.json      every trial; calling the command again goes on from there
+    records.trials.json      every trial; the next call of the command continues from them
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _FOR_PROOF: Final = 0.2
 """The part of the time that goes into proving what was found."""
 _WORTH: Final = 0.002
-"""A kernel that should save a smaller part of the network's time is left as it is."""
+"""Minimum share of the network's time that a kernel has to save to be changed."""
 _ANY: Final = 1e9
 """Figures may be so far apart: they are compared in pairs."""
 _SHOWN: Final = 12
@@ -64,10 +64,10 @@ def tune_command(
     replay: Annotated[Path | None, typer.Option("--replay", exists=True, dir_okay=False, help="Measure nothing: what these records say, and a model of the rest.")] = None,
     verbose: Verbose = 0,
 ) -> None:
-    """Tune MODEL: measure how its kernels are fastest here. Ctrl-C keeps what was found; calling again goes on from there."""
+    """Tune MODEL: measure how its kernels are fastest here. Ctrl-C keeps all results; the next call continues from them."""
     from tilewright.autotvm.tuner.names import tuner_named
 
-    tuner_named(tuner)  # a wrong name is told before anything takes time
+    tuner_named(tuner)  # report a wrong name before any slow step
     place = Place(cluster, worker_tag, tracker, rpc_key, ssh, ssh_config)
     shapes = options.input_shapes(input_shapes) or None
     if replay is not None:
@@ -223,7 +223,7 @@ class _Session:
             found_in_all = None
         write(self.output, [*verdicts, *map(unchanged, rest)])
         kept = sum(v.is_kept for v in verdicts)
-        typer.echo(f"Wrote {self.output}: {kept} tuned kernels of {len(self.tuning.states)}; " + (f"the tuned model takes {found_in_all}" if found_in_all else "none makes the model surely faster, so it stays as it is"))
+        typer.echo(f"Wrote {self.output}: {kept} tuned kernels of {len(self.tuning.states)}; " + (f"the tuned model takes {found_in_all}" if found_in_all else "none makes the model surely faster, so it stays unchanged"))
 
     def _compiled(self, verdicts: Sequence[Verdict]) -> Callable[[], object]:
         """The model as a function of no arguments, with these kernels; its outputs are compared with those of the untuned one."""

@@ -35,7 +35,7 @@ class IRModule:
 
     @classmethod
     def from_expr(cls, expr: Any, functions: Mapping[Any, Any] | None = None, type_defs: Mapping[Any, Any] | None = None) -> IRModule:
-        """A module whose `main` is `expr`; an expression with free variables becomes a function of them, in order of use."""
+        """Return a module with `expr` as its `main`; an expression becomes a function of its free variables, in order of use."""
         return cls({**(functions or {}), "main": dialects.as_function(expr)}, type_defs)
 
     def __getitem__(self, name: Any) -> Any:
@@ -114,7 +114,7 @@ class IRModule:
         return self.lookup_type(type_name)[constructor]
 
     def lookup(self, name: Any) -> Any:
-        """`module[name]`, under the name that the field's modules have in C++."""
+        """Return `module[name]`; TVM's name for it."""
         return self[name]
 
     Lookup = lookup
@@ -181,7 +181,7 @@ class IRModule:
         self.update(dialects.parse(path.read_text(encoding="utf-8"), str(path), self))
 
     def import_from_std(self, name: str) -> None:
-        """Add the definitions of a file of the standard library: `prelude.rly`. Raises `CompileError` when there is none of that name."""
+        """Add the definitions of a file of the standard library: `prelude.rly`. Raises `CompileError` for an unknown name."""
         folder = Path(__file__).parent.parent / "relay" / "std"
         names = sorted(path.name for path in folder.glob("*.rly"))
         if name not in names:

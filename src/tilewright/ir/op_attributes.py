@@ -39,7 +39,7 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
     no operator of that name, which a program may still register.
     """
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("tilewright."):  # the functions that stand for a key
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("tilewright."):  # the functions that register one particular key
         frame = frame.f_back
     place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
 
@@ -67,7 +67,7 @@ def _tell_unknown(op_name: str, attr_key: str, place: str) -> None:
 
 
 def reset_op_attr(op_name: str, attr_key: str) -> None:
-    """Take a registered attribute back; nothing happens when there is none."""
+    """Remove a registered attribute if it exists."""
     OP_ATTRIBUTES.pop((op_name, attr_key), None)
 
 

@@ -25,7 +25,7 @@ log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PassInfo:
-    """What a pass says about itself."""
+    """Name, optimization level and required passes of a pass."""
 
     opt_level: int
     name: str
@@ -45,7 +45,7 @@ class Pass:
     required: ClassVar[tuple[str, ...]] = ()
     """Names of passes that a `Sequential` runs right before this one."""
     traceable: ClassVar[bool] = False
-    """A note of the field, that the pass may be part of a trace; nothing here asks for it."""
+    """Whether the pass may be part of a trace, as in TVM; unused here."""
     exact: ClassVar[bool] = True
     """False where results change on purpose (by an approximation), so that `relay.check_rewrites` leaves the pass out."""
 
@@ -280,7 +280,7 @@ function_pass: Final = function_pass_of(FunctionPass)
 
 @dataclass(frozen=True)
 class ApplyPassToFunction(Pass):
-    """Runs a pass on the functions whose whole name matches a regular expression; the others stay as they are."""
+    """Runs a pass on the functions with names that match a regular expression as a whole; other functions stay unchanged."""
 
     transform: Pass
     func_name_regex: str

@@ -28,7 +28,7 @@ Address = tuple[str, int]
 
 
 class Server:
-    """Serves sessions until `close`: to who connects, to who comes from a tracker, or through a proxy."""
+    """Serves sessions until `close`: to clients that connect directly, from a tracker, or through a proxy."""
 
     def __init__(
         self, host: str = LOOPBACK, port: int = PORT, port_end: int = PORT_END, *, key: str = "", tracker: Address | None = None,
@@ -37,7 +37,7 @@ class Server:
     ) -> None:
         """`key` is what clients ask the tracker for; `custom_addr` is the host that they are sent to, where that is not `host`.
 
-        With `proxy` the server listens to nobody: it connects to the proxy, which clients connect to. `threads` is how many a session
+        With `proxy` the server does not listen: it connects to the proxy, to which clients connect. `threads` is how many a session
         may use, `memory_limit` its bytes. Raises `RPCError` when no port is free.
         """
         if (tracker or proxy) and not key:

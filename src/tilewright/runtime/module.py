@@ -21,7 +21,7 @@ from tilewright.runtime.modules import ModuleNode
 from tilewright.runtime.program import TensorInfo
 
 DEBUG_CREATE: Final = "debug_create"
-"""The entry that the field's debug executor asks for: a function of the name of a program, and a device."""
+"""The entry for TVM's debug executor: a function of the name of a program, and a device."""
 
 
 class Session:
@@ -56,7 +56,7 @@ class Session:
         self.executable(*self.inputs, out=self.outputs)
 
     def input_index(self, key: str | int) -> int:
-        """The position of an input, by name or number; raises `InputError` when there is none."""
+        """Return the position of an input by name or number. Raises `InputError` for an unknown input."""
         names = [t.name for t in self.input_infos]
         if isinstance(key, str):
             if key not in names:
@@ -85,7 +85,7 @@ class Session:
         self, func_name: str, device: Device, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0, limit_zero_time_iterations: int = 100,
         cooldown_interval_ms: float = 0, repeats_to_cooldown: int = 1,
     ) -> Callable[[], BenchmarkResult]:
-        """A function that times `run`: the field's `module.module.time_evaluator("run", device, number, repeat)()`. For the last three, see `Pace`."""
+        """Return a function that times `run`: TVM's `module.module.time_evaluator("run", device, number, repeat)()`. For the last three, see `Pace`."""
         if func_name != "run":
             raise InputError(f"only 'run' can be timed, not '{func_name}'", code="TW0717")
         pace = Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
@@ -101,7 +101,7 @@ class FactoryModule:
 
     @property
     def artifact(self) -> Artifact:
-        """What `export_library` writes."""
+        """The module with `export_library`."""
         return self._artifact
 
     @property
@@ -113,7 +113,7 @@ class FactoryModule:
 
     @property
     def mod(self) -> FactoryModule:
-        """The library itself: the field's `exe.mod.export_library(path)`."""
+        """The library itself: TVM's `exe.mod.export_library(path)`."""
         return self
 
     @property
@@ -140,7 +140,7 @@ class FactoryModule:
 
     @property
     def imported_modules(self) -> list[ModuleNode]:
-        """What other compilers made of parts of the model."""
+        """The modules of other compilers for parts of the model."""
         return [*self.artifact.modules]
 
     def get_params(self) -> dict[str, NDArray]:
@@ -148,7 +148,7 @@ class FactoryModule:
         return {}
 
     def get_graph_json(self) -> str:
-        """The program as a graph of the field: its inputs, and one call of its native code."""
+        """Return the program as a graph of TVM: its inputs, and one call of its native code."""
         return graph_json(self.artifact.manifest)
 
     def save(self, path: str | os.PathLike[str], fmt: str = "") -> Path:

@@ -1,6 +1,6 @@
 """How long each step of a program takes, measured so that the parts make up the whole.
 
-A run is timed from its begin to its end, and each step in it from a look at the clock before to one after. What is between the steps is a row of
+A run is timed from its begin to its end, and each step between two reads of the clock. The time between the steps is a row of
 its own, so the rows sum up to the time of the very runs that they are of. Where the compiler is installed, native code looks at the clock
 (`target/llvm/timed.py`), and a run takes what it takes anyway; else Python calls the steps, each of which costs a microsecond more.
 """
@@ -85,7 +85,7 @@ class StepTime:
 class Profile:
     """The steps of a program in order, and how long the runs took that they were timed in.
 
-    `wall` is the mean of the runs that count, in seconds; `all_runs` has every measured run. `clock` says who looked at it: `native` or `python`.
+    `wall` is the mean of the runs that count, in seconds; `all_runs` has every measured run. `clock` is the clock that was used: `native` or `python`.
     """
 
     program: str

@@ -24,7 +24,7 @@ from tilewright.runtime.wire import Message
 VARIABLE: Final = "TILEWRIGHT_TIMING_LOCK"
 TAKE: Final = "tilewright.runtime.turns:take"
 PATIENCE: Final = 60.0
-"""Seconds after which nobody waits longer: who holds the turn is stopped, or times something very long."""
+"""Maximum seconds to wait for the lock: by then its holder is stopped, or measures something very long."""
 _ASKED_FOR: Final = 1.0
 _PAUSE: Final = 0.005
 _LONGEST: Final = 64
@@ -64,14 +64,14 @@ class Turns:
         return True
 
     def leave(self) -> None:
-        """Let the turn go, or the place among those who wait."""
+        """Release the lock, or leave the queue."""
         _close(self._queue)
         _close(self._turn)
         self._queue = self._turn = None
 
     @property
     def holder(self) -> str:
-        """Who has the turn, as far as the file says: the number of a process."""
+        """Return the process id of the holder, as recorded in the file."""
         try:
             with open(self.path, encoding="ascii", errors="replace") as file:  # noqa: PTH123
                 return file.read(20).strip() or "an unknown process"
@@ -115,7 +115,7 @@ def turn() -> Iterator[None]:
 def wait(ask: Callable[[float], tuple[bool, str]], clock: Callable[[], float] = time.monotonic) -> bool:
     """Ask for the turn until it is there, by `ask(seconds) -> (taken, holder)`; whether it came.
 
-    Behind `PATIENCE` seconds of one holder nobody waits longer, and a warning names it: a process that was stopped must not stop all others.
+    After `PATIENCE` seconds with one holder the wait ends with a warning that names it: a stopped process must not block all others.
     """
     begin, before = clock(), ""
     while True:
@@ -130,7 +130,7 @@ def wait(ask: Callable[[float], tuple[bool, str]], clock: Callable[[], float] = 
 
 
 def _is_lock(found: os.stat_result) -> bool:
-    """Whether a file may be one of ours. Taking a turn overwrites it, so a second name of somebody's file must not pass for a lock."""
+    """Return whether a file may be a lock file. Taking the lock overwrites it, so a hard link to another file must not pass for one."""
     return stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_size <= _LONGEST
 
 

@@ -213,7 +213,7 @@ def _holds(condition: PrimExpr, ranges: Ranges) -> bool:
 
 
 def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc, str]:
-    """What a reduction starts from is stored by a block of its own, before `loop`.
+    """Store the initial values of a reduction in a block of its own, before `loop`.
 
     for i: for k: { init: C[i] = 0; C[i] += A[i, k] }  ->  for i: { C[i] = 0;  for k: C[i] += A[i, k] }
     """

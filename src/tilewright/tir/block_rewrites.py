@@ -147,7 +147,7 @@ def cache_write(func: PrimFunc, block: str, scope: str) -> tuple[PrimFunc, str]:
 
 
 def _copy(sources: Sequence[Buffer], targets: Sequence[Buffer], name: str, axes_named: Sequence[str] = ()) -> Stmt:
-    """A nest whose block brings each of `sources`, all of one shape, into its target."""
+    """Return a loop nest that copies each of `sources`, all of one shape, into its target."""
     shape = sources[0].shape
     shown = axes_named if len(axes_named) == len(shape) else [f"ax{k}" for k in range(len(shape))]
     axes = tuple(IterVar(Var(n), as_expr(d)) for n, d in zip(shown, shape, strict=True))
@@ -241,7 +241,7 @@ def _two_stages(s: Stmt, name: str, loop: Var) -> _Split:
 
 
 def _first_stage(split: _Split, own: IterVar, place: int, name: str) -> Block:
-    """The block over the same loops, `own` among its spatial axes. What guards the reduction guards its step alone."""
+    """Return the block over the same loops with `own` among its spatial axes. The guard of the reduction guards only its step."""
     node = split.block
     others = [IterVar(Var(f.var.name), f.extent, "reduce") for f in split.rest]
     axis_of: dict[PrimExpr, PrimExpr] = {split.loop.var: own.var, **{f.var: o.var for f, o in zip(split.rest, others, strict=True)}}

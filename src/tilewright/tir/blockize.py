@@ -1,4 +1,4 @@
-"""Inner loops become one block over tiles, for `tensorize` or for whoever wants to move a tile as a whole."""
+"""Turns inner loops into one block over tiles, for `tensorize` and for steps that move a tile as a whole."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def _plain(func: PrimFunc, loop: For, step: str) -> For:
 
 
 def _check_apart(func: PrimFunc, loops: Sequence[For], merged: Sequence[Var], parts: Sequence[Stmt]) -> None:
-    """What one nest writes and another touches is written and touched in the same trip."""
+    """Check that an element that one nest writes and another accesses is written and accessed in the same iteration."""
     ranges = Ranges()
     for s in [x for x in path_to(func.body, loops[0]) if isinstance(x, For)]:
         ranges = ranges.bind_loop(s.var, s.min, s.extent)
@@ -104,7 +104,7 @@ def _check_apart(func: PrimFunc, loops: Sequence[For], merged: Sequence[Var], pa
                 names = ", ".join(f.var.name for f in loops)
                 raise fault(
                     f"a trip of the loops {names} touches elements of '{buffer.name}' that other trips write, which are all done before now; "
-                    "merge loops whose trips each have elements of their own", loops[0], func,
+                    "merge loops with iterations that each access elements of their own", loops[0], func,
                 )
 
 

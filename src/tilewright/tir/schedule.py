@@ -70,9 +70,9 @@ from tilewright.types import INT64, OpenSize
 
 
 class Schedule(Recorder):
-    """Steps over one program. `schedule.func` is the program as it is now.
+    """Schedule steps over one program. `schedule.func` is the current program.
 
-    With `checked`, a step that would change what the program computes is refused; without, whoever asks for it knows that it does not.
+    With `checked`, a step that would change the results of the program is refused; without, the caller guarantees that it does not.
     """
 
     def __init__(self, func: PrimFunc, *, checked: bool = False) -> None:
@@ -80,7 +80,7 @@ class Schedule(Recorder):
         self.checked = checked
         self.steps: list[Step] = []
         self._facts: dict[PrimExpr, Interval] = dict.fromkeys(sampled(), (1, None))
-        """What holds where a block runs: no open size is 0, and no open loop that is split with overlap is shorter than the overlap."""
+        """Conditions that hold where a block runs: no symbolic size is 0, and no symbolic loop that is split with overlap is shorter than it."""
 
     # What is there.
     def block(self, name: str) -> Block:
@@ -126,7 +126,7 @@ class Schedule(Recorder):
 
         With `overlap`, for two factors and a loop of no reduction, the last trip starts earlier instead, and some points are
         computed twice:  for i_0 in range(7): for i_1 in range(16): C[min(i_0 * 16, 84) + i_1]
-        A loop whose extent is open is taken to have at least so many trips as the inner factor: the caller sees to that.
+        A loop of symbolic extent is assumed to have at least as many iterations as the inner factor; the caller guarantees that.
         """
         node = self._serial(loop, "split")
         extent = node.extent
@@ -269,7 +269,7 @@ class Schedule(Recorder):
         made = stored_buffers(self.block(block))
         given = next((b for b in made if b in self.func.params), None)
         if given is not None:
-            raise ScheduleError(f"block '{block}' computes the parameter '{given.name}', whose memory is the caller's")
+            raise ScheduleError(f"block '{block}' computes the parameter '{given.name}', which is memory of the caller")
         for old in made:
             new = Buffer(old.name, old.shape, old.dtype, scope)
             self._set(redirect(self.func.body, old, new), drop=old, new=new)
@@ -544,7 +544,7 @@ def _complete(loop: Var, extent: int, factors: Sequence[int | None]) -> list[Any
 
 
 def _complete_open(loop: Var, extent: PrimExpr, factors: Sequence[int | None]) -> list[int | PrimExpr]:
-    """The factors of a loop whose extent is known only when it runs: one of them has to be left open."""
+    """Return the factors of a loop of symbolic extent: one of them must be None."""
     if sum(f is None for f in factors) != 1:
         raise ScheduleError(f"loop '{loop.name}' has {extent} trips, known only when it runs; leave one of the factors {list(factors)} open with None")
     known = _complete(loop, 1, factors)

@@ -100,7 +100,7 @@ class Evaluate(Stmt):
 
 @node
 class IterVar(Operand):
-    """An axis of a block or of a computation: it ranges over `[0, extent)`. In an expression it stands for its variable."""
+    """An axis of a block or of a computation, over `[0, extent)`. In an expression it is its variable."""
 
     var: Var
     extent: PrimExpr
@@ -192,7 +192,7 @@ class PrimFunc:
 
 
 def seq(*stmts: Stmt | None) -> Stmt:
-    """The statements in order, nested sequences flattened; a single one is returned as it is."""
+    """Return the statements in order with nested sequences flattened; a single statement is returned unchanged."""
     flat: list[Stmt] = []
     for s in stmts:
         if isinstance(s, Seq):
@@ -339,7 +339,7 @@ def stored_buffers(s: Stmt) -> list[Buffer]:
 
 
 def handed_out(e: PrimExpr, *, writes: bool = False) -> list[Buffer]:
-    """The buffers whose address a call gives away; with `writes`, those that the function may write to."""
+    """Return the buffers with addresses that a call passes on; with `writes`, only the buffers that the callee may write."""
     calls = [x for x in walk(e) if isinstance(x, Call) and x.op is address_of]
     return [load.buffer for c in calls if isinstance(load := c.args[0], Load) and (not writes or number_of(c.args[1]) in (2, 3))]
 

@@ -52,7 +52,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class Program:
-    """What one function of a network became."""
+    """The program of one function of a network."""
 
     symbol: str
     inputs: tuple[Place, ...]
@@ -109,7 +109,7 @@ def load(blob: bytes, accelerator: Accelerator) -> Program:
         p.dtype in DTYPES and min(p.shape, default=0) >= 0 for p in (*inputs, *outputs)
     ):
         raise ArtifactError(
-            f"{what} wants {far_bytes} bytes of {accelerator.far.name}, which has {accelerator.far.size}, or tensors that there are none of", code="TW0918"
+            f"{what} needs {far_bytes} bytes of {accelerator.far.name}, which has {accelerator.far.size}, or refers to missing tensors", code="TW0918"
         )
     return Program(symbol, inputs, outputs, layers, far_bytes, constants, commands)
 

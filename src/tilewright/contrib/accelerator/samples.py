@@ -256,7 +256,7 @@ _FLOATS = ("float16", "float32")
 
 
 def _values(rng: Rng, shape: tuple[int, ...], dtype: str) -> Any:
-    """Numbers whose products and short sums are exact in 16 bits: whole ones, over eight."""
+    """Return multiples of 1/8: their products and short sums are exact in 16 bits."""
     return _const(rng.integers(-8, 9, shape) / 8, dtype)
 
 

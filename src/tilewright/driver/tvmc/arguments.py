@@ -41,14 +41,14 @@ class Precision(StrEnum):
 
 
 class ExecutorKind(StrEnum):
-    """What runs a program."""
+    """The executor of a program."""
 
     GRAPH = "graph"
     AOT = "aot"
 
 
 class RuntimeKind(StrEnum):
-    """What a program is linked with."""
+    """The runtime that a program is linked with."""
 
     CPP = "cpp"
     CRT = "crt"
@@ -68,7 +68,7 @@ CrossOptions = Annotated[str, typer.Option("--cross-compiler-options", metavar="
 PassConfig = Annotated[list[str] | None, typer.Option("--pass-config", metavar="NAME=VALUE", help="Set one switch; may be repeated.")]
 Disabled = Annotated[str, typer.Option("--disabled-pass", metavar="NAMES", help="Passes to leave out, separated by commas.")]
 Level = Annotated[int, typer.Option("-O", "--opt-level", min=0, max=3, help="Passes above this level are left out.")]
-Records = Annotated[str, typer.Option("--tuning-records", metavar="FILE", help="Records of tuning whose best schedules are used.")]
+Records = Annotated[str, typer.Option("--tuning-records", metavar="FILE", help="Tuning records; their best schedules are used.")]
 ModuleName = Annotated[str, typer.Option("--module-name", metavar="NAME", help="The name of the program, with which its C functions begin.")]
 
 Layout = Annotated[list[str] | None, typer.Option("--desired-layout", metavar="LAYOUT...", help="Layouts of images, like NHWC, or with the kernel's NHWC:HWIO; one for all of the operators, or one for each.")]

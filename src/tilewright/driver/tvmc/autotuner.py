@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _LONG: Final = 1000.0
-"""Milliseconds of a measurement where the processor is none of x86."""
+"""Minimum milliseconds of a measurement on processors other than x86."""
 _RANGE: Final = re.compile(r"\s*(\d+)(?:-(\d+))?\s*", re.ASCII)
 
 
@@ -64,7 +64,7 @@ def tune_model(
 
     place = Place(tracker=f"{hostname}:{port}" if hostname else "", rpc_key=rpc_key or "")
     chosen = measurable(target, place)
-    tuner_named(tuner)  # a wrong name is told before anything takes time
+    tuner_named(tuner)  # report a wrong name before any slow step
     if trials < 1:
         raise OptionError(f"--trials is {trials}, and at least one configuration has to be measured", code="TW1104")
     place.reach()
@@ -114,7 +114,7 @@ def closing(part: T) -> Iterator[T]:
 
 
 def tasks_of(model: TVMCModel, target: Target, enable_autoscheduler: bool = False) -> tuple[list[Any], list[int]]:
-    """The tasks of a model, and how many times it runs the kernel of each. Raises `OptionError` where there are none."""
+    """Return the tasks of a model, and the number of calls of each kernel. Raises `OptionError` for a model without tasks."""
     tasks: list[Any]
     if enable_autoscheduler:
         from tilewright.auto_scheduler.relay_integration import extract_tasks
@@ -147,7 +147,7 @@ def selected(text: str, count: int) -> list[int]:
 
 
 def _begin_with(prior: str | PathLike[str], records: Path, enable_autoscheduler: bool) -> None:
-    """Copy the records of an earlier call to where there are none yet. Raises `OptionError` where they are of the other tuner."""
+    """Copy the records of an earlier call to a file that does not exist yet. Raises `OptionError` for records of the other tuner."""
     if is_of_auto_scheduler(prior) != enable_autoscheduler:
         other, change = ("autotvm", "leave --enable-autoscheduler out") if enable_autoscheduler else ("auto_scheduler", "add --enable-autoscheduler")
         raise OptionError(f"--tuning-records: '{prior}' is of {other}; {change}, or give other records", code="TW1101")

@@ -1,7 +1,7 @@
-"""The field's command line: `tvmc tune MODEL --target llvm -o records.json`, `tvmc compile MODEL --target llvm -o module.tar`, `tvmc run module.tar`.
+"""TVM's command line: `tvmc tune MODEL --target llvm -o records.json`, `tvmc compile MODEL --target llvm -o module.tar`, `tvmc run module.tar`.
 
 Exit codes: 0 when all is well, 1 without a command and for faults of the compiler, 2 when the command is not written right, 4 for what cannot be
-done, 5 when a Python package is missing. What went wrong stands on stderr after `Error:`, in one line, never as a traceback unless `-v` asks for one.
+done, 5 when a Python package is missing. An error is one line on stderr after `Error:`; `-v` adds a traceback.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tilewright.target.accelerators import parts
 
 NOTHING, REFUSED, PACKAGE_MISSING = 1, 4, 5
 """Exit codes without a command, for what cannot be done, and when a Python package is missing."""
-_SUMMARY: Final = "The command line of the field: tune models, compile them to packages, and run these."
+_SUMMARY: Final = "TVM's command line: tune models, compile them to packages, and run the packages."
 
 app = application("tvmc", _SUMMARY)
 app.add_typer(micro.app)
@@ -37,7 +37,7 @@ app.add_typer(micro.app)
 
 @app.callback(invoke_without_command=True)
 def common(context: typer.Context, verbose: Verbose = 0, version: Version = False, config: Config = "") -> None:
-    """The command line of the field: tune models, compile them to packages, and run these."""
+    """TVM's command line: tune models, compile them to packages, and run the packages."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
         raise typer.Exit(NOTHING)

@@ -30,7 +30,7 @@ def is_of_auto_scheduler(path: File) -> bool:
 
 
 def advised(path: File | None) -> tuple[AbstractContextManager[Any], dict[str, Any]]:
-    """Who says how kernels are made, for what is compiled inside, and the switches that he needs. Raises what reading the records raises."""
+    """Return a context in which the records choose the schedules, and the configuration for it. Raises the errors of reading the records."""
     if path is None or not str(path):
         return nullcontext(), {}
     if is_of_auto_scheduler(path):

@@ -85,7 +85,7 @@ def run_module(
 def _on_device(
     package: TVMCPackage, place: Place, given: Mapping[str, np.ndarray[Any, Any]], fill: tensors.Fill, repeat: int, number: int, profile: bool, end_to_end: bool,
 ) -> TVMCResult:
-    """The same in a session on a device. Raises `RPCError` where there is none, `WorkerError` for what goes wrong there."""
+    """Run the package in a session on a device. Raises `RPCError` for a missing device, `WorkerError` for errors on the device."""
     from tilewright.rpc import RemoteModel, connect_tracker
 
     with connect_tracker(*address(place.tracker)) as tracker, tracker.request(place.rpc_key) as session:

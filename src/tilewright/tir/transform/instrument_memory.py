@@ -1,4 +1,4 @@
-"""Check every access of a lowered program before it is made.
+"""Guards every memory access of a lowered program by a check.
 
     for i in T.serial(n):                      for i in T.serial(n):
         B[i] = A[I[i]]                 ->          if I[i] < 0 or I[i] >= 64:
@@ -6,10 +6,12 @@
                                                    else:
                                                        B[i] = A[I[i]]
 
-Needs a lowered program (no blocks); vectorized and unrolled loops around checks become serial. What the ranges of loops prove is not checked again.
-With `uninitialized`, a buffer that the function allocates gets a second one of truth values, what of it is written. With `overlaps`, no
-parameter that is written may share memory with another. A wrong access is left out, and the program goes on, so that checks work in
-parallel loops: what it computes then is not to be used. Raises nothing; `tilewright.faults` says what reports look like.
+
+Needs a lowered program (no blocks); vectorized and unrolled loops around checks become serial. Accesses that the loop
+ranges prove to be right are not checked. With `uninitialized`, each allocated buffer gets a shadow buffer of truth values
+that records the written elements. With `overlaps`, no parameter that is written may share memory with another. A wrong
+access is skipped and the program continues, so that checks work in parallel loops; its results are invalid. Raises
+nothing; `tilewright.faults` describes the reports.
 """
 
 from __future__ import annotations
@@ -74,7 +76,7 @@ _LONGEST_LINE: Final = 140
 
 @dataclass(frozen=True, slots=True)
 class Checks:
-    """What is checked; `in_place` allows a result to begin where an input begins, as the memory plan of a graph may have it."""
+    """The enabled checks; `in_place` allows a result to begin at the address of an input, as memory plans of graphs do."""
 
     bounds: bool = True
     uninitialized: bool = False
@@ -83,7 +85,7 @@ class Checks:
 
     @staticmethod
     def current(*, in_place: bool = False) -> Checks | None:
-        """What the configuration of the current `PassContext` asks for; None where it asks for nothing."""
+        """Return the checks that the current `PassContext` enables; None where it enables no check."""
         get = PassContext.current().get
         within, written, apart = (bool(get(f"tir.instrument_{name}")) for name in ("bound_checkers", "uninitialized_reads", "overlapping_arguments"))
         return Checks(within, written, apart, in_place) if within or written or apart else None

@@ -68,7 +68,7 @@ def _aligned(s: Stmt) -> dict[Buffer, list[Alignment]]:
 
 
 def guarded(condition: PrimExpr, body: Stmt) -> Stmt:
-    """`body` under a condition, or as it is when the condition is true."""
+    """Return `body` under a condition, or `body` itself when the condition is true."""
     return body if isinstance(condition, IntImm) and condition.value else IfThenElse(condition, body)
 
 
@@ -110,7 +110,7 @@ def _varying(s: Stmt, block: Block) -> bool:
 
 
 def _in_place(block: Block, points: Points) -> Stmt:
-    """What a reduction starts from, stored by the first of its steps."""
+    """Return the initial values of a reduction, stored by the first of its steps."""
     assert block.init is not None
     first = all_of(*(compare(EQ, b, 0) for i, b in zip(block.iters, block.bindings, strict=True) if i.kind == "reduce"))
     return guarded(first, substitute_stmt(block.init, points))
@@ -128,7 +128,7 @@ def _reduction_below(s: Stmt) -> Block | None:
 
 
 def _first_values(outermost: For) -> tuple[list[Stmt], For]:
-    """What the reductions along a loop start from, to be stored before it, where the loop holds other computations too."""
+    """Return the stores of initial values of the reductions along a loop, for a loop that contains other computations too."""
     found = list(_reductions_over(outermost, outermost.var, []))
     if not found:
         return [], outermost
@@ -248,7 +248,7 @@ def _nest(loops: Sequence[For], body: Stmt) -> Stmt:
 def _in_lanes(
     block: Block, loops: list[For], spatial: list[For], vector: For, predicate: PrimExpr, shared: PrimExpr, partials: list[Buffer]
 ) -> Stmt:
-    """A reduction whose lanes hold partial results: clear the lanes, step, combine the lanes."""
+    """Return a reduction with partial results in lanes: clear the lanes, step, combine the lanes."""
     combiner = block.annotations.get("combiner")
     across = None if combiner is None else _ACROSS_LANES.get(combiner.name)
     body, condition = (block.body.then_case, block.body.condition) if isinstance(block.body, IfThenElse) else (block.body, predicate)

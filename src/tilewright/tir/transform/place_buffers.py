@@ -109,7 +109,7 @@ def _never_kept(s: Stmt, buffer: Buffer, uses: _Uses) -> bool:
 class _Placing:
     """`buffer` on its way to the lowest statement that holds every use of it.
 
-    Unless `anywhere`, a loop whose trips read what earlier ones wrote stays inside of the allocation.
+    Unless `anywhere`, a loop with iterations that read elements of earlier iterations stays inside the allocation.
     """
 
     buffer: Buffer

@@ -6,7 +6,7 @@
 
 Every statement is specialised once, with the values of all unrolled variables around it. An index is split into what
 does not change and a multiple of each unrolled variable, so that a copy of it costs one addition. Loops that run once
-are written out too. A loop whose copies would make more than `MOST_STATEMENTS` stays a loop. Needs a simplified program; leaves one.
+are written out too. A loop stays a loop where its copies would have more than `MOST_STATEMENTS` statements. Needs a simplified program; leaves one.
 """
 
 from __future__ import annotations
