@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -373,8 +374,9 @@ def if_then_else(condition: Value, true_value: Value, false_value: Value) -> Pri
     return Select(broadcast(c, lanes), broadcast(t, lanes), broadcast(f, lanes))
 
 
-BUILDERS.update({
+_BUILDERS: Final[dict[type[PrimExpr], Callable[..., PrimExpr]]] = {
     Add: add, Sub: sub, Mul: mul, Div: div, FloorDiv: floordiv, FloorMod: floormod, TruncDiv: truncdiv,
     TruncMod: truncmod, Min: minimum, Max: maximum, And: logical_and, Or: logical_or,
     **{c: functools.partial(compare, c) for c in (EQ, NE, LT, LE, GT, GE)}, Not: logical_not, Cast: cast, Select: if_then_else,
-})
+}
+BUILDERS.update(_BUILDERS)
