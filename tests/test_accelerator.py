@@ -362,10 +362,10 @@ def copied(source: int, target: int, count: int = 16, dtype: str = "int8") -> Co
 
 
 def program(*commands: Command, far: int = 64) -> Program:
-    from tilewright.contrib.accelerator.program import Layer, Place
+    from tilewright.contrib.accelerator.program import Layer, TensorPlacement
 
-    where = (Place(0, (1, 1, 1, 16), "int8"),)
-    return Program("f", where, (Place(16, (1, 1, 1, 16), "int8"),), (Layer("layer", "copy", 0, 32),), far, b"", b"".join(map(encode, commands)))
+    where = (TensorPlacement(0, (1, 1, 1, 16), "int8"),)
+    return Program("f", where, (TensorPlacement(16, (1, 1, 1, 16), "int8"),), (Layer("layer", "copy", 0, 32),), far, b"", b"".join(map(encode, commands)))
 
 
 GOOD = (Command(moved(), 0, 0), Command(copied(0, 16), 0, 1), Command(moved(STORE, 16, 16), 0, 1))

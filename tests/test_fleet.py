@@ -21,7 +21,7 @@ from planted import EXPECTED, planted
 from small_models import cnn
 from tilewright import rpc
 from tilewright.driver.main import main
-from tilewright.driver.places import Place
+from tilewright.driver.measuring import MeasuringOptions
 from tilewright.driver.tvmc.main import main as tvmc
 from tilewright.errors import OptionError, RPCError, WorkerError
 from tilewright.tuning.boards import SSHRunner, board_build
@@ -64,19 +64,19 @@ def device() -> Iterator[str]:
 ])
 def test_options_that_do_not_go_together(options: dict[str, object], why: str) -> None:
     with pytest.raises(OptionError, match=why):
-        Place(**options)  # type: ignore[arg-type]
+        MeasuringOptions(**options)  # type: ignore[arg-type]
 
 
 def test_threads_of_devices_are_their_own() -> None:
-    place = Place(tracker="127.0.0.1:1", rpc_key="board")
-    assert place.is_elsewhere and not Place().is_elsewhere
+    place = MeasuringOptions(tracker="127.0.0.1:1", rpc_key="board")
+    assert place.is_elsewhere and not MeasuringOptions().is_elsewhere
     with pytest.raises(OptionError, match="where its server is started"):
         place.runner(threads=2)
 
 
 def test_a_cluster_is_asked_for_the_workers_of_a_tag() -> None:
     pytest.importorskip("distributed")
-    place = Place(cluster="tcp://127.0.0.1:1", worker_tag="board")
+    place = MeasuringOptions(cluster="tcp://127.0.0.1:1", worker_tag="board")
     builder, runner = place.builder(), place.runner()
     assert isinstance(builder, ClusterBuilder) and isinstance(runner, ClusterRunner)
     assert builder._arguments == ("tcp://127.0.0.1:1", None, None) and runner._arguments == ("tcp://127.0.0.1:1", None, {"board": 1})

@@ -27,8 +27,8 @@ BUILDERS: Final[dict[type[PrimExpr], Callable[..., PrimExpr]]] = {}
 """The folding builders of `expr.py` by the class of the node that they build: `add` for `Add`, `cast` for `Cast`."""
 
 
-class Operand:
-    """What the operators of Python work on: expressions, and what stands for one (`expr`), as an axis does for its variable."""
+class ExprLike:
+    """Base of objects with Python's arithmetic operators: expressions, and objects with an expression `expr`, such as the variable of an axis."""
 
     __slots__ = ()
 
@@ -65,7 +65,7 @@ class Operand:
         return BUILDERS[EQ](self, other)
 
 
-class PrimExpr(Operand):
+class PrimExpr(ExprLike):
     """Base of scalar (and, inside kernels, vector) expressions; `dtype` is the type of the value."""
 
     __slots__ = ("__weakref__", "dtype")
@@ -92,7 +92,7 @@ class PrimExpr(Operand):
         return text_of(self)
 
 
-Value: TypeAlias = "Operand | int | float | bool | np.generic"
+Value: TypeAlias = "ExprLike | int | float | bool | np.generic"
 
 
 class Var(PrimExpr):
@@ -466,7 +466,7 @@ def integer_range(dtype: DataType) -> tuple[int, int]:
 
 
 def is_value(x: object) -> bool:
-    return isinstance(x, (Operand, int, float, bool, np.generic))
+    return isinstance(x, (ExprLike, int, float, bool, np.generic))
 
 
 def const(value: Any, dtype: str | DataType) -> PrimExpr:
@@ -496,7 +496,7 @@ def as_expr(value: Value, dtype: str | DataType | None = None) -> PrimExpr:
     """`value` as an expression; Python numbers become `dtype`, or int64, float32 and bool without one."""
     if isinstance(value, PrimExpr):
         return value
-    if isinstance(value, Operand):
+    if isinstance(value, ExprLike):
         return value.expr
     if isinstance(value, OpenSize):
         found: PrimExpr = value.expr

@@ -15,7 +15,7 @@ from tilewright import relay
 from tilewright.contrib.accelerator import Memory
 from tilewright.contrib.accelerator.__main__ import accelerator_of
 from tilewright.contrib.accelerator.module import module_of
-from tilewright.contrib.accelerator.program import Layer, Place, Program, load
+from tilewright.contrib.accelerator.program import Layer, Program, TensorPlacement, load
 from tilewright.contrib.accelerator.simulator import Simulator
 from tilewright.contrib.accelerator.stream import LOAD, Command, Move, encode
 from tilewright.contrib.accelerator.testing import Conformance, Failure
@@ -45,7 +45,7 @@ def moved(far: int) -> Command:
 
 def program(*commands: Command) -> Program:
     """These commands, for 64 bytes."""
-    place = Place(0, (1, 1, 1, 16), "int8")
+    place = TensorPlacement(0, (1, 1, 1, 16), "int8")
     return Program("npu_0", (place,), (place,), (Layer("layer", "copy", 0, 32),), 64, b"", b"".join(map(encode, commands)))
 
 

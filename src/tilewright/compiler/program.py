@@ -52,7 +52,7 @@ from tilewright.runtime.manifest import Manifest, Piece
 from tilewright.runtime.manifest import Symbol as OpenSymbol
 from tilewright.runtime.program import Check, Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step, TensorInfo, overlapping
 from tilewright.runtime.scratch import Scratch, most
-from tilewright.runtime.table import derived_sizes
+from tilewright.runtime.size_table import derived_sizes
 from tilewright.target.c.codegen import emit_module as emit_c
 from tilewright.target.c.compile import compile_c, identity_of
 from tilewright.target.c.memory import memory_of

@@ -16,7 +16,7 @@ import typer
 
 from tilewright.driver import options
 from tilewright.driver.application import Target, Verbose, examples
-from tilewright.driver.places import Place
+from tilewright.driver.measuring import MeasuringOptions
 from tilewright.errors import OptionError, TargetError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def tune_command(
     from tilewright.autotvm.tuner.names import tuner_named
 
     tuner_named(tuner)  # report a wrong name before any slow step
-    place = Place(cluster, worker_tag, tracker, rpc_key, ssh, ssh_config)
+    place = MeasuringOptions(cluster, worker_tag, tracker, rpc_key, ssh, ssh_config)
     shapes = options.input_shapes(input_shapes) or None
     if replay is not None:
         from tilewright.driver.replay import tune_by_replay
@@ -85,7 +85,7 @@ def tune_command(
     session.prove(interrupted)
 
 
-def measurable(wanted: str | Mapping[str, Any] | Processor, place: Place = Place()) -> Processor:
+def measurable(wanted: str | Mapping[str, Any] | Processor, place: MeasuringOptions = MeasuringOptions()) -> Processor:
     """The target that is meant. Raises `TargetError` where its code does not run at the place, as far as is known here, or is not of the processor alone."""
     from tilewright.target.target import Target as Processor
 
@@ -117,7 +117,7 @@ class _Session:
 
     def __init__(
         self, model: Path, output: Path, seconds: float, threads: int | None, target: Processor, shapes: dict[str, tuple[Any, ...]] | None, tuner: str,
-        place: Place,
+        place: MeasuringOptions,
     ) -> None:
         self.place = place
         self.model, self.output, self.seconds, self.threads, self.target, self.shapes, self.tuner = model, output, seconds, threads, target, shapes, tuner

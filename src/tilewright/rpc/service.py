@@ -14,8 +14,8 @@ from tilewright.rpc.models import LOAD, RUN
 from tilewright.runtime.functions import FunctionModule, NativeFunction
 from tilewright.runtime.manifest import Parameter
 from tilewright.runtime.module import load_module
+from tilewright.runtime.timing_lock import TAKE
 from tilewright.runtime.trial import PREPARE, TRIAL, machine_name
-from tilewright.runtime.turns import TAKE
 from tilewright.runtime.wire import Message
 
 Pieces = Sequence[bytes]

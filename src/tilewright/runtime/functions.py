@@ -23,7 +23,7 @@ from tilewright.nd import Device, NDArray, aligned_empty, as_numpy
 from tilewright.runtime import compiler_hooks
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.benchmark import USUAL, BenchmarkResult, Pace, measure
-from tilewright.runtime.faults import reported
+from tilewright.runtime.fault_reports import reported
 from tilewright.runtime.files import write_atomically
 from tilewright.runtime.manifest import Manifest, Parameter, Scalar
 from tilewright.runtime.program import Code

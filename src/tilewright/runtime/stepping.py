@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tilewright.errors import ArtifactError, RunError
 from tilewright.runtime.manifest import FIRST_MESSAGE, Manifest
 from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, WORKSPACE, Check, Code, Copy, KernelCall, OutsideStep, Place, Step
-from tilewright.runtime.table import part_bytes
+from tilewright.runtime.size_table import part_bytes
 
 Memory = Mapping[str, Sequence[int]]
 """Where inputs and outputs are, by number, and constants and the workspace."""

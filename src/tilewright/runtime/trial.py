@@ -18,7 +18,7 @@ from typing import Final
 import numpy as np
 
 from tilewright.errors import InputError
-from tilewright.runtime import turns
+from tilewright.runtime import timing_lock
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.manifest import Parameter
 from tilewright.runtime.module import load_module
@@ -94,7 +94,7 @@ def trial(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[byte
     try:
         return _trial(message, pieces)
     finally:
-        turns.leave()
+        timing_lock.leave()
 
 
 def _trial(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:

@@ -23,7 +23,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from tilewright.errors import Origin
-from tilewright.expr import Buffer, Call, Load, Operand, PrimExpr, Var, number_of
+from tilewright.expr import Buffer, Call, ExprLike, Load, PrimExpr, Var, number_of
 from tilewright.expr_walk import rewrite, substitute, walk
 from tilewright.intrinsics import address_of
 from tilewright.node import node
@@ -99,7 +99,7 @@ class Evaluate(Stmt):
 
 
 @node
-class IterVar(Operand):
+class IterVar(ExprLike):
     """An axis of a block or of a computation, over `[0, extent)`. In an expression it is its variable."""
 
     var: Var

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from tilewright.errors import InputError
-from tilewright.runtime.turns import turn
+from tilewright.runtime.timing_lock import turn
 
 CONFIDENCE: Final = 0.95
 _DRAWN: Final = 2000

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from tilewright.errors import WorkerCrashed, WorkerError, WorkerRaised, WorkerTimedOut
-from tilewright.runtime import turns
+from tilewright.runtime import timing_lock
+from tilewright.runtime.timing_lock import TAKE
 from tilewright.runtime.trial import PREPARE, TRIAL, TrialOptions
-from tilewright.runtime.turns import TAKE
 from tilewright.runtime.wire import Message
 from tilewright.tuning.measure import Image, Measured, MeasureErrorNo, failed
 
@@ -55,7 +55,7 @@ class Trials:
         start = time.perf_counter()
         error_no, text = MeasureErrorNo.RUNTIME_DEVICE, ""
         try:
-            turns.wait(self._take)
+            timing_lock.wait(self._take)
         except WorkerError as error:
             self.fresh()
             return self._failed(MeasureErrorNo.UNKNOWN_ERROR, str(error), start)

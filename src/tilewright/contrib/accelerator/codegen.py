@@ -16,7 +16,7 @@ import numpy as np
 
 from tilewright.contrib.accelerator.declaration import OUTPUT, Accelerator, Emitted, Operand
 from tilewright.contrib.accelerator.module import AcceleratorModule, module_of
-from tilewright.contrib.accelerator.program import Layer, Place, Program
+from tilewright.contrib.accelerator.program import Layer, Program, TensorPlacement
 from tilewright.contrib.accelerator.stream import LOAD, STORE, Command, Compute, Move, Tile, encode
 from tilewright.contrib.accelerator.tiling import Tiling, box_of, choose
 from tilewright.errors import CompileError
@@ -82,7 +82,7 @@ class _Builder:
                 steps += self._steps(e, tiling, number)
             layers.append(Layer(named.name, named.operator, named.macs, near))
         commands = _Commands(self.accelerator, steps).made()
-        places = ([Place(self.address[t.source], t.shape, t.dtype) for t in tensors] for tensors in (self.region.inputs, self.region.outputs))
+        places = ([TensorPlacement(self.address[t.source], t.shape, t.dtype) for t in tensors] for tensors in (self.region.inputs, self.region.outputs))
         inputs, outputs = map(tuple, places)
         return Program(self.region.symbol, inputs, outputs, tuple(layers), far_bytes, bytes(self.constants), b"".join(map(encode, commands)))
 

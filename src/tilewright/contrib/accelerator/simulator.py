@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.contrib.accelerator.declaration import OUTPUT, Accelerator
-from tilewright.contrib.accelerator.program import Place, Program
+from tilewright.contrib.accelerator.program import Program, TensorPlacement
 from tilewright.contrib.accelerator.report import Cycles, LayerCycles
 from tilewright.contrib.accelerator.stream import LOAD, STORE, Command, Compute, Move, Tile, decode
 from tilewright.errors import RunError
@@ -64,7 +64,7 @@ class Simulator:
         return "\n".join(c.text() for c in self.commands)
 
 
-def _at(memory: Array, place: Place | Tile) -> Array:
+def _at(memory: Array, place: TensorPlacement | Tile) -> Array:
     """A tensor in a memory, as a view."""
     kind = np.dtype(place.dtype)
     size = int(np.prod(place.shape, dtype=np.int64)) * kind.itemsize

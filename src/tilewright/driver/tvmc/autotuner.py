@@ -14,7 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from tilewright.driver.places import Place
+from tilewright.driver.measuring import MeasuringOptions
 from tilewright.driver.tune import measurable
 from tilewright.driver.tvmc.records import is_of_auto_scheduler
 from tilewright.errors import OptionError, RunError
@@ -62,7 +62,7 @@ def tune_model(
     from tilewright.autotvm.tuner.names import tuner_named
     from tilewright.tuning.lines import LineFile
 
-    place = Place(tracker=f"{hostname}:{port}" if hostname else "", rpc_key=rpc_key or "")
+    place = MeasuringOptions(tracker=f"{hostname}:{port}" if hostname else "", rpc_key=rpc_key or "")
     chosen = measurable(target, place)
     tuner_named(tuner)  # report a wrong name before any slow step
     if trials < 1:

@@ -15,7 +15,7 @@ import typer
 
 from tilewright.driver import micro, options, tensors, tune
 from tilewright.driver.application import Config, Target, Verbose, Version, application, check_target_options, examples, run
-from tilewright.driver.places import Place, address
+from tilewright.driver.measuring import MeasuringOptions, address
 from tilewright.driver.tvmc import arguments as a
 from tilewright.driver.tvmc.autotuner import tasks_of, tune_model
 from tilewright.driver.tvmc.compiler import compile_model
@@ -218,7 +218,7 @@ def tune_command(
     verbose: Verbose = 0,
 ) -> None:
     """Measure how kernels of the model FILE are fastest here, and keep the results as records."""
-    place = Place(tracker=rpc_tracker, rpc_key=rpc_key)
+    place = MeasuringOptions(tracker=rpc_tracker, rpc_key=rpc_key)
     model = load_model(file, str(model_format) if model_format else None, options.input_shapes(input_shapes, below_one_is_open=True))
     if tasks == "list":
         found, _ = tasks_of(model, tune.measurable(target, place), enable_autoscheduler)

@@ -11,7 +11,7 @@ import numpy as np
 
 from tilewright.compiler.grouping import flat
 from tilewright.driver import files, tensors
-from tilewright.driver.places import Place, address
+from tilewright.driver.measuring import MeasuringOptions, address
 from tilewright.driver.profile import reported
 from tilewright.driver.tvmc.package import TVMCPackage
 from tilewright.driver.tvmc.result import TVMCResult
@@ -60,7 +60,7 @@ def run_module(
             code="TW0204",
         )
     tracker = f"{hostname}:{port}" if hostname and port else hostname or ""
-    place = Place(tracker=tracker, rpc_key=rpc_key or "")
+    place = MeasuringOptions(tracker=tracker, rpc_key=rpc_key or "")
     if fill_mode not in list(tensors.Fill):
         raise OptionError(f"--fill-mode: there is no '{fill_mode}'; choose from {', '.join(tensors.Fill)}", code="TW0203")
     given = files.read_arrays(Path(inputs)) if isinstance(inputs, (str, os.PathLike)) else dict(inputs or {})
@@ -83,7 +83,7 @@ def run_module(
 
 
 def _on_device(
-    package: TVMCPackage, place: Place, given: Mapping[str, np.ndarray[Any, Any]], fill: tensors.Fill, repeat: int, number: int, profile: bool, end_to_end: bool,
+    package: TVMCPackage, place: MeasuringOptions, given: Mapping[str, np.ndarray[Any, Any]], fill: tensors.Fill, repeat: int, number: int, profile: bool, end_to_end: bool,
 ) -> TVMCResult:
     """Run the package in a session on a device. Raises `RPCError` for a missing device, `WorkerError` for errors on the device."""
     from tilewright.rpc import RemoteModel, connect_tracker

@@ -18,7 +18,7 @@ from tilewright.errors import CompileError, InternalError
 from tilewright.expr import Buffer
 from tilewright.runtime.manifest import FIRST_MESSAGE, Manifest
 from tilewright.runtime.program import INPUT, Copy, KernelCall, Place, TensorInfo, overlapping
-from tilewright.runtime.table import part_bytes
+from tilewright.runtime.size_table import part_bytes
 from tilewright.target.c.codegen import HEADERS, File
 from tilewright.target.c.helpers import prelude
 from tilewright.target.c.text import c_type, comment, hexadecimal, identifier, whole

@@ -15,8 +15,8 @@ from tilewright.errors import InternalError
 from tilewright.runtime.manifest import FIRST_MESSAGE, MEMORY_FAULT, NO_SCRATCH, Manifest
 from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, PIECE, Check, Copy, KernelCall, Place, Step, entry_symbols, segments
 from tilewright.runtime.scratch import REFUSED_AT
+from tilewright.runtime.size_table import first_piece, part_bytes, positions
 from tilewright.runtime.sizes import Size
-from tilewright.runtime.table import first_piece, part_bytes, positions
 from tilewright.target import cpu
 from tilewright.target.llvm import faults
 from tilewright.target.llvm.external import EXTERNAL, emit_external

@@ -67,8 +67,8 @@ from tilewright.tir.stmt import (
     seq,
     stored_buffers,
 )
+from tilewright.tir.transform.loop_facts import inside
 from tilewright.tir.transform.memory_accesses import Access, accesses_of
-from tilewright.tir.transform.scope import inside
 from tilewright.types import BOOL, INT64
 
 _LONGEST_LINE: Final = 140

@@ -77,7 +77,7 @@ from tilewright.tir.stmt import (
     substitute_stmt,
     walk_stmt,
 )
-from tilewright.tir.transform.scope import inside, runs_once, trips
+from tilewright.tir.transform.loop_facts import inside, runs_once, trips
 from tilewright.types import BOOL
 
 MOST_SEGMENTS: Final = 8

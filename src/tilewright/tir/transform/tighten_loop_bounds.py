@@ -59,7 +59,7 @@ from tilewright.tir.stmt import (
     Store,
     map_bodies,
 )
-from tilewright.tir.transform.scope import inside
+from tilewright.tir.transform.loop_facts import inside
 from tilewright.types import DataType
 
 Guarded = tuple[list[PrimExpr], Stmt]

@@ -40,7 +40,7 @@ from tilewright.tir.stmt import (
     substitute_stmt,
     walk_stmt,
 )
-from tilewright.tir.transform.scope import inside, lasting, runs_once
+from tilewright.tir.transform.loop_facts import inside, lasting, runs_once
 
 MOST_STATEMENTS: Final = 1 << 14
 """Most statements that one unrolled loop becomes, with the unrolled loops inside of it. Schedules stay far below it."""

@@ -58,7 +58,7 @@ from tilewright.tir.stmt import (
     substitute_stmt,
     walk_stmt,
 )
-from tilewright.tir.transform.scope import inside, trips
+from tilewright.tir.transform.loop_facts import inside, trips
 
 
 def vectorize_loops(func: PrimFunc) -> PrimFunc:

@@ -1,4 +1,4 @@
-"""Where the commands measure: here, on a Dask cluster, on devices behind a tracker, on a board by ssh, or nowhere (`tuning/replay.py`)."""
+"""The machine on which commands measure: this one, a Dask cluster, devices of a tracker, or a board by ssh."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 DEVICE_SECONDS = 10.0
-"""How long a device may take to come to its tracker."""
+"""Seconds to wait for a device at its tracker."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class MeasuringOptions:
     """The measuring options of a command; without options, this machine."""
 
     cluster: str = ""
@@ -29,7 +29,7 @@ class Place:
     ssh_config: Path | None = None
 
     def __post_init__(self) -> None:
-        """Raises `OptionError` for options that do not go together."""
+        """Raise `OptionError` for options that exclude each other."""
         chosen = [f"--{word}" for word in ("cluster", "tracker", "ssh") if getattr(self, word)]
         if len(chosen) > 1:
             raise OptionError(f"{' and '.join(chosen)} are different places to measure; give one of them", code="TW0204")
@@ -44,11 +44,11 @@ class Place:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether code does not have to run on this machine."""
+        """Whether the code runs on another machine."""
         return bool(self.cluster or self.tracker or self.ssh)
 
     def reach(self) -> None:
-        """Ask the tracker, where there is one, for the device, before anything takes time.
+        """Check that the tracker, if one is given, has the device, before any slow step.
 
         Raises `RPCError` where the tracker refuses or is silent, and where no device of the key comes within ten seconds.
         """

@@ -1,10 +1,11 @@
-"""Turns at timing: of all programs of one machine that time code, one does so at a time, in the order in which they asked.
+"""A machine-wide lock so that only one process measures at a time, in the order of the requests.
 
     with turn(): …                       # in this process
-    take({"seconds": 1.0}, ())           # in a worker process, which lets go when its trial is over, or when it ends
+    take({"seconds": 1.0}, ())           # in a worker process, which releases the lock after its trial, or when it exits
 
-A turn is a lock on a file, `/tmp/tilewright-timing` or what `TILEWRIGHT_TIMING_LOCK` names, which the system takes away from a process that ends. Who waits
-holds a second one, `….queue`, so that who had the last turn stands behind. Programs that see different folders there (containers) do not see each other.
+The lock is a lock on the file `/tmp/tilewright-timing`, or the file that `TILEWRIGHT_TIMING_LOCK` names; the system releases it when
+its process exits. A waiting process holds a second lock, `….queue`, so that the last holder queues up after it. Processes with
+different `/tmp` folders (containers) do not see each other's locks.
 """
 
 from __future__ import annotations
@@ -22,30 +23,30 @@ from tilewright.errors import OptionError
 from tilewright.runtime.wire import Message
 
 VARIABLE: Final = "TILEWRIGHT_TIMING_LOCK"
-TAKE: Final = "tilewright.runtime.turns:take"
+TAKE: Final = "tilewright.runtime.timing_lock:take"
 PATIENCE: Final = 60.0
 """Maximum seconds to wait for the lock: by then its holder is stopped, or measures something very long."""
 _ASKED_FOR: Final = 1.0
 _PAUSE: Final = 0.005
 _LONGEST: Final = 64
-"""Bytes of a lock's file at most: it holds the number of a process."""
+"""Maximum size of a lock file, in bytes: it holds a process id."""
 
 _LOG: Final = logging.getLogger(__name__)
 
 
-class Turns:
-    """The turns of a machine as one process sees them."""
+class TimingLock:
+    """The timing lock of a machine, as used by one process."""
 
     def __init__(self, path: str | None = None) -> None:
-        """`path` is that of the lock's file; None: what the variable names, or the machine's."""
+        """`path` is the path of the lock file; None: the file that the variable names, or the default."""
         self.path = path or os.environ.get(VARIABLE) or "/tmp/tilewright-timing"
         self._queue: int | None = None
         self._turn: int | None = None
 
     def take(self, seconds: float) -> bool:
-        """Wait up to so many seconds for the turn; whether it is ours now. Who waits keeps its place until `take` is called again, or `leave`.
+        """Wait up to `seconds` for the lock, and return whether it is held. A waiting process keeps its position in the queue until `leave`.
 
-        Raises `OptionError` where the file cannot be had.
+        Raises `OptionError` where the lock file cannot be used.
         """
         end = time.monotonic() + seconds
         while self._turn is None:
@@ -79,41 +80,41 @@ class Turns:
             return "an unknown process"
 
 
-_HERE: Final[list[Turns]] = []
+_HERE: Final[list[TimingLock]] = []
 
 
-def of_this_process() -> Turns:
-    """The turns of this process, which has one at a time."""
+def of_this_process() -> TimingLock:
+    """Return the lock of this process."""
     if not _HERE:
-        _HERE.append(Turns())
+        _HERE.append(TimingLock())
     return _HERE[0]
 
 
 def take(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
-    """Wait up to `message["seconds"]` for this process's turn: `{"taken", "holder"}`."""
-    turns = of_this_process()
-    taken = turns.take(float(message["seconds"]))
-    return {"taken": taken, "holder": "" if taken else turns.holder}, []
+    """Wait up to `message["seconds"]` for the lock; returns `{"taken", "holder"}`."""
+    lock = of_this_process()
+    taken = lock.take(float(message["seconds"]))
+    return {"taken": taken, "holder": "" if taken else lock.holder}, []
 
 
 def leave() -> None:
-    """The turn of this process, if it has one, is over."""
+    """Release the lock of this process."""
     of_this_process().leave()
 
 
 @contextmanager
 def turn() -> Iterator[None]:
-    """The turn of this process inside the `with` block; behind `PATIENCE` seconds without one a warning, and none."""
-    turns = of_this_process()
+    """Hold the lock inside the `with` block; after `PATIENCE` seconds of waiting, warn and continue without it."""
+    lock = of_this_process()
     try:
-        wait(lambda seconds: (turns.take(seconds), turns.holder))
+        wait(lambda seconds: (lock.take(seconds), lock.holder))
         yield
     finally:
-        turns.leave()
+        lock.leave()
 
 
 def wait(ask: Callable[[float], tuple[bool, str]], clock: Callable[[], float] = time.monotonic) -> bool:
-    """Ask for the turn until it is there, by `ask(seconds) -> (taken, holder)`; whether it came.
+    """Call `ask(seconds) -> (taken, holder)` until the lock is taken; return whether it is.
 
     After `PATIENCE` seconds with one holder the wait ends with a warning that names it: a stopped process must not block all others.
     """
@@ -125,7 +126,7 @@ def wait(ask: Callable[[float], tuple[bool, str]], clock: Callable[[], float] = 
         if holder != before:
             begin, before = clock(), holder
         elif clock() - begin > PATIENCE:
-            _LOG.warning("process %s has been timing for %.0f s, or is stopped; times are taken beside it, and may be disturbed by it", holder, PATIENCE)
+            _LOG.warning("process %s has held the timing lock for %.0f s, or is stopped; measuring continues without the lock, and may be disturbed", holder, PATIENCE)
             return False
 
 
@@ -135,7 +136,7 @@ def _is_lock(found: os.stat_result) -> bool:
 
 
 def _locked(path: str) -> int | None:
-    """A descriptor that holds the lock of a file; None where another has it."""
+    """Return a descriptor that holds the lock of a file; None where another process holds it."""
     try:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)  # a file of another user in a shared folder may be opened, but not created
@@ -144,9 +145,9 @@ def _locked(path: str) -> int | None:
             os.fchmod(descriptor, 0o666)
         if not _is_lock(os.fstat(descriptor)):
             os.close(descriptor)
-            raise OSError(f"{path} is no lock: it is not a small file with one name")
+            raise OSError(f"{path} is not a lock file: it must be a small regular file with one name")
     except OSError as error:
-        raise OptionError(f"no turn at timing can be had: {error}; name a file that all users may write, by the variable {VARIABLE}", code="TW0208") from error
+        raise OptionError(f"the timing lock cannot be used: {error}; set the variable {VARIABLE} to a file that all users may write", code="TW0208") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

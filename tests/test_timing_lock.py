@@ -1,4 +1,4 @@
-"""Turns at timing: two who time on one machine do so one after the other, and build beside."""
+"""The timing lock: processes that measure on one machine do so one after the other, and build meanwhile."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ import pytest
 import tilewright
 from planted import planted
 from tilewright.errors import OptionError
-from tilewright.runtime import turns
-from tilewright.runtime.turns import TAKE, VARIABLE, Turns, wait
+from tilewright.runtime import timing_lock
+from tilewright.runtime.timing_lock import TAKE, VARIABLE, TimingLock, wait
 from tilewright.tuning.local import LocalBuilder, LocalRunner
 from tilewright.tuning.measure import Measured, measure
 
 
 def test_who_asked_first_is_next(tmp_path: Path) -> None:
     path = str(tmp_path / "timing")
-    one, other, third = Turns(path), Turns(path), Turns(path)
+    one, other, third = TimingLock(path), TimingLock(path), TimingLock(path)
     assert one.take(0) and one.take(0)
     assert not other.take(0)
     assert other.holder == str(os.getpid())
@@ -41,14 +41,14 @@ def test_who_asked_first_is_next(tmp_path: Path) -> None:
 
 def test_a_process_that_ends_leaves(tmp_path: Path) -> None:
     path = str(tmp_path / "timing")
-    program = "import sys; from tilewright.runtime.turns import Turns; t = Turns(sys.argv[1]); print(t.take(0), flush=True); sys.stdin.read()"
+    program = "import sys; from tilewright.runtime.timing_lock import TimingLock; t = TimingLock(sys.argv[1]); print(t.take(0), flush=True); sys.stdin.read()"
     source = str(Path(tilewright.__file__).parent.parent)
     child = subprocess.Popen(
         [sys.executable, "-c", program, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": source},
     )
     try:
         assert child.stdout is not None and child.stdout.readline() == "True\n"
-        mine = Turns(path)
+        mine = TimingLock(path)
         assert not mine.take(0)
         assert mine.holder == str(child.pid)
     finally:
@@ -62,17 +62,17 @@ def test_nobody_waits_for_ever(caplog: pytest.LogCaptureFixture) -> None:
     clock = map(float, itertools.count(0, 25))
     with caplog.at_level(logging.WARNING):
         assert not wait(lambda seconds: (False, "17"), lambda: next(clock))
-    assert "process 17 has been timing for 60 s, or is stopped" in caplog.text
+    assert "process 17 has held the timing lock for 60 s, or is stopped" in caplog.text
     clock, answers = map(float, itertools.count(0, 25)), iter([(False, "17"), (False, "17"), (False, "18"), (False, "18"), (True, "")])
     assert wait(lambda seconds: next(answers), lambda: next(clock))  # they take turns: no one is stopped
 
 
 def test_a_file_that_cannot_be_had(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=rf"no turn at timing can be had.*{VARIABLE}"):
-        Turns(str(tmp_path / "no" / "folder")).take(0)
+    with pytest.raises(OptionError, match=rf"the timing lock cannot be used.*{VARIABLE}"):
+        TimingLock(str(tmp_path / "no" / "folder")).take(0)
     (tmp_path / "link.queue").symlink_to(tmp_path / "other")
-    with pytest.raises(OptionError, match="no turn at timing"):
-        Turns(str(tmp_path / "link")).take(0)
+    with pytest.raises(OptionError, match="the timing lock cannot be used"):
+        TimingLock(str(tmp_path / "link")).take(0)
 
 
 def test_a_file_that_is_no_lock_keeps_its_contents(tmp_path: Path) -> None:
@@ -81,15 +81,15 @@ def test_a_file_that_is_no_lock_keeps_its_contents(tmp_path: Path) -> None:
     os.link(mine, tmp_path / "linked")
     large.write_text("contents" * 100)
     for name in ("linked", "large"):
-        with pytest.raises(OptionError, match="is no lock: it is not a small file with one name"):
-            Turns(str(tmp_path / name)).take(0)
+        with pytest.raises(OptionError, match="is not a lock file: it must be a small regular file with one name"):
+            TimingLock(str(tmp_path / name)).take(0)
     assert mine.read_text() == "mine" and large.read_text() == "contents" * 100
 
 
 @pytest.mark.slow
 def test_runs_wait_and_builds_do_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "timing"))
-    other = Turns()
+    other = TimingLock()
     assert other.take(0)
     built, asked, results = threading.Event(), threading.Event(), list[Measured]()
     with LocalBuilder(timeout=60, n_parallel=1) as builder, LocalRunner(timeout=60, number=1, repeat=1, cooldown_interval=0, threads=1, noise=1e9) as runner:
@@ -120,9 +120,9 @@ def test_runs_wait_and_builds_do_not(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 
 def test_a_turn_in_this_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(turns, "_HERE", [Turns(str(tmp_path / "timing"))])
-    other = Turns(str(tmp_path / "timing"))
-    with turns.turn():
+    monkeypatch.setattr(timing_lock, "_HERE", [TimingLock(str(tmp_path / "timing"))])
+    other = TimingLock(str(tmp_path / "timing"))
+    with timing_lock.turn():
         assert not other.take(0)
         other.leave()
     assert other.take(0)
