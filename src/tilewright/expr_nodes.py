@@ -518,6 +518,13 @@ def broadcast(value: PrimExpr, lanes: int) -> PrimExpr:
     return value if value.dtype.lanes == lanes else Broadcast(value, lanes)
 
 
+def integer(e: PrimExpr) -> int:
+    """Return the value of an integer constant. Raises `TypeError` for any other expression."""
+    if not isinstance(e, IntImm):
+        raise TypeError(f"{e} is not an integer constant")
+    return e.value
+
+
 Number = (IntImm, FloatImm)
 
 

@@ -48,6 +48,7 @@ from tilewright.expr import (
     Sub,
     Var,
     const,
+    integer,
     integer_range,
     maximum,
     minimum,
@@ -248,7 +249,7 @@ def _join_open(form: LinearForm, mod: FloorMod, k: int, ranges: Ranges) -> Linea
 
 
 def _join(form: LinearForm, mod: FloorMod, k: int, ranges: Ranges) -> LinearForm | None:
-    c, dtype = mod.b.value, mod.dtype  # type: ignore[attr-defined]
+    c, dtype = integer(mod.b), mod.dtype
     whole = form_of(mod.a, ranges)
     quotient = _divide(whole, c, dtype, ranges)
     if quotient.coefs and all(form.coefs.get(a) == k * c * m for a, m in quotient.coefs.items()):
@@ -358,8 +359,9 @@ def _end(e: PrimExpr, ranges: Ranges) -> PrimExpr | None:
         return ranges.ends.get(e)
     if isinstance(e, FloorMod):
         return None if isinstance(e.b, IntImm) else e.b
-    end = _end(e.a, ranges) if isinstance(e, FloorDiv) else None
-    return None if end is None else _divided(simplify(end, ranges), e.b)  # type: ignore[attr-defined]
+    if isinstance(e, FloorDiv) and (end := _end(e.a, ranges)) is not None:
+        return _divided(simplify(end, ranges), e.b)
+    return None
 
 
 def _divided(e: PrimExpr, divisor: PrimExpr) -> PrimExpr | None:

@@ -17,7 +17,7 @@ from tilewright.arith.bounds import bounds, bounds_of_form
 from tilewright.arith.linear import LinearForm, expression
 from tilewright.arith.ranges import Ranges
 from tilewright.arith.simplify import form_of, prove, simplify
-from tilewright.expr import FloorDiv, FloorMod, IntImm, PrimExpr, Var, all_of, const, floordiv, floormod
+from tilewright.expr import FloorDiv, FloorMod, IntImm, PrimExpr, Var, all_of, const, floordiv, floormod, integer
 from tilewright.expr_walk import substitute, walk
 from tilewright.types import INT64
 
@@ -76,14 +76,14 @@ class _System:
         while (found := next(self._divisions(), None)) is not None:
             a = found.a
             same = [e for e in self._divisions() if e.a is a]
-            c = min(int(e.b) for e in same)  # type: ignore[call-overload]
+            c = min(integer(e.b) for e in same)
             q, t = Var("q"), Var("t")
             low, high = bounds(a, self.ranges())
             if low is None or high is None:
                 return
             new: dict[PrimExpr, PrimExpr] = {}
             for e in same:
-                n, part = divmod(int(e.b), c)  # type: ignore[call-overload]
+                n, part = divmod(integer(e.b), c)
                 if not part:
                     new[e] = floordiv(q, n) if isinstance(e, FloorDiv) else floormod(q, n) * c + t
             self.unknowns[q], self.firsts[q] = const(high // c - low // c + 1, INT64), const(low // c, INT64)

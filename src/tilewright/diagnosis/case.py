@@ -37,7 +37,8 @@ class Case:
 
     @property
     def main(self) -> Function:
-        return self.module["main"]  # type: ignore[no-any-return]
+        main: Function = self.module["main"]
+        return main
 
     @property
     def nodes(self) -> int:

@@ -173,8 +173,8 @@ class _Session:
         t = self.tuning
         gain = 1 - t.time / t.time_before if t.time_before else 0.0
         table = Table(title=f"{self.model.name}: {t.trials} trials, kernels {1e3 * t.time:.3f} ms ({100 * gain:.0f} % saved so far), {seconds:.0f} s left", title_justify="left")
-        for name, justify in (("task", "left"), ("trials", "right"), ("best (us)", "right"), ("saved", "right"), ("of the time", "right"), ("to gain", "right")):
-            table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        for name in ("task", "trials", "best (us)", "saved", "of the time", "to gain"):
+            table.add_column(name, justify="left" if name == "task" else "right", no_wrap=True)
         ranked = sorted(t.states, key=lambda s: -t.share(s))
         for s in ranked[:_SHOWN]:
             measured = s.best < float("inf")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -153,6 +154,9 @@ class Server:
             self._token = secrets.token_hex(16)
             self._changed.notify_all()
 
+    def _is_news(self, seen: str) -> bool:
+        return self._token != seen or self._closed.is_set()
+
     def _again_and_again(self, work: Any) -> None:
         """Connections break, and are made again, until the server is closed."""
         while not self._closed.is_set():
@@ -180,7 +184,7 @@ class Server:
                     self._renew()
                     continue
                 with self._changed:
-                    self._changed.wait_for(lambda seen=token: self._token != seen or self._closed.is_set(), _HEARTBEAT)  # type: ignore[misc]
+                    self._changed.wait_for(partial(self._is_news, token), _HEARTBEAT)
         finally:
             connection.close()
 

@@ -6,14 +6,14 @@ their before and after. They act on whole computations, so they come before `com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewright.arith.solve import conjuncts
 from tilewright.errors import ScheduleError
 from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Var, all_of, as_expr, const
-from tilewright.expr_walk import free_vars, rewrite, substitute, walk
+from tilewright.expr_walk import free_vars, substitute, walk
 from tilewright.tir.stmt import (
     ALIGNED,
     SERIAL,
@@ -29,7 +29,7 @@ from tilewright.tir.stmt import (
     bodies,
     expressions,
     map_bodies,
-    map_expressions,
+    redirect,
     seq,
     stored_buffers,
     substitute_stmt,
@@ -39,7 +39,6 @@ from tilewright.tir.stmt import (
 from tilewright.types import BOOL, INT64
 
 SCOPES = ("global", "local")
-Access = Callable[[tuple[PrimExpr, ...]], tuple[PrimExpr, ...]]
 
 
 def check_scope(scope: str) -> None:
@@ -55,23 +54,6 @@ def named_buffer(func: PrimFunc, name: str) -> Buffer:
         if b.name == name:
             return b
     raise ScheduleError(f"there is no buffer '{name}'; the buffers are {', '.join(b.name for b in known)}", code="TW0613")
-
-
-def redirect(s: Stmt, old: Buffer, new: Buffer, at: Access = lambda indices: indices) -> Stmt:
-    """`s` with every access `old[i]` made `new[at(i)]`."""
-    memo: dict[PrimExpr, PrimExpr] = {}
-
-    def loads(e: PrimExpr) -> PrimExpr | None:
-        return Load(new, at(e.indices)) if isinstance(e, Load) and e.buffer is old else None
-
-    def stores(x: Stmt) -> Stmt:
-        if isinstance(x, Store) and x.buffer is old:
-            return replace(x, buffer=new, indices=at(x.indices))
-        if isinstance(x, Block) and x.init is not None:
-            x = replace(x, init=stores(x.init))
-        return map_bodies(x, stores) or x
-
-    return stores(map_expressions(s, lambda e: rewrite(e, loads, memo)))
 
 
 def reads(s: Stmt, buffer: Buffer, *but: Stmt) -> bool:

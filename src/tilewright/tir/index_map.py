@@ -207,7 +207,7 @@ def _read(text: str) -> IndexMap:
             case ast.Name(id=name) if name in params:
                 return params[name]
             case ast.BinOp() if type(e.op) in _OPERATORS:
-                return _OPERATORS[type(e.op)](value(e.left), value(e.right))  # type: ignore[no-any-return]
+                return as_expr(_OPERATORS[type(e.op)](value(e.left), value(e.right)))
             case ast.UnaryOp(op=ast.USub()):
                 return sub(const(0, INT64), value(e.operand))
         raise ScheduleError(f"'{ast.unparse(e)}' is not allowed in an index map; use its parameters, whole numbers and + - * // %")

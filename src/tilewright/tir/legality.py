@@ -364,7 +364,8 @@ def check_not_used_before(func: PrimFunc, block: Block, target: For) -> None:
     found = accesses(target)
     written = written_in(found)
     place = {id(s): k for k, s in enumerate(walk_stmt(target))}
-    for first in (a for a in found if a.block is block and a.at in list(walk_stmt(block.init)) and a.writes):  # type: ignore[arg-type]
+    initial = [] if block.init is None else list(walk_stmt(block.init))
+    for first in (a for a in found if a.block is block and a.at in initial and a.writes):
         for other in (a for a in found if a.block is not block and a.buffer is first.buffer):
             if _earlier(other, first, outer, written, place[id(other.at)] < place[id(first.at)]):
                 raise fault(f"'{first.buffer.name}' is {'written' if other.writes else 'read'} at {other} before block '{block.name}' stores its first value there", target, func)

@@ -32,13 +32,14 @@ from tilewright.expr import (
     const,
     floordiv,
     floormod,
+    integer,
     minimum,
     mul,
     sub,
 )
-from tilewright.expr_walk import rewrite, walk
+from tilewright.expr_walk import rewrite, substitute, walk
 from tilewright.tir import block_rewrites, loop_rewrites
-from tilewright.tir.block_rewrites import check_scope, reads, redirect
+from tilewright.tir.block_rewrites import check_scope, reads
 from tilewright.tir.legality import check_bounds, check_fuse, check_inlined, check_order, check_passed, check_trips, fault, only_maker
 from tilewright.tir.region import Box, region_of
 from tilewright.tir.rolling_buffer import rolling_buffer
@@ -59,6 +60,8 @@ from tilewright.tir.stmt import (
     map_bodies,
     map_expressions,
     path_to,
+    redirect,
+    replaced,
     seq,
     stored_buffers,
     substitute_stmt,
@@ -141,8 +144,8 @@ class Schedule(Recorder):
         if repeats:
             self._may_repeat(node, sizes, self.extent(loop))
             if not isinstance(extent, IntImm):
-                limit(self.extent(loop), int(sizes[1]))  # type: ignore[arg-type]
-                self._facts[simplify(extent, Ranges())] = int(sizes[1]), None  # type: ignore[arg-type]
+                limit(self.extent(loop), integer(as_expr(sizes[1])))
+                self._facts[simplify(extent, Ranges())] = integer(as_expr(sizes[1])), None
             point = add(minimum(mul(new[0], sizes[1]), sub(extent, sizes[1])), new[1])
         body = substitute_stmt(node.body, {loop: add(point, node.min)})
         if covered is not extent and not repeats:
@@ -312,7 +315,7 @@ class Schedule(Recorder):
 
         def inline(e: PrimExpr) -> PrimExpr | None:
             if isinstance(e, Load) and e.buffer is buffer:
-                return rewrite(store.value, dict(zip(variables, e.indices, strict=True)).get)  # type: ignore[arg-type]
+                return substitute(store.value, dict(zip(variables, e.indices, strict=True)))
             return None
 
         memo: dict[PrimExpr, PrimExpr] = {}
@@ -491,12 +494,7 @@ class Schedule(Recorder):
         return path_to(self.func.body, target)
 
     def _replace(self, old: Stmt, new: Stmt) -> None:
-        path = self._path(old)
-        for parent in reversed(path):
-            changed = map_bodies(parent, lambda b, old=old, new=new: new if b is old else b)  # type: ignore[misc]
-            assert changed is not None
-            old, new = parent, changed
-        self.func = self.func.with_body(new)
+        self.func = replaced(self.func, old, new)
 
     def _remove(self, block: Block) -> None:
         """Take a block away, with the loops that are left empty."""

@@ -18,7 +18,7 @@ A block is one computation seen from inside: its `iters` range over the whole do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
@@ -129,7 +129,7 @@ class Reducer:
 
     def combine(self, old: Sequence[PrimExpr], new: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
         values = dict(zip(self.params, (*old, *new), strict=True))
-        return tuple(substitute(e, values) for e in self.body)  # type: ignore[arg-type]
+        return tuple(substitute(e, values) for e in self.body)
 
     def identity(self, dtypes: Sequence[DataType]) -> tuple[PrimExpr, ...]:
         """The neutral values; `dtypes` are those of the reduction, which they have already."""
@@ -311,10 +311,44 @@ def map_expressions(s: Stmt, f: Callable[[PrimExpr], PrimExpr]) -> Stmt:
     return visit(s)
 
 
-def substitute_stmt(s: Stmt, mapping: dict[PrimExpr, PrimExpr]) -> Stmt:
+def substitute_stmt(s: Stmt, mapping: Mapping[Any, PrimExpr]) -> Stmt:
     """Replace variables in all expressions inside `s`."""
     memo: dict[PrimExpr, PrimExpr] = {}
     return map_expressions(s, lambda e: rewrite(e, mapping.get, memo)) if mapping else s
+
+
+def redirect(s: Stmt, old: Buffer, new: Buffer, at: Callable[[tuple[PrimExpr, ...]], tuple[PrimExpr, ...]] = lambda i: i) -> Stmt:
+    """Replace every access `old[i]` in `s` by `new[at(i)]`."""
+    memo: dict[PrimExpr, PrimExpr] = {}
+
+    def loads(e: PrimExpr) -> PrimExpr | None:
+        return Load(new, at(e.indices)) if isinstance(e, Load) and e.buffer is old else None
+
+    def stores(x: Stmt) -> Stmt:
+        if isinstance(x, Store) and x.buffer is old:
+            return replace(x, buffer=new, indices=at(x.indices))
+        if isinstance(x, Block) and x.init is not None:
+            x = replace(x, init=stores(x.init))
+        return map_bodies(x, stores) or x
+
+    return stores(map_expressions(s, lambda e: rewrite(e, loads, memo)))
+
+
+def replaced(func: PrimFunc, old: Stmt, new: Stmt) -> PrimFunc:
+    """Return `func` with the statement `new` in place of `old`."""
+
+    def visit(s: Stmt) -> Stmt:
+        return new if s is old else (map_bodies(s, visit) or s) if s in around else s
+
+    around = {*path_to(func.body, old)}
+    return func.with_body(visit(func.body))
+
+
+def nest(loops: Sequence[For], body: Stmt, fresh: Mapping[Var, Var] | None = None) -> Stmt:
+    """Return `body` in copies of `loops`, outermost first; `fresh` are new loop variables."""
+    for f in reversed(loops):
+        body = replace(f, var=(fresh or {}).get(f.var, f.var), body=body)
+    return body
 
 
 def without_note(block: Block, key: str) -> dict[str, Any]:

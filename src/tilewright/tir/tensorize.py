@@ -43,7 +43,6 @@ from tilewright.expr_walk import free_vars, rewrite, substitute, walk
 from tilewright.intrinsics import address_of, expect, fma, stride_of
 from tilewright.node import node
 from tilewright.settings import nearest
-from tilewright.tir.block_rewrites import redirect
 from tilewright.tir.legality import constant, fault, reduces_over
 from tilewright.tir.stmt import (
     SERIAL,
@@ -60,6 +59,7 @@ from tilewright.tir.stmt import (
     expressions,
     map_bodies,
     map_expressions,
+    redirect,
     seq,
     substitute_stmt,
     walk_stmt,
@@ -454,10 +454,10 @@ def _bound(s: Stmt, boxes: dict[Buffer, _Box]) -> Stmt:
 
 def _renewed(s: Stmt) -> Stmt:
     """`s` with variables of its own, for one more use of it."""
-    fresh: dict[PrimExpr, PrimExpr] = {x.var: Var(x.var.name, x.var.dtype) for x in walk_stmt(s) if isinstance(x, (For, Let))}
+    fresh = {x.var: Var(x.var.name, x.var.dtype) for x in walk_stmt(s) if isinstance(x, (For, Let))}
 
     def visit(x: Stmt) -> Stmt:
         x = map_bodies(x, visit) or x
-        return replace(x, var=fresh[x.var]) if isinstance(x, (For, Let)) else x  # type: ignore[arg-type]
+        return replace(x, var=fresh[x.var]) if isinstance(x, (For, Let)) else x
 
     return visit(substitute_stmt(s, fresh))

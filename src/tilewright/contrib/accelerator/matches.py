@@ -199,8 +199,9 @@ def pool_geometry(op: Any, reading: Reading) -> tuple[tuple[int, int], tuple[int
         )
     p = tuple(int(n) for n in op.padding)
     sides = (*p, *p) if len(p) == 2 else p * 4 if len(p) == 1 else p
-    kernel, strides = tuple(map(int, op.pool_size)), tuple(map(int, op.strides))
-    return kernel, strides, sides  # type: ignore[return-value]
+    top, left, bottom, right = sides
+    (height, width), (down, across) = map(int, op.pool_size), map(int, op.strides)
+    return (height, width), (down, across), (top, left, bottom, right)
 
 
 def sides_of(layout: str, top: int, left: int, bottom: int, right: int) -> tuple[Sequence[int], Sequence[int]]:
@@ -222,4 +223,5 @@ def call_below(e: Any, *names: str) -> Call:
         assert is_call(e, name), name
         e = e.args[0]
     assert is_call(e, names[-1]), names[-1]
-    return e  # type: ignore[no-any-return]
+    found: Call = e
+    return found

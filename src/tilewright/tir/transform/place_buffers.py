@@ -16,7 +16,6 @@ from tilewright.arith import Ranges, simplify
 from tilewright.errors import InternalError, ScheduleError
 from tilewright.expr import Buffer, Load, PrimExpr, sub
 from tilewright.expr_walk import rewrite, walk
-from tilewright.tir.block_rewrites import redirect
 from tilewright.tir.coverage import fills, lives_in_trips
 from tilewright.tir.region import Box, region_of
 from tilewright.tir.stmt import (
@@ -34,6 +33,7 @@ from tilewright.tir.stmt import (
     expressions,
     map_bodies,
     map_expressions,
+    redirect,
     seq,
     walk_stmt,
 )
