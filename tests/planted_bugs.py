@@ -17,6 +17,7 @@ import numpy as np
 
 from tilewright import expr as E
 from tilewright import relay
+from tilewright.backends.cpu.llvm import values
 from tilewright.compiler import kernel, program
 from tilewright.expr_walk import rewrite as rewrite_scalar
 from tilewright.relay.expr import Call, Constant, Expr, Function
@@ -36,7 +37,6 @@ from tilewright.relay.transform import (
     sink_reshape,
 )
 from tilewright.relay.visitor import rewrite
-from tilewright.target.llvm import values
 from tilewright.tir.stmt import For, IfThenElse, PrimFunc, Seq, Stmt, Store, bodies, map_bodies
 from tilewright.tir.transform import pipeline
 

@@ -21,7 +21,7 @@ from tilewright.compiler.peaks import peaks
 from tilewright.errors import InputError, OptionError, RunError
 from tilewright.plugins import Hook
 from tilewright.relay.analysis.features import mac_number
-from tilewright.relay.analysis.operations import operations, product_type
+from tilewright.relay.analysis.operation_counts import operations, product_type
 from tilewright.runtime import compiler_hooks
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.memory_report import memory_report

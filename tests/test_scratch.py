@@ -12,6 +12,9 @@ from onnx import ModelProto, TensorProto, helper
 
 import tilewright
 from tilewright import te
+from tilewright.backends.cpu.llvm.compile import compile_text
+from tilewright.backends.cpu.llvm.pool import pool_object
+from tilewright.backends.cpu.llvm.scratch import MOST_ON_STACK
 from tilewright.compiler import memory, program
 from tilewright.errors import CompileError, RunError
 from tilewright.runtime import scratch
@@ -19,9 +22,6 @@ from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.scratch import Scratch, most, stack_room
 from tilewright.target import Target
-from tilewright.target.llvm.compile import compile_text
-from tilewright.target.llvm.pool import pool_object
-from tilewright.target.llvm.scratch import MOST_ON_STACK
 
 NATIVE = Target("llvm")
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tilewright import interning, worth
+from tilewright.backends.target import Target
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.front_half import FrontHalf, front_half, off_loaded
@@ -29,7 +30,6 @@ from tilewright.relay.transform.stages import mixes_control_and_objects, needs_s
 from tilewright.relay.visitor import calls
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.module import FactoryModule, Session
-from tilewright.target.target import Target
 
 
 def build_module(

@@ -10,6 +10,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tilewright import interning
+from tilewright.backends.cpu.c.model import CModel, emit_model
+from tilewright.backends.target import Target
 from tilewright.compiler.build import build_made
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
@@ -20,8 +22,6 @@ from tilewright.compiler.report import Report
 from tilewright.errors import ArtifactError, CompileError
 from tilewright.ir.module import IRModule
 from tilewright.runtime.files import write_atomically
-from tilewright.target.c.model import CModel, emit_model
-from tilewright.target.target import Target
 from tilewright.tir.transform.instrument_memory import Checks
 
 Array = np.ndarray[Any, Any]

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tilewright.backends.hooks import hook_of
+from tilewright.backends.target import Target
 from tilewright.compiler.target_hooks import take_hooked
 from tilewright.errors import CompileError
 from tilewright.global_functions import FUNCTIONS, get_global_func
@@ -26,8 +28,6 @@ from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import rewrite
 from tilewright.runtime.constants_module import ConstantsModule
 from tilewright.runtime.modules import ModuleNode
-from tilewright.target.hooks import hook_of
-from tilewright.target.target import Target
 from tilewright.types import TensorType, TupleType
 
 _GENERATOR = "relay.ext."

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tilewright.backends.target import Target
 from tilewright.compiler.entry_types import check_entry_types
 from tilewright.compiler.external import take_external
 from tilewright.compiler.flow import Lowered, lower_control, needs_control
@@ -23,7 +24,6 @@ from tilewright.relay.qnn.settle_numerics import SettleNumerics
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.pipeline import optimize
 from tilewright.runtime.modules import ModuleNode
-from tilewright.target.target import Target
 from tilewright.tir.stmt import PrimFunc
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from tilewright.backends.accelerators import identity
+from tilewright.backends.target import Target
 from tilewright.compiler import decided
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.model_source import ModelSource, build_key
@@ -14,8 +16,6 @@ from tilewright.compiler.open_shapes import OpenShapes
 from tilewright.compiler.options import Options
 from tilewright.compiler.report import Report
 from tilewright.runtime.artifact import Artifact
-from tilewright.target.accelerators import identity
-from tilewright.target.target import Target
 
 if TYPE_CHECKING:
     from tilewright.ir.instrument import PassInstrument
@@ -54,17 +54,9 @@ class Maker:
         return build_key(
             "artifact", self.source.content, json.dumps(what), self.source.name, str(self.target),
             ",".join(sorted(self.target.features)), str(self.target.cores), self.options.key(), identity(self.target.accelerators),
-            self._c_compiler(),
+            self.target.processor.backend.identity(self.target.processor),
             *([self._advisor.identity] if self._advisor is not None else []),
         )
-
-    def _c_compiler(self) -> str:
-        """Which compiler makes the code of a program for C; empty for others."""
-        if not self.target.processor.is_c:
-            return ""
-        from tilewright.target.c.compile import identity_of
-
-        return identity_of(self.target.processor)
 
     # ---- programs
     def module(self, shapes: Mapping[str, Any], report: Report | None = None) -> IRModule:

@@ -5,12 +5,12 @@ One accelerator after another, in the order of the target's text, so that the fi
 
 from __future__ import annotations
 
+from tilewright.backends.accelerators import Accelerator
+from tilewright.backends.target import Target
 from tilewright.errors import CompileError, TargetError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
 from tilewright.relay.op.contrib import partition_for
-from tilewright.target.accelerators import Accelerator
-from tilewright.target.target import Target
 
 
 def offload(mod: IRModule, target: Target) -> IRModule:

@@ -18,6 +18,18 @@ from typing import Any
 import numpy as np
 
 from tilewright import __version__
+from tilewright.backends.base import Backend
+from tilewright.backends.cpu.llvm.backend import LLVM
+from tilewright.backends.cpu.llvm.debug_info import Source
+from tilewright.backends.cpu.llvm.entry import emit_blocks, emit_entry, fails, leaves
+from tilewright.backends.cpu.llvm.external import symbol_of
+from tilewright.backends.cpu.llvm.faults import faults_text
+from tilewright.backends.cpu.llvm.flow import FIRST_CHUNK, Watch, emit_flow
+from tilewright.backends.cpu.llvm.interrupts import look_text
+from tilewright.backends.cpu.llvm.pool import pool_text
+from tilewright.backends.flow import has_calls
+from tilewright.backends.ownership import own
+from tilewright.backends.target import Target
 from tilewright.compiler import tuned
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.constant_pool import ConstantPool
@@ -40,9 +52,8 @@ from tilewright.relay.expr import Call, Function, Var
 from tilewright.relay.interpreter import Meaning, prepared
 from tilewright.relay.op.external import ExternalCall
 from tilewright.relay.op.registry import Op
-from tilewright.relay.op.requirements import RequireZero
-from tilewright.relay.transform.plan_memory import Location, MemoryPlan
-from tilewright.relay.transform.plan_memory import Place as Memory
+from tilewright.relay.op.runtime_checks import RequireZero
+from tilewright.relay.transform.plan_memory import Location, MemoryPlan, MemorySpace
 from tilewright.relay.transform.plan_memory import Step as PlanStep
 from tilewright.relay.transform.split_batch import PARTS
 from tilewright.relay.visitor import calls, post_order
@@ -53,21 +64,6 @@ from tilewright.runtime.manifest import Symbol as OpenSymbol
 from tilewright.runtime.program import Check, Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step, TensorInfo, overlapping
 from tilewright.runtime.scratch import Scratch, most
 from tilewright.runtime.size_table import derived_sizes
-from tilewright.target.c.codegen import emit_module as emit_c
-from tilewright.target.c.compile import compile_c, identity_of
-from tilewright.target.c.memory import memory_of
-from tilewright.target.flow import has_calls
-from tilewright.target.llvm.codegen import emit_measured
-from tilewright.target.llvm.compile import IN_ORDER, USUAL, compile_text
-from tilewright.target.llvm.debug_info import Source
-from tilewright.target.llvm.entry import emit_blocks, emit_entry, fails, leaves
-from tilewright.target.llvm.external import symbol_of
-from tilewright.target.llvm.faults import faults_text
-from tilewright.target.llvm.flow import FIRST_CHUNK, Watch, emit_flow
-from tilewright.target.llvm.interrupts import look_text
-from tilewright.target.llvm.pool import pool_text
-from tilewright.target.ownership import own
-from tilewright.target.target import Target
 from tilewright.tir.stmt import PrimFunc
 from tilewright.tir.transform.instrument_memory import Checks
 from tilewright.types import TensorType, Type, tensors_of
@@ -121,7 +117,7 @@ def build_parts(
     builder = _Builder(target, report, Cache.default(), in_python=False, loops=loops)
     steps = builder.steps(plan)
     manifest = _manifest(name, plan.inputs, plan.outputs, output_names, builder, main.attrs.get(PARTS, 1), steps=tuple(steps), workspace_bytes=plan.workspace_bytes)
-    return manifest, builder.in_c, builder.constants.blob()
+    return manifest, builder.together, builder.constants.blob()
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,8 +251,8 @@ class _Builder:
         self.known: Sequence[Array] = ()
         self.constants = ConstantPool()
         self.objects: dict[str, bytes] = {}
-        self.in_c: list[PrimFunc] = []
-        """Flat functions that become one C file."""
+        self.together: list[PrimFunc] = []
+        """Flat functions that become one text, for back ends of one text."""
         self.scratch: list[Scratch] = []
         """What each kernel takes of a thread."""
         self.calls: list[ExternalStep] = []
@@ -280,7 +276,7 @@ class _Builder:
         if s.call is None:
             (source,), (destination,) = s.inputs, s.outputs
             if destination.type.dtype.is_object:
-                known = self.known[source.index] if source.place is Memory.CONSTANT else None
+                known = self.known[source.index] if source.place is MemorySpace.CONSTANT else None
                 return [self._on_host("copy", np.copy if known is None else functools.partial(np.copy, known), s, "", [known])]
             return [Copy(self.place(source), self.place(destination), written(destination.type.nbytes))]
         function = s.call.op
@@ -289,7 +285,7 @@ class _Builder:
         origin = str(s.call.span or function.span or "")
         if isinstance(function.body, Call) and isinstance(function.body.op, ExternalCall):
             return [self._loop_program(function.body.op, s, origin) if function.body.op.symbol in self.loops else self._external_step(function.body.op, s, origin)]
-        constant = [loc.place is Memory.CONSTANT for loc in s.inputs]
+        constant = [loc.place is MemorySpace.CONSTANT for loc in s.inputs]
         storage = [loc.storage for loc in (*s.inputs, *s.outputs)]
         in_python = _needs_python(function, s)
         key = f"{structural_hash(function)}{'p' * in_python}{''.join(map(str, map(int, constant)))}{storage if any(storage) else ''}{origin if self.debug == MODEL else ''}"
@@ -339,16 +335,17 @@ class _Builder:
         return symbol, kernel
 
     def _make(self, key: str, symbol: str, func: PrimFunc, source: Callable[[], Source]) -> None:
-        """The code of a flat function, with the lines of `source` where they are wanted; C is compiled when all functions are there."""
-        if self.target.is_c:
-            self._note(memory_of(func).taken)
-            self.in_c.append(func)
+        """Compile a flat function, with the lines of `source` where they are wanted; a back end of one text waits for all functions."""
+        backend = self.target.backend
+        if backend.one_text:
+            self._note(backend.scratch(func))
+            self.together.append(func)
             return
         with self.report.phase("emit"):
-            text, scratch = emit_measured((func,), self.target, [source()] if self.debug else [])
+            text, scratch = backend.emit((func,), self.target, [source()] if self.debug else [])
         self._note(scratch)
         self.report.llvm[symbol] = text
-        self.objects[key] = self.object(symbol, text)
+        self.objects[key] = self.object(symbol, text, backend)
 
     def _note(self, scratch: Scratch) -> None:
         """Note what a kernel takes of each thread. Raises `CompileError` where that is more than the machine has."""
@@ -357,23 +354,23 @@ class _Builder:
 
     def code(self, overlapping: frozenset[str] = frozenset()) -> list[bytes]:
         """The objects of all kernels; `overlapping` are those that may read the memory that they write."""
-        if self.in_c:
+        backend = self.target.backend
+        if self.together:
             with self.report.phase("emit"):
-                text = emit_c(self.in_c, overlapping)
-            self.report.c = text
-            self.objects["c"] = self.object("c", text, functools.partial(compile_c, target=self.target))
+                self.report.text, _ = backend.emit(self.together, self.target, overlapping=overlapping)
+            self.objects[backend.name] = self.object(backend.name, self.report.text, backend)
         return [*self.objects.values()]
 
-    def object(self, symbol: str, text: str, compiled: Callable[[str], bytes] | None = None) -> bytes:
-        """The object file of LLVM text, or what `compiled` makes of other text; from the cache where it is there."""
+    def object(self, symbol: str, text: str, backend: Backend = LLVM) -> bytes:
+        """Return the object file of the text of a back end, LLVM text by default; from the cache where it is there."""
         if self.cache is None:
             return b""
-        level = IN_ORDER if self.debug else USUAL
-        key = Cache.key("object", __version__, str(self.target), identity_of(self.target), text, *([str(level)] if self.debug else []))
+        in_order = bool(self.debug)
+        key = Cache.key("object", __version__, str(self.target), self.target.backend.identity(self.target), text, *(["in order"] if in_order else []))
         found = self.cache.get(key)
         if found is None:
             with self.report.phase("llvm"):
-                found = compile_text(text, self.target, level=level) if compiled is None else compiled(text)
+                found = backend.compile(text, self.target, in_order=in_order)
             self.cache.put(key, found)
         return found
 
@@ -384,14 +381,14 @@ class _Builder:
 
     def place(self, loc: Location) -> Place:
         match loc.place:
-            case Memory.CONSTANT:
+            case MemorySpace.CONSTANT:
                 value = self.known[loc.index]
                 return Place("constant", self.constants.add((value,), None, value.nbytes))
-            case Memory.INPUT | Memory.OUTPUT:
+            case MemorySpace.INPUT | MemorySpace.OUTPUT:
                 return Place(loc.place.value, loc.index, loc.skip)
-            case Memory.OBJECT:
+            case MemorySpace.OBJECT:
                 return Place("object", loc.index)
-            case Memory.PIECE:
+            case MemorySpace.PIECE:
                 return Place("piece", loc.index, written(loc.skip))
             case _:
                 return Place("workspace", loc.index)
@@ -409,7 +406,7 @@ class _Builder:
                 "replace it, or evaluate the program with relay.create_executor('debug')", code="TW0403"
             )
 
-        kept = [self.known[loc.index] if loc.place is Memory.CONSTANT and loc.type.dtype.is_object else None for loc in s.inputs]
+        kept = [self.known[loc.index] if loc.place is MemorySpace.CONSTANT and loc.type.dtype.is_object else None for loc in s.inputs]
         run = prepared(function, kept)
         return self._on_host(title, run, s, origin, kept)
 
@@ -449,7 +446,7 @@ class _Builder:
 def _needs_python(function: Function, s: PlanStep) -> bool:
     """Whether a step makes objects, or reads others than texts of the program's inputs by operators that have kernels for them."""
     given = [(p, loc) for p, loc in zip(function.params, s.inputs, strict=True) if loc.type.dtype.is_object]
-    if any(loc.place is not Memory.INPUT or loc.type.dtype != "string" for _, loc in given) or any(loc.type.dtype.is_object for loc in s.outputs):
+    if any(loc.place is not MemorySpace.INPUT or loc.type.dtype != "string" for _, loc in given) or any(loc.type.dtype.is_object for loc in s.outputs):
         return True
     readers = [e.op for e in post_order(function.body) if isinstance(e, Call) and any(p in e.args for p, _ in given)] if given else []
     return not all(isinstance(op, Op) and op.reads_texts for op in readers)

@@ -24,6 +24,7 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 
 from tilewright import __version__
+from tilewright.backends.target import Target
 from tilewright.compiler.build import build_made
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
@@ -41,7 +42,6 @@ from tilewright.runtime.artifact import STAGES_MEMBER, Artifact, load_tar
 from tilewright.runtime.files import write_atomically
 from tilewright.runtime.sealed_tar import is_sealed, member, plain_members, sealed_tar
 from tilewright.serialization import load_json, save_json
-from tilewright.target.target import Target
 
 Array = np.ndarray[Any, Any]
 

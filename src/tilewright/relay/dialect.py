@@ -7,8 +7,8 @@ from typing import Any
 from tilewright.ir import dialects
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Expr, Function, GlobalVar
-from tilewright.relay.op.left_out import left_out
 from tilewright.relay.op.registry import OPS
+from tilewright.relay.op.unsupported import left_out
 from tilewright.relay.parser import parse
 from tilewright.relay.printer import astext
 from tilewright.relay.visitor import free_vars

@@ -38,7 +38,7 @@ from tilewright.runtime.program import Code
 from tilewright.runtime.sealed_tar import is_sealed, plain_members
 
 if TYPE_CHECKING:
-    from tilewright.target.link import Linker
+    from tilewright.backends.cpu.link import Linker
 
 MAGIC: Final = b"TILEWRIGHT-LIB-1"
 TRAILER: Final = struct.Struct("<32sQ16s")
@@ -148,7 +148,7 @@ def _for_debuggers(descriptor: int, file: Path) -> SharedLibrary:
 
 
 PERF: Final = "TILEWRIGHT_PERF"
-"""The environment variable for the output for perf (`target/llvm/perf.py`); where it is set, code for debuggers is kept after the process."""
+"""The environment variable for the output for perf (`backends/cpu/llvm/perf.py`); where it is set, code for debuggers is kept after the process."""
 
 
 def debug_folder() -> Path:

@@ -1,8 +1,9 @@
 """Native runs that signals interrupt: Ctrl-C ends a long run between two kernels, as it ends Python code between two instructions.
 
 A program with long runs has a second entry for each of its entries, which polls for pending signals
-(`target/llvm/interrupts.py`). The main thread calls the second entry, because Python runs signal handlers only there. The
-run continues after a handler that returns. The call raises the exception of a handler that raises, and the run ends.
+(`backends/cpu/llvm/interrupts.py`). The main thread calls the second entry, because Python runs signal handlers only
+there. The run continues after a handler that returns. The call raises the exception of a handler that raises, and the
+run ends.
 """
 
 from __future__ import annotations

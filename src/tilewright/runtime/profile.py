@@ -2,7 +2,7 @@
 
 A run is timed from its begin to its end, and each step between two reads of the clock. The time between the steps is a row of
 its own, so the rows sum up to the time of the very runs that they are of. Where the compiler is installed, native code looks at the clock
-(`target/llvm/timed.py`), and a run takes what it takes anyway; else Python calls the steps, each of which costs a microsecond more.
+(`backends/cpu/llvm/timed.py`), and a run takes what it takes anyway; else Python calls the steps, each of which costs a microsecond more.
 """
 
 from __future__ import annotations
