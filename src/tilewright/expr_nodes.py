@@ -19,9 +19,9 @@ from typing import Any, ClassVar, Final, Self, TypeAlias
 
 import numpy as np
 
-from tilewright.errors import CompileError
-from tilewright.interning import interned, publish
-from tilewright.types import BOOL, FLOAT32, INT64, DataType, OpenSize
+from tilewright.base.errors import CompileError
+from tilewright.base.interning import interned, publish
+from tilewright.base.types import BOOL, FLOAT32, INT64, DataType, OpenSize
 
 BUILDERS: Final[dict[type[PrimExpr], Callable[..., PrimExpr]]] = {}
 """The folding builders of `expr.py` by the class of the node that they build: `add` for `Add`, `cast` for `Cast`."""
@@ -87,7 +87,7 @@ class PrimExpr(ExprLike):
         raise CompileError(f"the value of '{self}' is not known while compiling; use if_then_else, all_of or any_of", code="TW0602")
 
     def __repr__(self) -> str:
-        from tilewright.expr_walk import text_of
+        from tilewright.scalar.walk import text_of
 
         return text_of(self)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from tilewright.plugins import Hook
+from tilewright.base.plugins import Hook
 
 _RELAY: Final = "tilewright.relay.dialect"
 
@@ -26,5 +26,5 @@ checked_rewrite: Final[Hook[[Any, Any, str, bool, int], Any]] = Hook("tilewright
 """The module after a pass, compared with the module before it: `checked_rewrite(before, after, pass_name, skip, max_work)`."""
 unknown_operator: Final[Hook[[str], str | None]] = Hook(_RELAY)
 """A hint at the nearest operator where neither Relay nor TVM has an operator of that name; None where one of them has it."""
-pickled: Final[Hook[[Any], tuple[Any, ...]]] = Hook("tilewright.serialization")
+pickled: Final[Hook[[Any], tuple[Any, ...]]] = Hook("tilewright.relay.serialization")
 """The value of `__reduce__` of a module or expression, which is pickled as JSON."""

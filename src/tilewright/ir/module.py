@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
+from tilewright.base.settings import nearest
+from tilewright.base.types import GlobalTypeVar
 from tilewright.ir import dialects
-from tilewright.settings import nearest
-from tilewright.types import GlobalTypeVar
 
 
 class IRModule:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final
 
-from tilewright.errors import OptionError, UnknownOperatorWarning
+from tilewright.base.errors import OptionError, UnknownOperatorWarning
+from tilewright.base.plugins import offload_names
 from tilewright.ir import dialects
-from tilewright.plugins import offload_names
 
 
 @dataclass(frozen=True, slots=True)

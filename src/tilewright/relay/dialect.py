@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tilewright.base.settings import nearest
+from tilewright.base.types import FuncType
 from tilewright.ir import dialects
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Expr, Function, GlobalVar
@@ -12,8 +14,6 @@ from tilewright.relay.op.unsupported import left_out
 from tilewright.relay.parser import parse
 from tilewright.relay.printer import astext
 from tilewright.relay.visitor import free_vars
-from tilewright.settings import nearest
-from tilewright.types import FuncType
 
 dialects.astext.provide(astext)
 

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.errors import CompileError, Origin, ShapeError
-from tilewright.expr import FloatImm, IntImm
+from tilewright.base.errors import CompileError, Origin, ShapeError
+from tilewright.base.node import node
+from tilewright.base.types import DataType, FuncType, RefType, TensorType, TupleType, Type, TypeVar, bind_types, join_types, substitute_type
 from tilewright.ir import dialects
-from tilewright.node import node
-from tilewright.types import DataType, FuncType, RefType, TensorType, TupleType, Type, TypeVar, bind_types, join_types, substitute_type
+from tilewright.scalar.expr import FloatImm, IntImm
 
 if TYPE_CHECKING:
-    from tilewright.nd import NDArray
+    from tilewright.base.nd import NDArray
 
 
 class Expr:
@@ -190,7 +190,7 @@ class Constant(Expr):
     @property
     def data(self) -> NDArray:
         """The value as an array of the package, without a copy."""
-        from tilewright.nd import NDArray
+        from tilewright.base.nd import NDArray
 
         return NDArray(self.value)
 

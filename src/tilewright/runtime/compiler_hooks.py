@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tilewright.plugins import Hook
+from tilewright.base.plugins import Hook
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu.link import Linker

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import OptionError
+from tilewright.base.errors import OptionError
 from tilewright.runtime import compiler_hooks
 from tilewright.runtime.notes import Note
 from tilewright.runtime.profiling import Report

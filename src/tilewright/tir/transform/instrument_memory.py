@@ -11,7 +11,7 @@ Needs a lowered program (no blocks); vectorized and unrolled loops around checks
 ranges prove to be right are not checked. With `uninitialized`, each allocated buffer gets a shadow buffer of truth values
 that records the written elements. With `overlaps`, no parameter that is written may share memory with another. A wrong
 access is skipped and the program continues, so that checks work in parallel loops; its results are invalid. Raises
-nothing; `tilewright.faults` describes the reports.
+nothing; `tilewright.base.memory_faults` describes the reports.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tilewright.arith.bounds import bounds
-from tilewright.arith.ranges import Ranges
-from tilewright.arith.simplify import is_index, prove, simplify
-from tilewright.arith.solve import assume, conjuncts
-from tilewright.errors import Origin
-from tilewright.expr import (
+from tilewright.base.errors import Origin
+from tilewright.base.memory_faults import ARITIES, FAULT, OVERLAP, OVERLAPS, UNINITIALIZED, Site
+from tilewright.base.types import BOOL, INT64
+from tilewright.ir.transform import PassContext
+from tilewright.scalar.arith.bounds import bounds
+from tilewright.scalar.arith.ranges import Ranges
+from tilewright.scalar.arith.simplify import is_index, prove, simplify
+from tilewright.scalar.arith.solve import assume, conjuncts
+from tilewright.scalar.expr import (
     GE,
     LT,
     NE,
@@ -46,10 +49,8 @@ from tilewright.expr import (
     logical_not,
     mul,
 )
-from tilewright.expr_walk import walk
-from tilewright.faults import ARITIES, FAULT, OVERLAP, OVERLAPS, UNINITIALIZED, Site
-from tilewright.intrinsics import address_of, call_extern, call_pure_extern
-from tilewright.ir.transform import PassContext
+from tilewright.scalar.intrinsics import address_of, call_extern, call_pure_extern
+from tilewright.scalar.walk import walk
 from tilewright.tir.printer import PrintedFunc
 from tilewright.tir.stmt import (
     PARALLEL,
@@ -69,7 +70,6 @@ from tilewright.tir.stmt import (
 )
 from tilewright.tir.transform.loop_facts import inside
 from tilewright.tir.transform.memory_accesses import Access, accesses_of
-from tilewright.types import BOOL, INT64
 
 _LONGEST_LINE: Final = 140
 

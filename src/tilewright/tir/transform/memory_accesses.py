@@ -5,10 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeGuard
 
-from tilewright.errors import CompileError
-from tilewright.expr import And, Broadcast, Buffer, Call, Load, Or, PrimExpr, Ramp, Select, add, as_expr, cast, const, logical_not, mul, sub
-from tilewright.faults import READ, WRITE
-from tilewright.intrinsics import address_of, expect, prefetch, stride_of
+from tilewright.base.errors import CompileError
+from tilewright.base.memory_faults import READ, WRITE
+from tilewright.scalar.expr import (
+    And,
+    Broadcast,
+    Buffer,
+    Call,
+    Load,
+    Or,
+    PrimExpr,
+    Ramp,
+    Select,
+    add,
+    as_expr,
+    cast,
+    const,
+    logical_not,
+    mul,
+    sub,
+)
+from tilewright.scalar.intrinsics import address_of, expect, prefetch, stride_of
 from tilewright.tir.stmt import Stmt, Store, expressions
 
 _MOST_WAYS: Final = 256

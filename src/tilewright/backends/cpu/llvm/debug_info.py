@@ -3,7 +3,7 @@
 A `Source` is the text of one function: its loops, the Relay function that it computes, or the list of the model's nodes in it. With
 `locals`, every parameter, inner buffer and loop variable has a place on the stack from which a debugger reads it, whatever becomes of the
 registers; without, there are lines alone, which change no instruction. The type of a buffer is a pointer to its elements under the name
-`tensor <dtype> <shape>`, by which `contrib/gdb_printers.py` knows it.
+`tensor <dtype> <shape>`, by which `driver/gdb_printers.py` knows it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tilewright.errors import Origin
-from tilewright.expr import Buffer
+from tilewright.base.errors import Origin
+from tilewright.base.types import DataType
+from tilewright.scalar.expr import Buffer
 from tilewright.tir.stmt import Stmt
-from tilewright.types import DataType
 
 _ENCODINGS: Final = {"float": "DW_ATE_float", "bfloat": "DW_ATE_float", "int": "DW_ATE_signed", "uint": "DW_ATE_unsigned", "bool": "DW_ATE_boolean"}
 

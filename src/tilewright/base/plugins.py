@@ -1,0 +1,143 @@
+"""Functions of later layers that earlier layers call (`Hook`), and accelerators by name.
+
+An accelerator is declared by a file in this process, or by an entry point of an installed package, which is imported at its first use:
+
+    [project.entry-points."tilewright.accelerators"]
+    mine = "my_package.mine:accelerator"
+
+The module of the entry point registers its code generator and its kind of modules when it is imported, so an accelerator needs no edit of this
+package. A file of an artifact names kinds of modules; only entry points of installed packages read them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, Generic, ParamSpec, TypeVar
+
+from tilewright.base.errors import OptionError, TargetError
+
+GROUP: Final = "tilewright.accelerators"
+BUILT_IN: Final[Mapping[str, str]] = {"dnnl": "tilewright.backends.accelerators.dnnl", "npu": "tilewright.backends.accelerators.npu:npu"}
+"""The accelerators of this package, which are found without the metadata of an installation."""
+P = ParamSpec("P")
+R = TypeVar("R")
+
+FIELD_TARGETS: Final[Mapping[str, str]] = {
+    "arm_compute_lib": "arm_compute_lib", "bnns": "bnns", "cmsis-nn": "cmsisnn", "compute-library": "arm_compute_lib",
+    "dnnl": "dnnl", "ethos-n": "ethosn", "ethos-u": "ethosu",
+}
+"""The targets of TVM that take parts of graphs, each with the module of `relay.op.contrib` that has its pattern table."""
+
+_DECLARED: Final[dict[str, Any]] = {}
+_OFFLOADS: Final[list[Mapping[str, Any]]] = [FIELD_TARGETS]
+
+
+class Hook(Generic[P, R]):
+    """A function that an earlier layer declares and calls, and that a later layer provides when it is imported.
+
+        save: Final[Hook[[Artifact, Path], Path]] = Hook("tilewright.compiler.export")     # the earlier layer
+
+        @hooks.save.provide                                                                # the later layer
+        def save(artifact: Artifact, path: Path) -> Path: ...
+
+    The first call imports the module `provider` where that did not happen yet. It raises `ImportError` where the module is not installed.
+    """
+
+    __slots__ = ("_function", "provider")
+
+    def __init__(self, provider: str) -> None:
+        self.provider = provider
+        self._function: Callable[P, R] | None = None
+
+    def provide(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Make `function` the function of this hook; a decorator."""
+        self._function = function
+        return function
+
+    def function(self) -> Callable[P, R]:
+        """Return the provided function, and import its module first where that is needed."""
+        if self._function is None:
+            importlib.import_module(self.provider)
+        assert self._function is not None, f"{self.provider} provides no function for its hook"
+        return self._function
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function()(*args, **kwargs)
+
+
+def declare_accelerator(name: str, accelerator: Any) -> None:
+    """Register an accelerator under a name in this process; it takes precedence over an entry point of the same name."""
+    _DECLARED[name] = accelerator
+
+
+def declared_accelerator(name: str) -> Any | None:
+    """Return the accelerator that was declared last under the name; None for accelerators of entry points."""
+    return _DECLARED.get(name)
+
+
+def list_offloads(table: Mapping[str, Any]) -> None:
+    """Add a table whose keys are names of targets that take parts of graphs to those that `offload_names` reads."""
+    _OFFLOADS.append(table)
+
+
+def offload_names() -> set[str]:
+    """Return the names of all targets that take parts of graphs: those of listed tables, and accelerators."""
+    return {*accelerator_names(), *(name for table in _OFFLOADS for name in table)}
+
+
+def accelerator_names() -> list[str]:
+    """Return the names of all declared and installed accelerators, sorted."""
+    return sorted({*BUILT_IN, *_DECLARED, *installed(GROUP)})
+
+
+def installed(group: str) -> dict[str, str]:
+    """Return the values of the entry points of installed packages in a group, by name."""
+    from importlib.metadata import entry_points  # takes 20 ms, and is only needed where a name is not one of this package
+
+    return {e.name: e.value for e in entry_points(group=group)}
+
+
+def import_value(value: str) -> Any:
+    """Return the object that an entry point names as `module:attribute`. Raises `ImportError` and `AttributeError`."""
+    module, _, attribute = value.partition(":")
+    found: Any = importlib.import_module(module.strip())
+    for part in filter(None, attribute.strip().split(".")):
+        found = getattr(found, part)
+    return found
+
+
+def find_accelerator(name: str) -> Any | None:
+    """Return the accelerator of that name, declared or imported from its entry point, or None. Raises `TargetError` where the import fails."""
+    if name in _DECLARED:
+        return _DECLARED[name]
+    value = installed(GROUP).get(name) or BUILT_IN.get(name)
+    if value is None:
+        return None
+    try:
+        return import_value(value)
+    except (ImportError, AttributeError) as error:
+        raise TargetError(
+            f"the accelerator '{name}' cannot be imported from {value}: {error}; repair or remove the package that has this entry point", code="TW0901"
+        ) from error
+
+
+def run_plugin(path: str) -> None:
+    """Run a Python file or import a module that registers plug-ins. Raises `OptionError` where it does not exist."""
+    if path.endswith(".py"):
+        file = Path(path)
+        spec = importlib.util.spec_from_file_location(file.stem, file)
+        if not file.is_file() or spec is None or spec.loader is None:
+            raise OptionError(f"--plugin: there is no file '{path}'", code="TW0205")
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+        return
+    try:
+        importlib.import_module(path)
+    except ModuleNotFoundError as error:
+        if error.name is None or not path.startswith(error.name):
+            raise
+        raise OptionError(
+            f"--plugin: there is no module '{path}'; give a module that can be imported, or a file that ends in .py", code="TW0205"
+        ) from None

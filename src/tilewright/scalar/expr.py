@@ -1,0 +1,444 @@
+"""Scalar expressions: the nodes of `expr_nodes.py`, and the builders that fold constants and drop neutral elements.
+
+The operators of Python on expressions call these builders (`add`, `floordiv`, …). `arith` simplifies further.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.base.errors import CompileError
+from tilewright.base.types import BOOL, FLOAT32, INT64, MINIFLOATS, DataType, OpenSize
+from tilewright.scalar.expr_nodes import (
+    BUILDERS,
+    EQ,
+    FLOOR,
+    FMOD,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
+    Add,
+    And,
+    Binary,
+    Broadcast,
+    Buffer,
+    Call,
+    Cast,
+    Comparison,
+    Div,
+    ExprLike,
+    FloatImm,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Intrinsic,
+    Load,
+    Max,
+    Min,
+    Mul,
+    Not,
+    Number,
+    Or,
+    PrimExpr,
+    Ramp,
+    Select,
+    Sub,
+    TruncDiv,
+    TruncMod,
+    UnknownDim,
+    Value,
+    Var,
+    as_expr,
+    broadcast,
+    const,
+    integer,
+    integer_range,
+    is_value,
+    number_of,
+)
+
+__all__ = [
+    "EQ",
+    "FLOOR",
+    "FMOD",
+    "GE",
+    "GT",
+    "LE",
+    "LT",
+    "NE",
+    "Add",
+    "And",
+    "Binary",
+    "Broadcast",
+    "Buffer",
+    "Call",
+    "Cast",
+    "Comparison",
+    "Div",
+    "ExprLike",
+    "FloatImm",
+    "FloorDiv",
+    "FloorMod",
+    "IntImm",
+    "Intrinsic",
+    "Load",
+    "Max",
+    "Min",
+    "Mul",
+    "Not",
+    "Number",
+    "Or",
+    "PrimExpr",
+    "Ramp",
+    "Select",
+    "Sub",
+    "TruncDiv",
+    "TruncMod",
+    "UnknownDim",
+    "Value",
+    "Var",
+    "add",
+    "all_of",
+    "any_of",
+    "as_expr",
+    "broadcast",
+    "cast",
+    "compare",
+    "const",
+    "div",
+    "floordiv",
+    "floormod",
+    "if_then_else",
+    "integer", "integer_range",
+    "is_value",
+    "literal",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "match",
+    "max_value",
+    "maximum",
+    "min_value",
+    "minimum",
+    "mul",
+    "number_of",
+    "sub",
+    "truncdiv",
+    "truncmod",
+]
+
+
+def literal(value: Any, dtype: str | DataType | None = None) -> PrimExpr:
+    """`te.const` and `tir.const`: a number as an expression of `dtype`, or of the type that TVM gives it (int32, float32, bool).
+
+    Raises `CompileError` for a value that the type has not; expressions that are folded wrap around instead.
+    """
+    if isinstance(value, (ExprLike, OpenSize)):
+        return as_expr(value) if dtype is None else cast(dtype, value)
+    kind = _usual(value) if dtype is None else DataType(dtype)
+    if not isinstance(value, (int, float, np.generic, np.ndarray)) or kind.code not in (*_NUMERIC, *MINIFLOATS):
+        raise CompileError(f"{value!r} ({type(value).__name__}) is no constant of {kind}; a constant is a number of int, uint, float or bool", code="TW0602")
+    number = value.item() if isinstance(value, (np.generic, np.ndarray)) else value
+    if kind.is_float:
+        made = const(float(number), kind)
+        if math.isfinite(number) and not math.isfinite(float(number_of(made) or 0.0)):
+            raise CompileError(f"{number} is not a value of {kind.element}, whose greatest number is less; give it a wider type", code="TW0602")
+        return made
+    if isinstance(number, float) and not math.isfinite(number):
+        raise CompileError(f"{number} is not a value of {kind}, which holds integers", code="TW0602")
+    made = IntImm(kind.element, int(bool(number)) if kind.code == "bool" else int(number))
+    return broadcast(made, kind.lanes)
+
+
+_NUMERIC: Final = ("int", "uint", "bool", "float", "bfloat")
+
+
+def _usual(value: Any) -> DataType:
+    """The type of a number that says none."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return DataType(value.dtype)
+    if isinstance(value, bool):
+        return BOOL
+    if isinstance(value, float):
+        return FLOAT32 if not math.isfinite(value) or abs(value) <= float(np.finfo(np.float32).max) else DataType("float64")
+    return DataType("int32") if isinstance(value, int) and -(1 << 31) <= value < 1 << 31 else INT64
+
+
+def min_value(dtype: str | DataType) -> PrimExpr:
+    """The least finite value of a type (minus infinity for floats)."""
+    kind = DataType(dtype)
+    if kind.is_float:
+        return const(float("-inf"), kind)
+    return const(0 if kind.code in ("uint", "bool") else -(1 << (kind.bits - 1)), kind)
+
+
+def max_value(dtype: str | DataType) -> PrimExpr:
+    """The greatest value of a type (infinity for floats)."""
+    kind = DataType(dtype)
+    if kind.is_float:
+        return const(float("inf"), kind)
+    return const((1 << (kind.bits - (kind.code == "int"))) - 1, kind)
+
+
+def _promote(a: DataType, b: DataType) -> DataType:
+    """The element type in which two different element types meet: floats before integers, then the wider, then unsigned before signed."""
+    if a.is_float != b.is_float:
+        return a if a.is_float else b
+    if a.code == "bool" or b.code == "bool":
+        return b if a.code == "bool" else a
+    if a.is_integer and b.is_integer:
+        return a if (a.bits, a.code == "uint") > (b.bits, b.code == "uint") else b
+    if a.bits != b.bits or a.code == b.code:
+        return a if a.bits >= b.bits else b
+    return FLOAT32  # which holds both of float16 and bfloat16
+
+
+def match(a: Value, b: Value) -> tuple[PrimExpr, PrimExpr]:
+    """Both as expressions of one type: Python numbers adapt to the other side, narrow types widen, scalars broadcast."""
+    if not isinstance(a, PrimExpr) and isinstance(b, PrimExpr):
+        a = as_expr(a, _meeting(a, b.dtype.element))
+    elif not isinstance(b, PrimExpr) and isinstance(a, PrimExpr):
+        b = as_expr(b, _meeting(b, a.dtype.element))
+    x, y = as_expr(a), as_expr(b)
+    if x.dtype is y.dtype:
+        return x, y
+    if x.dtype.element is not y.dtype.element:
+        meet = _promote(x.dtype.element, y.dtype.element)
+        x, y = cast(meet.with_lanes(x.dtype.lanes), x), cast(meet.with_lanes(y.dtype.lanes), y)
+    lanes = max(x.dtype.lanes, y.dtype.lanes)
+    return broadcast(x, lanes), broadcast(y, lanes)
+
+
+def _meeting(number: Any, dtype: DataType) -> DataType:
+    if isinstance(number, np.generic):
+        number = number.item()
+    return FLOAT32 if isinstance(number, float) and not dtype.is_float else INT64 if dtype == "bool" and type(number) is int else dtype
+
+
+def _fold(cls: type[Binary], a: PrimExpr, b: PrimExpr) -> PrimExpr | None:
+    x, y = number_of(a), number_of(b)
+    if x is None or y is None:
+        return None
+    if cls in (FloorDiv, FloorMod, TruncDiv, TruncMod, Div) and y == 0:
+        return None
+    dtype = BOOL.with_lanes(a.dtype.lanes) if issubclass(cls, Comparison) else a.dtype
+    if a.dtype.is_float and a.dtype.bits < 64 and not issubclass(cls, Comparison):
+        with np.errstate(all="ignore"):
+            return const(cls.fold(np.float32(x), np.float32(y)), dtype)
+    return const(cls.fold(x, y), dtype)
+
+
+def add(a: Value, b: Value) -> PrimExpr:
+    x, y = match(a, b)
+    if (folded := _fold(Add, x, y)) is not None:
+        return folded
+    if x.dtype.is_integer:
+        if isinstance(x, IntImm):
+            x, y = y, x
+        if number_of(y) == 0:
+            return x
+        if number_of(x) == 0:
+            return y
+        if isinstance(y, IntImm) and isinstance(x, Add) and isinstance(x.b, IntImm):
+            return add(x.a, const(x.b.value + y.value, y.dtype))
+        if isinstance(y, IntImm) and y.value < 0 and isinstance(x, Sub) is False:
+            return Add(x, y)
+    return Add(x, y)
+
+
+def sub(a: Value, b: Value) -> PrimExpr:
+    x, y = match(a, b)
+    if (folded := _fold(Sub, x, y)) is not None:
+        return folded
+    if x.dtype.is_integer:
+        if isinstance(y, IntImm):
+            return add(x, const(-y.value, y.dtype))
+        if x is y:
+            return const(0, x.dtype)
+        if number_of(y) == 0:
+            return x
+        if isinstance(x, IntImm) and isinstance(y, Sub) and isinstance(y.a, IntImm):  # reversed twice
+            return add(y.b, const(x.value - y.a.value, y.dtype))
+    return Sub(x, y)
+
+
+def mul(a: Value, b: Value) -> PrimExpr:
+    x, y = match(a, b)
+    if (folded := _fold(Mul, x, y)) is not None:
+        return folded
+    if number_of(x) is not None:
+        x, y = y, x
+    n = number_of(y)
+    if n == 1:
+        return x
+    if x.dtype.is_integer:
+        if n == 0:
+            return y
+        if isinstance(y, IntImm) and isinstance(x, Mul) and isinstance(x.b, IntImm):
+            return mul(x.a, const(x.b.value * y.value, y.dtype))
+    return Mul(x, y)
+
+
+def div(a: Value, b: Value) -> PrimExpr:
+    """True division; integers are divided toward zero, as in C."""
+    x, y = match(a, b)
+    if x.dtype.is_integer:
+        return truncdiv(x, y)
+    if number_of(y) == 1:
+        return x
+    folded = _fold(Div, x, y)
+    return Div(x, y) if folded is None else folded
+
+
+def floordiv(a: Value, b: Value) -> PrimExpr:
+    x, y = match(a, b)
+    if x.dtype.is_float:
+        return FLOOR(div(x, y))
+    if (folded := _fold(FloorDiv, x, y)) is not None:
+        return folded
+    if number_of(y) == 1 or number_of(x) == 0:
+        return x
+    if x.dtype.bits >= 32 and isinstance(y, IntImm) and isinstance(x, Mul) and isinstance(x.b, IntImm) and y.value > 0 and x.b.value % y.value == 0:
+        return mul(x.a, const(x.b.value // y.value, y.dtype))
+    return FloorDiv(x, y)
+
+
+def floormod(a: Value, b: Value) -> PrimExpr:
+    x, y = match(a, b)
+    if x.dtype.is_float:
+        return _float_floormod(x, y)
+    if (folded := _fold(FloorMod, x, y)) is not None:
+        return folded
+    if number_of(y) == 1 or number_of(x) == 0:
+        return const(0, x.dtype)
+    return FloorMod(x, y)
+
+
+def _float_floormod(x: PrimExpr, y: PrimExpr) -> PrimExpr:
+    """The remainder with the sign of `y`, as numpy's `mod`: exact, but for the rounding of a sum with `y` where the signs differ."""
+    zero, rest = const(0, y.dtype), FMOD(x, y)
+    signed_zero = if_then_else(compare(LT, y, zero), const(-0.0, y.dtype), zero)
+    differs = compare(NE, compare(LT, rest, zero), compare(LT, y, zero))
+    return if_then_else(compare(EQ, rest, zero), signed_zero, if_then_else(differs, add(rest, y), rest))
+
+
+def truncdiv(a: Value, b: Value) -> PrimExpr:
+    x, y = match(a, b)
+    folded = _fold(TruncDiv, x, y)
+    return folded if folded is not None else x if number_of(y) == 1 else TruncDiv(x, y)
+
+
+def truncmod(a: Value, b: Value) -> PrimExpr:
+    """The remainder with the sign of `a`, as C's `%` and `fmod`: exact, also of floating-point numbers."""
+    x, y = match(a, b)
+    if x.dtype.is_float:
+        return FMOD(x, y)
+    folded = _fold(TruncMod, x, y)
+    return TruncMod(x, y) if folded is None else folded
+
+
+def minimum(a: Value, b: Value) -> PrimExpr:
+    x, y = match(a, b)
+    folded = _fold(Min, x, y)
+    return folded if folded is not None else x if x is y else Min(x, y)
+
+
+def maximum(a: Value, b: Value) -> PrimExpr:
+    x, y = match(a, b)
+    folded = _fold(Max, x, y)
+    return folded if folded is not None else x if x is y else Max(x, y)
+
+
+def compare(cls: type[Comparison], a: Any, b: Any) -> PrimExpr:
+    x, y = match(a, b)
+    folded = _fold(cls, x, y)
+    if folded is not None:
+        return folded
+    if x is y and not x.dtype.is_float:
+        return const(int(cls in (EQ, LE, GE)), BOOL.with_lanes(x.dtype.lanes))
+    return cls(x, y)
+
+
+def logical_and(a: Value, b: Value) -> PrimExpr:
+    x, y = match(a, b)
+    for p, q in ((x, y), (y, x)):
+        n = number_of(p)
+        if n is not None:
+            return q if n else p
+    return x if x is y else And(x, y)
+
+
+def logical_or(a: Value, b: Value) -> PrimExpr:
+    x, y = match(a, b)
+    for p, q in ((x, y), (y, x)):
+        n = number_of(p)
+        if n is not None:
+            return p if n else q
+    return x if x is y else Or(x, y)
+
+
+_OPPOSITE: Final[dict[type[PrimExpr], type[Comparison]]] = {EQ: NE, NE: EQ, LT: GE, GE: LT, GT: LE, LE: GT}
+
+
+def logical_not(a: Value) -> PrimExpr:
+    x = as_expr(a)
+    n = number_of(x)
+    if n is not None:
+        return const(int(not n), x.dtype)
+    flipped = _OPPOSITE.get(type(x))
+    if flipped is not None and not x.operands()[0].dtype.is_float:
+        return flipped(*x.operands())
+    return x.a if isinstance(x, Not) else Not(x)
+
+
+def all_of(*conditions: Value) -> PrimExpr:
+    result: PrimExpr = IntImm(BOOL, 1)
+    for c in conditions:
+        result = logical_and(result, c)
+    return result
+
+
+def any_of(*conditions: Value) -> PrimExpr:
+    result: PrimExpr = IntImm(BOOL, 0)
+    for c in conditions:
+        result = logical_or(result, c)
+    return result
+
+
+def cast(dtype: str | DataType, value: Value) -> PrimExpr:
+    kind, x = DataType(dtype), as_expr(value)
+    if x.dtype is kind:
+        return x
+    if isinstance(x, Broadcast):
+        return Broadcast(cast(kind.element, x.value), kind.lanes)
+    n = number_of(x)
+    if n is not None and (not isinstance(n, float) or math.isfinite(n) or kind.is_float):
+        return const(bool(n) if kind.code == "bool" else n, kind)
+    return Cast(kind, x)
+
+
+def if_then_else(condition: Value, true_value: Value, false_value: Value) -> PrimExpr:
+    c = as_expr(condition)
+    t, f = match(true_value, false_value)
+    n = number_of(c)
+    if n is not None:
+        return t if n else f
+    if t is f:
+        return t
+    lanes = max(c.dtype.lanes, t.dtype.lanes)
+    return Select(broadcast(c, lanes), broadcast(t, lanes), broadcast(f, lanes))
+
+
+_BUILDERS: Final[dict[type[PrimExpr], Callable[..., PrimExpr]]] = {
+    Add: add, Sub: sub, Mul: mul, Div: div, FloorDiv: floordiv, FloorMod: floormod, TruncDiv: truncdiv,
+    TruncMod: truncmod, Min: minimum, Max: maximum, And: logical_and, Or: logical_or,
+    **{c: functools.partial(compare, c) for c in (EQ, NE, LT, LE, GT, GE)}, Not: logical_not, Cast: cast, Select: if_then_else,
+}
+BUILDERS.update(_BUILDERS)
