@@ -1,4 +1,4 @@
-"""The timing lock: processes that measure on one machine do so one after the other, and build meanwhile."""
+"""The timing lock: processes of one machine measure one after the other, and build at the same time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import tilewright
 from planted import planted
 from tilewright.base.errors import OptionError
 from tilewright.runtime import timing_lock
-from tilewright.runtime.timing_lock import TAKE, VARIABLE, TimingLock, wait
+from tilewright.runtime.timing_lock import ACQUIRE, VARIABLE, TimingLock, wait
 from tilewright.search.local import LocalBuilder, LocalRunner
 from tilewright.search.measure import Measured, measure
 
@@ -26,22 +26,22 @@ from tilewright.search.measure import Measured, measure
 def test_who_asked_first_is_next(tmp_path: Path) -> None:
     path = str(tmp_path / "timing")
     one, other, third = TimingLock(path), TimingLock(path), TimingLock(path)
-    assert one.take(0) and one.take(0)
-    assert not other.take(0)
+    assert one.acquire(0) and one.acquire(0)
+    assert not other.acquire(0)
     assert other.holder == str(os.getpid())
-    one.leave()
-    assert not one.take(0)  # the other one waits already
-    assert not third.take(0)
-    assert other.take(0)
-    other.leave()
-    assert one.take(0) or third.take(0)
-    one.leave()
-    third.leave()
+    one.release()
+    assert not one.acquire(0)  # the other one waits already
+    assert not third.acquire(0)
+    assert other.acquire(0)
+    other.release()
+    assert one.acquire(0) or third.acquire(0)
+    one.release()
+    third.release()
 
 
 def test_a_process_that_ends_leaves(tmp_path: Path) -> None:
     path = str(tmp_path / "timing")
-    program = "import sys; from tilewright.runtime.timing_lock import TimingLock; t = TimingLock(sys.argv[1]); print(t.take(0), flush=True); sys.stdin.read()"
+    program = "import sys; from tilewright.runtime.timing_lock import TimingLock; t = TimingLock(sys.argv[1]); print(t.acquire(0), flush=True); sys.stdin.read()"
     source = str(Path(tilewright.__file__).parent.parent)
     child = subprocess.Popen(
         [sys.executable, "-c", program, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": source},
@@ -49,13 +49,13 @@ def test_a_process_that_ends_leaves(tmp_path: Path) -> None:
     try:
         assert child.stdout is not None and child.stdout.readline() == "True\n"
         mine = TimingLock(path)
-        assert not mine.take(0)
+        assert not mine.acquire(0)
         assert mine.holder == str(child.pid)
     finally:
         child.send_signal(signal.SIGKILL)
         child.communicate(timeout=60)
-    assert mine.take(60)
-    mine.leave()
+    assert mine.acquire(60)
+    mine.release()
 
 
 def test_nobody_waits_for_ever(caplog: pytest.LogCaptureFixture) -> None:
@@ -68,11 +68,11 @@ def test_nobody_waits_for_ever(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_a_file_that_cannot_be_had(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=rf"the timing lock cannot be used.*{VARIABLE}"):
-        TimingLock(str(tmp_path / "no" / "folder")).take(0)
+    with pytest.raises(OptionError, match=rf"the timing lock cannot be opened.*{VARIABLE}"):
+        TimingLock(str(tmp_path / "no" / "folder")).acquire(0)
     (tmp_path / "link.queue").symlink_to(tmp_path / "other")
-    with pytest.raises(OptionError, match="the timing lock cannot be used"):
-        TimingLock(str(tmp_path / "link")).take(0)
+    with pytest.raises(OptionError, match="the timing lock cannot be opened"):
+        TimingLock(str(tmp_path / "link")).acquire(0)
 
 
 def test_a_file_that_is_no_lock_keeps_its_contents(tmp_path: Path) -> None:
@@ -81,8 +81,8 @@ def test_a_file_that_is_no_lock_keeps_its_contents(tmp_path: Path) -> None:
     os.link(mine, tmp_path / "linked")
     large.write_text("contents" * 100)
     for name in ("linked", "large"):
-        with pytest.raises(OptionError, match="is not a lock file: it must be a small regular file with one name"):
-            TimingLock(str(tmp_path / name)).take(0)
+        with pytest.raises(OptionError, match="is no lock: it is not a small file with one name"):
+            TimingLock(str(tmp_path / name)).acquire(0)
     assert mine.read_text() == "mine" and large.read_text() == "contents" * 100
 
 
@@ -90,7 +90,7 @@ def test_a_file_that_is_no_lock_keeps_its_contents(tmp_path: Path) -> None:
 def test_runs_wait_and_builds_do_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "timing"))
     other = TimingLock()
-    assert other.take(0)
+    assert other.acquire(0)
     built, asked, results = threading.Event(), threading.Event(), list[Measured]()
     with LocalBuilder(timeout=60, n_parallel=1) as builder, LocalRunner(timeout=60, number=1, repeat=1, cooldown_interval=0, threads=1, noise=1e9) as runner:
         build, call = builder.build, runner._worker.call
@@ -102,9 +102,9 @@ def test_runs_wait_and_builds_do_not(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
         def calling(function: str, *given: Any) -> Any:
             answer = call(function, *given)
-            if function == TAKE and not answer[0]["taken"]:
+            if function == ACQUIRE and not answer[0]["acquired"]:
                 asked.set()
-            assert function == TAKE or not other._turn
+            assert function == ACQUIRE or not other._held
             return answer
 
         monkeypatch.setattr(builder, "build", building)
@@ -112,18 +112,18 @@ def test_runs_wait_and_builds_do_not(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         thread = threading.Thread(target=lambda: results.extend(measure([planted("right"), planted("sum")], builder, runner)), daemon=True)
         thread.start()
         assert built.wait(120) and asked.wait(120) and not results
-        other.leave()
+        other.release()
         thread.join(120)
         assert [m.ok for m in results] == [True, True]
-        assert other.take(10)  # the worker, which is still there, has let go
-        other.leave()
+        assert other.acquire(10)  # the worker, which is still there, has let go
+        other.release()
 
 
 def test_a_turn_in_this_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(timing_lock, "_HERE", [TimingLock(str(tmp_path / "timing"))])
     other = TimingLock(str(tmp_path / "timing"))
-    with timing_lock.turn():
-        assert not other.take(0)
-        other.leave()
-    assert other.take(0)
-    other.leave()
+    with timing_lock.exclusive():
+        assert not other.acquire(0)
+        other.release()
+    assert other.acquire(0)
+    other.release()

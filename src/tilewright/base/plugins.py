@@ -5,8 +5,9 @@ An accelerator is declared by a file in this process, or by an entry point of an
     [project.entry-points."tilewright.accelerators"]
     mine = "my_package.mine:accelerator"
 
-The module of the entry point registers its code generator and its kind of modules when it is imported, so an accelerator needs no edit of this
-package. A file of an artifact names kinds of modules; only entry points of installed packages read them.
+The module of the entry point registers its code generator and its kind of modules when it is imported, so an
+accelerator needs no edit of this package. A file of an artifact names kinds of modules; only entry points of installed
+packages read them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ FIELD_TARGETS: Final[Mapping[str, str]] = {
     "arm_compute_lib": "arm_compute_lib", "bnns": "bnns", "cmsis-nn": "cmsisnn", "compute-library": "arm_compute_lib",
     "dnnl": "dnnl", "ethos-n": "ethosn", "ethos-u": "ethosu",
 }
-"""The targets of TVM that take parts of graphs, each with the module of `relay.op.contrib` that has its pattern table."""
+"""The targets of TVM that take parts of graphs, each with the module of `relay.op.contrib` that has its pattern table.
+"""
 
 _DECLARED: Final[dict[str, Any]] = {}
 _OFFLOADS: Final[list[Mapping[str, Any]]] = [FIELD_TARGETS]
@@ -95,7 +97,8 @@ def accelerator_names() -> list[str]:
 
 def installed(group: str) -> dict[str, str]:
     """Return the values of the entry points of installed packages in a group, by name."""
-    from importlib.metadata import entry_points  # takes 20 ms, and is only needed where a name is not one of this package
+    # takes 20 ms, and is only needed where a name is not one of this package
+    from importlib.metadata import entry_points
 
     return {e.name: e.value for e in entry_points(group=group)}
 
@@ -110,7 +113,10 @@ def import_value(value: str) -> Any:
 
 
 def find_accelerator(name: str) -> Any | None:
-    """Return the accelerator of that name, declared or imported from its entry point, or None. Raises `TargetError` where the import fails."""
+    """Return the accelerator of that name, declared or imported from its entry point, or None.
+
+    Raises `TargetError` where the import fails.
+    """
     if name in _DECLARED:
         return _DECLARED[name]
     value = installed(GROUP).get(name) or BUILT_IN.get(name)
@@ -120,7 +126,9 @@ def find_accelerator(name: str) -> Any | None:
         return import_value(value)
     except (ImportError, AttributeError) as error:
         raise TargetError(
-            f"the accelerator '{name}' cannot be imported from {value}: {error}; repair or remove the package that has this entry point", code="TW0901"
+            f"the accelerator '{name}' cannot be imported from {value}: {error}; repair or remove the package that has "
+            "this entry point",
+            code="TW0901"
         ) from error
 
 
@@ -139,5 +147,6 @@ def run_plugin(path: str) -> None:
         if error.name is None or not path.startswith(error.name):
             raise
         raise OptionError(
-            f"--plugin: there is no module '{path}'; give a module that can be imported, or a file that ends in .py", code="TW0205"
+            f"--plugin: there is no module '{path}'; give a module that can be imported, or a file that ends in .py",
+            code="TW0205"
         ) from None

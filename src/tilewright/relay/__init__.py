@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import typing
 from typing import TYPE_CHECKING, Final
 
 from tilewright.base.params import load_param_dict, save_param_dict
@@ -90,7 +91,9 @@ if TYPE_CHECKING:
     from tilewright.relay.prelude import Prelude
 
 _MODULES: Final = frozenset({
-    "adt", "analysis", "backend", "build_module", "collage", "data_dep_optimization", "dataflow_pattern", "expr", "expr_functor", "frontend", "function", "loops", "parser", "prelude", "quantize", "scope_builder", "testing", "transform",
+    "adt", "analysis", "backend", "build_module", "collage", "data_dep_optimization", "dataflow_pattern", "expr",
+    "expr_functor", "frontend", "function", "loops", "parser", "prelude", "quantize", "scope_builder", "testing",
+    "transform",
     "ty", "type_functor",
 })
 
@@ -188,7 +191,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> typing.Any:
     if name in _MODULES:
         return importlib.import_module(f"tilewright.relay.{name}")
     if name == "vm":

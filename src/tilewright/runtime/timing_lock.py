@@ -1,11 +1,12 @@
-"""A machine-wide lock so that only one process measures at a time, in the order of the requests.
+"""A machine-wide lock so that only one process measures at a time, in the order of requests.
 
-    with turn(): …                       # in this process
-    take({"seconds": 1.0}, ())           # in a worker process, which releases the lock after its trial, or when it exits
+    with exclusive(): …                  # in this process
+    acquire({"seconds": 1.0}, ())        # in a worker process, which releases the lock when its trial or the process
+                                         ends
 
-The lock is a lock on the file `/tmp/tilewright-timing`, or the file that `TILEWRIGHT_TIMING_LOCK` names; the system releases it when
-its process exits. A waiting process holds a second lock, `….queue`, so that the last holder queues up after it. Processes with
-different `/tmp` folders (containers) do not see each other's locks.
+The lock is on a file, `/tmp/tilewright-timing` or the file named by `TILEWRIGHT_TIMING_LOCK`; the system releases it
+when the process ends. A waiting process holds a second lock, `….queue`, so that the last holder comes after it.
+Processes that see different folders (containers) do not exclude each other.
 """
 
 from __future__ import annotations
@@ -23,56 +24,56 @@ from tilewright.base.errors import OptionError
 from tilewright.runtime.wire import Message
 
 VARIABLE: Final = "TILEWRIGHT_TIMING_LOCK"
-TAKE: Final = "tilewright.runtime.timing_lock:take"
+ACQUIRE: Final = "tilewright.runtime.timing_lock:acquire"
 PATIENCE: Final = 60.0
-"""Maximum seconds to wait for the lock: by then its holder is stopped, or measures something very long."""
-_ASKED_FOR: Final = 1.0
-_PAUSE: Final = 0.005
-_LONGEST: Final = 64
-"""Maximum size of a lock file, in bytes: it holds a process id."""
-
+"""Seconds to wait for one holder: a longer one is stopped, or times something very long."""
+_ASK_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 0.005
+_MAX_BYTES: Final = 64
+"""Largest size of the file, which holds the number of a process."""
 _LOG: Final = logging.getLogger(__name__)
 
 
 class TimingLock:
-    """The timing lock of a machine, as used by one process."""
+    """The lock of a machine, as one process sees it."""
 
     def __init__(self, path: str | None = None) -> None:
-        """`path` is the path of the lock file; None: the file that the variable names, or the default."""
+        """`path` is the file of the lock; None: the one that the variable names, or the machine's."""
         self.path = path or os.environ.get(VARIABLE) or "/tmp/tilewright-timing"
         self._queue: int | None = None
-        self._turn: int | None = None
+        self._held: int | None = None
 
-    def take(self, seconds: float) -> bool:
-        """Wait up to `seconds` for the lock, and return whether it is held. A waiting process keeps its position in the queue until `leave`.
+    def acquire(self, seconds: float) -> bool:
+        """Wait up to `seconds` for the lock; return whether it is held.
 
-        Raises `OptionError` where the lock file cannot be used.
+        A waiting process keeps its place until `acquire` or `release` is called. Raises `OptionError` where the file
+        cannot be opened.
         """
         end = time.monotonic() + seconds
-        while self._turn is None:
+        while self._held is None:
             if self._queue is None:
                 self._queue = _locked(f"{self.path}.queue")
             if self._queue is not None:
-                self._turn = _locked(self.path)
-            if self._turn is None:
+                self._held = _locked(self.path)
+            if self._held is None:
                 if time.monotonic() >= end:
                     return False
-                time.sleep(_PAUSE)
+                time.sleep(_POLL_SECONDS)
         _close(self._queue)
         self._queue = None
-        os.ftruncate(self._turn, 0)
-        os.pwrite(self._turn, f"{os.getpid()}\n".encode(), 0)
+        os.ftruncate(self._held, 0)
+        os.pwrite(self._held, f"{os.getpid()}\n".encode(), 0)
         return True
 
-    def leave(self) -> None:
-        """Release the lock, or leave the queue."""
+    def release(self) -> None:
+        """Release the lock, or the place among the waiting processes."""
         _close(self._queue)
-        _close(self._turn)
-        self._queue = self._turn = None
+        _close(self._held)
+        self._queue = self._held = None
 
     @property
     def holder(self) -> str:
-        """Return the process id of the holder, as recorded in the file."""
+        """The number of the process that holds the lock, as far as the file says."""
         try:
             with open(self.path, encoding="ascii", errors="replace") as file:  # noqa: PTH123
                 return file.read(20).strip() or "an unknown process"
@@ -90,64 +91,72 @@ def of_this_process() -> TimingLock:
     return _HERE[0]
 
 
-def take(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
-    """Wait up to `message["seconds"]` for the lock; returns `{"taken", "holder"}`."""
+def acquire(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
+    """Wait up to `message["seconds"]` for the lock: `{"acquired", "holder"}`."""
     lock = of_this_process()
-    taken = lock.take(float(message["seconds"]))
-    return {"taken": taken, "holder": "" if taken else lock.holder}, []
+    acquired = lock.acquire(float(message["seconds"]))
+    return {"acquired": acquired, "holder": "" if acquired else lock.holder}, []
 
 
-def leave() -> None:
-    """Release the lock of this process."""
-    of_this_process().leave()
+def release() -> None:
+    """Release the lock of this process, if it holds it."""
+    of_this_process().release()
 
 
 @contextmanager
-def turn() -> Iterator[None]:
-    """Hold the lock inside the `with` block; after `PATIENCE` seconds of waiting, warn and continue without it."""
+def exclusive() -> Iterator[None]:
+    """Hold the lock inside the `with` block; after `PATIENCE` seconds without it, warn and go on."""
     lock = of_this_process()
     try:
-        wait(lambda seconds: (lock.take(seconds), lock.holder))
+        wait(lambda seconds: (lock.acquire(seconds), lock.holder))
         yield
     finally:
-        lock.leave()
+        lock.release()
 
 
 def wait(ask: Callable[[float], tuple[bool, str]], clock: Callable[[], float] = time.monotonic) -> bool:
-    """Call `ask(seconds) -> (taken, holder)` until the lock is taken; return whether it is.
+    """Ask for the lock by `ask(seconds) -> (acquired, holder)` until it is acquired; return whether it was.
 
-    After `PATIENCE` seconds with one holder the wait ends with a warning that names it: a stopped process must not block all others.
+    After `PATIENCE` seconds of one holder, a warning names it and waiting ends: a stopped process must not stop all
+    others.
     """
     begin, before = clock(), ""
     while True:
-        taken, holder = ask(_ASKED_FOR)
-        if taken:
+        acquired, holder = ask(_ASK_SECONDS)
+        if acquired:
             return True
         if holder != before:
             begin, before = clock(), holder
         elif clock() - begin > PATIENCE:
-            _LOG.warning("process %s has held the timing lock for %.0f s, or is stopped; measuring continues without the lock, and may be disturbed", holder, PATIENCE)
+            _LOG.warning(
+                "process %s has held the timing lock for %.0f s, or is stopped; measuring goes on beside it, and may "
+                "be disturbed",
+                holder, PATIENCE)
             return False
 
 
 def _is_lock(found: os.stat_result) -> bool:
-    """Return whether a file may be a lock file. Taking the lock overwrites it, so a hard link to another file must not pass for one."""
-    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_size <= _LONGEST
+    """Return whether a file may be a lock. Acquiring overwrites it, so a link to another user's file must be
+    refused."""
+    return stat.S_ISREG(found.st_mode) and found.st_nlink == 1 and found.st_size <= _MAX_BYTES
 
 
 def _locked(path: str) -> int | None:
     """Return a descriptor that holds the lock of a file; None where another process holds it."""
     try:
-        try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)  # a file of another user in a shared folder may be opened, but not created
+        try:  # a file of another user in a shared folder may be opened, but not created
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
             os.fchmod(descriptor, 0o666)
         if not _is_lock(os.fstat(descriptor)):
             os.close(descriptor)
-            raise OSError(f"{path} is not a lock file: it must be a small regular file with one name")
+            raise OSError(f"{path} is no lock: it is not a small file with one name")
     except OSError as error:
-        raise OptionError(f"the timing lock cannot be used: {error}; set the variable {VARIABLE} to a file that all users may write", code="TW0208") from error
+        raise OptionError(
+            f"the timing lock cannot be opened: {error}; name a file that all users may write, by the variable "
+            f"{VARIABLE}",
+            code="TW0208") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
