@@ -225,7 +225,8 @@ def with_biases(function: Function) -> Function:
     def biased(old: Expr, new: Expr) -> Expr:
         if not isinstance(old, Call) or not is_layer(old):
             return new
-        if len(users[old]) == 1 and isinstance(users[old][0], Call) and isinstance(users[old][0].op,  # type: ignore[attr-defined]
+        if len(users[old]) == 1 and isinstance(users[old][0], Call) and isinstance(users[old][0].op,
+                # type: ignore[attr-defined]
                 BiasAdd):
             return new
         axis = channel_axis(old)
