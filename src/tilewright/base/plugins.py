@@ -92,8 +92,7 @@ def find_accelerator(name: str) -> Any | None:
     except (ImportError, AttributeError) as error:
         raise TargetError(
             f"the accelerator '{name}' cannot be imported from {value}: {error}; mend or remove the package that has "
-            "this entry point",
-            code="TW0901"
+            "this entry point", code="TW0901"
         ) from error
 
 

@@ -68,8 +68,7 @@ def _refuse(manifest: Manifest) -> None:
             named = getattr(step, "name", "") or getattr(step, "symbol", "")
             raise CompileError(
                 f"{where}'{named}' ({step.origin or 'no origin'}) is no code of ours; replace the operator, or leave "
-                "the accelerator out of the target",
-                code="TW0511"
+                "the accelerator out of the target", code="TW0511"
             )
     for t in (*manifest.inputs, *manifest.outputs):
         if t.dtype.is_object or t.dtype == "string":
