@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tilewright.backends.target import Target
@@ -119,7 +119,7 @@ class SearchTask:
         m, h = self.target.machine, self._hardware
         if h is None:
             return m
-        return Machine(h.vector_unit_bytes * 8, m.vector_registers, m.l1_bytes, m.l2_bytes, h.num_cores)
+        return replace(m, vector_bits=h.vector_unit_bytes * 8, cores=h.num_cores, pipe_bits=0)
 
     @property
     def hardware_params(self) -> HardwareParams:
