@@ -33,6 +33,7 @@ from tilewright.search.auto_scheduler.search_policy import SketchPolicy
 from tilewright.search.autotvm.measure import TaskCandidate
 from tilewright.search.autotvm.pretrained import PretrainedKernelModel
 from tilewright.search.autotvm.record import of_record
+from tilewright.search.autotvm.task.kernels import KernelTask
 from tilewright.search.autotvm.task.relay_integration import tasks_of
 from tilewright.search.comparison import rank_correlation
 from tilewright.search.cost_model import FILE, BoostedTrees, write
@@ -116,6 +117,7 @@ def kernels(folder: Path) -> list[Kernel]:
     for records in by_task.values():
         pairs = [of_record(r)[0] for r in records]
         task = pairs[0].task
+        assert isinstance(task, KernelTask)
         places = [task.config_space.index_of(i.config.entity_map) for i in pairs]
         kept = [(p, min(r.measured.costs)) for p, r in zip(places, records, strict=True) if p is not None]
         found.append(Kernel(task.title, PretrainedKernelModel(task).rows([p for p, _ in kept]), np.asarray([c for _, c in kept])))
