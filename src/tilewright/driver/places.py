@@ -1,5 +1,4 @@
-"""Where the commands measure: here, on a Dask cluster, on devices behind a tracker, on a board by ssh, or nowhere
-(`tuning/replay.py`)."""
+"""Where the commands measure: here, on a Dask cluster, on devices of a tracker, or on a board by ssh."""
 
 from __future__ import annotations
 
@@ -15,12 +14,12 @@ if TYPE_CHECKING:
 
 
 DEVICE_SECONDS = 10.0
-"""How long a device may take to come to its tracker."""
+"""Seconds to wait for a device to register with its tracker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What the options of a command say; the empty one is this machine."""
+    """A place to measure, from the options of a command; without options, this machine."""
 
     cluster: str = ""
     worker_tag: str = ""
@@ -30,7 +29,7 @@ class Place:
     ssh_config: Path | None = None
 
     def __post_init__(self) -> None:
-        """Raises `OptionError` for options that do not go together."""
+        """Raises `OptionError` for contradictory options."""
         chosen = [f"--{word}" for word in ("cluster", "tracker", "ssh") if getattr(self, word)]
         if len(chosen) > 1:
             raise OptionError(
@@ -53,7 +52,7 @@ class Place:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether code does not have to run on this machine."""
+        """Whether code runs on other machines."""
         return bool(self.cluster or self.tracker or self.ssh)
 
     def reach(self) -> None:
@@ -78,7 +77,7 @@ class Place:
                 time.sleep(0.2)
 
     def builder(self, timeout: float = 10, n_parallel: int | None = None) -> Builder:
-        """Who builds: workers of the cluster, or this machine."""
+        """Return the builder: workers of the cluster, or this machine."""
         if self.cluster:
             from tilewright.search.cluster import ClusterBuilder
 
@@ -95,8 +94,7 @@ class Place:
         self, timeout: float = 10, number: int = 4, repeat: int = 3, min_repeat_ms: float = 0,
         threads: int | None = None, noise: float = 0.1, cooldown_interval: float = 0.1,
     ) -> Runner:
-        """Who times, as `LocalRunner` takes its options. Raises `OptionError` for threads that a place decides
-        itself."""
+        """Return the runner; the options are those of `LocalRunner`. Raises `OptionError` where threads cannot be set."""
         timing: dict[str, Any] = {
             "timeout": timeout, "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms,
             "cooldown_interval": cooldown_interval, "noise": noise,
@@ -126,7 +124,7 @@ class Place:
 
 
 def address(text: str) -> tuple[str, int]:
-    """`HOST:PORT`. Raises `OptionError`."""
+    """Split `HOST:PORT`. Raises `OptionError`."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         raise OptionError(f"'{text}' is no address of a tracker; write HOST:PORT, like 127.0.0.1:9190", code="TW0202")

@@ -1,4 +1,4 @@
-"""Data for trials: random arrays that are the same wherever they are made, guarded on both sides, and what counts as the same answer."""
+"""Data for trials: reproducible random arrays with guards on both sides, and the comparison of answers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _GUARD: Final = 4096
 _GUARD_BYTE: Final = 0xA5
 _FLOAT_RANGE: Final = (-1.0, 1.0)
 _WIDE_INTEGERS: Final = (-63, 63)
-"""Of integers of more than 8 bits, whose products and sums then stay in range. Those of 8 bits and fewer take all values."""
+"""Range of integers of more than 8 bits, so that products and sums do not overflow. Smaller ones take all values."""
 
 TOLERANCE: Final = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
-"""How far an answer may be off, as a part of the larger of the element wanted and of the root of the mean square of all of them."""
+"""Tolerance of an answer, relative to the larger of the right element and the root mean square of all of them."""
 
 
 class Guarded:
-    """An array between two guards: `broken` says whether something wrote beside it."""
+    """An array between two guards; `broken` is true where code wrote beside it."""
 
     def __init__(self, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
         nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
@@ -43,7 +43,7 @@ class Guarded:
 
 
 def arrays_of(name: str, params: Sequence[Parameter | Scalar]) -> tuple[Parameter, ...]:
-    """The arrays that a function takes; raises `InputError` where it takes numbers or open sizes, whose values nobody has said."""
+    """Return the arrays that a function takes. Raises `InputError` for scalar arguments and unknown sizes."""
     arrays = tuple(p for p in params if isinstance(p, Parameter))
     if len(arrays) != len(params) or any(not isinstance(d, int) for p in arrays for d in p.shape):
         raise InputError(f"{name} takes numbers or arrays of open sizes; what is measured has arrays of known shapes: lower it for sizes of your choice", code="TW0717")
@@ -51,7 +51,7 @@ def arrays_of(name: str, params: Sequence[Parameter | Scalar]) -> tuple[Paramete
 
 
 def random_array(param: Parameter, place: int, seed: int, ranges: Ranges) -> Array:
-    """What parameter number `place` holds at first: depends on nothing but the arguments."""
+    """Return the random data of parameter number `place`, which depends on the arguments only."""
     digest = hashlib.sha256(f"{seed}:{place}:{param.name}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
     dtype = DataType(param.dtype)
@@ -74,7 +74,10 @@ def _usual_range(dtype: DataType) -> tuple[float, float]:
 
 
 def difference(found: Array, wanted: Array, name: str) -> str:
-    """In what way `found` is not `wanted`, beyond rounding; empty where it is. Integers have to be equal, NaN stands where NaN is wanted."""
+    """Return how `found` differs from `wanted` beyond rounding; "" where it does not.
+
+    Integers must be equal; NaN equals NaN.
+    """
     tolerance = TOLERANCE.get(str(found.dtype))
     if tolerance is None:
         wrong = found != wanted

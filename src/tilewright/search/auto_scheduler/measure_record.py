@@ -68,7 +68,7 @@ class RecordReader:
 def load_records(filename: str | os.PathLike[str]) -> Iterator[Pair]:
     """Read the records of a file, in order. Raises `ModelError` for a malformed line, `ScheduleError` for unknown
     steps."""
-    return map(_of_record, records.read(filename))
+    return map(of_record, records.read(filename))
 
 
 def save_records(filename: str | os.PathLike[str], inputs: Sequence[MeasureInput], results: Sequence[Measured]) -> None:
@@ -88,10 +88,11 @@ def dump_record_to_string(inp: MeasureInput, result: Measured) -> str:
 
 def load_record_from_string(record: str) -> Pair:
     """Return the record in a line. Raises `ModelError` for a malformed line, `ScheduleError` for unknown steps."""
-    return _of_record(records.decode(record, "a record"))
+    return of_record(records.decode(record, "a record"))
 
 
-def _of_record(record: Record) -> Pair:
+def of_record(record: Record) -> Pair:
+    """Return the input and the result of a record. Raises `ModelError` for one of autotvm, `ScheduleError`."""
     if not record.ansor:
         raise ModelError(
             "a record of AutoTVM was read as one of auto_scheduler; load it with autotvm.record", code="TW1101"
