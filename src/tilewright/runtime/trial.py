@@ -1,7 +1,7 @@
 """Times native code on random data: its answers are checked first, and it is repeated until the costs agree.
 
-Runs in a worker process, here or on a device, which needs no compiler. `prepare` runs the default schedule's code once and
-keeps its answers; each following `trial` gets the same data, and its answers are compared.
+Runs in a worker process, here or on a device, which needs no compiler. `prepare` runs the default schedule's code once
+and keeps its answers; each following `trial` gets the same data, and its answers are compared.
 """
 
 from __future__ import annotations

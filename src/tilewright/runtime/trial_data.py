@@ -46,7 +46,10 @@ def arrays_of(name: str, params: Sequence[Parameter | Scalar]) -> tuple[Paramete
     """Return the arrays that a function takes. Raises `InputError` for scalar arguments and unknown sizes."""
     arrays = tuple(p for p in params if isinstance(p, Parameter))
     if len(arrays) != len(params) or any(not isinstance(d, int) for p in arrays for d in p.shape):
-        raise InputError(f"{name} takes numbers or arrays of open sizes; what is measured has arrays of known shapes: lower it for sizes of your choice", code="TW0717")
+        raise InputError(
+            f"{name} takes numbers or arrays of open sizes; what is measured has arrays of known shapes: lower it for "
+            "sizes of your choice", code="TW0717"
+        )
     return arrays
 
 
@@ -88,9 +91,14 @@ def difference(found: Array, wanted: Array, name: str) -> str:
         scale = float(np.sqrt(np.mean(np.square(b[finite])))) if finite.any() else 0.0
         with np.errstate(invalid="ignore"):
             off = np.abs(a - b)
-        wrong = np.where(finite, ~(off <= tolerance * np.maximum(np.abs(b), scale)), (a != b) & ~(np.isnan(a) & np.isnan(b)))
+        wrong = np.where(
+            finite, ~(off <= tolerance * np.maximum(np.abs(b), scale)), (a != b) & ~(np.isnan(a) & np.isnan(b))
+        )
     count = int(np.count_nonzero(wrong))
     if not count:
         return ""
     at = tuple(map(int, np.argwhere(wrong)[0]))
-    return f"{count} of {found.size} elements of {name} are wrong; at {list(at)} stands {found[at]}, and {wanted[at]} is right (off by {off[at]:.3g})"
+    return (
+        f"{count} of {found.size} elements of {name} are wrong; at {list(at)} stands {found[at]}, and {wanted[at]} is "
+        f"right (off by {off[at]:.3g})"
+    )

@@ -167,7 +167,7 @@ class ApplyHistoryBest(DispatchContext):
             items = list(records)
         except TypeError:
             raise OptionError(
-                f"records are a file, several files, or pairs of inputs and results, and not a {type(records).__name__}",
+                f"records are files, or pairs of inputs and results, and not a {type(records).__name__}",
                 code="TW1101") from None
         for item in items:
             if isinstance(item, (str, os.PathLike)) or hasattr(item, "read"):
