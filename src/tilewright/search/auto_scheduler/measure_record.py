@@ -80,10 +80,9 @@ def save_records(filename: str | os.PathLike[str], inputs: Sequence[MeasureInput
 
 def dump_record_to_string(inp: MeasureInput, result: Measured) -> str:
     """Return a record as one line, without its end."""
-    task = inp.task
-    about = json.dumps([task.hardware_params.as_json(), task.layout_rewrite_option, task.task_input_names])
     config = json.dumps(steps_as_json(inp.state.transform_steps))
-    return records.encode(Record(task.target_text, task.workload_key, config, result, ansor=about))
+    task = inp.task
+    return records.encode(Record(task.target_text, task.workload_key, config, result, ansor=task.record_fields))
 
 
 def load_record_from_string(record: str) -> Pair:

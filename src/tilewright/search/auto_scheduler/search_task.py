@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
@@ -164,6 +165,11 @@ class SearchTask:
                 "tune it first", code="TW1102")
         state: RecordedState = found.state
         return state
+
+    @property
+    def record_fields(self) -> str:
+        """Fields of its records (`Record.ansor`): hardware parameters, layout rewriting and names of inputs."""
+        return json.dumps([self.hardware_params.as_json(), self.layout_rewrite_option, self.task_input_names])
 
     def __repr__(self) -> str:
         return f"SearchTask({self.workload_key}, {self.target_text})"
