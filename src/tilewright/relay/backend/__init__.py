@@ -1,4 +1,4 @@
-"""What runs relay programs, under the field's names."""
+"""Executors of relay programs, under TVM's names."""
 
 from tilewright.relay.backend import interpreter
 
