@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.errors import CompileError, InternalError, NoNativeCompute, RunError, ShapeError
+from tilewright.errors import CompileError, InternalError, NoNativeKernel, RunError, ShapeError
 from tilewright.relay import on_values
 from tilewright.relay.expr import Expr
 from tilewright.relay.op.registry import OPS
@@ -102,6 +102,6 @@ def test_a_missing_method_is_a_fault_of_the_compiler() -> None:
 
 
 def test_an_operator_declares_that_it_runs_in_python() -> None:
-    with mock.patch.object(OPS["erf"], "compute", side_effect=NoNativeCompute), pytest.warns(UserWarning, match="no native kernel"):
+    with mock.patch.object(OPS["erf"], "compute", side_effect=NoNativeKernel), pytest.warns(UserWarning, match="no native kernel"):
         built = relay.build(_module(relay.erf), "llvm").executable
     np.testing.assert_allclose(built(np.zeros(4, np.float32)), np.zeros(4), atol=1e-6)

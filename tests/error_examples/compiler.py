@@ -13,7 +13,7 @@ from small_models import mlp
 from tilewright import expr, relay
 from tilewright.arith.evaluate import evaluate
 from tilewright.compiler.cache import Cache
-from tilewright.errors import NoNativeCompute
+from tilewright.errors import NoNativeKernel
 from tilewright.ir.op_attributes import register_op_attr
 from tilewright.onnx_session import InferenceSession
 from tilewright.relay.op.registry import OPS
@@ -38,7 +38,7 @@ def tw1302() -> None:
 
 def tw1303() -> None:
     x = relay.var("x", shape=(3,))
-    with mock.patch.object(OPS["erf"], "compute", side_effect=NoNativeCompute):
+    with mock.patch.object(OPS["erf"], "compute", side_effect=NoNativeKernel):
         relay.build(one(relay.erf(x), x), "llvm").executable  # noqa: B018
 
 

@@ -10,7 +10,7 @@ from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.auto_scheduler.search_task import HardwareParams, SearchTask
 from tilewright.compiler.fused import fused_functions
 from tilewright.compiler.kernel import computed
-from tilewright.errors import CompileError, NoNativeCompute, TargetError
+from tilewright.errors import CompileError, NoNativeKernel, TargetError
 from tilewright.expr import PrimExpr
 from tilewright.expr_walk import rewrite
 from tilewright.ir.module import IRModule
@@ -43,7 +43,7 @@ def extract_tasks(
             try:
                 args, outputs, own = computed(f.function, f.constants, chosen.machine)
                 dag = ComputeDAG(detached(args, outputs))
-            except (NoNativeCompute, CompileError):
+            except (NoNativeKernel, CompileError):
                 continue  # no native kernel, or one whose loops the search does not know
             if not include_simple_tasks and not any(isinstance(op, ComputeOp) and op.reduce_axis for op in dag.ops):
                 continue

@@ -67,7 +67,7 @@ def build_made(
 def _program(front: FrontHalf, target: Target, name: str, report: Report, cache: Cache) -> Unfinished:
     if front.control is None:
         return build_program(front.optimized["main"], target, name, report, cache, front.output_names, loops=front.loops)
-    return build_flow(front.control, front.main, front.optimized, target, name, report, cache, front.output_names, front.loops)
+    return build_flow(front.control, front.main, front.functions, target, name, report, cache, front.output_names, front.loops)
 
 
 def build(

@@ -95,7 +95,7 @@ class KernelTask(Task):
         return f"{self.name.removeprefix(PREFIX)} {' '.join('x'.join(map(str, s)) for s in shapes)}"
 
     def kernel(self, decisions: Decisions | None = None, flat: bool = True) -> Kernel:
-        """The kernel under some decisions. Raises `NoNativeCompute` where the function has no native kernel."""
+        """The kernel under some decisions. Raises `NoNativeKernel` where the function has no native kernel."""
         with PassContext(_LEVEL):
             return lower(self.function, self.constants, self.target.machine, "main", flat=flat, decided=decisions)
 

@@ -10,7 +10,7 @@ from typing import Any
 from tilewright.autotvm.env import GLOBAL_SCOPE
 from tilewright.autotvm.task.kernels import KernelTask
 from tilewright.compiler.fused import fused_functions
-from tilewright.errors import CompileError, NoNativeCompute, OptionError
+from tilewright.errors import CompileError, NoNativeKernel, OptionError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
 from tilewright.relay.expr import Call, Expr, Function
@@ -68,7 +68,7 @@ def tasks_of(mod: IRModule, params: Mapping[str, Any] | None, target: Target, op
         task = KernelTask.of(f.function, f.constants, target.processor)
         try:
             tunable = task.is_tunable
-        except (NoNativeCompute, CompileError):
+        except (NoNativeKernel, CompileError):
             continue  # no native kernel, or one of values that are no tensors: nothing to decide
         if tunable:
             found.append((task, f.calls))

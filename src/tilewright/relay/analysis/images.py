@@ -18,7 +18,7 @@ from tilewright import te
 from tilewright.arith.bounds import bounds
 from tilewright.arith.ranges import Interval, Ranges
 from tilewright.arith.simplify import simplify
-from tilewright.errors import NoNativeCompute
+from tilewright.errors import NoNativeKernel
 from tilewright.expr import PrimExpr, add, mul, sub
 from tilewright.expr_walk import free_vars, rewrite
 from tilewright.node import node
@@ -141,7 +141,7 @@ def images_read(op: Op, types: Sequence[Type], images: int) -> Reads | None:
     given = [t for a in arguments for t in a]
     try:
         result = op.compute(*(tuple(a) if isinstance(t, TupleType) else a[0] for a, t in zip(arguments, types, strict=True)))
-    except NoNativeCompute:
+    except NoNativeKernel:
         return None
     outputs = list(result) if isinstance(result, (tuple, list)) else [result]
     axes = _Walk(images).axes_of(given, outputs)

@@ -11,7 +11,7 @@ import numpy as np
 from tilewright import expr as E
 from tilewright import intrinsics as I
 from tilewright import te
-from tilewright.errors import NoNativeCompute, ShapeError
+from tilewright.errors import NoNativeKernel, ShapeError
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import elementwise as topi
@@ -70,7 +70,7 @@ class Binary(Broadcasting):
 
     def element(self, x: E.PrimExpr, y: E.PrimExpr) -> E.PrimExpr:
         """The operator on two elements."""
-        raise NoNativeCompute(f"{self.name} has no tensor expression")
+        raise NoNativeKernel(f"{self.name} has no tensor expression")
 
     def reference(self, lhs: Array, rhs: Array) -> Array:
         with np.errstate(all="ignore"):

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 
 import numpy as np
 
-from tilewright.errors import CompileError, NoNativeCompute, Origin, ShapeError
+from tilewright.errors import CompileError, NoNativeKernel, Origin, ShapeError
 from tilewright.expr import PrimExpr, UnknownDim
 from tilewright.expr import Var as ScalarVar
 from tilewright.expr_walk import walk
@@ -205,8 +205,8 @@ class Op:
         return None
 
     def compute(self, *args: Any) -> Any:
-        """The same as tensor expressions: `te.Tensor`s to a `te.Tensor`, or a tuple of them. Raises `NoNativeCompute` where there are none for these types."""
-        raise NoNativeCompute(f"{self.name} has no tensor expression")
+        """The same as tensor expressions: `te.Tensor`s to a `te.Tensor`, or a tuple of them. Raises `NoNativeKernel` where there are none for these types."""
+        raise NoNativeKernel(f"{self.name} has no tensor expression")
 
     def simplify(self, call: Call) -> Expr | None:
         """A simpler graph for inference (batch norm -> scale and shift, dropout -> its input), or None."""
