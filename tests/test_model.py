@@ -21,9 +21,9 @@ import tilewright
 from small_models import cnn, mlp, onnxruntime_answers
 from tilewright import relay
 from tilewright.compiler import constant_pool, content, program
-from tilewright.compiler.build import build_made
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.content import digest_bytes, digest_file
+from tilewright.compiler.pipeline import compile_module
 from tilewright.errors import ArtifactError, CompileError, InputError, ModelError, OpNotImplemented, OptionError, TargetError
 from tilewright.ir.module import IRModule
 from tilewright.runtime import host
@@ -394,7 +394,7 @@ def test_the_weights_are_released_while_they_are_packed(monkeypatch: pytest.Monk
     kept: list[weakref.ref[np.ndarray[Any, Any]]] = []
     packed = program.Artifact
     monkeypatch.setattr(program, "Artifact", lambda *parts: released.append(kept[0]() is None) or packed(*parts))
-    artifact = build_made(make, cache=Cache(None))
+    artifact = compile_module(make, cache=Cache(None))
     assert released == [True]
     x = np.ones((2, 16), np.float32)
     np.testing.assert_allclose(artifact.executable(threads=1)(x), np.full((2, 16), 1 / 16, np.float32), rtol=1e-6)

@@ -22,7 +22,7 @@ from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult
 from tilewright.auto_scheduler.measure_record import load_records, same_kind
 from tilewright.auto_scheduler.relay_integration import detached
 from tilewright.auto_scheduler.transform_step import TransformStep, steps_as_json
-from tilewright.compiler import decided
+from tilewright.compiler import tuning_advisor
 from tilewright.errors import CompileError, OptionError
 from tilewright.ir.transform import PassContext
 from tilewright.te.resolve import apply_schedule
@@ -48,7 +48,7 @@ class _Current:
         return entered[-1] if entered else None
 
 
-class DispatchContext(decided.Advisor):
+class DispatchContext(tuning_advisor.Advisor):
     """Base of what says which schedule a workload gets; entered with `with`."""
 
     current: ClassVar[_Current] = _Current()
@@ -58,13 +58,13 @@ class DispatchContext(decided.Advisor):
         raise NotImplementedError
 
     def decisions(self, function: Function, constants: Sequence[bool], target: Target) -> Mapping[str, int | str] | None:
-        outer = decided.around(self)
+        outer = tuning_advisor.around(self)
         found: Mapping[str, int | str] | None = None if outer is None else outer.decisions(function, constants, target)
         return found
 
     def arrangement(self, target: Target) -> Found | None:
         """Who arranges kernels: this context where the option asks for it, and the one around it for what is not known here."""
-        outer = decided.around(self)
+        outer = tuning_advisor.around(self)
         rest: Found | None = None if outer is None else outer.arrangement(target)
         if not PassContext.current().config.get(OPTION, False):
             return rest
@@ -95,12 +95,12 @@ class DispatchContext(decided.Advisor):
 
     def __enter__(self) -> Self:
         _CURRENT.set((*_CURRENT.get(), self))
-        decided.enter(self)
+        tuning_advisor.enter(self)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         _CURRENT.set(_CURRENT.get()[:-1])
-        decided.leave()
+        tuning_advisor.leave()
 
 
 class ApplyHistoryBest(DispatchContext):
@@ -141,7 +141,7 @@ class ApplyHistoryBest(DispatchContext):
     @property
     def identity(self) -> str:
         said = [f"{k}{steps_as_json(s)}" for k, (_, s) in sorted(self.best.items())]
-        outer = decided.around(self)
+        outer = tuning_advisor.around(self)
         return hashlib.sha256("|".join([*said, "" if outer is None else outer.identity, str(PassContext.current().config.get(OPTION))]).encode()).hexdigest()
 
     def _keep(self, key: str, target: str, cost: float, steps: tuple[TransformStep, ...]) -> None:

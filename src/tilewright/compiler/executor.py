@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.compiler.build import build
-from tilewright.compiler.growth import typed
+from tilewright.compiler.stage_growth import typed
 from tilewright.errors import InputError, OptionError
 from tilewright.ir.module import IRModule
 from tilewright.nd import Device, NDArray, array

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from tilewright.compiler.flow import needs_control
-from tilewright.compiler.growth import signature_of, typed, with_main
 from tilewright.compiler.model_source import ModelSource
 from tilewright.compiler.report import Report
+from tilewright.compiler.stage_growth import signature_of, typed, with_main
 from tilewright.expr import PrimExpr, as_expr
 from tilewright.expr import Var as Symbol
 from tilewright.ir.module import IRModule

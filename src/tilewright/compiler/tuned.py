@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tilewright.compiler import decided, kernel
+from tilewright.compiler import kernel, tuning_advisor
 from tilewright.compiler.kernel import Kernel
 from tilewright.errors import CompileError
 from tilewright.relay.expr import Function
@@ -18,7 +18,7 @@ log: Final = logging.getLogger(__name__)
 
 def lower(function: Function, constants: Sequence[bool], target: Target, name: str, **options: Any) -> Kernel:
     """`kernel.lower` under the decisions of the current advisor, which the log tells of."""
-    advisor = decided.current()
+    advisor = tuning_advisor.current()
     if advisor is not None and not options.get("symbols"):
         options["found"] = advisor.arrangement(target)
     given = None if advisor is None or options.get("symbols") else advisor.decisions(function, constants, target)

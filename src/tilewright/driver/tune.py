@@ -248,7 +248,7 @@ class _Session:
 
 
 def _arrays(answer: Any) -> list[np.ndarray[Any, Any]]:
-    from tilewright.compiler.grouping import flat
+    from tilewright.compiler.sequences import flat
 
     return [np.asarray(a) for a in flat(answer if isinstance(answer, tuple) else (answer,))]
 

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
 from tilewright.autotvm.task.space import ConfigEntity, ConfigSpace, FallbackConfigEntity
-from tilewright.compiler import decided
+from tilewright.compiler import tuning_advisor
 from tilewright.errors import OptionError
 from tilewright.relay.expr import Function
 from tilewright.target.target import Target
@@ -36,7 +36,7 @@ class _Current:
         return entered[-1] if entered else _OUTERMOST
 
 
-class DispatchContext(decided.Advisor):
+class DispatchContext(tuning_advisor.Advisor):
     """Base of the contexts; subclasses define `_query_inside`, and are entered with `with`."""
 
     current: ClassVar[_Current] = _Current()
@@ -76,12 +76,12 @@ class DispatchContext(decided.Advisor):
 
     def __enter__(self) -> Self:
         _CURRENT.set((*_CURRENT.get(), self))
-        decided.enter(self)
+        tuning_advisor.enter(self)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         _CURRENT.set(_CURRENT.get()[:-1])
-        decided.leave()
+        tuning_advisor.leave()
 
 
 class FallbackContext(DispatchContext):

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.compiler.grouping import flat
+from tilewright.compiler.sequences import flat
 from tilewright.driver import files, tensors
 from tilewright.driver.places import Place, address
 from tilewright.driver.profile import reported
