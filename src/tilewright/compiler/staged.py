@@ -405,7 +405,7 @@ class Stages:
     def specializations(self) -> list[Specialization]:
         """Return the compiled stages, each with guards on the values at its point."""
         found = []
-        points = [(self.root, [(n, dims, t) for n, dims, t, _ in self.signature])]
+        points: list[tuple[Point, list[tuple[str, Dims, DataType]]]] = [(self.root, [s[:3] for s in self.signature])]
         while points:
             point, inputs = points.pop()
             for key, edge in list(point.edges.items()):

@@ -9,7 +9,7 @@ Fixed sizes are the case without symbols. A dimension is a number, or arithmetic
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,7 @@ class Guards:
 
     inputs: tuple[TensorInfo, ...]
     symbols: tuple[Symbol, ...] = ()
-    contents: tuple[tuple[int, bytes], ...] = ()
+    contents: tuple[tuple[int, Hashable], ...] = ()
 
     @staticmethod
     def of(manifest: Manifest) -> Guards:
