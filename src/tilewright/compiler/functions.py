@@ -1,4 +1,4 @@
-"""From a schedule or a loop program to native functions: the field's `tvm.lower` and `tvm.build`."""
+"""From a schedule or a loop program to native functions: TVM's `tvm.lower` and `tvm.build`."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ import numpy as np
 
 from tilewright import __version__
 from tilewright.compiler import sources
-from tilewright.compiler.signature import refuse_gpu_threads, with_numbers
 from tilewright.errors import ArtifactError, CompileError, InternalError, OptionError, TargetError
+from tilewright.expr import Buffer, IntImm, PrimExpr, Var
+from tilewright.expr_walk import free_vars, substitute, text_of
 from tilewright.faults import Site
 from tilewright.ir.module import IRModule
 from tilewright.recursion import room_for
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.functions import FunctionModule, Sources
 from tilewright.runtime.host import host_arch
-from tilewright.runtime.manifest import Manifest
+from tilewright.runtime.manifest import Manifest, Parameter, Scalar
+from tilewright.runtime.sizes import Size
 from tilewright.target.c.codegen import emit_measured as emit_c
 from tilewright.target.c.compile import compile_c, find_compilers, named_compiler, sanitizer_of
 from tilewright.target.link import Linker
@@ -31,7 +33,7 @@ from tilewright.target.llvm.pool import pool_object
 from tilewright.target.target import Target
 from tilewright.te.resolve import schedule_func
 from tilewright.te.schedule import Schedule
-from tilewright.tir.stmt import IMPORTS, Block, PrimFunc, bodies, walk_stmt
+from tilewright.tir.stmt import IMPORTS, NUMBERS, SCALARS, THREAD, Block, For, PrimFunc, bodies, stored_buffers, walk_stmt
 from tilewright.tir.transform.instrument_memory import Checks
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.partition_loops import partition_loops
@@ -201,3 +203,62 @@ def _functions(inputs: Any, args: Sequence[Any] | None, name: str, binds: Any) -
 def _without_blocks(func: PrimFunc) -> PrimFunc:
     has_blocks = any(isinstance(s, Block) for s in walk_stmt(func.body))
     return simplify(lower_blocks(func) if has_blocks else func)
+
+
+def with_numbers(func: PrimFunc) -> tuple[PrimFunc, tuple[Parameter | Scalar, ...]]:
+    """The function with the numbers that its code takes noted, and its parameters: those of a call, then sizes that are found.
+
+    Raises `CompileError` for a size that no call would tell.
+    """
+    given: tuple[tuple[int, Var], ...] = func.attrs.get(SCALARS, ())
+    scalars = [v for _, v in given]
+    open_sizes = list(dict.fromkeys(v for b in func.params for d in (*b.shape, *b.strides) if isinstance(d, PrimExpr) for v in free_vars(d)))
+    found = [v for v in open_sizes if v not in scalars]
+    alone = {d for b in func.params for d in (*b.shape, *b.strides)}
+    for v in found:
+        if v not in alone:
+            raise CompileError(f"size '{v.name}' of '{func.name}' is no dimension by itself, so no call would tell it; make it an argument: args=[{v.name}, …]", code="TW0610")
+    named = _named([*scalars, *found])
+    written = stored_buffers(func.body)
+    params: list[Parameter | Scalar] = [_parameter(b, b in written, named) for b in func.params]
+    for place, v in given:
+        params.insert(place, Scalar(named[v].name, v.dtype, given=True))
+    params += [Scalar(named[v].name, v.dtype, given=False) for v in found]
+    numbers = (*scalars, *found)
+    return (replace(func, attrs={**func.attrs, NUMBERS: numbers}) if numbers else func), tuple(params)
+
+
+def refuse_gpu_threads(func: PrimFunc) -> None:
+    """Raise `TargetError` for loops that are threads of a GPU: code is made for CPUs."""
+    for s in walk_stmt(func.body):
+        tag = s.annotations.get(THREAD, "") if isinstance(s, For) else ""
+        if isinstance(s, For) and tag and not tag.startswith(("vthread", "cthread")):
+            raise TargetError(
+                f"loop '{s.var.name}' of '{func.name}' is bound to '{tag}', threads of a GPU, and the target is a CPU; "
+                "use parallel for its cores and vectorize for its lanes, or bind to te.thread_axis(n, 'vthread')", code="TW0512"
+            )
+
+
+def _named(variables: list[Var]) -> dict[Var, Var]:
+    """For each variable one of a name that no other has."""
+    taken: set[str] = set()
+    named: dict[Var, Var] = {}
+    for v in variables:
+        wanted = v.name if v.name.isidentifier() else "n"
+        name, k = wanted, 1
+        while name in taken:
+            name, k = f"{wanted}_{k}", k + 1
+        taken.add(name)
+        named[v] = Var(name, v.dtype)
+    return named
+
+
+def _parameter(buffer: Buffer, written: bool, named: dict[Var, Var]) -> Parameter:
+    by_name: dict[PrimExpr, PrimExpr] = dict(named.items())
+
+    def size(d: int | PrimExpr) -> Size:
+        if isinstance(d, (int, IntImm)):
+            return int(d)
+        return text_of(substitute(d, by_name))
+
+    return Parameter(buffer.name, tuple(map(size, buffer.shape)), buffer.dtype, written, tuple(map(size, buffer.strides)))

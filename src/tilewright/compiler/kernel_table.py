@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tilewright.compiler.stand_ins import STAND_IN
+from tilewright.compiler.external import STAND_IN
 from tilewright.errors import InternalError, Origin
 from tilewright.ir.structural import structural_hash
 from tilewright.relay.expr import Call, Function

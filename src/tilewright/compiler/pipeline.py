@@ -29,12 +29,10 @@ from tilewright import interning, worth
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.entry_types import check_entry_types
-from tilewright.compiler.external import take_external
+from tilewright.compiler.external import offload, take_external, with_stand_ins
 from tilewright.compiler.flow import Lowered, lower_control, needs_control
-from tilewright.compiler.offload import offload
 from tilewright.compiler.program import build_flow, build_program
 from tilewright.compiler.report import Report
-from tilewright.compiler.stand_ins import with_stand_ins
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
 from tilewright.relay.qnn.choose_numerics import ChooseNumerics

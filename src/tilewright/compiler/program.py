@@ -24,11 +24,9 @@ from tilewright.compiler.flow import Lowered
 from tilewright.compiler.kernel_code import CodeOptions, ObjectFiles, ProgramCode, compile_kernels
 from tilewright.compiler.kernel_table import KernelTable
 from tilewright.compiler.memory import check_memory, planned
-from tilewright.compiler.notes import arena_of, notes_of
-from tilewright.compiler.open_sizes import written
-from tilewright.compiler.program_steps import StepMaker, static_shape
+from tilewright.compiler.notes import LONG, SPAN, arena_of, looks_of, notes_of, step_times
+from tilewright.compiler.program_steps import StepMaker, static_shape, written
 from tilewright.compiler.report import Report
-from tilewright.compiler.run_time import LONG, SPAN, looks_of, step_times
 from tilewright.compiler.sources import MODEL
 from tilewright.errors import CompileError, NotNativeWarning
 from tilewright.expr import Var as Symbol

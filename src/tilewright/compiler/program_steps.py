@@ -17,8 +17,8 @@ from tilewright.compiler.constant_pool import ConstantPool
 from tilewright.compiler.kernel import Argument
 from tilewright.compiler.kernel_code import ProgramCode
 from tilewright.compiler.kernel_table import KernelTable, external_call, origin_of, title_of
-from tilewright.compiler.open_sizes import written
 from tilewright.errors import CompileError
+from tilewright.expr_walk import text_of
 from tilewright.relay.expr import Function
 from tilewright.relay.interpreter import Meaning, prepared
 from tilewright.relay.op.external import ExternalCall
@@ -28,8 +28,9 @@ from tilewright.relay.transform.plan_memory import Place as Memory
 from tilewright.relay.transform.plan_memory import Step as PlanStep
 from tilewright.relay.visitor import calls
 from tilewright.runtime.program import Check, Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step
+from tilewright.runtime.sizes import Size
 from tilewright.target.llvm.external import symbol_of
-from tilewright.types import TensorType
+from tilewright.types import OpenSize, TensorType
 
 Array = np.ndarray[Any, Any]
 
@@ -145,3 +146,8 @@ def static_shape(t: Any, what: str) -> tuple[int, ...]:
         raise CompileError(
             f"the shape of {what} is {t!r}; give its symbolic dimensions a size (shapes={{name: (1, 3, 224, 224)}})", code="TW0303")
     return tuple(t.shape)
+
+
+def written(size: int) -> Size:
+    """Return a size as the manifest has it: a number, or arithmetic over the symbols as text."""
+    return text_of(size.expr) if isinstance(size, OpenSize) else int(size)
