@@ -38,8 +38,9 @@ from tilewright.relay.expr import Function
 from tilewright.relay.qnn.choose_numerics import ChooseNumerics
 from tilewright.relay.qnn.settle_numerics import SettleNumerics
 from tilewright.relay.transform.infer_type import InferType
+from tilewright.relay.transform.object_boundaries import mixes_control_and_objects
 from tilewright.relay.transform.pipeline import optimize
-from tilewright.relay.transform.stages import mixes_control_and_objects, needs_stages
+from tilewright.relay.transform.stages import needs_stages
 from tilewright.relay.visitor import calls
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.modules import ModuleNode
