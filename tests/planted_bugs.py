@@ -17,7 +17,7 @@ import numpy as np
 
 from tilewright import expr as E
 from tilewright import relay
-from tilewright.compiler import kernel, program
+from tilewright.compiler import kernel, kernel_code
 from tilewright.expr_walk import rewrite as rewrite_scalar
 from tilewright.relay.expr import Call, Constant, Expr, Function
 from tilewright.relay.op.registry import get
@@ -382,7 +382,7 @@ def _emits(pattern: str, replacement: str) -> None:
         text, scratch = old(*args, **options)
         return re.sub(pattern, replacement, text), scratch
 
-    around(program, "emit_measured", wrong)
+    around(kernel_code, "emit_measured", wrong)
 
 
 @planted("elementwise", CODE, "", "subtract", "multiply", "tanh", "maximum")

@@ -16,7 +16,7 @@ import pytest
 import small_programs as programs
 from tilewright.compiler import cache as cache_module
 from tilewright.compiler.cache import VARIABLE, Cache, page_sums
-from tilewright.compiler.sources import write_source
+from tilewright.compiler.debug_texts import write_source
 from tilewright.driver.main import main
 from tilewright.errors import InternalError
 

@@ -79,7 +79,7 @@ def test_sizes_that_come_out_of_the_data_are_limited(name: str, monkeypatch: pyt
 
 
 def test_the_usual_limit_is_a_quarter_of_the_memory() -> None:
-    with mock.patch("tilewright.compiler.memory.machine_bytes", return_value=40_000), pytest.raises(CompileError, match=r"the limit is 9.77 kB"):
+    with mock.patch("tilewright.compiler.memory_limits.machine_bytes", return_value=40_000), pytest.raises(CompileError, match=r"the limit is 9.77 kB"):
         relay.build(LARGE["pad"], "llvm")
 
 

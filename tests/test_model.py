@@ -22,7 +22,7 @@ from small_models import cnn, mlp, onnxruntime_answers
 from tilewright import relay
 from tilewright.compiler import constant_pool, content, program
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.content import digest_bytes, digest_file
+from tilewright.compiler.digests import digest_bytes, digest_file
 from tilewright.compiler.pipeline import compile_module
 from tilewright.errors import ArtifactError, CompileError, InputError, ModelError, OpNotImplemented, OptionError, TargetError
 from tilewright.ir.module import IRModule

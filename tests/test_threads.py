@@ -28,10 +28,10 @@ import soak
 import tilewright as tvm
 from small_networks import KINDS
 from tilewright import expr, forks, interning, te
-from tilewright.compiler import collection
+from tilewright.compiler import garbage_collection
 from tilewright.compiler.build import build_module
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.collection import no_garbage_collection
+from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.compiler.report import Report
 from tilewright.driver.files import _umask
 from tilewright.expr import Add, Var
@@ -176,7 +176,7 @@ def test_compiles_that_overlap_without_end_are_collected_after(monkeypatch: pyte
         def __init__(self) -> None:
             self.own = self
 
-    monkeypatch.setattr(collection, "MOST_UNCOLLECTED", 1000)
+    monkeypatch.setattr(garbage_collection, "MOST_UNCOLLECTED", 1000)
     with no_garbage_collection():
         with no_garbage_collection():
             gone = weakref.ref(Cycle())

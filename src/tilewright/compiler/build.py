@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.collection import no_garbage_collection
+from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.compiler.pipeline import compile_module, is_one_program
 from tilewright.compiler.report import Report
 from tilewright.compiler.specialization import Specialization

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import __version__
-from tilewright.compiler import sources
+from tilewright.compiler import debug_texts
 from tilewright.errors import ArtifactError, CompileError, InternalError, OptionError, TargetError
 from tilewright.expr import Buffer, IntImm, PrimExpr, Var
 from tilewright.expr_walk import free_vars, substitute, text_of
@@ -93,8 +93,8 @@ def _built(inputs: Schedule | PrimFunc | IRModule, args: Sequence[Any] | None, c
         func, found = lower_checked(f, checks, len(sites), chosen.is_c)
         flat.append(func)
         sites += found
-    kind = sources.asked_for(chosen)
-    texts = [] if kind == sources.OFF else [sources.loops_source(f, g, written=bool(kind)) for f, g in zip(flat, lowered, strict=True)]
+    kind = debug_texts.asked_for(chosen)
+    texts = [] if kind == debug_texts.OFF else [debug_texts.loops_source(f, g, written=bool(kind)) for f, g in zip(flat, lowered, strict=True)]
     text, scratch = emit_c(flat) if chosen.is_c else emit_measured(flat, chosen, texts)
     manifest = Manifest(
         name=lowered[0].name, inputs=(), outputs=(), steps=(), target=str(chosen), triple=chosen.mtriple, cpu=chosen.mcpu,
@@ -171,7 +171,7 @@ def compiled_again(artifact: Artifact, text: str, cc: str | None, options: Seque
     """
     manifest = artifact.manifest
     name = f"{manifest.name}.c"
-    source = Path(sources.write_source(name, text)) / name if any(o.startswith("-g") for o in options) else None
+    source = Path(debug_texts.write_source(name, text)) / name if any(o.startswith("-g") for o in options) else None
     try:
         compiled = compile_c(text, Target(manifest.target), None if cc is None else named_compiler(cc), options, source)
     except InternalError as error:

@@ -18,11 +18,11 @@ from typing import Final
 from tilewright import __version__
 from tilewright.compiler import tuned
 from tilewright.compiler.cache import Cache
+from tilewright.compiler.debug_texts import OFF, asked_for, kernel_source, loops_source
 from tilewright.compiler.kernel import Kernel
 from tilewright.compiler.kernel_table import KernelSpec
-from tilewright.compiler.memory import check_scratch
+from tilewright.compiler.memory_limits import check_scratch
 from tilewright.compiler.report import Report
-from tilewright.compiler.sources import OFF, asked_for, kernel_source, loops_source
 from tilewright.compiler.target_hooks import host_kernel
 from tilewright.errors import CompileError, InternalError, NoNativeKernel
 from tilewright.expr import Var as Symbol

@@ -19,8 +19,8 @@ import numpy as np
 
 from tilewright import settings
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.formats import PYTORCH, RELAY, format_of
+from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.compiler.model_compiler import ModelCompiler, Options
 from tilewright.compiler.model_source import FileSource, ModelSource
 from tilewright.compiler.open_shapes import OpenShapes, has_open, open_shapes

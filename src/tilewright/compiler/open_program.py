@@ -18,7 +18,7 @@ import numpy as np
 from tilewright import interning
 from tilewright.arith.open_sizes import Limit, open_size, samples
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.collection import no_garbage_collection
+from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.compiler.program import Unfinished, build_program
 from tilewright.compiler.report import Report
 from tilewright.errors import CompileError, InputError, ShapeError

@@ -27,10 +27,10 @@ from dataclasses import dataclass, replace
 
 from tilewright import interning, worth
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.entry_types import check_entry_types
 from tilewright.compiler.external import offload, take_external, with_stand_ins
 from tilewright.compiler.flow import Lowered, lower_control, needs_control
+from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.compiler.program import build_flow, build_program
 from tilewright.compiler.report import Report
 from tilewright.ir.module import IRModule

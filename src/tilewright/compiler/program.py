@@ -20,14 +20,14 @@ import numpy as np
 from tilewright import __version__
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.constant_pool import ConstantPool
+from tilewright.compiler.debug_texts import MODEL
 from tilewright.compiler.flow import Lowered
 from tilewright.compiler.kernel_code import CodeOptions, ObjectFiles, ProgramCode, compile_kernels
 from tilewright.compiler.kernel_table import KernelTable
-from tilewright.compiler.memory import check_memory, planned
+from tilewright.compiler.memory_limits import check_memory, planned
 from tilewright.compiler.notes import LONG, SPAN, arena_of, looks_of, notes_of, step_times
 from tilewright.compiler.program_steps import StepMaker, static_shape, written
 from tilewright.compiler.report import Report
-from tilewright.compiler.sources import MODEL
 from tilewright.errors import CompileError, NotNativeWarning
 from tilewright.expr import Var as Symbol
 from tilewright.relay.expr import Function, Var

@@ -25,8 +25,8 @@ import numpy as np
 
 from tilewright import __version__
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.export import save
+from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.compiler.model_compiler import Options
 from tilewright.compiler.pipeline import compile_module
 from tilewright.compiler.report import Report

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.compiler.collection import no_garbage_collection
+from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.diagnosis.case import Array, Case, case_of, flattened, kernel_case, operators, save_arrays
 from tilewright.diagnosis.loop_stages import first_wrong_stage
 from tilewright.diagnosis.ways import (

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from tilewright.compiler.sources import loops_source, relay_lines
+from tilewright.compiler.debug_texts import loops_source, relay_lines
 from tilewright.errors import Origin
 from tilewright.relay.expr import Function
 from tilewright.target.llvm.codegen import emit
