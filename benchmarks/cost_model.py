@@ -32,8 +32,8 @@ from tilewright.autotvm.measure import TaskCandidate
 from tilewright.autotvm.prior import KernelPrior
 from tilewright.autotvm.record import of_record
 from tilewright.autotvm.task.relay_integration import tasks_of
+from tilewright.backends.target import Target
 from tilewright.ir.module import IRModule
-from tilewright.target.target import Target
 from tilewright.tuning.certainty import rank_correlation
 from tilewright.tuning.cost_model import BoostedTrees
 from tilewright.tuning.forests import FILE, write

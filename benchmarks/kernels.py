@@ -33,6 +33,11 @@ from onnx import TensorProto, helper, numpy_helper
 from compare import difference
 from peak import Peak
 from peers import installed
+from tilewright.backends.cpu.llvm.codegen import emit
+from tilewright.backends.cpu.llvm.compile import compile_text
+from tilewright.backends.cpu.llvm.jit import LoadedCode
+from tilewright.backends.cpu.llvm.pool import pool_text
+from tilewright.backends.target import Target
 from tilewright.compiler.kernel import lower
 from tilewright.ir.transform import PassContext
 from tilewright.nd import aligned_empty
@@ -43,11 +48,6 @@ from tilewright.relay.op.registry import Fusion
 from tilewright.relay.transform.fuse_ops import kind_of
 from tilewright.relay.transform.pipeline import optimize
 from tilewright.relay.visitor import post_order
-from tilewright.target.llvm.codegen import emit
-from tilewright.target.llvm.compile import compile_text
-from tilewright.target.llvm.jit import LoadedCode
-from tilewright.target.llvm.pool import pool_text
-from tilewright.target.target import Target
 
 Array = NDArray[Any]
 TOLERANCE = 1e-4

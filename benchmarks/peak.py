@@ -5,10 +5,10 @@ from __future__ import annotations
 import ctypes
 import time
 
+from tilewright.backends.cpu.llvm.compile import compile_text
+from tilewright.backends.cpu.llvm.jit import LoadedCode
+from tilewright.backends.target import Target
 from tilewright.nd import aligned_empty
-from tilewright.target.llvm.compile import compile_text
-from tilewright.target.llvm.jit import LoadedCode
-from tilewright.target.target import Target
 
 _CHAINS, _TRIPS = 15, 200_000
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.backends.cpu.c.codegen import emit_module
+from tilewright.backends.cpu.c.compile import Compiler, compile_c
+from tilewright.backends.cpu.llvm.jit import LoadedCode
+from tilewright.backends.cpu.llvm.pool import pool_object
 from tilewright.target import Target
-from tilewright.target.c.codegen import emit_module
-from tilewright.target.c.compile import Compiler, compile_c
-from tilewright.target.llvm.jit import LoadedCode
-from tilewright.target.llvm.pool import pool_object
 from tilewright.tir.stmt import PrimFunc
 from tilewright.types import MINIFLOATS
 

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.backends.cpu.llvm.codegen import emit_module
+from tilewright.backends.cpu.llvm.compile import compile_text
+from tilewright.backends.cpu.llvm.jit import LoadedCode
+from tilewright.backends.cpu.llvm.pool import pool_object
 from tilewright.runtime.host import host_arch, host_features
 from tilewright.target import Target
-from tilewright.target.llvm.codegen import emit_module
-from tilewright.target.llvm.compile import compile_text
-from tilewright.target.llvm.jit import LoadedCode
-from tilewright.target.llvm.pool import pool_object
 from tilewright.tir.stmt import PrimFunc
 
 Array = np.ndarray[Any, Any]

@@ -41,7 +41,7 @@ VAGUE = ("cannot be made sense of", "more memory than there is")
 EXECUTED = "was-executed"
 """A hostile file makes a folder of this name in the current one, where its code is run."""
 _PRELOADED = ("tilewright.compiler.build", "tilewright.compiler.stage_growth", "tilewright.compiler.check", "tilewright.relay.interpreter",
-              "tilewright.target.llvm.jit", "tilewright.driver.report", "tilewright.runtime.artifact")
+              "tilewright.backends.cpu.llvm.jit", "tilewright.driver.report", "tilewright.runtime.artifact")
 Random = np.random.Generator
 Damage = Callable[[bytes, Random], bytes]
 

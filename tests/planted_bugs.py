@@ -17,7 +17,8 @@ import numpy as np
 
 from tilewright import expr as E
 from tilewright import relay
-from tilewright.compiler import kernel, kernel_code
+from tilewright.backends.cpu.llvm import codegen, values
+from tilewright.compiler import kernel
 from tilewright.expr_walk import rewrite as rewrite_scalar
 from tilewright.relay.expr import Call, Constant, Expr, Function
 from tilewright.relay.op.registry import get
@@ -36,7 +37,6 @@ from tilewright.relay.transform import (
     sink_reshape,
 )
 from tilewright.relay.visitor import rewrite
-from tilewright.target.llvm import values
 from tilewright.tir.stmt import For, IfThenElse, PrimFunc, Seq, Stmt, Store, bodies, map_bodies
 from tilewright.tir.transform import pipeline
 
@@ -382,7 +382,7 @@ def _emits(pattern: str, replacement: str) -> None:
         text, scratch = old(*args, **options)
         return re.sub(pattern, replacement, text), scratch
 
-    around(kernel_code, "emit_measured", wrong)
+    around(codegen, "emit_measured", wrong)
 
 
 @planted("elementwise", CODE, "", "subtract", "multiply", "tanh", "maximum")

@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 
 from tilewright import nd
+from tilewright.backends.cpu.llvm.compile import compile_text
+from tilewright.backends.cpu.llvm.entry import emit_entry
+from tilewright.backends.cpu.llvm.pool import pool_text
+from tilewright.backends.target import Target
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.host import host_triple
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.program import Copy, HostStep, HostValue, KernelCall, Place, TensorInfo
-from tilewright.target.llvm.compile import compile_text
-from tilewright.target.llvm.entry import emit_entry
-from tilewright.target.llvm.pool import pool_text
-from tilewright.target.target import Target
 from tilewright.types import DataType
 
 N = 8

@@ -20,12 +20,12 @@ import pytest
 
 import small_programs as programs
 from suites import unpack
+from tilewright.backends.cpu import link
 from tilewright.errors import ArtifactError
 from tilewright.runtime import artifact as artifacts
 from tilewright.runtime import host, load
 from tilewright.runtime.artifact import MAGIC, TRAILER
 from tilewright.runtime.manifest import Manifest
-from tilewright.target import link
 
 SOURCE = Path(__file__).parent.parent / "src"
 X = np.arange(8, dtype="float32").reshape(2, 4) - 3

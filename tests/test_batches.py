@@ -10,17 +10,17 @@ import pytest
 
 import op_examples
 from tilewright import relay
+from tilewright.backends.target import Target
 from tilewright.compiler.build import build_module
 from tilewright.compiler.report import Report
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
-from tilewright.relay.analysis.images import batch_of, images_read
+from tilewright.relay.analysis.batch_independence import batch_of, images_read
 from tilewright.relay.expr import Constant, Expr, Function, Tuple, const, var
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.transform.pipeline import optimize
 from tilewright.relay.transform.split_batch import PARTS, SplitBatch, best_part
 from tilewright.runtime.artifact import load
-from tilewright.target.target import Target
 
 pytestmark = pytest.mark.slow
 

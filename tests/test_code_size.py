@@ -10,6 +10,7 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay
+from tilewright.backends.cpu.llvm.codegen import emit
 from tilewright.compiler.kernel import lower
 from tilewright.relay import nn
 from tilewright.relay.expr import Call, Constant, Function
@@ -17,7 +18,6 @@ from tilewright.relay.interpreter import evaluate
 from tilewright.relay.transform.pipeline import graph_passes
 from tilewright.relay.visitor import post_order
 from tilewright.target import Target
-from tilewright.target.llvm.codegen import emit
 from tilewright.tir.parser import parse
 from tilewright.tir.stmt import For, Store, walk_stmt
 from tilewright.tir.transform.unroll_loops import MOST_STATEMENTS, unroll_loops

@@ -13,11 +13,11 @@ from codegen_masks import Case, all_cases, wrong
 from codegen_native import Native
 from codegen_processors import PROCESSORS, why_not
 from tilewright import expr as E
+from tilewright.backends.cpu.llvm.codegen import emit
+from tilewright.backends.cpu.llvm.compile import assembly
+from tilewright.backends.cpu.llvm.masks import pieces
 from tilewright.expr import Buffer, Load, Ramp, as_expr
 from tilewright.target import Target
-from tilewright.target.llvm.codegen import emit
-from tilewright.target.llvm.compile import assembly
-from tilewright.target.llvm.masks import pieces
 from tilewright.tir import interpreter
 from tilewright.tir.stmt import PrimFunc, Seq, Store
 

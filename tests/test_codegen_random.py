@@ -199,8 +199,8 @@ def test_random_programs(seed: int) -> None:
 
 def test_the_generator_makes_tiles_and_branches() -> None:
     """The programs do contain what they are meant to test."""
+    from tilewright.backends.cpu.llvm.codegen import emit
     from tilewright.target import Target
-    from tilewright.target.llvm.codegen import emit
 
     text = "".join(emit(Program(seed).func(), Target("llvm")) for seed in range(60))
     for piece in ("phi <4 x i32>", "phi i32", "%either", "masked.load", "masked.store", ".body", "shufflevector", "srem"):

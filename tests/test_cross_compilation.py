@@ -17,13 +17,13 @@ import pytest
 import tilewright
 from shipped_models import small_network
 from small_models import cnn
+from tilewright.backends.cpu import combine, link
+from tilewright.backends.cpu.combine import has_zig
+from tilewright.backends.cpu.link import user_linker
+from tilewright.backends.target import Target
 from tilewright.errors import ArtifactError
 from tilewright.runtime.artifact import load
 from tilewright.runtime.host import host_arch, host_features
-from tilewright.target import combine, link
-from tilewright.target.combine import has_zig
-from tilewright.target.link import user_linker
-from tilewright.target.target import Target
 
 MAIN = Path(__file__).with_name("cross_main.c")
 ZIG = [sys.executable, "-m", "ziglang", "cc"]

@@ -16,13 +16,13 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay, te, tir
+from tilewright.backends.target import Target
 from tilewright.compiler.cache import VARIABLE
 from tilewright.errors import OptionError, Origin
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
 from tilewright.runtime import NullThreadPool, load_module
 from tilewright.runtime.threads import POOLS
-from tilewright.target.target import Target
 
 PRINTERS = Path(tvm.__file__).parent / "contrib" / "gdb_printers.py"
 NODE = "/layer1/layer1.0/conv1/Conv"

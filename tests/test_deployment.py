@@ -16,8 +16,8 @@ from onnx import TensorProto, helper
 
 import tilewright
 from small_models import cnn
+from tilewright.backends.cpu import link
 from tilewright.runtime import host, load
-from tilewright.target import link
 
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared" / "models"

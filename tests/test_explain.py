@@ -18,6 +18,9 @@ from host_examples import HOST_EXAMPLES
 from small_models import cnn, mlp
 from tflite_small import _conv
 from tilewright import relay
+from tilewright.backends.cpu.llvm.codegen import emit
+from tilewright.backends.cpu.llvm.compile import assembly
+from tilewright.backends.target import Target
 from tilewright.compiler.report import Report
 from tilewright.driver.explain.content import Content, explained
 from tilewright.driver.explain.difference import ADDED, CHANGED, REMOVED, SAME, Row, difference
@@ -28,9 +31,6 @@ from tilewright.driver.explain.page import page_of, summary_of
 from tilewright.driver.explain.recording import Recording
 from tilewright.driver.main import main
 from tilewright.runtime.manifest import Held
-from tilewright.target.llvm.codegen import emit
-from tilewright.target.llvm.compile import assembly
-from tilewright.target.target import Target
 from tilewright.types import FLOAT32
 
 HOSTILE = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=1>\u2028"

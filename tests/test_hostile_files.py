@@ -27,6 +27,7 @@ from tilewright.array_files import read_npz
 from tilewright.auto_scheduler.measure import recover_measure_input
 from tilewright.autotvm import record
 from tilewright.autotvm.record import split_workload
+from tilewright.backends.target import Target
 from tilewright.diagnosis.case import Case
 from tilewright.driver.config import option_values
 from tilewright.driver.files import read_arrays
@@ -38,7 +39,6 @@ from tilewright.json_texts import read_json
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.profiling import Report
 from tilewright.runtime.roofline import Peaks
-from tilewright.target.target import Target
 from tilewright.tuning.records import decode
 
 SOURCE = Path(__file__).parent.parent / "src" / "tilewright"

@@ -20,6 +20,12 @@ import numpy as np
 import pytest
 
 from tilewright import nd, relay
+from tilewright.backends.cpu.llvm.compile import compile_text
+from tilewright.backends.cpu.llvm.entry import emit_entry
+from tilewright.backends.cpu.llvm.interrupts import look_text
+from tilewright.backends.cpu.llvm.jit import LoadedCode
+from tilewright.backends.cpu.llvm.pool import pool_text
+from tilewright.backends.target import Target
 from tilewright.compiler.build import build_module
 from tilewright.global_functions import register_func, remove_global_func
 from tilewright.ir.module import IRModule
@@ -30,12 +36,6 @@ from tilewright.runtime.host import host_triple
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.modules import ModuleNode
 from tilewright.runtime.program import KernelCall, Place, TensorInfo
-from tilewright.target.llvm.compile import compile_text
-from tilewright.target.llvm.entry import emit_entry
-from tilewright.target.llvm.interrupts import look_text
-from tilewright.target.llvm.jit import LoadedCode
-from tilewright.target.llvm.pool import pool_text
-from tilewright.target.target import Target
 from tilewright.types import DataType
 
 KERNELS = f"""

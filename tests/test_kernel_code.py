@@ -7,6 +7,8 @@ import pytest
 
 import tilewright
 from tilewright import relay
+from tilewright.backends.cpu.llvm import compile as llvm_compile
+from tilewright.backends.target import Target
 from tilewright.compiler import kernel_code
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.kernel_table import KernelTable
@@ -15,7 +17,6 @@ from tilewright.ir.module import IRModule
 from tilewright.relay.transform.pipeline import optimize
 from tilewright.relay.transform.plan_memory import plan_memory
 from tilewright.runtime.artifact import Artifact
-from tilewright.target.target import Target
 
 
 def network() -> relay.Function:
@@ -66,7 +67,7 @@ def test_errors_of_a_worker_reach_the_caller(monkeypatch: pytest.MonkeyPatch) ->
         raise InternalError("invalid LLVM text was generated")
 
     monkeypatch.setattr(kernel_code, "_processors", lambda: 8)
-    monkeypatch.setattr(kernel_code, "compile_text", refuse)
+    monkeypatch.setattr(llvm_compile, "compile_text", refuse)
     with pytest.raises(InternalError, match="invalid LLVM text"):
         artifact()
 

@@ -13,7 +13,7 @@ from tilewright import relay
 from tilewright.errors import ArtifactError, InternalError
 from tilewright.ir.module import IRModule
 from tilewright.relay import var
-from tilewright.relay.analysis.boxes import Box, box, part, whole
+from tilewright.relay.analysis.subarrays import Box, box, part, whole
 from tilewright.relay.expr import Call, Expr, Function, Tuple, TupleGetItem, const
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.transform import MemoryPlan, optimize, plan_memory
@@ -217,8 +217,8 @@ def test_places_inside_of_inputs_are_text_both_ways() -> None:
 
 def test_a_place_beyond_an_input_is_refused() -> None:
     from small_programs import X, Y
+    from tilewright.backends.cpu.llvm.entry import emit_entry
     from tilewright.runtime.manifest import Manifest
-    from tilewright.target.llvm.entry import emit_entry
 
     step = KernelCall("k", (RuntimePlace("input", 0, 32), RuntimePlace("output", 0)))
     with pytest.raises(InternalError, match="names byte 32 of input 0, which has 32"):

@@ -14,6 +14,7 @@ import small_programs as programs
 import tilewright
 from tilewright import expr as E
 from tilewright import nd, relay, te
+from tilewright.backends.cpu.elf import _machine_of
 from tilewright.compiler.build import build, build_module
 from tilewright.compiler.digests import digest_file
 from tilewright.errors import ArtifactError, CompileError, InputError, InternalError, ModelError, ScheduleError, ShapeError, TargetError
@@ -23,7 +24,6 @@ from tilewright.relay.interpreter import evaluate
 from tilewright.relay.transform.plan_memory import plan_memory
 from tilewright.runtime.library import SharedLibrary
 from tilewright.runtime.manifest import Manifest
-from tilewright.target.elf import _machine_of
 from tilewright.te.create import create_prim_func
 from tilewright.tir.schedule import Schedule
 from tilewright.tir.transform.lower_blocks import lower_blocks
@@ -121,7 +121,7 @@ def test_a_library_that_cannot_be_loaded(tmp_path: Path) -> None:
 
 
 def test_a_triple_that_llvm_cannot_serve() -> None:
-    from tilewright.target.llvm.compile import _machine
+    from tilewright.backends.cpu.llvm.compile import _machine
 
     with pytest.raises(TargetError, match="LLVM cannot make code for 'pdp11-none': "):
         _machine("pdp11-none", "", "", "", 2)

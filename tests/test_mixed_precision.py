@@ -14,6 +14,8 @@ from codegen_native import TARGETS
 from op_examples import EXAMPLES, Example
 from small_models import cnn, mlp
 from tilewright import relay
+from tilewright.backends.cpu.llvm.codegen import emit
+from tilewright.backends.cpu.llvm.compile import assembly, compile_text
 from tilewright.compiler.build import build_module
 from tilewright.driver import options
 from tilewright.driver.main import main
@@ -25,8 +27,6 @@ from tilewright.relay.op import nn
 from tilewright.relay.op.registry import Precision
 from tilewright.relay.transform import ToMixedPrecision
 from tilewright.target import Target
-from tilewright.target.llvm.codegen import emit
-from tilewright.target.llvm.compile import assembly, compile_text
 from tilewright.tir import PrimFunc
 from tilewright.types import DataType
 

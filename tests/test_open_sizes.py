@@ -20,6 +20,7 @@ from op_examples import EXAMPLES, Example
 from small_models import onnxruntime_answers
 from tilewright.arith import Ranges, prove
 from tilewright.arith.open_sizes import limit, open_size, sample, samples, typical
+from tilewright.backends.target import Target
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.open_program import OpenSizeError, build_open
 from tilewright.compiler.report import Report
@@ -32,7 +33,6 @@ from tilewright.relay.visitor import operands, post_order, with_operands
 from tilewright.runtime.artifact import load_executable
 from tilewright.runtime.manifest import Piece
 from tilewright.runtime.open_program import MOST_PLANS
-from tilewright.target.target import Target
 from tilewright.types import OpenSize, TensorType
 
 pytestmark = pytest.mark.slow

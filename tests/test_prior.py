@@ -15,9 +15,9 @@ from tilewright.autotvm.prior import WIDTH, KernelPrior
 from tilewright.autotvm.replay import MODELS, PREDICTED, predicted_cycles, replay
 from tilewright.autotvm.task.kernels import KernelTask
 from tilewright.autotvm.tuner import XGBTuner
+from tilewright.backends.target import Target
 from tilewright.driver.main import main
 from tilewright.errors import InternalError, OptionError
-from tilewright.target.target import Target
 from tilewright.tuning import forests
 from tilewright.tuning.certainty import rank_correlation
 from tilewright.tuning.cost_model import BoostedTrees

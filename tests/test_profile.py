@@ -21,7 +21,7 @@ from tilewright.compiler.cache import Cache
 from tilewright.compiler.peaks import peaks
 from tilewright.errors import InputError, OptionError, RunError
 from tilewright.relay.analysis.features import mac_number
-from tilewright.relay.analysis.operations import operations, product_type
+from tilewright.relay.analysis.operation_counts import operations, product_type
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.memory_report import memory_report
 from tilewright.runtime.notes import Note
@@ -125,7 +125,7 @@ def test_every_part_of_a_batch_is_timed() -> None:
 
 
 def test_without_the_compiler_python_looks_at_the_clock(network: Executable, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "tilewright.target.llvm.timed", None)
+    monkeypatch.setitem(sys.modules, "tilewright.backends.cpu.llvm.timed", None)
     profile = network.profile(IMAGE, number=2, timeline=True)
     assert profile.clock == "python"
     assert "no compiler is installed here" in profile.report().table()

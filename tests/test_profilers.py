@@ -18,13 +18,13 @@ import pytest
 
 import tilewright
 from tilewright import relay
+from tilewright.backends.cpu.elf import code_symbols, functions_of
+from tilewright.backends.cpu.llvm.compile import compile_text
+from tilewright.backends.cpu.llvm.perf import FOLDER
+from tilewright.backends.target import Target
 from tilewright.errors import OptionError
 from tilewright.relay.expr import Function, const, var
 from tilewright.runtime.artifact import PERF
-from tilewright.target.elf import code_symbols, functions_of
-from tilewright.target.llvm.compile import compile_text
-from tilewright.target.llvm.perf import FOLDER
-from tilewright.target.target import Target
 
 SOURCE = Path(__file__).parent.parent / "src"
 X = np.random.default_rng(0).standard_normal((1, 16, 28, 28), np.float32)

@@ -16,17 +16,17 @@ import tilewright
 from shipped_models import small_network
 from small_models import cnn
 from tilewright import relay
+from tilewright.backends.cpu.combine import has_zig
+from tilewright.backends.cpu.llvm.c_entry import emit_c_entry
+from tilewright.backends.cpu.llvm.compile import compile_text
+from tilewright.backends.cpu.llvm.pool import pool_object
+from tilewright.backends.target import Target
 from tilewright.compiler.model_library import export_model_library_format
 from tilewright.driver.tvmc.package import TVMCPackage, write_package
 from tilewright.errors import ArtifactError
 from tilewright.runtime.artifact import load, load_executable
 from tilewright.runtime.sealed_tar import SEAL, is_sealed
 from tilewright.runtime.webassembly import LOADER
-from tilewright.target.combine import has_zig
-from tilewright.target.llvm.c_entry import emit_c_entry
-from tilewright.target.llvm.compile import compile_text
-from tilewright.target.llvm.pool import pool_object
-from tilewright.target.target import Target
 
 ROOT = Path(__file__).parent.parent
 WASM = "llvm -mtriple=wasm32-unknown-unknown"

@@ -28,6 +28,8 @@ import soak
 import tilewright as tvm
 from small_networks import KINDS
 from tilewright import expr, forks, interning, te
+from tilewright.backends.cpu.llvm import compile as llvm_compile
+from tilewright.backends.target import Target
 from tilewright.compiler import garbage_collection
 from tilewright.compiler.build import build_module
 from tilewright.compiler.cache import Cache
@@ -36,8 +38,6 @@ from tilewright.compiler.report import Report
 from tilewright.driver.files import _umask
 from tilewright.expr import Add, Var
 from tilewright.recursion import room_for
-from tilewright.target.llvm import compile as llvm_compile
-from tilewright.target.target import Target
 from tilewright.types import DataType
 
 THREADS = 8

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from loop_programs import PROGRAMS, P, S, U, V, conv2d, loops, matmul, max_pool, outputs, pad, same, variables
 from tilewright import expr as E
 from tilewright import intrinsics as I
+from tilewright.backends.cpu.llvm.codegen import emit
+from tilewright.backends.target import Target
 from tilewright.errors import InternalError, Origin, ScheduleError
 from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Select, Var, all_of, as_expr, const
 from tilewright.expr_walk import walk
 from tilewright.intrinsics import prefetch
-from tilewright.target.llvm.codegen import emit
-from tilewright.target.target import Target
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import (
     UNROLLED,

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tilewright import relay
+from tilewright.backends.target import Target
 from tilewright.compiler.build import build_module
 from tilewright.compiler.kernel import lower
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Constant, Function, var
 from tilewright.relay.interpreter import evaluate
-from tilewright.target.target import Target
 from tilewright.tir.stmt import For, walk_stmt
 from tilewright.topi.machine import Machine
 from tilewright.topi.tiles import Tile, conv_tile, register_tile

@@ -19,6 +19,7 @@ from suites import unpack
 from test_command_lines import rewritten
 from tflite_small import _models
 from tilewright import relay
+from tilewright.backends.target import Target
 from tilewright.contrib import graph_executor
 from tilewright.driver import tvmc
 from tilewright.driver.application import spread
@@ -31,7 +32,6 @@ from tilewright.relay.op.hooks import MIXED_PRECISION
 from tilewright.relay.visitor import calls
 from tilewright.runtime import load_module
 from tilewright.runtime.sealed_tar import SEAL
-from tilewright.target.target import Target
 
 COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
 BNNS = "bnns, llvm -device=arm_cpu -mtriple=aarch64-linux-gnu"

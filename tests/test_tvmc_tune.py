@@ -18,6 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 from small_models import cnn, mlp
 from tilewright import rpc
 from tilewright.auto_scheduler.measure_record import load_records
+from tilewright.backends.target import Target
 from tilewright.driver import places, tvmc
 from tilewright.driver.main import main as command_line
 from tilewright.driver.tvmc.autotuner import selected, tasks_of
@@ -25,7 +26,6 @@ from tilewright.driver.tvmc.main import main
 from tilewright.driver.tvmc.records import advised, is_of_auto_scheduler
 from tilewright.errors import ModelError, OptionError, RunError, TargetError
 from tilewright.rpc import connection
-from tilewright.target.target import Target
 from tilewright.tuning.local import LocalRunner
 from tilewright.tuning.measure import Measured, MeasureErrorNo, failed
 

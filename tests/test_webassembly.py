@@ -24,10 +24,10 @@ import tilewright
 from shipped_models import CAT, CATS, MOBILENET, cat_pixels, small_network
 from small_models import cnn
 from test_deployment import mathematics
+from tilewright.backends.cpu import link_wasm
+from tilewright.backends.cpu.link_wasm import find_wasm_linkers
 from tilewright.errors import ArtifactError, CompileError
 from tilewright.runtime import host, load, webassembly
-from tilewright.target import link_wasm
-from tilewright.target.link_wasm import find_wasm_linkers
 
 NODE, CHROMIUM = shutil.which("node"), shutil.which("chromium")
 RUN = Path(__file__).with_name("webassembly_run.mjs")

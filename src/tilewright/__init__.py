@@ -22,7 +22,7 @@ _MODULES: Final = frozenset({
 })
 _NAMES: Final = {
     "IRModule": ("ir.module", "IRModule"), "Model": ("compiler.model", "Model"), "NDArray": ("nd", "NDArray"), "TVMError": ("errors", "TVMError"),
-    "DataType": ("types", "DataType"), "DataTypeCode": ("types", "DataTypeCode"), "Target": ("target.target", "Target"), "convert": ("ir.container", "convert"),
+    "DataType": ("types", "DataType"), "DataTypeCode": ("types", "DataTypeCode"), "Target": ("backends.target", "Target"), "convert": ("ir.container", "convert"),
     "get_global_func": ("registry", "get_global_func"), "register_func": ("registry", "register_func"), "build": ("compiler.functions", "build"), "check": ("compiler.check", "check"), "compile": ("compiler.model", "compile"), "cpu": ("nd", "cpu"), "device": ("nd", "device"),
     "InferenceSession": ("onnx_session", "InferenceSession"), "SessionOptions": ("onnx_session", "SessionOptions"),
     "load": ("runtime.artifact", "load_executable"), "lower": ("compiler.functions", "lower"), "quantize": ("compiler.quantize", "quantize"),
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         transform,
         utils,
     )
+    from tilewright.backends.target import Target
     from tilewright.compiler.check import check
     from tilewright.compiler.functions import build, lower
     from tilewright.compiler.model import Model, compile
@@ -71,7 +72,6 @@ if TYPE_CHECKING:
     from tilewright.onnx_session import InferenceSession, SessionOptions
     from tilewright.registry import get_global_func, register_func
     from tilewright.runtime.artifact import load_executable as load
-    from tilewright.target.target import Target
     from tilewright.types import DataType, DataTypeCode
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tilewright.backends.target import Target
 from tilewright.compiler.build import build
 from tilewright.compiler.peaks import peaks
 from tilewright.errors import OptionError
@@ -14,7 +15,6 @@ from tilewright.relay.expr import Expr
 from tilewright.runtime.host import host_arch
 from tilewright.runtime.profiling import Report
 from tilewright.runtime.threads import threads_of_call
-from tilewright.target.target import Target
 
 __all__ = ["estimate_peak_bandwidth", "estimate_peak_fma_flops", "roofline_analysis"]
 

@@ -12,6 +12,8 @@ import numpy as np
 import tilewright as tvm
 from test_accelerator import Layers
 from tilewright import relay
+from tilewright.backends.cpu.c.compile import find_compilers
+from tilewright.backends.target import Target
 from tilewright.contrib.accelerator import Memory
 from tilewright.contrib.accelerator.__main__ import accelerator_of
 from tilewright.contrib.accelerator.module import module_of
@@ -26,8 +28,6 @@ from tilewright.relay.offload import Offload
 from tilewright.relay.offload.explain import explain_offload
 from tilewright.runtime.driver import HEADER, load_driver
 from tilewright.runtime.host import host_arch
-from tilewright.target.c.compile import find_compilers
-from tilewright.target.target import Target
 
 
 def global_part(compiler: str, **attributes: object) -> tvm.IRModule:

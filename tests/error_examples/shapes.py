@@ -7,11 +7,11 @@ from unittest import mock
 import tilewright as tvm
 from small_models import mlp
 from tilewright import expr, relay, te
+from tilewright.backends.target import Target
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.open_program import build_open
 from tilewright.compiler.report import Report
 from tilewright.relay.op.registry import OPS
-from tilewright.target.target import Target
 from tilewright.types import DataType
 
 

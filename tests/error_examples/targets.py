@@ -8,10 +8,10 @@ from unittest import mock
 import tilewright as tvm
 from small_models import mlp
 from tilewright import te
+from tilewright.backends.cpu.c.compile import Compiler, named_compiler
+from tilewright.backends.cpu.link import link_shared, user_linker
+from tilewright.backends.cpu.llvm.compile import _machine
 from tilewright.target import Target
-from tilewright.target.c.compile import Compiler, named_compiler
-from tilewright.target.link import link_shared, user_linker
-from tilewright.target.llvm.compile import _machine
 
 
 def adding() -> tuple[te.Schedule, list[te.Tensor]]:
@@ -76,7 +76,7 @@ def tw0512() -> None:
 def tw0513() -> None:
     says_no = Compiler("cc", ("sh", "-c", "echo 'unrecognized option -fno-such-option' >&2; exit 1"))
     library = tvm.build(*adding(), target="c")
-    with mock.patch("tilewright.target.c.compile.find_compilers", return_value=[says_no]):
+    with mock.patch("tilewright.backends.cpu.c.compile.find_compilers", return_value=[says_no]):
         library.export_library("f.so", options=["-fno-such-option"])
 
 

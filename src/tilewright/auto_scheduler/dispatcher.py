@@ -29,9 +29,9 @@ from tilewright.te.resolve import apply_schedule
 from tilewright.te.tensor import Tensor
 
 if TYPE_CHECKING:
+    from tilewright.backends.target import Target
     from tilewright.compiler.kernel import Found
     from tilewright.relay.expr import Function
-    from tilewright.target.target import Target
     from tilewright.tir.stmt import PrimFunc
 
 log: Final = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from tilewright.json_texts import read_json
 from tilewright.tuning.lines import LineFile
 
 if TYPE_CHECKING:
-    from tilewright.target.target import Target
+    from tilewright.backends.target import Target
 
 log: Final = logging.getLogger(__name__)
 VERSION: Final = "v0.6"

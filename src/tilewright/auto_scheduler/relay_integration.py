@@ -8,6 +8,7 @@ from typing import Any
 from tilewright import te
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.auto_scheduler.search_task import HardwareParams, SearchTask
+from tilewright.backends.target import Target
 from tilewright.compiler.fused import fused_functions
 from tilewright.compiler.kernel import computed
 from tilewright.errors import CompileError, NoNativeKernel, TargetError
@@ -18,7 +19,6 @@ from tilewright.ir.transform import PassContext
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.visitor import post_order
-from tilewright.target.target import Target
 from tilewright.te.create import computations
 from tilewright.te.tensor import ComputeOp, Tensor, TensorElem
 

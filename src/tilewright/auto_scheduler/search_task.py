@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.auto_scheduler.compute_dag import ComputeDAG
 from tilewright.auto_scheduler.workload_registry import make_workload_key, register_workload_tensors, workload_key_to_tensors
+from tilewright.backends.target import Target
 from tilewright.errors import OptionError, TargetError
 from tilewright.forks import lazy_attribute
 from tilewright.settings import nearest
-from tilewright.target.target import Target
 from tilewright.te.schedule import Schedule
 from tilewright.te.tensor import Tensor
 from tilewright.topi.machine import Machine

@@ -16,8 +16,8 @@ from tilewright.autotvm import tvm_logs
 from tilewright.autotvm.task.dispatcher import Workload
 from tilewright.autotvm.task.space import ConfigEntity
 from tilewright.autotvm.task.task import TEMPLATES, serialize_args
+from tilewright.backends.target import Target
 from tilewright.errors import OptionError, TargetError
-from tilewright.target.target import Target
 from tilewright.tuning.records import Record
 
 log: Final = logging.getLogger(__name__)

@@ -16,10 +16,10 @@ import numpy as np
 from tilewright.autotvm.task.kernels import KernelTask, constant_values
 from tilewright.autotvm.task.space import ConfigEntity, ConfigSpace
 from tilewright.autotvm.task.task import Task, create
+from tilewright.backends.target import Target
 from tilewright.compiler.kernel import Kernel
 from tilewright.errors import OptionError
 from tilewright.settings import nearest
-from tilewright.target.target import Target
 from tilewright.tir.stmt import PrimFunc
 from tilewright.tuning.local import LocalBuilder, LocalRunner
 from tilewright.tuning.measure import Builder, Candidate, Measured, MeasureErrorNo, Memory, OnMeasured, Runner, measure

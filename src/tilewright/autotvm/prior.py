@@ -114,7 +114,7 @@ def _number(value: Any) -> float:
 
 @functools.lru_cache(maxsize=256)
 def _about_text(name: str, text: str, flags: str, target: str) -> tuple[tuple[float, ...], float, float]:
-    from tilewright.target.target import Target
+    from tilewright.backends.target import Target
 
     task = KernelTask(name, (text, flags), Target(target))
     params = [p.checked_type for p in task.function.params]

@@ -17,10 +17,10 @@ from typing import Any, Final
 from tilewright.autotvm.measure import MeasureInput, MeasureResult, TaskCandidate, measured_of, result_of
 from tilewright.autotvm.task.space import ConfigEntity
 from tilewright.autotvm.task.task import Task
+from tilewright.backends.target import Target
 from tilewright.errors import ModelError, OptionError, with_code
 from tilewright.json_texts import read_json
 from tilewright.runtime.files import write_atomically
-from tilewright.target.target import Target
 from tilewright.tuning import records
 from tilewright.tuning.records import Record
 

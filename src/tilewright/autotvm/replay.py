@@ -25,8 +25,8 @@ from tilewright.autotvm.measure import TaskCandidate
 from tilewright.autotvm.prior import KernelPrior
 from tilewright.autotvm.task.kernels import KernelTask, is_kernel
 from tilewright.autotvm.task.space import ConfigEntity
+from tilewright.backends.target import Target
 from tilewright.errors import OptionError, TVMError
-from tilewright.target.target import Target
 from tilewright.tuning.certainty import rank_correlation
 from tilewright.tuning.measure import Measured
 from tilewright.tuning.records import Record, Records, encode

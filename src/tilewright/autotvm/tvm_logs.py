@@ -145,7 +145,7 @@ def _four(x: Any) -> tuple[int, int, int, int]:
 def anchor_of(workload: Workload) -> Anchor | None:
     """What of a kernel's workload a log of TVM knows, if anything: the operator that its schedule follows."""
     from tilewright.autotvm.task.kernels import KernelTask, is_kernel
-    from tilewright.target.target import Target
+    from tilewright.backends.target import Target
 
     if not is_kernel(str(workload[0])):
         return None

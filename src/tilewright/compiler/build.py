@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tilewright.backends.target import Target
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.compiler.pipeline import compile_module, is_one_program
@@ -23,7 +24,6 @@ from tilewright.relay.transform.pipeline import optimize
 from tilewright.relay.transform.stages import needs_stages
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.module import FactoryModule, Session
-from tilewright.target.target import Target
 
 
 def build_module(

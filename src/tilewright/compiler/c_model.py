@@ -9,6 +9,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from tilewright.backends.cpu.c.model import CModel, emit_model
+from tilewright.backends.target import Target
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.flow import needs_control
 from tilewright.compiler.pipeline import OffLoaded, compile_module, compiling, front_half, off_loaded
@@ -17,8 +19,6 @@ from tilewright.compiler.report import Report
 from tilewright.errors import ArtifactError, CompileError
 from tilewright.ir.module import IRModule
 from tilewright.runtime.files import write_atomically
-from tilewright.target.c.model import CModel, emit_model
-from tilewright.target.target import Target
 from tilewright.tir.transform.instrument_memory import Checks
 
 Array = np.ndarray[Any, Any]

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tilewright.backends.cpu.llvm.debug_info import Source
+from tilewright.backends.target import Target
 from tilewright.compiler.cache import Cache
 from tilewright.errors import OptionError, Origin
 from tilewright.ir.transform import PassContext
@@ -21,8 +23,6 @@ from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.printer import astext
 from tilewright.relay.visitor import post_order
 from tilewright.runtime.files import write_atomically
-from tilewright.target.llvm.debug_info import Source
-from tilewright.target.target import Target
 from tilewright.tir.printer import PrintedFunc
 from tilewright.tir.stmt import PrimFunc, Stmt
 
@@ -36,9 +36,9 @@ def asked() -> str:
 
 
 def asked_for(target: Target) -> str:
-    """The same for code of `target`. Raises `OptionError` where that is C, whose text is what debuggers show."""
+    """The same for code of `target`. Raises `OptionError` where its back end writes text for debuggers itself, as C does."""
     kind = asked()
-    if not target.is_c:
+    if target.backend.has_debug_info:
         return kind
     if kind not in ("", OFF):
         raise OptionError(f"{SETTING}='{kind}' is for targets of LLVM; a debugger shows the C text itself where it is compiled with -g: export_library('….so', options=['-g'])", code="TW0204")

@@ -14,6 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tilewright.backends.accelerators import Accelerator
+from tilewright.backends.hooks import hook_of
+from tilewright.backends.target import Target
 from tilewright.compiler.target_hooks import take_hooked
 from tilewright.errors import CompileError, TargetError
 from tilewright.global_functions import FUNCTIONS, get_global_func
@@ -31,9 +34,6 @@ from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import post_order, rewrite, substitute
 from tilewright.runtime.constants_module import ConstantsModule
 from tilewright.runtime.modules import ModuleNode
-from tilewright.target.accelerators import Accelerator
-from tilewright.target.hooks import hook_of
-from tilewright.target.target import Target
 from tilewright.types import TensorType, TupleType
 
 

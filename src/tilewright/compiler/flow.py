@@ -1,4 +1,4 @@
-"""Relay with control flow -> functions of control (`target/flow.py`) and the straight-line blocks between.
+"""Relay with control flow -> functions of control (`backends/flow.py`) and the straight-line blocks between.
 
     def @main(%n: int32) { if (less(%n, 0)) { negative(%n) } else { @f(add(%n, 1)) } }
     ->  main(%0): %1 = run block 0(%0); if %1: %2 = run block 1(%0); return %2 else: %3 = run block 2(%0); jump f(%3)
@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tilewright.backends import flow
 from tilewright.compiler.entry_types import check_entry_types, input_error, result_types
 from tilewright.errors import CompileError, InternalError
 from tilewright.ir.module import IRModule
@@ -26,7 +27,6 @@ from tilewright.relay.op.create import Zeros
 from tilewright.relay.op.indexing import WriteRow
 from tilewright.relay.scopes import ATOMS, Scopes
 from tilewright.relay.visitor import operands
-from tilewright.target import flow
 from tilewright.types import TensorType, TupleType, Type
 
 Value: TypeAlias = "flow.Reg | tuple[Value, ...]"

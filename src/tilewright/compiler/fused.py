@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilewright.backends.target import Target
 from tilewright.compiler.kernel_table import external_call
 from tilewright.compiler.pipeline import compiling, front_half, off_loaded
 from tilewright.errors import CompileError
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
 from tilewright.relay.expr import Function
-from tilewright.relay.transform.plan_memory import Place, plan_memory
+from tilewright.relay.transform.plan_memory import MemorySpace, plan_memory
 from tilewright.relay.transform.stages import needs_stages
-from tilewright.target.target import Target
 
 
 @dataclass(slots=True)
@@ -41,7 +41,7 @@ def fused_functions(mod: IRModule, target: Target) -> list[Fused]:
             function = None if step.call is None else step.call.op
             if not isinstance(function, Function) or external_call(function) is not None:
                 continue
-            constants = [loc.place is Place.CONSTANT for loc in step.inputs]
+            constants = [loc.place is MemorySpace.CONSTANT for loc in step.inputs]
             key = f"{structural_hash(function)}{constants}"
             found.setdefault(key, Fused(function, constants)).calls += 1
         return list(found.values())

@@ -10,12 +10,16 @@ one kernel while the next one is lowered; the files are the same bytes for any n
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
 from tilewright import __version__
+from tilewright.backends.base import Backend
+from tilewright.backends.cpu.llvm.backend import LLVM
+from tilewright.backends.cpu.llvm.debug_info import Source
+from tilewright.backends.target import Target
 from tilewright.compiler import tuned
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.debug_texts import OFF, asked_for, kernel_source, loops_source
@@ -29,13 +33,6 @@ from tilewright.expr import Var as Symbol
 from tilewright.faults import Site
 from tilewright.relay.expr import Function
 from tilewright.runtime.scratch import Scratch
-from tilewright.target.c.codegen import emit_module as emit_c
-from tilewright.target.c.compile import compile_c, identity_of
-from tilewright.target.c.memory import memory_of
-from tilewright.target.llvm.codegen import emit_measured
-from tilewright.target.llvm.compile import IN_ORDER, USUAL, compile_text
-from tilewright.target.llvm.debug_info import Source
-from tilewright.target.target import Target
 from tilewright.tir.stmt import PrimFunc
 from tilewright.tir.transform.instrument_memory import Checks
 
@@ -66,7 +63,7 @@ class CodeOptions:
 
 @dataclass(frozen=True, slots=True)
 class KernelCode:
-    """Code of one kernel. `kernel` is None for a loop program, `text` is empty where the target is C, which has one text for all.
+    """Code of one kernel. `kernel` is None for a loop program, `text` is empty where the back end has one text for all kernels.
 
     `scratch` is the memory that it takes of each thread, `sites` are the checked accesses.
     """
@@ -121,10 +118,11 @@ def _lowered(spec: KernelSpec, function: Function, options: CodeOptions, first_s
 def _emitted(
     spec: KernelSpec, func: PrimFunc, kernel: Kernel | None, options: CodeOptions, report: Report,
 ) -> tuple[str, Scratch]:
-    if options.target.is_c:
-        return "", memory_of(func).taken
+    backend = options.target.backend
+    if backend.one_text:
+        return "", backend.scratch(func)
     with report.phase("emit"):
-        return emit_measured((func,), options.target, [_source(spec, func, kernel, options.debug)] if options.debug else [])
+        return backend.emit((func,), options.target, [_source(spec, func, kernel, options.debug)] if options.debug else [])
 
 
 def _source(spec: KernelSpec, func: PrimFunc, kernel: Kernel | None, kind: str) -> Source:
@@ -153,28 +151,27 @@ class ObjectFiles:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=kind is not None)
 
-    def add(self, text: str, compiler: Callable[[str], bytes] | None = None) -> Future[bytes]:
-        """Compile LLVM text, or other text with its `compiler`."""
+    def add(self, text: str, backend: Backend = LLVM) -> Future[bytes]:
+        """Compile the text of a back end, by default LLVM text."""
         if self._pool is not None:
             try:
-                return self._pool.submit(self.compile, text, compiler)
+                return self._pool.submit(self.compile, text, backend)
             except RuntimeError:  # Python starts no thread while it ends
                 self._pool = None
         done: Future[bytes] = Future()
-        done.set_result(self.compile(text, compiler))
+        done.set_result(self.compile(text, backend))
         return done
 
-    def compile(self, text: str, compiler: Callable[[str], bytes] | None = None) -> bytes:
+    def compile(self, text: str, backend: Backend) -> bytes:
         """Return the object file of a text."""
         if self.cache is None:
             return b""
-        target, debug = self.options.target, bool(self.options.debug)
-        level = IN_ORDER if debug else USUAL
-        key = Cache.key("object", __version__, str(target), identity_of(target), text, *([str(level)] if debug else []))
+        target, in_order = self.options.target, bool(self.options.debug)
+        key = Cache.key("object", __version__, str(target), target.backend.identity(target), text, *(["in order"] if in_order else []))
         found = self.cache.get(key)
         if found is None:
             with self.report.phase("llvm"):
-                found = compile_text(text, target, level=level) if compiler is None else compiler(text)
+                found = backend.compile(text, target, in_order=in_order)
             self.cache.put(key, found)
         return found
 
@@ -206,14 +203,14 @@ class ProgramCode:
         codes = (self.of[spec] for spec in specs if spec is not None)
         return [code.scratch for code in codes if code is not None and code.scratch is not None]
 
-    def add_c(self, objects: ObjectFiles, overlapping: frozenset[str]) -> Sequence[Future[bytes]]:
-        """Return the objects; for the target C, emit the one text of all kernels. `overlapping` may read memory that they write."""
+    def complete(self, objects: ObjectFiles, overlapping: frozenset[str]) -> Sequence[Future[bytes]]:
+        """Return the objects; a back end of one text emits it here. Kernels of `overlapping` symbols may read memory that they write."""
         target, report = objects.options.target, objects.report
-        if not target.is_c or not objects.options.has_code or not self.native:
+        if not target.backend.one_text or not objects.options.has_code or not self.native:
             return self.objects
         with report.phase("emit"):
-            report.c = emit_c([code.func for code in self.native], overlapping)
-        return [objects.add(report.c, lambda text: compile_c(text, target))]
+            report.text, _ = target.backend.emit([code.func for code in self.native], target, overlapping=overlapping)
+        return [objects.add(report.text, target.backend)]
 
 
 def compile_kernels(table: Iterable[KernelSpec], objects: ObjectFiles) -> ProgramCode:
@@ -229,5 +226,5 @@ def compile_kernels(table: Iterable[KernelSpec], objects: ObjectFiles) -> Progra
         sites += len(code.sites)
         report.compiled(spec.symbol, spec.function, code.kernel, code.text)
         if code.text:
-            files.append(objects.add(code.text))
+            files.append(objects.add(code.text, options.target.backend))
     return ProgramCode(made, files)

@@ -19,7 +19,7 @@ from tilewright.ir.structural import structural_hash
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.external import ExternalCall
 from tilewright.relay.op.registry import Op
-from tilewright.relay.transform.plan_memory import MemoryPlan, Place, Step
+from tilewright.relay.transform.plan_memory import MemoryPlan, MemorySpace, Step
 from tilewright.relay.visitor import post_order
 from tilewright.tir.stmt import PrimFunc
 
@@ -76,7 +76,7 @@ class KernelTable:
             self._of[step] = self._loop_program(external.symbol, step)
 
     def _function(self, function: Function, step: Step) -> KernelSpec:
-        constants = tuple(loc.place is Place.CONSTANT for loc in step.inputs)
+        constants = tuple(loc.place is MemorySpace.CONSTANT for loc in step.inputs)
         storage, origin = _storage(step), origin_of(step)
         in_python = _needs_python(function, step)
         layout = f"{'p' * in_python}{''.join(map(str, map(int, constants)))}{list(storage) if any(storage) else ''}"
@@ -128,7 +128,7 @@ def _storage(step: Step) -> Storage:
 def _needs_python(function: Function, step: Step) -> bool:
     """Whether a step makes Python objects, or reads them otherwise than by operators with kernels for texts of the program's inputs."""
     given = [(p, loc) for p, loc in zip(function.params, step.inputs, strict=True) if loc.type.dtype.is_object]
-    foreign = any(loc.place is not Place.INPUT or loc.type.dtype != "string" for _, loc in given)
+    foreign = any(loc.place is not MemorySpace.INPUT or loc.type.dtype != "string" for _, loc in given)
     if foreign or any(loc.type.dtype.is_object for loc in step.outputs):
         return True
     calls = [e for e in post_order(function.body) if isinstance(e, Call)] if given else []

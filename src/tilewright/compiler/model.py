@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from tilewright import settings
+from tilewright.backends.target import Target
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.formats import PYTORCH, RELAY, format_of
 from tilewright.compiler.garbage_collection import no_garbage_collection
@@ -36,14 +37,13 @@ from tilewright.runtime.open_program import OpenExecutable
 from tilewright.runtime.profile import Profile
 from tilewright.runtime.program import TensorInfo
 from tilewright.runtime.threads import checked_threads
-from tilewright.target.target import Target
 
 if TYPE_CHECKING:
+    from tilewright.backends.cpu.c.model import CModel
+    from tilewright.backends.cpu.link import Linker
     from tilewright.ir.instrument import PassInstrument
     from tilewright.ir.module import IRModule
     from tilewright.relay.expr import Function
-    from tilewright.target.c.model import CModel
-    from tilewright.target.link import Linker
 
 Array = np.ndarray[Any, Any]
 Shapes = Mapping[str, Sequence[Any]]
@@ -384,8 +384,8 @@ class Model:
 
     def _c_project(self, name: str, target: str | Target | None, inputs: Sequence[Any]) -> tuple[CModel, dict[str, str]]:
         """The model as C, and the texts of all files by name."""
+        from tilewright.backends.cpu.c.project import files
         from tilewright.compiler.c_model import known_answers
-        from tilewright.target.c.project import files
 
         model, shapes, compiler = self._as_c(name, target), self._input_shapes(), self._compiler
         with compiler.context():
@@ -397,8 +397,8 @@ class Model:
         """The model as one C file of that name."""
         from tilewright.compiler.c_model import c_model
 
-        chosen = Target(target) if target is not None else self.target if self.target.processor.is_c else Target("c")
-        if not chosen.processor.is_c:
+        chosen = Target(target) if target is not None else self.target if "c" in self.target.processor.backend.stages else Target("c")
+        if "c" not in chosen.processor.backend.stages:
             raise OptionError(f"C files are written for a target of the kind c, such as 'c' or 'c -vector-width=128', and this is '{chosen}'", code="TW0204")
         one = self._single is not None or (self._stages is not None and not self._has_groups and not self._stages.root.asked)
         if self._open is not None or not one:
@@ -422,11 +422,11 @@ class Model:
 
     def dump(self, stage: str) -> str:
         """The program as text at a stage: `relay`, `tir`, `ll` or `asm`; `c` in the place of these two for the target c. Compiles again when it came from the cache."""
-        if stage not in (*STAGES, "c"):
+        backend = self.target.processor.backend
+        if stage not in (*STAGES, "c", *backend.stages):
             raise OptionError(f"there is no stage '{stage}'; the stages are {', '.join(STAGES)}", code="TW0210")
-        is_c = self.target.processor.is_c
-        if stage in (("ll", "asm") if is_c else ("c",)):
-            raise OptionError(f"a program for '{self.target}' has no stage '{stage}'; it has {'c' if is_c else 'll and asm'}", code="TW0204")
+        if stage not in ("relay", "tir", *backend.stages):
+            raise OptionError(f"a program for '{self.target}' has no stage '{stage}'; it has {' and '.join(backend.stages)}", code="TW0204")
         report = self.report
         if stage == "relay" or not report.kernels or not self._only:
             report = Report(keeps_module=stage == "relay")
@@ -435,13 +435,8 @@ class Model:
             return f"{report.module}\n"
         if stage == "tir":
             return "\n\n".join(str(k.func) for k in report.kernels.values()) + "\n"
-        if stage == "c":
-            return report.c
-        if stage == "ll":
-            return "\n".join(report.llvm.values())
-        from tilewright.target.llvm.compile import assembly
-
-        return "\n".join(assembly(text, self.target) for text in report.llvm.values())
+        texts = [report.text] if backend.one_text else report.llvm.values()
+        return "\n".join(backend.texts(text, self.target)[stage]() for text in texts)
 
     def build_again(self, report: Report, instruments: Sequence[PassInstrument] = ()) -> Artifact:
         """Compile the program once more, its kernels from the cache, for what `report` and `instruments` want to know of the way. Raises `InputError` where the sizes of inputs are not known."""

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tilewright.backends.accelerators import identity
+from tilewright.backends.target import Target
 from tilewright.compiler import tuning_advisor
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.model_source import ModelSource, build_key
 from tilewright.compiler.open_shapes import OpenShapes
 from tilewright.compiler.report import Report
 from tilewright.runtime.artifact import Artifact
-from tilewright.target.accelerators import identity
-from tilewright.target.target import Target
 
 if TYPE_CHECKING:
     from tilewright.ir.instrument import PassInstrument
@@ -83,16 +83,9 @@ class ModelCompiler:
         return build_key(
             "artifact", self.source.content, json.dumps(what), self.source.name, str(self.target),
             ",".join(sorted(self.target.features)), str(self.target.cores), self.options.key(), identity(self.target.accelerators),
-            self._c_compiler(), *([self._advisor.identity] if self._advisor is not None else []),
+            self.target.processor.backend.identity(self.target.processor),
+            *([self._advisor.identity] if self._advisor is not None else []),
         )
-
-    def _c_compiler(self) -> str:
-        """Identify the compiler that makes the code of a program in C; empty for other targets."""
-        if not self.target.processor.is_c:
-            return ""
-        from tilewright.target.c.compile import identity_of
-
-        return identity_of(self.target.processor)
 
     def read(self, shapes: Mapping[str, Any], report: Report | None = None) -> IRModule:
         """Return the model as Relay, for these shapes of its inputs."""

@@ -27,6 +27,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from tilewright.backends.cpu.c.model import CModel
 from tilewright.compiler.export import artifact_parts, write_constants
 from tilewright.errors import ArtifactError
 from tilewright.ir.module import IRModule
@@ -36,7 +37,6 @@ from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.module import FactoryModule
 from tilewright.runtime.program import KernelCall, TensorInfo
 from tilewright.runtime.sealed_tar import member, sealed_tar
-from tilewright.target.c.model import CModel
 
 VERSION: Final = 7
 _CPU: Final = 1

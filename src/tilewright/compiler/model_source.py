@@ -75,7 +75,7 @@ class FileSource(ModelSource):
         """The digest of the model itself, made while what every way on needs is imported."""
         with ThreadPoolExecutor(1) as thread:
             made = thread.submit(digest_model, self._model, cache)
-            from tilewright.target.llvm import jit  # noqa: F401
+            from tilewright.backends.cpu.llvm import jit  # noqa: F401
         try:
             return made.result()
         except (OSError, TypeError):

@@ -17,6 +17,7 @@ import numpy as np
 
 from tilewright import interning
 from tilewright.arith.open_sizes import Limit, open_size, samples
+from tilewright.backends.target import Target
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.compiler.program import Unfinished, build_program
@@ -34,7 +35,6 @@ from tilewright.relay.transform.split_batch import PARTS
 from tilewright.relay.transform.stages import needs_stages
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Symbol
-from tilewright.target.target import Target
 from tilewright.types import INT64
 
 Array = np.ndarray[Any, Any]

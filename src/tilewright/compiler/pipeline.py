@@ -26,6 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from tilewright import interning, worth
+from tilewright.backends.target import Target
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.entry_types import check_entry_types
 from tilewright.compiler.external import offload, take_external, with_stand_ins
@@ -44,7 +45,6 @@ from tilewright.relay.transform.stages import needs_stages
 from tilewright.relay.visitor import calls
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.modules import ModuleNode
-from tilewright.target.target import Target
 from tilewright.tir.stmt import PrimFunc
 
 

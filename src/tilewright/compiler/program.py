@@ -18,6 +18,14 @@ from typing import Any
 import numpy as np
 
 from tilewright import __version__
+from tilewright.backends.cpu.llvm.entry import emit_blocks, emit_entry, fails, leaves
+from tilewright.backends.cpu.llvm.faults import faults_text
+from tilewright.backends.cpu.llvm.flow import FIRST_CHUNK, Watch, emit_flow
+from tilewright.backends.cpu.llvm.interrupts import look_text
+from tilewright.backends.cpu.llvm.pool import pool_text
+from tilewright.backends.flow import has_calls
+from tilewright.backends.ownership import own
+from tilewright.backends.target import Target
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.constant_pool import ConstantPool
 from tilewright.compiler.debug_texts import MODEL
@@ -40,14 +48,6 @@ from tilewright.runtime.manifest import Symbol as OpenSymbol
 from tilewright.runtime.program import HostStep, Step, TensorInfo, overlapping
 from tilewright.runtime.scratch import Scratch, most
 from tilewright.runtime.table import derived_sizes
-from tilewright.target.flow import has_calls
-from tilewright.target.llvm.entry import emit_blocks, emit_entry, fails, leaves
-from tilewright.target.llvm.faults import faults_text
-from tilewright.target.llvm.flow import FIRST_CHUNK, Watch, emit_flow
-from tilewright.target.llvm.interrupts import look_text
-from tilewright.target.llvm.pool import pool_text
-from tilewright.target.ownership import own
-from tilewright.target.target import Target
 from tilewright.tir.stmt import PrimFunc
 from tilewright.types import TensorType, Type, tensors_of
 
@@ -143,7 +143,7 @@ def build_program(
             manifest = replace(manifest, notes=notes_of(plan, maker.value), arena=arena_of(plan))
         looks = _looks(manifest, target)
         manifest = replace(manifest, interruptible=looks is not None)
-        kernels = code.add_c(objects, overlapping(manifest.steps))
+        kernels = code.complete(objects, overlapping(manifest.steps))
         entry = objects.add(emit_entry(manifest, looks=looks) + pool_text(target))
         return Unfinished(manifest, (*kernels, entry, *_support(manifest, objects)), maker.constants, report)
 
@@ -216,7 +216,7 @@ def build_flow(
             report.planned(plan, m.steps)
         manifest, texts = _flow_texts(lowered, main, parts, made, times, output_names)
         report.llvm["flow"] = texts
-        kernels = code.add_c(objects, overlapping(step for m in made for step in m.steps))
+        kernels = code.complete(objects, overlapping(step for m in made for step in m.steps))
         entries = map(objects.add, (texts, pool_text(target)))
         return Unfinished(manifest, (*kernels, *entries, *_support(manifest, objects)), maker.constants, report)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.backends.cpu.llvm.external import symbol_of
 from tilewright.compiler.constant_pool import ConstantPool
 from tilewright.compiler.kernel import Argument
 from tilewright.compiler.kernel_code import ProgramCode
@@ -22,14 +23,12 @@ from tilewright.expr_walk import text_of
 from tilewright.relay.expr import Function
 from tilewright.relay.interpreter import Meaning, prepared
 from tilewright.relay.op.external import ExternalCall
-from tilewright.relay.op.requirements import RequireZero
-from tilewright.relay.transform.plan_memory import Location, MemoryPlan
-from tilewright.relay.transform.plan_memory import Place as Memory
+from tilewright.relay.op.runtime_checks import RequireZero
+from tilewright.relay.transform.plan_memory import Location, MemoryPlan, MemorySpace
 from tilewright.relay.transform.plan_memory import Step as PlanStep
 from tilewright.relay.visitor import calls
 from tilewright.runtime.program import Check, Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step
 from tilewright.runtime.sizes import Size
-from tilewright.target.llvm.external import symbol_of
 from tilewright.types import OpenSize, TensorType
 
 Array = np.ndarray[Any, Any]
@@ -79,7 +78,7 @@ class StepMaker:
         (source,), (destination,) = s.inputs, s.outputs
         if not destination.type.dtype.is_object:
             return Copy(self._place(source), self._place(destination), written(destination.type.nbytes))
-        known = self._known[source.index] if source.place is Memory.CONSTANT else None
+        known = self._known[source.index] if source.place is MemorySpace.CONSTANT else None
         return self._host("copy", np.copy if known is None else functools.partial(np.copy, known), s, "", [known])
 
     def _checks(self, function: Function, s: PlanStep) -> tuple[Check, ...]:
@@ -95,14 +94,14 @@ class StepMaker:
 
     def _place(self, loc: Location) -> Place:
         match loc.place:
-            case Memory.CONSTANT:
+            case MemorySpace.CONSTANT:
                 value = self._known[loc.index]
                 return Place("constant", self.constants.add((value,), None, value.nbytes))
-            case Memory.INPUT | Memory.OUTPUT:
+            case MemorySpace.INPUT | MemorySpace.OUTPUT:
                 return Place(loc.place.value, loc.index, loc.skip)
-            case Memory.OBJECT:
+            case MemorySpace.OBJECT:
                 return Place("object", loc.index)
-            case Memory.PIECE:
+            case MemorySpace.PIECE:
                 return Place("piece", loc.index, written(loc.skip))
             case _:
                 return Place("workspace", loc.index)
@@ -120,7 +119,7 @@ class StepMaker:
                 f"{title} ({origin or 'no origin'}) has no native kernel, and stands in a program with control flow, "
                 "which does not go back to Python; replace it, or evaluate the program with relay.create_executor('debug')",
                 code="TW0403")
-        constants = [loc.place is Memory.CONSTANT and loc.type.dtype.is_object for loc in s.inputs]
+        constants = [loc.place is MemorySpace.CONSTANT and loc.type.dtype.is_object for loc in s.inputs]
         kept = [self._known[loc.index] if c else None for loc, c in zip(s.inputs, constants, strict=True)]
         return self._host(title, prepared(function, kept), s, origin, kept)
 

@@ -32,8 +32,8 @@ class Report:
     plans: list[tuple[MemoryPlan, tuple[Step, ...]]] = field(default_factory=list)
     kernels: dict[str, Kernel] = field(default_factory=dict)
     llvm: dict[str, str] = field(default_factory=dict)
-    c: str = ""
-    """The C text of all kernels, where the target is C."""
+    text: str = ""
+    """The text of all kernels, where the back end of the target writes one text."""
 
     def compiled(self, symbol: str, function: Function | PrimFunc, kernel: Kernel | None, text: str) -> None:
         """Keep the loops of a kernel of the graph, and the LLVM text of any kernel."""

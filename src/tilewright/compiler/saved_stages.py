@@ -24,6 +24,7 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 
 from tilewright import __version__
+from tilewright.backends.target import Target
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.export import save
 from tilewright.compiler.garbage_collection import no_garbage_collection
@@ -42,7 +43,6 @@ from tilewright.runtime.artifact import STAGES_MEMBER, Artifact, load_tar
 from tilewright.runtime.files import write_atomically
 from tilewright.runtime.sealed_tar import is_sealed, member, plain_members, sealed_tar
 from tilewright.serialization import load_json, save_json
-from tilewright.target.target import Target
 
 Array = np.ndarray[Any, Any]
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tilewright.backends.hooks import hook_of
+from tilewright.backends.target import Target
 from tilewright.errors import CompileError
 from tilewright.expr import Buffer, Load, PrimExpr
 from tilewright.expr_walk import rewrite
@@ -17,8 +19,6 @@ from tilewright.faults import Site
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
 from tilewright.runtime.modules import ModuleNode
-from tilewright.target.hooks import hook_of
-from tilewright.target.target import Target
 from tilewright.tir.stmt import Block, PrimFunc, Stmt, Store, map_bodies, map_expressions, walk_stmt
 from tilewright.tir.transform.instrument_memory import Checks
 from tilewright.tir.transform.lower_blocks import lower_blocks
@@ -80,7 +80,7 @@ def host_kernel(
     """
     with machines.use(target.machine):
         flat = simplify(lower_blocks(func) if any(isinstance(s, Block) for s in walk_stmt(func.body)) else func)
-        return lower_checked(replace(_in_corners(flat, storage), name=name), checks, first_site, target.is_c)
+        return lower_checked(replace(_in_corners(flat, storage), name=name), checks, first_site, target.backend.loop_passes)
 
 
 def _in_corners(func: PrimFunc, storage: Sequence[tuple[int, ...] | None]) -> PrimFunc:

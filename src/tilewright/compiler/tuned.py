@@ -6,11 +6,11 @@ import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
+from tilewright.backends.target import Target
 from tilewright.compiler import kernel, tuning_advisor
 from tilewright.compiler.kernel import Kernel
 from tilewright.errors import CompileError
 from tilewright.relay.expr import Function
-from tilewright.target.target import Target
 from tilewright.topi.decisions import Decisions
 
 log: Final = logging.getLogger(__name__)

@@ -14,9 +14,9 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from tilewright.backends.target import Target
     from tilewright.compiler.kernel import Found
     from tilewright.relay.expr import Function
-    from tilewright.target.target import Target
 
 
 class Advisor(ABC):

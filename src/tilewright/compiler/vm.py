@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tilewright.backends.target import Target
 from tilewright.compiler.build import build
 from tilewright.ir.module import IRModule
 from tilewright.runtime.module import FactoryModule
-from tilewright.target.target import Target
 
 
 def compile(

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.backends.target import Target
 from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.diagnosis.case import Array, Case, case_of, flattened, kernel_case, operators, save_arrays
 from tilewright.diagnosis.loop_stages import first_wrong_stage
@@ -44,7 +45,6 @@ from tilewright.relay.first_difference import FirstDifference, first_difference,
 from tilewright.relay.op.external import ExternalCall
 from tilewright.relay.visitor import post_order
 from tilewright.runtime.wire import Message
-from tilewright.target.target import Target
 
 _RUN: set[str] = set()
 """The plugins that this process has run."""

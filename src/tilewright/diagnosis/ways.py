@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.backends.target import Target
 from tilewright.compiler.build import build, build_module
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.program import build_program
@@ -31,7 +32,6 @@ from tilewright.relay.transform.pipeline import graph_passes
 from tilewright.relay.transform.stages import needs_stages
 from tilewright.relay.visitor import post_order, rewrite
 from tilewright.runtime.executable import Executable
-from tilewright.target.target import Target
 
 WHOLE, PASS, KERNEL = "whole", "pass", "kernel"
 VALUES, NON_FINITE, ERROR, CRASH, HANG = "values", "non-finite", "error", "crash", "hang"

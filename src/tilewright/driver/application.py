@@ -18,11 +18,11 @@ from typing import Annotated, Any, Final, get_type_hints
 import typer
 
 from tilewright import logs
+from tilewright.backends.accelerators import parts
+from tilewright.backends.registry import has_backend
 from tilewright.driver.config import option_values
 from tilewright.driver.targets import TargetOption, read_target, split_target_options
 from tilewright.errors import InternalError, OptionError, TVMError, with_code
-from tilewright.target.accelerators import parts
-from tilewright.target.target import KEYS
 
 # typer brings its own click in new versions and uses the installed one in old ones: ask it for its class.
 UsageError: Final[type[Any]] = typer.BadParameter.__bases__[0]
@@ -123,7 +123,7 @@ def _whole_target(context: typer.Context, text: str) -> str:
 
 def _with_processor(context: typer.Context, text: str) -> str:
     """The same, where the processor may be left out."""
-    whole = text.endswith(".json") or text.lstrip().startswith("{") or parts(text)[-1].split(" ", maxsplit=1)[0] in KEYS
+    whole = text.endswith(".json") or text.lstrip().startswith("{") or has_backend(parts(text)[-1].split(" ", maxsplit=1)[0])
     return _whole_target(context, text if whole else f"{text}, llvm")
 
 
@@ -131,14 +131,14 @@ Target = Annotated[
     str,
     typer.Option(
         "-t", "--target", callback=_whole_target,
-        help="What to compile for, like 'llvm -mcpu=x86-64-v3'; JSON, or a .json file. Quote it. --target-llvm-mcpu=x86-64-v3 adds an option to one part of it.",
+        help="The target, such as 'llvm -mcpu=x86-64-v3' (quote it); JSON, or a .json file. --target-llvm-mcpu=x86-64-v3 adds an option to one part.",
     ),
 ]
-Accelerators = Annotated[str, typer.Option("--target", callback=_with_processor, help="Accelerators, then the processor, like 'npu, llvm'. Quote it.")]
-Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, show_default=False, callback=_count_verbose, help="Say more: warnings and tracebacks, -vv what is done, -vvv details.")]
+Accelerators = Annotated[str, typer.Option("--target", callback=_with_processor, help="Accelerators, then the processor, such as 'npu, llvm' (quote it).")]
+Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, show_default=False, callback=_count_verbose, help="Show warnings and tracebacks; -vv shows the actions, -vvv details.")]
 Version = Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")]
 Config = Annotated[
-    str, typer.Option("--config", metavar="FILE|NAME", callback=_configure, is_eager=True, help="A JSON file of options, or the name of one that comes with this package; the command line goes before it."),
+    str, typer.Option("--config", metavar="FILE|NAME", callback=_configure, is_eager=True, help="A JSON file of options, or the name of one of this package. The command line takes precedence."),
 ]
 
 

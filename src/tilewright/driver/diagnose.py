@@ -21,9 +21,9 @@ INTERPRETER: Final = "interpreter"
 
 def read_settings(target: str, opt_level: int, config: Mapping[str, Any], disabled: list[str], plugins: list[str]) -> Settings:
     """How the model is compiled. Raises `OptionError` for a target with accelerators."""
+    from tilewright.backends.target import Target
     from tilewright.diagnosis.ways import Settings
     from tilewright.settings import checked
-    from tilewright.target.target import Target
 
     chosen = Target(target)
     if chosen.accelerators:

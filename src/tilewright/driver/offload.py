@@ -12,9 +12,9 @@ from tilewright.errors import OptionError
 from tilewright.plugins import run_plugin
 
 if TYPE_CHECKING:
+    from tilewright.backends.accelerators import Accelerator
     from tilewright.ir.module import IRModule
     from tilewright.relay.offload import Offload
-    from tilewright.target.accelerators import Accelerator
 
 PICTURES: Final = (".svg", ".html")
 _SHARE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
@@ -22,10 +22,11 @@ _SHARE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
 
 def accelerators_of(target: str) -> tuple[Accelerator, ...]:
     """The accelerators of a target: all that it names before the processor. Raises `OptionError` where there are none."""
-    from tilewright.target.accelerators import parts
-    from tilewright.target.target import KEYS, Target
+    from tilewright.backends.accelerators import parts
+    from tilewright.backends.registry import has_backend
+    from tilewright.backends.target import Target
 
-    processor = parts(target)[-1].split(" ", maxsplit=1)[0] in KEYS
+    processor = has_backend(parts(target)[-1].split(" ", maxsplit=1)[0])
     found = Target(target if processor else f"{target}, llvm").accelerators
     if not found:
         raise OptionError(f"--target: '{target}' names no accelerator; name it before the processor: --target \"npu, llvm\"", code="TW0204")

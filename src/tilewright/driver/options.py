@@ -13,7 +13,7 @@ from tilewright import settings
 from tilewright.errors import OptionError
 
 if TYPE_CHECKING:
-    from tilewright.target.link import Linker
+    from tilewright.backends.cpu.link import Linker
 
 STAGES: Final = ("relay", "tir", "ll", "asm")
 FORMATS: Final = (".so", ".tar")
@@ -118,7 +118,7 @@ def linker(compiler: str, words: str) -> Linker | None:
     """What `--cross-compiler` and its options link with; None without, which leaves the choice to the compiler."""
     if words and not compiler:
         raise OptionError("--cross-compiler-options are those of the program after --cross-compiler; name it, for example --cross-compiler aarch64-linux-gnu-gcc", code="TW0204")
-    from tilewright.target.link import user_linker
+    from tilewright.backends.cpu.link import user_linker
 
     return user_linker(compiler, words) if compiler else None
 

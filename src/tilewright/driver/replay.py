@@ -13,8 +13,8 @@ from tilewright.errors import OptionError, TargetError
 
 if TYPE_CHECKING:
     from tilewright.autotvm.replay import Outcome
+    from tilewright.backends.target import Target
     from tilewright.ir.module import IRModule
-    from tilewright.target.target import Target
 
 _SHOWN: Final = 20
 _SOURCES: Final = {"recorded": "recorded", "cycles": "by cycles", "trained": "by the trained model", "own": "the compiler's own"}
@@ -25,7 +25,7 @@ def tune_by_replay(mod: IRModule, output: Path, given: Path, wanted: str | Mappi
     from tilewright.autotvm.record import write_lines
     from tilewright.autotvm.replay import replay
     from tilewright.autotvm.task.relay_integration import tasks_of
-    from tilewright.target.target import Target
+    from tilewright.backends.target import Target
     from tilewright.tuning.records import Records
 
     target = Target(wanted)

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tilewright.backends.cpu.c.text import identifier
 from tilewright.compiler.model_library import c_paths
 from tilewright.errors import ArtifactError, CompileError
 from tilewright.json_texts import read_json
 from tilewright.runtime.program import TensorInfo
 from tilewright.runtime.sealed_tar import plain_members
-from tilewright.target.c.text import identifier
 from tilewright.types import DataType
 
 _LARGEST: Final = 1 << 30

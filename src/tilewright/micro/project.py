@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
 
+from tilewright.backends.cpu.c.compile import EXACT
 from tilewright.errors import ArtifactError, InputError, OptionError, RunError, TargetError
 from tilewright.json_texts import read_json
 from tilewright.micro.library import ModelLibrary, read_model_library
 from tilewright.micro.template import DESCRIPTION, TemplateProject
 from tilewright.runtime.files import write_atomically
 from tilewright.runtime.program import TensorInfo
-from tilewright.target.c.compile import EXACT
 from tilewright.types import DataType
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from tilewright.runtime.program import Code
 from tilewright.runtime.sealed_tar import is_sealed, plain_members
 
 if TYPE_CHECKING:
-    from tilewright.target.link import Linker
+    from tilewright.backends.cpu.link import Linker
 
 MAGIC: Final = b"TILEWRIGHT-LIB-1"
 TRAILER: Final = struct.Struct("<32sQ16s")
@@ -93,7 +93,7 @@ class Artifact:
                 from tilewright.compiler.export import link_for_debuggers
 
                 return link_for_debuggers(self)
-            from tilewright.target.llvm.jit import LoadedCode
+            from tilewright.backends.cpu.llvm.jit import LoadedCode
         except ImportError as error:
             raise ArtifactError(f"object files can only be loaded where the compiler is installed ({error}); save the model as .so", code="TW0807") from error
         return LoadedCode(self.objects, self.symbols())
@@ -153,7 +153,7 @@ def _for_debuggers(descriptor: int, file: Path) -> SharedLibrary:
 
 
 PERF: Final = "TILEWRIGHT_PERF"
-"""The environment variable that says what perf is told (`target/llvm/perf.py`); where it is set, code for debuggers stays when the process ends."""
+"""The environment variable that says what perf is told (`backends/cpu/llvm/perf.py`); where it is set, code for debuggers stays when the process ends."""
 
 
 def debug_folder() -> Path:

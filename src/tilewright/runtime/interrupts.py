@@ -1,6 +1,6 @@
 """Native runs that signals interrupt: Ctrl-C ends a long run between two kernels, as it ends Python code between two instructions.
 
-A program whose runs may be long has a second entry for each of its entries, which looks for pending signals (`target/llvm/interrupts.py`).
+A program whose runs may be long has a second entry for each of its entries, which looks for pending signals (`backends/cpu/llvm/interrupts.py`).
 The main thread, where alone Python runs the handlers of signals, calls that one. A handler that returns lets the run go on. What a handler
 raises ends the run, and is raised from the call.
 """

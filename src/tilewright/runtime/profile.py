@@ -2,7 +2,7 @@
 
 A run is timed from its begin to its end, and each step in it from a look at the clock before to one after. What is between the steps is a row of
 its own, so the rows sum up to the time of the very runs that they are of. Where the compiler is installed, native code looks at the clock
-(`target/llvm/timed.py`), and a run takes what it takes anyway; else Python calls the steps, each of which costs a microsecond more.
+(`backends/cpu/llvm/timed.py`), and a run takes what it takes anyway; else Python calls the steps, each of which costs a microsecond more.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def summed(subject: Subject, runs: Sequence[Run], clock: str, timeline: Run | No
 def _runner(subject: Subject, clock: Clock | None) -> _NativeRunner | _PythonRunner:
     if clock is None:
         try:
-            from tilewright.target.llvm.timed import TimedEntries, addresses_of_others, has_clock
+            from tilewright.backends.cpu.llvm.timed import TimedEntries, addresses_of_others, has_clock
         except ImportError:  # no compiler here: the profile says whose clock it was
             return _PythonRunner(subject, time.perf_counter_ns)
         if has_clock():

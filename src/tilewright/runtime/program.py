@@ -1,6 +1,6 @@
 """What a compiled model does, step by step: which kernel reads and writes which memory.
 
-The steps are data. `target/llvm/entry.py` turns runs of native steps into functions, the executable calls these, and the
+The steps are data. `backends/cpu/llvm/entry.py` turns runs of native steps into functions, the executable calls these, and the
 manifest of an artifact stores them. Memory is named by a `Place`: a model input, a model output, or an offset into the
 constants or the workspace. Values that are Python objects (strings) are in none of these: they have numbers, and only host steps read and write them.
 Steps that are not native are operators that run by their numpy meaning, and calls of what another compiler made (`runtime/modules.py`).

@@ -1,6 +1,6 @@
-"""Targets, what their processors can do, and code generation for each back end."""
+"""The names of `tvm.target`: targets and hooks of target kinds."""
 
-from tilewright.target.hooks import register_target_kind
-from tilewright.target.target import Target, TargetKind
+from tilewright.backends.hooks import register_target_kind
+from tilewright.backends.target import Target, TargetKind
 
 __all__ = ["Target", "TargetKind", "register_target_kind"]

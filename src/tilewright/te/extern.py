@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, TypeAlias, overload
 
 from tilewright.errors import CompileError
-from tilewright.expr import Buffer, IntImm, PrimExpr
+from tilewright.expr import Buffer, IntImm, PrimExpr, Value
 from tilewright.node import node
 from tilewright.te.tensor import Operation, Tensor, dimension
 from tilewright.tir.buffers import decl_buffer
@@ -46,10 +46,24 @@ class ExternOp(Operation):
         return tuple(dict.fromkeys(self.arguments))
 
 
+Body: TypeAlias = Callable[[list[Any], list[Any]], Any]
+"""The statement, or the call, of a computation: made from the input buffers and the output buffers."""
+
+
+@overload
 def extern(
-    shape: Sequence[Any], inputs: Sequence[Tensor], fcompute: Callable[[list[Any], list[Any]], Any], name: str = "extern", dtype: Any = None,
+    shape: Sequence[Sequence[Any]], inputs: Sequence[Tensor], fcompute: Body, name: str = "extern", dtype: Any = None,
     in_buffers: Any = None, out_buffers: Any = None, tag: str = "", attrs: Any = None,
-) -> Any:
+) -> list[Tensor]: ...
+@overload
+def extern(
+    shape: Sequence[Value], inputs: Sequence[Tensor], fcompute: Body, name: str = "extern", dtype: Any = None,
+    in_buffers: Any = None, out_buffers: Any = None, tag: str = "", attrs: Any = None,
+) -> Tensor: ...
+def extern(
+    shape: Sequence[Any], inputs: Sequence[Tensor], fcompute: Body, name: str = "extern", dtype: Any = None,
+    in_buffers: Any = None, out_buffers: Any = None, tag: str = "", attrs: Any = None,
+) -> Tensor | list[Tensor]:
     """The tensor (or, for a list of shapes, the tensors) that the statement `fcompute(in_buffers, out_buffers)` computes.
 
     `dtype` is one type, or one for each output; without it, the type that all inputs have. Buffers of your own
@@ -73,7 +87,7 @@ def extern(
     return list(op.tensors) if several else op.tensors[0]
 
 
-def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: PrimFunc, **options: Any) -> Any:
+def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: PrimFunc, **options: Any) -> Tensor | list[Tensor]:
     """The tensors that a loop program computes: its first parameters are the inputs, the others the results."""
     n = len(input_tensors)
     outs = primfunc.params[n:]
@@ -82,8 +96,8 @@ def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: PrimFunc, **optio
     has_blocks = any(isinstance(s, Block) for s in walk_stmt(primfunc.body))
     body = lower_blocks(primfunc).body if has_blocks else primfunc.body
     shapes = [b.shape for b in outs]
-    given = {"name": primfunc.name, "dtype": [b.dtype for b in outs], "in_buffers": primfunc.params[:n], "out_buffers": outs, **options}
-    made = extern(shapes, input_tensors, lambda *_: body, **given)
+    given: dict[str, Any] = {"name": primfunc.name, "dtype": [b.dtype for b in outs], "in_buffers": primfunc.params[:n], "out_buffers": outs, **options}
+    made: list[Tensor] = extern(shapes, input_tensors, lambda *_: body, **given)
     return made[0] if len(made) == 1 else made
 
 

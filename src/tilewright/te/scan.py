@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, overload
 
 from tilewright.errors import CompileError
 from tilewright.expr import PrimExpr, Var, sub
@@ -46,7 +46,19 @@ class ScanOp(Operation):
         return self.init[0].shape[0]
 
 
-def scan(init: Any, update: Any, state_placeholder: Any, inputs: Sequence[Tensor] | None = None, name: str = "scan", tag: str = "", attrs: Any = None) -> Any:
+@overload
+def scan(
+    init: Tensor, update: Tensor, state_placeholder: Tensor, inputs: Sequence[Tensor] | None = None, name: str = "scan", tag: str = "",
+    attrs: Any = None,
+) -> Tensor: ...
+@overload
+def scan(
+    init: Sequence[Tensor], update: Sequence[Tensor], state_placeholder: Sequence[Tensor], inputs: Sequence[Tensor] | None = None,
+    name: str = "scan", tag: str = "", attrs: Any = None,
+) -> list[Tensor]: ...
+def scan(
+    init: Any, update: Any, state_placeholder: Any, inputs: Sequence[Tensor] | None = None, name: str = "scan", tag: str = "", attrs: Any = None,
+) -> Tensor | list[Tensor]:
     """The tensor whose first steps (along dimension 0) are `init` and whose others are `update`, over `state_placeholder`.
 
     With lists, several states go on together and a list of tensors is returned. Raises `CompileError`.

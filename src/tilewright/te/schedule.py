@@ -192,13 +192,13 @@ def create_schedule(ops: Any) -> Schedule:
 
 
 def _computing(name: str, axis: list[IterVar], body: tuple[PrimExpr, ...], reduce_axis: Sequence[IterVar], like: ComputeOp) -> ComputeOp:
-    op = ComputeOp(name, tuple(axis), body, tuple(reduce_axis), None, None, like.attrs)
+    op = ComputeOp(name, tuple(axis), body, tuple(reduce_axis), attrs=like.attrs, inline=like.inline)
     op.tensors.extend(Tensor(op, k, [a.extent for a in axis], b.dtype) for k, b in enumerate(body))
     return op
 
 
 def _copied(tensors: Sequence[Tensor], name: str, axis: list[IterVar]) -> ComputeOp:
-    op = ComputeOp(name, tuple(axis), tuple(t(*axis) for t in tensors), (), None, None, {})
+    op = ComputeOp(name, tuple(axis), tuple(t(*axis) for t in tensors), ())
     op.tensors.extend(Tensor(op, k, t.shape, t.dtype) for k, t in enumerate(tensors))
     return op
 

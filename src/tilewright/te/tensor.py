@@ -10,7 +10,7 @@ import builtins
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self, TypeAlias, overload
 
 import numpy as np
 
@@ -40,6 +40,9 @@ from tilewright.te.tag import current_tag
 from tilewright.tir.stmt import IterVar
 from tilewright.types import INT64, DataType
 
+Prepack: TypeAlias = "Callable[..., np.ndarray[Any, Any]]"
+"""A computation on numpy arrays, one for each input tensor."""
+
 
 class Operation:
     """What makes a tensor: a `PlaceholderOp` or a `ComputeOp`."""
@@ -63,6 +66,16 @@ class Operation:
     def inputs(self) -> tuple[Tensor, ...]:
         """The tensors read, each once, in order of first use."""
         return ()
+
+
+class KernelSchedule:
+    """How to schedule the kernel around one computation; back ends define a frozen dataclass for each kind of computation."""
+
+    __slots__ = ()
+
+    def apply(self, kernel: Any) -> None:
+        """Arrange the loops of `kernel`, which is the back end's view of the blocks of one kernel."""
+        raise NotImplementedError
 
 
 class Tensor:
@@ -219,23 +232,30 @@ class PlaceholderOp(Operation):
 class ComputeOp(Operation):
     """`body[k]` at every point of `axis`.
 
-    `schedule` is how a kernel around this computation is scheduled (`topi`); `prepack` is the same computation on numpy
-    arrays, one per input, and says that the stage may be run while compiling when all its inputs are constants; it may
-    return a view.
+    `schedule` says how the kernel around this computation is scheduled; None for the default. `prepack` is the same
+    computation on numpy arrays, one for each input: with it, the stage runs while compiling when all its inputs are
+    constants; it may return a view. Without `inline`, the values are stored, and not computed again where they are read.
+    `attrs` are attributes of the caller's own.
     """
 
     name: str
     axis: tuple[IterVar, ...]
     body: tuple[PrimExpr, ...]
     reduce_axis: tuple[IterVar, ...]
-    schedule: Callable[..., Any] | None
-    prepack: Callable[..., np.ndarray[Any, Any]] | None
-    attrs: dict[str, Any]
+    schedule: KernelSchedule | None = None
+    prepack: Prepack | None = None
+    attrs: dict[str, Any] = field(default_factory=dict)
+    inline: bool = True
     tensors: list[Tensor] = field(default_factory=list)
 
     @property
     def tag(self) -> str:
         return str(self.attrs.get("tag", ""))
+
+    @property
+    def may_inline(self) -> bool:
+        """Whether the body can be computed where it is read: a body without a reduction, and no stage that packs."""
+        return self.inline and self.prepack is None and not isinstance(self.body[0], Reduce)
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
@@ -259,21 +279,26 @@ def placeholder(shape: Sequence[Any] | int, dtype: str | DataType = "float32", n
     return op.tensors[0]
 
 
+@overload
 def compute(
-    shape: Sequence[Any],
-    fcompute: Callable[..., Any],
-    name: str = "compute",
-    tag: str = "",
-    *,
-    schedule: Callable[..., Any] | None = None,
-    prepack: Callable[..., np.ndarray[Any, Any]] | None = None,
-    attrs: dict[str, Any] | None = None,
-    axis_names: Sequence[str] | None = None,
-) -> Any:
-    """A tensor of `shape` whose element at `(i, j, …)` is `fcompute(i, j, …)`.
+    shape: Sequence[Any], fcompute: Callable[..., Value], name: str = "compute", tag: str = "", *, schedule: KernelSchedule | None = None,
+    prepack: Prepack | None = None, attrs: dict[str, Any] | None = None, axis_names: Sequence[str] | None = None, inline: bool = True,
+) -> Tensor: ...
+@overload
+def compute(
+    shape: Sequence[Any], fcompute: Callable[..., Sequence[Value]], name: str = "compute", tag: str = "", *, schedule: KernelSchedule | None = None,
+    prepack: Prepack | None = None, attrs: dict[str, Any] | None = None, axis_names: Sequence[str] | None = None, inline: bool = True,
+) -> tuple[Tensor, ...]: ...
+def compute(
+    shape: Sequence[Any], fcompute: Callable[..., Value | Sequence[Value]], name: str = "compute", tag: str = "", *,
+    schedule: KernelSchedule | None = None, prepack: Prepack | None = None, attrs: dict[str, Any] | None = None,
+    axis_names: Sequence[str] | None = None, inline: bool = True,
+) -> Tensor | tuple[Tensor, ...]:
+    """Return the tensor of `shape` whose element at `(i, j, …)` is `fcompute(i, j, …)`.
 
-    Returns a tuple of tensors when `fcompute` returns a tuple of scalars (or the parts of a tuple reduction). `tag` says
-    what kind of computation it is (`topi.tag`); without one, the tag of the enclosing `tag_scope`.
+    The result is a tuple of tensors when `fcompute` returns a tuple of scalars (or the parts of a tuple reduction). `tag`
+    names the kind of computation (`topi.tag`); the default is the tag of the enclosing `tag_scope`. The other arguments are
+    described at `ComputeOp`.
     """
     tag = tag or current_tag()
     attrs = {"tag": tag, **(attrs or {})} if tag else attrs
@@ -281,10 +306,10 @@ def compute(
     names = axis_names or _axis_names(fcompute, len(dims))
     axis = tuple(IterVar(Var(n), d) for n, d in zip(names, dims, strict=True))
     result = fcompute(*(a.var for a in axis))
-    several = isinstance(result, (tuple, list))
-    body = tuple(as_expr(b) for b in (result if several else (result,)))
+    several = isinstance(result, Sequence)
+    body = tuple(map(as_expr, result)) if isinstance(result, Sequence) else (as_expr(result),)
     reduce_axis = body[0].axes if isinstance(body[0], Reduce) else ()
-    op = ComputeOp(name, axis, body, reduce_axis, schedule, prepack, attrs or {})
+    op = ComputeOp(name, axis, body, reduce_axis, schedule, prepack, attrs or {}, inline)
     op.tensors.extend(Tensor(op, k, dims, b.dtype) for k, b in enumerate(body))
     return tuple(op.tensors) if several else op.tensors[0]
 
@@ -366,7 +391,16 @@ max = _reducer(MAX)
 min = _reducer(MIN)
 
 
-def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce") -> Callable[..., Any]:
+class CommReducer(Protocol):
+    """A reduction made by `comm_reducer`: of one expression, or of a tuple of expressions together."""
+
+    @overload
+    def __call__(self, expr: Value, axis: IterVar | Sequence[IterVar]) -> PrimExpr: ...
+    @overload
+    def __call__(self, expr: Sequence[Value], axis: IterVar | Sequence[IterVar]) -> tuple[PrimExpr, ...]: ...
+
+
+def comm_reducer(fcombine: Callable[..., Any], fidentity: Callable[..., Any], name: str = "reduce") -> CommReducer:
     """A reduction of your own over one value or a tuple: `fcombine(x, y)` and `fidentity(*dtypes)`; returns `f(exprs, axis)`."""
 
     def as_tuple(x: Any) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from tilewright import expr as E
 from tilewright import te
 from tilewright.expr import PrimExpr, Value, Var
 from tilewright.topi.elementwise import greatest
-from tilewright.topi.schedules.reduce import schedule_reduce
+from tilewright.topi.schedules.reduce import ReduceSchedule
 
 
 def adaptive_pool(data: te.Tensor, spatial: Sequence[int], output: Sequence[int], mean: bool) -> te.Tensor:
@@ -35,9 +35,9 @@ def adaptive_pool(data: te.Tensor, spatial: Sequence[int], output: Sequence[int]
         nothing = E.const(0, data.dtype) if mean else te.min_value(data.dtype)
         return (te.sum if mean else greatest)(E.if_then_else(inside, data(*where), nothing), axis=taps)
 
-    pooled = te.compute(shape, element, name="adaptive_sum" if mean else "adaptive_max", schedule=schedule_reduce)
+    pooled = te.compute(shape, element, name="adaptive_sum" if mean else "adaptive_max", schedule=ReduceSchedule())
     if not mean:
-        return te.compute(shape, pooled, name="adaptive_pool")  # type: ignore[no-any-return]
+        return te.compute(shape, pooled, name="adaptive_pool")
 
     def average(*i: Var) -> PrimExpr:
         count: PrimExpr = E.const(1, "int64")
@@ -46,7 +46,7 @@ def adaptive_pool(data: te.Tensor, spatial: Sequence[int], output: Sequence[int]
             count = E.mul(count, end - begin)
         return E.div(pooled(*i), E.cast(data.dtype, count))
 
-    return te.compute(shape, average, name="adaptive_mean")  # type: ignore[no-any-return]
+    return te.compute(shape, average, name="adaptive_mean")
 
 
 def _widest(n: int, out: int) -> int:

@@ -13,7 +13,7 @@ and values are read where they are. Queries alone are turned, a block at a time.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from tilewright import te
 from tilewright.expr import PrimExpr, Var, add, cast, const, floordiv, floormod, if_then_else, mul
@@ -22,7 +22,7 @@ from tilewright.topi import machine
 from tilewright.topi.dots import Along, dot_of
 from tilewright.topi.products import rows_tile, unroll
 from tilewright.topi.schedules import open_rows
-from tilewright.topi.schedules.attention import AttentionStages, schedule_attention
+from tilewright.topi.schedules.attention import AttentionSchedule
 from tilewright.topi.tiles import Tile, register_tile
 from tilewright.types import OpenSize
 
@@ -63,7 +63,7 @@ def attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tenso
         x = dot.element(lambda e: query(b, t, add(add(mul(h, heads.size), e), at_query)), d)
         return if_then_else(t < queries, x, dot.zero(query.dtype)) if padded != queries else x
 
-    turned = te.compute((batch, heads.count, deep, padded), turn, name="turned", attrs={"keep": True}, axis_names=("b", "h", "d", "t"))
+    turned = te.compute((batch, heads.count, deep, padded), turn, name="turned", inline=False, axis_names=("b", "h", "d", "t"))
     d = te.reduce_axis((0, deep), "d")
 
     def product(b: Var, h: Var, s: Var, t: Var) -> PrimExpr:
@@ -83,18 +83,18 @@ def attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tenso
     def power(b: Var, h: Var, s: Var, t: Var) -> PrimExpr:
         return along_keys(lambda e: cast(value.dtype, exp(scores(b, h, e, t) - most(b, h, t))), s)
 
-    powers = te.compute((batch, heads.count, steps, padded), power, name="powers", attrs={"keep": True}, axis_names=("b", "h", "s", "t"))
+    powers = te.compute((batch, heads.count, steps, padded), power, name="powers", inline=False, axis_names=("b", "h", "s", "t"))
     q = te.reduce_axis((0, steps), "q")
     total = te.compute(
         (batch, heads.count, padded), lambda b, h, t: te.sum(dot.sum(powers(b, h, q.var, t), dtype), axis=q), name="total", axis_names=("b", "h", "t")
     )
     inverse = te.compute(
-        total.shape, lambda b, h, t: const(1, dtype) / total(b, h, t), name="inverse", attrs={"keep": True}, axis_names=("b", "h", "t")
+        total.shape, lambda b, h, t: const(1, dtype) / total(b, h, t), name="inverse", inline=False, axis_names=("b", "h", "t")
     )
     packed = None if dot.width == 1 else te.compute(
         (batch, heads.count, steps, heads.width),
         lambda b, h, s, c: along_keys(lambda e: value(b, e, add(add(mul(h, heads.width), c), at_value)), s),
-        name="packed", attrs={"keep": True}, axis_names=("b", "h", "s", "c"),
+        name="packed", inline=False, axis_names=("b", "h", "s", "c"),
     )
     s = te.reduce_axis((0, steps), "s")
 
@@ -104,21 +104,23 @@ def attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tenso
             return te.sum(cast(dtype, powers(b, h, s.var, t)) * cast(dtype, value(b, s.var, add(c, at_value))), axis=s)
         return te.sum(dot2(powers(b, h, s.var, t), packed(b, h, s.var, floormod(c, heads.width)), const(0, dtype), dtype=dtype), axis=s)
 
-    stages = AttentionStages(
-        turned.op, products.op, scores.op, most.op, powers.op, total.op, inverse.op, None if packed is None else packed.op,
-        heads.count, blocks, block, first, second, unroll(deep), 1 if isinstance(steps, OpenSize) else unroll(steps),
+    schedule = AttentionSchedule(
+        turned=turned, products=products, scores=scores, most=most, powers=powers, total=total, inverse=inverse, packed=packed,
+        heads=heads.count, blocks=blocks, block=block, first=first, second=second, depth_unroll=unroll(deep),
+        keys_unroll=1 if isinstance(steps, OpenSize) else unroll(steps), heights=_heights(queries, keys, cpu),
+        flops=2 * batch * heads.count * queries * keys * (heads.size + heads.width),
     )
     context = te.compute(
-        (batch, padded if isinstance(queries, OpenSize) else queries, heads.count * heads.width), weighted, name="context", axis_names=("b", "t", "c"), schedule=schedule_attention,
-        attrs={"stages": stages, "heights": _heights(queries, keys, cpu), "flops": 2 * batch * heads.count * queries * keys * (heads.size + heads.width)},
+        (batch, padded if isinstance(queries, OpenSize) else queries, heads.count * heads.width), weighted, name="context",
+        axis_names=("b", "t", "c"), schedule=schedule,
     )
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         (batch, queries, heads.count * heads.width), lambda b, t, c: cast(query.dtype, context(b, t, c) * inverse(b, floordiv(c, heads.width), t)), name="attention",
         axis_names=("b", "t", "c"),
     )
 
 
-def _scores(products: te.Tensor, mask: te.Tensor | None, scale: float, causal: bool, queries: int, keys: int) -> Any:
+def _scores(products: te.Tensor, mask: te.Tensor | None, scale: float, causal: bool, queries: int, keys: int) -> te.Tensor:
     """The products [b, h, s, t] scaled and masked, a tensor; there may be more t than queries."""
     dtype, filled_up = products.dtype, products.extents[3] != queries
 
@@ -130,7 +132,7 @@ def _scores(products: te.Tensor, mask: te.Tensor | None, scale: float, causal: b
             x = x + (if_then_else(t < queries, added, const(0, dtype)) if filled_up and sizes[3] > 1 else added)
         return if_then_else(s <= t + (keys - queries), x, te.min_value(dtype)) if causal else x
 
-    return te.compute(products.shape, score, name="scores", attrs={"keep": True}, axis_names=("b", "h", "s", "t"))
+    return te.compute(products.shape, score, name="scores", inline=False, axis_names=("b", "h", "s", "t"))
 
 
 def _blocks(queries: int, keys: int, cpu: machine.Machine) -> tuple[int, int]:

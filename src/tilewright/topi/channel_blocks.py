@@ -16,7 +16,7 @@ from tilewright.expr import PrimExpr, Var, all_of, cast, const, if_then_else
 from tilewright.tir.data_layout import BijectiveLayout, bijective_layout, layout
 from tilewright.tir.stmt import IterVar
 from tilewright.topi.layouts import SPATIAL
-from tilewright.topi.schedules.channel_blocks import schedule_channel_blocks
+from tilewright.topi.schedules.channel_blocks import ChannelBlocksSchedule
 from tilewright.types import DataType
 
 Ints = Sequence[int]
@@ -120,9 +120,9 @@ def _scheduled(
 ) -> te.Tensor:
     """The sums, and the result of them."""
     row = out.src.index_of(out.dst[-1])
-    total = te.compute(shape, element, name=name, schedule=schedule_channel_blocks, attrs={"flops": 2 * flops, "row": row})
+    total = te.compute(shape, element, name=name, schedule=ChannelBlocksSchedule(flops=2 * flops, row=row))
 
     def result(*i: Var) -> PrimExpr:
         return total(*i) if finish is None else finish(total(*i), out.forward_index(i)[2:])
 
-    return te.compute(shape, result, name=f"{name}_out")  # type: ignore[no-any-return]
+    return te.compute(shape, result, name=f"{name}_out")

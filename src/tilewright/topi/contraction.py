@@ -60,4 +60,4 @@ def einsum(subscripts: str, *operand: te.Tensor) -> te.Tensor:
         factors = [x(*(0 if E.number_of(n) == 1 else at[c] for c, n in zip(term, x.shape, strict=True))) for term, x in zip(terms, operand, strict=True)]
         return te.sum(reduce(E.mul, factors), axis=list(over.values()))
 
-    return te.compute([sizes[c] for c in result], element, name="einsum")  # type: ignore[no-any-return]
+    return te.compute([sizes[c] for c in result], element, name="einsum")

@@ -26,9 +26,9 @@ from tilewright.topi.dots import FOURS, ROWS, Dot, along_rows, dot_of
 from tilewright.topi.machine import current
 from tilewright.topi.products import matmul_rows, unroll
 from tilewright.topi.schedules import open_rows
-from tilewright.topi.schedules.open_rows import balanced_pixels, widths
-from tilewright.topi.schedules.tile import schedule_conv, writes_out_taps
-from tilewright.topi.schedules.window import crowds, outputs_together, schedule_window
+from tilewright.topi.schedules.open_rows import Heights, balanced_pixels, widths
+from tilewright.topi.schedules.tile import ConvSchedule, writes_out_taps
+from tilewright.topi.schedules.window import WindowSchedule, crowds, outputs_together
 from tilewright.topi.winograd_choice import cut, volume_cut
 from tilewright.topi.winograd_volume import volume_convolution
 from tilewright.types import INT32, DataType, OpenSize
@@ -150,16 +150,21 @@ class Geometry:
             return if_then_else(inside, self.data(*where), outside)
 
         shape = placed(self.place, (self.batch, *sizes, self.data.extents[self.place[-1]]))
-        copy = te.compute(shape, element, name="padded", attrs={"keep": True})
+        copy = te.compute(shape, element, name="padded", inline=False)
         made = Geometry(copy, self.place, self.ksize, self.strides, [0] * 2 * len(sizes), self.dilation)
         made.out, made.wide, made.tested = self.out, wide, False
         return made
 
-    def open_attrs(self, most: int) -> dict[str, Any]:
-        """What a schedule needs to know of an image that was `spread`: the copy, and the widths of tiles that there is code for."""
+    @property
+    def padded(self) -> te.Tensor | None:
+        """The copy of an image that was `spread`."""
+        return None if self.tested else self.data
+
+    def heights(self, most: int) -> Heights:
+        """Return the widths of tiles for which there is code; empty for an image of known size."""
         if not self.is_open:
-            return {}
-        return {"heights": balanced_pixels(self.out[-1], most)} if self.tested else {"padded": self.data.op, "heights": widths(self.out[-1], most)}
+            return ()
+        return balanced_pixels(self.out[-1], most) if self.tested else widths(self.out[-1], most)
 
     def taps(self) -> list[IterVar]:
         names = "kd", "kh", "kw"
@@ -194,19 +199,18 @@ def _direct(
 
     flops = 2 * g.batch * math.prod(g.out) * channels * groups * steps
     acc = te.compute(
-        (g.batch, *g.wide, groups, panels * columns), term, name="conv", schedule=schedule_conv,
-        attrs={
-            "tile": tile, "shared": shared, "unroll": step, "groups": groups, "channels": groups * channels, "flops": flops, "exact": dtype.is_integer, **g.open_attrs(tile.rows), **({} if g.is_open or g.tested else {"padded": g.data.op}),
-            "left_bytes": math.prod(g.data.extents) * g.data.dtype.itemsize, "channels_last": out_place,
-        },
-        axis_names=axis_names(len(g.out), "g", "oc"),
+        (g.batch, *g.wide, groups, panels * columns), term, name="conv", axis_names=axis_names(len(g.out), "g", "oc"),
+        schedule=ConvSchedule(
+            tile=tile, shared=shared, unroll=step, groups=groups, channels=groups * channels, flops=flops, exact=dtype.is_integer,
+            padded=g.padded, heights=g.heights(tile.rows), left_bytes=math.prod(g.data.extents) * g.data.dtype.itemsize, channels_last=out_place,
+        ),
     )
 
     def result(*i: Var) -> PrimExpr:
         n, *point, c = (i[d] for d in out_place)
         return cast(out_dtype, acc(n, *point, floordiv(c, channels), floormod(c, channels)) if groups > 1 else acc(n, *point, 0, c))
 
-    return te.compute(placed(out_place, (g.batch, *g.out, groups * channels)), result, name="conv_out")  # type: ignore[no-any-return]
+    return te.compute(placed(out_place, (g.batch, *g.out, groups * channels)), result, name="conv_out")
 
 
 def placed(place: tuple[int, ...], sizes: Sequence[int]) -> list[int]:
@@ -250,7 +254,7 @@ def _pack(
         return if_then_else(c < channels, word, dot.zero(weight.dtype))
 
     shape = (groups, panels, *ksize[:-1], *((deep, ksize[-1]) if shared else (ksize[-1], deep)), columns)
-    return te.compute(shape, element, name="packed", prepack=on_arrays)  # type: ignore[no-any-return]
+    return te.compute(shape, element, name="packed", prepack=on_arrays)
 
 
 def _pointwise(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], out_dtype: str) -> te.Tensor:
@@ -277,7 +281,7 @@ def _every(g: Geometry) -> te.Tensor:
         n, *point, c = (i[d] for d in g.place)
         return g.at(n, point, [as_expr(0)] * len(point), c)[0]
 
-    return te.compute(shape, element, name="every")  # type: ignore[no-any-return]
+    return te.compute(shape, element, name="every")
 
 
 def depthwise(
@@ -361,13 +365,13 @@ def windows_of(g: Geometry, outside: PrimExpr) -> Geometry:
 
 def window(g: Geometry, channels: int, term: Any, out_place: tuple[int, ...], name: str, finish: Any = None) -> te.Tensor:
     """A reduction over the taps of a window, channel by channel; `finish(acc, point)` makes the result of it."""
-    flops = 2 * g.batch * math.prod(g.out) * channels * math.prod(g.ksize)
+    taps, stride = math.prod(g.ksize), g.strides[-1]
     acc = te.compute(
-        (g.batch, *g.wide, channels), term, name=name, schedule=schedule_window,
-        attrs={
-            "flops": flops, "channels_last": out_place, "stride": g.strides[-1], "taps": math.prod(g.ksize), **g.open_attrs(outputs_together(g.out[-1], math.prod(g.ksize), g.strides[-1])),
-        },
-        axis_names=axis_names(len(g.out), "c"),
+        (g.batch, *g.wide, channels), term, name=name, axis_names=axis_names(len(g.out), "c"),
+        schedule=WindowSchedule(
+            flops=2 * g.batch * math.prod(g.out) * channels * taps, channels_last=out_place, stride=stride, taps=taps, padded=g.padded,
+            heights=g.heights(outputs_together(g.out[-1], taps, stride)),
+        ),
     )
 
     def result(*i: Var) -> PrimExpr:
@@ -375,4 +379,4 @@ def window(g: Geometry, channels: int, term: Any, out_place: tuple[int, ...], na
         value: PrimExpr = acc(n, *point, c) if finish is None else finish(acc(n, *point, c), point)
         return value
 
-    return te.compute(placed(out_place, (g.batch, *g.out, channels)), result, name=f"{name}_out")  # type: ignore[no-any-return]
+    return te.compute(placed(out_place, (g.batch, *g.out, channels)), result, name=f"{name}_out")

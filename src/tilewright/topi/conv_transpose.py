@@ -13,7 +13,7 @@ from tilewright import te
 from tilewright.expr import PrimExpr, Var
 from tilewright.topi.products import flatten, row_products, unflatten
 from tilewright.topi.schedules.open_rows import balanced_pixels
-from tilewright.topi.schedules.reduce import schedule_reduce
+from tilewright.topi.schedules.reduce import ReduceSchedule
 from tilewright.types import DataType
 
 Ints = Sequence[int]
@@ -50,8 +50,8 @@ def conv_transpose(
         return te.sum(E.if_then_else(reached, E.mul(E.cast(out_dtype, x), E.cast(out_dtype, w)), E.const(0, out_dtype)), axis=[*taps, channel])
 
     result = (shape[0], width * groups, *sizes)
-    total = te.compute([result[d] for d in out_order], element, name="conv_transpose", schedule=schedule_reduce)
-    return te.compute(total.shape, total, name="conv_transpose_out")  # type: ignore[no-any-return]
+    total = te.compute([result[d] for d in out_order], element, name="conv_transpose", schedule=ReduceSchedule())
+    return te.compute(total.shape, total, name="conv_transpose_out")
 
 
 def _inverse(order: Ints) -> list[int]:
@@ -79,7 +79,7 @@ def _without_overlap(data: te.Tensor, weight: te.Tensor, kernel: Ints, kernel_or
         row = flatten((n, *(E.floordiv(o, s) for o, s in zip(point, taps, strict=True))), lead)
         return E.cast(out_dtype, acc(row, flatten((*(E.floormod(o, s) for o, s in zip(point, taps, strict=True)), c), (*taps, channels))))
 
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         (lead[0], *(n * s for n, s in zip(lead[1:], taps, strict=True)), channels), result, name="conv_transpose_out"
     )
 

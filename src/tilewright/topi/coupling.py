@@ -35,7 +35,7 @@ def pairwise_coupling(pairs: te.Tensor, classes: int) -> te.Tensor:
             with b.for_range(0, rounds(k), "round"), b.if_scope(E.compare(E.EQ, going[0], 1)):
                 _improve(b, q, qp, p, row * k, k, going)
 
-    return loops("pairwise_coupling", [pairs], [((rows, k), dtype)], body)  # type: ignore[no-any-return]
+    return loops("pairwise_coupling", [pairs], ((rows, k), dtype), body)
 
 
 def _matrix(b: Loops, r: BufferVar, first: E.PrimExpr, q: BufferVar, k: int) -> None:

@@ -38,4 +38,4 @@ def greatest_divisor(x: te.Tensor, y: te.Tensor, shape: Sequence[int]) -> te.Ten
                 rest[0] = left
             out[at] = absolute(divisor[0])
 
-    return loops("gcd", inputs, [(tuple(shape), x.dtype)], body)  # type: ignore[no-any-return]
+    return loops("gcd", inputs, (tuple(shape), x.dtype), body)

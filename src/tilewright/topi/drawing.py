@@ -69,7 +69,7 @@ def _path_is_full(state: Sequence[PrimExpr]) -> PrimExpr:
     return E.all_of(*(E.compare(E.EQ, w, _word(0)) for w in state[8:]))
 
 
-def threefry_generate(gen: te.Tensor, out_shape: Sequence[int]) -> tuple[te.Tensor, te.Tensor]:
+def threefry_generate(gen: te.Tensor, out_shape: Sequence[int]) -> tuple[te.Tensor, ...]:
     """The state afterwards, and a tensor of random words; their number is a multiple of 4."""
     count = prod(out_shape)
 
@@ -91,10 +91,10 @@ def threefry_generate(gen: te.Tensor, out_shape: Sequence[int]) -> tuple[te.Tens
                 out[block * 4 + k] = w
         _stored(b, new, [*(at[k] for k in range(6)), zero, at[7] + _word(count), at[8], at[9]])
 
-    return loops("threefry_generate", [gen], [((STATE,), "uint64"), (out_shape, "uint64")], body)  # type: ignore[no-any-return]
+    return loops("threefry_generate", [gen], [((STATE,), "uint64"), (out_shape, "uint64")], body)
 
 
-def threefry_split(gen: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
+def threefry_split(gen: te.Tensor) -> tuple[te.Tensor, ...]:
     """Two states whose numbers have nothing to do with each other; the old one must not be used again."""
 
     def body(b: Loops, old: BufferVar, left: BufferVar, right: BufferVar) -> None:
@@ -109,7 +109,7 @@ def threefry_split(gen: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
             _stored(b, left, [*state[:8], *place])
             _stored(b, right, [*state[:4], I.bitwise_or(state[4], state[8]), I.bitwise_or(state[5], state[9]), *state[6:8], *place])
 
-    return loops("threefry_split", [gen], [((STATE,), "uint64"), ((STATE,), "uint64")], body)  # type: ignore[no-any-return]
+    return loops("threefry_split", [gen], [((STATE,), "uint64"), ((STATE,), "uint64")], body)
 
 
 def unit(bits: PrimExpr, dtype: str) -> PrimExpr:
@@ -118,7 +118,7 @@ def unit(bits: PrimExpr, dtype: str) -> PrimExpr:
     return E.cast(dtype, I.shift_right(bits, _word(64 - digits))) * E.const(2.0**-digits, dtype)
 
 
-def uniform(gen: te.Tensor, low: te.Tensor, high: te.Tensor, out_shape: Sequence[int], out_dtype: str) -> tuple[te.Tensor, te.Tensor]:
+def uniform(gen: te.Tensor, low: te.Tensor, high: te.Tensor, out_shape: Sequence[int], out_dtype: str) -> tuple[te.Tensor, ...]:
     """The state afterwards, and numbers spread evenly over [low, high), which are scalars."""
     count = prod(out_shape)
 
@@ -127,14 +127,14 @@ def uniform(gen: te.Tensor, low: te.Tensor, high: te.Tensor, out_shape: Sequence
             out[k] = unit(bits[k], out_dtype) * (most[0] - least[0]) + least[0]
 
     state, words = threefry_generate(gen, (-(-count // 4) * 4,))
-    return state, loops("uniform", [words, _flat(low), _flat(high)], [(out_shape, out_dtype)], body)
+    return state, loops("uniform", [words, _flat(low), _flat(high)], (out_shape, out_dtype), body)
 
 
 def _flat(x: te.Tensor) -> te.Tensor:
-    return te.compute((1,), lambda i: x(*(0,) * x.ndim), name="scalar", attrs={"keep": True})  # type: ignore[no-any-return]
+    return te.compute((1,), lambda i: x(*(0,) * x.ndim), name="scalar", inline=False)
 
 
-def normal(gen: te.Tensor, mean: te.Tensor, scale: te.Tensor, out_shape: Sequence[int], out_dtype: str) -> tuple[te.Tensor, te.Tensor]:
+def normal(gen: te.Tensor, mean: te.Tensor, scale: te.Tensor, out_shape: Sequence[int], out_dtype: str) -> tuple[te.Tensor, ...]:
     """The state afterwards, and numbers of a normal distribution, by the method of Box and Muller."""
     count = prod(out_shape)
 
@@ -148,7 +148,7 @@ def normal(gen: te.Tensor, mean: te.Tensor, scale: te.Tensor, out_shape: Sequenc
                 out[pair * 2 + 1] = radius * I.sin(angle) + middle[0]
 
     state, words = threefry_generate(gen, (-(-count // 4) * 4,))
-    return state, loops("normal", [words, _flat(mean), _flat(scale)], [(out_shape, out_dtype)], body)
+    return state, loops("normal", [words, _flat(mean), _flat(scale)], (out_shape, out_dtype), body)
 
 
 def multinomial(gen: te.Tensor, probs: te.Tensor, num_samples: int) -> tuple[Any, ...]:
@@ -170,6 +170,6 @@ def multinomial(gen: te.Tensor, probs: te.Tensor, num_samples: int) -> tuple[Any
                 out[row * num_samples + sample] = found[0]
 
     state, words = threefry_generate(gen, (-(-rows * num_samples // 4) * 4,))
-    return state, loops("multinomial", [words, probs], [(shape, "int32")], body)
+    return state, loops("multinomial", [words, probs], (shape, "int32"), body)
 
 

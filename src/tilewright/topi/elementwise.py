@@ -8,19 +8,19 @@ from typing import Any
 from tilewright import expr as E
 from tilewright import intrinsics as I
 from tilewright import te
-from tilewright.expr import PrimExpr
+from tilewright.expr import PrimExpr, Value
 from tilewright.topi.tag import BROADCAST, ELEMWISE
 from tilewright.types import BOOL, DataType
 
 
-def elementwise(x: te.Tensor, f: Callable[[PrimExpr], Any], name: str) -> te.Tensor:
+def elementwise(x: te.Tensor, f: Callable[[PrimExpr], Value], name: str) -> te.Tensor:
     """`f` of every element."""
-    return te.compute(x.shape, lambda *i: f(x(*i)), name=name, tag=ELEMWISE)  # type: ignore[no-any-return]
+    return te.compute(x.shape, lambda *i: f(x(*i)), name=name, tag=ELEMWISE)
 
 
-def broadcast(shape: Sequence[Any], f: Callable[..., Any], *inputs: te.Tensor, name: str) -> te.Tensor:
+def broadcast(shape: Sequence[Any], f: Callable[..., Value], *inputs: te.Tensor, name: str) -> te.Tensor:
     """`f` of the elements of `inputs`, which broadcast to `shape`."""
-    return te.compute(shape, lambda *i: f(*(at(x, i) for x in inputs)), name=name, tag=BROADCAST)  # type: ignore[no-any-return]
+    return te.compute(shape, lambda *i: f(*(at(x, i) for x in inputs)), name=name, tag=BROADCAST)
 
 
 def at(x: te.Tensor, indices: tuple[Any, ...]) -> PrimExpr:

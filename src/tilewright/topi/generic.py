@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from tilewright import te
 from tilewright.te.schedule import Schedule
-from tilewright.te.tensor import ComputeOp, Reduce
+from tilewright.te.tensor import ComputeOp
 from tilewright.topi.schedules.names import NAMES
 
 
@@ -19,7 +19,7 @@ def default_schedule(outs: te.Tensor | Sequence[te.Tensor], auto_inline: bool = 
     s = te.create_schedule([t.op for t in ([outs] if isinstance(outs, te.Tensor) else outs)])
     for stage in s.stages if auto_inline else ():
         op = stage.op
-        if isinstance(op, ComputeOp) and not stage.is_output and not isinstance(op.body[0], Reduce) and not op.attrs.get("keep") and op.prepack is None:
+        if isinstance(op, ComputeOp) and not stage.is_output and op.may_inline:
             stage.compute_inline()
     return s
 

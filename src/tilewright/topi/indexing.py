@@ -40,7 +40,7 @@ def take_flat(data: te.Tensor, indices: te.Tensor, mode: str) -> te.Tensor:
             position = E.floordiv(position, n)
         return data(*reversed(where))
 
-    return te.compute(indices.shape, flat, name="take")  # type: ignore[no-any-return]
+    return te.compute(indices.shape, flat, name="take")
 
 
 def take(data: te.Tensor, indices: te.Tensor, axis: int, batch_dims: int, mode: str, shape: Sequence[Any]) -> te.Tensor:
@@ -52,13 +52,13 @@ def take(data: te.Tensor, indices: te.Tensor, axis: int, batch_dims: int, mode: 
         index = indices(*i[:batch_dims], *i[axis : axis + n])
         return data(*i[:axis], bounded(index, sizes[axis], mode), *i[axis + n :])
 
-    return te.compute(shape, along, name="take")  # type: ignore[no-any-return]
+    return te.compute(shape, along, name="take")
 
 
 def write_row(data: te.Tensor, row: te.Tensor, index: te.Tensor) -> te.Tensor:
     """`data` with `row` in the place of row `index`."""
     where = E.cast("int64", index())
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         data.shape, lambda *i: E.if_then_else(E.compare(E.EQ, E.cast("int64", i[0]), where), row(*i[1:]), data(*i)), name="write_row"
     )
 
@@ -66,7 +66,7 @@ def write_row(data: te.Tensor, row: te.Tensor, index: te.Tensor) -> te.Tensor:
 def gather(data: te.Tensor, axis: int, indices: te.Tensor) -> te.Tensor:
     """`data` at the same place but for `axis`, where `indices` says."""
     size = dims(data)[axis]
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         indices.shape, lambda *i: data(*i[:axis], from_end(indices(*i), size), *i[axis + 1 :]), name="gather"
     )
 
@@ -81,7 +81,7 @@ def gather_nd(data: te.Tensor, indices: te.Tensor, batch_dims: int, shape: Seque
         where = [from_end(indices(k, *point), sizes[batch_dims + k]) for k in range(coordinates)]
         return data(*i[:batch_dims], *where, *rest)
 
-    return te.compute(shape, element, name="gather_nd")  # type: ignore[no-any-return]
+    return te.compute(shape, element, name="gather_nd")
 
 
 def one_hot(indices: te.Tensor, on: te.Tensor, off: te.Tensor, depth: int, axis: int, dtype: str) -> te.Tensor:
@@ -92,17 +92,17 @@ def one_hot(indices: te.Tensor, on: te.Tensor, off: te.Tensor, depth: int, axis:
         hit = E.compare(E.EQ, E.cast("int64", indices(*i[:axis], *i[axis + 1 :])), i[axis])
         return E.cast(dtype, E.if_then_else(hit, on(), off()))
 
-    return te.compute(shape, element, name="one_hot")  # type: ignore[no-any-return]
+    return te.compute(shape, element, name="one_hot")
 
 
 def full(shape: Sequence[Any], value: Value, dtype: str, name: str = "full") -> te.Tensor:
     """`value` everywhere."""
     constant = E.cast(dtype, value) if isinstance(value, PrimExpr) else E.const(value, dtype)
-    return te.compute(shape, lambda *i: constant, name=name)  # type: ignore[no-any-return]
+    return te.compute(shape, lambda *i: constant, name=name)
 
 
 def arange(start: float, step: float, count: int, dtype: str) -> te.Tensor:
     """start, start + step, …: `count` numbers."""
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         (count,), lambda i: E.add(E.mul(E.cast(dtype, i), E.const(step, dtype)), E.const(start, dtype)), name="arange"
     )

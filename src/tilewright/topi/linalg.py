@@ -19,7 +19,7 @@ from tilewright import intrinsics as I
 from tilewright import te
 from tilewright.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar
-from tilewright.topi.loops import Loops, loops
+from tilewright.topi.loops import Loops, Output, loops
 from tilewright.types import DataType
 
 __all__ = [
@@ -102,11 +102,11 @@ Body = Callable[..., None]
 def _stacked(
     name: str,
     inputs: Sequence[te.Tensor],
-    outputs: Sequence[tuple[Sequence[int], str | DataType]],
+    outputs: list[Output],
     lead: Sequence[int],
     work: float,
     body: Body,
-) -> Any:
+) -> tuple[te.Tensor, ...]:
     """`body` for each matrix of stacks whose first dimensions are `lead`; `work` is about how many steps one takes."""
     batch = prod(lead)
     empty = not any(prod(s) for s, _ in outputs)
@@ -120,7 +120,7 @@ def _stacked(
     return loops(name, inputs, outputs, build)
 
 
-def cholesky(data: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
+def cholesky(data: te.Tensor) -> tuple[te.Tensor, ...]:
     """The lower factor of symmetric matrices (4.2.5), and the order of the first minor that is not positive.
 
     Only the lower half is read. From that row on the factor is not a number.
@@ -145,10 +145,10 @@ def cholesky(data: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
         info[item] = wrong[0]
 
     results: list[Any] = [((*lead, n, n), data.dtype), (tuple(lead), "int32")]
-    return _stacked("cholesky", [data], results, lead, n**3 / 3, body)  # type: ignore[no-any-return]
+    return _stacked("cholesky", [data], results, lead, n**3 / 3, body)
 
 
-def lu(data: te.Tensor, pivot: bool = True) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
+def lu(data: te.Tensor, pivot: bool = True) -> tuple[te.Tensor, ...]:
     """L without its ones and U in one matrix (3.4.4), the row that each was swapped with, and the first zero pivot."""
     *lead, m, n = data.extents
     count = min(m, n)
@@ -178,7 +178,7 @@ def lu(data: te.Tensor, pivot: bool = True) -> tuple[te.Tensor, te.Tensor, te.Te
         info[item] = wrong[0]
 
     results: list[Any] = [((*lead, m, n), data.dtype), ((*lead, count), "int32"), (tuple(lead), "int32")]
-    return _stacked("lu", [data], results, lead, m * n * count, body)  # type: ignore[no-any-return]
+    return _stacked("lu", [data], results, lead, m * n * count, body)
 
 
 def _swap_greatest(b: Loops, a: Matrix, step: PrimExpr, m: int, n: int, place: BufferVar) -> None:
@@ -212,7 +212,7 @@ def permutation(pivots: te.Tensor, size: int) -> te.Tensor:
             out[item * size + place] = held
 
     results: list[Any] = [((*lead, size), "int32")]
-    return _stacked("permutation", [pivots], results, lead, size, body)  # type: ignore[no-any-return]
+    return _stacked("permutation", [pivots], results, lead, size, body)[0]
 
 
 def solve_triangular(matrix: te.Tensor, rhs: te.Tensor, upper: bool, unit: bool) -> te.Tensor:
@@ -235,10 +235,10 @@ def solve_triangular(matrix: te.Tensor, rhs: te.Tensor, upper: bool, unit: bool)
         _stored(b, x, out, item, n, m)
 
     results: list[Any] = [((*lead, n, m), rhs.dtype)]
-    return _stacked("solve_triangular", [matrix, rhs], results, lead, n * n * m, body)  # type: ignore[no-any-return]
+    return _stacked("solve_triangular", [matrix, rhs], results, lead, n * n * m, body)[0]
 
 
-def geqrf(data: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
+def geqrf(data: te.Tensor) -> tuple[te.Tensor, ...]:
     """R above the diagonal, the vectors of Householder's reflections below it (5.2.2), and the factors of these.
 
     LAPACK's `geqrf`.
@@ -266,8 +266,8 @@ def geqrf(data: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
                 _reflect(b, a, j, step, m, lambda k, step=step: a[k, step], factor)
         _stored(b, a, out, item, m, n)
 
-    shapes = [((*lead, m, n), data.dtype), ((*lead, count), data.dtype)]
-    return _stacked("geqrf", [data], shapes, lead, m * n * count * 2, body)  # type: ignore[no-any-return]
+    shapes: list[Output] = [((*lead, m, n), data.dtype), ((*lead, count), data.dtype)]
+    return _stacked("geqrf", [data], shapes, lead, m * n * count * 2, body)
 
 
 def _reflect(
@@ -297,8 +297,8 @@ def householder_product(data: te.Tensor, factors: te.Tensor) -> te.Tensor:
                 _reflect(b, q, j, step, m, lambda k, step=step: E.cast(FLOAT64, vectors[k, step]), factor)
         _stored(b, q, out, item, m, n)
 
-    shapes = [((*lead, m, n), data.dtype)]
-    return _stacked("householder_product", [data, factors], shapes, lead, m * n * count * 2, body)  # type: ignore[no-any-return]
+    shapes: list[Output] = [((*lead, m, n), data.dtype)]
+    return _stacked("householder_product", [data, factors], shapes, lead, m * n * count * 2, body)[0]
 
 
 def _rotation(b: Loops, zeta: PrimExpr) -> tuple[PrimExpr, PrimExpr, PrimExpr]:
@@ -323,7 +323,7 @@ def _turn(
         a[at_q] = sine * x + cosine * y
 
 
-def eigh(data: te.Tensor, lower: bool) -> tuple[te.Tensor, te.Tensor]:
+def eigh(data: te.Tensor, lower: bool) -> tuple[te.Tensor, ...]:
     """The eigenvalues of symmetric matrices, ascending, and their vectors as columns: Jacobi's cyclic method (8.5).
 
     Only one triangle is read. The component of a vector that is greatest in size is positive.
@@ -347,7 +347,7 @@ def eigh(data: te.Tensor, lower: bool) -> tuple[te.Tensor, te.Tensor]:
                 out[item * (n * n) + k * n + to] = E.cast(data.dtype, vectors[place, k] * sign)
 
     results: list[Any] = [((*lead, n), data.dtype), ((*lead, n, n), data.dtype)]
-    return _stacked("eigh", [data], results, lead, n**3 * 40, body)  # type: ignore[no-any-return]
+    return _stacked("eigh", [data], results, lead, n**3 * 40, body)
 
 
 def _diagonalized(b: Loops, a: Matrix, vectors: Matrix, n: int) -> None:
@@ -394,7 +394,7 @@ def _sign(b: Loops, n: int, component: Callable[..., PrimExpr]) -> PrimExpr:
     return b.let("sign_of_vector", sign[0])
 
 
-def svd(data: te.Tensor) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
+def svd(data: te.Tensor) -> tuple[te.Tensor, ...]:
     """U, the singular values, descending, and V transposed, of matrices with at least as many rows as columns.
 
     One-sided Jacobi (8.6.3). U has the shape of the matrices; its columns that belong to no singular value above zero
@@ -428,7 +428,7 @@ def svd(data: te.Tensor) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
             left[item * (m * n) + i * n + j] = E.cast(data.dtype, ordered[j, i])
 
     results: list[Any] = [((*lead, m, n), data.dtype), ((*lead, n), data.dtype), ((*lead, n, n), data.dtype)]
-    return _stacked("svd", [data], results, lead, m * n * n * 40, body)  # type: ignore[no-any-return]
+    return _stacked("svd", [data], results, lead, m * n * n * 40, body)
 
 
 def _made_orthogonal(b: Loops, rows: Matrix, vectors: Matrix, m: int, n: int) -> None:
@@ -504,7 +504,7 @@ def matrix_exp(data: te.Tensor) -> te.Tensor:
         _stored(b, found, out, item, n, n)
 
     results: list[Any] = [((*lead, n, n), data.dtype)]
-    return _stacked("matrix_exp", [data], results, lead, n**3 * 30, body)  # type: ignore[no-any-return]
+    return _stacked("matrix_exp", [data], results, lead, n**3 * 30, body)[0]
 
 
 def _product_into(b: Loops, to: Matrix, x: Matrix, y: Matrix, n: int) -> None:

@@ -57,13 +57,13 @@ def shape(array: te.Tensor, dtype: str | DataType = "int32") -> te.Tensor:
             value = E.if_then_else(E.compare(E.EQ, k, d), n, value)
         return E.cast(dtype, value)
 
-    return te.compute((array.ndim,), element, name="shape")  # type: ignore[no-any-return]
+    return te.compute((array.ndim,), element, name="shape")
 
 
 @tagged(INJECTIVE)
 def ndarray_size(array: te.Tensor, dtype: str | DataType = "int32") -> te.Tensor:
     """The number of elements of `array`, a scalar."""
-    return te.compute((), lambda: E.cast(dtype, product(dims(array))), name="size")  # type: ignore[no-any-return]
+    return te.compute((), lambda: E.cast(dtype, product(dims(array))), name="size")
 
 
 @tagged(INJECTIVE)
@@ -108,7 +108,7 @@ def adv_index(data: te.Tensor, indices: Sequence[te.Tensor]) -> te.Tensor:
         point = [of.from_end(at(x, i[: len(lead)]), n) for x, n in zip(indices, dims(data), strict=False)]
         return data(*point, *i[len(lead) :])
 
-    return te.compute((*lead, *dims(data)[len(indices) :]), element, name="adv_index")  # type: ignore[no-any-return]
+    return te.compute((*lead, *dims(data)[len(indices) :]), element, name="adv_index")
 
 
 @tagged(INJECTIVE)
@@ -131,7 +131,7 @@ def unravel_index(indices: te.Tensor, shape: te.Tensor | Sequence[int]) -> te.Te
             position = E.floordiv(position, size)
         return found
 
-    return te.compute((len(sizes), *indices.shape), element, name="unravel_index")  # type: ignore[no-any-return]
+    return te.compute((len(sizes), *indices.shape), element, name="unravel_index")
 
 
 @tagged(INJECTIVE)
@@ -144,7 +144,7 @@ def sequence_mask(data: te.Tensor, valid_length: te.Tensor, mask_value: float = 
         inside = E.cast("int64", valid_length(i[1 - axis])) > i[axis]
         return E.if_then_else(inside, data(*i), E.const(mask_value, data.dtype))
 
-    return te.compute(data.shape, element, name="sequence_mask")  # type: ignore[no-any-return]
+    return te.compute(data.shape, element, name="sequence_mask")
 
 
 @tagged(INJECTIVE)
@@ -170,7 +170,7 @@ def matrix_set_diag(data: te.Tensor, diagonal: te.Tensor, k: int | tuple[int, in
         row = () if low == high else (high - d,)
         return E.if_then_else(E.all_of(d >= low, d <= high), diagonal(*i[:-2], *row, place), data(*i))
 
-    return te.compute(data.shape, element, name="matrix_set_diag")  # type: ignore[no-any-return]
+    return te.compute(data.shape, element, name="matrix_set_diag")
 
 
 __all__ = [

@@ -10,16 +10,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, overload
 
 from tilewright import expr as E
 from tilewright import te
 from tilewright.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar, IRBuilder
-from tilewright.topi.schedules.kernel import WORTH_SHARING
+from tilewright.topi import machine as machines
 from tilewright.types import DataType
-
-_PIECES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +56,9 @@ class Loops(IRBuilder):
     @contextmanager
     def shared(self, trips: int, nanoseconds: float, name: str = "row") -> Iterator[PrimExpr]:
         """A loop over `trips` pieces that do not meet, `nanoseconds` of work together: on several threads where that pays."""
-        parallel = trips > 1 and nanoseconds > WORTH_SHARING
-        with self.for_range(0, trips, name, kind="parallel" if parallel else "serial", grain=max(1, trips // _PIECES) if parallel else 1) as i:
+        core = machines.current().core
+        parallel = trips > 1 and nanoseconds > core.thread_ns
+        with self.for_range(0, trips, name, kind="parallel" if parallel else "serial", grain=max(1, trips // core.pieces) if parallel else 1) as i:
             yield i
 
 
@@ -67,18 +66,26 @@ Body = Callable[..., None]
 """`body(loops, inputs…, outputs…)` on buffers."""
 
 
-def loops(name: str, inputs: Sequence[te.Tensor], outputs: Sequence[tuple[Sequence[Any], str | DataType]], body: Body) -> Any:
-    """The tensors of the shapes and types `outputs` that `body` computes from `inputs`: one alone, or a tuple."""
+Output = tuple[Sequence[Any], str | DataType]
+"""The shape and the dtype of a result."""
+
+
+@overload
+def loops(name: str, inputs: Sequence[te.Tensor], outputs: Output, body: Body) -> te.Tensor: ...
+@overload
+def loops(name: str, inputs: Sequence[te.Tensor], outputs: list[Output], body: Body) -> tuple[te.Tensor, ...]: ...
+def loops(name: str, inputs: Sequence[te.Tensor], outputs: Output | list[Output], body: Body) -> te.Tensor | tuple[te.Tensor, ...]:
+    """The tensors that `body` computes from `inputs`: one for an output alone, a tuple for a list of outputs."""
 
     def build(ins: list[E.Buffer], outs: list[E.Buffer]) -> Any:
         builder = Loops()
         body(builder, *map(builder.buffer_ptr, ins), *map(builder.buffer_ptr, outs))
         return builder.get()
 
-    shapes, dtypes = [tuple(s) for s, _ in outputs], [d for _, d in outputs]
-    if len(outputs) == 1:
-        return te.extern(shapes[0], inputs, build, name, dtypes)
-    return tuple(te.extern(shapes, inputs, build, name, dtypes))
+    if isinstance(outputs, tuple):
+        made: te.Tensor = te.extern(tuple(outputs[0]), inputs, build, name, outputs[1])
+        return made
+    return tuple(te.extern([tuple(s) for s, _ in outputs], inputs, build, name, [d for _, d in outputs]))
 
 
 def before(x: PrimExpr, y: PrimExpr, ascending: bool) -> PrimExpr:

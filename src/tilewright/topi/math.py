@@ -113,7 +113,7 @@ def fixed_point_multiply_per_axis(
         right = E.add(E.cast("int64", rshift(*at)), 31) if is_rshift_required else 31
         return of.times_fixed_point(x(*i), y(*at), left, right)
 
-    return te.compute(x.shape, element, name="fixed_point_multiply_per_axis", tag="broadcast")  # type: ignore[no-any-return]
+    return te.compute(x.shape, element, name="fixed_point_multiply_per_axis", tag="broadcast")
 
 
 __all__ = [

@@ -45,7 +45,7 @@ def expand_like(a: te.Tensor, shape_like: te.Tensor, axis: int | Sequence[int]) 
     kept = [d for d in range(shape_like.ndim) if d not in new]
     if len(kept) != a.ndim or any(differ(n, dims(shape_like)[d]) for n, d in zip(dims(a), kept, strict=True)):
         raise ShapeError(f"{text(dims(a))} is not {text(dims(shape_like))} without the dimensions {text(sorted(new))}")
-    return te.compute(shape_like.shape, lambda *i: a(*(i[d] for d in kept)), name="expand_like")  # type: ignore[no-any-return]
+    return te.compute(shape_like.shape, lambda *i: a(*(i[d] for d in kept)), name="expand_like")
 
 
 @tagged(INJECTIVE)
@@ -70,7 +70,7 @@ def reverse_sequence(a: te.Tensor, seq_lengths: te.Tensor, seq_axis: int = 1, ba
         place = E.if_then_else(i[along] < length, length - 1 - i[along], i[along])
         return a(*(place if d == along else v for d, v in enumerate(i)))
 
-    return te.compute(a.shape, element, name="reverse_sequence")  # type: ignore[no-any-return]
+    return te.compute(a.shape, element, name="reverse_sequence")
 
 
 @tagged(INJECTIVE)
@@ -118,7 +118,7 @@ def strided_set(a: te.Tensor, v: te.Tensor, begin: Places, end: Places, strides:
             where.append(E.floordiv(distance, abs(step)))
         return E.if_then_else(inside, v(*where), a(*i))
 
-    return te.compute(a.shape, element, name="strided_set")  # type: ignore[no-any-return]
+    return te.compute(a.shape, element, name="strided_set")
 
 
 def _numbers(given: Places, n: int) -> list[PrimExpr]:
@@ -144,7 +144,7 @@ def _set_at(a: te.Tensor, v: te.Tensor, begin: Sequence[PrimExpr], end: Sequence
             where.append(E.floordiv(distance, pace))
         return E.if_then_else(inside, v(*where), a(*i))
 
-    return te.compute(a.shape, element, name="strided_set")  # type: ignore[no-any-return]
+    return te.compute(a.shape, element, name="strided_set")
 
 
 @tagged(INJECTIVE)
@@ -210,7 +210,7 @@ def sliding_window(data: te.Tensor, axis: int, window_shape: Sequence[int], stri
         where = (p * s + w for p, s, w in zip(i[at : at + count], strides, i[at + count :], strict=True))
         return data(*i[:at], *where)
 
-    return te.compute([*dims(data)[:at], *places, *window_shape], element, name="sliding_window")  # type: ignore[no-any-return]
+    return te.compute([*dims(data)[:at], *places, *window_shape], element, name="sliding_window")
 
 
 @tagged(INJECTIVE)
@@ -225,7 +225,7 @@ def meshgrid(a_tuple: Tensors, indexing: str = "xy") -> list[te.Tensor]:
 
     def coordinate(k: int) -> te.Tensor:
         x = a_tuple[k]
-        return te.compute(shape, lambda *i: x(*([i[order.index(k)]] * x.ndim)), name="meshgrid")  # type: ignore[no-any-return]
+        return te.compute(shape, lambda *i: x(*([i[order.index(k)]] * x.ndim)), name="meshgrid")
 
     return [coordinate(k) for k in range(len(a_tuple))]
 
@@ -267,7 +267,7 @@ def trilu(data: te.Tensor, k: te.Tensor | Value, upper: bool) -> te.Tensor:
         inside = distance >= E.cast("int64", offset) if upper else distance <= E.cast("int64", offset)
         return E.if_then_else(inside, data(*i), E.const(0, data.dtype))
 
-    return te.compute(data.shape, element, name="trilu")  # type: ignore[no-any-return]
+    return te.compute(data.shape, element, name="trilu")
 
 
 __all__ = [

@@ -10,27 +10,28 @@ from tilewright.expr import PrimExpr, Value, Var, add, all_of, cast, const, div,
 from tilewright.intrinsics import exp, log, rsqrt, sqrt
 from tilewright.intrinsics import pow as power
 from tilewright.tir.stmt import IterVar
-from tilewright.topi.schedules.rows import schedule_rows
+from tilewright.topi.schedules.rows import RowsSchedule
 
 
 class _Rows:
     """A tensor seen as rows along some of its axes."""
 
-    def __init__(self, x: te.Tensor, axes: Sequence[int], schedule: Callable[..., None] | None = schedule_rows) -> None:
-        self.x, self.schedule = x, schedule
+    def __init__(self, x: te.Tensor, axes: Sequence[int], scheduled: bool = True) -> None:
+        self.x, self.scheduled = x, scheduled
         self.axes = sorted(a % x.ndim for a in axes)
         self.kept = [d for d in range(x.ndim) if d not in self.axes]
         self.count = math.prod(x.extents[d] for d in self.axes)
 
-    def reduce(self, term: object, kind: object, name: str) -> te.Tensor:
+    def reduce(self, term: Callable[[PrimExpr, Sequence[Value]], PrimExpr], kind: Callable[..., PrimExpr], name: str) -> te.Tensor:
         """`kind` (a te reduction) of `term(element, row)` along the rows; a tensor over the kept axes."""
         over = [te.reduce_axis((0, self.x.extents[d]), f"r{d}") for d in self.axes]
 
         def body(*row: Var) -> PrimExpr:
-            return kind(term(self.element(row, over), row), axis=over)  # type: ignore[operator,no-any-return]
+            return kind(term(self.element(row, over), row), axis=over)
 
-        return te.compute(  # type: ignore[no-any-return]
-            [self.x.shape[d] for d in self.kept], body, name=name, schedule=self.schedule, attrs={"axes": self.axes},
+        return te.compute(
+            [self.x.shape[d] for d in self.kept], body, name=name,
+            schedule=RowsSchedule(axes=tuple(self.axes)) if self.scheduled else None,
             axis_names=[f"i{d}" for d in self.kept],
         )
 
@@ -46,9 +47,9 @@ def softmax(x: te.Tensor, axis: int) -> te.Tensor:
     """exp(x - max(x)) / sum(exp(x - max(x))) along `axis`."""
     rows = _Rows(x, [axis])
     most = rows.reduce(lambda e, row: e, te.max, "softmax_max")
-    powers = te.compute(x.shape, lambda *i: exp(x(*i) - most(*rows.row(i))), name="softmax_exp", attrs={"keep": True})
+    powers = te.compute(x.shape, lambda *i: exp(x(*i) - most(*rows.row(i))), name="softmax_exp", inline=False)
     total = _Rows(powers, [axis]).reduce(lambda e, row: e, te.sum, "softmax_sum")
-    return te.compute(x.shape, lambda *i: powers(*i) / total(*rows.row(i)), name="softmax")  # type: ignore[no-any-return]
+    return te.compute(x.shape, lambda *i: powers(*i) / total(*rows.row(i)), name="softmax")
 
 
 def log_softmax(x: te.Tensor, axis: int) -> te.Tensor:
@@ -56,15 +57,15 @@ def log_softmax(x: te.Tensor, axis: int) -> te.Tensor:
     rows = _Rows(x, [axis])
     most = rows.reduce(lambda e, row: e, te.max, "softmax_max")
     total = rows.reduce(lambda e, row: exp(e - most(*row)), te.sum, "softmax_sum")
-    shift = te.compute(total.shape, lambda *i: most(*i) + log(total(*i)), name="softmax_shift", attrs={"keep": True})
-    return te.compute(x.shape, lambda *i: x(*i) - shift(*rows.row(i)), name="log_softmax")  # type: ignore[no-any-return]
+    shift = te.compute(total.shape, lambda *i: most(*i) + log(total(*i)), name="softmax_shift", inline=False)
+    return te.compute(x.shape, lambda *i: x(*i) - shift(*rows.row(i)), name="log_softmax")
 
 
-def normalize(x: te.Tensor, axes: Sequence[int], epsilon: float, schedule: Callable[..., None] | None = schedule_rows) -> te.Tensor:
-    """(x - mean) / sqrt(variance + epsilon) along `axes`, in two passes. Without `schedule` the result may get another shape."""
-    rows = _Rows(x, axes, schedule)
+def normalize(x: te.Tensor, axes: Sequence[int], epsilon: float, scheduled: bool = True) -> te.Tensor:
+    """(x - mean) / sqrt(variance + epsilon) along `axes`, in two passes. Unless `scheduled`, the result may get another shape."""
+    rows = _Rows(x, axes, scheduled)
     total = rows.reduce(lambda e, row: e, te.sum, "norm_sum")
-    mean = te.compute(total.shape, lambda *i: div(total(*i), cast(x.dtype, rows.count)), name="norm_mean", attrs={"keep": True})
+    mean = te.compute(total.shape, lambda *i: div(total(*i), cast(x.dtype, rows.count)), name="norm_mean", inline=False)
 
     def squared(e: PrimExpr, row: Sequence[Value]) -> PrimExpr:
         d: PrimExpr = e - mean(*row)
@@ -73,9 +74,9 @@ def normalize(x: te.Tensor, axes: Sequence[int], epsilon: float, schedule: Calla
     variance = rows.reduce(squared, te.sum, "norm_variance")
     inverse = te.compute(
         total.shape, lambda *i: const(1, x.dtype) / sqrt(div(variance(*i), cast(x.dtype, rows.count)) + cast(x.dtype, epsilon)), name="norm_inverse",
-        attrs={"keep": True},
+        inline=False,
     )
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         x.shape, lambda *i: (x(*i) - mean(*rows.row(i))) * inverse(*rows.row(i)), name="normalized"
     )
 
@@ -84,8 +85,8 @@ def l2_normalize(x: te.Tensor, axes: Sequence[int], epsilon: float) -> te.Tensor
     """x / sqrt(max(sum(x * x), epsilon)) along `axes`."""
     rows = _Rows(x, axes)
     total = rows.reduce(lambda e, row: e * e, te.sum, "norm_sum")
-    inverse = te.compute(total.shape, lambda *i: rsqrt(maximum(total(*i), cast(x.dtype, epsilon))), name="norm_inverse", attrs={"keep": True})
-    return te.compute(x.shape, lambda *i: x(*i) * inverse(*rows.row(i)), name="l2_normalized")  # type: ignore[no-any-return]
+    inverse = te.compute(total.shape, lambda *i: rsqrt(maximum(total(*i), cast(x.dtype, epsilon))), name="norm_inverse", inline=False)
+    return te.compute(x.shape, lambda *i: x(*i) * inverse(*rows.row(i)), name="l2_normalized")
 
 
 def rms_normalize(x: te.Tensor, axes: Sequence[int], epsilon: float) -> te.Tensor:
@@ -94,9 +95,9 @@ def rms_normalize(x: te.Tensor, axes: Sequence[int], epsilon: float) -> te.Tenso
     total = rows.reduce(lambda e, row: e * e, te.sum, "norm_sum")
     inverse = te.compute(
         total.shape, lambda *i: const(1, x.dtype) / sqrt(div(total(*i), cast(x.dtype, rows.count)) + cast(x.dtype, epsilon)), name="norm_inverse",
-        attrs={"keep": True},
+        inline=False,
     )
-    return te.compute(x.shape, lambda *i: x(*i) * inverse(*rows.row(i)), name="rms_normalized")  # type: ignore[no-any-return]
+    return te.compute(x.shape, lambda *i: x(*i) * inverse(*rows.row(i)), name="rms_normalized")
 
 
 def scaled(x: te.Tensor, axis: int, gamma: te.Tensor | None, beta: te.Tensor | None, name: str) -> te.Tensor:
@@ -107,7 +108,7 @@ def scaled(x: te.Tensor, axis: int, gamma: te.Tensor | None, beta: te.Tensor | N
         value = value if gamma is None else mul(value, gamma(i[axis]))
         return value if beta is None else add(value, beta(i[axis]))
 
-    return te.compute(x.shape, element, name=name)  # type: ignore[no-any-return]
+    return te.compute(x.shape, element, name=name)
 
 
 def lrn(x: te.Tensor, size: int, axis: int, bias: float, alpha: float, beta: float) -> te.Tensor:
@@ -126,4 +127,4 @@ def lrn(x: te.Tensor, size: int, axis: int, bias: float, alpha: float, beta: flo
         scale = add(mul(total(*i), const(alpha / size, x.dtype)), const(bias, x.dtype))
         return div(x(*i), power(scale, const(beta, x.dtype)))
 
-    return te.compute(x.shape, element, name="lrn")  # type: ignore[no-any-return]
+    return te.compute(x.shape, element, name="lrn")

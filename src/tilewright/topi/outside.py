@@ -12,7 +12,7 @@ from tilewright import te
 from tilewright.expr import PrimExpr
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, loops
-from tilewright.topi.schedules.reduce import schedule_reduce
+from tilewright.topi.schedules.reduce import ReduceSchedule
 from tilewright.topi.tag import COMM_REDUCE
 from tilewright.types import OpenSize
 
@@ -33,9 +33,9 @@ def outside(indices: te.Tensor, sizes: Sequence[int], negative: bool = True) -> 
         return functools.reduce(E.maximum, found)
 
     if not over:
-        return te.compute((), wrong, name="outside")  # type: ignore[no-any-return]
-    found = te.compute((), lambda: te.max(wrong(), axis=over), name="outside", tag=COMM_REDUCE, schedule=schedule_reduce)
-    return te.compute((), found, name="outside_out", tag=COMM_REDUCE)  # type: ignore[no-any-return]
+        return te.compute((), wrong, name="outside")
+    found = te.compute((), lambda: te.max(wrong(), axis=over), name="outside", tag=COMM_REDUCE, schedule=ReduceSchedule())
+    return te.compute((), found, name="outside_out", tag=COMM_REDUCE)
 
 
 def _by_a_loop(indices: te.Tensor, sizes: Sequence[int], negative: bool) -> te.Tensor:
@@ -46,7 +46,7 @@ def _by_a_loop(indices: te.Tensor, sizes: Sequence[int], negative: bool) -> te.T
         with b.for_range(0, count, "k") as k:
             out[()] = E.maximum(out[()], _wrong(x[k], _size(sizes, E.floormod(k, len(sizes))), negative))
 
-    return loops("outside", [indices], [((), "int32")], body)  # type: ignore[no-any-return]
+    return loops("outside", [indices], ((), "int32"), body)
 
 
 def _size(sizes: Sequence[int], place: PrimExpr) -> PrimExpr:

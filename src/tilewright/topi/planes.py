@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.expr import PrimExpr, Value, Var, all_of, cast, const, floordiv, floormod, if_then_else
+from tilewright.expr import PrimExpr, Value, Var, all_of, as_expr, cast, const, floordiv, floormod, if_then_else
 from tilewright.topi import machine
 from tilewright.topi.dots import PAIRS, dot_of
 from tilewright.topi.products import unroll
-from tilewright.topi.schedules.tile import schedule_conv
+from tilewright.topi.schedules.tile import ConvSchedule
 from tilewright.topi.tiles import Tile, conv_tile
 
 Array = np.ndarray[Any, Any]
@@ -58,9 +58,10 @@ def convolution(
 
     flops = 4 * batch * math.prod(out) * channels * steps
     acc = te.compute(
-        (batch, *out, 1, panels * tile.columns), term, name="conv", schedule=schedule_conv, axis_names=("n", "oh", "ow", "g", "oc"),
-        attrs={"tile": tile, "shared": False, "unroll": unroll(pairs), "groups": 1, "flops": flops, "padded": padded.op,
-               "left_bytes": 2 * math.prod(padded.extents), "channels_last": out_place},
+        (batch, *out, 1, panels * tile.columns), term, name="conv", axis_names=("n", "oh", "ow", "g", "oc"),
+        schedule=ConvSchedule(
+            tile=tile, unroll=unroll(pairs), flops=flops, padded=padded, left_bytes=2 * math.prod(padded.extents), channels_last=out_place
+        ),
     )
     shape = [0] * 4
     for d, size in zip(out_place, (batch, *out, channels), strict=True):
@@ -70,7 +71,7 @@ def convolution(
         n, oh, ow, oc = (i[d] for d in out_place)
         return cast(out_dtype, acc(n, oh, ow, 0, oc))
 
-    return te.compute(shape, result, name="conv_out")  # type: ignore[no-any-return]
+    return te.compute(shape, result, name="conv_out")
 
 
 def _padded(data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation: Ints) -> te.Tensor:
@@ -85,7 +86,7 @@ def _padded(data: te.Tensor, ksize: Ints, strides: Ints, padding: Ints, dilation
         along = all_of(*([x >= left] if left else []), *([x < left + width] if columns > left + width else []))
         return if_then_else(all_of(inside, along), data(n, c, y - top, x - left), const(0, data.dtype))
 
-    return te.compute((batch, depth, rows, columns), element, name="padded", attrs={"keep": True}, axis_names=("n", "c", "y", "x"))  # type: ignore[no-any-return]
+    return te.compute((batch, depth, rows, columns), element, name="padded", inline=False, axis_names=("n", "c", "y", "x"))
 
 
 def _packed(weight: te.Tensor, kernel: tuple[int, ...], panels: int, tile: Tile) -> te.Tensor:
@@ -106,8 +107,8 @@ def _packed(weight: te.Tensor, kernel: tuple[int, ...], panels: int, tile: Tile)
             where: list[Any] = [None] * 4
             for d, v in zip(kernel, (oc, c, kh, kw), strict=True):
                 where[d] = v
-            return if_then_else(all_of(oc < channels, kw < width), weight(*where), const(0, weight.dtype))  # type: ignore[operator]
+            return if_then_else(all_of(oc < channels, as_expr(kw) < width), weight(*where), const(0, weight.dtype))
 
         return PAIRS.element(at, p)
 
-    return te.compute((panels, height, depth, pairs, tile.columns), element, name="packed", prepack=on_arrays)  # type: ignore[no-any-return]
+    return te.compute((panels, height, depth, pairs, tile.columns), element, name="packed", prepack=on_arrays)

@@ -16,8 +16,8 @@ from tilewright.expr import IntImm, PrimExpr, Var, as_expr, cast, if_then_else, 
 from tilewright.topi import channel_blocks
 from tilewright.topi.conv import Geometry, Ints, channels_last, placed, window, windows_of
 from tilewright.topi.elementwise import greatest
-from tilewright.topi.schedules.reduce import schedule_reduce
-from tilewright.topi.schedules.window_rows import schedule_window_rows
+from tilewright.topi.schedules.reduce import ReduceSchedule
+from tilewright.topi.schedules.window_rows import WindowRowsSchedule
 
 Reducer = Callable[..., PrimExpr]
 Finish = Callable[[PrimExpr, Sequence[PrimExpr]], PrimExpr]
@@ -44,7 +44,7 @@ def avg_pool(
     pads = list(counted if counted is not None else padding) if count_include_pad else [0] * (2 * n_dims)
     last = n_dims - 1
     uneven = not isinstance(_covered(g, last, Var("x", "int64"), pads[last], pads[-1]), IntImm)
-    counts = te.compute((g.out[-1],), lambda x: cast(data.dtype, _covered(g, last, x, pads[last], pads[-1])), name="counts", attrs={"keep": uneven})
+    counts = te.compute((g.out[-1],), lambda x: cast(data.dtype, _covered(g, last, x, pads[last], pads[-1])), name="counts", inline=not uneven)
 
     def mean(total: PrimExpr, point: Sequence[PrimExpr]) -> PrimExpr:
         count = as_expr(1)
@@ -100,13 +100,13 @@ def _each_window(g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finis
         return reduce(if_then_else(inside, x, identity), axis=taps)
 
     sizes = placed(g.place, (g.batch, *g.out, g.data.extents[g.place[-1]]))
-    acc = te.compute(sizes, element, name=name, schedule=schedule_reduce)
+    acc = te.compute(sizes, element, name=name, schedule=ReduceSchedule())
 
     def result(*i: Var) -> PrimExpr:
         _, *point, _ = (i[d] for d in g.place)
         return acc(*i) if finish is None else finish(acc(*i), point)
 
-    return te.compute(sizes, result, name=f"{name}_out")  # type: ignore[no-any-return]
+    return te.compute(sizes, result, name=f"{name}_out")
 
 
 def _along_rows(g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finish | None, name: str) -> te.Tensor:
@@ -125,20 +125,20 @@ def _along_rows(g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finish
 
     tall = placed(g.place, (g.batch, *rows.out, channels))
     down = te.compute(tall, downwards, name=f"{name}_down")
-    beside = te.compute(tall, down, name=f"{name}_rows", attrs={"keep": True})
+    beside = te.compute(tall, down, name=f"{name}_rows", inline=False)
 
     def sideways(*i: Var) -> PrimExpr:
         return reduce(beside(*i[:-1], i[-1] * stride + along.var * step), axis=[along])
 
     sizes = placed(g.place, (g.batch, *g.out, channels))
     flops = 2 * math.prod(sizes) * math.prod(g.ksize)
-    acc = te.compute(sizes, sideways, name=name, schedule=schedule_window_rows, attrs={"flops": flops, "down": down.op, "rows": beside.op, "axis": g.place[-3]})
+    acc = te.compute(sizes, sideways, name=name, schedule=WindowRowsSchedule(flops=flops, down=down, rows=beside, axis=g.place[-3]))
 
     def result(*i: Var) -> PrimExpr:
         _, *point, _ = (i[d] for d in g.place)
         return acc(*i) if finish is None else finish(acc(*i), point)
 
-    return te.compute(sizes, result, name=f"{name}_out")  # type: ignore[no-any-return]
+    return te.compute(sizes, result, name=f"{name}_out")
 
 
 def _covered(g: Geometry, d: int, o: PrimExpr, before: int, after: int) -> PrimExpr:

@@ -14,7 +14,7 @@ from tilewright.topi import machine
 from tilewright.topi.decisions import decide_one
 from tilewright.topi.dots import Dot, dot_of
 from tilewright.topi.schedules.open_rows import MOST_OPEN_ROWS, OPEN_ROWS, Heights, balanced
-from tilewright.topi.schedules.tile import schedule_matmul
+from tilewright.topi.schedules.tile import MatmulSchedule
 from tilewright.topi.tiles import Tile, register_tile
 from tilewright.types import OpenSize
 
@@ -50,7 +50,7 @@ def matmul_rows(
     """
     lead = data.extents[:-1]
     acc = row_products(data, weight, element, matrix, columns, depth, out_dtype, name, contiguous, heights=heights)
-    return te.compute((*lead, columns), lambda *i: cast(out_dtype, acc(flatten(i[:-1], lead), i[-1])), name=f"{name}_out")  # type: ignore[no-any-return]
+    return te.compute((*lead, columns), lambda *i: cast(out_dtype, acc(flatten(i[:-1], lead), i[-1])), name=f"{name}_out")
 
 
 def row_products(
@@ -72,13 +72,12 @@ def row_products(
         return te.sum(dot.product(lambda d: data(*unflatten(m, lead), d), k.var, w, dtype), axis=k)
 
     padded = -(-columns // tile.columns) * tile.columns
-    return te.compute(  # type: ignore[no-any-return]
-        (rows, padded), term, name=name, schedule=schedule_matmul,
-        attrs={
-            "tile": tile, "batch_axes": 0, "heights": heights(rows, tile.rows), "flops": 2 * rows * columns * steps, "left_bytes": rows * depth * data.dtype.itemsize, "right_bytes": columns * depth * data.dtype.itemsize,
-            "unroll": unroll(steps), "scattered": scattered, "exact": dtype.is_integer,
-        },
-        axis_names=("m", "n"),
+    return te.compute(
+        (rows, padded), term, name=name, axis_names=("m", "n"),
+        schedule=MatmulSchedule(
+            tile=tile, heights=heights(rows, tile.rows), flops=2 * rows * columns * steps, left_bytes=rows * depth * data.dtype.itemsize,
+            right_bytes=columns * depth * data.dtype.itemsize, unroll=unroll(steps), scattered=scattered, exact=dtype.is_integer,
+        ),
     )
 
 
@@ -119,13 +118,13 @@ def batch_matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: boo
         return te.sum(dot.product(lambda d: a(ga, d, m) if transpose_a else a(ga, m, d), k.var, w, dtype), axis=k)
 
     acc = te.compute(
-        (batch, rows, panels * tile.columns), term, name="batch_matmul", schedule=schedule_matmul,
-        attrs={
-            "tile": tile, "batch_axes": 1, "flops": 2 * batch * rows * columns * steps, "left_bytes": rows * depth * a.dtype.itemsize,
-            "unroll": unroll(steps), "exact": dtype.is_integer,
-        }, axis_names=("b", "m", "n"),
+        (batch, rows, panels * tile.columns), term, name="batch_matmul", axis_names=("b", "m", "n"),
+        schedule=MatmulSchedule(
+            tile=tile, batch_axes=1, flops=2 * batch * rows * columns * steps, left_bytes=rows * depth * a.dtype.itemsize,
+            unroll=unroll(steps), exact=dtype.is_integer,
+        ),
     )
-    return te.compute((batch, rows, columns), lambda *i: cast(out_dtype, acc(*i)), name="batch_matmul_out")  # type: ignore[no-any-return]
+    return te.compute((batch, rows, columns), lambda *i: cast(out_dtype, acc(*i)), name="batch_matmul_out")
 
 
 def unflatten(index: PrimExpr, shape: tuple[int, ...]) -> list[PrimExpr]:
@@ -159,7 +158,7 @@ def _pack(
         n = add(mul(p, tile.columns), column)
         return if_then_else(n < columns, dot.element(lambda d: element(n, as_expr(d)), k), dot.zero(weight.dtype))
 
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         (panels, steps, tile.columns), padded, name="packed", prepack=lambda w: _pack_array(dot.array(matrix(w), 1), panels, tile.columns)
     )
 

@@ -10,7 +10,7 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.expr import PrimExpr, Var
 from tilewright.tir.stmt import IterVar
-from tilewright.topi.schedules.reduce import schedule_reduce
+from tilewright.topi.schedules.reduce import ReduceSchedule
 from tilewright.topi.shapes import axes_of, broadcast_shapes, text
 from tilewright.topi.tag import COMM_REDUCE, COMM_REDUCE_IDX
 from tilewright.topi.transform import dims
@@ -45,13 +45,13 @@ def reduce(
     """`combine` (one of te's reductions) of `term` of the elements along `axes`."""
     shape, over, place = _window(x, axes, keepdims)
     each = term or (lambda e: e)
-    total = te.compute(shape, lambda *i: combine(each(x(*place(i))), axis=over), name=name, tag=COMM_REDUCE, schedule=schedule_reduce)
-    return te.compute(shape, total, name=f"{name}_out", tag=COMM_REDUCE)  # type: ignore[no-any-return]
+    total = te.compute(shape, lambda *i: combine(each(x(*place(i))), axis=over), name=name, tag=COMM_REDUCE, schedule=ReduceSchedule())
+    return te.compute(shape, total, name=f"{name}_out", tag=COMM_REDUCE)
 
 
 def arg_reduce(
     x: te.Tensor, axes: Sequence[int], keepdims: bool, greatest: bool, last: bool, dtype: str, name: str,
-    schedule: Callable[..., None] | None = schedule_reduce,
+    scheduled: bool = True,
 ) -> te.Tensor:
     """The row-major position, along `axes`, of the greatest (or least) element; the first such one, or the last."""
     shape, over, place = _window(x, axes, keepdims)
@@ -72,14 +72,14 @@ def arg_reduce(
 
     best = te.comm_reducer(combine, identity, name=name)
 
-    def body(*i: Var) -> Any:
+    def body(*i: Var) -> tuple[PrimExpr, ...]:
         position: PrimExpr = E.const(0, dtype)
         for d, axis in zip(axes, over, strict=True):
             position = E.add(E.mul(position, E.cast(dtype, x.shape[d])), E.cast(dtype, axis.var))
         return best((position, x(*place(i))), axis=over)
 
-    found = te.compute(shape, body, name=f"{name}_pair", tag=COMM_REDUCE_IDX, schedule=schedule)
-    return te.compute(shape, found[0], name=name, tag=COMM_REDUCE_IDX, axis_names=[f"i{d}" for d in range(len(shape))])  # type: ignore[no-any-return]
+    found = te.compute(shape, body, name=f"{name}_pair", tag=COMM_REDUCE_IDX, schedule=ReduceSchedule() if scheduled else None)
+    return te.compute(shape, found[0], name=name, tag=COMM_REDUCE_IDX, axis_names=[f"i{d}" for d in range(len(shape))])
 
 
 def _function(name: str, combine: Callable[..., PrimExpr], doc: str) -> Reduction:
@@ -117,7 +117,7 @@ def collapse_sum(data: te.Tensor, target_shape: Sequence[int]) -> te.Tensor:
     lead = len(shape) - len(target)
     repeated = [d + lead for d, n in enumerate(target) if n == 1 and shape[d + lead] != 1]
     kept = reduce(data, [*range(lead), *repeated], True, te.sum, "collapse_sum")
-    return te.compute(target, lambda *i: kept(*(0,) * lead, *i), name="collapsed", tag=COMM_REDUCE)  # type: ignore[no-any-return]
+    return te.compute(target, lambda *i: kept(*(0,) * lead, *i), name="collapsed", tag=COMM_REDUCE)
 
 
 __all__ = ["all", "any", "argmax", "argmin", "collapse_sum", "max", "min", "prod", "sum"]

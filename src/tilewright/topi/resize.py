@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from math import lcm
 from typing import Any
 
@@ -153,7 +154,7 @@ def resize(
             inside = E.all_of(inside, position >= 0, position <= (n - 1) * line.c)
         return inside
 
-    return te.compute(shape, element, name="resize")  # type: ignore[no-any-return]
+    return te.compute(shape, element, name="resize")
 
 
 def _share(part: PrimExpr, whole: int, dtype: Any) -> PrimExpr:
@@ -163,11 +164,21 @@ def _share(part: PrimExpr, whole: int, dtype: Any) -> PrimExpr:
 def _looked_up(taps: Callable[[Var], list[Tap]], size: int, i: Var) -> list[Tap]:
     """The taps of `i` from tables: places that divide by open lengths are computed once for a row, and not for each of its elements."""
 
-    def table(tap: int, part: int) -> PrimExpr:
-        made = te.compute((size,), lambda x: taps(x)[tap][part], name="places" if part == 0 else "weights", attrs={"keep": True})
-        return made(i)  # type: ignore[no-any-return]
+    def table(element: Callable[[Var], PrimExpr], name: str) -> PrimExpr:
+        return te.compute((size,), element, name=name, inline=False)(i)
 
-    return [(table(n, 0), None if weight is None else table(n, 1)) for n, (_, weight) in enumerate(taps(i))]
+    def place(n: int, x: Var) -> PrimExpr:
+        return taps(x)[n][0]
+
+    def weight(n: int, x: Var) -> PrimExpr:
+        found = taps(x)[n][1]
+        assert found is not None
+        return found
+
+    return [
+        (table(partial(place, n), "places"), None if w is None else table(partial(weight, n), "weights"))
+        for n, (_, w) in enumerate(taps(i))
+    ]
 
 
 def _held(index: PrimExpr, last: int) -> PrimExpr:

@@ -121,7 +121,7 @@ def grid_sample(
         taps = [taps_at(p, size, method, padding_mode, align_corners) for p, size in zip(positions, sizes, strict=True)]
         return E.cast(data.dtype, sampled(lambda *i: E.cast(wide, data(b, c, *i)), taps))
 
-    return te.compute((*data.extents[:2], *grid.extents[2:]), element, name="grid_sample")  # type: ignore[no-any-return]
+    return te.compute((*data.extents[:2], *grid.extents[2:]), element, name="grid_sample")
 
 
 def affine_grid(data: te.Tensor, target_shape: Sequence[int], align_corners: bool = True) -> te.Tensor:
@@ -134,7 +134,7 @@ def affine_grid(data: te.Tensor, target_shape: Sequence[int], align_corners: boo
             total = total + data(b, d, n - 1 - k) * _even(E.cast(data.dtype, i), size, align_corners)
         return total
 
-    return te.compute((data.extents[0], n, *target_shape), element, name="affine_grid")  # type: ignore[no-any-return]
+    return te.compute((data.extents[0], n, *target_shape), element, name="affine_grid")
 
 
 def _even(i: PrimExpr, size: int, align_corners: bool) -> PrimExpr:
@@ -176,7 +176,7 @@ def crop_and_resize(
         return E.cast(dtype, E.if_then_else(inside, sampled(read, taps), E.const(extrapolation_value, boxes.dtype)))
 
     shape = (count, *crop_size, channels) if last else (count, channels, *crop_size)
-    return te.compute(shape, element, name="crop_and_resize")  # type: ignore[no-any-return]
+    return te.compute(shape, element, name="crop_and_resize")
 
 
 def dilation2d(
@@ -200,4 +200,4 @@ def dilation2d(
         term = E.cast(dtype, data(*at)) + E.cast(dtype, weight(*of_weight))
         return greatest(E.if_then_else(inside, term, te.min_value(dtype)), axis=windows)
 
-    return te.compute(shape, element, name="dilation2d")  # type: ignore[no-any-return]
+    return te.compute(shape, element, name="dilation2d")

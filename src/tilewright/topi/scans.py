@@ -40,7 +40,7 @@ def scan(data: te.Tensor, axis: int | None, combine: Callable[..., Any], identit
                 here = start + k * rows.inner + i
                 out[here] = combine(out[here - rows.inner], E.cast(dtype, x[here - rows.inner if exclusive else here]))
 
-    return loops(name, [data], [(shape, dtype)], body)  # type: ignore[no-any-return]
+    return loops(name, [data], (shape, dtype), body)
 
 
 def cumsum(data: te.Tensor, axis: int | None = None, dtype: str | None = None, exclusive: bool | None = None) -> te.Tensor:
@@ -53,7 +53,7 @@ def cumprod(data: te.Tensor, axis: int | None = None, dtype: str | None = None, 
     return scan(data, axis, E.mul, 1, bool(exclusive), dtype or data.dtype, "cumprod")
 
 
-def extremes(data: te.Tensor, axis: int, is_greatest: bool, name: str) -> tuple[te.Tensor, te.Tensor]:
+def extremes(data: te.Tensor, axis: int, is_greatest: bool, name: str) -> tuple[te.Tensor, ...]:
     """The greatest or least element up to each one along `axis`, and where the last of equal ones is."""
     rows = Rows.of(data.extents, axis % data.ndim)
 
@@ -73,4 +73,4 @@ def extremes(data: te.Tensor, axis: int, is_greatest: bool, name: str) -> tuple[
                 values[rows.at(row, k)] = best[0]
                 places[rows.at(row, k)] = place[0]
 
-    return loops(name, [data], [(data.extents, data.dtype), (data.extents, "int64")], body)  # type: ignore[no-any-return]
+    return loops(name, [data], [(data.extents, data.dtype), (data.extents, "int64")], body)

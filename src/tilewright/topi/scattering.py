@@ -51,7 +51,7 @@ def scatter_elements(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, ax
                 to = b.let("to", _position(flat, counts, shape, where, index))
                 out[to] = combine(out[to], new[flat])
 
-    return loops("scatter_elements", [data, indices, updates], [(shape, data.dtype)], body)  # type: ignore[no-any-return]
+    return loops("scatter_elements", [data, indices, updates], (shape, data.dtype), body)
 
 
 def _position(flat: PrimExpr, counts: tuple[int, ...], shape: tuple[int, ...], axis: int, index: PrimExpr) -> PrimExpr:
@@ -83,7 +83,7 @@ def scatter_nd(data: te.Tensor, indices: te.Tensor, updates: te.Tensor, mode: st
             with b.for_range(0, width, "k") as k:
                 out[start + k] = combine(out[start + k], new[p * width + k])
 
-    return loops("scatter_nd", [data, indices, updates], [(shape, data.dtype)], body)  # type: ignore[no-any-return]
+    return loops("scatter_nd", [data, indices, updates], (shape, data.dtype), body)
 
 
 def sparse_to_dense(indices: te.Tensor, output_shape: Sequence[int], values: te.Tensor, default: te.Tensor) -> te.Tensor:
@@ -103,10 +103,10 @@ def sparse_to_dense(indices: te.Tensor, output_shape: Sequence[int], values: te.
                 to = to * size + held(coordinate, size)
             out[to] = value[p if values.ndim else ()]
 
-    return loops("sparse_to_dense", [indices, values, default], [(shape, values.dtype)], body)  # type: ignore[no-any-return]
+    return loops("sparse_to_dense", [indices, values, default], (shape, values.dtype), body)
 
 
-def sparse_reshape(indices: te.Tensor, prev_shape: te.Tensor, new_shape: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
+def sparse_reshape(indices: te.Tensor, prev_shape: te.Tensor, new_shape: te.Tensor) -> tuple[te.Tensor, ...]:
     """The points `indices` (points, coordinates) of a tensor of `prev_shape` as points of `new_shape`, which may have one -1; and that shape."""
     (points, before), after, dtype = indices.extents, new_shape.extents[0], indices.dtype
 
@@ -129,7 +129,7 @@ def sparse_reshape(indices: te.Tensor, prev_shape: te.Tensor, new_shape: te.Tens
                 out[p, k] = E.cast(dtype, E.floormod(flat[0], size))
                 flat[0] = E.floordiv(flat[0], size)
 
-    return loops("sparse_reshape", [indices, prev_shape, new_shape], [((points, after), dtype), ((after,), new_shape.dtype)], body)  # type: ignore[no-any-return]
+    return loops("sparse_reshape", [indices, prev_shape, new_shape], [((points, after), dtype), ((after,), new_shape.dtype)], body)
 
 
 def invert_permutation(data: te.Tensor) -> te.Tensor:
@@ -139,4 +139,4 @@ def invert_permutation(data: te.Tensor) -> te.Tensor:
         with b.for_range(0, data.extents[0], "k") as k:
             out[held(x[k], data.extents[0])] = E.cast(data.dtype, k)
 
-    return loops("invert_permutation", [data], [(data.extents, data.dtype)], body)  # type: ignore[no-any-return]
+    return loops("invert_permutation", [data], (data.extents, data.dtype), body)

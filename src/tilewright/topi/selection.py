@@ -10,7 +10,7 @@ from tilewright.topi.loops import Loops, loops
 __all__ = ["true_places"]
 
 
-def true_places(mask: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
+def true_places(mask: te.Tensor) -> tuple[te.Tensor, ...]:
     """Where the elements of a row of bool are true, in order, and how many are; zeros behind the last place."""
     (n,) = mask.extents
 
@@ -23,4 +23,4 @@ def true_places(mask: te.Tensor) -> tuple[te.Tensor, te.Tensor]:
         with b.for_range(found[0], n, "i") as i:
             places[i] = E.const(0, "int64")
 
-    return loops("true_places", [mask], [((n,), "int64"), ((1,), "int64")], body)  # type: ignore[no-any-return]
+    return loops("true_places", [mask], [((n,), "int64"), ((1,), "int64")], body)

@@ -139,7 +139,7 @@ def sorted_places(b: Loops, key: Callable[[PrimExpr], PrimExpr], length: int | P
     return Sorter(b, key, length, most, dtype, False, True).merged()[1]
 
 
-def _sorted(data: te.Tensor, axis: int, count: int, ascending: bool, results: Sequence[tuple[int, str | DataType]], name: str) -> Any:
+def _sorted(data: te.Tensor, axis: int, count: int, ascending: bool, results: Sequence[tuple[int, str | DataType]], name: str) -> tuple[te.Tensor, ...]:
     """The first `count` along `axis` in order: result (0, dtype) are the elements, (1, dtype) their places."""
     source = Rows.of(data.extents, axis)
     shape = (*data.extents[:axis], count, *data.extents[axis + 1 :])
@@ -163,7 +163,7 @@ def _sorted(data: te.Tensor, axis: int, count: int, ascending: bool, results: Se
 def sort(data: te.Tensor, axis: int = -1, is_ascend: bool = True) -> te.Tensor:
     """The elements in order along `axis`; equal ones stay in the order they have."""
     where = axis % data.ndim
-    return _sorted(data, where, data.extents[where], bool(is_ascend), [(0, data.dtype)], "sort")  # type: ignore[no-any-return]
+    return _sorted(data, where, data.extents[where], bool(is_ascend), [(0, data.dtype)], "sort")[0]
 
 
 def argsort(data: te.Tensor, valid_count: te.Tensor | None = None, axis: int = -1, is_ascend: bool = True, dtype: str = "float32") -> te.Tensor:
@@ -172,7 +172,7 @@ def argsort(data: te.Tensor, valid_count: te.Tensor | None = None, axis: int = -
     if valid_count is not None:
         last = te.min_value(data.dtype) if not is_ascend else E.const(nan, data.dtype) if data.dtype.is_float else te.max_value(data.dtype)
         data = _valid(data, valid_count, where, last)
-    return _sorted(data, where, data.extents[where], bool(is_ascend), [(1, dtype)], "argsort")  # type: ignore[no-any-return]
+    return _sorted(data, where, data.extents[where], bool(is_ascend), [(1, dtype)], "argsort")[0]
 
 
 def _valid(data: te.Tensor, count: te.Tensor, axis: int, last: PrimExpr) -> te.Tensor:
@@ -181,7 +181,7 @@ def _valid(data: te.Tensor, count: te.Tensor, axis: int, last: PrimExpr) -> te.T
     def element(*i: Var) -> PrimExpr:
         return E.if_then_else(i[axis] < E.cast("int64", count(*i[: count.ndim])), data(*i), last)
 
-    return te.compute(data.shape, element, name="valid", attrs={"keep": True})  # type: ignore[no-any-return]
+    return te.compute(data.shape, element, name="valid", inline=False)
 
 
 def topk(data: te.Tensor, k: int = 1, axis: int = -1, ret_type: str = "both", is_ascend: bool = False, dtype: str = "int64") -> Any:
@@ -219,7 +219,7 @@ def searchsorted(sorted_sequence: te.Tensor, values: te.Tensor, right: bool = Fa
                     high[0] = middle
             out[v] = E.cast(dtype, low[0])
 
-    return loops("searchsorted", [sorted_sequence, values], [(values.extents, dtype)], body)  # type: ignore[no-any-return]
+    return loops("searchsorted", [sorted_sequence, values], (values.extents, dtype), body)
 
 
 def unique(data: te.Tensor, is_sorted: bool = True, return_counts: bool = False) -> tuple[te.Tensor, ...]:
@@ -250,7 +250,7 @@ def unique(data: te.Tensor, is_sorted: bool = True, return_counts: bool = False)
             _as_they_come(b, x, (found, first, inverse, rank, tally), total, n)
 
     results: list[Any] = [((n,), dtype), ((n,), "int32"), ((n,), "int32"), ((1,), "int32")]
-    return loops("unique", [data], [*results, ((n,), "int32")] if return_counts else results, body)  # type: ignore[no-any-return]
+    return loops("unique", [data], [*results, ((n,), "int32")] if return_counts else results, body)
 
 
 def _as_they_come(b: Loops, x: BufferVar, parts: Sequence[BufferVar], total: BufferVar, n: int) -> None:

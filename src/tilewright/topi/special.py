@@ -92,7 +92,7 @@ Formula = Callable[..., Any]
 """`formula(mathematics, *arguments)`, all of float64."""
 
 
-def evaluate(formula: Formula, *inputs: Any) -> Any:
+def evaluate(formula: Formula, *inputs: Any) -> np.ndarray[Any, Any]:
     """The formula on arrays that broadcast: an array of the type of the first."""
     with np.errstate(all="ignore"):
         found = formula(Arrays(), *(np.asarray(x, np.float64) for x in inputs))
@@ -112,7 +112,7 @@ def apply(name: str, formula: Formula, shape: Sequence[int], *inputs: te.Tensor)
             given = [b.let("x", E.cast(FLOAT64, x[at])) for x in buffers[:-1]]
             buffers[-1][at] = E.cast(dtype, _wide(formula(Elements(b), *given)))
 
-    return loops(name, whole, [(tuple(shape), dtype)], body)  # type: ignore[no-any-return]
+    return loops(name, whole, (tuple(shape), dtype), body)
 
 
 def chebyshev(m: Any, table: Sequence[float], x: Any, low: float, high: float) -> Any:

@@ -97,7 +97,7 @@ def _halves(b: Loops, real: BufferVar, imaginary: BufferVar, roots: tuple[Buffer
             real[high], imaginary[high] = p - u, q - v
 
 
-def dft(re_data: te.Tensor, im_data: te.Tensor, inverse: bool = False) -> tuple[te.Tensor, te.Tensor]:
+def dft(re_data: te.Tensor, im_data: te.Tensor, inverse: bool = False) -> tuple[te.Tensor, ...]:
     """The Fourier transform of complex rows along the last axis; divided by their length when `inverse`."""
     shape, n, dtype = re_data.extents, re_data.extents[-1], re_data.dtype
     rows = prod(shape[:-1])
@@ -114,7 +114,7 @@ def dft(re_data: te.Tensor, im_data: te.Tensor, inverse: bool = False) -> tuple[
                 for out, part in zip((out_real, out_imaginary), found, strict=True):
                     out[row * n + k] = part[k] * E.const(1 / n if inverse else 1.0, dtype)
 
-    return loops("dft", [re_data, im_data], [(shape, dtype), (shape, dtype)], body)  # type: ignore[no-any-return]
+    return loops("dft", [re_data, im_data], [(shape, dtype), (shape, dtype)], body)
 
 
 def stft(
@@ -143,4 +143,4 @@ def stft(
                 for d, part in enumerate(found):
                     out[signal, k, frame, d] = part[k] * E.const(scale, dtype)
 
-    return loops("stft", [data, window], [(output_shape, dtype)], body)  # type: ignore[no-any-return]
+    return loops("stft", [data, window], (output_shape, dtype), body)

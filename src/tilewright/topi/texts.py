@@ -142,7 +142,7 @@ def index_texts(texts: te.Tensor, letters: te.Tensor, table: Sequence[te.Tensor]
 
         _Reader(b, x, letter, rest[:-1], case).read(0, word, lambda: None)
 
-    return loops("index_texts", [texts, letters, *table], [(shape, "int64")], body)  # type: ignore[no-any-return]
+    return loops("index_texts", [texts, letters, *table], (shape, "int64"), body)
 
 
 def count_words(texts: te.Tensor, letters: te.Tensor, table: Sequence[te.Tensor], case: str, shortest: int, width: int) -> te.Tensor:
@@ -160,7 +160,7 @@ def count_words(texts: te.Tensor, letters: te.Tensor, table: Sequence[te.Tensor]
 
         _Reader(b, x, letter, rest[:-1], case).read(shortest, word, lambda: None)
 
-    return loops("count_words", [texts, letters, *table], [((*shape, width), "float32")], body)  # type: ignore[no-any-return]
+    return loops("count_words", [texts, letters, *table], ((*shape, width), "float32"), body)
 
 
 def _count(b: Loops, out: BufferVar, at: PrimExpr) -> None:
@@ -252,4 +252,4 @@ def count_grams(
         grams = _Grams(b, rest[5:-1], words, lengths, skips, out, width)
         _Reader(b, x, letter, rest[:5], case).read(shortest, grams.word, grams.end)
 
-    return loops("count_grams", [texts, letters, *table, *tree], [((*shape, width), "float32")], body)  # type: ignore[no-any-return]
+    return loops("count_grams", [texts, letters, *table, *tree], ((*shape, width), "float32"), body)

@@ -27,7 +27,7 @@ def reshape(x: te.Tensor, shape: Dims, name: str = "reshape") -> te.Tensor:
     def element(*i: Var) -> PrimExpr:
         return x(*_regroup(i, shape, source))
 
-    return te.compute(shape, element, name=name)  # type: ignore[no-any-return]
+    return te.compute(shape, element, name=name)
 
 
 def _regroup(i: Sequence[Value], shape: Dims, source: Dims) -> list[Value]:
@@ -73,7 +73,7 @@ def _run(source: Dims, shape: Dims, a: int, b: int) -> tuple[int, int]:
 def transpose(x: te.Tensor, axes: Sequence[int]) -> te.Tensor:
     """`out[i…]`, whose dimension k is dimension `axes[k]` of `x`."""
     place = {a: k for k, a in enumerate(axes)}
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         [x.shape[a] for a in axes], lambda *i: x(*(i[place[d]] for d in range(x.ndim))), name="transpose"
     )
 
@@ -94,7 +94,7 @@ def concatenate(parts: Sequence[te.Tensor], axis: int) -> te.Tensor:
         return value
 
     shape = [starts[-1] if d == axis else n for d, n in enumerate(dims(parts[0]))]
-    return te.compute(shape, element, name="concatenate")  # type: ignore[no-any-return]
+    return te.compute(shape, element, name="concatenate")
 
 
 def stack(parts: Sequence[te.Tensor], axis: int) -> te.Tensor:
@@ -108,12 +108,12 @@ def stack(parts: Sequence[te.Tensor], axis: int) -> te.Tensor:
         return value
 
     shape = dims(parts[0])
-    return te.compute([*shape[:axis], len(parts), *shape[axis:]], element, name="stack")  # type: ignore[no-any-return]
+    return te.compute([*shape[:axis], len(parts), *shape[axis:]], element, name="stack")
 
 
 def strided_slice(x: te.Tensor, begin: Sequence[int], strides: Sequence[int], shape: Dims, name: str = "strided_slice") -> te.Tensor:
     """`x[begin + i * strides]` for every point of `shape`; one begin and stride for each dimension."""
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         shape, lambda *i: x(*(v * s + b for v, b, s in zip(i, begin, strides, strict=True))), name=name
     )
 
@@ -148,7 +148,7 @@ def pad(x: te.Tensor, widths: Sequence[tuple[int, int]], mode: str, value: te.Te
     def replicated(*i: Var) -> PrimExpr:
         return x(*(outside(v, n, *w) for v, n, w in zip(i, sizes, widths, strict=True)))
 
-    return te.compute(shape, constant if mode == "constant" else replicated, name="pad")  # type: ignore[no-any-return]
+    return te.compute(shape, constant if mode == "constant" else replicated, name="pad")
 
 
 def regroup(x: te.Tensor, split: Dims, axes: Sequence[int], shape: Dims, name: str) -> te.Tensor:
@@ -163,7 +163,7 @@ def regroup(x: te.Tensor, split: Dims, axes: Sequence[int], shape: Dims, name: s
             where[a] = v
         return x(*_regroup(where, split, source))
 
-    return te.compute(shape, element, name=name)  # type: ignore[no-any-return]
+    return te.compute(shape, element, name=name)
 
 
 def part(x: te.Tensor, axis: int, begin: Any, end: Any) -> te.Tensor:
@@ -178,7 +178,7 @@ def repeat(x: te.Tensor, repeats: int, axis: int | None) -> te.Tensor:
     if axis is None:
         x, axis = reshape(x, (product(dims(x)),)), 0
     at = axis
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         [n * repeats if d == at else n for d, n in enumerate(dims(x))],
         lambda *i: x(*(v // repeats if d == at else v for d, v in enumerate(i))), name="repeat",
     )
@@ -189,7 +189,7 @@ def tile(x: te.Tensor, reps: tuple[int, ...]) -> te.Tensor:
     n = max(x.ndim, len(reps))
     lead = n - x.ndim
     sizes, times = (*(1,) * lead, *dims(x)), (*(1,) * (n - len(reps)), *reps)
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         [n * r for n, r in zip(sizes, times, strict=True)],
         lambda *i: x(*(v % n if r != 1 else v for v, n, r in zip(i[lead:], sizes[lead:], times[lead:], strict=True))), name="tile",
     )
@@ -197,7 +197,7 @@ def tile(x: te.Tensor, reps: tuple[int, ...]) -> te.Tensor:
 
 def reverse(x: te.Tensor, axis: int) -> te.Tensor:
     """The elements in opposite order along `axis`."""
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         x.shape, lambda *i: x(*(x.shape[d] - 1 - v if d == axis else v for d, v in enumerate(i))), name="reverse"
     )
 
@@ -214,4 +214,4 @@ def layout_transform(x: te.Tensor, src_layout: str, dst_layout: str) -> te.Tenso
         short = [w < n for w, n, m in zip(where, sizes, filled, strict=True) if differ(n, m)]
         return E.if_then_else(E.all_of(*short), x(*where), E.const(0, x.dtype)) if short else x(*where)
 
-    return te.compute(shape, element, name="layout_transform")  # type: ignore[no-any-return]
+    return te.compute(shape, element, name="layout_transform")

@@ -112,4 +112,4 @@ def tree_ensemble(
                 forest.walk(x, [row], [tree])
 
     tables = [features, thresholds, children, roots, depths, targets, weights]
-    return loops("tree_ensemble", [data, *tables], [((rows, n_targets), weights.dtype)], body)  # type: ignore[no-any-return]
+    return loops("tree_ensemble", [data, *tables], ((rows, n_targets), weights.dtype), body)

@@ -28,7 +28,7 @@ from tilewright.expr import EQ, PrimExpr, Value, Var, add, all_of, cast, compare
 from tilewright.intrinsics import fma
 from tilewright.topi import machine
 from tilewright.topi.products import unroll
-from tilewright.topi.schedules.winograd import WinogradStages, schedule_winograd
+from tilewright.topi.schedules.winograd import WinogradSchedule
 from tilewright.topi.tiles import Tile, register_tile
 from tilewright.topi.winograd_choice import TAPS, Cut, Row, matrices
 
@@ -55,7 +55,7 @@ def convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], z: 
 
     shape, names = (z.points**2, z.batch, blocks, inside, width), ("xi", "n", "b", "tile", "o")
     acc = te.compute(shape, term, name="sums", axis_names=names)
-    product = te.compute(shape, acc, name="product", attrs={"keep": True}, axis_names=names)
+    product = te.compute(shape, acc, name="product", inline=False, axis_names=names)
     rows = matrices(z.m).outputs
 
     def downwards(n: Var, t: Var, u: Var, p: Var, j: Var, o: Var) -> PrimExpr:
@@ -63,20 +63,20 @@ def convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], z: 
         column = [product(add(j, i * z.points), n, floordiv(t, z.block), at, o) for i in range(z.points)]
         return chosen(p, [by_pairs(r, column) for r in rows])
 
-    stages = WinogradStages(
-        columns.op, spectrum.op, acc.op, product.op, z.m, z.block, blocks, tile, unroll(z.part_depth),  # type: ignore[arg-type]
+    schedule = WinogradSchedule(
+        columns=columns, spectrum=spectrum, sums=acc, product=product, m=z.m, rows=z.block, blocks=blocks, tile=tile, unroll=unroll(z.part_depth),
+        flops=2 * z.points**2 * z.batch * blocks * inside * z.part_depth * z.channels,
     )
-    flops = 2 * z.points**2 * z.batch * blocks * inside * z.part_depth * z.channels
     partial = te.compute(
-        (z.batch, z.rows, z.tiles, z.m, z.points, width), downwards, name="partial", schedule=schedule_winograd,
-        attrs={"keep": True, "stages": stages, "flops": flops}, axis_names=("n", "t", "u", "p", "j", "o"),
+        (z.batch, z.rows, z.tiles, z.m, z.points, width), downwards, name="partial", schedule=schedule, inline=False,
+        axis_names=("n", "t", "u", "p", "j", "o"),
     )
 
     def result(n: Var, y: Var, x: Var, o: Var) -> PrimExpr:
         row = [partial(n, floordiv(y, z.m), floordiv(x, z.m), floormod(y, z.m), j, o) for j in range(z.points)]
         return chosen(floormod(x, z.m), [by_pairs(r, row) for r in rows])
 
-    return te.compute((z.batch, *z.out, z.channels), result, name="conv_out")  # type: ignore[no-any-return]
+    return te.compute((z.batch, *z.out, z.channels), result, name="conv_out")
 
 
 def _columns(data: te.Tensor, z: Cut) -> te.Tensor:
@@ -93,8 +93,8 @@ def _columns(data: te.Tensor, z: Cut) -> te.Tensor:
         inside = all_of(*([x >= left] if left else []), *([x < left + z.width] if width > left + z.width else []))
         return if_then_else(inside, chosen(i, [by_parity(r, taps) for r in transform]), const(0, "float32"))
 
-    return te.compute(  # type: ignore[no-any-return]
-        (z.batch, z.rows // z.block, z.block, z.points, width, z.depth), element, name="columns", attrs={"keep": True},
+    return te.compute(
+        (z.batch, z.rows // z.block, z.block, z.points, width, z.depth), element, name="columns", inline=False,
         axis_names=("n", "b", "t", "i", "x", "c"),
     )
 
@@ -106,8 +106,8 @@ def _spectrum(columns: te.Tensor, z: Cut) -> te.Tensor:
         taps = [columns(n, b, t, i, u * z.m + s, c) for s in range(z.points)]
         return chosen(j, [by_parity(r, taps) for r in transform])
 
-    return te.compute(  # type: ignore[no-any-return]
-        (z.points, z.points, z.batch, z.rows // z.block, z.block, z.tiles, z.depth), element, name="spectrum", attrs={"keep": True},
+    return te.compute(
+        (z.points, z.points, z.batch, z.rows // z.block, z.block, z.tiles, z.depth), element, name="spectrum", inline=False,
         axis_names=("i", "j", "n", "b", "t", "u", "c"),
     )
 
@@ -135,7 +135,7 @@ def _pack(weight: te.Tensor, kernel: tuple[int, ...], z: Cut, tile: Tile) -> te.
         own = compare(EQ, floordiv(k, depth), floordiv(floormod(o, z.part_channels), channels))
         return if_then_else(all_of(o < z.channels, own), value, const(0, "float32"))
 
-    return te.compute((z.points**2, panels, z.part_depth, tile.columns), element, name="packed", prepack=on_arrays)  # type: ignore[no-any-return]
+    return te.compute((z.points**2, panels, z.part_depth, tile.columns), element, name="packed", prepack=on_arrays)
 
 
 def _between_zeros(w: Array, z: Cut) -> Array:

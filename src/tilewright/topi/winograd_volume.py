@@ -22,7 +22,7 @@ from tilewright import te
 from tilewright.expr import PrimExpr, Var, add, all_of, cast, const, floordiv, floormod, if_then_else, mul
 from tilewright.topi import machine
 from tilewright.topi.products import unroll
-from tilewright.topi.schedules.winograd import WinogradStages, schedule_winograd
+from tilewright.topi.schedules.winograd import WinogradSchedule
 from tilewright.topi.tiles import Tile, register_tile
 from tilewright.topi.winograd import by_pairs, by_parity, chosen, transformed_weights
 from tilewright.topi.winograd_choice import TAPS, VolumeCut, matrices
@@ -52,7 +52,7 @@ def volume_convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ..
 
     shape, names = (z.points**2, z.batch, v.groups, v.span, blocks, inside, width), ("xi", "n", "g", "f", "b", "tile", "o")
     acc = te.compute(shape, term, name="sums", axis_names=names)
-    product = te.compute(shape, acc, name="product", attrs={"keep": True}, axis_names=names)
+    product = te.compute(shape, acc, name="product", inline=False, axis_names=names)
     rows = matrices(z.m).outputs
 
     def downwards(n: Var, d: Var, t: Var, u: Var, p: Var, j: Var, o: Var) -> PrimExpr:
@@ -60,18 +60,20 @@ def volume_convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ..
         column = [product(add(j, i * z.points), *slab, at, o) for i in range(z.points)]
         return chosen(p, [by_pairs(r, column) for r in rows])
 
-    stages = WinogradStages(columns.op, spectrum.op, acc.op, product.op, z.m, z.block, blocks, tile, groups=v.groups)  # type: ignore[arg-type]
-    flops = 2 * z.points**2 * z.batch * v.slices * v.taps * blocks * inside * z.depth * z.channels
+    schedule = WinogradSchedule(
+        columns=columns, spectrum=spectrum, sums=acc, product=product, m=z.m, rows=z.block, blocks=blocks, tile=tile, groups=v.groups, shared=True,
+        flops=2 * z.points**2 * z.batch * v.slices * v.taps * blocks * inside * z.depth * z.channels,
+    )
     partial = te.compute(
-        (z.batch, v.out_slices, z.rows, z.tiles, z.m, z.points, width), downwards, name="partial", schedule=schedule_winograd,
-        attrs={"keep": True, "stages": stages, "flops": flops, "shared": True}, axis_names=("n", "d", "t", "u", "p", "j", "o"),
+        (z.batch, v.out_slices, z.rows, z.tiles, z.m, z.points, width), downwards, name="partial", schedule=schedule,
+        inline=False, axis_names=("n", "d", "t", "u", "p", "j", "o"),
     )
 
     def result(n: Var, d: Var, y: Var, x: Var, o: Var) -> PrimExpr:
         row = [partial(n, d, floordiv(y, z.m), floordiv(x, z.m), floormod(y, z.m), j, o) for j in range(z.points)]
         return chosen(floormod(x, z.m), [by_pairs(r, row) for r in rows])
 
-    return te.compute((z.batch, v.out_slices, *z.out, z.channels), result, name="conv_out")  # type: ignore[no-any-return]
+    return te.compute((z.batch, v.out_slices, *z.out, z.channels), result, name="conv_out")
 
 
 def _on_volume(v: VolumeCut, g: PrimExpr, e: PrimExpr) -> PrimExpr:
@@ -95,9 +97,9 @@ def _columns(data: te.Tensor, v: VolumeCut) -> te.Tensor:
         inside = all_of(_on_volume(v, g, e), *([x >= left] if left else []), *([x < left + z.width] if width > left + z.width else []))
         return if_then_else(inside, chosen(i, [by_parity(r, taps) for r in transform]), const(0, data.dtype))
 
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         (z.batch, v.groups, v.span + v.taps - 1, z.rows // z.block, z.block, z.points, width, z.depth), element, name="columns",
-        attrs={"keep": True}, axis_names=(*_SLICE, "i", "x", "c"),
+        inline=False, axis_names=(*_SLICE, "i", "x", "c"),
     )
 
 
@@ -109,9 +111,9 @@ def _spectrum(columns: te.Tensor, v: VolumeCut) -> te.Tensor:
         taps = [columns(n, g, e, b, t, i, u * z.m + s, c) for s in range(z.points)]
         return chosen(j, [by_parity(r, taps) for r in transform])
 
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         (z.points, z.points, z.batch, v.groups, v.span + v.taps - 1, z.rows // z.block, z.block, z.tiles, z.depth), element, name="spectrum",
-        attrs={"keep": True}, axis_names=("i", "j", *_SLICE, "u", "c"),
+        inline=False, axis_names=("i", "j", *_SLICE, "u", "c"),
     )
 
 
@@ -139,4 +141,4 @@ def _pack(weight: te.Tensor, kernel: tuple[int, ...], v: VolumeCut, tile: Tile) 
                 value = add(value, mul(mul(down, along), weight(*where)))
         return if_then_else(o < z.channels, value, cast(weight.dtype, 0))
 
-    return te.compute((z.points**2, panels, v.taps, z.depth, tile.columns), element, name="packed", prepack=on_arrays)  # type: ignore[no-any-return]
+    return te.compute((z.points**2, panels, v.taps, z.depth, tile.columns), element, name="packed", prepack=on_arrays)

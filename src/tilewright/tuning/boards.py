@@ -22,6 +22,8 @@ from typing import Any, Final, Self
 
 import numpy as np
 
+from tilewright.backends.cpu.c.compile import find_compilers
+from tilewright.backends.target import Target
 from tilewright.errors import OptionError, RPCError
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.host import host_arch
@@ -29,8 +31,6 @@ from tilewright.runtime.manifest import Manifest, Parameter
 from tilewright.runtime.sealed_tar import plain_members
 from tilewright.runtime.trial import ATTEMPTS, LONGER_MS, TrialOptions, spread_of
 from tilewright.runtime.trial_data import arrays_of, difference, random_array
-from tilewright.target.c.compile import find_compilers
-from tilewright.target.target import Target
 from tilewright.tir.stmt import PrimFunc
 from tilewright.tuning.building import default_build
 from tilewright.tuning.local import one_by_one

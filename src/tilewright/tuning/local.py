@@ -119,7 +119,7 @@ class LocalRunner:
             raise OptionError(f"timeout={timeout} must be above 0 seconds, and cooldown_interval={cooldown_interval} at least 0", code="TW1110")
         self.options = TrialOptions(number, repeat, min_repeat_ms, enable_cpu_cache_flush, noise)
         self.cooldown_interval = cooldown_interval
-        self._worker = Worker(memory_limit, threads or default_threads(), (TRIAL.partition(":")[0], "tilewright.target.llvm.jit"))
+        self._worker = Worker(memory_limit, threads or default_threads(), (TRIAL.partition(":")[0], "tilewright.backends.cpu.llvm.jit"))
         self._trials = Trials(self._worker, self.options, timeout, seed, machine_name())
         self._made = 0
 

@@ -18,10 +18,10 @@ from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
 from tilewright.autotvm.task.space import ConfigEntity, ConfigSpace, FallbackConfigEntity
+from tilewright.backends.target import Target
 from tilewright.compiler import tuning_advisor
 from tilewright.errors import OptionError
 from tilewright.relay.expr import Function
-from tilewright.target.target import Target
 
 log: Final = logging.getLogger(__name__)
 Workload = tuple[Any, ...]

@@ -17,16 +17,16 @@ from tilewright.autotvm.task.dispatcher import Workload
 from tilewright.autotvm.task.entities import Entity, OtherOptionEntity, SplitEntity
 from tilewright.autotvm.task.space import Axis, Branch, ConfigEntity, ConfigSpace
 from tilewright.autotvm.task.task import Task
+from tilewright.backends.target import Target
 from tilewright.compiler.kernel import Kernel, lower
 from tilewright.errors import CompileError, OptionError
 from tilewright.forks import lazy_attribute
 from tilewright.ir.transform import PassContext
-from tilewright.relay.analysis.operations import operations
+from tilewright.relay.analysis.operation_counts import operations
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.parser import parse_expr
 from tilewright.relay.printer import astext
 from tilewright.relay.visitor import post_order
-from tilewright.target.target import Target
 from tilewright.tir.stmt import PrimFunc
 from tilewright.topi.decisions import Choice, Decisions, Value
 from tilewright.types import TensorType, TupleType

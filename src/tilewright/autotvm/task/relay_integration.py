@@ -9,6 +9,7 @@ from typing import Any
 
 from tilewright.autotvm.env import GLOBAL_SCOPE
 from tilewright.autotvm.task.kernels import KernelTask
+from tilewright.backends.target import Target
 from tilewright.compiler.fused import fused_functions
 from tilewright.errors import CompileError, NoNativeKernel, OptionError
 from tilewright.ir.module import IRModule
@@ -16,7 +17,6 @@ from tilewright.ir.transform import PassContext
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.visitor import post_order
-from tilewright.target.target import Target
 
 _LEVEL = 3
 Progress = Callable[[int, int], None]

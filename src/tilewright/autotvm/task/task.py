@@ -22,10 +22,10 @@ from typing import Any, Final
 
 from tilewright.autotvm.task.dispatcher import ApplyConfig, DispatchContext, Workload
 from tilewright.autotvm.task.space import ConfigEntity, ConfigSpace, InstantiationError
+from tilewright.backends.target import Target
 from tilewright.errors import OptionError
 from tilewright.forks import lazy_attribute
 from tilewright.settings import nearest
-from tilewright.target.target import Target
 from tilewright.te.resolve import schedule_func
 from tilewright.te.tensor import Tensor
 from tilewright.tir.stmt import PrimFunc

@@ -17,10 +17,10 @@ from tilewright.runtime.artifact import runs_here
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tilewright.backends.target import Target
     from tilewright.compiler.model import Model
     from tilewright.relay.expr import Function
     from tilewright.runtime.manifest import Manifest
-    from tilewright.target.target import Target
 
 _ENTRIES = ("flow",)
 """Code that is no kernel, and worth reading: the control flow of a program."""
@@ -76,7 +76,7 @@ def explained(model: Model, name: str, run: bool = True) -> Content:
             reason = str(error)
     return Content(
         name, str(model.target), artifact.manifest, report.phases, recording.passes, tuple(recording.states), steps,
-        tuple(_kernels(report, steps, model.target.processor)), memory_of([plan for plan, _ in report.plans]), measurement, reason, report.c,
+        tuple(_kernels(report, steps, model.target.processor)), memory_of([plan for plan, _ in report.plans]), measurement, reason, report.text,
         tuple(a.name for a in model.target.accelerators),
     )
 

@@ -11,12 +11,12 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from tilewright.backends.cpu.llvm.codegen import emit
+from tilewright.backends.cpu.llvm.compile import assembly
+from tilewright.backends.target import Target
 from tilewright.compiler.debug_texts import loops_source, relay_lines
 from tilewright.errors import Origin
 from tilewright.relay.expr import Function
-from tilewright.target.llvm.codegen import emit
-from tilewright.target.llvm.compile import assembly
-from tilewright.target.target import Target
 from tilewright.tir.printer import PrintedFunc
 from tilewright.tir.stmt import Stmt
 
@@ -48,7 +48,7 @@ def texts_of(kernel: Kernel, function: Function, target: Target) -> list[Text]:
     printed = PrintedFunc(kernel.func)
     origins = _Origins(printed)
     texts = [Text("Relay", tuple(relay))]
-    if target.is_c:
+    if not target.backend.has_debug_info:
         return [*texts, Text("TIR", tuple(printed.lines))]
     source = loops_source(kernel.func, kernel.declared, written=False)
     marked = emit(kernel.func, target, replace(source, line=origins.line))

@@ -20,8 +20,8 @@ from tilewright.driver.tvmc.records import is_of_auto_scheduler
 from tilewright.errors import OptionError, RunError
 
 if TYPE_CHECKING:
+    from tilewright.backends.target import Target
     from tilewright.driver.tvmc.model import TVMCModel
-    from tilewright.target.target import Target
     from tilewright.tuning.measure import Builder, Runner
 
 T = TypeVar("T")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import tilewright
+from tilewright.backends.target import Target
 from tilewright.driver import files, offload, options
 from tilewright.driver.tvmc.composition import Executor, Runtime, WorkspacePool
 from tilewright.driver.tvmc.model import TVMCModel
@@ -18,7 +19,6 @@ from tilewright.driver.tvmc.records import advised
 from tilewright.driver.tvmc.transforms import computed_in, with_layouts
 from tilewright.errors import InputError, OptionError
 from tilewright.runtime.program import kernel_symbols
-from tilewright.target.target import Target
 
 if TYPE_CHECKING:
     from tilewright.compiler.model import Model
@@ -84,7 +84,7 @@ def compile_model(
         report = offload.explained_module(tvmc_model.mod, tvmc_model.params, str(chosen)).text()
         print(report, end="") if dump_offloads == "-" else files.write_text(Path(dump_offloads), report)
     ops = computed_in(mixed_precision_ops, mixed_precision_calculation_type, mixed_precision_acc_type) if mixed_precision_ops else contextlib.nullcontext()
-    as_text = output_format == "mlf" and chosen.processor.is_c
+    as_text = output_format == "mlf" and "c" in chosen.processor.backend.stages
     if as_text and workspace_pool is not None:
         raise OptionError("--workspace-pools: the workspace of a model in C is an array in its text, and the linker says where it is; leave the option out", code="TW0204")
     with ops, tuned:

@@ -29,9 +29,9 @@ from tilewright.runtime.graph_json import graph_json
 from tilewright.runtime.sealed_tar import is_sealed, member, plain_members, sealed_tar
 
 if TYPE_CHECKING:
+    from tilewright.backends.cpu.link import Linker
     from tilewright.runtime.artifact import Artifact
     from tilewright.runtime.executable import Executable
-    from tilewright.target.link import Linker
 
 _LIBRARIES: Final = ("mod.so", "mod.tar", "lib.so", "lib.tar")
 _GRAPH, _PARAMS, _METADATA = "mod.json", "mod.params", "metadata.json"

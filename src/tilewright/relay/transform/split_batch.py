@@ -1,4 +1,4 @@
-"""A batch that is too large for the caches is computed in parts, one after the other.
+"""Compute a batch that exceeds the caches in parts, one after the other.
 
     fn (%x: Tensor[(32, 3, 224, 224)]) { … nn.conv2d(%x, …) /* (32, 112, 112, 32) */ … }
       -> fn (%x: Tensor[(2, 3, 224, 224)], Parts=16) { … nn.conv2d(%x, …) /* (2, 112, 112, 32) */ … }
@@ -17,8 +17,8 @@ from typing import ClassVar, Final
 from tilewright.errors import ShapeError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
+from tilewright.relay.analysis.batch_independence import Batch, batch_of, images_of
 from tilewright.relay.analysis.branches import is_one_kernel
-from tilewright.relay.analysis.images import Batch, batch_of, images_of
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, Var
 from tilewright.relay.op.nn_conv import Conv2d
 from tilewright.relay.op.registry import Fusion, Op
@@ -41,11 +41,11 @@ _WINOGRAD: Final = (4, 16)
 
 @dataclass(frozen=True)
 class SplitBatch(Pass):
-    """Needs known types; computes so many `images` at once, 0: as many as suit the caches of the machine, -1: all of them.
+    """Compute `images` of a batch at a time (0: as many as suit the caches of the machine, -1: all). Needs known types.
 
-    `second_level` is the size of a core's own cache in bytes, 0: that of the machine which is built for. Splits what is entered from
-    outside: `main`, or the blocks of a program with control flow; a function that others call stays as it is, as does one that does not
-    treat images apart, or whose batch has no such part.
+    `second_level` is the size of a core's own cache in bytes (0: that of the target machine). Entry functions are
+    split: `main`, or the blocks of a program with control flow. A function that mixes images, or whose batch has no
+    suitable divisor, stays.
     """
 
     opt_level: ClassVar[int] = 2

@@ -28,7 +28,7 @@ def prelu(x: te.Tensor, slope: te.Tensor, axis: int = 1) -> te.Tensor:
     def element(*i: Var) -> PrimExpr:
         return of.leaky(x(*i), slope(i[at]))
 
-    return te.compute(x.shape, element, name="prelu")  # type: ignore[no-any-return]
+    return te.compute(x.shape, element, name="prelu")
 
 
 @tagged(BROADCAST)
@@ -52,7 +52,7 @@ def scale_shift_nhwc(Input: te.Tensor, Scale: te.Tensor, Shift: te.Tensor) -> te
 @tagged(BROADCAST)
 def scale_shift_nchwc(Input: te.Tensor, Scale: te.Tensor, Shift: te.Tensor) -> te.Tensor:
     """The same of (batch, chunks, height, width, block), with scales and shifts (chunks, block)."""
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         Input.shape, lambda n, c, y, x, lane: Input(n, c, y, x, lane) * Scale(c, lane) + Shift(c, lane), name="scale_shift"
     )
 

@@ -5,7 +5,7 @@ With `unipolar`, a bit of a weight counts 1 where it is set and -1 where it is n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import te
@@ -13,7 +13,7 @@ from tilewright.errors import ShapeError
 from tilewright.expr import GE as GREATER_EQUAL
 from tilewright.expr import PrimExpr, Var, add, all_of, cast, compare, const, if_then_else, mul, sub
 from tilewright.intrinsics import bitwise_and, bitwise_not, bitwise_xor, shift_left, shift_right
-from tilewright.topi.schedules.reduce import schedule_reduce
+from tilewright.topi.schedules.reduce import ReduceSchedule
 from tilewright.topi.shapes import axis_of, text
 from tilewright.topi.tag import tagged
 from tilewright.topi.transform import dims
@@ -62,7 +62,7 @@ def bitpack(data: te.Tensor, bits: int, pack_axis: int, bit_axis: int, pack_type
             word = add(word, shift_left(cast(kind, bit), const(kind.bits - 1 - k, kind)))
         return word
 
-    return te.compute((*words[:bit_axis], bits, *words[bit_axis:]), element, name=name, attrs={"keep": True})  # type: ignore[no-any-return]
+    return te.compute((*words[:bit_axis], bits, *words[bit_axis:]), element, name=name, inline=False)
 
 
 def _planes(x: PrimExpr, w: PrimExpr, shift: PrimExpr, unipolar: bool, dtype: DataType) -> PrimExpr:
@@ -73,9 +73,9 @@ def _planes(x: PrimExpr, w: PrimExpr, shift: PrimExpr, unipolar: bool, dtype: Da
     return shift_left(count, cast(dtype, shift))
 
 
-def _stored(shape: Sequence[Any], element: Any, name: str) -> te.Tensor:
-    total = te.compute(shape, element, name=f"{name}_sum", schedule=schedule_reduce)
-    return te.compute(total.shape, total, name=name)  # type: ignore[no-any-return]
+def _stored(shape: Sequence[Any], element: Callable[..., PrimExpr], name: str) -> te.Tensor:
+    total = te.compute(shape, element, name=f"{name}_sum", schedule=ReduceSchedule())
+    return te.compute(total.shape, total, name=name)
 
 
 @tagged("bitserial_dense")
@@ -164,7 +164,7 @@ def binarize_pack(data: te.Tensor, axis: int | None = None, name: str = "PackedI
             word = add(word, if_then_else(compare(GREATER_EQUAL, x, const(0, x.dtype)), const(1 << (31 - k), "uint32"), const(0, "uint32")))
         return word
 
-    return te.compute([n // 32 if d == at else n for d, n in enumerate(dims(data))], element, name=name)  # type: ignore[no-any-return]
+    return te.compute([n // 32 if d == at else n for d, n in enumerate(dims(data))], element, name=name)
 
 
 @tagged("binary_dense")
@@ -176,9 +176,9 @@ def binary_dense(data: te.Tensor, weight: te.Tensor) -> te.Tensor:
     k = te.reduce_axis((0, words), "k")
     different = te.compute(
         (data.shape[0], weight.shape[0]), lambda n, o: te.sum(cast("int32", bits_set(bitwise_xor(data(n, k), weight(o, k)))), axis=k), name="different",
-        schedule=schedule_reduce,
+        schedule=ReduceSchedule(),
     )
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         different.shape, lambda n, o: cast("float32", sub(const(32 * words, "int32"), mul(different(n, o), const(2, "int32")))), name="binary_dense"
     )
 

@@ -60,7 +60,7 @@ def dilate(data: te.Tensor, strides: Ints, dilation_value: float = 0.0, name: st
         value = data(*(floordiv(v, s) if s != 1 else v for v, s in zip(i, strides, strict=True)))
         return if_then_else(there, value, const(dilation_value, data.dtype))
 
-    return te.compute([(n - 1) * s + 1 for n, s in zip(dims(data), strides, strict=True)], element, name=name)  # type: ignore[no-any-return]
+    return te.compute([(n - 1) * s + 1 for n, s in zip(dims(data), strides, strict=True)], element, name=name)
 
 
 @tagged(INJECTIVE)

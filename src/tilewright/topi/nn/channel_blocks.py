@@ -77,7 +77,7 @@ def depthwise_conv2d_NCHWc(
 def unpack_NCHWc_to_nchw(packed_out: te.Tensor, out_dtype: str) -> te.Tensor:
     """NCHW[x]c as NCHW, in `out_dtype`."""
     n, chunks, height, width, block = packed_out.extents
-    return te.compute(  # type: ignore[no-any-return]
+    return te.compute(
         (n, chunks * block, height, width), lambda b, c, y, x: cast(out_dtype, packed_out(b, floordiv(c, block), y, x, floormod(c, block))), name="output_unpack"
     )
 

@@ -8,7 +8,7 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.expr import PrimExpr, Var, add, all_of, cast, const, floordiv, if_then_else, mul, sub
 from tilewright.intrinsics import floor
-from tilewright.topi.schedules.reduce import schedule_reduce
+from tilewright.topi.schedules.reduce import ReduceSchedule
 from tilewright.topi.shapes import text
 from tilewright.topi.tag import tagged
 from tilewright.topi.windows import Ints, Padding, padding_of, per_dimension, window_count
@@ -58,7 +58,7 @@ def _deformable(
         column = cast(data.dtype, x * every[1] - sides[1] + kx * apart[1]) + at(offset, n, first + 1, y, x)
         return _sampled(lambda py, px: at(data, n, c, py, px), row, column, height, width)
 
-    seen = te.compute((batch, channels, *taps, *out), moved, name="data_deform", attrs={"keep": True})
+    seen = te.compute((batch, channels, *taps, *out), moved, name="data_deform", inline=False)
     rc, ry, rx = (te.reduce_axis((0, n), name) for n, name in zip((depth, *taps), ("rc", "ry", "rx"), strict=True))
     dtype = DataType(out_dtype or data.dtype)
 
@@ -73,8 +73,8 @@ def _deformable(
     shape = [0] * 4
     for d, size in zip(place, (batch, out_channels, *out), strict=True):
         shape[d] = size
-    total = te.compute(shape, element, name="deformable_sum", schedule=schedule_reduce)
-    return te.compute(shape, total, name="deformable_conv2d")  # type: ignore[no-any-return]
+    total = te.compute(shape, element, name="deformable_sum", schedule=ReduceSchedule())
+    return te.compute(shape, total, name="deformable_conv2d")
 
 
 @tagged("deformable_conv2d_nchw")

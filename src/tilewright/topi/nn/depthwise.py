@@ -7,7 +7,7 @@ from typing import Any
 from tilewright import te
 from tilewright.expr import EQ, PrimExpr, Var, all_of, cast, compare, const, floordiv, floormod, if_then_else
 from tilewright.topi import conv as of
-from tilewright.topi.schedules.reduce import schedule_reduce
+from tilewright.topi.schedules.reduce import ReduceSchedule
 from tilewright.topi.tag import tagged
 from tilewright.topi.transform import reshape
 from tilewright.topi.windows import Ints, Padding, padding_of, per_dimension
@@ -69,8 +69,8 @@ def depthwise_conv2d_backward_input_nhwc(
         term = Out_grad(n, row, column, c * multiplier + m.var) * Filter(ky, kx, c, m)
         return te.sum(if_then_else(all_of(above, beside), term, const(0, Filter.dtype)), axis=[ky, kx, m])
 
-    total = te.compute(tuple(ishape), element, name="backward_input", schedule=schedule_reduce)
-    return te.compute(total.shape, total, name="input_gradient")  # type: ignore[no-any-return]
+    total = te.compute(tuple(ishape), element, name="backward_input", schedule=ReduceSchedule())
+    return te.compute(total.shape, total, name="input_gradient")
 
 
 @tagged("depthwise_conv2d_backward_weight_nhwc")
@@ -88,8 +88,8 @@ def depthwise_conv2d_backward_weight_nhwc(
         term = Out_grad(n, oy, ox, c * multiplier + m) * Input(n, y, x, c)
         return te.sum(if_then_else(inside, term, cast(Input.dtype, 0)), axis=[n, oy, ox])
 
-    total = te.compute(tuple(fshape), element, name="backward_weight", schedule=schedule_reduce)
-    return te.compute(total.shape, total, name="weight_gradient")  # type: ignore[no-any-return]
+    total = te.compute(tuple(fshape), element, name="backward_weight", schedule=ReduceSchedule())
+    return te.compute(total.shape, total, name="weight_gradient")
 
 
 __all__ = ["depthwise_conv2d_backward_input_nhwc", "depthwise_conv2d_backward_weight_nhwc", "depthwise_conv2d_nchw", "depthwise_conv2d_nhwc"]

@@ -8,7 +8,7 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.expr import PrimExpr, Var, all_of, const, div, floordiv, floormod, if_then_else
 from tilewright.topi.elementwise import absolute
-from tilewright.topi.schedules.reduce import schedule_reduce
+from tilewright.topi.schedules.reduce import ReduceSchedule
 from tilewright.topi.shapes import axis_of, differ, text
 from tilewright.topi.tag import INJECTIVE, tagged
 from tilewright.topi.transform import dims
@@ -46,9 +46,9 @@ def correlation_nchw(
         other = at(data2, n, y + (floordiv(q, size) - radius) * stride2, x + (floormod(q, size) - radius) * stride2)
         return te.sum(one * other if is_multiply else absolute(one - other), axis=[c, ky, kx])
 
-    total = te.compute((batch, size * size, *out), element, name="correlation_sum", schedule=schedule_reduce)
+    total = te.compute((batch, size * size, *out), element, name="correlation_sum", schedule=ReduceSchedule())
     count = kernel_size * kernel_size * channels
-    return te.compute(total.shape, lambda *i: div(total(*i), const(count, total.dtype)), name="correlation")  # type: ignore[no-any-return]
+    return te.compute(total.shape, lambda *i: div(total(*i), const(count, total.dtype)), name="correlation")
 
 
 @tagged(INJECTIVE)
@@ -67,7 +67,7 @@ def fifo_buffer(data: te.Tensor, buffer: te.Tensor, axis: int) -> te.Tensor:
             return data(*along(i, i[at] + (new - size)))
         return if_then_else(i[at] < size - new, buffer(*along(i, i[at] + new)), data(*along(i, i[at] - (size - new))))
 
-    return te.compute(buffer.shape, element, name="new_buffer")  # type: ignore[no-any-return]
+    return te.compute(buffer.shape, element, name="new_buffer")
 
 
 __all__ = ["correlation_nchw", "fifo_buffer"]

@@ -23,7 +23,7 @@ def _require_product(a: te.Tensor, b: te.Tensor, depth: Any, inner: Any) -> None
 def _with_bias(product: te.Tensor, bias: te.Tensor | None) -> te.Tensor:
     if bias is None:
         return product
-    return te.compute(product.shape, lambda *i: product(*i) + cast(product.dtype, bias(i[-1])), name="bias_add", tag="broadcast")  # type: ignore[no-any-return]
+    return te.compute(product.shape, lambda *i: product(*i) + cast(product.dtype, bias(i[-1])), name="bias_add", tag="broadcast")
 
 
 @tagged("dense")

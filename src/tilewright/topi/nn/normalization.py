@@ -67,7 +67,7 @@ def _affine(x: te.Tensor, axes: Sequence[int], gamma: te.Tensor | None, beta: te
         value = x(*i) if gamma is None else mul(x(*i), gamma(*at))
         return value if beta is None else add(value, beta(*at))
 
-    return te.compute(x.shape, element, name=name)  # type: ignore[no-any-return]
+    return te.compute(x.shape, element, name=name)
 
 
 @tagged("layer_norm")
@@ -94,7 +94,7 @@ def group_norm(
         raise ShapeError(f"the {channels} channels cannot be divided into {num_groups} groups")
     grouped = reshape(data, (*shape[:channel], num_groups, channels // num_groups, *shape[channel + 1 :]), "grouped")
     over = [a + (a >= channel) for a in axes_of(axes, data.ndim) if a != channel]
-    normal = reshape(of.normalize(grouped, [*over, channel + 1], epsilon, schedule=None), shape, "ungrouped")
+    normal = reshape(of.normalize(grouped, [*over, channel + 1], epsilon, scheduled=False), shape, "ungrouped")
     return of.scaled(normal, channel, gamma, beta, "group_norm")
 
 

@@ -15,7 +15,7 @@ from tilewright.topi.adaptive import adaptive_pool as to_size
 from tilewright.topi.conv import channels_last
 from tilewright.topi.layouts import data_axes
 from tilewright.topi.reduction import arg_reduce
-from tilewright.topi.schedules.reduce import schedule_reduce
+from tilewright.topi.schedules.reduce import ReduceSchedule
 from tilewright.topi.tag import tagged
 from tilewright.topi.windows import Ints, padding_of, per_dimension, pooled_size, reaching
 
@@ -130,8 +130,8 @@ def pool_grad(
         own = taps[0].var * window[1] + taps[1].var
         return te.sum(if_then_else(all_of(inside, compare(EQ, cast("int64", found(*where)), own)), value, const(0, data.dtype)), axis=taps)
 
-    total = te.compute(data.shape, element, name="pool_grad_sum", schedule=schedule_reduce)
-    return te.compute(data.shape, total, name="pool_grad")  # type: ignore[no-any-return]
+    total = te.compute(data.shape, element, name="pool_grad_sum", schedule=ReduceSchedule())
+    return te.compute(data.shape, total, name="pool_grad")
 
 
 def _counted(place: PrimExpr, window: int, stride: int, before: int, after: int, size: int, with_padding: bool) -> PrimExpr:
@@ -156,7 +156,7 @@ def _places_of_maxima(data: te.Tensor, spatial: Ints, counts: Ints, window: Ints
         return if_then_else(inside, data(*where), te.min_value(data.dtype))
 
     windows = te.compute((*shape, *window), seen, name="windows")
-    return arg_reduce(windows, [data.ndim, data.ndim + 1], False, True, False, "int32", "place_of_maximum", schedule=None)
+    return arg_reduce(windows, [data.ndim, data.ndim + 1], False, True, False, "int32", "place_of_maximum", scheduled=False)
 
 
 __all__ = ["adaptive_pool", "adaptive_pool1d", "adaptive_pool3d", "global_pool", "pool1d", "pool2d", "pool3d", "pool_grad"]

@@ -64,7 +64,7 @@ def simulated_quantize(
 
         return _coded(out_dtype, {"disable": x} | {name: held(name) for name in ("int8", "uint8", "int32")})
 
-    return te.compute(data.shape, element, name="simulated_quantize")  # type: ignore[no-any-return]
+    return te.compute(data.shape, element, name="simulated_quantize")
 
 
 @tagged(BROADCAST)
@@ -78,7 +78,7 @@ def simulated_dequantize(data: te.Tensor, in_dtype: Any, input_scale: Any = None
         value: Value = mul(sub(x, zero), scale)
         return _coded(in_dtype, {"disable": x} | dict.fromkeys(("int8", "uint8", "int32"), cast(x.dtype, value)))
 
-    return te.compute(data.shape, element, name="simulated_dequantize")  # type: ignore[no-any-return]
+    return te.compute(data.shape, element, name="simulated_dequantize")
 
 
 __all__ = [

@@ -15,20 +15,14 @@ from tilewright.topi.transform import stack
 Activation = Callable[[te.Tensor], te.Tensor]
 
 
-def _kept(t: te.Tensor) -> te.Tensor:
-    """A value that is stored, since several read it."""
-    t.op.attrs["keep"] = True  # type: ignore[attr-defined]
-    return t
-
-
 def _product(x: te.Tensor, w: te.Tensor, name: str) -> te.Tensor:
     """`x[b, k] * w[j, k]` summed over k."""
     k = te.reduce_axis((0, x.shape[1]), "k")
-    return te.compute((x.shape[0], w.shape[0]), lambda b, j: te.sum(x(b, k) * w(j, k), axis=k), name=name)  # type: ignore[no-any-return]
+    return te.compute((x.shape[0], w.shape[0]), lambda b, j: te.sum(x(b, k) * w(j, k), axis=k), name=name)
 
 
 def _zeros(batch: Any, width: Any, dtype: str, name: str) -> te.Tensor:
-    return _kept(te.compute((batch, width), lambda b, j: const(0, dtype), name=name))
+    return te.compute((batch, width), lambda b, j: const(0, dtype), name=name, inline=False)
 
 
 def lstm(
@@ -63,16 +57,18 @@ def lstm(
                 value = value if bias is None else add(value, bias(first + j))
             return add(value, 0 if peephole is None else mul(peephole(b, j), cell(b, j)))
 
-        return te.compute((batch, hidden), element, name=f"gate_{letter}")  # type: ignore[no-any-return]
+        return te.compute((batch, hidden), element, name=f"gate_{letter}")
 
     for t in range(time):
         step = time - 1 - t if reverse else t
         x = te.compute(Xs.shape[1:], lambda b, k, step=step: Xs(step, b, k), name="x")
         sums = _product(x, Wi, "from_input"), _product(h, Wh, "from_state")
         i, f, g = f_act(gate("I", sums, p_i, c)), f_act(gate("F", sums, p_f, c)), g_act(gate("G", sums, None, c))
-        c = _kept(te.compute((batch, hidden), lambda b, j, i=i, f=f, g=g, c=c: f(b, j) * c(b, j) + i(b, j) * g(b, j), name="cell"))
+        c = te.compute(
+            (batch, hidden), lambda b, j, i=i, f=f, g=g, c=c: f(b, j) * c(b, j) + i(b, j) * g(b, j), name="cell", inline=False
+        )
         o, shown = f_act(gate("O", sums, p_o, c)), h_act(c)
-        h = _kept(te.compute((batch, hidden), lambda b, j, o=o, shown=shown: o(b, j) * shown(b, j), name="hidden"))
+        h = te.compute((batch, hidden), lambda b, j, o=o, shown=shown: o(b, j) * shown(b, j), name="hidden", inline=False)
         h = h if proj is None else _product(h, proj, "projected")
         hs.append(h)
         cs.append(c)

@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import te
 from tilewright.errors import ShapeError
-from tilewright.expr import Buffer, PrimExpr, all_of, cast, const, floordiv, floormod, if_then_else
-from tilewright.tir import ir_builder
+from tilewright.expr import PrimExpr, all_of, cast, const, floordiv, floormod, if_then_else
 from tilewright.tir.ir_builder import BufferVar, IRBuilder
+from tilewright.topi.loops import Output, loops
 from tilewright.topi.shapes import product, text
 from tilewright.topi.tag import tagged
 from tilewright.topi.transform import dims, reshape, transpose
-
-
-def _loops(shape: Sequence[Any], inputs: Sequence[te.Tensor], body: Callable[..., None], name: str, dtype: Any) -> Any:
-    """What `body(builder, input buffers…, output buffers…)` computes."""
-
-    def build(ins: list[Buffer], outs: list[Buffer]) -> Any:
-        irb = ir_builder.create()
-        body(irb, *map(irb.buffer_ptr, ins), *map(irb.buffer_ptr, outs))
-        return irb.get()
-
-    return te.extern(shape, inputs, build, name=name, dtype=dtype)
 
 
 def _require_sparse(data: te.Tensor, indices: te.Tensor, indptr: te.Tensor) -> None:
@@ -52,7 +40,7 @@ def _rows_of_products(x: te.Tensor, values: te.Tensor, indices: te.Tensor, indpt
                 out[place] = out[place] + weight * a[m * depth + k]
 
     shape = (columns, rows) if sparse_rows else (rows, columns)
-    return _loops(shape, [x, values, indices, indptr], body, "sparse_dense", x.dtype)  # type: ignore[no-any-return]
+    return loops("sparse_dense", [x, values, indices, indptr], (shape, x.dtype), body)
 
 
 @tagged("sparse_dense_sp_rhs")
@@ -107,8 +95,9 @@ def sparse_transpose(sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_i
             out_start[rows - i] = out_start[rows - i - 1]
         out_start[0] = 0
 
-    shapes, dtypes = [(count,), (count,), (rows + 1,)], [sparse_data.dtype, sparse_indices.dtype, sparse_indptr.dtype]
-    return list(_loops(shapes, [sparse_data, sparse_indices, sparse_indptr], body, "sparse_transpose", dtypes))
+    inputs = [sparse_data, sparse_indices, sparse_indptr]
+    outputs: list[Output] = [((size,), x.dtype) for size, x in zip((count, count, rows + 1), inputs, strict=True)]
+    return list(loops("sparse_transpose", inputs, outputs, body))
 
 
 @tagged("sparse_add")
@@ -128,7 +117,7 @@ def sparse_add(dense_data: te.Tensor, sparse_data: te.Tensor, sparse_indices: te
                 out[place] = out[place] + values[j]
 
     inputs = [dense_data, sparse_data, sparse_indices, sparse_indptr]
-    return _loops((rows, columns), inputs, body, "sparse_add", dense_data.dtype)  # type: ignore[no-any-return]
+    return loops("sparse_add", inputs, ((rows, columns), dense_data.dtype), body)
 
 
 @tagged("sparse_conv2d")
@@ -157,7 +146,7 @@ def _patches(data: te.Tensor) -> te.Tensor:
         inside = all_of(row >= 0, row < height, column >= 0, column < width)
         return if_then_else(inside, data(b, row, column, floormod(k, depth)), const(0, data.dtype))
 
-    return te.compute((n, height, width, 9 * depth), element, name="patches")  # type: ignore[no-any-return]
+    return te.compute((n, height, width, 9 * depth), element, name="patches")
 
 
 __all__ = ["sparse_add", "sparse_conv2d", "sparse_dense", "sparse_dense_sp_lhs", "sparse_dense_sp_rhs", "sparse_transpose"]

@@ -52,7 +52,7 @@ def _transform(kernel: te.Tensor, element: Any, shape: Sequence[Any], tile_size:
 
         return along(0, ())
 
-    return te.compute((*(points,) * dimensions, *shape), body, name="kernel_pack")  # type: ignore[no-any-return]
+    return te.compute((*(points,) * dimensions, *shape), body, name="kernel_pack")
 
 
 def _require_taps(kernel: te.Tensor, taps: Ints) -> None:
@@ -76,7 +76,7 @@ def conv3d_winograd_weight_transform(kernel: te.Tensor, tile_size: int) -> te.Te
         return _transform(kernel, lambda z, y, x, o, c: kernel(o, c, z, y, x), (out, depth_in), tile_size, 3)
     flat = _transform(kernel, lambda y, x, z, o, c: kernel(o, c, z, y, x), (depth, out, depth_in), tile_size, 2)
     points = tile_size + TAPS - 1
-    return te.compute((depth, points, points, out, depth_in), lambda z, y, x, o, c: flat(y, x, z, o, c), name="kernel_pack")  # type: ignore[no-any-return]
+    return te.compute((depth, points, points, out, depth_in), lambda z, y, x, o, c: flat(y, x, z, o, c), name="kernel_pack")
 
 
 class _Tiles:
@@ -110,10 +110,10 @@ def _convolved(t: _Tiles, weight: Any, channels: int, out_dtype: DataType) -> te
     span = range(t.points)
     rows = te.compute(
         (t.points, t.points, t.count, t.depth), lambda i, j, p, c: _combined(z.inputs, i, [chosen(j, [t.input(p, a, b, c) for b in span]) for a in span]),
-        name="input_rows", attrs={"keep": True},
+        name="input_rows", inline=False,
     )
     data_pack = te.compute(
-        rows.shape, lambda i, j, p, c: _combined(z.inputs, j, [rows(i, b, p, c) for b in span]), name="data_pack", attrs={"keep": True}
+        rows.shape, lambda i, j, p, c: _combined(z.inputs, j, [rows(i, b, p, c) for b in span]), name="data_pack", inline=False
     )
     c = te.reduce_axis((0, t.depth), "ci")
     bgemm = te.compute(
@@ -122,14 +122,14 @@ def _convolved(t: _Tiles, weight: Any, channels: int, out_dtype: DataType) -> te
     )
     half = te.compute(
         (t.m, t.points, t.count, channels), lambda y, j, p, o: _combined(z.outputs, y, [bgemm(i, j, p, o) for i in span]), name="inverse_rows",
-        attrs={"keep": True},
+        inline=False,
     )
 
     def result(n: Var, y: Var, x: Var, o: Var) -> PrimExpr:
         p = add(mul(add(mul(n, t.rows), floordiv(y, t.m)), t.columns), floordiv(x, t.m))
         return _combined(z.outputs, floormod(x, t.m), [half(floormod(y, t.m), j, p, o) for j in span])
 
-    return te.compute((t.batch, *t.out, channels), result, name="conv2d_winograd")  # type: ignore[no-any-return]
+    return te.compute((t.batch, *t.out, channels), result, name="conv2d_winograd")
 
 
 def _tile_of(weight: te.Tensor) -> int:
@@ -180,7 +180,7 @@ def conv2d_winograd_nchw(
     else:
         last = _convolved(t, packed, packed.extents[2], dtype)
     n, height, width, channels = last.shape
-    return te.compute((n, channels, height, width), lambda b, c, y, x: last(b, y, x, c), name="conv2d_winograd_nchw")  # type: ignore[no-any-return]
+    return te.compute((n, channels, height, width), lambda b, c, y, x: last(b, y, x, c), name="conv2d_winograd_nchw")
 
 
 def conv2d_winograd_nchw_without_weight_transform(
@@ -204,7 +204,7 @@ def conv2d_gemm_weight_transform(kernel: te.Tensor, tile_N: int, tile_K: int) ->
         value = kernel(floordiv(row, width * depth), floormod(floordiv(row, depth), width), floormod(row, depth), column)
         return if_then_else(all_of(row < rows, column < columns), value, const(0, kernel.dtype))
 
-    return te.compute((-(-columns // tile_N), -(-rows // tile_K), tile_N, tile_K), element, name="weight_block_reshape")  # type: ignore[no-any-return]
+    return te.compute((-(-columns // tile_N), -(-rows // tile_K), tile_N, tile_K), element, name="weight_block_reshape")
 
 
 __all__ = [

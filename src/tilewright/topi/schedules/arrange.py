@@ -6,23 +6,24 @@ from collections.abc import Sequence
 
 from tilewright.errors import ScheduleError
 from tilewright.te.create import computations
-from tilewright.te.tensor import ComputeOp, Operation, Reduce, Tensor
+from tilewright.te.tensor import ComputeOp, Operation, Tensor
 from tilewright.tir.schedule import Schedule
 from tilewright.tir.stmt import PrimFunc, block_names
 from tilewright.topi import machine as machines
 from tilewright.topi.schedules.injective import schedule_injective
-from tilewright.topi.schedules.kernel import KernelBlocks
+from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks
+from tilewright.topi.schedules.open_rows import Heights
 
 
 def arrange(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor]) -> PrimFunc:
     """`func`, one block for each computation between `args` and `outputs`, scheduled for the current machine."""
     s = Schedule(func)
     blocks = zip(computations(args, outputs), block_names(func), strict=True)
-    names = {op: block for op, block in blocks if isinstance(op, ComputeOp)}
-    ops = list(names)
+    names: dict[Operation, str] = {op: block for op, block in blocks if isinstance(op, ComputeOp)}
+    ops = [op for op in names if isinstance(op, ComputeOp)]
     results = {t.op for t in outputs}
     for op in ops:
-        if op not in results and not isinstance(op.body[0], Reduce) and not op.attrs.get("keep") and op.prepack is None:
+        if op not in results and op.may_inline:
             s.compute_inline(names.pop(op))
     anchors = [op for op in ops if op.schedule is not None and op in names]
     if not anchors:
@@ -31,21 +32,25 @@ def arrange(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor]) -
                 schedule_injective(s, names[result], machines.current())
         return s.func
     anchor = anchors[-1]
-    output = names[outputs[0].op]  # type: ignore[index]
-    assert anchor.schedule is not None
-    anchor.schedule(KernelBlocks(s, anchor, names, output))
+    assert isinstance(anchor.schedule, CpuSchedule)
+    anchor.schedule.apply(KernelBlocks(s, anchor, names, names[outputs[0].op], anchor.schedule))
     return s.func
+
+
+def heights(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> Heights:
+    """Return the tile heights for which the kernel of these computations has code; empty where no number of rows is symbolic."""
+    schedules = [op.schedule for op in computations(args, outputs) if isinstance(op, ComputeOp) and op.schedule is not None]
+    return schedules[-1].heights if schedules and isinstance(schedules[-1], CpuSchedule) else ()
 
 
 def check_one_anchor(outputs: Sequence[Operation]) -> None:
     """Raises `ScheduleError` when the computations behind `outputs` have anchors that no one schedule arranges together."""
-    anchors: dict[tuple[object, object], ComputeOp] = {}
+    anchors: dict[object, ComputeOp] = {}
     stack, seen = list(outputs), set(outputs)
     while stack:
         op = stack.pop()
         if isinstance(op, ComputeOp) and op.schedule is not None:
-            rows = op.attrs.get("axes")
-            anchors.setdefault((op.schedule, tuple(rows) if rows is not None else op), op)
+            anchors.setdefault(op.schedule, op)
         for t in op.inputs:
             if t.op not in seen:
                 seen.add(t.op)

@@ -9,39 +9,44 @@ The accumulators of a tile of a row stay in registers; one step reads one vector
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
-from tilewright.topi.schedules.kernel import KernelBlocks, parallel_over
+from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
 
 _MOST_LANES: Final = 64
-_ROOM: Final = 0.75
 """The share of the vector registers that accumulators take; the rest holds what a step reads."""
 
 
-def schedule_channel_blocks(k: KernelBlocks) -> None:
-    """`attrs["row"]` is the axis of the output along a row; the last axis, where it is another, is a block of channels."""
-    s, acc = k.schedule, k.name(k.anchor)
-    axes, _ = s.axes(k.output)
-    row, lane = axes[k.anchor.attrs["row"]], axes[-1]
-    outer = [v for v in axes if v is not row and v is not lane]
-    lanes = 1 if lane is row else s.extent(lane)
-    vectors = max(1, -(-lanes // k.machine.lanes("float32")))
-    most = max(1, int(k.machine.vector_registers * _ROOM) // vectors)
-    tile, point = s.split(row, [None, _divisor(s.extent(row), most)])
-    s.reorder(*outer, tile, point, *([] if lane is row else [lane]))
-    s.set_scope(acc, "local")
-    s.compute_at(acc, tile)
-    around = s.loops(acc)
-    spatial, reduce = s.axes(acc)
-    inside = [v for v in spatial if around.index(v) > around.index(tile)]
-    s.reorder(*reduce, *inside)
-    vector = 1 < lanes <= _MOST_LANES and lanes & (lanes - 1) == 0
-    columns = [inside.pop(), lane] if lane is not row and vector else []
-    for v in (*inside, point):
-        s.unroll(v)
-    for v in columns:
-        s.vectorize(v)
-    parallel_over(s, outer, 2 * k.multiply_time)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ChannelBlocksSchedule(CpuSchedule):
+    """Schedule of a window over blocks of channels: the last axis of the output is a block, unless it is the axis `row` along a row."""
+
+    row: int
+
+    def apply(self, k: KernelBlocks) -> None:
+        s, acc = k.schedule, k.acc
+        axes, _ = s.axes(k.output)
+        row, lane = axes[self.row], axes[-1]
+        outer = [v for v in axes if v is not row and v is not lane]
+        lanes = 1 if lane is row else s.extent(lane)
+        vectors = max(1, -(-lanes // k.machine.lanes("float32")))
+        most = max(1, int(k.machine.vector_registers * k.machine.core.accumulator_share) // vectors)
+        tile, point = s.split(row, [None, _divisor(s.extent(row), most)])
+        s.reorder(*outer, tile, point, *([] if lane is row else [lane]))
+        s.set_scope(acc, "local")
+        s.compute_at(acc, tile)
+        around = s.loops(acc)
+        spatial, reduce = s.axes(acc)
+        inside = [v for v in spatial if around.index(v) > around.index(tile)]
+        s.reorder(*reduce, *inside)
+        vector = 1 < lanes <= _MOST_LANES and lanes & (lanes - 1) == 0
+        columns = [inside.pop(), lane] if lane is not row and vector else []
+        for v in (*inside, point):
+            s.unroll(v)
+        for v in columns:
+            s.vectorize(v)
+        parallel_over(s, outer, 2 * k.multiply_time)
 
 
 def _divisor(width: int, most: int) -> int:

@@ -1,4 +1,4 @@
-"""What a schedule is handed: the loops of one kernel, with every elementwise value in between already inlined."""
+"""The base of the schedules of kernels, and the kernel that a schedule arranges: its blocks, elementwise values inlined."""
 
 from __future__ import annotations
 
@@ -8,40 +8,66 @@ from dataclasses import dataclass
 
 from tilewright.arith.open_sizes import typical
 from tilewright.expr import Var
-from tilewright.te.tensor import ComputeOp
+from tilewright.te.tensor import ComputeOp, KernelSchedule, Operation, Tensor
 from tilewright.tir.schedule import Schedule
 from tilewright.topi.machine import Machine, current
+from tilewright.topi.schedules.open_rows import Heights
 from tilewright.types import OpenSize
 
-WORTH_SHARING = 5_000.0
-"""Nanoseconds of work under which a second thread costs more than it gains."""
-_PIECES = 32
-_CACHE_SPEED = 64.0
-"""Bytes that one core reads from its second-level cache in a nanosecond."""
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class CpuSchedule(KernelSchedule):
+    """Base of the schedules for processors. Sizes that depend on dynamic shapes are symbolic."""
+
+    flops: int = 0
+    """Number of floating-point or integer operations of the computation."""
+    right_bytes: int = 0
+    """Size of the right operand of a product, in bytes."""
+    heights: Heights = ()
+    """Heights of the tile for which there is code, where a number of rows is symbolic, each with its condition."""
+
+    def apply(self, kernel: KernelBlocks) -> None:
+        """Arrange the loops of a kernel."""
+        raise NotImplementedError
 
 
 @dataclass(slots=True)
 class KernelBlocks:
-    """A kernel being scheduled: `anchor` is the computation that chose the schedule, `output` the block that stores the result."""
+    """A kernel being scheduled: `anchor` is the computation that has the schedule `plan`, `output` the block that stores the result."""
 
     schedule: Schedule
     anchor: ComputeOp
-    names: dict[ComputeOp, str]
+    names: dict[Operation, str]
     output: str
-    others: tuple[str, ...] = ()
+    plan: CpuSchedule
+
+    @property
+    def acc(self) -> str:
+        """The block of the anchor."""
+        return self.names[self.anchor]
 
     @property
     def multiply_time(self) -> float:
-        """Nanoseconds that the anchor's multiply-adds take at the machine's peak, or what it takes to read the weights of a few rows."""
-        attrs = self.anchor.attrs
-        return max(typical(attrs["flops"]) / (16 * self.machine.lanes("float32")), typical(attrs.get("right_bytes", 0)) / _CACHE_SPEED)
+        """Nanoseconds of the anchor's multiply-adds at the machine's peak, or of reading the weights once, if that takes longer."""
+        return max(typical(self.plan.flops) / self.machine.flops_per_ns, typical(self.plan.right_bytes) / self.machine.core.l2_bytes_per_ns)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the anchor's multiply-adds take long enough for several threads."""
+        return self.multiply_time >= self.machine.core.thread_ns
 
     @property
     def machine(self) -> Machine:
         return current()
 
-    def name(self, op: ComputeOp) -> str:
-        return self.names[op]
+    @property
+    def packed(self) -> list[str]:
+        """The blocks that pack an operand."""
+        return [name for op, name in self.names.items() if isinstance(op, ComputeOp) and op.prepack is not None]
+
+    def name(self, t: Tensor) -> str:
+        """The block that computes a tensor."""
+        return self.names[t.op]
 
 
 def parallel_over(s: Schedule, loops: Sequence[Var], nanoseconds: float) -> None:
@@ -49,17 +75,18 @@ def parallel_over(s: Schedule, loops: Sequence[Var], nanoseconds: float) -> None
     if any(isinstance(s.extent(v), OpenSize) for v in loops):
         _parallel_over_open(s, loops, nanoseconds)
         return
-    if nanoseconds < WORTH_SHARING:
+    core = current().core
+    if nanoseconds < core.thread_ns:
         return
     chosen: list[Var] = []
     trips = 1
     for v in loops:
         chosen.append(v)
         trips *= s.extent(v)
-        if trips >= _PIECES // 2:
+        if trips >= core.pieces // 2:
             break
     if trips > 1:
-        s.parallel(s.fuse(*chosen), grain=max(1, trips // _PIECES))
+        s.parallel(s.fuse(*chosen), grain=max(1, trips // core.pieces))
 
 
 def _parallel_over_open(s: Schedule, loops: Sequence[Var], nanoseconds: float) -> None:
@@ -68,4 +95,4 @@ def _parallel_over_open(s: Schedule, loops: Sequence[Var], nanoseconds: float) -
     chosen = loops[: last + 1]
     trips = math.prod(typical(s.extent(v)) for v in chosen)
     each = nanoseconds / max(trips, 1)
-    s.parallel(s.fuse(*chosen), grain=1 << max(0, math.ceil(math.log2(WORTH_SHARING / max(each, 1.0)))))
+    s.parallel(s.fuse(*chosen), grain=1 << max(0, math.ceil(math.log2(current().core.thread_ns / max(each, 1.0)))))

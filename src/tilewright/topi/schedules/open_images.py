@@ -12,9 +12,9 @@ from typing import Final
 
 from tilewright.errors import ScheduleError
 from tilewright.expr import Var, as_expr
-from tilewright.te.tensor import ComputeOp
+from tilewright.te.tensor import Tensor
 from tilewright.tir.schedule import Schedule
-from tilewright.topi.schedules.kernel import WORTH_SHARING, KernelBlocks
+from tilewright.topi.schedules.kernel import KernelBlocks
 from tilewright.types import OpenSize
 
 _BAND: Final = 8
@@ -38,20 +38,20 @@ def bands(s: Schedule, images: list[Var]) -> list[Var]:
     return [s.fuse(*outer, band), row]
 
 
-def copy_whole(k: KernelBlocks, op: ComputeOp) -> None:
+def copy_whole(k: KernelBlocks, copy: Tensor) -> None:
     """The copy of an image, made before all else, a row at a time."""
-    s, name = k.schedule, k.name(op)
+    s, name = k.schedule, k.name(copy)
     *planes, _, last = s.loops(name)
-    lanes = k.machine.lanes(op.body[0].dtype)
+    lanes = k.machine.lanes(copy.dtype)
     while lanes > 1 and lanes > s.extent(last):
         lanes //= 2
     if lanes > 1:
         s.vectorize(s.split(last, [None, lanes])[1])
-    if k.multiply_time >= WORTH_SHARING:
+    if k.is_shared:
         s.parallel(s.fuse(*planes), grain=_BAND)
 
 
 def share(k: KernelBlocks, loops: list[Var]) -> None:
     """Hand out bands and panels."""
-    if k.multiply_time >= WORTH_SHARING:
+    if k.is_shared:
         k.schedule.parallel(k.schedule.fuse(*loops))

@@ -4,13 +4,13 @@ All tiles of a call are of one height, of at most `MOST_OPEN_ROWS` rows, and the
 
     9 rows   -> two tiles of 5: rows 0 … 4, 4 … 8          17 rows -> three tiles of 6: 0 … 5, 6 … 11, 11 … 16
 
-The kernel has code for each height, and takes the lowest with which there are as few tiles as with the tallest. A computation lists
-its heights, each with when it is taken (where none before it is; the last one always), as `attrs["heights"]`.
+The kernel has code for each height, and picks the smallest height that gives the minimum number of tiles. A schedule lists
+its heights in `CpuSchedule.heights`, each with its condition: the first height whose condition holds is taken, else the last.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -18,8 +18,6 @@ from typing import Final, TypeAlias
 
 from tilewright.arith.open_sizes import granted
 from tilewright.expr import LE, LT, PrimExpr, add, any_of, as_expr, compare, floordiv, sub
-from tilewright.te.create import computations
-from tilewright.te.tensor import ComputeOp, Tensor
 from tilewright.topi import machine
 from tilewright.topi.tiles import Tile, conv_tile
 from tilewright.types import OpenSize
@@ -46,13 +44,6 @@ def at_height(height: int) -> Iterator[None]:
 def current() -> int:
     """The height of the enclosing `at_height`; 0 outside."""
     return _HEIGHT.get()
-
-
-def heights(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> Heights:
-    """The heights that the kernel of these computations has code for; none where no number of rows is open."""
-    anchors = [op for op in computations(args, outputs) if isinstance(op, ComputeOp) and op.schedule is not None]
-    found: Heights = anchors[-1].attrs.get("heights", ()) if anchors else ()
-    return found
 
 
 def balanced(rows: int, most: int) -> Heights:

@@ -13,29 +13,35 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import dataclass
 from typing import Final
 
 from tilewright.arith.open_sizes import typical
 from tilewright.expr import Var
 from tilewright.topi.decisions import decide
-from tilewright.topi.schedules.kernel import KernelBlocks, parallel_over
+from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
 
 _VECTORS: Final = (1, 2, 4, 8)
 """How many vectors are computed together."""
 
 
-def schedule_rows(k: KernelBlocks) -> None:
-    """`attrs["axes"]` of the anchor are the reduced axes of the output."""
-    s = k.schedule
-    axes, _ = s.axes(k.output)
-    reduced = sorted(k.anchor.attrs["axes"])
-    work = 4.0 * math.prod(typical(s.extent(v)) for v in axes) / k.machine.lanes("float32")
-    stages = [name for op, name in k.names.items() if name != k.output]
-    along = reduced == list(range(len(axes) - len(reduced), len(axes)))
-    if along:
-        _contiguous(k, axes[: reduced[0]], axes[reduced[0] :], stages, work)
-    else:
-        _in_lanes(k, axes, reduced, stages, work)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowsSchedule(CpuSchedule):
+    """Schedule of a kernel whose reductions are all along the same `axes` of the output; equal schedules share a kernel."""
+
+    axes: tuple[int, ...]
+
+    def apply(self, k: KernelBlocks) -> None:
+        s = k.schedule
+        axes, _ = s.axes(k.output)
+        reduced = sorted(self.axes)
+        work = 4.0 * math.prod(typical(s.extent(v)) for v in axes) / k.machine.lanes("float32")
+        stages = [name for op, name in k.names.items() if name != k.output]
+        along = reduced == list(range(len(axes) - len(reduced), len(axes)))
+        if along:
+            _contiguous(k, axes[: reduced[0]], axes[reduced[0] :], stages, work)
+        else:
+            _in_lanes(k, axes, reduced, stages, work)
 
 
 def _contiguous(k: KernelBlocks, rows: list[Var], columns: list[Var], stages: list[str], work: float) -> None:

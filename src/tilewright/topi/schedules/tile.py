@@ -8,16 +8,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tilewright.expr import Var
-from tilewright.te.tensor import ComputeOp
+from tilewright.te.tensor import ComputeOp, Operation, Tensor
 from tilewright.tir.schedule import Schedule
+from tilewright.topi import machine as machines
 from tilewright.topi.decisions import BY_MODEL, decide_one
 from tilewright.topi.schedules import open_images, open_rows
-from tilewright.topi.schedules.kernel import WORTH_SHARING, KernelBlocks
-from tilewright.topi.tiles import PIECE, Tile
+from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks
+from tilewright.topi.tiles import Tile
 from tilewright.types import OpenSize
 
 MOST_TAPS: Final = 12
@@ -25,8 +26,6 @@ MOST_TAPS: Final = 12
 MOST_WRITTEN: Final = 1024
 """Most statements of one tile that are written out with the taps along a row; a tile of a 7x7 window has up to 784."""
 _ENOUGH: Final = 8
-_PIECES: Final = 64
-_CHUNK: Final = 768
 _CHUNK_COUNTS: Final = (1, 2, 4, 8)
 _SHORTEST_CHUNK: Final = 128
 _BLOCKS: Final = (0, 2, 4, 8, 16, 32)
@@ -39,50 +38,61 @@ def writes_out_taps(taps: int, step: int, tile: Tile) -> bool:
     return taps <= MOST_TAPS and taps * step * tile.rows * tile.vectors <= MOST_WRITTEN
 
 
-def schedule_matmul(k: KernelBlocks) -> None:
-    """`out[…, n]` from `acc[(batch,) m, n]`: all axes of the output before the last are rows, but for the batch axes."""
-    s, acc = k.schedule, k.name(k.anchor)
-    tile: Tile = k.anchor.attrs["tile"]
-    batch_axes: int = k.anchor.attrs["batch_axes"]
-    spatial, _ = s.axes(k.output)
-    batch, rows, column = spatial[:batch_axes], spatial[batch_axes:-1], spatial[-1]
-    scattered: tuple[int, ...] = k.anchor.attrs.get("scattered", ())
-    if scattered:
-        rows, column = _gather_blocks(s, rows, column, scattered)
-    if not rows:  # a vector is one row
-        (*rows, column) = s.split(column, [1, None])
-    row = s.fuse(*rows)
-    if height := open_rows.current():
-        schedule_open_rows(k, batch, row, column, replace(tile, rows=height))
-        return
-    even = s.extent(row) % tile.rows == 0 and s.extent(column) % tile.columns == 0
-    row_outer, row_inner = s.split(row, [None, tile.rows])
-    panel, vector, lane = s.split(column, [None, tile.vectors, tile.lanes])
-    s.reorder(*batch, panel, row_outer, row_inner, vector, lane)
-    packed = [name for op, name in k.names.items() if op.prepack is not None]
-    for v in (row_inner, vector):
-        s.unroll(v)
-    s.vectorize(lane)
-    tiles = s.extent(row_outer)
-    chunks = 1 if batch or scattered else _chunks(k, tile, tiles)
-    if chunks > 1:
-        _in_chunks(k, panel, row_outer, tile, chunks)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MatmulSchedule(CpuSchedule):
+    """Schedule of a matrix product: `out[…, n]` from `acc[(batch,) m, n]`; the axes of the output before the last are rows, except batch axes."""
+
+    tile: Tile
+    left_bytes: int
+    """Size of the left operand, of one matrix of a batch, in bytes."""
+    batch_axes: int = 0
+    unroll: int = 1
+    """Number of steps of the sum that are written out."""
+    scattered: tuple[int, ...] = ()
+    """Sizes of the blocks of the output that hold the columns of a row, where columns are scattered over an image."""
+    exact: bool = False
+    """Whether the sums are of integers, whose order does not matter."""
+
+    def apply(self, k: KernelBlocks) -> None:
+        s, tile = k.schedule, self.tile
+        spatial, _ = s.axes(k.output)
+        batch, rows, column = spatial[: self.batch_axes], spatial[self.batch_axes : -1], spatial[-1]
+        if self.scattered:
+            rows, column = _gather_blocks(s, rows, column, self.scattered)
+        if not rows:  # a vector is one row
+            (*rows, column) = s.split(column, [1, None])
+        row = s.fuse(*rows)
+        if height := open_rows.current():
+            _schedule_open_rows(k, self, batch, row, column, replace(tile, rows=height))
+            return
+        even = s.extent(row) % tile.rows == 0 and s.extent(column) % tile.columns == 0
+        row_outer, row_inner = s.split(row, [None, tile.rows])
+        panel, vector, lane = s.split(column, [None, tile.vectors, tile.lanes])
+        s.reorder(*batch, panel, row_outer, row_inner, vector, lane)
+        packed = k.packed
+        for v in (row_inner, vector):
+            s.unroll(v)
+        s.vectorize(lane)
+        tiles = s.extent(row_outer)
+        chunks = 1 if batch or self.scattered else _chunks(k, tile, tiles)
+        if chunks > 1:
+            _in_chunks(k, self, panel, row_outer, chunks)
+            _pack_inside(s, packed, batch, k)
+            return
+        depth = accumulate(k, k.acc, row_outer, tile, depth_unroll=self.unroll, exact=self.exact)
+        if packed and batch:
+            _pack_inside(s, packed, batch, k)
+            if k.is_shared and math.prod(s.extent(v) for v in batch) > 1:
+                s.parallel(s.fuse(*batch))
+            return
         _pack_inside(s, packed, batch, k)
-        return
-    depth = accumulate(k, acc, row_outer, tile, depth_unroll=k.anchor.attrs.get("unroll", 1))
-    if packed and batch:
-        _pack_inside(s, packed, batch, k)
-        if k.multiply_time >= WORTH_SHARING and math.prod(s.extent(v) for v in batch) > 1:
-            s.parallel(s.fuse(*batch))
-        return
-    _pack_inside(s, packed, batch, k)
-    large = tiles >= _LEAST_TILES and _large_weights(k, k.anchor) is not None
-    panels = _share(k, [*batch, panel], row_outer, even, by_panel=large)
-    if large and panels is not None:
-        prefetch_panels(k, k.anchor, panels, depth)
+        large = tiles >= _LEAST_TILES and _large_weights(k, k.anchor) is not None
+        panels = _share(k, self.left_bytes, [*batch, panel], row_outer, even, by_panel=large)
+        if large and panels is not None:
+            prefetch_panels(k, k.anchor, panels, depth)
 
 
-def schedule_open_rows(k: KernelBlocks, batch: list[Var], row: Var, column: Var, tile: Tile) -> None:
+def _schedule_open_rows(k: KernelBlocks, plan: MatmulSchedule, batch: list[Var], row: Var, column: Var, tile: Tile) -> None:
     """The product for any number of rows of which there are at least those of a tile: the last tile begins earlier, and repeats some rows."""
     s = k.schedule
     panels = -(-s.extent(column) // tile.columns)
@@ -93,11 +103,11 @@ def schedule_open_rows(k: KernelBlocks, batch: list[Var], row: Var, column: Var,
     for v in (row_inner, vector):
         s.unroll(v)
     s.vectorize(lane)
-    depth = accumulate(k, k.name(k.anchor), row_outer, tile, depth_unroll=k.anchor.attrs.get("unroll", 1))
-    _pack_inside(s, [name for op, name in k.names.items() if op.prepack is not None], batch, k)
+    depth = accumulate(k, k.acc, row_outer, tile, depth_unroll=plan.unroll, exact=plan.exact)
+    _pack_inside(s, k.packed, batch, k)
     large = not batch and _large_weights(k, k.anchor) is not None
     shared = [*batch, panel, *([row_outer] if even and panels < _ENOUGH and not large else [])]
-    if k.multiply_time >= WORTH_SHARING:
+    if k.is_shared:
         panel = s.fuse(*shared)
         s.parallel(panel, grain=_OPEN_GRAIN if len(shared) > len(batch) + 1 else 1)
     if large:
@@ -109,24 +119,24 @@ def _chunks(k: KernelBlocks, tile: Tile, tiles: int) -> int:
 
     One when a panel fits as it is beside the one that is being prefetched.
     """
-    depth = k.schedule.extent(k.schedule.axes(k.name(k.anchor))[1][0])
+    depth = k.schedule.extent(k.schedule.axes(k.acc)[1][0])
     chunks = decide_one("chunks", BY_MODEL, lambda: [(n,) for n in _CHUNK_COUNTS if depth % (n * 8) == 0 and depth >= _SHORTEST_CHUNK * max(n, 2)], selects=True)
     if chunks != BY_MODEL:
         return chunks
     panel = depth * tile.columns * 4
     if tiles < _LEAST_TILES or panel <= k.machine.l2_bytes // 4:
         return 1
-    return next((n for n in range(-(-depth // _CHUNK), depth) if depth % (n * 8) == 0), 1)
+    return next((n for n in range(-(-depth // k.machine.core.chunk_steps), depth) if depth % (n * 8) == 0), 1)
 
 
-def _in_chunks(k: KernelBlocks, panel: Var, row: Var, tile: Tile, chunks: int) -> None:
+def _in_chunks(k: KernelBlocks, plan: MatmulSchedule, panel: Var, row: Var, chunks: int) -> None:
     """The sums of all rows under one panel in memory; each chunk of them is added, one register tile after the other.
 
         for panel (parallel): for chunk: for tile of rows: { part[rows x vectors] = 0; for k of chunk: part += A * B; acc[tile] += part }
                               for tile of rows: out = epilogue(acc[tile])
     """
-    s, acc = k.schedule, k.name(k.anchor)
-    blocks = _block_count(s.extent(row), -(-k.anchor.attrs["left_bytes"] // (chunks * k.machine.l2_bytes // 2)))
+    s, acc, tile, unroll = k.schedule, k.acc, plan.tile, plan.unroll
+    blocks = _block_count(s.extent(row), -(-plan.left_bytes // (chunks * k.machine.l2_bytes // 2)))
     if blocks > 1:
         block, _ = s.split(row, [blocks, None])
         s.reorder(block, panel)
@@ -135,9 +145,8 @@ def _in_chunks(k: KernelBlocks, panel: Var, row: Var, tile: Tile, chunks: int) -
     *_, rows, columns, depth = s.loops(acc)
     tiles, row = s.split(rows, [None, tile.rows])
     vector, lane = s.split(columns, [None, tile.lanes])
-    unroll: int = k.anchor.attrs.get("unroll", 1)
     trips = s.extent(depth) // chunks // unroll
-    pieces = max(1, round(trips * unroll / PIECE))
+    pieces = max(1, round(trips * unroll / k.machine.core.product_piece))
     while trips % pieces:
         pieces -= 1
     chunk, piece, steps, step = s.split(depth, [chunks, pieces, None, unroll])
@@ -146,19 +155,19 @@ def _in_chunks(k: KernelBlocks, panel: Var, row: Var, tile: Tile, chunks: int) -
     for v in (step, row, vector):
         s.unroll(v)
     s.vectorize(lane)
-    if k.multiply_time >= WORTH_SHARING and s.extent(panel) > 1:
+    if k.is_shared and s.extent(panel) > 1:
         s.parallel(panel)
     prefetch_panels(k, k.anchor, panel, steps)
 
 
-def _large_weights(k: KernelBlocks, product: ComputeOp) -> str | None:
+def _large_weights(k: KernelBlocks, product: Operation) -> str | None:
     """The packed constant operand of `product`, where it does not stay in the second-level cache."""
     given = {b.name for b in k.schedule.func.params}
     packed = (t for t in product.inputs if isinstance(t.op, ComputeOp) and t.op.prepack is not None and t.name in given)
     return next((t.name for t in packed if math.prod(t.extents) * t.dtype.itemsize > k.machine.l2_bytes // 2), None)
 
 
-def prefetch_panels(k: KernelBlocks, product: ComputeOp, panels: Var, depth: Var) -> None:
+def prefetch_panels(k: KernelBlocks, product: Operation, panels: Var, depth: Var) -> None:
     """Ask for the next panel of weights that do not stay in the second-level cache while this one is used."""
     weights = _large_weights(k, product)
     if weights is not None and k.schedule.extent(panels) > 1 and decide_one("prefetch", 1, lambda: [(0,)]):
@@ -181,51 +190,71 @@ def _pack_inside(s: Schedule, packed: list[str], batch: list[Var], k: KernelBloc
         spatial, _ = s.axes(name)
         lane = spatial[-1]
         s.vectorize(s.split(lane, [None, k.machine.lanes()])[1])
-        if not batch and k.multiply_time >= WORTH_SHARING:
+        if not batch and k.is_shared:
             s.parallel(spatial[0])
 
 
-def schedule_conv(k: KernelBlocks) -> None:
-    """`out[n, oh…, ow, oc]`, axes in the order of the layout, from `acc[n, oh…, ow, group, oc]`: tiles along a row."""
-    s, acc = k.schedule, k.name(k.anchor)
-    tile: Tile = k.anchor.attrs["tile"]
-    groups: int = k.anchor.attrs["groups"]
-    axes, _ = s.axes(k.output)
-    order: tuple[int, ...] = k.anchor.attrs["channels_last"]
-    *images, ow, oc = (axes[d] for d in order)
-    if any(isinstance(s.extent(v), OpenSize) for v in (*images[1:], ow, oc)):
-        open_images.check_axes(k, images, k.anchor.attrs["channels"], oc)
-    group: list[Var] = []
-    if groups > 1:
-        g, oc = s.split(oc, [groups, None])
-        group = [g]
-    even = s.extent(oc) % tile.columns == 0
-    is_open = any(isinstance(s.extent(v), OpenSize) for v in (*images[1:], ow))
-    bands = open_images.bands(s, images) if is_open else []
-    ow_outer, ow_inner = s.split(ow, [None, tile.rows])
-    panel, vector, lane = s.split(oc, [None, tile.vectors, tile.lanes])
-    s.reorder(*bands[:1], *group, panel, *(bands[1:] or images), ow_outer, ow_inner, vector, lane)
-    accumulate(k, acc, ow_outer, tile, depth_unroll=k.anchor.attrs.get("unroll", 1))
-    for v in (ow_inner, vector):
-        s.unroll(v)
-    s.vectorize(lane)
-    if is_open:
-        open_images.copy_whole(k, k.anchor.attrs["padded"])
-    elif (padded := k.anchor.attrs.get("padded")) is not None:
-        *planes, _, x = s.loops(k.name(padded))
-        s.vectorize(s.split(x, [None, k.machine.lanes(padded.body[0].dtype)])[1])
-        if k.multiply_time >= WORTH_SHARING:
-            s.parallel(s.fuse(*planes))
-    for name in (name for op, name in k.names.items() if op.prepack is not None):
-        spatial, _ = s.axes(name)
-        s.vectorize(s.split(spatial[-1], [None, k.machine.lanes()])[1])
-    if is_open:
-        open_images.share(k, [*bands[:1], *group, panel])
-    else:
-        _share(k, [*group, panel], s.fuse(*images), even, windows=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ConvSchedule(CpuSchedule):
+    """Schedule of a convolution by tiles along a row: `out[n, oh…, ow, oc]`, axes in the order of the layout, from `acc[n, oh…, ow, group, oc]`."""
+
+    tile: Tile
+    channels_last: tuple[int, ...]
+    """The axes of the output that are the batch, the spatial dimensions in order, and the channels."""
+    left_bytes: int
+    """Size of the input, in bytes."""
+    groups: int = 1
+    channels: int = 0
+    """Number of output channels of all groups."""
+    unroll: int = 1
+    """Number of steps of the sum that are written out."""
+    shared: bool = False
+    """Whether the taps along a row are the innermost axis of the sum, written out to share their inputs in registers."""
+    exact: bool = False
+    """Whether the sums are of integers, whose order does not matter."""
+    padded: Tensor | None = None
+    """The copy of the input with its padding, where there is one."""
+
+    def apply(self, k: KernelBlocks) -> None:
+        s, tile = k.schedule, self.tile
+        axes, _ = s.axes(k.output)
+        *images, ow, oc = (axes[d] for d in self.channels_last)
+        if any(isinstance(s.extent(v), OpenSize) for v in (*images[1:], ow, oc)):
+            open_images.check_axes(k, images, self.channels, oc)
+        group: list[Var] = []
+        if self.groups > 1:
+            g, oc = s.split(oc, [self.groups, None])
+            group = [g]
+        even = s.extent(oc) % tile.columns == 0
+        is_open = any(isinstance(s.extent(v), OpenSize) for v in (*images[1:], ow))
+        bands = open_images.bands(s, images) if is_open else []
+        ow_outer, ow_inner = s.split(ow, [None, tile.rows])
+        panel, vector, lane = s.split(oc, [None, tile.vectors, tile.lanes])
+        s.reorder(*bands[:1], *group, panel, *(bands[1:] or images), ow_outer, ow_inner, vector, lane)
+        accumulate(k, k.acc, ow_outer, tile, depth_unroll=self.unroll, shared=self.shared, exact=self.exact)
+        for v in (ow_inner, vector):
+            s.unroll(v)
+        s.vectorize(lane)
+        if is_open:
+            assert self.padded is not None
+            open_images.copy_whole(k, self.padded)
+        elif self.padded is not None:
+            *planes, _, x = s.loops(k.name(self.padded))
+            s.vectorize(s.split(x, [None, k.machine.lanes(self.padded.dtype)])[1])
+            if k.is_shared:
+                s.parallel(s.fuse(*planes))
+        for name in k.packed:
+            spatial, _ = s.axes(name)
+            s.vectorize(s.split(spatial[-1], [None, k.machine.lanes()])[1])
+        if is_open:
+            open_images.share(k, [*bands[:1], *group, panel])
+        else:
+            _share(k, self.left_bytes, [*group, panel], s.fuse(*images), even, windows=True)
 
 
-def accumulate(k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: int) -> Var:
+def accumulate(
+    k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: int, shared: bool = False, exact: bool = False
+) -> Var:
     """The accumulators: in registers, computed at `at`, the reduction outside and the tile unrolled inside.
 
     Returns the innermost loop that is not unrolled.
@@ -239,13 +268,12 @@ def accumulate(k: KernelBlocks, acc: str, at: Var, tile: Tile, depth_unroll: int
     columns: list[Var] = []
     if tile.columns > 1:  # one column has no loop
         columns = s.split(spatial.pop(), [None, tile.lanes])  # more vectors than the tile has where a panel crosses groups
-    shared: bool = k.anchor.attrs.get("shared", False)
     if shared:
         *taps, depth, step = reduce
     else:
         *taps, whole = reduce
         depth, step = s.split(whole, [None, depth_unroll])
-    outer = [*taps, depth] if k.anchor.attrs.get("exact") else _in_pieces(s, [*taps, depth], s.extent(step), shared)
+    outer = [*taps, depth] if exact else _in_pieces(s, [*taps, depth], s.extent(step), shared)
     s.reorder(*outer, step, *spatial, *columns)
     along = [v for v in taps[-1:] if not shared and writes_out_taps(s.extent(v), depth_unroll, tile)]
     for v in (step, *spatial, *columns[:1], *along):
@@ -263,7 +291,8 @@ def _in_pieces(s: Schedule, loops: list[Var], step: int, cut: bool) -> list[Var]
     *taps, depth = loops
     if isinstance(s.extent(depth), OpenSize):
         return loops
-    pieces = max(1, round(s.extent(depth) * step / PIECE))
+    length = machines.current().core.product_piece
+    pieces = max(1, round(s.extent(depth) * step / length))
     while s.extent(depth) % pieces:
         pieces -= 1
     if pieces > 1:
@@ -277,7 +306,7 @@ def _in_pieces(s: Schedule, loops: list[Var], step: int, cut: bool) -> list[Var]
     ways = {d: tap for d in range(1, trips + 1) if trips % d == 0 and (cut or d in (1, trips))}
     if cut and not outer:  # the channels outside of the taps
         ways.setdefault(channels, depth)
-    pieces = min(ways, key=lambda d: abs(math.log(trips * channels * step / d / PIECE)))
+    pieces = min(ways, key=lambda d: abs(math.log(trips * channels * step / d / length)))
     if pieces == 1:
         return loops
     loop = ways[pieces]
@@ -289,7 +318,9 @@ def _in_pieces(s: Schedule, loops: list[Var], step: int, cut: bool) -> list[Var]
     return [*outer, loop, *within]
 
 
-def _share(k: KernelBlocks, outer: list[Var], row: Var, even: bool, windows: bool = False, by_panel: bool = False) -> Var | None:
+def _share(
+    k: KernelBlocks, left: int, outer: list[Var], row: Var, even: bool, windows: bool = False, by_panel: bool = False
+) -> Var | None:
     """Loops over panels outside and rows inside, or blocks of rows outermost: these when the left operand would not stay in
     the second-level cache from one panel to the next, or when there are too few panels to share out.
 
@@ -298,9 +329,8 @@ def _share(k: KernelBlocks, outer: list[Var], row: Var, even: bool, windows: boo
     Returns the loop whose next trip has the next panel, if there is one.
     """
     s, cache = k.schedule, k.machine.l2_bytes // 2
-    left: int = k.anchor.attrs["left_bytes"]
     trips = math.prod(s.extent(v) for v in outer)
-    worth = k.multiply_time >= WORTH_SHARING
+    worth = k.is_shared
     wanted = decide_one("blocks", BY_MODEL, lambda: [(n,) for n in _BLOCKS])
     if wanted == BY_MODEL:
         in_blocks = (left > cache and trips > 1) or (worth and trips < _ENOUGH and s.extent(row) >= 2)
@@ -331,7 +361,7 @@ def _share(k: KernelBlocks, outer: list[Var], row: Var, even: bool, windows: boo
 
 
 def _parallel(s: Schedule, loop: Var) -> None:
-    s.parallel(loop, grain=max(1, s.extent(loop) // _PIECES))
+    s.parallel(loop, grain=max(1, s.extent(loop) // machines.current().core.tile_pieces))
 
 
 def _block_count(extent: int, wanted: int) -> int:

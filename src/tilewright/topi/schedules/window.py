@@ -20,55 +20,61 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from tilewright.expr import Var
-from tilewright.te.tensor import ComputeOp
+from tilewright.te.tensor import Tensor
 from tilewright.tir.schedule import Schedule
 from tilewright.topi import machine as machines
 from tilewright.topi.decisions import decide, decide_one
 from tilewright.topi.machine import Machine
 from tilewright.topi.schedules import open_images, open_rows
-from tilewright.topi.schedules.kernel import KernelBlocks, parallel_over
+from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
 from tilewright.types import OpenSize
 
 _MOST_UNROLLED: Final = 64
 _MOST_OUTPUTS: Final = 10
 _MOST_OF_A_ROW: Final = 128
-_PAGE: Final = 4096
-_LINE: Final = 64
 _TYPICAL_ROW: Final = 32
 """Outputs of a row whose length is open, for estimates."""
-_HOPELESS: Final = 2.0
-"""Lines wanted in one place over those that it has, from where on neighbouring channels are the lesser evil though they do not fit either."""
 _FEW_TAPS: Final = 9
 """Of a window whose weights fit into registers, or take no room in the cache that counts."""
-_IDLE: Final = 1.25
-"""Time with uneven shares, over that with even ones."""
 
 
-def schedule_window(k: KernelBlocks) -> None:
-    """`out[n, oh…, ow, c]`, axes in the order of the layout, from `acc[n, oh…, ow, c]`."""
-    s, machine = k.schedule, k.machine
-    axes, _ = s.axes(k.output)
-    batch, *rows, ow, channel = (axes[d] for d in k.anchor.attrs["channels_last"])
-    lanes = min(machine.lanes("float32"), 1 << (max(1, s.extent(channel)).bit_length() - 1))
-    if any(isinstance(s.extent(v), OpenSize) for v in (*rows, ow, channel)):
-        open_images.check_axes(k, [batch, *rows], k.anchor.outputs[0].extents[-1], channel)
-        _schedule_open(k, [batch, *rows], ow, channel, lanes)
-        return
-    outputs, crowded = _decided(k, s.extent(ow), s.extent(channel))
-    block, lane = s.split(channel, [None, lanes], overlap=True)
-    outer, inner = s.split(ow, [None, outputs])
-    nest = [outer, *rows, block] if crowded else [block, *rows, outer]
-    s.reorder(batch, *nest, inner, lane)
-    _reduce_in_registers(k, nest[-1], inner, lane, outputs, lanes)
-    parallel_over(s, _pieces(s, batch, nest[0], rows, machine.cores), 2 * k.multiply_time)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WindowSchedule(CpuSchedule):
+    """Schedule of a window over each channel: `out[n, oh…, ow, c]`, axes in the order of the layout, from `acc[n, oh…, ow, c]`."""
+
+    channels_last: tuple[int, ...]
+    """The axes of the output that are the batch, the spatial dimensions in order, and the channels."""
+    taps: int
+    stride: int
+    """Distance of neighbouring outputs of a row, in inputs."""
+    padded: Tensor | None = None
+    """The copy of the input with its padding, where there is one."""
+
+    def apply(self, k: KernelBlocks) -> None:
+        s, machine = k.schedule, k.machine
+        axes, _ = s.axes(k.output)
+        batch, *rows, ow, channel = (axes[d] for d in self.channels_last)
+        lanes = min(machine.lanes("float32"), 1 << (max(1, s.extent(channel)).bit_length() - 1))
+        if any(isinstance(s.extent(v), OpenSize) for v in (*rows, ow, channel)):
+            open_images.check_axes(k, [batch, *rows], k.anchor.outputs[0].extents[-1], channel)
+            _schedule_open(k, self, [batch, *rows], ow, channel, lanes)
+            return
+        outputs, crowded = _decided(k, self, s.extent(ow), s.extent(channel))
+        block, lane = s.split(channel, [None, lanes], overlap=True)
+        outer, inner = s.split(ow, [None, outputs])
+        nest = [outer, *rows, block] if crowded else [block, *rows, outer]
+        s.reorder(batch, *nest, inner, lane)
+        _reduce_in_registers(k, nest[-1], inner, lane, outputs, lanes)
+        parallel_over(s, _pieces(s, batch, nest[0], rows, machine), 2 * k.multiply_time)
 
 
 def outputs_together(width: int, taps: int, stride: int) -> int:
     """How many outputs of a row whose length is open are computed together; as many as there are where it is short."""
-    most = 4 if machines.current().vector_registers < 32 or _keeps_weights(taps, stride) else 7
+    most = 4 if _keeps_weights(taps, stride) else machines.current().window_outputs
     return open_rows.current() or most if isinstance(width, OpenSize) else min(most, width)
 
 
@@ -83,10 +89,10 @@ def _keeps_weights(taps: int, stride: int) -> bool:
     return taps <= _FEW_TAPS and stride == 1
 
 
-def _schedule_open(k: KernelBlocks, images: list[Var], ow: Var, channel: Var, lanes: int) -> None:
+def _schedule_open(k: KernelBlocks, plan: WindowSchedule, images: list[Var], ow: Var, channel: Var, lanes: int) -> None:
     """Over an image of open size: down the rows of a band for one vector of channels, or, where pixels crowd the cache, in a copy of the band with its padding."""
-    s, outputs = k.schedule, outputs_together(k.schedule.extent(ow), k.anchor.attrs["taps"], k.anchor.attrs["stride"])
-    padded: ComputeOp | None = k.anchor.attrs.get("padded")
+    s, outputs = k.schedule, outputs_together(k.schedule.extent(ow), plan.taps, plan.stride)
+    padded = plan.padded
     block, lane = s.split(channel, [None, lanes], overlap=True)
     band, row = open_images.bands(s, images)
     outer, inner = s.split(ow, [None, outputs], overlap=padded is None)
@@ -102,7 +108,7 @@ def _schedule_open(k: KernelBlocks, images: list[Var], ow: Var, channel: Var, la
 
 def _reduce_in_registers(k: KernelBlocks, at: Var, inner: Var, lane: Var, outputs: int, lanes: int) -> None:
     """The accumulators of one tile of outputs."""
-    s, acc = k.schedule, k.name(k.anchor)
+    s, acc = k.schedule, k.acc
     s.set_scope(acc, "local")
     s.compute_at(acc, at)
     spatial, reduce = s.axes(acc)
@@ -117,41 +123,41 @@ def _reduce_in_registers(k: KernelBlocks, at: Var, inner: Var, lane: Var, output
         s.vectorize(v)
 
 
-def _decided(k: KernelBlocks, width: int, channels: int) -> tuple[int, bool]:
+def _decided(k: KernelBlocks, plan: WindowSchedule, width: int, channels: int) -> tuple[int, bool]:
     """What `_outputs` says, or somebody who measured."""
-    outputs, crowded = _outputs(k, width, channels)
+    outputs, crowded = _outputs(k, plan, width, channels)
     tile, inside = decide(
         ("tile_ow", "channels_inside"), (outputs, int(crowded)), lambda: itertools.product(range(1, min(width, _MOST_OUTPUTS) + 1), (0, 1)),
     )
     return int(tile), bool(inside)
 
 
-def _outputs(k: KernelBlocks, width: int, channels: int) -> tuple[int, bool]:
+def _outputs(k: KernelBlocks, plan: WindowSchedule, width: int, channels: int) -> tuple[int, bool]:
     """How many outputs of a row are computed together, and whether with all their channels because one vector's crowd the cache.
 
     `crowd` is how many lines the rows of windows under one vector of channels want in each place of the first-level cache that
     they reach, over how many it holds. All channels are of use where what a tile touches of them stays there, its weights too, and those of a
     window of more than 3x3 mostly do not. Otherwise four or seven outputs hide the latency of the adds; they shall divide the row.
     """
-    most = 4 if k.machine.vector_registers < 32 else 7
-    taps = k.anchor.attrs["taps"]
+    most = k.machine.window_outputs
+    taps = plan.taps
     weights = taps if len(k.anchor.inputs) > 1 and taps > _FEW_TAPS else 0
     pixel = channels * k.anchor.inputs[0].dtype.itemsize
-    crowd = _crowd(pixel, _touched(k, width), k.machine)
+    crowd = _crowd(pixel, _touched(k, plan.stride, width), k.machine)
     if crowd > 1:
         wide = _divisor(width, most)
         several = [wide, _divisor(width, 4)] if k.schedule.extent(_taps(k)[-1]) <= 4 else [wide]  # a wider window reads too much beside four outputs
-        fitting = next((r for r in several if (_touched(k, r) + weights) * pixel <= k.machine.l1_bytes), None)
-        if fitting is not None or (crowd > _HOPELESS and not weights):
+        fitting = next((r for r in several if (_touched(k, plan.stride, r) + weights) * pixel <= k.machine.l1_bytes), None)
+        if fitting is not None or (crowd > k.machine.core.crowding and not weights):
             return fitting or wide, True
-    if _keeps_weights(taps, k.anchor.attrs["stride"]) and width % 4 == 0:
+    if _keeps_weights(taps, plan.stride) and width % 4 == 0:
         most = 4
     return _divisor(width, most), False
 
 
-def _touched(k: KernelBlocks, outputs: int) -> int:
+def _touched(k: KernelBlocks, stride: int, outputs: int) -> int:
     """How many pixels some neighbouring outputs of a row touch: those of their windows, and themselves."""
-    return _reached([k.schedule.extent(v) for v in _taps(k)], k.anchor.attrs["stride"], outputs)
+    return _reached([k.schedule.extent(v) for v in _taps(k)], stride, outputs)
 
 
 def _reached(window: Sequence[int], stride: int, outputs: int) -> int:
@@ -161,13 +167,14 @@ def _reached(window: Sequence[int], stride: int, outputs: int) -> int:
 
 def _crowd(pixel: int, touched: int, machine: Machine) -> float:
     """How many lines are wanted in each place of the first-level cache that pixels of so many bytes reach, over how many it holds."""
-    places = min(_PAGE // _LINE, _PAGE // math.gcd(pixel, _PAGE))
-    return touched / (places * max(1, machine.l1_bytes // _PAGE))
+    page = machine.core.set_stride
+    places = min(page // machine.core.line_bytes, page // math.gcd(pixel, page))
+    return touched / (places * max(1, machine.l1_bytes // page))
 
 
 def _taps(k: KernelBlocks) -> list[Var]:
     """The loops over the window, along a row last."""
-    return k.schedule.axes(k.name(k.anchor))[1]
+    return k.schedule.axes(k.acc)[1]
 
 
 def _divisor(width: int, most: int) -> int:
@@ -186,10 +193,10 @@ def _unroll_taps(s: Schedule, reduce: list[Var], outputs: int) -> None:
         s.unroll(v)
 
 
-def _pieces(s: Schedule, batch: Var, block: Var, rows: list[Var], cores: int) -> list[Var]:
+def _pieces(s: Schedule, batch: Var, block: Var, rows: list[Var], machine: Machine) -> list[Var]:
     """What is shared out: images and vectors of channels, or bands of rows where these cannot keep all cores busy."""
-    trips = s.extent(batch) * s.extent(block)
-    if -(-trips // cores) * cores <= _IDLE * trips or not rows:
+    trips, cores = s.extent(batch) * s.extent(block), machine.cores
+    if -(-trips // cores) * cores <= machine.core.uneven_share * trips or not rows:
         return [batch, block]
     extent = s.extent(rows[0])
     bands = next((d for d in range(4 * cores, extent // 2 + 1) if extent % d == 0), 1)

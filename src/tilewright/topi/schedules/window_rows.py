@@ -12,38 +12,46 @@ until they have reached the cache.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Final
 
 from tilewright.expr import Var
-from tilewright.te.tensor import ComputeOp
+from tilewright.te.tensor import Tensor
 from tilewright.topi.decisions import decide_one
-from tilewright.topi.schedules.kernel import KernelBlocks, parallel_over
+from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
 
 _MOST_TAPS: Final = 16
 
 
-def schedule_window_rows(k: KernelBlocks) -> None:
-    """`out[…, x]` from `acc[…, x]`; the axis `attrs["axis"]` is the one of rows, where there are any."""
-    s, acc = k.schedule, k.name(k.anchor)
-    rows: ComputeOp = k.anchor.attrs["rows"]
-    axis: int | None = k.anchor.attrs["axis"]
-    lanes = k.machine.lanes(rows.outputs[0].dtype)
-    *outer, width = s.axes(k.output)[0]
-    at = outer[-1]
-    if axis is not None:
-        at, _ = s.split(outer[axis], [None, _band(k, rows, s.extent(outer[axis]))])
-        outer = [*outer[:axis], at]
-    block = _vectors(k, width, lanes)
-    s.set_scope(acc, "local")
-    s.compute_at(acc, block)
-    _inside(k, acc, block)
-    name, down = k.name(rows), k.name(k.anchor.attrs["down"])
-    *_, x = s.compute_at(name, at, preserve_unit_loops=True)
-    block = _vectors(k, x, lanes)
-    s.set_scope(down, "local")
-    s.compute_at(down, block)
-    _inside(k, down, block)
-    parallel_over(s, outer, 2 * k.multiply_time)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WindowRowsSchedule(CpuSchedule):
+    """Schedule of a pool in two steps: `out[…, x]` from `acc[…, x]`, which reads `rows`, the stored copy of the reduction `down`."""
+
+    down: Tensor
+    rows: Tensor
+    axis: int
+    """The axis of the output that counts rows."""
+
+    def apply(self, k: KernelBlocks) -> None:
+        s, acc = k.schedule, k.acc
+        rows, axis = self.rows, self.axis
+        lanes = k.machine.lanes(rows.dtype)
+        *outer, width = s.axes(k.output)[0]
+        at = outer[-1]
+        if axis is not None:
+            at, _ = s.split(outer[axis], [None, _band(k, rows, s.extent(outer[axis]))])
+            outer = [*outer[:axis], at]
+        block = _vectors(k, width, lanes)
+        s.set_scope(acc, "local")
+        s.compute_at(acc, block)
+        _inside(k, acc, block)
+        name, down = k.name(rows), k.name(self.down)
+        *_, x = s.compute_at(name, at, preserve_unit_loops=True)
+        block = _vectors(k, x, lanes)
+        s.set_scope(down, "local")
+        s.compute_at(down, block)
+        _inside(k, down, block)
+        parallel_over(s, outer, 2 * k.multiply_time)
 
 
 def _vectors(k: KernelBlocks, loop: Var, lanes: int) -> Var:
@@ -68,9 +76,9 @@ def _inside(k: KernelBlocks, name: str, at: Var) -> None:
         s.vectorize(v)
 
 
-def _band(k: KernelBlocks, down: ComputeOp, rows: int) -> int:
+def _band(k: KernelBlocks, down: Tensor, rows: int) -> int:
     """The rows of one band: a divisor of all of them whose values fill a quarter of the first-level cache at most."""
-    row = down.outputs[0].extents[-1] * down.outputs[0].dtype.itemsize
+    row = down.extents[-1] * down.dtype.itemsize
     most = max(1, k.machine.l1_bytes // 4 // row)
     best = next((d for d in range(min(rows, most), 0, -1) if rows % d == 0), 1)
     return decide_one("band", best, lambda: [(d,) for d in range(1, rows + 1) if rows % d == 0])

@@ -37,7 +37,7 @@ def multibox_prior(
         moved = E.if_then_else(E.floormod(side, 2) < 1, x, y) + E.if_then_else(side < 2, -horizontal, horizontal)
         return E.minimum(E.maximum(moved, 0.0), 1.0) if clip else moved
 
-    return te.compute((1, height * width * len(halves), 4), element, name="multibox_prior")  # type: ignore[no-any-return]
+    return te.compute((1, height * width * len(halves), 4), element, name="multibox_prior")
 
 
 def _chosen(kind: PrimExpr, values: Sequence[float]) -> PrimExpr:
@@ -51,7 +51,7 @@ def _chosen(kind: PrimExpr, values: Sequence[float]) -> PrimExpr:
 def multibox_transform_loc(
     cls_prob: te.Tensor, loc_pred: te.Tensor, anchor: te.Tensor, clip: bool = True, threshold: float = 0.01,
     variances: Sequence[float] = (0.1, 0.1, 0.2, 0.2), keep_background: bool = False,
-) -> tuple[te.Tensor, te.Tensor]:
+) -> tuple[te.Tensor, ...]:
     """Boxes (class, score, left, top, right, bottom) of the anchors whose best class is not the background, first, and how many; the rest is -1."""
     batch, classes, n = cls_prob.extents
     dtype, first = loc_pred.dtype, 0 if keep_background else 1
@@ -76,7 +76,7 @@ def multibox_transform_loc(
             with b.for_range(found[0], n, "j") as j, b.for_range(0, 6, "value") as v:
                 out[i, j, v] = E.const(-1, dtype)
 
-    return loops(  # type: ignore[no-any-return]
+    return loops(
         "multibox_transform_loc", [cls_prob, loc_pred, anchor], [((batch, n, 6), dtype), ((batch,), "int32")], body
     )
 
@@ -107,4 +107,4 @@ def reorg(data: te.Tensor, stride: int) -> te.Tensor:
         source = (small * tall + row * stride + E.floordiv(block, stride)) * wide + column * stride + E.floormod(block, stride)
         return data(n, E.floordiv(source, height * width), E.floormod(E.floordiv(source, width), height), E.floormod(source, width))
 
-    return te.compute(shape, element, name="yolo_reorg")  # type: ignore[no-any-return]
+    return te.compute(shape, element, name="yolo_reorg")

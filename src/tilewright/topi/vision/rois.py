@@ -86,7 +86,7 @@ def roi_align(
                 samples = E.cast(data.dtype, E.maximum(grid_h * grid_w, 1))
                 out[m.at(r, c, row, column)] = total[0] / samples if mode == "avg" else total[0]
 
-    return loops("roi_align", [data, rois], [(m.shape(n, pooled_size), data.dtype)], body)  # type: ignore[no-any-return]
+    return loops("roi_align", [data, rois], (m.shape(n, pooled_size), data.dtype), body)
 
 
 def roi_pool(data: te.Tensor, rois: te.Tensor, pooled_size: Sequence[int], spatial_scale: float, layout: str = "NCHW") -> te.Tensor:
@@ -117,7 +117,7 @@ def roi_pool(data: te.Tensor, rois: te.Tensor, pooled_size: Sequence[int], spati
                     most[0] = greater_of(most[0], x[m.at(image, c, y, z)])
                 out[m.at(r, c, row, column)] = most[0]
 
-    return loops("roi_pool", [data, rois], [(m.shape(n, pooled_size), data.dtype)], body)  # type: ignore[no-any-return]
+    return loops("roi_pool", [data, rois], (m.shape(n, pooled_size), data.dtype), body)
 
 
 def rounded(x: PrimExpr) -> PrimExpr:
@@ -180,7 +180,7 @@ def proposal(
                 for d in range(4):
                     out[to, d + 1] = kept.sides[d][place]
 
-    return loops("proposal", [cls_prob, bbox_pred, im_info], [((batch * rpn_post_nms_top_n, 5), dtype)], body)  # type: ignore[no-any-return]
+    return loops("proposal", [cls_prob, bbox_pred, im_info], ((batch * rpn_post_nms_top_n, 5), dtype), body)
 
 
 def _moved(b: Loops, box: Sequence[PrimExpr], delta: Sequence[PrimExpr], iou_loss: bool) -> list[PrimExpr]:

@@ -13,7 +13,7 @@ from tilewright import expr as E
 from tilewright import te
 from tilewright.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar
-from tilewright.topi.loops import Loops, held, loops
+from tilewright.topi.loops import Loops, Output, held, loops
 from tilewright.topi.sorting import sorted_places
 from tilewright.types import DataType
 
@@ -64,7 +64,7 @@ class Kept:
         self.count[0] = place + 1
 
 
-def get_valid_counts(data: te.Tensor, score_threshold: float = 0, id_index: int = 0, score_index: int = 1) -> tuple[te.Tensor, te.Tensor, te.Tensor]:
+def get_valid_counts(data: te.Tensor, score_threshold: float = 0, id_index: int = 0, score_index: int = 1) -> tuple[te.Tensor, ...]:
     """How many boxes of `data` (batch, boxes, values) score above the threshold; those boxes, first; and where they were. The rest is -1."""
     batch, n, width = data.extents
 
@@ -87,7 +87,7 @@ def get_valid_counts(data: te.Tensor, score_threshold: float = 0, id_index: int 
                     boxes[i, j, k] = E.const(-1, data.dtype)
                 places[i, j] = -1
 
-    return loops("get_valid_counts", [data], [((batch,), "int32"), (data.extents, data.dtype), ((batch, n), "int32")], body)  # type: ignore[no-any-return]
+    return loops("get_valid_counts", [data], [((batch,), "int32"), (data.extents, data.dtype), ((batch, n), "int32")], body)
 
 
 def non_max_suppression(
@@ -148,7 +148,7 @@ def non_max_suppression(
                 with b.if_scope(True if kind is None else kind >= 0):
                     kept.keep(box, kind)
 
-    results = [((batch, n), "int32"), ((batch, 1), "int32")] if return_indices else [(data.extents, data.dtype)]
+    results: list[Output] = [((batch, n), "int32"), ((batch, 1), "int32")] if return_indices else [(data.extents, data.dtype)]
     return loops("non_max_suppression", [data, valid_count, indices], results, body)
 
 
@@ -219,4 +219,4 @@ def all_class_non_max_suppression(
         results: list[Any] = [((batch * classes * n, 3), "int64"), ((1,), "int64")]
     else:
         results = [((batch, classes * n, 2), "int64"), ((batch, classes * n), scores.dtype), ((batch,), "int64")]
-    return loops("all_class_non_max_suppression", [boxes, scores], results, body)  # type: ignore[no-any-return]
+    return loops("all_class_non_max_suppression", [boxes, scores], results, body)

@@ -1,0 +1,64 @@
+"""Memory between the stages of a C kernel: arrays on the stack up to a limit, from the C library above it.
+
+    float *restrict x = malloc(…);
+    if (x == NULL) {
+      ++context->refused;
+    } else {
+      …
+      free(x);
+    }
+
+What needs memory that was refused is not computed. Whoever called sees the count (`runtime/scratch.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from tilewright.expr import Buffer
+from tilewright.runtime.scratch import Scratch
+from tilewright.tir.stmt import Allocate, PrimFunc, walk_stmt
+
+_LARGEST: Final = 64 << 10
+"""Bytes of one array on the stack at most."""
+_MOST_STACK: Final = 256 << 10
+"""Bytes that a kernel and the bodies of its parallel loops take of a stack at most, together."""
+
+CONTEXT: Final = """\
+typedef struct tw_context tw_context;
+struct tw_context {
+  void (*parallel_for)(tw_context *context, void (*body)(void *closure, int64_t begin, int64_t end), void *closure, int64_t count, int64_t grain);
+  int64_t threads;
+  void *pool;
+  volatile int64_t refused; /* how often there was no memory; that it changes is what counts */
+};"""
+"""What kernels see of a context, whose form is that of `backends/cpu/llvm/pool.py`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Which of its buffers a kernel has on the stack, and the bytes that it takes of a thread."""
+
+    on_stack: frozenset[Buffer]
+    taken: Scratch
+
+
+def memory_of(func: PrimFunc) -> Memory:
+    """What a flat function takes beside its arguments."""
+    on_stack: set[Buffer] = set()
+    stack = heap = 0
+    for b in dict.fromkeys(s.buffer for s in walk_stmt(func.body) if isinstance(s, Allocate)):
+        nbytes = _nbytes(b)
+        if nbytes is not None and nbytes <= _LARGEST and stack + nbytes <= _MOST_STACK:
+            on_stack.add(b)
+            stack += nbytes
+        else:
+            heap += 1 if nbytes is None else nbytes
+    return Memory(frozenset(on_stack), Scratch(stack, heap, str(func.origin or func.name)))
+
+
+def _nbytes(b: Buffer) -> int | None:
+    """The bytes of a flat buffer; None where its size is known only when the kernel is called."""
+    (size,) = b.shape
+    return max(1, size) * b.dtype.itemsize if isinstance(size, int) else None

@@ -1,0 +1,126 @@
+"""LLVM text -> object code for a target.
+
+No mid-level passes run: the text that `codegen` writes is already in the shape that the instruction selector needs, and
+measured no faster after LLVM's pipelines. Text is verified first, because LLVM aborts the process on invalid IR.
+llvmlite serialises its calls, so all of this may be called from several threads.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import threading
+from typing import Any, Final
+
+import llvmlite.binding as llvm
+
+from tilewright.backends.target import Target
+from tilewright.errors import CompileError, InternalError, TargetError
+
+USUAL: Final = 2
+"""The effort of code generation where nothing else is said."""
+IN_ORDER: Final = 0
+"""The effort that leaves instructions in the order of the text, as debuggers need it."""
+_LOCK: Final = threading.RLock()
+_VECTOR_STACK_MOVE: Final = re.compile(
+    r"^\s*(?:v?mov\w+\s+(?:%[xyz]mm\d+, -?\d*\(%r[sb]p\)|-?\d*\(%r[sb]p\), %[xyz]mm\d+)|(?:str|ldr)\s+q\d+, \[(?:sp|x29))", re.MULTILINE)
+
+
+def _leave_llvm() -> None:
+    """Wait until no other thread is inside of LLVM. A child process would find its locks held, and its tables half-written, for ever."""
+    _LOCK.acquire()
+    llvm.ffi.lib._lock.__enter__()
+
+
+def _return_to_llvm() -> None:
+    llvm.ffi.lib._lock.__exit__(None, None, None)
+    _LOCK.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_leave_llvm, after_in_parent=_return_to_llvm, after_in_child=_return_to_llvm)
+
+
+def compile_text(text: str, target: Target, *, level: int = USUAL) -> bytes:
+    """The object file of an LLVM module; `level` is the effort of code generation, 0 to 3."""
+    with _LOCK:
+        machine = target_machine(target, level)
+        return bytes(machine.emit_object(_parsed(text, machine)))
+
+
+def compile_import(text: str, target: Target) -> bytes:
+    """The object file of LLVM text that a user brings; raises `CompileError` when it is none."""
+    with _LOCK:
+        machine = target_machine(target)
+        try:
+            return compile_text(text, target)
+        except InternalError as error:
+            raise CompileError(f"the text of pragma import_llvm cannot be compiled for {machine.triple}: {error.__cause__}", code="TW0509") from error
+
+
+def assembly(text: str, target: Target, *, level: int = 2) -> str:
+    """The same as assembly, to read and to count in."""
+    with _LOCK:
+        machine = target_machine(target, level)
+        return str(machine.emit_assembly(_parsed(text, machine)))
+
+
+def spills(text: str) -> int:
+    """How many times assembly moves a vector register to or from the stack."""
+    return len(_VECTOR_STACK_MOVE.findall(text))
+
+
+def target_machine(target: Target, level: int = 2) -> Any:
+    """LLVM's machine for a target; kept for the life of the process, since making one costs a millisecond."""
+    cpu, changes = target.mcpu, ",".join(target.mattr)
+    if target.is_native:
+        cpu = llvm.get_host_cpu_name()
+        changes = ",".join(filter(None, (llvm.get_host_cpu_features().flatten(), changes)))
+    elif cpu == "generic" and target.family == "x86":
+        cpu = "x86-64"
+    elif cpu.startswith("generic") and target.family == "riscv":
+        cpu, changes = "generic-rv64", ",".join(filter(None, ("+m,+a,+f,+d,+c", changes)))
+    abi = "lp64d" if target.family == "riscv" and "d" in target.features else ""
+    return _machine(target.mtriple, cpu, changes, str(target.attrs.get("mabi", abi)), level)
+
+
+@functools.cache
+def _machine(triple: str, cpu: str, features: str, abi: str, level: int) -> Any:
+    _initialize()
+    triple = re.sub(r"^(\w+)-linux", r"\1-unknown-linux", triple)  # without a vendor LLVM does not see the system
+    try:
+        found = llvm.Target.from_triple(triple)
+    except RuntimeError as error:
+        raise TargetError(f"LLVM cannot make code for '{triple}': {error}", code="TW0509") from error
+    return found.create_target_machine(cpu=cpu, features=features, opt=level, reloc="static" if triple.startswith("wasm") else "pic", codemodel="small", abiname=abi)
+
+
+@functools.cache
+def _initialize() -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    llvm.initialize_native_asmparser()
+    # Loop strength reduction takes a quarter of code generation; the text already shares its addresses.
+    llvm.set_option("tilewright", "-disable-lsr")
+
+
+def _parsed(text: str, machine: Any) -> Any:
+    try:
+        module = llvm.parse_assembly(text)
+        module.triple = machine.triple
+        module.data_layout = str(machine.target_data)
+        module.verify()
+    except RuntimeError as error:
+        raise InternalError(f"invalid LLVM text was generated: {error}{_excerpt(text, str(error))}") from error
+    return module
+
+
+def _excerpt(text: str, message: str) -> str:
+    """The lines around the one that LLVM's message points to."""
+    found = re.search(r"<string>:(\d+):", message)
+    if found is None:
+        return ""
+    at, lines = int(found[1]) - 1, text.splitlines()
+    around = range(max(0, at - 3), min(len(lines), at + 4))
+    return "\n" + "\n".join(f"{'>' if k == at else ' '} {k + 1:5} {lines[k]}" for k in around)

@@ -1,0 +1,31 @@
+"""Calls of C functions that are linked in. Numbers are passed by value, memory by its address."""
+
+from __future__ import annotations
+
+from tilewright import expr as E
+from tilewright import intrinsics as I
+from tilewright.backends.cpu.llvm.function import FunctionText, Value
+from tilewright.backends.cpu.llvm.memory import address
+from tilewright.backends.cpu.llvm.text import register_type
+from tilewright.errors import InternalError
+
+
+def call_extern(f: FunctionText, e: E.Call) -> Value:
+    """Emit the call where the program stands; the value of a function without one is the empty text."""
+    passed = [_argument(f, a) for a in e.args]
+    kinds = [kind for kind, _ in passed]
+    result = "void" if e.dtype == "void" else register_type(e.dtype)
+    name = f.declare(e.op.name, result, ", ".join(kinds))
+    call = f"call {result} {name}({', '.join(f'{kind} {text}' for kind, text in passed)})"
+    if result != "void":
+        return f.put(call, f.here), f.here
+    f.do(call)
+    return "", f.here
+
+
+def _argument(f: FunctionText, e: E.PrimExpr) -> tuple[str, str]:
+    if isinstance(e, E.Call) and e.op is I.address_of and isinstance(load := e.args[0], E.Load):
+        return "ptr", address(f, load)
+    if e.dtype.lanes > 1:
+        raise InternalError(f"a vector is passed to a C function: {e}")
+    return register_type(e.dtype), f.value(e)[0]

@@ -1,0 +1,64 @@
+"""Object files -> addresses in this process, through LLVM's linker for just-in-time code."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from tilewright.backends.cpu.elf import functions_of
+from tilewright.backends.cpu.llvm import perf
+from tilewright.backends.cpu.llvm.compile import target_machine
+from tilewright.backends.target import Target
+from tilewright.errors import InternalError
+
+
+class LoadedCode:
+    """Objects linked into the process; the addresses are good for as long as this object lives.
+
+    Each has its own linker: a shared one would keep some kilobytes of every library that was ever loaded.
+    """
+
+    def __init__(self, objects: Sequence[bytes], symbols: Sequence[str], elsewhere: Mapping[str, int] | None = None) -> None:
+        """Link `objects` with each other and with the C library; `symbols` are those whose address is wanted, `elsewhere` has addresses of other code."""
+        self._objects, self._symbols = objects, frozenset(symbols)
+        self._open: LoadedCode | None = None
+        told = perf.kind_wanted()
+        known = [name for image in objects for name in functions_of(image)] if told else []
+        library = llvm.JITLibraryBuilder()
+        for image in objects:
+            library.add_object_img(image)
+        library.add_current_process()
+        for name, address in (elsewhere or {}).items():
+            library.import_symbol(name, address)
+        for name in dict.fromkeys((*symbols, *known)):
+            library.export_symbol(name)
+        linker = llvm.create_lljit_compiler(target_machine(Target("llvm")))
+        try:
+            self._tracker: Any = library.link(linker, "tilewright")
+        except RuntimeError as error:
+            raise InternalError(f"the generated code cannot be loaded: {error} (LLVM names missing symbols on standard error)") from error
+        # Not at exit: worker threads may still be running this code then, and the process takes it away anyway.
+        weakref.finalize(self, _unload, self._tracker, linker).atexit = False
+        if told:
+            perf.tell(told, objects, self.address)
+
+    def address(self, symbol: str) -> int:
+        """Where `symbol`, one of those asked for, starts in memory."""
+        return int(self._tracker[symbol])
+
+    def hidden_address(self, symbol: str) -> int:
+        """Where a symbol is that nobody asked for: in a copy of the code that shows all its functions, linked at the first question. Raises `KeyError`."""
+        if self._open is None:
+            functions = (name for image in self._objects for name in functions_of(image))
+            self._open = LoadedCode(self._objects, tuple(dict.fromkeys((*self._symbols, *functions))))
+        if symbol not in self._open._symbols:
+            raise KeyError(symbol)
+        return self._open.address(symbol)
+
+
+def _unload(tracker: Any, linker: Any) -> None:
+    tracker.close()
+    linker.close()

@@ -1,0 +1,95 @@
+"""Memory between the stages of a kernel, as LLVM text: on the stack up to a limit, above it from the C library.
+
+    memory:   %a = alloca …                        what fits into MOST_ON_STACK, in the order in which it is met
+              %b = call ptr @aligned_alloc(…)      the rest
+              br i1 %there, label %entry, label %refused
+    entry:    %c = call ptr @aligned_alloc(…)      where the size is known when the function is called
+              br i1 %there, label %sized, label %lacking
+    sized:    …  free, ret void
+    lacking:  free what `entry` got
+    refused:  free what `memory` got, count it in the context, ret void
+
+A function that was refused memory computes nothing. Whoever called it sees the count (`runtime/scratch.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tilewright.backends.cpu.llvm.allocation import allocator
+from tilewright.backends.cpu.llvm.function import FunctionText
+from tilewright.runtime.scratch import REFUSED_AT
+
+MOST_ON_STACK: Final = 256 << 10
+"""Bytes that one function takes of the stack at most; a parallel loop's body is a function of its own."""
+MEMORY_ALIGNMENT: Final = 64
+
+
+class ScratchText:
+    """The memory of one function while its text is written. `stack` and `heap` are the bytes of it so far; an open size counts as one byte."""
+
+    def __init__(self, f: FunctionText) -> None:
+        self.f = f
+        self.stack = self.heap = 0
+        self._given: list[str] = []
+        self._open: list[str] = []
+
+    def known(self, name: str, size: int) -> str:
+        """Memory of `size` bytes, from the beginning of the function on; returns its `name`."""
+        rounded = max(1, -(-size // MEMORY_ALIGNMENT)) * MEMORY_ALIGNMENT
+        if self.stack + rounded <= MOST_ON_STACK:
+            self.stack += rounded
+            self.f.entry.append(f"  {name} = alloca [{rounded} x i8], align {MEMORY_ALIGNMENT}")
+        else:
+            self.heap += rounded
+            self.f.entry.append(self._ask(name, str(rounded)))
+            self._given.append(name)
+        return name
+
+    def open(self, name: str, size: str) -> None:
+        """Memory of as many bytes as the register `size` says, where the function stands."""
+        self.heap += 1
+        self.f.do(self._ask(name, size).lstrip())
+        self._open.append(name)
+
+    def check_open(self) -> None:
+        """Go on where all memory of open sizes is there."""
+        found = self._all_there(self._open, "open")
+        for line in found:
+            self.f.do(line.lstrip())
+        self.f.start_block("sized", "br i1 %open.there, label %sized, label %lacking")
+        self.f.fresh_chunk()
+
+    def body(self, at: str = "") -> list[str]:
+        """The blocks of the function; `at` is the location of its end, where there is debug information."""
+        first, *rest = self.f.chunks
+        lines = [line for chunk in rest for line in chunk]
+        frees = {"given": self._frees(self._given), "open": self._frees(self._open)}
+        done = [*frees["given"], *frees["open"], f"  ret void{at}"]
+        if not self._given and not self._open:
+            return ["entry:", *first, *lines, *done]
+        head = ["entry:", *first]
+        if self._given:
+            head = ["memory:", *first, *self._all_there(self._given, "given"), "  br i1 %given.there, label %entry, label %refused", "entry:"]
+        lacking = ["lacking:", *frees["open"], "  br label %refused"] if self._open else []
+        counted = [
+            f"  %refused.at = getelementptr i8, ptr %ctx, i64 {REFUSED_AT}", "  %refused.before = atomicrmw add ptr %refused.at, i64 1 monotonic, align 8", "  ret void",
+        ]
+        return [*head, *lines, *done, *lacking, "refused:", *frees["given"], *counted]
+
+    def _ask(self, name: str, size: str) -> str:
+        return f"  {name} = call ptr {self.f.declare(allocator(self.f.target.mtriple)[0], 'ptr', 'i64, i64')}(i64 {MEMORY_ALIGNMENT}, i64 {size})"
+
+    def _frees(self, names: Sequence[str]) -> list[str]:
+        return [f"  call void {self.f.declare(allocator(self.f.target.mtriple)[1], 'void', 'ptr')}(ptr {name})" for name in names]
+
+    def _all_there(self, names: Sequence[str], kind: str) -> list[str]:
+        """Lines that give `%<kind>.there`."""
+        lines, before = [], "true"
+        for k, name in enumerate(names):
+            last = k == len(names) - 1
+            lines.append(f"  %{kind}.got{k} = icmp ne ptr {name}, null")
+            lines.append(f"  %{kind}.{'there' if last else f'so{k}'} = and i1 {before}, %{kind}.got{k}")
+            before = f"%{kind}.so{k}"
+        return lines

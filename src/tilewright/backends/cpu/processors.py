@@ -1,0 +1,92 @@
+"""Processors by name: architecture families, and what each named CPU can do.
+
+The tables hold only the features that schedules and code generation ask about, under LLVM's names. A CPU that LLVM knows
+and this table does not is refused with the nearest known name: compiling for it would silently use its baseline.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_V2: Final = "sse2 sse3 ssse3 sse4.1 sse4.2 popcnt"
+_AVX: Final = f"{_V2} avx"
+_V3: Final = f"{_AVX} f16c fma bmi bmi2 lzcnt movbe avx2"
+_V4: Final = f"{_V3} avx512f avx512cd avx512bw avx512dq avx512vl"
+_CASCADE: Final = f"{_V4} avx512vnni"
+_ICE: Final = f"{_CASCADE} avx512vbmi avx512vbmi2"
+_SAPPHIRE: Final = f"{_ICE} avx512bf16 avx512fp16 avxvnni amx-tile amx-int8 amx-bf16"
+_ARMV82: Final = "neon dotprod fullfp16"
+_NEOVERSE_V1: Final = f"{_ARMV82} bf16 i8mm sve"
+
+_X86: Final = {
+    "x86-64": "sse2", "x86-64-v2": _V2, "x86-64-v3": _V3, "x86-64-v4": _V4, "generic": "sse2",
+    "core2": "sse2 sse3 ssse3", "penryn": "sse2 sse3 ssse3 sse4.1", "nehalem": _V2, "westmere": _V2, "silvermont": _V2,
+    "goldmont": _V2, "tremont": _V2, "sandybridge": _AVX, "ivybridge": f"{_AVX} f16c", "haswell": _V3, "broadwell": _V3,
+    "core-avx2": _V3, "skylake": _V3, "skylake-avx512": _V4, "skx": _V4, "cascadelake": _CASCADE,
+    "cooperlake": f"{_CASCADE} avx512bf16", "cannonlake": f"{_V4} avx512vbmi", "icelake-client": _ICE,
+    "icelake-server": _ICE, "tigerlake": _ICE, "rocketlake": _ICE, "alderlake": f"{_V3} avxvnni",
+    "raptorlake": f"{_V3} avxvnni", "meteorlake": f"{_V3} avxvnni", "arrowlake": f"{_V3} avxvnni", "lunarlake": f"{_V3} avxvnni",
+    "sierraforest": f"{_V3} avxvnni", "sapphirerapids": _SAPPHIRE, "emeraldrapids": _SAPPHIRE, "graniterapids": _SAPPHIRE,
+    "bdver2": f"{_AVX} f16c fma", "znver1": _V3, "znver2": _V3, "znver3": _V3, "znver4": f"{_ICE} avx512bf16",
+    "znver5": f"{_ICE} avx512bf16 avxvnni",
+}
+_AARCH64: Final = {
+    "generic": "neon", "cortex-a53": "neon", "cortex-a57": "neon", "cortex-a72": "neon", "cortex-a73": "neon",
+    "cortex-a55": _ARMV82, "cortex-a75": _ARMV82, "cortex-a76": _ARMV82, "cortex-a77": _ARMV82, "cortex-a78": _ARMV82,
+    "cortex-x1": _ARMV82, "cortex-x2": f"{_ARMV82} bf16 i8mm", "neoverse-n1": _ARMV82, "neoverse-v1": _NEOVERSE_V1,
+    "neoverse-n2": f"{_NEOVERSE_V1} sve2", "neoverse-v2": f"{_NEOVERSE_V1} sve2", "apple-m1": _ARMV82,
+    "apple-m2": f"{_ARMV82} bf16 i8mm", "apple-m3": f"{_ARMV82} bf16 i8mm", "apple-m4": f"{_ARMV82} bf16 i8mm",
+    "ampere1": f"{_ARMV82} bf16 i8mm", "a64fx": "neon fullfp16 sve",
+}
+_ARM: Final = {"generic": "", "cortex-a7": "neon vfp4", "cortex-a9": "neon", "cortex-a15": "neon vfp4", "cortex-a53": "neon vfp4",
+               "cortex-a72": "neon vfp4"}
+_RISCV: Final = {"generic": "m a f d c", "generic-rv64": "m a f d c", "sifive-u74": "m a f d c", "sifive-x280": "m a f d c v", "spacemit-x60": "m a f d c v"}
+_WASM: Final = {"generic": "", "mvp": "", "bleeding-edge": "simd128"}
+
+CPUS: Final[dict[str, dict[str, str]]] = {"x86": _X86, "aarch64": _AARCH64, "arm": _ARM, "riscv": _RISCV, "wasm": _WASM}
+"""Family -> CPU name -> features, separated by spaces."""
+
+FAMILIES: Final = {
+    "x86_64": "x86", "amd64": "x86", "aarch64": "aarch64", "arm64": "aarch64", "arm": "arm", "armv7": "arm", "armv7a": "arm",
+    "armv7l": "arm", "thumbv7": "arm", "riscv64": "riscv", "wasm32": "wasm", "wasm64": "wasm",
+}
+"""First part of a triple -> family."""
+_ARCHS_OF_32_BITS: Final = frozenset({"arm", "armv7", "armv7a", "armv7l", "thumbv7", "wasm32"})
+_FAMILIES_OF_THREADS: Final = frozenset({"x86", "aarch64", "riscv"})
+
+
+def cpu_features(family: str, cpu: str) -> frozenset[str]:
+    """What the CPU named `cpu` can do; raises `KeyError` for a name outside the table."""
+    return frozenset(CPUS[family][cpu].split())
+
+
+def pointer_bytes(triple: str) -> int:
+    """Bytes of an address, and of what the C library calls `size_t`: 4 or 8."""
+    return 4 if triple.split("-", maxsplit=1)[0] in _ARCHS_OF_32_BITS else 8
+
+
+def has_threads(triple: str) -> bool:
+    """Whether loops may be handed out to threads; elsewhere the thread that calls does everything."""
+    return FAMILIES.get(triple.split("-", maxsplit=1)[0]) in _FAMILIES_OF_THREADS and "linux" in triple
+
+
+def object_format(triple: str) -> str:
+    """How object files for a triple are written: `elf`, `coff`, `macho` or `wasm`."""
+    if triple.startswith("wasm"):
+        return "wasm"
+    system = triple.split("-", maxsplit=1)[-1]
+    return "coff" if "windows" in system else "macho" if any(s in system for s in ("apple", "darwin", "macos")) else "elf"
+
+
+def vector_bits(family: str, features: frozenset[str]) -> int:
+    """Width of the widest vector register worth using."""
+    if family == "x86":
+        return 512 if "avx512f" in features else 256 if "avx" in features else 128
+    return 128
+
+
+def has_fma(family: str, features: frozenset[str]) -> bool:
+    """Whether a multiply and add with one rounding is one instruction."""
+    if family == "x86":
+        return "fma" in features or "avx512f" in features
+    return family == "aarch64" or "vfp4" in features or (family == "riscv" and "f" in features)

@@ -1,0 +1,301 @@
+"""`Target`: for which machine code is made, in the words of the field.
+
+    Target("llvm")                                                    this machine
+    Target("llvm -mcpu=x86-64-v3")                                    any x86-64 with AVX2
+    Target("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1")       another architecture
+    Target({"kind": "llvm", "mcpu": "znver4", "mattr": ["-avx512f"]})
+    Target("c")                                                       this machine, by way of C text and a compiler for it
+    Target("npu, llvm -mcpu=znver4")                                  accelerators first, each with its options, and the processor beside them
+
+A target is immutable and compared by its text. What it derives (features, vector width, caches) is what schedules and
+code generation ask; nothing here needs LLVM.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import shlex
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from tilewright.backends.accelerators import Accelerator, split_accelerators
+from tilewright.backends.base import LIST, NUMBER
+from tilewright.backends.cpu import processors
+from tilewright.backends.cpu.backend import nearest
+from tilewright.backends.registry import backend_names, find_backend, has_backend
+from tilewright.errors import TargetError
+from tilewright.forks import lazy_attribute
+from tilewright.ir.op_attributes import known_targets
+from tilewright.json_texts import read_json
+from tilewright.runtime.host import host_arch, host_features, host_triple
+from tilewright.types import DataType
+
+if TYPE_CHECKING:
+    from tilewright.backends.base import Backend
+    from tilewright.topi.machine import Machine
+
+_CURRENT: contextvars.ContextVar[tuple[Target, ...]] = contextvars.ContextVar("target", default=())
+
+
+class TargetKind(str):
+    """The name of a kind of target, which is also what `.name` says."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        return str(self)
+
+
+class Target:
+    """A machine to compile for. `attrs` holds the options as given; raises `TargetError` for anything unknown."""
+
+    def __init__(self, target: str | Mapping[str, Any] | Target, host: str | Mapping[str, Any] | Target | None = None) -> None:
+        self.accelerators, processor = _split_accelerators(target)
+        kind, attrs = _parse(processor)
+        self.kind = TargetKind(kind)
+        self.attrs: dict[str, Any] = attrs
+        self.host: Target | None = None if host is None else Target(host)
+        given = tuple(attrs.get("keys", ()))
+        device = (attrs["device"],) if "device" in attrs else ()
+        self.keys: tuple[str, ...] = tuple(dict.fromkeys((*device, *given, *self.backend.keys)))
+        self.backend.check(self)
+
+    @property
+    def processor(self) -> Target:
+        """The same without accelerators."""
+        return Target(str(self).rpartition(", ")[2], self.host) if self.accelerators else self
+
+    @property
+    def backend(self) -> Backend:
+        """How programs for this target are made."""
+        return find_backend(self.kind)
+
+    @property
+    def mtriple(self) -> str:
+        return str(self.attrs.get("mtriple") or host_triple())
+
+    @property
+    def mcpu(self) -> str:
+        """The CPU as given; without one, `native` where the triple is this machine's, else `generic`."""
+        return str(self.attrs.get("mcpu") or ("native" if self._for_host_arch else "generic"))
+
+    @property
+    def mattr(self) -> tuple[str, ...]:
+        """Changes to the CPU's features, each with its sign: `("+avx2", "-avx512f")`."""
+        return tuple(self.attrs.get("mattr", ()))
+
+    @property
+    def device_name(self) -> str:
+        return str(self.attrs.get("device", ""))
+
+    @property
+    def _for_host_arch(self) -> bool:
+        return "mtriple" not in self.attrs or self.mtriple.split("-")[0] == host_arch()
+
+    @property
+    def is_native(self) -> bool:
+        """True when the code is for exactly this machine's processor."""
+        return self.mcpu == "native"
+
+    @property
+    def family(self) -> str:
+        """`x86`, `aarch64`, `arm`, `riscv` or `wasm`."""
+        return processors.FAMILIES[self.mtriple.split("-")[0]]
+
+    @property
+    def object_format(self) -> str:
+        """How object files are written: `elf`, `coff`, `macho` or `wasm`."""
+        return processors.object_format(self.mtriple)
+
+    @property
+    def pointer_bytes(self) -> int:
+        """Bytes of an address, and of what the C library calls `size_t`: 4 or 8."""
+        return processors.pointer_bytes(self.mtriple)
+
+    @property
+    def has_threads(self) -> bool:
+        """Whether loops may be handed out to threads; elsewhere the thread that calls does everything."""
+        return processors.has_threads(self.mtriple)
+
+    @lazy_attribute
+    def features(self) -> frozenset[str]:
+        """LLVM's names of what the processor can do, as far as generated code depends on it."""
+        found = set(host_features() if self.is_native else processors.cpu_features(self.family, self.mcpu))
+        for change in self.mattr:
+            if change[0] == "+":
+                found.add(change[1:])
+            else:
+                found.discard(change[1:])
+        if self.family == "x86" and "avx512f" not in found:  # the rest of the family is switched off with its base
+            found = {f for f in found if not f.startswith("avx512")}
+        return frozenset(found)
+
+    @lazy_attribute
+    def vector_bits(self) -> int:
+        """Width of a vector register in bits: 128, 256 or 512."""
+        return self.machine.vector_bits
+
+    @property
+    def vector_registers(self) -> int:
+        """Number of vector registers."""
+        return self.machine.vector_registers
+
+    @lazy_attribute
+    def has_fma(self) -> bool:
+        return processors.has_fma(self.family, self.features)
+
+    def lanes(self, dtype: str | DataType) -> int:
+        """How many values of `dtype` one vector register holds."""
+        return max(1, self.vector_bits // 8 // DataType(dtype).element.itemsize)
+
+    @property
+    def cores(self) -> int:
+        """Cores that code may use: `-num-cores`, else those this process may run on, else 4, or 1 where there are no threads."""
+        return self.machine.cores
+
+    @property
+    def l1_bytes(self) -> int:
+        """First-level data cache of one core."""
+        return self.machine.l1_bytes
+
+    @property
+    def l2_bytes(self) -> int:
+        """Second-level cache of one core."""
+        return self.machine.l2_bytes
+
+    def export(self) -> dict[str, Any]:
+        """The target as a JSON-ready dictionary; `Target(t.export()) == t`."""
+        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in self.attrs.items()}
+        beside = {"accelerators": ", ".join(map(str, self.accelerators))} if self.accelerators else {}
+        return {"kind": str(self.kind), **plain, **beside}
+
+    def __str__(self) -> str:
+        options = (f"-{k}={','.join(v) if isinstance(v, tuple) else shlex.quote(str(v))}" for k, v in self.attrs.items())
+        return ", ".join([*map(str, self.accelerators), " ".join([str(self.kind), *options])])
+
+    def __repr__(self) -> str:
+        return f"Target({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Target) and (self.kind, self.attrs, self.accelerators) == (other.kind, other.attrs, other.accelerators)
+
+    def __hash__(self) -> int:
+        return hash(str(self.kind)) ^ hash(frozenset(self.attrs.items()))
+
+    @property
+    def machine(self) -> Machine:
+        """The processor, as tensor expressions and schedules see it."""
+        return self.backend.machine(self)
+
+    def __enter__(self) -> Self:
+        """Inside, `Target.current()` is this target, and what `topi` computes is cut for its processor."""
+        from tilewright.topi import machine
+
+        _CURRENT.set((*_CURRENT.get(), self))
+        machine.enter(self.machine)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        from tilewright.topi import machine
+
+        _CURRENT.set(_CURRENT.get()[:-1])
+        machine.leave()
+
+    @staticmethod
+    def current(allow_none: bool = True) -> Target | None:
+        """The target of the innermost `with target:`; raises `TargetError` outside of one when `allow_none` is false."""
+        stack = _CURRENT.get()
+        if not stack and not allow_none:
+            raise TargetError("no target is set here; write `with Target('llvm'):` around this, or pass a target", code="TW0514")
+        return stack[-1] if stack else None
+
+    @staticmethod
+    def list_kinds() -> list[str]:
+        return backend_names()
+
+
+def _split_accelerators(target: Any) -> tuple[tuple[Accelerator, ...], Any]:
+    """The accelerators that stand before the processor, and what stands for that."""
+    if isinstance(target, Target):
+        return target.accelerators, target
+    if isinstance(target, str) and target.lstrip().startswith("{"):
+        try:
+            target = read_json(target)
+        except ValueError as error:
+            raise TargetError(f"the target is not valid JSON: {error}", code="TW0501") from error
+    if isinstance(target, Mapping) and "accelerators" in target:
+        return split_accelerators(f"{target['accelerators']}, llvm")[0], {k: v for k, v in target.items() if k != "accelerators"}
+    if not isinstance(target, str):
+        return (), target
+    accelerators, processor = split_accelerators(target)
+    _check_parts(target, [a.name for a in accelerators], processor.split(" ", maxsplit=1)[0])
+    return accelerators, processor
+
+
+def _check_parts(text: str, accelerators: list[str], processor: str) -> None:
+    """Raise `TargetError` where the parts of a target are not accelerators, each once, and one processor behind them."""
+    names = [*accelerators, processor]
+    kinds = [n for n in names if has_backend(n)]
+    twice = next((n for n in names if names.count(n) > 1), None)
+    if len(kinds) > 2:
+        raise TargetError(f"the target '{text}' names {len(kinds)} processors ({', '.join(kinds)}), and a program is for one; give accelerators, then one processor", code="TW0504")
+    if twice is not None:
+        raise TargetError(f"the target '{text}' names {twice} twice; give it once, with all of its options", code="TW0504")
+    if len(kinds) > 1:
+        raise TargetError(f"the target '{text}' names two processors, {' and '.join(kinds)}, and a program is for one; leave {kinds[0]} out", code="TW0504")
+    if kinds and not has_backend(processor):
+        raise TargetError(f"the target '{text}' has {kinds[0]} before {processor}; the processor stands last: '{', '.join([*accelerators[:-1], processor, kinds[0]])}'", code="TW0504")
+
+
+def _parse(target: str | Mapping[str, Any] | Target) -> tuple[str, dict[str, Any]]:
+    """Kind and options, the options checked and in normal form."""
+    if isinstance(target, Target):
+        return str(target.kind), dict(target.attrs)
+    if isinstance(target, str):
+        kind, options = _split(target)
+    elif isinstance(target, Mapping):
+        options = {str(k): v for k, v in target.items() if k != "kind"}
+        kind = str(target.get("kind", ""))
+    else:
+        raise TargetError(f"a target is text, a dictionary or a Target, not {type(target).__name__}", code="TW0501")
+    if not has_backend(kind):
+        if kind in known_targets():
+            raise TargetError(f"'{kind}' takes parts of a network, and the rest needs a processor; name one behind it: '{kind}, llvm'", code="TW0504")
+        raise TargetError(f"'{kind}' is not a kind of target: {nearest(kind, backend_names(), 'kind')}", code="TW0502")
+    known = find_backend(kind).options
+    return kind, {name: _option(name, value, known) for name, value in options.items()}
+
+
+def _split(text: str) -> tuple[str, dict[str, Any]]:
+    """`llvm -mcpu=znver4 …` as its kind and raw options; `-mcpu znver4` is read too."""
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise TargetError(f"the target '{text}' cannot be read: {error}", code="TW0501") from error
+    if not words:
+        raise TargetError("the target is empty; write for example 'llvm' or 'llvm -mcpu=x86-64-v3'", code="TW0501")
+    options: dict[str, Any] = {}
+    rest = iter(words[1:])
+    for word in rest:
+        if not word.startswith("-"):
+            raise TargetError(f"'{word}' in the target '{text}' is not an option; options start with a dash, as in -mcpu=znver4", code="TW0501")
+        name, equals, value = word.lstrip("-").partition("=")
+        options[name] = value if equals else next(rest, "")
+    return words[0], options
+
+
+def _option(name: str, value: Any, known: Mapping[str, str]) -> Any:
+    kind = known.get(name)
+    if kind is None:
+        raise TargetError(f"'-{name}' is not an option of a target: {nearest(name, known, 'option')}", code="TW0502")
+    if value in ("", None):
+        raise TargetError(f"the target's option '-{name}' has no value", code="TW0501")
+    if kind == NUMBER:
+        if not str(value).isdigit():
+            raise TargetError(f"the target's option '-{name}' is '{value}'; it must be a number", code="TW0501")
+        return int(value)
+    if kind == LIST:
+        return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else tuple(map(str, value))
+    return str(value)

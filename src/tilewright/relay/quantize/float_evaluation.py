@@ -1,0 +1,75 @@
+"""Run a float network on calibration data, part by part, to limit the number of values in memory.
+
+What runs it is given (`Runner`): compiled programs, by `compiler/calibration.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewright.errors import InputError
+from tilewright.relay.expr import Expr, Function, Var
+from tilewright.relay.quantize.ranges import Array, Distribution
+from tilewright.types import TensorType
+
+Sample = Mapping[str, Array]
+Runner = Callable[[Function, Sequence[Expr]], Callable[[Sample], list[Array]]]
+"""From a function and nodes of it to what computes these nodes for a sample."""
+
+
+def samples_of(data: Any, function: Function) -> list[Sample]:
+    """What the network is run on: a mapping of input names to arrays for each run.
+
+    `data` is such a mapping, or an iterable of them, or of arrays where there is one input. The first axis of an array may have more than one batch: each is a
+    sample. Raises `InputError` for other names and shapes, and where there is none.
+    """
+    names = [p.name_hint for p in function.params]
+    items: Iterable[Any] = [data] if isinstance(data, (Mapping, np.ndarray)) or hasattr(data, "numpy") else data
+    found: list[Sample] = []
+    for item in items:
+        given = item if isinstance(item, Mapping) else {names[0]: item} if len(names) == 1 else None
+        if given is None:
+            raise InputError(f"the network takes {len(names)} inputs: {', '.join(names)}; give each sample as a dictionary of arrays by these names", code="TW1002")
+        for wrong in set(given) ^ set(names):
+            raise InputError(f"calibration data: '{wrong}' is {'no input of the network' if wrong in given else 'not given'}; the inputs are: {', '.join(names)}", code="TW1002")
+        found += _batches({n: _array(given[n]) for n in names}, function.params)
+    if not found:
+        raise InputError("there are no calibration data; give at least one input", code="TW1002")
+    return found
+
+
+def _array(value: Any) -> Array:
+    return np.asarray(value.numpy() if hasattr(value, "numpy") else value)
+
+
+def _batches(sample: Sample, params: Sequence[Var]) -> list[Sample]:
+    counts = set()
+    for p in params:
+        kind, x = p.checked_type, sample[p.name_hint]
+        assert isinstance(kind, TensorType)
+        fits = x.shape[1:] == tuple(kind.shape[1:]) and x.ndim == kind.ndim and (not x.ndim or (x.shape[0] and x.shape[0] % kind.shape[0] == 0))
+        if not fits or x.dtype != kind.dtype.numpy():
+            raise InputError(f"calibration data for '{p.name_hint}' are {x.dtype}{list(x.shape)}, and the network takes {kind!r}, or several of them along the first axis", code="TW1002")
+        counts.add(x.shape[0] // kind.shape[0] if x.ndim else 1)
+    if len(counts) > 1:
+        raise InputError(f"calibration data have different numbers of samples: {', '.join(map(str, sorted(counts)))}; give as many of each input", code="TW1002")
+    count = counts.pop() if counts else 1
+    return [{n: x if not x.ndim else np.ascontiguousarray(np.split(x, count)[k]) for n, x in sample.items()} for k in range(count)]
+
+
+def distributions(
+    function: Function, values: Sequence[Expr], samples: Sequence[Sample], runner: Runner, at_a_time: int = -1, counted: bool = True,
+) -> dict[Expr, Distribution]:
+    """How the numbers of these nodes of `function` are distributed, in runs that keep `at_a_time` of them; only their ends where nothing is `counted`."""
+    found = {e: Distribution() for e in values}
+    step = len(values) if at_a_time < 0 else at_a_time
+    for begin in range(0, len(values), max(step, 1)):
+        part = values[begin : begin + step]
+        run = runner(function, part)
+        for sample in samples:
+            for e, x in zip(part, run(sample), strict=True):
+                found[e].add(x, counted)
+    return found
