@@ -8,7 +8,7 @@ import time
 from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.cpu.llvm.jit import LoadedCode
 from tilewright.backends.target import Target
-from tilewright.nd import aligned_empty
+from tilewright.base.nd import aligned_empty
 
 _CHAINS, _TRIPS = 15, 200_000
 

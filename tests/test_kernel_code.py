@@ -9,10 +9,10 @@ import tilewright
 from tilewright import relay
 from tilewright.backends.cpu.llvm import compile as llvm_compile
 from tilewright.backends.target import Target
+from tilewright.base.errors import InternalError
 from tilewright.compiler import kernel_code
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.kernel_table import KernelTable
-from tilewright.errors import InternalError
 from tilewright.ir.module import IRModule
 from tilewright.relay.transform.pipeline import optimize
 from tilewright.relay.transform.plan_memory import plan_memory

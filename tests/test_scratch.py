@@ -16,13 +16,13 @@ from tilewright.backends.cpu.llvm import compile as llvm_compile
 from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.cpu.llvm.pool import pool_object
 from tilewright.backends.cpu.llvm.scratch import MOST_ON_STACK
+from tilewright.base.errors import CompileError, RunError
+from tilewright.compat.target import Target
 from tilewright.compiler import kernel_code, memory_limits
-from tilewright.errors import CompileError, RunError
 from tilewright.runtime import scratch
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.scratch import Scratch, most, stack_room
-from tilewright.target import Target
 
 NATIVE = Target("llvm")
 

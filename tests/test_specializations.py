@@ -14,13 +14,13 @@ import pytest
 from onnx import TensorProto, helper
 
 import tilewright
+from tilewright.base.errors import InputError
+from tilewright.base.nd import content
+from tilewright.base.types import DataType
 from tilewright.compiler.cache import Cache
-from tilewright.errors import InputError
-from tilewright.nd import content
 from tilewright.runtime.guards import Guards
 from tilewright.runtime.manifest import Symbol
 from tilewright.runtime.program import TensorInfo
-from tilewright.types import DataType
 
 FLOAT, INT = DataType("float32"), DataType("int64")
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewright.backends.target import Target
+from tilewright.base.errors import CompileError, InputError, OptionError
+from tilewright.base.nd import Device
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.compiler.pipeline import compile_module, is_one_program
@@ -14,10 +16,8 @@ from tilewright.compiler.specialization import Specialization
 from tilewright.compiler.stage_growth import grow, point_of, signature_of, typed, with_main
 from tilewright.compiler.staged import Edge, Point, Stages
 from tilewright.compiler.staged_session import StagedSession
-from tilewright.errors import CompileError, InputError, OptionError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
-from tilewright.nd import Device
 from tilewright.relay.expr import Expr, Function, Tuple
 from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.transform.pipeline import optimize

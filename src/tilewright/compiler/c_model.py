@@ -11,12 +11,12 @@ import numpy as np
 
 from tilewright.backends.cpu.c.model import CModel, emit_model
 from tilewright.backends.target import Target
+from tilewright.base.errors import ArtifactError, CompileError
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.flow import needs_control
 from tilewright.compiler.pipeline import OffLoaded, compile_module, compiling, front_half, off_loaded
 from tilewright.compiler.program import build_parts
 from tilewright.compiler.report import Report
-from tilewright.errors import ArtifactError, CompileError
 from tilewright.ir.module import IRModule
 from tilewright.runtime.files import write_atomically
 from tilewright.tir.transform.instrument_memory import Checks

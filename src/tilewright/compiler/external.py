@@ -14,16 +14,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tilewright.backends.accelerators import Accelerator
+from tilewright.backends.accelerator_targets import Accelerator
 from tilewright.backends.hooks import hook_of
 from tilewright.backends.target import Target
+from tilewright.base.errors import CompileError, TargetError
+from tilewright.base.global_functions import FUNCTIONS, get_global_func
+from tilewright.base.nd import NDArray, array
+from tilewright.base.plugins import find_accelerator
+from tilewright.base.types import TensorType, TupleType
 from tilewright.compiler.target_hooks import take_hooked
-from tilewright.errors import CompileError, TargetError
-from tilewright.global_functions import FUNCTIONS, get_global_func
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
-from tilewright.nd import NDArray, array
-from tilewright.plugins import find_accelerator
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, Var
 from tilewright.relay.op.contrib import partition_for
 from tilewright.relay.op.external import ExternalCall
@@ -34,7 +35,6 @@ from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import post_order, rewrite, substitute
 from tilewright.runtime.constants_module import ConstantsModule
 from tilewright.runtime.modules import ModuleNode
-from tilewright.types import TensorType, TupleType
 
 
 def offload(mod: IRModule, target: Target) -> IRModule:

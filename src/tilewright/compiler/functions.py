@@ -17,18 +17,18 @@ from tilewright.backends.cpu.llvm.compile import compile_import, compile_text
 from tilewright.backends.cpu.llvm.faults import faults_text
 from tilewright.backends.cpu.llvm.pool import pool_object
 from tilewright.backends.target import Target
+from tilewright.base.errors import ArtifactError, CompileError, InternalError, OptionError, TargetError
+from tilewright.base.memory_faults import Site
+from tilewright.base.recursion import room_for
 from tilewright.compiler import debug_texts
-from tilewright.errors import ArtifactError, CompileError, InternalError, OptionError, TargetError
-from tilewright.expr import Buffer, IntImm, PrimExpr, Var
-from tilewright.expr_walk import free_vars, substitute, text_of
-from tilewright.faults import Site
 from tilewright.ir.module import IRModule
-from tilewright.recursion import room_for
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.host import host_arch
 from tilewright.runtime.manifest import Manifest, Parameter, Scalar
 from tilewright.runtime.sizes import Size
+from tilewright.scalar.expr import Buffer, IntImm, PrimExpr, Var
+from tilewright.scalar.walk import free_vars, substitute, text_of
 from tilewright.te.resolve import schedule_func
 from tilewright.te.schedule import Schedule
 from tilewright.tir.stmt import IMPORTS, NUMBERS, SCALARS, THREAD, Block, For, PrimFunc, bodies, stored_buffers, walk_stmt

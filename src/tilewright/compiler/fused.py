@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tilewright.backends.target import Target
+from tilewright.base.errors import CompileError
 from tilewright.compiler.kernel_table import external_call
 from tilewright.compiler.pipeline import compiling, front_half, off_loaded
-from tilewright.errors import CompileError
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
 from tilewright.relay.expr import Function

@@ -20,6 +20,8 @@ from tilewright.backends.base import Backend
 from tilewright.backends.cpu.llvm.backend import LLVM
 from tilewright.backends.cpu.llvm.debug_info import Source
 from tilewright.backends.target import Target
+from tilewright.base.errors import CompileError, InternalError, NoNativeKernel
+from tilewright.base.memory_faults import Site
 from tilewright.compiler import tuned
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.debug_texts import OFF, asked_for, kernel_source, loops_source
@@ -28,11 +30,9 @@ from tilewright.compiler.kernel_table import KernelSpec
 from tilewright.compiler.memory_limits import check_scratch
 from tilewright.compiler.report import Report
 from tilewright.compiler.target_hooks import host_kernel
-from tilewright.errors import CompileError, InternalError, NoNativeKernel
-from tilewright.expr import Var as Symbol
-from tilewright.faults import Site
 from tilewright.relay.expr import Function
 from tilewright.runtime.scratch import Scratch
+from tilewright.scalar.expr import Var as Symbol
 from tilewright.tir.stmt import PrimFunc
 from tilewright.tir.transform.instrument_memory import Checks
 

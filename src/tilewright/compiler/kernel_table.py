@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tilewright.base.errors import InternalError, Origin
 from tilewright.compiler.external import STAND_IN
-from tilewright.errors import InternalError, Origin
 from tilewright.ir.structural import structural_hash
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.external import ExternalCall

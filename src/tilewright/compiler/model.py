@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tilewright import settings
 from tilewright.backends.target import Target
+from tilewright.base import settings
+from tilewright.base.errors import InputError, OpenSizeWarning, OptionError
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.formats import PYTORCH, RELAY, format_of
 from tilewright.compiler.garbage_collection import no_garbage_collection
@@ -29,7 +30,6 @@ from tilewright.compiler.report import Report
 from tilewright.compiler.sequences import Groups, flat, given_shape, grouped, is_group, shape_of, tensors_of
 from tilewright.compiler.specialization import Specialization
 from tilewright.compiler.staged import MOST_EDGES, Dims, Edge, Key, Point, Stages, described, in_order
-from tilewright.errors import InputError, OpenSizeWarning, OptionError
 from tilewright.runtime.artifact import Artifact, runs_here
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.executable import Executable
@@ -118,7 +118,7 @@ def _advised(records: Any) -> Any:
     """The context in which `records` say how kernels are made."""
     if records is None:
         return nullcontext()
-    from tilewright.autotvm.task.dispatcher import apply_history_best
+    from tilewright.search.autotvm.task.dispatcher import apply_history_best
 
     return apply_history_best(records)
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tilewright.backends.accelerators import identity
+from tilewright.backends.accelerator_targets import identity
 from tilewright.backends.target import Target
 from tilewright.compiler import tuning_advisor
 from tilewright.compiler.cache import Cache
@@ -105,7 +105,7 @@ class ModelCompiler:
     ) -> Artifact:
         """Compile one program for all of these sizes. Raises `OpenSizeError` where the model has no such program."""
         from tilewright.compiler.open_program import build_open
-        from tilewright.expr import Var
+        from tilewright.scalar.expr import Var
 
         names = {d: wanted.symbol(d) for dims in wanted.dims.values() for d in dims if isinstance(d, str)}
         symbols = {d: Var(name) * step for d, (name, step) in names.items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from tilewright.base.types import DataType
 from tilewright.relay.analysis.operation_counts import only_moves, operations, operator_names, product_type
 from tilewright.relay.expr import Function
 from tilewright.relay.op.external import ExternalCall
@@ -17,7 +18,6 @@ from tilewright.relay.transform.plan_memory import Step as PlanStep
 from tilewright.runtime.manifest import Held
 from tilewright.runtime.notes import Note
 from tilewright.runtime.program import HostValue, NativeStep, Step
-from tilewright.types import DataType
 
 
 def notes_of(plan: MemoryPlan, value: Callable[[Location], HostValue]) -> tuple[Note, ...]:

@@ -25,8 +25,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from tilewright import interning, worth
 from tilewright.backends.target import Target
+from tilewright.base import interning, jit_policy
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.entry_types import check_entry_types
 from tilewright.compiler.external import offload, take_external, with_stand_ins
@@ -56,7 +56,7 @@ def compile_module(
 
     Where nothing else holds the module, its weights are released while they are packed.
     """
-    report, chosen, begin = report or Report(), Target(target), worth.clock()
+    report, chosen, begin = report or Report(), Target(target), jit_policy.clock()
     with compiling():
         taken = off_loaded(make(), chosen)
         modules, operators = taken.modules, len(calls(taken.module["main"].body))
@@ -72,7 +72,7 @@ def compile_module(
             program = build_flow(front.control, front.main, front.functions, *options, front.loops)
         del taken, front
         made = program.finish()
-        worth.COMPILING.took(operators, worth.clock() - begin)
+        jit_policy.COMPILING.took(operators, jit_policy.clock() - begin)
         return replace(made, manifest=replace(made.manifest, lists=lists), modules=modules) if lists or modules else made
 
 

@@ -26,6 +26,8 @@ from tilewright.backends.cpu.llvm.pool import pool_text
 from tilewright.backends.flow import has_calls
 from tilewright.backends.ownership import own
 from tilewright.backends.target import Target
+from tilewright.base.errors import CompileError, NotNativeWarning
+from tilewright.base.types import TensorType, Type, tensors_of
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.constant_pool import ConstantPool
 from tilewright.compiler.debug_texts import MODEL
@@ -36,8 +38,6 @@ from tilewright.compiler.memory_limits import check_memory, planned
 from tilewright.compiler.notes import LONG, SPAN, arena_of, looks_of, notes_of, step_times
 from tilewright.compiler.program_steps import StepMaker, static_shape, written
 from tilewright.compiler.report import Report
-from tilewright.errors import CompileError, NotNativeWarning
-from tilewright.expr import Var as Symbol
 from tilewright.relay.expr import Function, Var
 from tilewright.relay.transform.plan_memory import MemoryPlan
 from tilewright.relay.transform.split_batch import PARTS
@@ -48,8 +48,8 @@ from tilewright.runtime.manifest import Symbol as OpenSymbol
 from tilewright.runtime.program import HostStep, Step, TensorInfo, overlapping
 from tilewright.runtime.scratch import Scratch, most
 from tilewright.runtime.table import derived_sizes
+from tilewright.scalar.expr import Var as Symbol
 from tilewright.tir.stmt import PrimFunc
-from tilewright.types import TensorType, Type, tensors_of
 
 Array = np.ndarray[Any, Any]
 

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from tilewright.backends.cpu.llvm.external import symbol_of
+from tilewright.base.errors import CompileError
+from tilewright.base.types import OpenSize, TensorType
 from tilewright.compiler.constant_pool import ConstantPool
 from tilewright.compiler.kernel import Argument
 from tilewright.compiler.kernel_code import ProgramCode
 from tilewright.compiler.kernel_table import KernelTable, external_call, origin_of, title_of
-from tilewright.errors import CompileError
-from tilewright.expr_walk import text_of
 from tilewright.relay.expr import Function
 from tilewright.relay.interpreter import Meaning, prepared
 from tilewright.relay.op.external import ExternalCall
@@ -29,7 +29,7 @@ from tilewright.relay.transform.plan_memory import Step as PlanStep
 from tilewright.relay.visitor import calls
 from tilewright.runtime.program import Check, Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step
 from tilewright.runtime.sizes import Size
-from tilewright.types import OpenSize, TensorType
+from tilewright.scalar.walk import text_of
 
 Array = np.ndarray[Any, Any]
 

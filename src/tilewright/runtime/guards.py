@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import InputError
-from tilewright.nd import content
+from tilewright.base.errors import InputError
+from tilewright.base.nd import content
 from tilewright.runtime.manifest import Manifest, Symbol
 from tilewright.runtime.program import TensorInfo
 from tilewright.runtime.sizes import Size, multiple_of, value

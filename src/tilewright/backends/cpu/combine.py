@@ -15,7 +15,7 @@ from pathlib import Path
 from tilewright.backends.cpu import processors
 from tilewright.backends.cpu.link import Linker, emulation, find_linkers, run_tool
 from tilewright.backends.cpu.link_wasm import find_wasm_linkers
-from tilewright.errors import ArtifactError
+from tilewright.base.errors import ArtifactError
 from tilewright.runtime.host import host_arch
 
 _ZIG = (sys.executable, "-m", "ziglang")

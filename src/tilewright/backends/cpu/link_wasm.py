@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from tilewright.backends.cpu.link import Linker, run_tool
-from tilewright.errors import ArtifactError
+from tilewright.base.errors import ArtifactError
 
 _FUNCTIONS: Final = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "exp", "exp2", "log", "log2", "pow", "fmod")
 IMPORTS: Final = (*_FUNCTIONS, *(f"{name}f" for name in _FUNCTIONS))

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from tilewright.backends.cpu.llvm.codegen import emit
 from tilewright.backends.cpu.llvm.compile import assembly
 from tilewright.backends.target import Target
+from tilewright.base.errors import Origin
 from tilewright.compiler.debug_texts import loops_source, relay_lines
-from tilewright.errors import Origin
 from tilewright.relay.expr import Function
 from tilewright.tir.printer import PrintedFunc
 from tilewright.tir.stmt import Stmt

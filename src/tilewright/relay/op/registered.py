@@ -16,12 +16,12 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import CompileError, ShapeError
+from tilewright.base.errors import CompileError, ShapeError
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.ir.op_attributes import op_attr, register_op_attr
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.tir import interpreter
 from tilewright.topi.transform import dims
-from tilewright.types import TensorType, TupleType, Type
 
 COMPUTE: Final = "FTVMCompute"
 

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tilewright.base.types import tensors_of
 from tilewright.relay.adt import Match
 from tilewright.relay.analysis.branches import is_kernel
 from tilewright.relay.expr import Call, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite
 from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import operands, post_order
-from tilewright.types import tensors_of
 
 NOT_IN_STAGES: Final = (Function, GlobalVar, Let, Match, RefCreate, RefRead, RefWrite)
 """Expressions that no stage has."""

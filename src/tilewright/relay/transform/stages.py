@@ -19,7 +19,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
+from tilewright.base.types import FuncType, TensorType, TupleType, Type, tensors_of
 from tilewright.relay.adt import Match
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.op.create import NdarraySize, ShapeOf
@@ -34,7 +35,6 @@ from tilewright.relay.transform.object_boundaries import (
     held_back_by_objects,
 )
 from tilewright.relay.visitor import binders, free_vars, operands, post_order, rewrite, with_operands
-from tilewright.types import FuncType, TensorType, TupleType, Type, tensors_of
 
 Array = np.ndarray[Any, Any]
 
