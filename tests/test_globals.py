@@ -22,6 +22,7 @@ KNOWN = {
     "search.autotvm.task.task": {"TEMPLATES": REGISTERED},
     "compiler.cache": {"_WRITING": "an entry belongs to the thread that it names; whoever waits for one joins that thread"},
     "driver.diagnosis.probes": {"_RUN": OF_WORKER},
+    "backends.generic_func": {"_NATIVE": REGISTERED},
     "base.forks": {"_LOCKS": "a weak set of locks, entered when one is made", "_REENTRANT": "the same"},
     "base.global_functions": {"FUNCTIONS": REGISTERED},
     "base.interning": {"_SWEEP_AT": "a number that says when to look for garbage; a lost change moves the next look", "_INTERNED": LOCKED},
