@@ -1,4 +1,4 @@
-"""Kernels as measurements decide them, where there are any, and as the model of the machine does where there are none."""
+"""Lowers kernels under the decisions of the current advisor, or of the analytical model where it has none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ log: Final = logging.getLogger(__name__)
 
 
 def lower(function: Function, constants: Sequence[bool], target: Target, name: str, **options: Any) -> Kernel:
-    """`kernel.lower` under the decisions of the current advisor, which the log tells of."""
+    """Lower a fused function as `kernel.lower` does, under the decisions of the current advisor, which are logged."""
     advisor = tuning_advisor.current()
     if advisor is not None and not options.get("symbols"):
         options["found"] = advisor.arrangement(target)

@@ -15,7 +15,6 @@ from typing import Final
 from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
 
 _MOST_LANES: Final = 64
-"""The share of the vector registers that accumulators take; the rest holds what a step reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -20,14 +20,15 @@ class LlvmBackend(CpuBackend):
     """Machine code by LLVM. llvmlite is imported when text is emitted or compiled."""
 
     name = "llvm"
-    stages = ("ll", "asm")
+    stages: tuple[str, ...] = ("ll", "asm")
     has_debug_info = True
 
     def machine(self, target: Target) -> Machine:
         return machine_of(target)
 
     def emit(
-        self, funcs: Sequence[PrimFunc], target: Target, sources: Sequence[Source] = (), overlapping: frozenset[str] = frozenset(),
+        self, funcs: Sequence[PrimFunc], target: Target, sources: Sequence[Source] = (),
+        overlapping: frozenset[str] = frozenset(),
     ) -> tuple[str, Scratch]:
         from tilewright.backends.cpu.llvm.codegen import emit_measured
 
