@@ -15,7 +15,7 @@ from tilewright.compiler.cache import Cache
 from tilewright.compiler.kernel_table import KernelTable
 from tilewright.ir.module import IRModule
 from tilewright.relay.transform.pipeline import optimize
-from tilewright.relay.transform.plan_memory import plan_memory
+from tilewright.relay.transform.plan_memory import HOST, plan_memory
 from tilewright.runtime.artifact import Artifact
 
 
@@ -79,3 +79,10 @@ def test_texts_are_compiled_where_no_thread_starts(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(kernel_code, "_processors", lambda: 8)
     monkeypatch.setattr(kernel_code.ThreadPoolExecutor, "submit", refuse)
     assert artifact().objects
+
+
+def test_plan_has_an_arena_for_each_device_and_steps_name_theirs() -> None:
+    plan = plan_memory(optimize(IRModule.from_expr(network()), Target("llvm"))["main"])
+    assert plan.arenas.keys() == {HOST} == {s.device for s in plan.steps}
+    assert {loc.device for s in plan.steps for loc in (*s.inputs, *s.outputs)} == {HOST}
+    assert plan.arenas[HOST].nbytes == plan.workspace_bytes > 0

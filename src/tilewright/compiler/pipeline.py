@@ -76,6 +76,12 @@ def compile_module(
         return replace(made, manifest=replace(made.manifest, lists=lists), modules=modules) if lists or modules else made
 
 
+def compile_fused(main: Function, target: Target, name: str) -> Artifact:
+    """Compile a function that calls primitive functions already, without passes over graphs. Raises `CompileError`."""
+    with compiling():
+        return build_program(main, target, name, Report(), Cache.default()).finish()
+
+
 @contextmanager
 def compiling() -> Iterator[None]:
     """Compile without garbage collection, and release the interned expressions at the end."""
