@@ -85,7 +85,7 @@ def lower(
     Where there are `checks`, accesses are checked, at sites numbered from `first_site` on.
     Where `flat` is not set, the loop passes, which know nothing of samples, are left out, and the function is the stage `lowered`.
 
-    Raises `NoNativeCompute` from `Op.compute` when an operator has no tensor expression.
+    Raises `NoNativeKernel` from `Op.compute` when an operator has no tensor expression.
     """
     with machines.use(machine), decisions.use(None if symbols else decided):
         inputs = [
@@ -111,7 +111,7 @@ def lower(
 def computed(function: Function, constants: Sequence[bool], machine: Machine) -> tuple[list[Tensor], list[Tensor], PrimFunc]:
     """What a kernel takes and makes as tensor expressions, packed constants among the first, and the program as its own schedule arranges it.
 
-    Raises `NoNativeCompute` from `Op.compute`, as `lower` does.
+    Raises `NoNativeKernel` from `Op.compute`, as `lower` does.
     """
     with machines.use(machine):
         made = parts_of(function, constants)
@@ -133,7 +133,7 @@ class Parts:
 
 
 def parts_of(function: Function, constants: Sequence[bool]) -> Parts:
-    """The computations of a primitive function for the current machine, packed constants among what it takes. Raises `NoNativeCompute`, as `lower` does."""
+    """The computations of a primitive function for the current machine, packed constants among what it takes. Raises `NoNativeKernel`, as `lower` does."""
     inputs = [_placeholder(p, c) for p, c in zip(function.params, constants, strict=True)]
     made = _Computed(function, inputs, constants, ())
     where = {t: k for k, t in enumerate(inputs)}

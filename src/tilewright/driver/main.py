@@ -17,7 +17,7 @@ import typer
 
 from tilewright.backends import target
 from tilewright.base.errors import OptionError, TVMError
-from tilewright.compiler.grouping import flat
+from tilewright.compiler.sequences import flat
 from tilewright.driver import debug, diagnose, files, micro, offload, options, tensors
 from tilewright.driver import profile as profiles
 from tilewright.driver.application import (

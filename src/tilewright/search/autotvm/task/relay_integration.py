@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewright.backends.target import Target
-from tilewright.base.errors import CompileError, NoNativeCompute, OptionError
+from tilewright.base.errors import CompileError, NoNativeKernel, OptionError
 from tilewright.compiler.fused import fused_functions
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
@@ -76,7 +76,7 @@ def tasks_of(
         task = KernelTask.of(f.function, f.constants, target.processor)
         try:
             tunable = task.is_tunable
-        except (NoNativeCompute, CompileError):
+        except (NoNativeKernel, CompileError):
             continue  # no native kernel, or one of values that are no tensors: nothing to decide
         if tunable:
             found.append((task, f.calls))
