@@ -30,6 +30,10 @@ class Advisor(ABC):
         """Who arranges the loops of kernels that are known; None: their own schedules do."""
         return None
 
+    def seconds(self, target: Target, workload: tuple[Any, ...]) -> float | None:
+        """Return the measured time of a tuning task of a program; None where there is no record."""
+        return None
+
     @property
     @abstractmethod
     def identity(self) -> str:

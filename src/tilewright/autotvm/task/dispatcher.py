@@ -182,6 +182,10 @@ class ApplyHistoryBest(DispatchContext):
         anchor = anchor_of(workload)
         return configured(self.foreign[anchor][0]) if anchor in self.foreign else None
 
+    def seconds(self, target: Target, workload: Workload) -> float | None:
+        found = self.best.get((str(target), workload))
+        return None if found is None else found[1]
+
     def update(self, target: Target | None, workload: Workload, cfg: Any) -> None:
         self.best[str(target), workload] = (cfg, 0.0)
 

@@ -19,7 +19,10 @@ QNN_CANONICALIZE: Final = "FTVMQnnCanonicalize"
 ALTER_OP_LAYOUT: Final = "FTVMAlterOpLayout"
 CONVERT_OP_LAYOUT: Final = "FTVMConvertOpLayout"
 MIXED_PRECISION: Final = "FTVMMixedPrecisionConversionType"
-
+STRATEGY: Final = "FTVMStrategy"
+SCHEDULE: Final = "FTVMSchedule"
+COMPUTE: Final = "FTVMCompute"
+PATTERN: Final = "TOpPattern"
 
 
 class OpPattern(enum.IntEnum):
@@ -64,3 +67,23 @@ def register_mixed_precision_conversion(op_name: str, func: Any = None, level: i
     second, and where a call is computed in 16 bits its result is cast to the third; each is that type or "float32".
     """
     return register_op_attr(op_name, MIXED_PRECISION, func, level)
+
+
+def register_compute(op_name: str, compute: Any = None, level: int = 10) -> Registered:
+    """Register the computation of an operator: `f(attrs, inputs, out_type)` returns the list of the output tensors."""
+    return register_op_attr(op_name, COMPUTE, compute, level)
+
+
+def register_strategy(op_name: str, fstrategy: Any = None, level: int = 10) -> Registered:
+    """Register the strategy of an operator: `f(attrs, inputs, out_type, target)` returns a `relay.op.OpStrategy`."""
+    return register_op_attr(op_name, STRATEGY, fstrategy, level)
+
+
+def register_schedule(op_name: str, schedule: Any = None, level: int = 10) -> Registered:
+    """Register the schedule of an operator: `f(attrs, outs, target)` returns the te schedule of a kernel with the results `outs`."""
+    return register_op_attr(op_name, SCHEDULE, schedule, level)
+
+
+def register_pattern(op_name: str, pattern: int, level: int = 10) -> Registered:
+    """Register how an operator fuses with others, a value of `OpPattern`."""
+    return register_op_attr(op_name, PATTERN, pattern, level)

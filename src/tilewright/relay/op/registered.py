@@ -11,19 +11,18 @@ Such an operator has no attributes; it infers its type, is printed and read, eva
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tilewright import te
 from tilewright.errors import CompileError, ShapeError
-from tilewright.ir.op_attributes import op_attr, register_op_attr
+from tilewright.ir.op_attributes import op_attr
+from tilewright.relay.op.hooks import COMPUTE
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.tir import interpreter
 from tilewright.topi.transform import dims
 from tilewright.types import TensorType, TupleType, Type
-
-COMPUTE: Final = "FTVMCompute"
 
 TypeRelation = Callable[[Sequence[Type], Any], Type]
 """From the types of the arguments and the operator, which has its attributes, to the type of the result."""
@@ -101,8 +100,3 @@ def register(op_name: str, describe: str = "") -> None:
     """Make an operator of that name, for `get(op_name)` to be told its type and what it computes. Raises `CompileError` when there is one."""
     made = type(op_name.rpartition(".")[2], (Registered,), {"__doc__": describe or f"{op_name}, which a program registered.", "__module__": __name__})
     op(op_name, kind=Fusion.OPAQUE)(made)
-
-
-def register_compute(op_name: str, compute: Any = None, level: int = 10) -> Any:
-    """What a registered operator computes: `f(attrs, inputs, out_type)` -> tensors; without `compute`, a decorator of it."""
-    return register_op_attr(op_name, COMPUTE, compute, level)
