@@ -84,8 +84,8 @@ def program(source: Any, target: str, mixed_precision: str) -> tuple[dict[str, s
     model = tilewright.compile(source, target=target, mixed_precision=mixed_precision, cache=Cache(None), threads=1)
     artifact = model.artifact
     texts = {**model.report.llvm, "steps": artifact.manifest.to_json().replace(", ", ",\n")}
-    if model.report.c:
-        texts["c"] = model.report.c
+    if model.report.text:
+        texts["c"] = model.report.text
     return texts, hashlib.sha256(b"".join((*artifact.objects, memoryview(artifact.constants)))).hexdigest()
 
 

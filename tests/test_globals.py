@@ -28,7 +28,7 @@ KNOWN = {
     "ir.op_attributes": {"OP_ATTRIBUTES": REGISTERED},
     "ir.structural": {"_FIELDS": EQUAL, "_LABELS": EQUAL},
     "ir.transform": {"PASSES": REGISTERED},
-    "plugins": {"_DECLARED": REGISTERED},
+    "plugins": {"_DECLARED": REGISTERED, "_OFFLOADS": REGISTERED},
     "relay.frontend.onnx.registry": {"CONVERTERS": REGISTERED},
     "relay.frontend.pytorch.complex_numbers": {"COMPUTING": REGISTERED},
     "relay.frontend.pytorch.registry": {"CONVERTERS": REGISTERED, "WRITERS": REGISTERED},
@@ -45,8 +45,8 @@ KNOWN = {
     "runtime.threads": {"POOLS": "changed while no program runs, by whoever asks for one thread", "_CALL": OF_THREAD},
     "runtime.trial": {"_PREPARED": OF_WORKER},
     "runtime.turns": {"_HERE": OF_WORKER},
-    "target.llvm.perf": {"_dumps": LOCKED},
-    "target.llvm.text": {"_MEMORY": EQUAL, "_REGISTER": EQUAL},
+    "backends.cpu.llvm.perf": {"_dumps": LOCKED},
+    "backends.cpu.llvm.text": {"_MEMORY": EQUAL, "_REGISTER": EQUAL},
     "types": {"_KNOWN": EQUAL, "_NUMPY": EQUAL, "_OF_NUMPY": EQUAL},
 }
 

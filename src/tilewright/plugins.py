@@ -22,7 +22,14 @@ BUILT_IN: Final[Mapping[str, str]] = {"dnnl": "tilewright.contrib.dnnl", "npu": 
 """Those that come with this package, which an installation without its metadata has too."""
 
 
+FIELD_TARGETS: Final[Mapping[str, str]] = {
+    "arm_compute_lib": "arm_compute_lib", "bnns": "bnns", "cmsis-nn": "cmsisnn", "compute-library": "arm_compute_lib",
+    "dnnl": "dnnl", "ethos-n": "ethosn", "ethos-u": "ethosu",
+}
+"""The targets of TVM that take parts of graphs, each with the module of `relay.op.contrib` that has its pattern table."""
+
 _DECLARED: Final[dict[str, Any]] = {}
+_OFFLOADS: Final[list[Mapping[str, Any]]] = [FIELD_TARGETS]
 
 
 def declare_accelerator(name: str, accelerator: Any) -> None:
@@ -35,33 +42,48 @@ def declared_accelerator(name: str) -> Any | None:
     return _DECLARED.get(name)
 
 
+def list_offloads(table: Mapping[str, Any]) -> None:
+    """Add a table whose keys are names of targets that take parts of graphs to those that `offload_names` reads."""
+    _OFFLOADS.append(table)
+
+
+def offload_names() -> set[str]:
+    """Return the names of all targets that take parts of graphs: those of listed tables, and accelerators."""
+    return {*accelerator_names(), *(name for table in _OFFLOADS for name in table)}
+
+
 def accelerator_names() -> list[str]:
     """The names of all accelerators that were declared or that entry points bring, sorted."""
-    return sorted({*BUILT_IN, *_DECLARED, *_installed()})
+    return sorted({*BUILT_IN, *_DECLARED, *installed(GROUP)})
 
 
-def _installed() -> dict[str, str]:
-    """What installed packages have, by name."""
-    from importlib.metadata import entry_points  # 20 ms, for those who name an accelerator
+def installed(group: str) -> dict[str, str]:
+    """Return the values of the entry points of installed packages in a group, by name."""
+    from importlib.metadata import entry_points  # takes 20 ms, and is only needed where a name is not one of this package
 
-    return {e.name: e.value for e in entry_points(group=GROUP)}
+    return {e.name: e.value for e in entry_points(group=group)}
+
+
+def import_value(value: str) -> Any:
+    """Return the object that an entry point names as `module:attribute`. Raises `ImportError` and `AttributeError`."""
+    module, _, attribute = value.partition(":")
+    found: Any = importlib.import_module(module.strip())
+    for part in filter(None, attribute.strip().split(".")):
+        found = getattr(found, part)
+    return found
 
 
 def find_accelerator(name: str) -> Any | None:
     """What was declared under the name, or what its entry point is, imported; None without either. Raises `TargetError` where that fails."""
     if name in _DECLARED:
         return _DECLARED[name]
-    value = _installed().get(name) or BUILT_IN.get(name)
+    value = installed(GROUP).get(name) or BUILT_IN.get(name)
     if value is None:
         return None
-    module, _, attribute = value.partition(":")
     try:
-        found: Any = importlib.import_module(module.strip())
-        for part in filter(None, attribute.strip().split(".")):
-            found = getattr(found, part)
+        return import_value(value)
     except (ImportError, AttributeError) as error:
         raise TargetError(f"the accelerator '{name}' cannot be imported from {value}: {error}; mend or remove the package that has this entry point", code="TW0901") from error
-    return found
 
 
 def run_plugin(path: str) -> None:

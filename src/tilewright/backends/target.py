@@ -14,35 +14,27 @@ code generation ask; nothing here needs LLVM.
 from __future__ import annotations
 
 import contextvars
-import difflib
-import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tilewright.backends.accelerators import Accelerator, split_accelerators
+from tilewright.backends.base import LIST, NUMBER
 from tilewright.backends.cpu import processors
+from tilewright.backends.cpu.backend import nearest
+from tilewright.backends.registry import backend_names, find_backend, has_backend
 from tilewright.errors import TargetError
 from tilewright.forks import lazy_attribute
+from tilewright.ir.op_attributes import known_targets
 from tilewright.json_texts import read_json
-from tilewright.runtime.host import host_arch, host_cache_sizes, host_features, host_triple
+from tilewright.runtime.host import host_arch, host_features, host_triple
 from tilewright.types import DataType
 
 if TYPE_CHECKING:
+    from tilewright.backends.base import Backend
     from tilewright.topi.machine import Machine
 
-KEYS: Final[dict[str, tuple[str, ...]]] = {"llvm": ("cpu",), "c": ("cpu",)}
-"""Kind -> the keys it always has."""
-
-_C_VECTOR_BITS: Final = 256
-"""How wide the innermost loops of C text are: the same on every machine, so that the text is."""
-
-_TEXT, _NUMBER, _LIST = "text", "number", "list"
-_OPTIONS: Final = {
-    "mcpu": _TEXT, "mtriple": _TEXT, "mattr": _LIST, "mabi": _TEXT, "mfloat-abi": _TEXT, "device": _TEXT, "model": _TEXT,
-    "keys": _LIST, "libs": _LIST, "num-cores": _NUMBER, "vector-width": _NUMBER, "opt-level": _NUMBER, "tag": _TEXT,
-}
 _CURRENT: contextvars.ContextVar[tuple[Target, ...]] = contextvars.ContextVar("target", default=())
 
 
@@ -67,22 +59,8 @@ class Target:
         self.host: Target | None = None if host is None else Target(host)
         given = tuple(attrs.get("keys", ()))
         device = (attrs["device"],) if "device" in attrs else ()
-        self.keys: tuple[str, ...] = tuple(dict.fromkeys((*device, *given, *KEYS[kind])))
-        self._check()
-
-    def _check(self) -> None:
-        arch = self.mtriple.split("-", maxsplit=1)[0]
-        if arch not in processors.FAMILIES:
-            raise TargetError(f"'{self.mtriple}' is not a triple that code can be made for: {_nearest(arch, processors.FAMILIES, 'architecture')}", code="TW0503")
-        if self.mcpu != "native" and self.mcpu not in processors.CPUS[self.family]:
-            others = [family for family, names in processors.CPUS.items() if self.mcpu in names]
-            hint = f"it is one of {others[0]}; give its -mtriple" if others else _nearest(self.mcpu, processors.CPUS[self.family], "CPU")
-            raise TargetError(f"CPU '{self.mcpu}' is not known for {arch}: {hint}", code="TW0503")
-        if self.mcpu == "native" and processors.FAMILIES[arch] != processors.FAMILIES.get(host_arch()):
-            raise TargetError(f"-mcpu=native is this machine ({host_arch()}), but the triple says '{self.mtriple}'; name a CPU of {arch}", code="TW0503")
-        for change in self.mattr:
-            if change[:1] not in "+-" or len(change) < 2:
-                raise TargetError(f"'{change}' in -mattr is not a change of features; write +{change.strip('+-')} or -{change.strip('+-')}", code="TW0503")
+        self.keys: tuple[str, ...] = tuple(dict.fromkeys((*device, *given, *self.backend.keys)))
+        self.backend.check(self)
 
     @property
     def processor(self) -> Target:
@@ -90,9 +68,9 @@ class Target:
         return Target(str(self).rpartition(", ")[2], self.host) if self.accelerators else self
 
     @property
-    def is_c(self) -> bool:
-        """Whether kernels become C text, which a compiler of this machine turns into code."""
-        return self.kind == "c"
+    def backend(self) -> Backend:
+        """How programs for this target are made."""
+        return find_backend(self.kind)
 
     @property
     def mtriple(self) -> str:
@@ -157,23 +135,12 @@ class Target:
     @lazy_attribute
     def vector_bits(self) -> int:
         """Width of a vector register in bits: 128, 256 or 512."""
-        return int(self.attrs.get("vector-width", 0)) or (_C_VECTOR_BITS if self.is_c else processors.vector_bits(self.family, self.features))
+        return self.machine.vector_bits
 
     @property
     def vector_registers(self) -> int:
         """Number of vector registers."""
-        return 32 if not self.is_c and (self.family in ("aarch64", "riscv") or "avx512f" in self.features) else 16
-
-    @lazy_attribute
-    def pipe_bits(self) -> int:
-        """Bits of a vector that one unit multiplies at once, where registers are wider; else 0."""
-        if self.vector_bits <= processors.HALF_BITS or self.is_c:
-            return 0
-        if not self.is_native:
-            return processors.pipe_bits(self.mcpu)
-        import llvmlite.binding as llvm
-
-        return processors.pipe_bits(llvm.get_host_cpu_name())
+        return self.machine.vector_registers
 
     @lazy_attribute
     def has_fma(self) -> bool:
@@ -186,23 +153,17 @@ class Target:
     @property
     def cores(self) -> int:
         """Cores that code may use: `-num-cores`, else those this process may run on, else 4, or 1 where there are no threads."""
-        if "num-cores" in self.attrs:
-            return int(self.attrs["num-cores"])
-        if not self.is_c and not self.has_threads:
-            return 1
-        if not self.is_native:
-            return 4
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        return self.machine.cores
 
     @property
     def l1_bytes(self) -> int:
         """First-level data cache of one core."""
-        return host_cache_sizes()[0] if self.is_native and not self.is_c else 32 << 10
+        return self.machine.l1_bytes
 
     @property
     def l2_bytes(self) -> int:
         """Second-level cache of one core."""
-        return host_cache_sizes()[1] if self.is_native and not self.is_c else 1 << 20
+        return self.machine.l2_bytes
 
     def export(self) -> dict[str, Any]:
         """The target as a JSON-ready dictionary; `Target(t.export()) == t`."""
@@ -226,9 +187,7 @@ class Target:
     @property
     def machine(self) -> Machine:
         """The processor, as tensor expressions and schedules see it."""
-        from tilewright.topi.machine import Machine
-
-        return Machine(self.vector_bits, self.vector_registers, self.l1_bytes, self.l2_bytes, self.cores, self.is_c, self.pipe_bits)
+        return self.backend.machine(self)
 
     def __enter__(self) -> Self:
         """Inside, `Target.current()` is this target, and what `topi` computes is cut for its processor."""
@@ -254,7 +213,7 @@ class Target:
 
     @staticmethod
     def list_kinds() -> list[str]:
-        return sorted(KEYS)
+        return backend_names()
 
 
 def _split_accelerators(target: Any) -> tuple[tuple[Accelerator, ...], Any]:
@@ -278,7 +237,7 @@ def _split_accelerators(target: Any) -> tuple[tuple[Accelerator, ...], Any]:
 def _check_parts(text: str, accelerators: list[str], processor: str) -> None:
     """Raise `TargetError` where the parts of a target are not accelerators, each once, and one processor behind them."""
     names = [*accelerators, processor]
-    kinds = [n for n in names if n in KEYS]
+    kinds = [n for n in names if has_backend(n)]
     twice = next((n for n in names if names.count(n) > 1), None)
     if len(kinds) > 2:
         raise TargetError(f"the target '{text}' names {len(kinds)} processors ({', '.join(kinds)}), and a program is for one; give accelerators, then one processor", code="TW0504")
@@ -286,7 +245,7 @@ def _check_parts(text: str, accelerators: list[str], processor: str) -> None:
         raise TargetError(f"the target '{text}' names {twice} twice; give it once, with all of its options", code="TW0504")
     if len(kinds) > 1:
         raise TargetError(f"the target '{text}' names two processors, {' and '.join(kinds)}, and a program is for one; leave {kinds[0]} out", code="TW0504")
-    if kinds and processor not in KEYS:
+    if kinds and not has_backend(processor):
         raise TargetError(f"the target '{text}' has {kinds[0]} before {processor}; the processor stands last: '{', '.join([*accelerators[:-1], processor, kinds[0]])}'", code="TW0504")
 
 
@@ -301,13 +260,12 @@ def _parse(target: str | Mapping[str, Any] | Target) -> tuple[str, dict[str, Any
         kind = str(target.get("kind", ""))
     else:
         raise TargetError(f"a target is text, a dictionary or a Target, not {type(target).__name__}", code="TW0501")
-    if kind not in KEYS:
-        from tilewright.relay.op.contrib import known_targets
-
+    if not has_backend(kind):
         if kind in known_targets():
             raise TargetError(f"'{kind}' takes parts of a network, and the rest needs a processor; name one behind it: '{kind}, llvm'", code="TW0504")
-        raise TargetError(f"'{kind}' is not a kind of target: {_nearest(kind, KEYS, 'kind')}", code="TW0502")
-    return kind, {name: _option(name, value) for name, value in options.items()}
+        raise TargetError(f"'{kind}' is not a kind of target: {nearest(kind, backend_names(), 'kind')}", code="TW0502")
+    known = find_backend(kind).options
+    return kind, {name: _option(name, value, known) for name, value in options.items()}
 
 
 def _split(text: str) -> tuple[str, dict[str, Any]]:
@@ -328,23 +286,16 @@ def _split(text: str) -> tuple[str, dict[str, Any]]:
     return words[0], options
 
 
-def _option(name: str, value: Any) -> Any:
-    kind = _OPTIONS.get(name)
+def _option(name: str, value: Any, known: Mapping[str, str]) -> Any:
+    kind = known.get(name)
     if kind is None:
-        raise TargetError(f"'-{name}' is not an option of a target: {_nearest(name, _OPTIONS, 'option')}", code="TW0502")
+        raise TargetError(f"'-{name}' is not an option of a target: {nearest(name, known, 'option')}", code="TW0502")
     if value in ("", None):
         raise TargetError(f"the target's option '-{name}' has no value", code="TW0501")
-    if kind is _NUMBER:
+    if kind == NUMBER:
         if not str(value).isdigit():
             raise TargetError(f"the target's option '-{name}' is '{value}'; it must be a number", code="TW0501")
         return int(value)
-    if kind is _LIST:
+    if kind == LIST:
         return tuple(part.strip() for part in value.split(",")) if isinstance(value, str) else tuple(map(str, value))
     return str(value)
-
-
-def _nearest(name: str, known: Iterable[str], what: str) -> str:
-    """The end of a message about an unknown name."""
-    names = list(known)
-    near = difflib.get_close_matches(name, names, n=1, cutoff=0.65)
-    return f"did you mean '{near[0]}'?" if near else f"the known {what}s are {', '.join(sorted(names))}"

@@ -7,7 +7,7 @@ import hashlib
 import io
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -15,10 +15,8 @@ from typing import BinaryIO, Final
 import numpy as np
 
 from tilewright.backends.cpu import processors
-from tilewright.backends.cpu.combine import combine_archive, combine_object
 from tilewright.backends.cpu.elf import is_elf64, write_data_object
-from tilewright.backends.cpu.link import Linker, link_dll, link_shared
-from tilewright.backends.cpu.link_wasm import link_wasm
+from tilewright.backends.cpu.link import Linker
 from tilewright.backends.cpu.llvm.c_entry import emit_c_entry
 from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.cpu.llvm.data import data_object
@@ -79,7 +77,7 @@ def link_for_debuggers(artifact: Artifact) -> SharedLibrary:
         objects.append(folder / f"code.{k}.o")
         objects[-1].write_bytes(image)
     library = folder / f"{artifact.manifest.c_name}.so"
-    link_shared(objects, library, artifact.symbols(), artifact.manifest.triple or host_triple())
+    _link(artifact.manifest, objects, library, artifact.symbols(), None)
     with library.open("rb") as file:
         return SharedLibrary(file.fileno(), library, stays=True)
 
@@ -130,19 +128,24 @@ def _object_files(artifact: Artifact) -> Iterator[tuple[Manifest, bytes, list[Pa
         yield manifest, modules, [folder / file_name for file_name in (*images, "constants.o")]
 
 
+def _link(manifest: Manifest, objects: Sequence[Path], out: Path, exports: Sequence[str], linker: Linker | None) -> None:
+    """Link the objects of a program into `out` by the back end that made them. Raises `ArtifactError`."""
+    Target(manifest.target).backend.link(objects, out, exports, manifest.triple or host_triple(), linker, manifest.scratch.stack)
+
+
 def _save_library(artifact: Artifact, path: Path, linker: Linker | None) -> None:
     with _object_files(artifact) as (manifest, modules, objects):
         library = objects[0].with_name("linked.so")
         entries = manifest.functions or (*manifest.entries, *(_of_c(manifest) if manifest.is_native else ()))
         data = (*_DATA, *(["tw_modules"] if modules else []), *([RECORD] if manifest.sites else []))
-        link_shared(objects, library, (*_POOL, *data, *entries, *([CALLBACK] if manifest.calls else [])), manifest.triple or host_triple(), linker)
+        _link(manifest, objects, library, (*_POOL, *data, *entries, *([CALLBACK] if manifest.calls else [])), linker)
         write_atomically(path, lambda target: _finish_library(library, manifest, target), 0o777)
 
 
 def _save_dll(artifact: Artifact, path: Path, linker: Linker | None) -> None:
     with _object_files(artifact) as (manifest, _, objects):
         library = objects[0].with_name(path.name)
-        link_dll(objects, library, (*_DATA, *_of_c(manifest)), manifest.triple, linker)
+        _link(manifest, objects, library, (*_DATA, *_of_c(manifest)), linker)
         write_atomically(path, lambda target: _finish_library(library, manifest, target), 0o777)
         _write_header(manifest, path)
 
@@ -150,7 +153,7 @@ def _save_dll(artifact: Artifact, path: Path, linker: Linker | None) -> None:
 def _save_objects(artifact: Artifact, path: Path, linker: Linker | None) -> None:
     with _object_files(artifact) as (manifest, _, objects):
         joined = objects[0].with_name(f"joined{path.suffix}")
-        (combine_archive if path.suffix == ".a" else combine_object)(objects, joined, manifest.triple or host_triple(), linker)
+        _link(manifest, objects, joined, (), linker)
         write_atomically(path, lambda target: shutil.copyfileobj(io.BytesIO(joined.read_bytes()), target))
         _write_header(manifest, path)
 
@@ -162,7 +165,7 @@ def _save_wasm(artifact: Artifact, path: Path, linker: Linker | None) -> None:
         objects[-1].write_bytes(data_object(target, [("tw_constants", artifact.constants)]))
         objects.append(folder / "memory.o")
         objects[-1].write_bytes(compile_text(MEMORY, target))
-        link_wasm(objects, folder / "linked.wasm", (*_of_c(manifest), "aligned_alloc", "free"), manifest.scratch.stack, linker)
+        _link(manifest, objects, folder / "linked.wasm", (*_of_c(manifest), "aligned_alloc", "free"), linker)
         module = sealed((folder / "linked.wasm").read_bytes(), manifest)
         write_atomically(path, lambda file: _fill(module, file))
         write_atomically(path.with_name(LOADER.name), lambda file: _fill(LOADER.read_bytes(), file))

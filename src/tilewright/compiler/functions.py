@@ -11,11 +11,9 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import __version__
-from tilewright.backends.cpu.c.codegen import emit_measured as emit_c
 from tilewright.backends.cpu.c.compile import compile_c, find_compilers, named_compiler, sanitizer_of
 from tilewright.backends.cpu.link import Linker
-from tilewright.backends.cpu.llvm.codegen import emit_measured
-from tilewright.backends.cpu.llvm.compile import IN_ORDER, USUAL, assembly, compile_import, compile_text
+from tilewright.backends.cpu.llvm.compile import compile_import, compile_text
 from tilewright.backends.cpu.llvm.faults import faults_text
 from tilewright.backends.cpu.llvm.pool import pool_object
 from tilewright.backends.target import Target
@@ -26,7 +24,7 @@ from tilewright.faults import Site
 from tilewright.ir.module import IRModule
 from tilewright.recursion import room_for
 from tilewright.runtime.artifact import Artifact
-from tilewright.runtime.functions import FunctionModule, Sources
+from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.host import host_arch
 from tilewright.runtime.manifest import Manifest
 from tilewright.te.resolve import schedule_func
@@ -85,26 +83,25 @@ def _built(inputs: Schedule | PrimFunc | IRModule, args: Sequence[Any] | None, c
     for f, _ in signed:
         refuse_gpu_threads(f)
     lowered, functions = [f for f, _ in signed], {f.name: params for f, params in signed}
-    checks, sites = Checks.current(), list[Site]()
+    backend, checks, sites = chosen.backend, Checks.current(), list[Site]()
     flat = []
     for f in lowered:
-        func, found = lower_checked(f, checks, len(sites), chosen.is_c)
+        func, found = lower_checked(f, checks, len(sites), backend.loop_passes)
         flat.append(func)
         sites += found
     kind = sources.asked_for(chosen)
     texts = [] if kind == sources.OFF else [sources.loops_source(f, g, written=bool(kind)) for f, g in zip(flat, lowered, strict=True)]
-    text, scratch = emit_c(flat) if chosen.is_c else emit_measured(flat, chosen, texts)
+    text, scratch = backend.emit(flat, chosen, texts)
     manifest = Manifest(
         name=lowered[0].name, inputs=(), outputs=(), steps=(), target=str(chosen), triple=chosen.mtriple, cpu=chosen.mcpu,
         features=tuple(sorted(chosen.features)), compiler=__version__, functions=functions,
         scratch=scratch, sites=tuple(sites), debug=kind if kind and texts else "",
     )
     imports = dict.fromkeys(t for f in lowered for t in f.attrs.get(IMPORTS, ()))
-    if chosen.is_c:
-        text += noted(manifest)
-    compiled = compile_c(text, chosen) if chosen.is_c else compile_text(text, chosen, level=IN_ORDER if manifest.debug else USUAL)
+    text = backend.with_note(text, manifest.to_json())
+    compiled = backend.compile(text, chosen, in_order=bool(manifest.debug))
     objects = (compiled, *_beside(manifest, chosen), *(compile_import(t, chosen) for t in imports))
-    shown: Sources = {"c": lambda: text} if chosen.is_c else {"ll": lambda: text, "asm": lambda: assembly(text, chosen)}
+    shown = backend.texts(text, chosen)
     return FunctionModule(Artifact(manifest, objects, np.empty(0, np.uint8)), {**shown, "tir": lambda: "\n\n".join(map(repr, lowered))})
 
 
@@ -114,12 +111,6 @@ def _beside(manifest: Manifest, target: Target) -> tuple[bytes, ...]:
 
 
 _NOTE: Final = re.compile(r"/\* For tilewright\.runtime\.load_module:\n(\{.*\})\n\*/")
-
-
-def noted(manifest: Manifest) -> str:
-    """The parameters of the functions of a C file, as the comment at its end by which it can be loaded."""
-    text = manifest.to_json().replace("*/", "*\\/").replace("??", "?\\u003f")  # nothing that ends a comment, or is a trigraph
-    return f"\n/* For tilewright.runtime.load_module:\n{text}\n*/\n"
 
 
 def load_c(path: Path) -> FunctionModule:

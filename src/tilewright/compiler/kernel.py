@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
+from tilewright.backends.registry import find_backend
 from tilewright.errors import InternalError, Origin
 from tilewright.expr import Buffer, const
 from tilewright.expr import Var as Symbol
@@ -100,7 +101,7 @@ def lower(
             known = None if found is None or symbols else found(func, made.args, made.outputs)
             scheduled = arrange(func, made.args, made.outputs) if known is None else known
             blocks = lower_blocks(scheduled)
-        func, sites = lower_checked(blocks, checks, first_site, machine.scalar) if flat else (blocks, ())
+        func, sites = lower_checked(blocks, checks, first_site, find_backend(machine.backend).loop_passes) if flat else (blocks, ())
     where = {t: k for k, t in enumerate(inputs)}
     arguments = tuple(_argument(t, where) for t in made.args)
     stages = {"scheduled": scheduled, "lowered": blocks} if keep_stages else {"lowered": blocks} if symbols else {}
@@ -198,6 +199,7 @@ def _origin(function: Function) -> Origin | None:
 def _tensors(function: Function, inputs: Sequence[Tensor], origins: dict[Operation, Origin]) -> list[Tensor]:
     """The results of a primitive function as tensor expressions; `origins` is filled in."""
     values: dict[Expr, Any] = dict(zip(function.params, inputs, strict=True))
+    strategies = find_backend(machines.current().backend).strategies
     for e in post_order(function.body):
         match e:
             case Var():
@@ -209,7 +211,7 @@ def _tensors(function: Function, inputs: Sequence[Tensor], origins: dict[Operati
             case TupleGetItem():
                 values[e] = values[e.tuple_value][e.index]
             case Call():
-                values[e] = e.op.compute(*(values[a] for a in e.args))
+                values[e] = strategies.compute(e.op, *(values[a] for a in e.args))
                 if e.span is not None:
                     _mark(values[e], e.span, origins)
             case _:

@@ -54,17 +54,9 @@ class Maker:
         return build_key(
             "artifact", self.source.content, json.dumps(what), self.source.name, str(self.target),
             ",".join(sorted(self.target.features)), str(self.target.cores), self.options.key(), identity(self.target.accelerators),
-            self._c_compiler(),
+            self.target.processor.backend.identity(self.target.processor),
             *([self._advisor.identity] if self._advisor is not None else []),
         )
-
-    def _c_compiler(self) -> str:
-        """Which compiler makes the code of a program for C; empty for others."""
-        if not self.target.processor.is_c:
-            return ""
-        from tilewright.backends.cpu.c.compile import identity_of
-
-        return identity_of(self.target.processor)
 
     # ---- programs
     def module(self, shapes: Mapping[str, Any], report: Report | None = None) -> IRModule:

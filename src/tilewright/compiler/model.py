@@ -371,8 +371,8 @@ class Model:
         """The model as one C file of that name."""
         from tilewright.compiler.c_model import c_model
 
-        chosen = Target(target) if target is not None else self.target if self.target.processor.is_c else Target("c")
-        if not chosen.processor.is_c:
+        chosen = Target(target) if target is not None else self.target if "c" in self.target.processor.backend.stages else Target("c")
+        if "c" not in chosen.processor.backend.stages:
             raise OptionError(f"C files are written for a target of the kind c, such as 'c' or 'c -vector-width=128', and this is '{chosen}'", code="TW0204")
         if self._open is not None or self._stages is None or self._has_groups or self._stages.root.asked:
             raise InputError("one C file has inputs of known sizes; give all of them in shapes=, and tensors alone", code="TW0511")
@@ -393,11 +393,11 @@ class Model:
 
     def dump(self, stage: str) -> str:
         """The program as text at a stage: `relay`, `tir`, `ll` or `asm`; `c` in the place of these two for the target c. Compiles again when it came from the cache."""
-        if stage not in (*STAGES, "c"):
+        backend = self.target.processor.backend
+        if stage not in (*STAGES, "c", *backend.stages):
             raise OptionError(f"there is no stage '{stage}'; the stages are {', '.join(STAGES)}", code="TW0210")
-        is_c = self.target.processor.is_c
-        if stage in (("ll", "asm") if is_c else ("c",)):
-            raise OptionError(f"a program for '{self.target}' has no stage '{stage}'; it has {'c' if is_c else 'll and asm'}", code="TW0204")
+        if stage not in ("relay", "tir", *backend.stages):
+            raise OptionError(f"a program for '{self.target}' has no stage '{stage}'; it has {' and '.join(backend.stages)}", code="TW0204")
         report = self.report
         if stage == "relay" or not report.kernels or not self._only:
             report = Report(keeps_module=stage == "relay")
@@ -406,13 +406,8 @@ class Model:
             return f"{report.module}\n"
         if stage == "tir":
             return "\n\n".join(str(k.func) for k in report.kernels.values()) + "\n"
-        if stage == "c":
-            return report.c
-        if stage == "ll":
-            return "\n".join(report.llvm.values())
-        from tilewright.backends.cpu.llvm.compile import assembly
-
-        return "\n".join(assembly(text, self.target) for text in report.llvm.values())
+        texts = [report.text] if backend.one_text else report.llvm.values()
+        return "\n".join(backend.texts(text, self.target)[stage]() for text in texts)
 
     def build_again(self, report: Report, instruments: Sequence[PassInstrument] = ()) -> Artifact:
         """Compile the program once more, its kernels from the cache, for what `report` and `instruments` want to know of the way. Raises `InputError` where the sizes of inputs are not known."""

@@ -18,11 +18,8 @@ from typing import Any
 import numpy as np
 
 from tilewright import __version__
-from tilewright.backends.cpu.c.codegen import emit_module as emit_c
-from tilewright.backends.cpu.c.compile import compile_c, identity_of
-from tilewright.backends.cpu.c.memory import memory_of
-from tilewright.backends.cpu.llvm.codegen import emit_measured
-from tilewright.backends.cpu.llvm.compile import IN_ORDER, USUAL, compile_text
+from tilewright.backends.base import Backend
+from tilewright.backends.cpu.llvm.backend import LLVM
 from tilewright.backends.cpu.llvm.debug_info import Source
 from tilewright.backends.cpu.llvm.entry import emit_blocks, emit_entry, fails, leaves
 from tilewright.backends.cpu.llvm.external import symbol_of
@@ -121,7 +118,7 @@ def build_parts(
     builder = _Builder(target, report, Cache.default(), in_python=False, loops=loops)
     steps = builder.steps(plan)
     manifest = _manifest(name, plan.inputs, plan.outputs, output_names, builder, main.attrs.get(PARTS, 1), steps=tuple(steps), workspace_bytes=plan.workspace_bytes)
-    return manifest, builder.in_c, builder.constants.blob()
+    return manifest, builder.together, builder.constants.blob()
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,8 +252,8 @@ class _Builder:
         self.known: Sequence[Array] = ()
         self.constants = ConstantPool()
         self.objects: dict[str, bytes] = {}
-        self.in_c: list[PrimFunc] = []
-        """Flat functions that become one C file."""
+        self.together: list[PrimFunc] = []
+        """Flat functions that become one text, for back ends of one text."""
         self.scratch: list[Scratch] = []
         """What each kernel takes of a thread."""
         self.calls: list[ExternalStep] = []
@@ -339,16 +336,17 @@ class _Builder:
         return symbol, kernel
 
     def _make(self, key: str, symbol: str, func: PrimFunc, source: Callable[[], Source]) -> None:
-        """The code of a flat function, with the lines of `source` where they are wanted; C is compiled when all functions are there."""
-        if self.target.is_c:
-            self._note(memory_of(func).taken)
-            self.in_c.append(func)
+        """Compile a flat function, with the lines of `source` where they are wanted; a back end of one text waits for all functions."""
+        backend = self.target.backend
+        if backend.one_text:
+            self._note(backend.scratch(func))
+            self.together.append(func)
             return
         with self.report.phase("emit"):
-            text, scratch = emit_measured((func,), self.target, [source()] if self.debug else [])
+            text, scratch = backend.emit((func,), self.target, [source()] if self.debug else [])
         self._note(scratch)
         self.report.llvm[symbol] = text
-        self.objects[key] = self.object(symbol, text)
+        self.objects[key] = self.object(symbol, text, backend)
 
     def _note(self, scratch: Scratch) -> None:
         """Note what a kernel takes of each thread. Raises `CompileError` where that is more than the machine has."""
@@ -357,23 +355,23 @@ class _Builder:
 
     def code(self, overlapping: frozenset[str] = frozenset()) -> list[bytes]:
         """The objects of all kernels; `overlapping` are those that may read the memory that they write."""
-        if self.in_c:
+        backend = self.target.backend
+        if self.together:
             with self.report.phase("emit"):
-                text = emit_c(self.in_c, overlapping)
-            self.report.c = text
-            self.objects["c"] = self.object("c", text, functools.partial(compile_c, target=self.target))
+                self.report.text, _ = backend.emit(self.together, self.target, overlapping=overlapping)
+            self.objects[backend.name] = self.object(backend.name, self.report.text, backend)
         return [*self.objects.values()]
 
-    def object(self, symbol: str, text: str, compiled: Callable[[str], bytes] | None = None) -> bytes:
-        """The object file of LLVM text, or what `compiled` makes of other text; from the cache where it is there."""
+    def object(self, symbol: str, text: str, backend: Backend = LLVM) -> bytes:
+        """Return the object file of the text of a back end, LLVM text by default; from the cache where it is there."""
         if self.cache is None:
             return b""
-        level = IN_ORDER if self.debug else USUAL
-        key = Cache.key("object", __version__, str(self.target), identity_of(self.target), text, *([str(level)] if self.debug else []))
+        in_order = bool(self.debug)
+        key = Cache.key("object", __version__, str(self.target), self.target.backend.identity(self.target), text, *(["in order"] if in_order else []))
         found = self.cache.get(key)
         if found is None:
             with self.report.phase("llvm"):
-                found = compile_text(text, self.target, level=level) if compiled is None else compiled(text)
+                found = backend.compile(text, self.target, in_order=in_order)
             self.cache.put(key, found)
         return found
 

@@ -31,8 +31,8 @@ class Report:
     plans: list[tuple[MemoryPlan, tuple[Step, ...]]] = field(default_factory=list)
     kernels: dict[str, Kernel] = field(default_factory=dict)
     llvm: dict[str, str] = field(default_factory=dict)
-    c: str = ""
-    """The C text of all kernels, where the target is C."""
+    text: str = ""
+    """The text of all kernels, where the back end of the target writes one text."""
 
     def planned(self, plan: MemoryPlan, steps: Sequence[Step]) -> None:
         """Keep a plan and its steps, where the module is kept, too."""

@@ -36,9 +36,9 @@ def asked() -> str:
 
 
 def asked_for(target: Target) -> str:
-    """The same for code of `target`. Raises `OptionError` where that is C, whose text is what debuggers show."""
+    """The same for code of `target`. Raises `OptionError` where its back end writes text for debuggers itself, as C does."""
     kind = asked()
-    if not target.is_c:
+    if target.backend.has_debug_info:
         return kind
     if kind not in ("", OFF):
         raise OptionError(f"{SETTING}='{kind}' is for targets of LLVM; a debugger shows the C text itself where it is compiled with -g: export_library('….so', options=['-g'])", code="TW0204")

@@ -80,7 +80,7 @@ def host_kernel(
     """
     with machines.use(target.machine):
         flat = simplify(lower_blocks(func) if any(isinstance(s, Block) for s in walk_stmt(func.body)) else func)
-        return lower_checked(replace(_in_corners(flat, storage), name=name), checks, first_site, target.is_c)
+        return lower_checked(replace(_in_corners(flat, storage), name=name), checks, first_site, target.backend.loop_passes)
 
 
 def _in_corners(func: PrimFunc, storage: Sequence[tuple[int, ...] | None]) -> PrimFunc:

@@ -22,8 +22,8 @@ from tilewright.diagnosis.ways import Settings, Trail, Verdict, as_kernel, compa
 from tilewright.relay.expr import Call, Constant, Function
 from tilewright.tir import interpreter
 from tilewright.tir.stmt import For, PrimFunc, Stmt, bodies
-from tilewright.tir.transform import pipeline
 from tilewright.tir.transform.lower_blocks import lower_blocks
+from tilewright.tir.transform.pipeline import LoopPass
 from tilewright.topi import decisions
 from tilewright.topi import machine as machines
 
@@ -56,11 +56,11 @@ def _first_wrong_stage(case: Case, settings: Settings, trail: Trail) -> LoopStag
     wanted, tolerance = reference(case), tolerance_for(case, settings)
     call = as_kernel(case).body
     assert isinstance(call, Call) and isinstance(call.op, Function)
-    machine = Target(settings.target).machine
+    target = Target(settings.target)
     constant = [isinstance(a, Constant) for a in call.args]
     given = dict(zip(case.main.params, case.values, strict=True))
     values = [a.value if isinstance(a, Constant) else given[a] for a in call.args]  # type: ignore[index]
-    with settings.context(), machines.use(machine), decisions.use(None):
+    with settings.context(), machines.use(target.machine), decisions.use(None):
         for name, known in ((COMPUTE, [False] * len(constant)), (PREPACK, constant)):
             trail.at("loops", stage=name)
             parts: Parts | None = None
@@ -74,12 +74,11 @@ def _first_wrong_stage(case: Case, settings: Settings, trail: Trail) -> LoopStag
             if verdict is not None:
                 return LoopStage(name, verdict, "" if parts is None else repr(parts.func))
         assert parts is not None
-        return _stage_of(parts, machine.scalar, lambda f: _wrong(f, parts, values, wanted, tolerance), trail)
+        return _stage_of(parts, target.backend.loop_passes, lambda f: _wrong(f, parts, values, wanted, tolerance), trail)
 
 
-def _stage_of(parts: Parts, scalar: bool, wrong: Callable[[PrimFunc], Verdict | None], trail: Trail) -> LoopStage:
+def _stage_of(parts: Parts, passes: Sequence[LoopPass], wrong: Callable[[PrimFunc], Verdict | None], trail: Trail) -> LoopStage:
     """Make all stages, then find the first wrong one by halving: what one gets wrong, those behind it keep."""
-    passes = pipeline.SCALAR_PASSES if scalar else pipeline.LOOP_PASSES
     names = [SCHEDULE, LOWER, *(p.__name__ for p in passes)]
     made: list[PrimFunc] = []
     try:

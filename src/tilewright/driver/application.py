@@ -19,7 +19,7 @@ import typer
 
 from tilewright import logs
 from tilewright.backends.accelerators import parts
-from tilewright.backends.target import KEYS
+from tilewright.backends.registry import has_backend
 from tilewright.driver.config import option_values
 from tilewright.driver.targets import TargetOption, read_target, split_target_options
 from tilewright.errors import InternalError, OptionError, TVMError, with_code
@@ -123,7 +123,7 @@ def _whole_target(context: typer.Context, text: str) -> str:
 
 def _with_processor(context: typer.Context, text: str) -> str:
     """The same, where the processor may be left out."""
-    whole = text.endswith(".json") or text.lstrip().startswith("{") or parts(text)[-1].split(" ", maxsplit=1)[0] in KEYS
+    whole = text.endswith(".json") or text.lstrip().startswith("{") or has_backend(parts(text)[-1].split(" ", maxsplit=1)[0])
     return _whole_target(context, text if whole else f"{text}, llvm")
 
 

@@ -23,9 +23,10 @@ _SHARE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
 def accelerators_of(target: str) -> tuple[Accelerator, ...]:
     """The accelerators of a target: all that it names before the processor. Raises `OptionError` where there are none."""
     from tilewright.backends.accelerators import parts
-    from tilewright.backends.target import KEYS, Target
+    from tilewright.backends.registry import has_backend
+    from tilewright.backends.target import Target
 
-    processor = parts(target)[-1].split(" ", maxsplit=1)[0] in KEYS
+    processor = has_backend(parts(target)[-1].split(" ", maxsplit=1)[0])
     found = Target(target if processor else f"{target}, llvm").accelerators
     if not found:
         raise OptionError(f"--target: '{target}' names no accelerator; name it before the processor: --target \"npu, llvm\"", code="TW0204")

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from tilewright.backends.accelerators import parts
-from tilewright.backends.target import KEYS, Target
+from tilewright.backends.registry import backend_names
+from tilewright.backends.target import Target
 from tilewright.errors import OptionError
+from tilewright.ir.op_attributes import known_targets
 from tilewright.settings import nearest
 
 _PREFIX: Final = "--target-"
@@ -76,9 +78,7 @@ def read_target(text: str, options: Sequence[TargetOption] = ()) -> Target:
 
 def _absent(option: TargetOption, text: str) -> OptionError:
     """What is wrong with an option of a part that the target does not have."""
-    from tilewright.relay.op.contrib import known_targets
-
-    known = sorted({*KEYS, *known_targets()})
+    known = sorted({*backend_names(), *known_targets()})
     part, _ = option.split(known)
     if part:
         return OptionError(f"{option}: the target '{text}' has no {part}; name it in --target, or leave the option out", code="TW0204")

@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any, Final
 
 from tilewright.errors import OptionError, UnknownOperatorWarning
+from tilewright.plugins import offload_names
 from tilewright.settings import nearest
 
 
@@ -55,6 +56,12 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
         return given
 
     return register if value is None else register(value)
+
+
+def known_targets() -> list[str]:
+    """Return the names of the targets that take parts of graphs: recorded ones, accelerators, and those that attributes of operators name."""
+    named = {key.removeprefix("target.") for _, key in OP_ATTRIBUTES if key.startswith("target.")}
+    return sorted({*offload_names(), *named})
 
 
 def _tell_unknown(op_name: str, attr_key: str, place: str) -> None:

@@ -30,6 +30,9 @@ class Machine:
     pipe_bits: int = 0
     """Bits of a vector that one unit multiplies at once, where that is less than `vector_bits`: wider vectors go through it in pieces. 0 where it is not."""
 
+    backend: str = "llvm"
+    """The name of the back end whose strategies and loop passes make kernels for the machine."""
+
     def lanes(self, dtype: str | DataType = "float32") -> int:
         """How many values of a type fit in one vector register."""
         return max(1, self.vector_bits // max(8, DataType(dtype).bits))

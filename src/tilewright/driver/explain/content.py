@@ -76,7 +76,7 @@ def explained(model: Model, name: str, run: bool = True) -> Content:
             reason = str(error)
     return Content(
         name, str(model.target), artifact.manifest, report.phases, recording.passes, tuple(recording.states), steps,
-        tuple(_kernels(report, steps, model.target.processor)), memory_of([plan for plan, _ in report.plans]), measurement, reason, report.c,
+        tuple(_kernels(report, steps, model.target.processor)), memory_of([plan for plan, _ in report.plans]), measurement, reason, report.text,
         tuple(a.name for a in model.target.accelerators),
     )
 

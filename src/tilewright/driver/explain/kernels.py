@@ -48,7 +48,7 @@ def texts_of(kernel: Kernel, function: Function, target: Target) -> list[Text]:
     printed = PrintedFunc(kernel.func)
     origins = _Origins(printed)
     texts = [Text("Relay", tuple(relay))]
-    if target.is_c:
+    if not target.backend.has_debug_info:
         return [*texts, Text("TIR", tuple(printed.lines))]
     source = loops_source(kernel.func, kernel.declared, written=False)
     marked = emit(kernel.func, target, replace(source, line=origins.line))

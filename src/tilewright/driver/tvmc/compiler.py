@@ -84,7 +84,7 @@ def compile_model(
         report = offload.explained_module(tvmc_model.mod, tvmc_model.params, str(chosen)).text()
         print(report, end="") if dump_offloads == "-" else files.write_text(Path(dump_offloads), report)
     ops = computed_in(mixed_precision_ops, mixed_precision_calculation_type, mixed_precision_acc_type) if mixed_precision_ops else contextlib.nullcontext()
-    as_text = output_format == "mlf" and chosen.processor.is_c
+    as_text = output_format == "mlf" and "c" in chosen.processor.backend.stages
     if as_text and workspace_pool is not None:
         raise OptionError("--workspace-pools: the workspace of a model in C is an array in its text, and the linker says where it is; leave the option out", code="TW0204")
     with ops, tuned:

@@ -8,9 +8,10 @@ from typing import Any
 
 from tilewright.errors import OptionError, Origin
 from tilewright.ir.module import IRModule
+from tilewright.ir.op_attributes import known_targets
 from tilewright.ir.transform import Sequential
 from tilewright.relay.expr import Call, Expr, Function
-from tilewright.relay.op.contrib import PatternTable, get_pattern_table, known_targets
+from tilewright.relay.op.contrib import PatternTable, get_pattern_table
 from tilewright.relay.op.registry import Op
 from tilewright.relay.transform.annotate_target import AnnotateTarget
 from tilewright.relay.transform.merge_compiler_regions import MergeCompilerRegions

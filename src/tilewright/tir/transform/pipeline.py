@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tilewright.faults import Site
@@ -20,7 +20,10 @@ from tilewright.tir.transform.unroll_loops import unroll_loops
 from tilewright.tir.transform.vectorize_loops import vectorize_loops
 from tilewright.tir.transform.widen_halves import widen_halves
 
-LOOP_PASSES: Final[tuple[Callable[[PrimFunc], PrimFunc], ...]] = (
+LoopPass = Callable[[PrimFunc], PrimFunc]
+"""One pass over the loops of a function."""
+
+LOOP_PASSES: Final[tuple[LoopPass, ...]] = (
     split_vector_elements,
     widen_halves,
     simplify,
@@ -38,28 +41,27 @@ allocation the third. On 14 computations with plain loops (moves, padding, pools
 each of them as without, within 3 %, and looking for common subexpressions lengthened compiling by up to a half.
 """
 
-SCALAR_PASSES: Final[tuple[Callable[[PrimFunc], PrimFunc], ...]] = (*LOOP_PASSES[: LOOP_PASSES.index(lower_math)], scalarize, simplify, tighten_loop_bounds, remove_dead_memory)
-"""For a compiler behind us that finds vectors, unrolls loops and has a mathematics library: its programs stay loops over scalars."""
+SCALAR_PASSES: Final[tuple[LoopPass, ...]] = (
+    *LOOP_PASSES[: LOOP_PASSES.index(lower_math)], scalarize, simplify, tighten_loop_bounds, remove_dead_memory,
+)
+"""For a back end with a compiler behind it that finds vectors, unrolls loops and has a mathematics library: programs stay loops over scalars."""
 
 
-def lower_loops(func: PrimFunc, scalar: bool = False) -> PrimFunc:
-    """A lowered program (no blocks) as a flat one (`verify_flat`), ready for code generation; with `scalar`, one without vectors."""
-    for loop_pass in SCALAR_PASSES if scalar else LOOP_PASSES:
+def lower_loops(func: PrimFunc, passes: Sequence[LoopPass] | None = None) -> PrimFunc:
+    """Make a lowered program (no blocks) flat (`verify_flat`), ready for code generation, by `passes` (default: `LOOP_PASSES`)."""
+    for loop_pass in LOOP_PASSES if passes is None else passes:
         func = loop_pass(func)
     return func
 
 
-def lower_checked(func: PrimFunc, checks: Checks | None, first: int = 0, scalar: bool = False) -> tuple[PrimFunc, tuple[Site, ...]]:
-    """The same with the accesses checked that `checks` says, and the sites of the checks, numbered from `first` on.
+def lower_checked(func: PrimFunc, checks: Checks | None, first: int, passes: Sequence[LoopPass]) -> tuple[PrimFunc, tuple[Site, ...]]:
+    """Make a lowered program flat, with checks of its accesses to memory; return the sites of the checks, too, numbered from `first` on.
 
     Loops with checks are not cut where conditions change: each piece would be a copy of the checks.
     """
     if checks is None:
-        return lower_loops(func, scalar), ()
+        return lower_loops(func, passes), ()
     checked, sites = instrument_memory(simplify(split_vector_elements(func)), checks, first)
     if not sites:  # all is proven
-        return lower_loops(func, scalar), ()
-    func = checked
-    for loop_pass in SCALAR_PASSES if scalar else LOOP_PASSES:
-        func = func if loop_pass is partition_loops else loop_pass(func)
-    return func, sites
+        return lower_loops(func, passes), ()
+    return lower_loops(checked, [p for p in passes if p is not partition_loops]), sites

@@ -68,9 +68,7 @@ def find_compilers(arch: str) -> list[Compiler]:
 
 
 def identity_of(target: Target) -> str:
-    """What objects of C text depend on beside the text: the compilers that may make them, told by their files, and the options. Empty for other targets."""
-    if not target.is_c:
-        return ""
+    """What objects of C text depend on beside the text: the compilers that may make them, told by their files, and the options."""
     found = []
     for compiler in find_compilers(target.mtriple.split("-")[0]):
         program = shutil.which(compiler.command[0])

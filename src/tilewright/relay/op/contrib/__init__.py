@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from tilewright.errors import OptionError
 from tilewright.ir.module import IRModule
-from tilewright.ir.op_attributes import OP_ATTRIBUTES, op_attr
-from tilewright.plugins import accelerator_names, declared_accelerator, find_accelerator
+from tilewright.ir.op_attributes import known_targets, op_attr
+from tilewright.plugins import FIELD_TARGETS, declared_accelerator, find_accelerator, list_offloads
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.registry import Op
 from tilewright.settings import nearest
@@ -34,12 +34,6 @@ class Refusal:
         return False
 
 
-FIELD_TARGETS: Final = {
-    "arm_compute_lib": "arm_compute_lib", "bnns": "bnns", "cmsis-nn": "cmsisnn", "compute-library": "arm_compute_lib",
-    "dnnl": "dnnl", "ethos-n": "ethosn", "ethos-u": "ethosu",
-}
-"""The targets of the field whose tables are here, each with its module; imported when first asked for."""
-
 Partitioner = Callable[..., IRModule]
 """`(mod, params, **options) -> mod`."""
 
@@ -47,6 +41,10 @@ _PARTITIONERS: Final[dict[str, Partitioner]] = {}
 _TABLES: Final[dict[str, PatternTable]] = {}
 _TAKEN: Final[dict[str, Any]] = {}
 """The accelerators whose tables and partitions are above because they were asked for by name."""
+
+
+list_offloads(_TABLES)
+list_offloads(_PARTITIONERS)
 
 
 def register_pattern_table(compiler: str, table: Callable[[], PatternTable] | None = None) -> Any:
@@ -97,12 +95,6 @@ def has_partitioner(compiler: str) -> bool:
     """Whether `compiler` has a way of its own to partition, beyond its pattern table."""
     get_pattern_table(compiler)  # brings what is registered when it is first asked for
     return compiler in _PARTITIONERS
-
-
-def known_targets() -> list[str]:
-    """The names of the targets that take parts of graphs: with a table, a partition of their own, an entry point, or attributes of operators."""
-    named = {key.removeprefix("target.") for _, key in OP_ATTRIBUTES if key.startswith("target.")}
-    return sorted({*FIELD_TARGETS, *accelerator_names(), *_TABLES, *_PARTITIONERS, *named})
 
 
 def partition_for(compiler: str, mod: IRModule, params: Mapping[str, Any] | None = None, **options: Any) -> IRModule:

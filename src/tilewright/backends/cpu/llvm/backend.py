@@ -1,0 +1,47 @@
+"""The back end `llvm`: LLVM text, one module a kernel, compiled by llvmlite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from tilewright.backends.cpu.backend import CpuBackend
+from tilewright.backends.cpu.machine import machine_of
+
+if TYPE_CHECKING:
+    from tilewright.backends.cpu.llvm.debug_info import Source
+    from tilewright.backends.target import Target
+    from tilewright.runtime.scratch import Scratch
+    from tilewright.tir.stmt import PrimFunc
+    from tilewright.topi.machine import Machine
+
+
+class LlvmBackend(CpuBackend):
+    """Machine code by LLVM. llvmlite is imported when text is emitted or compiled."""
+
+    name = "llvm"
+    stages = ("ll", "asm")
+    has_debug_info = True
+
+    def machine(self, target: Target) -> Machine:
+        return machine_of(target)
+
+    def emit(
+        self, funcs: Sequence[PrimFunc], target: Target, sources: Sequence[Source] = (), overlapping: frozenset[str] = frozenset(),
+    ) -> tuple[str, Scratch]:
+        from tilewright.backends.cpu.llvm.codegen import emit_measured
+
+        return emit_measured(funcs, target, sources)
+
+    def compile(self, text: str, target: Target, *, in_order: bool = False) -> bytes:
+        from tilewright.backends.cpu.llvm.compile import IN_ORDER, USUAL, compile_text
+
+        return compile_text(text, target, level=IN_ORDER if in_order else USUAL)
+
+    def texts(self, text: str, target: Target) -> Mapping[str, Callable[[], str]]:
+        from tilewright.backends.cpu.llvm.compile import assembly
+
+        return {"ll": lambda: text, "asm": lambda: assembly(text, target)}
+
+
+LLVM: Final = LlvmBackend()

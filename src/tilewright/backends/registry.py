@@ -1,0 +1,53 @@
+"""Back ends by the kind of a target: those of this package, and those of installed packages.
+
+    [project.entry-points."tilewright.backends"]
+    narrow_cpu = "narrow_cpu.backend:NARROW_CPU"
+
+An entry point names a `Backend` object; its module is imported when a target of that kind is first used.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Final
+
+from tilewright.backends.base import Backend
+from tilewright.errors import TargetError
+from tilewright.plugins import import_value, installed
+
+GROUP: Final = "tilewright.backends"
+BUILT_IN: Final[Mapping[str, str]] = {"llvm": "tilewright.backends.cpu.llvm.backend:LLVM", "c": "tilewright.backends.cpu.c.backend:C"}
+"""The back ends of this package, which are found without the metadata of an installation."""
+
+
+def backend_names() -> list[str]:
+    """Return the kinds of target that have a back end, sorted."""
+    return sorted({*BUILT_IN, *_installed()})
+
+
+@functools.cache
+def _installed() -> Mapping[str, str]:
+    return installed(GROUP)
+
+
+def has_backend(name: str) -> bool:
+    """Tell whether a kind of target has a back end."""
+    return name in BUILT_IN or name in _installed()
+
+
+@functools.cache
+def find_backend(name: str) -> Backend:
+    """Return the back end of a kind of target. Raises `TargetError` where there is none, or where its package cannot be imported."""
+    value = BUILT_IN.get(name) or _installed().get(name)
+    if value is None:
+        raise TargetError(f"'{name}' is not a kind of target; the known kinds are {', '.join(backend_names())}", code="TW0502")
+    try:
+        found = import_value(value)
+    except (ImportError, AttributeError) as error:
+        raise TargetError(
+            f"the back end '{name}' cannot be imported from {value}: {error}; repair or remove the package that has this entry point", code="TW0502"
+        ) from error
+    if not isinstance(found, Backend) or found.name != name:
+        raise TargetError(f"the entry point '{name}' of {GROUP} is not a Backend of that name: {value}; repair or remove its package", code="TW0502")
+    return found

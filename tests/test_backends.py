@@ -1,0 +1,136 @@
+"""The interface of back ends: how they are found, what they answer, and strategies by class of operator."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from test_layers import edges, room
+from tilewright import te
+from tilewright.backends.base import Backend, Strategies, Strategy
+from tilewright.backends.cpu.c.backend import C
+from tilewright.backends.cpu.llvm.backend import LLVM
+from tilewright.backends.registry import GROUP, backend_names, find_backend
+from tilewright.backends.target import Target
+from tilewright.errors import TargetError
+from tilewright.relay.op.elementwise import Exp
+from tilewright.topi.machine import Machine
+from tilewright.topi.schedules.kernel import KernelBlocks
+
+MODULE = '''
+from tilewright.backends.cpu.llvm.backend import LlvmBackend
+
+
+class Spare(LlvmBackend):
+    name = "spare"
+    options = {**LlvmBackend.options, "scratchpad": "number"}
+
+
+SPARE = Spare()
+WRONG = object()
+'''
+
+
+def run_with_package(code: str, folder: Path, value: str = "spare_backend:SPARE") -> subprocess.CompletedProcess[str]:
+    """Run Python where a package with an entry point for the back end `spare` is installed."""
+    (folder / "spare_backend.py").write_text(MODULE, encoding="utf-8")
+    metadata = folder / "spare_backend-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: spare-backend\nVersion: 1.0\n", encoding="utf-8")
+    (metadata / "entry_points.txt").write_text(f"[{GROUP}]\nspare = {value}\n", encoding="utf-8")
+    text = f"import sys; sys.path.insert(0, {str(folder)!r})\n{code}"
+    return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, cwd=folder, check=False)
+
+
+def test_the_back_ends_of_this_package() -> None:
+    assert {"c", "llvm"} <= set(backend_names())
+    assert find_backend("llvm") is LLVM is Target("llvm").backend and Target("c").backend is C
+    assert (LLVM.stages, C.stages) == (("ll", "asm"), ("c",)) and C.one_text and not LLVM.one_text
+    assert LLVM.device is None and C.device is None
+    with pytest.raises(TargetError, match="'cuda' is not a kind of target"):
+        find_backend("cuda")
+
+
+def test_a_package_brings_a_back_end(tmp_path: Path) -> None:
+    code = """
+import numpy as np, tilewright as tvm
+from tilewright import relay
+target = tvm.Target("spare -scratchpad=65536 -mcpu=native")
+assert (target.attrs["scratchpad"], target.keys, tvm.Target(target.export())) == (65536, ("cpu",), target)
+assert "spare" in tvm.Target.list_kinds()
+x = relay.var("x", shape=(4, 8))
+model = tvm.compile(tvm.IRModule.from_expr(relay.Function([x], relay.op.exp(x))), target="spare")
+v = np.linspace(-1, 1, 32, dtype=np.float32).reshape(4, 8)
+np.testing.assert_allclose(model(v), np.exp(v), rtol=1e-6)
+model.save("m.so")
+np.testing.assert_allclose(tvm.load("m.so")(v), np.exp(v), rtol=1e-6)
+"""
+    done = run_with_package(code, tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("value", "said"), [
+    ("absent_module:SPARE", "the back end 'spare' cannot be imported from absent_module:SPARE: No module named 'absent_module'"),
+    ("spare_backend:WRONG", "the entry point 'spare' of tilewright.backends is not a Backend of that name: spare_backend:WRONG"),
+])
+def test_a_back_end_that_cannot_be_used(tmp_path: Path, value: str, said: str) -> None:
+    done = run_with_package("import tilewright\ntilewright.Target('spare')", tmp_path, value)
+    assert "TargetError" in done.stderr and said in done.stderr
+
+
+def doubled(op: Exp, x: te.Tensor) -> te.Tensor:
+    return te.compute(x.shape, lambda *i: x(*i) * 2, name="doubled")
+
+
+def test_the_last_strategy_that_accepts_is_chosen() -> None:
+    strategies, x = Strategies(), te.placeholder((4, 8), name="x")
+    op = Exp()
+    assert strategies.find(op, x) is None and strategies.compute(op, x).op.name == "exp"
+    strategies.register(Exp, Strategy("doubled", doubled))
+    strategies.register(Exp, Strategy("for_vectors", doubled, accepts=lambda op, x: x.ndim == 1))
+    found = strategies.find(op, x)
+    assert found is not None and found.name == "doubled" and strategies.compute(op, x).op.name == "doubled"
+    vector = strategies.find(op, te.placeholder((4,)))
+    assert vector is not None and vector.name == "for_vectors"
+
+
+def test_a_strategy_of_a_base_class_is_inherited() -> None:
+    strategies = Strategies()
+    strategies.register(Exp.__mro__[1], Strategy("general", doubled))
+    found = strategies.find(Exp(), te.placeholder((4,)))
+    assert found is not None and found.name == "general"
+
+
+def test_the_schedule_of_a_strategy_is_attached_to_its_result() -> None:
+    def schedule(k: KernelBlocks) -> None:
+        """Leave the loops as they are."""
+
+    x = te.placeholder((4, 8), name="x")
+    made = Strategy("doubled", doubled, schedule).apply(Exp(), x)
+    assert made.op.schedule is schedule and made.op.outputs == (made,) and made.op.inputs == (x,)
+
+
+def test_a_back_end_without_answers_says_so() -> None:
+    bare = Backend()
+    bare.name = "bare"
+    target = Target("llvm")
+    with pytest.raises(NotImplementedError, match="the back end 'bare' writes no text"):
+        bare.emit([], target)
+    with pytest.raises(NotImplementedError, match="the back end 'bare' describes no machine"):
+        bare.machine(target)
+
+
+def test_machines_of_the_cpu_back_ends() -> None:
+    znver4 = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=znver4 -num-cores=2").machine
+    assert znver4 == Machine(512, 32, 32 << 10, 1 << 20, 2, pipe_bits=256)
+    portable = Target("c -num-cores=1").machine
+    assert portable == Machine(256, 16, 32 << 10, 1 << 20, 1, scalar=True, backend="c")
+    assert np.all([Target(t).machine.cores == 1 for t in ("llvm -mtriple=wasm32-unknown-unknown", "llvm -num-cores=1")])
+
+
+def test_back_ends_know_no_graphs() -> None:
+    assert [f"{place}: {imported}" for module, imported, place, _ in edges() if room(module) == "backends" and room(imported).startswith("relay")] == []
