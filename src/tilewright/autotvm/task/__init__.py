@@ -12,9 +12,10 @@ from tilewright.autotvm.task.kernels import KernelTask
 from tilewright.autotvm.task.relay_integration import extract_from_multiple_program, extract_from_program
 from tilewright.autotvm.task.space import ConfigEntity, ConfigSpace, FallbackConfigEntity
 from tilewright.autotvm.task.task import Task, args_to_workload, create, deserialize_args, get_config, serialize_args, template
+from tilewright.autotvm.task.topi_integration import get_workload, register_topi_compute, register_topi_schedule
 
 __all__ = [
     "ApplyConfig", "ApplyFixedConfig", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace", "DispatchContext", "FallbackConfigEntity", "FallbackContext",
     "KernelTask", "Task", "apply_history_best", "args_to_workload", "create", "deserialize_args", "extract_from_multiple_program", "extract_from_program",
-    "get_config", "serialize_args", "template",
+    "get_config", "get_workload", "register_topi_compute", "register_topi_schedule", "serialize_args", "template",
 ]

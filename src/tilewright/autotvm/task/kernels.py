@@ -97,7 +97,12 @@ class KernelTask(Task):
     def kernel(self, decisions: Decisions | None = None, flat: bool = True) -> Kernel:
         """The kernel under some decisions. Raises `NoNativeCompute` where the function has no native kernel."""
         with PassContext(_LEVEL):
-            return lower(self.function, self.constants, self.target.machine, "main", flat=flat, decided=decisions)
+            return lower(self.function, self.constants, self.target.machine, "main", flat=flat, decided=decisions, target=self.target)
+
+    def of_program(self) -> Task | None:
+        """Return the task of the implementation that a program registered for the kernel (`register_topi_compute`), if there is one."""
+        workload = self.kernel(flat=False).workload
+        return None if workload is None else Task(workload[0], workload[1:], self.target)
 
     @lazy_attribute
     def config_space(self) -> KernelSpace:

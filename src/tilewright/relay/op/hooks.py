@@ -10,7 +10,7 @@ import enum
 from collections.abc import Callable
 from typing import Any, Final
 
-from tilewright.ir.op_attributes import register_op_attr
+from tilewright.ir.op_attributes import OP_ATTRIBUTES, register_op_attr
 from tilewright.relay.op.registry import Fusion
 
 LEGALIZE: Final = "FTVMLegalize"
@@ -67,6 +67,11 @@ def register_mixed_precision_conversion(op_name: str, func: Any = None, level: i
     second, and where a call is computed in 16 bits its result is cast to the third; each is that type or "float32".
     """
     return register_op_attr(op_name, MIXED_PRECISION, func, level)
+
+
+def is_replaced(op_name: str) -> bool:
+    """Whether a program registered how this operator is computed or scheduled; passes then leave its attributes as they are."""
+    return any((op_name, key) in OP_ATTRIBUTES for key in (STRATEGY, SCHEDULE, COMPUTE))
 
 
 def register_compute(op_name: str, compute: Any = None, level: int = 10) -> Registered:

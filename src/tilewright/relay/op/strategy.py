@@ -15,22 +15,22 @@ and `register_schedule`. Without any of them the strategies of the back end appl
 from __future__ import annotations
 
 import sys
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import cache
+from typing import Any
 
 from tilewright import te
 from tilewright.backends.generic_func import GenericFunc
 from tilewright.backends.target import Target
 from tilewright.errors import CompileError
-from tilewright.ir.op_attributes import OP_ATTRIBUTES, op_attr
+from tilewright.ir.op_attributes import op_attr, register_op_attr
 from tilewright.relay.op.hooks import COMPUTE, SCHEDULE, STRATEGY, register_schedule
 from tilewright.relay.op.registered import Registered
 from tilewright.relay.op.registry import OPS, Op
 from tilewright.te.schedule import Schedule
-from tilewright.te.tensor import ComputeOp, producers_first
 from tilewright.te.specialized import SpecializedCondition
+from tilewright.te.tensor import ComputeOp, producers_first
 from tilewright.topi import generic as topi_generic
 from tilewright.topi import x86 as topi_x86
 from tilewright.types import TupleType, Type
@@ -91,14 +91,23 @@ class OpStrategy:
         return [i for s in self.specializations if s.condition is None or s.condition.holds for i in s.implementations]
 
 
-_GENERIC: Final[dict[str, GenericFunc]] = {}
-"""The generic function of each operator for which one was asked for, by the operator's name."""
-_PROCESS: Final = uuid.uuid4().hex
+class _StrategyOf(GenericFunc):
+    """The strategy of an operator by target key. It becomes an attribute of the operator with its first implementation."""
+
+    def __init__(self, op_name: str) -> None:
+        super().__init__(f"{op_name.rpartition('.')[2]}_strategy", _of_the_compiler)
+        self.op_name = op_name
+
+    def register(self, first: Any, second: Any = None, override: bool = True, *, allow_override: bool | None = None) -> Any:
+        if op_attr(self.op_name, STRATEGY) is None:
+            register_op_attr(self.op_name, STRATEGY, self, level=0)
+        return super().register(first, second, override, allow_override=allow_override)
 
 
+@cache
 def generic_strategy(op_name: str) -> GenericFunc:
     """Return the generic function that gives the strategy of an operator; its default lists the implementation of the compiler."""
-    return _GENERIC.setdefault(op_name, GenericFunc(f"{op_name.rpartition('.')[2]}_strategy", _of_the_compiler))
+    return _StrategyOf(op_name)
 
 
 def _of_the_compiler(attrs: Any, inputs: Sequence[te.Tensor], out_type: Type, target: Target) -> OpStrategy:
@@ -114,27 +123,13 @@ def built_in_compute(attrs: Any, inputs: Sequence[te.Tensor], out_type: Type) ->
     return [made] if isinstance(made, te.Tensor) else list(made)
 
 
-def has_strategy(op_name: str) -> bool:
-    """Whether a program registered a way to compute this operator."""
-    known = _GENERIC.get(op_name)
-    return bool(known is not None and known.functions) or any((op_name, key) in OP_ATTRIBUTES for key in (STRATEGY, SCHEDULE, COMPUTE))
-
-
-def identity() -> str:
-    """Return a text for the key of the cache: empty where no strategy is registered, else one that no other process has."""
-    given = [f"{n}/{k}/{r.place}" for (n, k), r in OP_ATTRIBUTES.items() if k in (STRATEGY, SCHEDULE, COMPUTE)]
-    given += [f"{n}/{k}/{id(f)}" for n, g in _GENERIC.items() for k, f in g.functions.items()]
-    return f"{_PROCESS} {' '.join(sorted(given))}" if given else ""
-
-
 def get_valid_implementations(op: type[Op], attrs: Any, inputs: Sequence[te.Tensor], out_type: Type, target: Target) -> list[OpImplementation]:
     """Return the implementations of an operator whose conditions hold; those of the compiler where no strategy is registered."""
-    given = op_attr(op.name, STRATEGY)
-    if given is None and {SCHEDULE, COMPUTE} & {k for n, k in OP_ATTRIBUTES if n == op.name}:
+    strategy = op_attr(op.name, STRATEGY)
+    if strategy is None and (op_attr(op.name, SCHEDULE) or op_attr(op.name, COMPUTE)):
         return [_of_parts(op.name)]
-    function = generic_strategy(op.name) if given is None else given
     with target:
-        found = function(attrs, list(inputs), out_type, target)
+        found = (strategy or generic_strategy(op.name))(attrs, list(inputs), out_type, target)
     if not isinstance(found, OpStrategy):
         raise CompileError(f"the strategy of {op.name} returned {found!r}; it returns a relay.op.OpStrategy", code="TW0312")
     return found.valid
@@ -147,11 +142,10 @@ def registered_implementation(
 
     Raises `CompileError` where a registered strategy has no implementation for these shapes.
     """
-    if not has_strategy(op.name):
+    strategy, compute = op_attr(op.name, STRATEGY), None if isinstance(op, Registered) else op_attr(op.name, COMPUTE)
+    if isinstance(strategy, _StrategyOf) and strategy.implementation(target) is None:
         return None
-    own = _GENERIC.get(op.name)
-    registered = op_attr(op.name, STRATEGY) is not None or (own is not None and own.implementation(target) is not None)
-    if not registered and op_attr(op.name, SCHEDULE) is None and (isinstance(op, Registered) or op_attr(op.name, COMPUTE) is None):
+    if strategy is None and compute is None and op_attr(op.name, SCHEDULE) is None:
         return None
     return select(get_valid_implementations(type(op), op, inputs, out_type, target), op, inputs, out_type, target, seconds)
 
