@@ -19,7 +19,7 @@ from tilewright.backends.target import Target
 from tilewright.errors import TargetError
 from tilewright.relay.op.elementwise import Exp
 from tilewright.topi.machine import Machine
-from tilewright.topi.schedules.kernel import KernelBlocks
+from tilewright.topi.schedules.kernel import CpuSchedule
 
 MODULE = '''
 from tilewright.backends.cpu.llvm.backend import LlvmBackend
@@ -106,11 +106,8 @@ def test_a_strategy_of_a_base_class_is_inherited() -> None:
 
 
 def test_the_schedule_of_a_strategy_is_attached_to_its_result() -> None:
-    def schedule(k: KernelBlocks) -> None:
-        """Leave the loops as they are."""
-
-    x = te.placeholder((4, 8), name="x")
-    made = Strategy("doubled", doubled, schedule).apply(Exp(), x)
+    schedule, x = CpuSchedule(flops=32), te.placeholder((4, 8), name="x")
+    made = Strategy("doubled", doubled, lambda op, x: schedule).apply(Exp(), x)
     assert made.op.schedule is schedule and made.op.outputs == (made,) and made.op.inputs == (x,)
 
 

@@ -47,6 +47,7 @@ KNOWN = {
     "runtime.threads": {"POOLS": "changed while no program runs, by whoever asks for one thread", "_CALL": OF_THREAD},
     "runtime.trial": {"_PREPARED": OF_WORKER},
     "runtime.turns": {"_HERE": OF_WORKER},
+    "backends.generic_func": {"_NATIVE": REGISTERED},
     "backends.cpu.llvm.perf": {"_dumps": LOCKED},
     "backends.cpu.llvm.text": {"_MEMORY": EQUAL, "_REGISTER": EQUAL},
     "types": {"_KNOWN": EQUAL, "_NUMPY": EQUAL, "_OF_NUMPY": EQUAL},

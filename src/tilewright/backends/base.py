@@ -12,18 +12,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from tilewright.te.tensor import Tensor
-from tilewright.tir.transform import pipeline
-
 if TYPE_CHECKING:
     from tilewright.backends.cpu.link import Linker
     from tilewright.backends.cpu.llvm.debug_info import Source
     from tilewright.backends.target import Target
     from tilewright.runtime.scratch import Scratch
+    from tilewright.te.tensor import KernelSchedule
     from tilewright.tir.stmt import PrimFunc
     from tilewright.tir.transform.pipeline import LoopPass
     from tilewright.topi.machine import Machine
-    from tilewright.topi.schedules.kernel import KernelBlocks
 
 TEXT, NUMBER, LIST = "text", "number", "list"
 """The types of the options of a target; a list is separated by commas."""
@@ -42,23 +39,25 @@ def _always(op: Any, *inputs: Any) -> bool:
 class Strategy:
     """One way to compute an operator on the machines of a back end.
 
-    `compute(op, *inputs)` returns the tensor expressions of the operator `op`, as `Op.compute` does. `schedule` arranges the kernel
-    around the computation of the first result; without it, the computations name their schedule themselves. `accepts(op, *inputs)`
-    tells whether the strategy applies to these types and attributes.
+    `compute(op, *inputs)` returns the tensor expressions of the operator `op`, as `Op.compute` does. `schedule(op, *inputs)` returns the
+    schedule of the kernel around the computation of the first result; without it, the computations have their schedules themselves.
+    `accepts(op, *inputs)` tells whether the strategy applies to these types and attributes.
     """
 
     name: str
     compute: Callable[..., Any]
-    schedule: Callable[[KernelBlocks], None] | None = None
+    schedule: Callable[..., KernelSchedule] | None = None
     accepts: Callable[..., bool] = _always
 
     def apply(self, op: Any, *inputs: Any) -> Any:
         """Return the tensors of `op`, with the schedule attached to the computation of the first."""
+        from tilewright.te.tensor import Tensor
+
         made = self.compute(op, *inputs)
         if self.schedule is None:
             return made
         first = made[0] if isinstance(made, tuple) else made
-        anchor = replace(first.op, schedule=self.schedule, tensors=[])
+        anchor = replace(first.op, schedule=self.schedule(op, *inputs), tensors=[])
         anchor.tensors.extend(Tensor(anchor, t.index, t.shape, t.dtype) for t in first.op.tensors)
         return tuple(anchor.tensors) if isinstance(made, tuple) else anchor.tensors[first.index]
 
@@ -130,6 +129,8 @@ class Backend:
     @property
     def loop_passes(self) -> Sequence[LoopPass]:
         """The passes from lowered loops to flat ones, in order."""
+        from tilewright.tir.transform import pipeline
+
         return pipeline.LOOP_PASSES
 
     def check(self, target: Target) -> None:

@@ -51,3 +51,9 @@ def find_backend(name: str) -> Backend:
     if not isinstance(found, Backend) or found.name != name:
         raise TargetError(f"the entry point '{name}' of {GROUP} is not a Backend of that name: {value}; repair or remove its package", code="TW0502")
     return found
+
+
+def forget() -> None:
+    """Forget the entry points and back ends found so far, where packages were installed or removed since."""
+    for cached in (_installed, find_backend):
+        cached.cache_clear()

@@ -16,10 +16,8 @@ from tilewright import expr as E
 from tilewright import te
 from tilewright.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar, IRBuilder
-from tilewright.topi.schedules.kernel import WORTH_SHARING
+from tilewright.topi import machine as machines
 from tilewright.types import DataType
-
-_PIECES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +56,9 @@ class Loops(IRBuilder):
     @contextmanager
     def shared(self, trips: int, nanoseconds: float, name: str = "row") -> Iterator[PrimExpr]:
         """A loop over `trips` pieces that do not meet, `nanoseconds` of work together: on several threads where that pays."""
-        parallel = trips > 1 and nanoseconds > WORTH_SHARING
-        with self.for_range(0, trips, name, kind="parallel" if parallel else "serial", grain=max(1, trips // _PIECES) if parallel else 1) as i:
+        core = machines.current().core
+        parallel = trips > 1 and nanoseconds > core.thread_ns
+        with self.for_range(0, trips, name, kind="parallel" if parallel else "serial", grain=max(1, trips // core.pieces) if parallel else 1) as i:
             yield i
 
 

@@ -13,24 +13,10 @@ import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
 
 from tilewright.topi.decisions import decide
 from tilewright.topi.machine import Machine
 
-_STORE_CYCLES = 1.0
-_TILE_OVERHEAD = 12.0
-PIECE: Final = 48
-"""Steps of a sum after which what was summed up is added to a total."""
-_PIECE_OVERHEAD = 4.0
-_ADD_CYCLES, _ADD_IN_MEMORY_CYCLES = 0.5, 3.0
-"""Of one vector, measured on a Zen 4: products of 160 to 192 rows with 20 and 24 accumulators of 32 registers took 4 to 9 % more time than with 12 to 14."""
-_LOAD_SHARE = 0.08
-_FROM_L1, _FROM_L2, _FROM_L3 = 0.5, 2.05, 3.5
-_REMAINDER = 1.03
-_MORE_INSTRUCTIONS = 1.04
-"""What vectors of half the lanes cost beside their arithmetic."""
-_GAIN_OF_SHARING = 1.06
 _MOST_VECTORS_OF_A_ROW = 8
 
 
@@ -87,7 +73,7 @@ def _best_along(rows: int, columns: int, depth: int, machine: Machine, stride: i
     if together:
         return tile, True
     plain, larger = _best(rows, columns, depth, machine, most_rows, 32, 0, 1)
-    return (larger, False) if taps == 1 or plain * _GAIN_OF_SHARING < shared else (tile, True)
+    return (larger, False) if taps == 1 or plain * machine.core.shared_taps_gain < shared else (tile, True)
 
 
 def product_cycles(rows: int, columns: int, depth: int, machine: Machine) -> float:
@@ -103,9 +89,9 @@ def _best(rows: int, columns: int, depth: int, machine: Machine, most_rows: int,
         across, r = -(-columns // tile.columns), tile.rows
         cost = across * (rows // r) * _tile_cycles(r, tile, depth, machine)
         if rows % r:
-            cost = _REMAINDER * (cost + across * _tile_cycles(rows % r, tile, depth, machine))
+            cost = machine.core.uneven_tile * (cost + across * _tile_cycles(rows % r, tile, depth, machine))
         if tile.lanes < widest:
-            cost *= _MORE_INSTRUCTIONS
+            cost *= machine.core.half_vectors
         if best is None or cost < best[0] * 0.999:
             best = (cost, tile)
     assert best is not None
@@ -149,22 +135,25 @@ def _tile_cycles(rows: int, tile: Tile, depth: int, machine: Machine) -> float:
     """Of `rows` rows of a tile; a vector that a unit takes in at once costs its part of one that goes through in pieces."""
     vectors = tile.vectors
     part = max(32 * tile.lanes, machine.pipe_bits) / machine.vector_bits if machine.pipe_bits else 1.0
-    loads, vector = (rows + vectors * part) / 2, _vector_cycles(vectors * part, depth, machine)
-    step = max(rows * vectors * part / 2, loads, 4.0 if rows * vectors < 8 else 0.0, vectors * part * vector)
-    waits = loads if vector <= _FROM_L1 else loads + vectors * part / 2
-    return (step + waits * _LOAD_SHARE) * depth + _piece_cycles(rows, vectors, machine) * (depth // PIECE) + rows * vectors * _STORE_CYCLES + _TILE_OVERHEAD
+    core, sums = machine.core, rows * vectors
+    loads, vector = (rows + vectors * part) / core.loads, _vector_cycles(vectors * part, depth, machine)
+    latency = core.add_latency if sums < core.add_latency * core.multiplies else 0.0
+    step = max(sums * part / core.multiplies, loads, latency, vectors * part * vector)
+    waits = loads if vector <= core.l1_cycles else loads + vectors * part / core.loads
+    pieces = _piece_cycles(rows, vectors, machine) * (depth // core.product_piece)
+    return (step + waits * core.load_share) * depth + pieces + sums * core.store_cycles + core.tile_cycles
 
 
 def _piece_cycles(rows: int, vectors: int, machine: Machine) -> float:
     """Cycles that a piece of a sum takes beside its steps: its accumulators are cleared, and added to the totals."""
     sums = rows * vectors
     fits = 2 * sums + vectors < machine.vector_registers
-    return sums * (_ADD_CYCLES if fits else _ADD_IN_MEMORY_CYCLES) + _PIECE_OVERHEAD
+    return sums * (machine.core.add_cycles if fits else machine.core.add_in_memory_cycles) + machine.core.piece_cycles
 
 
 def _vector_cycles(vectors: float, depth: int, machine: Machine) -> float:
     """Cycles between two vectors of a packed panel, by the cache that the panel stays in from one tile to the next."""
     panel = depth * vectors * machine.vector_bits // 8
     if panel <= machine.l1_bytes // 2:
-        return _FROM_L1
-    return _FROM_L2 if panel <= machine.l2_bytes * 3 // 4 else _FROM_L3
+        return machine.core.l1_cycles
+    return machine.core.l2_cycles if panel <= machine.l2_bytes * 3 // 4 else machine.core.l3_cycles

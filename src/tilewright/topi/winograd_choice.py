@@ -34,13 +34,6 @@ _FACTORS: Final = ("float32", "bfloat16")
 _FEWEST_CHANNELS: Final = 4
 _LEVEL: Final = 3
 
-_FROM_MEMORY, _FROM_CACHE, _SPILLED, _STREAMED = 0.1, 0.01, 0.1, 0.05
-"""Cycles for a byte of weights that comes from memory, and from the third-level cache, and for one that leaves the second level:
-of an image, and of the slices of a volume, which are longer runs."""
-_THIRD_LEVEL: Final = 16 << 20
-_GAIN, _GAIN_OF_LARGER = 0.85, 0.85
-"""It must be so much faster than the direct way, and tiles of 4x4 than those of 2x2, which round less and need fewer weights."""
-
 
 @dataclass(frozen=True, slots=True)
 class Matrices:
@@ -136,9 +129,10 @@ class Cut:
         vectors = -(-self.depth // machine.lanes()) + -(-self.channels // machine.lanes())
         transforms = squared * self.batch * self.rows * self.tiles * vectors * self.points
         weights, between = 4 * squared * self.part_depth * self.channels, 4 * squared * self.block * self.tiles * (self.depth + self.channels)
-        again = 0.0 if weights <= machine.l2_bytes * 3 // 4 else _FROM_CACHE if weights <= _THIRD_LEVEL else _FROM_MEMORY
-        spilled = blocks * between * _SPILLED if between > machine.l2_bytes else 0.0
-        return products + transforms + weights * (_FROM_MEMORY + (blocks - 1) * again) + spilled
+        core = machine.core
+        again = 0.0 if weights <= machine.l2_bytes * 3 // 4 else core.weight_cycles(weights)
+        spilled = blocks * between * core.spilled_byte_cycles if between > machine.l2_bytes else 0.0
+        return products + transforms + weights * (core.memory_byte_cycles + (blocks - 1) * again) + spilled
 
     def direct_cycles(self, machine: Machine, steps: int = TAPS * TAPS, dot: Dot = ONE) -> float:
         """The same for the direct way, which skips taps in the padding; `steps` taps of the kernel for each output, made by `dot`."""
@@ -147,7 +141,7 @@ class Cut:
         inside = _inside(height, top, bottom) * _inside(width, left, right)
         depth = self.depth // self.groups // dot.width
         products = self.batch * height * inside * self.groups * product_cycles(width, self.channels // self.groups, steps * depth, machine)
-        return products + 4 * steps * depth * self.channels * _FROM_MEMORY
+        return products + 4 * steps * depth * self.channels * machine.core.memory_byte_cycles
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +173,10 @@ class VolumeCut:
         vectors = read * -(-z.depth // machine.lanes()) + self.span * -(-z.channels // machine.lanes())
         transforms = squared * pieces * inside * vectors * z.points
         weights, between = 4 * squared * self.taps * z.depth * z.channels, 4 * squared * inside * (read * z.depth + self.span * z.channels)
-        again = _FROM_CACHE if weights <= _THIRD_LEVEL else _FROM_MEMORY
-        spilled = pieces * between * _STREAMED if between > machine.l2_bytes else 0.0
-        return products + transforms + weights * (_FROM_MEMORY + (pieces - 1) * again) + spilled
+        core = machine.core
+        again = core.weight_cycles(weights)
+        spilled = pieces * between * core.streamed_byte_cycles if between > machine.l2_bytes else 0.0
+        return products + transforms + weights * (core.memory_byte_cycles + (pieces - 1) * again) + spilled
 
     def direct_cycles(self, machine: Machine) -> float:
         return self.out_slices * self._share() * self.image.direct_cycles(machine, self.taps * TAPS * TAPS)
@@ -215,9 +210,9 @@ def cut(
     if setting != "auto":
         return best[int(setting[0])]
     small, large = (best[m] for m in _SIZES)
-    found = large if large.cycles(machine) < _GAIN_OF_LARGER * small.cycles(machine) else small
+    found = large if large.cycles(machine) < machine.core.larger_tile_gain * small.cycles(machine) else small
     direct = whole.direct_cycles(machine, dot=dot_of(data.dtype, weight.dtype, out_dtype, depth // groups))
-    return _decided(whole, found if found.cycles(machine) < _GAIN * direct else None)
+    return _decided(whole, found if found.cycles(machine) < machine.core.winograd_gain * direct else None)
 
 
 def _decided(whole: Cut, found: Cut | None) -> Cut | None:
@@ -256,7 +251,7 @@ def volume_cut(
         for m in _SIZES if setting in ("auto", f"{m}x{m}") for b in _blocks(whole, m) for span in range(1, groups + 1) if groups % span == 0
     ]
     found = min(ways, key=lambda v: v.cycles(machine))
-    return found if setting != "auto" or found.cycles(machine) < _GAIN * found.direct_cycles(machine) else None
+    return found if setting != "auto" or found.cycles(machine) < machine.core.winograd_gain * found.direct_cycles(machine) else None
 
 
 def _setting(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class CpuBackend(Backend):
     """A back end for the processors of `processors.py`."""
 
-    keys = ("cpu",)
+    keys: tuple[str, ...] = ("cpu",)
 
     def check(self, target: Target) -> None:
         arch = target.mtriple.split("-", maxsplit=1)[0]

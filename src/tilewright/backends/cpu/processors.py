@@ -52,9 +52,6 @@ FAMILIES: Final = {
 }
 """First part of a triple -> family."""
 _ARCHS_OF_32_BITS: Final = frozenset({"arm", "armv7", "armv7a", "armv7l", "thumbv7", "wasm32"})
-_HALVING: Final = frozenset({"znver4"})
-"""CPUs that compute vectors of 512 bits half by half."""
-HALF_BITS: Final = 256
 _FAMILIES_OF_THREADS: Final = frozenset({"x86", "aarch64", "riscv"})
 
 
@@ -86,11 +83,6 @@ def vector_bits(family: str, features: frozenset[str]) -> int:
     if family == "x86":
         return 512 if "avx512f" in features else 256 if "avx" in features else 128
     return 128
-
-
-def pipe_bits(cpu: str) -> int:
-    """Bits of a vector that one unit of a CPU multiplies at once, where its vector registers are wider; else 0."""
-    return HALF_BITS if cpu in _HALVING else 0
 
 
 def has_fma(family: str, features: frozenset[str]) -> bool:

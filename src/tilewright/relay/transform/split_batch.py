@@ -27,14 +27,6 @@ from tilewright.topi import machine as machines
 from tilewright.types import TensorType, TupleType, Type, tensors_of
 
 PARTS: Final = "Parts"
-_THIRD_LEVEL: Final = 16 << 20
-"""Bytes of the third-level cache that a program may count on."""
-_NEARER: Final = 0.2
-"""What a byte costs that comes from the third-level cache, if one from memory costs 1."""
-_ROWS: Final = 64
-"""So many rows that are multiplied with a weight take as long as the weight takes to come from memory, which costs no time then."""
-_GAIN: Final = 0.5
-"""Parts are worth it where so much of the waiting is left: resnet50, where 0.6 would be, was measured to lose 5 %."""
 _WINOGRAD: Final = (4, 16)
 """By Winograd's algorithm weights are four times as large, 36 numbers for 9, and one row stands for a tile of 4x4."""
 
@@ -76,7 +68,7 @@ def best_part(function: Function, batch: int, second_level: int) -> int:
     traffic = _Traffic(function, batch)
     waiting = {n: traffic.waiting(n, second_level) for n in divisors(batch)}
     best = min(waiting, key=waiting.__getitem__)
-    return best if waiting[best] <= _GAIN * waiting[batch] else batch
+    return best if waiting[best] <= machines.current().core.batch_gain * waiting[batch] else batch
 
 
 def divisors(n: int) -> list[int]:
@@ -103,10 +95,11 @@ class _Traffic:
 
     def waiting(self, images: int, second_level: int) -> float:
         """The bytes for which one image waits when so many are computed at once."""
-        far = 1.0 if sum(n for n, _ in self.weights) > _THIRD_LEVEL else _NEARER
-        weights = sum(n / images * max(0.0, 1 - images * rows / _ROWS) for n, rows in self.weights)
+        core = machines.current().core
+        far = 1.0 if sum(n for n, _ in self.weights) > core.l3_bytes else core.l3_share
+        weights = sum(n / images * max(0.0, 1 - images * rows / core.weight_rows) for n, rows in self.weights)
         held = [n * images for n in self.values]
-        between = sum(n if all_ > _THIRD_LEVEL else _NEARER * n for n, all_ in zip(self.values, held, strict=True) if all_ > second_level)
+        between = sum(n if all_ > core.l3_bytes else core.l3_share * n for n, all_ in zip(self.values, held, strict=True) if all_ > second_level)
         return far * weights + between
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tilewright.expr import Var
 from tilewright.te.tensor import Tensor
-from tilewright.topi.schedules.kernel import WORTH_SHARING, CpuSchedule, KernelBlocks
+from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks
 from tilewright.topi.schedules.tile import accumulate
 from tilewright.topi.tiles import Tile
 from tilewright.types import OpenSize
@@ -69,7 +69,7 @@ class AttentionSchedule(CpuSchedule):
         outer, some = s.split(d, [None, min(_COPIES, s.extent(d))])
         s.reorder(t, outer, some)  # one element at a time: a vector read down a column costs more than its elements
         s.unroll(some)
-        if k.multiply_time >= WORTH_SHARING and s.extent(one) > 1:
+        if k.is_shared and s.extent(one) > 1:
             s.parallel(one)
 
 

@@ -15,8 +15,6 @@ from typing import Final
 from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
 
 _MOST_LANES: Final = 64
-_ROOM: Final = 0.75
-"""The share of the vector registers that accumulators take; the rest holds what a step reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -32,7 +30,7 @@ class ChannelBlocksSchedule(CpuSchedule):
         outer = [v for v in axes if v is not row and v is not lane]
         lanes = 1 if lane is row else s.extent(lane)
         vectors = max(1, -(-lanes // k.machine.lanes("float32")))
-        most = max(1, int(k.machine.vector_registers * _ROOM) // vectors)
+        most = max(1, int(k.machine.vector_registers * k.machine.core.accumulator_share) // vectors)
         tile, point = s.split(row, [None, _divisor(s.extent(row), most)])
         s.reorder(*outer, tile, point, *([] if lane is row else [lane]))
         s.set_scope(acc, "local")

@@ -14,12 +14,6 @@ from tilewright.topi.machine import Machine, current
 from tilewright.topi.schedules.open_rows import Heights
 from tilewright.types import OpenSize
 
-WORTH_SHARING = 5_000.0
-"""Nanoseconds of work under which a second thread costs more than it gains."""
-_PIECES = 32
-_CACHE_SPEED = 64.0
-"""Bytes that one core reads from its second-level cache in a nanosecond."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class CpuSchedule(KernelSchedule):
@@ -55,7 +49,12 @@ class KernelBlocks:
     @property
     def multiply_time(self) -> float:
         """Nanoseconds of the anchor's multiply-adds at the machine's peak, or of reading the weights once, if that takes longer."""
-        return max(typical(self.plan.flops) / (16 * self.machine.lanes("float32")), typical(self.plan.right_bytes) / _CACHE_SPEED)
+        return max(typical(self.plan.flops) / self.machine.flops_per_ns, typical(self.plan.right_bytes) / self.machine.core.l2_bytes_per_ns)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the anchor's multiply-adds take long enough for several threads."""
+        return self.multiply_time >= self.machine.core.thread_ns
 
     @property
     def machine(self) -> Machine:
@@ -76,17 +75,18 @@ def parallel_over(s: Schedule, loops: Sequence[Var], nanoseconds: float) -> None
     if any(isinstance(s.extent(v), OpenSize) for v in loops):
         _parallel_over_open(s, loops, nanoseconds)
         return
-    if nanoseconds < WORTH_SHARING:
+    core = current().core
+    if nanoseconds < core.thread_ns:
         return
     chosen: list[Var] = []
     trips = 1
     for v in loops:
         chosen.append(v)
         trips *= s.extent(v)
-        if trips >= _PIECES // 2:
+        if trips >= core.pieces // 2:
             break
     if trips > 1:
-        s.parallel(s.fuse(*chosen), grain=max(1, trips // _PIECES))
+        s.parallel(s.fuse(*chosen), grain=max(1, trips // core.pieces))
 
 
 def _parallel_over_open(s: Schedule, loops: Sequence[Var], nanoseconds: float) -> None:
@@ -95,4 +95,4 @@ def _parallel_over_open(s: Schedule, loops: Sequence[Var], nanoseconds: float) -
     chosen = loops[: last + 1]
     trips = math.prod(typical(s.extent(v)) for v in chosen)
     each = nanoseconds / max(trips, 1)
-    s.parallel(s.fuse(*chosen), grain=1 << max(0, math.ceil(math.log2(WORTH_SHARING / max(each, 1.0)))))
+    s.parallel(s.fuse(*chosen), grain=1 << max(0, math.ceil(math.log2(current().core.thread_ns / max(each, 1.0)))))

@@ -14,7 +14,7 @@ from tilewright.errors import ScheduleError
 from tilewright.expr import Var, as_expr
 from tilewright.te.tensor import Tensor
 from tilewright.tir.schedule import Schedule
-from tilewright.topi.schedules.kernel import WORTH_SHARING, KernelBlocks
+from tilewright.topi.schedules.kernel import KernelBlocks
 from tilewright.types import OpenSize
 
 _BAND: Final = 8
@@ -47,11 +47,11 @@ def copy_whole(k: KernelBlocks, copy: Tensor) -> None:
         lanes //= 2
     if lanes > 1:
         s.vectorize(s.split(last, [None, lanes])[1])
-    if k.multiply_time >= WORTH_SHARING:
+    if k.is_shared:
         s.parallel(s.fuse(*planes), grain=_BAND)
 
 
 def share(k: KernelBlocks, loops: list[Var]) -> None:
     """Hand out bands and panels."""
-    if k.multiply_time >= WORTH_SHARING:
+    if k.is_shared:
         k.schedule.parallel(k.schedule.fuse(*loops))

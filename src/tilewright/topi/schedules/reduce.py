@@ -16,8 +16,6 @@ from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks, parallel
 from tilewright.types import OpenSize
 
 _VECTORS = 4
-_PIECE = 256
-"""How many numbers an accumulator sums up, about: of longer sums, each piece is summed up apart, and less is lost to rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,14 +65,14 @@ def _in_pieces(k: KernelBlocks, acc: str) -> None:
     combiner = s.block(acc).annotations.get("combiner")
     if combiner is None or combiner.name != "sum" or not k.anchor.body[0].dtype.is_float:
         return
-    length = 1
+    length, piece = 1, k.machine.core.sum_piece
     for loop in reversed([v for v in s.axes(acc)[1] if s.loop(v).kind == SERIAL]):
         extent = s.extent(loop)
         if isinstance(extent, OpenSize):
             return
-        if length * extent > 2 * _PIECE:
-            farthest = max(1, min(extent, math.ceil(_PIECE / length) ** 2))  # what is longer is farther from the wish than 1 is
-            rest = min((d for d in range(1, farthest + 1) if extent % d == 0), key=lambda d: abs(math.log(length * d / _PIECE)))
+        if length * extent > 2 * piece:
+            farthest = max(1, min(extent, math.ceil(piece / length) ** 2))  # what is longer is farther from the wish than 1 is
+            rest = min((d for d in range(1, farthest + 1) if extent % d == 0), key=lambda d: abs(math.log(length * d / piece)))
             if 1 < rest < extent:
                 loop, _ = s.split(loop, [None, rest])
             if rest < extent:

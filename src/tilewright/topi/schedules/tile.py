@@ -14,10 +14,11 @@ from typing import Final
 from tilewright.expr import Var
 from tilewright.te.tensor import ComputeOp, Operation, Tensor
 from tilewright.tir.schedule import Schedule
+from tilewright.topi import machine as machines
 from tilewright.topi.decisions import BY_MODEL, decide_one
 from tilewright.topi.schedules import open_images, open_rows
-from tilewright.topi.schedules.kernel import WORTH_SHARING, CpuSchedule, KernelBlocks
-from tilewright.topi.tiles import PIECE, Tile
+from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks
+from tilewright.topi.tiles import Tile
 from tilewright.types import OpenSize
 
 MOST_TAPS: Final = 12
@@ -25,8 +26,6 @@ MOST_TAPS: Final = 12
 MOST_WRITTEN: Final = 1024
 """Most statements of one tile that are written out with the taps along a row; a tile of a 7x7 window has up to 784."""
 _ENOUGH: Final = 8
-_PIECES: Final = 64
-_CHUNK: Final = 768
 _CHUNK_COUNTS: Final = (1, 2, 4, 8)
 _SHORTEST_CHUNK: Final = 128
 _BLOCKS: Final = (0, 2, 4, 8, 16, 32)
@@ -83,7 +82,7 @@ class MatmulSchedule(CpuSchedule):
         depth = accumulate(k, k.acc, row_outer, tile, depth_unroll=self.unroll, exact=self.exact)
         if packed and batch:
             _pack_inside(s, packed, batch, k)
-            if k.multiply_time >= WORTH_SHARING and math.prod(s.extent(v) for v in batch) > 1:
+            if k.is_shared and math.prod(s.extent(v) for v in batch) > 1:
                 s.parallel(s.fuse(*batch))
             return
         _pack_inside(s, packed, batch, k)
@@ -108,7 +107,7 @@ def _schedule_open_rows(k: KernelBlocks, plan: MatmulSchedule, batch: list[Var],
     _pack_inside(s, k.packed, batch, k)
     large = not batch and _large_weights(k, k.anchor) is not None
     shared = [*batch, panel, *([row_outer] if even and panels < _ENOUGH and not large else [])]
-    if k.multiply_time >= WORTH_SHARING:
+    if k.is_shared:
         panel = s.fuse(*shared)
         s.parallel(panel, grain=_OPEN_GRAIN if len(shared) > len(batch) + 1 else 1)
     if large:
@@ -127,7 +126,7 @@ def _chunks(k: KernelBlocks, tile: Tile, tiles: int) -> int:
     panel = depth * tile.columns * 4
     if tiles < _LEAST_TILES or panel <= k.machine.l2_bytes // 4:
         return 1
-    return next((n for n in range(-(-depth // _CHUNK), depth) if depth % (n * 8) == 0), 1)
+    return next((n for n in range(-(-depth // k.machine.core.chunk_steps), depth) if depth % (n * 8) == 0), 1)
 
 
 def _in_chunks(k: KernelBlocks, plan: MatmulSchedule, panel: Var, row: Var, chunks: int) -> None:
@@ -147,7 +146,7 @@ def _in_chunks(k: KernelBlocks, plan: MatmulSchedule, panel: Var, row: Var, chun
     tiles, row = s.split(rows, [None, tile.rows])
     vector, lane = s.split(columns, [None, tile.lanes])
     trips = s.extent(depth) // chunks // unroll
-    pieces = max(1, round(trips * unroll / PIECE))
+    pieces = max(1, round(trips * unroll / k.machine.core.product_piece))
     while trips % pieces:
         pieces -= 1
     chunk, piece, steps, step = s.split(depth, [chunks, pieces, None, unroll])
@@ -156,7 +155,7 @@ def _in_chunks(k: KernelBlocks, plan: MatmulSchedule, panel: Var, row: Var, chun
     for v in (step, row, vector):
         s.unroll(v)
     s.vectorize(lane)
-    if k.multiply_time >= WORTH_SHARING and s.extent(panel) > 1:
+    if k.is_shared and s.extent(panel) > 1:
         s.parallel(panel)
     prefetch_panels(k, k.anchor, panel, steps)
 
@@ -191,7 +190,7 @@ def _pack_inside(s: Schedule, packed: list[str], batch: list[Var], k: KernelBloc
         spatial, _ = s.axes(name)
         lane = spatial[-1]
         s.vectorize(s.split(lane, [None, k.machine.lanes()])[1])
-        if not batch and k.multiply_time >= WORTH_SHARING:
+        if not batch and k.is_shared:
             s.parallel(spatial[0])
 
 
@@ -242,7 +241,7 @@ class ConvSchedule(CpuSchedule):
         elif self.padded is not None:
             *planes, _, x = s.loops(k.name(self.padded))
             s.vectorize(s.split(x, [None, k.machine.lanes(self.padded.dtype)])[1])
-            if k.multiply_time >= WORTH_SHARING:
+            if k.is_shared:
                 s.parallel(s.fuse(*planes))
         for name in k.packed:
             spatial, _ = s.axes(name)
@@ -292,7 +291,8 @@ def _in_pieces(s: Schedule, loops: list[Var], step: int, cut: bool) -> list[Var]
     *taps, depth = loops
     if isinstance(s.extent(depth), OpenSize):
         return loops
-    pieces = max(1, round(s.extent(depth) * step / PIECE))
+    length = machines.current().core.product_piece
+    pieces = max(1, round(s.extent(depth) * step / length))
     while s.extent(depth) % pieces:
         pieces -= 1
     if pieces > 1:
@@ -306,7 +306,7 @@ def _in_pieces(s: Schedule, loops: list[Var], step: int, cut: bool) -> list[Var]
     ways = {d: tap for d in range(1, trips + 1) if trips % d == 0 and (cut or d in (1, trips))}
     if cut and not outer:  # the channels outside of the taps
         ways.setdefault(channels, depth)
-    pieces = min(ways, key=lambda d: abs(math.log(trips * channels * step / d / PIECE)))
+    pieces = min(ways, key=lambda d: abs(math.log(trips * channels * step / d / length)))
     if pieces == 1:
         return loops
     loop = ways[pieces]
@@ -330,7 +330,7 @@ def _share(
     """
     s, cache = k.schedule, k.machine.l2_bytes // 2
     trips = math.prod(s.extent(v) for v in outer)
-    worth = k.multiply_time >= WORTH_SHARING
+    worth = k.is_shared
     wanted = decide_one("blocks", BY_MODEL, lambda: [(n,) for n in _BLOCKS])
     if wanted == BY_MODEL:
         in_blocks = (left > cache and trips > 1) or (worth and trips < _ENOUGH and s.extent(row) >= 2)
@@ -361,7 +361,7 @@ def _share(
 
 
 def _parallel(s: Schedule, loop: Var) -> None:
-    s.parallel(loop, grain=max(1, s.extent(loop) // _PIECES))
+    s.parallel(loop, grain=max(1, s.extent(loop) // machines.current().core.tile_pieces))
 
 
 def _block_count(extent: int, wanted: int) -> int:

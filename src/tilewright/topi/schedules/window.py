@@ -36,16 +36,10 @@ from tilewright.types import OpenSize
 _MOST_UNROLLED: Final = 64
 _MOST_OUTPUTS: Final = 10
 _MOST_OF_A_ROW: Final = 128
-_PAGE: Final = 4096
-_LINE: Final = 64
 _TYPICAL_ROW: Final = 32
 """Outputs of a row whose length is open, for estimates."""
-_HOPELESS: Final = 2.0
-"""Lines wanted in one place over those that it has, from where on neighbouring channels are the lesser evil though they do not fit either."""
 _FEW_TAPS: Final = 9
 """Of a window whose weights fit into registers, or take no room in the cache that counts."""
-_IDLE: Final = 1.25
-"""Time with uneven shares, over that with even ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -75,12 +69,12 @@ class WindowSchedule(CpuSchedule):
         nest = [outer, *rows, block] if crowded else [block, *rows, outer]
         s.reorder(batch, *nest, inner, lane)
         _reduce_in_registers(k, nest[-1], inner, lane, outputs, lanes)
-        parallel_over(s, _pieces(s, batch, nest[0], rows, machine.cores), 2 * k.multiply_time)
+        parallel_over(s, _pieces(s, batch, nest[0], rows, machine), 2 * k.multiply_time)
 
 
 def outputs_together(width: int, taps: int, stride: int) -> int:
     """How many outputs of a row whose length is open are computed together; as many as there are where it is short."""
-    most = 4 if machines.current().vector_registers < 32 or _keeps_weights(taps, stride) else 7
+    most = 4 if _keeps_weights(taps, stride) else machines.current().window_outputs
     return open_rows.current() or most if isinstance(width, OpenSize) else min(most, width)
 
 
@@ -145,7 +139,7 @@ def _outputs(k: KernelBlocks, plan: WindowSchedule, width: int, channels: int) -
     they reach, over how many it holds. All channels are of use where what a tile touches of them stays there, its weights too, and those of a
     window of more than 3x3 mostly do not. Otherwise four or seven outputs hide the latency of the adds; they shall divide the row.
     """
-    most = 4 if k.machine.vector_registers < 32 else 7
+    most = k.machine.window_outputs
     taps = plan.taps
     weights = taps if len(k.anchor.inputs) > 1 and taps > _FEW_TAPS else 0
     pixel = channels * k.anchor.inputs[0].dtype.itemsize
@@ -154,7 +148,7 @@ def _outputs(k: KernelBlocks, plan: WindowSchedule, width: int, channels: int) -
         wide = _divisor(width, most)
         several = [wide, _divisor(width, 4)] if k.schedule.extent(_taps(k)[-1]) <= 4 else [wide]  # a wider window reads too much beside four outputs
         fitting = next((r for r in several if (_touched(k, plan.stride, r) + weights) * pixel <= k.machine.l1_bytes), None)
-        if fitting is not None or (crowd > _HOPELESS and not weights):
+        if fitting is not None or (crowd > k.machine.core.crowding and not weights):
             return fitting or wide, True
     if _keeps_weights(taps, plan.stride) and width % 4 == 0:
         most = 4
@@ -173,8 +167,9 @@ def _reached(window: Sequence[int], stride: int, outputs: int) -> int:
 
 def _crowd(pixel: int, touched: int, machine: Machine) -> float:
     """How many lines are wanted in each place of the first-level cache that pixels of so many bytes reach, over how many it holds."""
-    places = min(_PAGE // _LINE, _PAGE // math.gcd(pixel, _PAGE))
-    return touched / (places * max(1, machine.l1_bytes // _PAGE))
+    page = machine.core.set_stride
+    places = min(page // machine.core.line_bytes, page // math.gcd(pixel, page))
+    return touched / (places * max(1, machine.l1_bytes // page))
 
 
 def _taps(k: KernelBlocks) -> list[Var]:
@@ -198,10 +193,10 @@ def _unroll_taps(s: Schedule, reduce: list[Var], outputs: int) -> None:
         s.unroll(v)
 
 
-def _pieces(s: Schedule, batch: Var, block: Var, rows: list[Var], cores: int) -> list[Var]:
+def _pieces(s: Schedule, batch: Var, block: Var, rows: list[Var], machine: Machine) -> list[Var]:
     """What is shared out: images and vectors of channels, or bands of rows where these cannot keep all cores busy."""
-    trips = s.extent(batch) * s.extent(block)
-    if -(-trips // cores) * cores <= _IDLE * trips or not rows:
+    trips, cores = s.extent(batch) * s.extent(block), machine.cores
+    if -(-trips // cores) * cores <= machine.core.uneven_share * trips or not rows:
         return [batch, block]
     extent = s.extent(rows[0])
     bands = next((d for d in range(4 * cores, extent // 2 + 1) if extent % d == 0), 1)

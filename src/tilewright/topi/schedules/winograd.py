@@ -17,7 +17,7 @@ from tilewright.expr import Var
 from tilewright.te.tensor import Tensor
 from tilewright.tir.stmt import ALIGNED
 from tilewright.tir.transform.partition_loops import WHOLE
-from tilewright.topi.schedules.kernel import WORTH_SHARING, CpuSchedule, KernelBlocks
+from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks
 from tilewright.topi.schedules.tile import accumulate, prefetch_panels
 from tilewright.topi.tiles import Tile
 
@@ -66,7 +66,7 @@ class WinogradSchedule(CpuSchedule):
         _outputs(k, vector)
         xi = _products(k, self, outer)
         inputs = _inputs(k, self, outer)
-        if k.multiply_time < WORTH_SHARING:
+        if not k.is_shared:
             return
         if s.extent(outer) >= _ENOUGH or (self.rows == 1 and not piece):
             s.parallel(outer)

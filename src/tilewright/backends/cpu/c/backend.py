@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 from tilewright.backends.cpu.backend import CpuBackend
 from tilewright.backends.cpu.machine import portable_machine
-from tilewright.tir.transform import pipeline
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu.llvm.debug_info import Source
@@ -22,11 +21,13 @@ class CBackend(CpuBackend):
     """Portable C text: it is the same for every machine, and a C compiler finds its vectors."""
 
     name = "c"
-    stages = ("c",)
+    stages: tuple[str, ...] = ("c",)
     one_text = True
 
     @property
     def loop_passes(self) -> Sequence[LoopPass]:
+        from tilewright.tir.transform import pipeline
+
         return pipeline.SCALAR_PASSES
 
     def machine(self, target: Target) -> Machine:

@@ -20,7 +20,7 @@ class LlvmBackend(CpuBackend):
     """Machine code by LLVM. llvmlite is imported when text is emitted or compiled."""
 
     name = "llvm"
-    stages = ("ll", "asm")
+    stages: tuple[str, ...] = ("ll", "asm")
     has_debug_info = True
 
     def machine(self, target: Target) -> Machine:
