@@ -21,7 +21,6 @@ KNOWN = {
     "auto_scheduler.workload_registry": {"WORKLOADS": REGISTERED, "_TENSORS": REGISTERED},
     "autotvm.task.task": {"TEMPLATES": REGISTERED},
     "autotvm.task.topi_integration": {"_COMPUTES": REGISTERED},
-    "backends.generic_func": {"_NATIVE": REGISTERED},
     "compiler.cache": {"_WRITING": "an entry belongs to the thread that it names; whoever waits for one joins that thread"},
     "diagnosis.probes": {"_RUN": OF_WORKER},
     "forks": {"_LOCKS": "a weak set of locks, entered when one is made", "_REENTRANT": "the same"},
