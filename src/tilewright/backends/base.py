@@ -7,6 +7,7 @@ where kernels run in a memory of their own. `registry.py` finds back ends by the
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -41,19 +42,21 @@ class Strategy:
 
     `compute(op, *inputs)` returns the tensor expressions of the operator `op`, as `Op.compute` does. `schedule(op, *inputs)` returns the
     schedule of the kernel around the computation of the first result; without it, the computations have their schedules themselves.
-    `accepts(op, *inputs)` tells whether the strategy applies to these types and attributes.
+    `accepts(op, *inputs)` tells whether the strategy applies to these types and attributes. `options()` returns what the computation
+    depends on beside the operator and its tensors, from the options of the compilation; it is passed as the keyword `options`.
     """
 
     name: str
     compute: Callable[..., Any]
     schedule: Callable[..., KernelSchedule] | None = None
     accepts: Callable[..., bool] = _always
+    options: Callable[[], object] | None = None
 
     def apply(self, op: Any, *inputs: Any) -> Any:
         """Return the tensors of `op`, with the schedule attached to the computation of the first."""
         from tilewright.te.tensor import Tensor
 
-        made = self.compute(op, *inputs)
+        made = self.compute(op, *inputs) if self.options is None else self.compute(op, *inputs, options=self.options())
         if self.schedule is None:
             return made
         first = made[0] if isinstance(made, tuple) else made
@@ -78,6 +81,8 @@ class Strategies:
             for strategy in reversed(self.table.get(kind, ())):
                 if strategy.accepts(op, *inputs):
                     return strategy
+            if "compute" in vars(kind):  # strategies of the classes above compute another operator
+                return None
         return None
 
     def compute(self, op: Any, *inputs: Any) -> Any:
@@ -123,8 +128,15 @@ class Backend:
     device: Device | None = None
     """The device on which kernels run; None for kernels that run on the host."""
 
-    def __init__(self) -> None:
-        self.strategies = Strategies()
+    @functools.cached_property
+    def strategies(self) -> Strategies:
+        """The strategies by class of operator, those of `add_strategies` at first."""
+        made = Strategies()
+        self.add_strategies(made)
+        return made
+
+    def add_strategies(self, strategies: Strategies) -> None:
+        """Register the strategies of the back end; called when the first kernel is made."""
 
     @property
     def loop_passes(self) -> Sequence[LoopPass]:

@@ -22,6 +22,7 @@ from typing import Any
 
 from tilewright import te
 from tilewright.backends.generic_func import GenericFunc
+from tilewright.backends.registry import find_backend
 from tilewright.backends.target import Target
 from tilewright.errors import CompileError
 from tilewright.ir.op_attributes import op_attr, register_op_attr
@@ -32,6 +33,7 @@ from tilewright.te.schedule import Schedule
 from tilewright.te.specialized import SpecializedCondition
 from tilewright.te.tensor import ComputeOp, producers_first
 from tilewright.topi import generic as topi_generic
+from tilewright.topi import machine
 from tilewright.topi import x86 as topi_x86
 from tilewright.types import TupleType, Type
 
@@ -118,8 +120,9 @@ def _of_the_compiler(attrs: Any, inputs: Sequence[te.Tensor], out_type: Type, ta
 
 
 def built_in_compute(attrs: Any, inputs: Sequence[te.Tensor], out_type: Type) -> list[te.Tensor]:
-    """Return the output tensors of an operator as its class computes them."""
-    made = attrs.compute(tuple(inputs)) if attrs.variadic else attrs.compute(*inputs)
+    """Return the output tensors of an operator by the strategy of the current back end, or its plain definition."""
+    strategies = find_backend(machine.current().backend).strategies
+    made = strategies.compute(attrs, *((tuple(inputs),) if attrs.variadic else inputs))
     return [made] if isinstance(made, te.Tensor) else list(made)
 
 
