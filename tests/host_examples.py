@@ -14,10 +14,10 @@ from PIL import Image
 
 from op_examples import Array, Example, scalar
 from tilewright.relay.op.complex_numbers import ComplexOfParts, ComplexParts
-from tilewright.relay.op.counted import SparseFillEmptyRows
+from tilewright.relay.op.data_dependent import SparseFillEmptyRows
+from tilewright.relay.op.dictionaries import CastMap, DictVectorize, StringIndex, ZipMap
 from tilewright.relay.op.image_decoding import DecodeImage
 from tilewright.relay.op.linalg import Eig, LDLFactor, LDLSolve
-from tilewright.relay.op.maps import CastMap, DictVectorize, StringIndex, ZipMap
 from tilewright.relay.op.native_texts import TextCount, TextCountGrams, TextIndex
 from tilewright.relay.op.selection import ArgWhere, UniqueSlices
 from tilewright.relay.op.text import RegexFullMatch, StringConcat, StringNormalize, StringSplit, StringTokenize, TfIdfVectorize, TokensTfIdf

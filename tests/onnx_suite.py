@@ -128,9 +128,10 @@ def reasons(outcomes: Mapping[str, Outcome]) -> tuple[dict[str, str], dict[str, 
 def page(refused: dict[str, str], apart: dict[str, str]) -> str:
     """The lists of the refused cases and of those that are not compared with the suite's values, by reason."""
     lines = [
-        "# What is refused of ONNX's conformance suite", "",
-        f"Release {onnx.__version__} of ONNX; every other case of it passes. `python tests/onnx_suite.py --write` makes this page, and the tests compare it.", "",
-        *(_table(refused) if refused else ["Nothing is refused."]), "", "Compared with other values than those of the suite:", "", *_table(apart),
+        "# Exceptions in ONNX's conformance suite", "",
+        f"This page lists the cases of release {onnx.__version__} that Tilewright refuses, and those that are compared with other values than the suite's.",
+        "All other cases pass. `python tests/onnx_suite.py --write` writes this page, and the tests compare it.", "",
+        *(_table(refused) if refused else ["No case is refused."]), "", "Compared with other values than the suite's:", "", *_table(apart),
     ]
     return "\n".join(lines) + "\n"
 

@@ -123,9 +123,9 @@ def dropped(answer: Answer) -> None:
     similar(replace(answer, wanted=[np.where(y != 0, x / (1 - ratio), 0).astype(x.dtype), *[y != 0] * len(masks)]))
 
 
-_OWN_NUMBERS = "ONNX leaves the numbers of a generator to the implementation, even with a seed; shape, type and that all are 0 or 1 are compared"
-_OWN_MASK = "ONNX leaves it to the implementation which elements are dropped; how many are, and the others, are compared"
-_IN_SINGLE = "the expected values were computed in single precision, with errors beyond the tolerance; an inverse transform in double precision is compared"
+_OWN_NUMBERS = "ONNX leaves random numbers to the implementation, even with a seed; the tests compare the shape and the type, and that all values are 0 or 1"
+_OWN_MASK = "ONNX leaves the choice of dropped elements to the implementation; the tests compare their number, and all other elements"
+_IN_SINGLE = "the expected values were computed in single precision, with errors beyond the tolerance; the tests compare with an inverse transform in double precision"
 _CORNERS = ("the specification's formula keeps the corners of the result, whose length is a whole number; the expected values were computed with the fractional length; "
             "a resize to the same sizes is compared")
 APART: dict[str, tuple[str, Callable[[Answer], None]]] = {

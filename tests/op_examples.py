@@ -29,7 +29,7 @@ from tilewright.relay.op import (
     nn_displacement,
     random,
     reduction,
-    requirements,
+    runtime_checks,
     scans,
     scattering,
     selection,
@@ -193,7 +193,7 @@ def _transform() -> list[Example]:
 
 def _indexing() -> list[Example]:
     i = indexing
-    r = requirements
+    r = runtime_checks
     found = [Example(r.Outside((8,)), (whole(3, 4, low=-9, high=9),)), Example(r.Outside((9, 5)), (whole(3, 2, low=-4, high=5),)), Example(r.Outside((6,), False), (whole(70, low=0, high=6),))]
     found += [Example(r.Outside((4,)), (scalar(-4, "int64"),)), Example(r.RequireZero("no"), (whole(3, 4), scalar(0, "int32")))]
     found += [Example(i.Take(1), (real(2, 5, 3), whole(2, 2, low=-2, high=8))), Example(i.Take(0, mode="wrap"), (real(5, 3), whole(4, low=-9, high=9)))]

@@ -1,13 +1,11 @@
-"""The table of `docs/passes.md`, from the classes of the passes: `python tests/pass_table.py` writes it anew."""
+"""The table of `docs/passes.md`, derived from the classes of the passes: `python tests/pass_table.py` writes it."""
 
 from __future__ import annotations
 
 import dataclasses
 import inspect
-import sys
-from collections import Counter
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tilewright.ir.transform import PASSES, Pass
 from tilewright.relay import quantize, transform
@@ -35,18 +33,16 @@ def passes() -> list[tuple[str, type[Pass]]]:
 
 
 def table() -> str:
-    """One row for each pass: its name and options, its level, and what it does, in the words of its module or, where that has several, its own."""
+    """One row for each pass: its name and options, its level, and the first paragraph of its docstring."""
     rows = ["| `relay.` | options | level | what it does |\n", "|---|---|---|---|\n"]
-    alone = Counter(cls.__module__ for _, cls in passes())
     for name, cls in passes():
-        text = (sys.modules[cls.__module__].__doc__ if alone[cls.__module__] == 1 else inspect.getdoc(cls)) or ""
-        what = " ".join(text.split("\n\n")[0].split()).replace("|", "\\|")
+        what = " ".join((inspect.getdoc(cls) or "").split("\n\n")[0].split()).replace("|", "\\|")
         rows.append(f"| `{name}` | {_options(cls)} | {cls.opt_level} | {what} |\n")
     return "".join(rows)
 
 
 def _options(cls: type[Pass]) -> str:
-    fields = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    fields: tuple[dataclasses.Field[Any], ...] = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
     return ", ".join(f"`{f.name}`" if f.default is dataclasses.MISSING else f"`{f.name}={f.default!r}`" for f in fields)
 
 

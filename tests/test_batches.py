@@ -15,7 +15,7 @@ from tilewright.compiler.build import build_module
 from tilewright.compiler.report import Report
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
-from tilewright.relay.analysis.images import batch_of, images_read
+from tilewright.relay.analysis.batch_independence import batch_of, images_read
 from tilewright.relay.expr import Constant, Expr, Function, Tuple, const, var
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.transform.pipeline import optimize

@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 import tilewright as tvm
 from tilewright import relay
 from tilewright.errors import CompileError, InternalError, NoNativeCompute, RunError, ShapeError
-from tilewright.relay import on_values
+from tilewright.relay import dynamic_interpreter
 from tilewright.relay.expr import Expr
 from tilewright.relay.op.registry import OPS
 from tilewright.runtime import executable
@@ -66,7 +66,7 @@ SIZED = {
 
 @pytest.mark.parametrize("name", SIZED)
 def test_sizes_that_come_out_of_the_data_are_limited(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(on_values, "LARGE", 1 << 16)
+    monkeypatch.setattr(dynamic_interpreter, "LARGE", 1 << 16)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what runs in Python is announced
         model = tvm.compile(_sized(SIZED[name]), config={"relay.backend.max_memory": 1 << 16})

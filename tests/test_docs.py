@@ -7,6 +7,7 @@ import runpy
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 import typer
 from onnx import helper
 
+import test_relay_transform_text as text_cases
 from small_models import graph
 from tilewright import relay, rpc, te
 from tilewright.backends.cpu.combine import has_zig
@@ -28,12 +30,13 @@ from tilewright.tir.parse_expr import _CALLS, _NAMED, INTRINSICS
 from tilewright.tir.parser import _DECLARATIONS, _HEADERS, _LOOPS
 
 ROOT = Path(__file__).parent.parent
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
 
 
 def blocks(page: Path, language: str) -> list[str]:
-    """The fenced blocks of a page in one language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    """Return the fenced blocks of a page in one language, without those inside a block of four backticks."""
+    text = re.sub(r"^````.*?^````$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 def classifier() -> onnx.ModelProto:
@@ -225,6 +228,29 @@ def test_the_page_on_shipping_runs(models_here: Path, capsys: pytest.CaptureFixt
         (models_here / "page.mjs").write_text(f"{script}\nconsole.log(y.length, model.inputs[0].name);\n")
         done = subprocess.run(["node", "page.mjs"], capture_output=True, text=True, timeout=100, check=False, stdin=subprocess.DEVNULL)
         assert (done.stdout, done.stderr) == ("10 x\n", "")
+
+
+def test_the_examples_for_contributors_run(tmp_path: Path) -> None:
+    """As one file, in a process of their own, since they register operators and converters."""
+    page = ROOT / "CONTRIBUTING.md"
+    text = page.read_text(encoding="utf-8")
+    (case,) = map(text_cases.CASE.search, re.findall(r"^````markdown\n(.*?)^````$", text, re.MULTILINE | re.DOTALL))
+    assert case is not None
+    check = f"""
+sys.path.insert(0, {str(ROOT / "tests")!r})
+import test_relay_transform_text as text_cases
+(case,) = text_cases.CASE.finditer({case.group()!r})
+vars(text_cases.transform)["RemoveDoubleNegation"] = RemoveDoubleNegation
+assert text_cases.run_case(case).strip() == case["text"].strip()
+"""
+    (tmp_path / "page.py").write_text("\n".join(["import sys", *blocks(page, "python"), check]), encoding="utf-8")
+    done = subprocess.run([sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_page_on_dynamic_shapes_runs(models_here: Path) -> None:
+    (source,) = blocks(ROOT / "docs" / "dynamic_shapes.md", "python")
+    exec(compile(source, "dynamic_shapes.md", "exec"), {})
 
 
 def test_the_python_of_the_readme_runs(models_here: Path) -> None:

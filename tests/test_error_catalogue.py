@@ -182,9 +182,11 @@ def test_the_example_of_a_page_is_what_is_said(code: str, tmp_path: Path) -> Non
 def page() -> str:
     """docs/errors.md."""
     head = (
-        "# Errors\n\nEvery error and every warning has a code: in brackets behind the message on the command line, `error.code` in Python. "
-        "`tilewright explain-error TW0101`\ntells what stands here. A code is one cause and one cure; its messages say more of the case. "
-        "Made by `python tests/test_error_catalogue.py`.\n\n"
+        "# Errors\n\nAfter reading this page you know the cause of an error, and what to do. Every error and every warning has a code: "
+        "the command line shows it in brackets after the message,\nand Python has it as `error.code`. "
+        "To read the entry of one code:\n\n```sh\ntilewright explain-error TW0101\n```\n\n"
+        "A code stands for one cause and one remedy; the message adds the details of the case. "
+        "`python tests/test_error_catalogue.py` writes this page.\n\n"
     )
     contents = "".join(f"- [{a.title}](#{_anchor(a.title)}): {a.entries[0].code} to {a.entries[-1].code}\n" for a in areas())
     parts = [f"## {a.title}\n\n{a.words}\n\n" + "\n".join(f"#{e.text()}" for e in a.entries) for a in areas()]

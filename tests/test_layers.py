@@ -57,7 +57,7 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("relay.op.deferred", "relay.frontend.onnx.deferred"): "a node that waits is converted by the frontend that it came from, when its values are known",
     ("relay.op.deferred", "relay.frontend.tflite.deferred"): "the same",
     ("ir.op_attributes", "relay.op.registry"): "who says something of an operator that does not exist is warned, with the nearest name",
-    ("ir.op_attributes", "relay.op.left_out"): "the same",
+    ("ir.op_attributes", "relay.op.unsupported"): "the same",
     ("ir.structural", "relay.text_lines"): "a difference shows the lines of the programs' text",
     ("ir.transform", "relay.check_rewrites"): "the option relay.check_rewrites runs relay's interpreter after each pass",
     ("te.tensor", "topi"): "a + b of whole tensors is the field's spelling of topi.add",

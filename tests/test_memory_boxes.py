@@ -13,7 +13,7 @@ from tilewright import relay
 from tilewright.errors import ArtifactError, InternalError
 from tilewright.ir.module import IRModule
 from tilewright.relay import var
-from tilewright.relay.analysis.boxes import Box, box, part, whole
+from tilewright.relay.analysis.subarrays import Box, box, part, whole
 from tilewright.relay.expr import Call, Expr, Function, Tuple, TupleGetItem, const
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.transform import MemoryPlan, optimize, plan_memory

@@ -30,7 +30,7 @@ def test_every_case_passes_or_is_known_to_be_refused(part: int, record_property:
     assert not {name: o.wrong for name, o in outcomes.items() if o.wrong}, "wrong answers, or errors that are none of ours"
     refused, apart = reasons(outcomes)
     known = {name: why for name, why in listed().items() if name in outcomes}
-    assert refused | apart == known, "docs/onnx_refused.md says otherwise: mend what should pass, or write it again with `python tests/onnx_suite.py --write`"
+    assert refused | apart == known, "docs/onnx_refused.md differs: correct the compiler, or update the page with `python tests/onnx_suite.py --write`"
 
 
 def test_the_page_names_only_cases_that_there_are() -> None:
@@ -43,7 +43,7 @@ def test_a_page_says_what_it_was_made_of() -> None:
     text = page(*reasons(outcomes))
     assert "| no \\| here | node/a node/b |\n| not there | node/c |\n\nCompared" in text and text.endswith("| random | node/d |\n")
     assert "node/e" not in text
-    assert "\n\nNothing is refused.\n\nCompared" in page({}, {"node/d": "random"})
+    assert "\n\nNo case is refused.\n\nCompared" in page({}, {"node/d": "random"})
 
 
 def test_what_runs_by_its_numpy_meaning_is_not_counted_as_native(monkeypatch: pytest.MonkeyPatch) -> None:

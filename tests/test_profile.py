@@ -21,7 +21,7 @@ from tilewright.compiler.cache import Cache
 from tilewright.compiler.peaks import peaks
 from tilewright.errors import InputError, OptionError, RunError
 from tilewright.relay.analysis.features import mac_number
-from tilewright.relay.analysis.operations import operations, product_type
+from tilewright.relay.analysis.operation_counts import operations, product_type
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.memory_report import memory_report
 from tilewright.runtime.notes import Note

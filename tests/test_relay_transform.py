@@ -19,7 +19,7 @@ from tilewright.relay.interpreter import apply_op, evaluate
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.transform import graph_passes, optimize, plan_memory
 from tilewright.relay.transform.fuse_ops import is_view, kind_of
-from tilewright.relay.transform.movement import between, carried, compose, inverse, moves_nothing
+from tilewright.relay.transform.permutations import between, carried, compose, inverse, moves_nothing
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, Place
 from tilewright.relay.visitor import rewrite
 from tilewright.types import TensorType

@@ -15,7 +15,7 @@ import pytest
 from onnx import helper
 
 import tilewright
-from test_on_values import FLOAT, INT64, detector, floats, picture
+from test_dynamic_interpreter import FLOAT, INT64, detector, floats, picture
 from tilewright import relay, runtime
 from tilewright.errors import ArtifactError, InputError
 from tilewright.relay.op.selection import UniqueSlices

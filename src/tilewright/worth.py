@@ -42,7 +42,7 @@ class Times:
 COMPILING: Final = Times(0.01)
 """What compiling took in this process."""
 RESOLVING: Final = Times(0.0003)
-"""What finding out took what a part of a program is for known values (`relay/on_values.py`)."""
+"""What finding out took what a part of a program is for known values (`relay/dynamic_interpreter.py`)."""
 
 
 class Use:

@@ -1,20 +1,20 @@
-"""The catalogue of errors: what each code means, why it happens, what to do. One file of this folder is one area, to read and to edit by hand:
+"""The error catalogue: meaning, cause and remedy of each error code. Each file of this folder is one area, edited by hand:
 
-    ## TW0101 A model's file cannot be opened
+    ## TW0101 A model file cannot be opened
     `InputError`, `ModelError` · since 0.1.0
 
-    What it means.
+    The meaning.
 
-    **Why:** what brings it about.
+    **Why:** the cause.
 
-    **What to do:** the cure.
+    **What to do:** the remedy.
 
     ```text
-    a message, as it is made by the test of the code
+    a message, as the example of the code produces it
     ```
 
-`tests/test_error_catalogue.py` holds each code to what is raised, and writes the line of classes, the messages and docs/errors.md when it
-is run as a program. Who raises an error is told its code there when none, or a wrong one, is given. Nothing here is read before it is asked for.
+`tests/test_error_catalogue.py` compares each code with the errors that are raised, and reports a missing or wrong code. Run as a program,
+it writes the line of classes, the messages and docs/errors.md. The files are read on first use.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FOLDER: Final = Path(__file__).parent
 AREAS: Final = (
     "models", "options", "shapes", "programs", "targets", "loops", "running", "artifacts", "accelerators", "quantization", "tuning", "devices", "compiler",
 )
-"""The files, in the order of their codes: those of the first begin with TW01."""
+"""The files, in the order of their codes: codes of the first file begin with TW01."""
 _ENTRY: Final = re.compile(
     r"^## (?P<code>TW\d{4}) (?P<title>.+)\n(?P<kinds>`.+`) · since (?P<since>\S+)\n\n(?P<meaning>(?:.+\n)+)\n"
     r"\*\*Why:\*\* (?P<why>(?:.+\n)+)\n\*\*What to do:\*\* (?P<cure>(?:.+\n)+)\n```text\n(?P<example>(?:.*\n)*?)```\n", re.MULTILINE,
@@ -42,7 +42,7 @@ _ENTRY: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One code: `kinds` are the classes that have it, `example` is a message that a test provokes, `since` a version of this package."""
+    """One code: `kinds` are the error classes with this code, `example` is a message, `since` a version of this package."""
 
     code: str
     title: str
@@ -55,7 +55,7 @@ class Entry:
     area: str
 
     def text(self) -> str:
-        """The page of this code, as Markdown."""
+        """Return the entry of this code as Markdown."""
         return (
             f"## {self.code} {self.title}\n{', '.join(f'`{k}`' for k in self.kinds)} · since {self.since}\n\n{self.meaning}\n\n"
             f"**Why:** {self.why}\n\n**What to do:** {self.cure}\n\n```text\n{self.example}\n```\n"
@@ -64,7 +64,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """One file: its title, what it says of all of its codes, and these."""
+    """One file: its title, its introduction (`words`), and its entries."""
 
     name: str
     title: str
@@ -72,12 +72,12 @@ class Area:
     entries: tuple[Entry, ...]
 
     def text(self) -> str:
-        """The file."""
+        """Return the file as Markdown."""
         return f"# {self.title}\n\n{self.words}\n\n" + "\n".join(e.text() for e in self.entries)
 
 
 def read(name: str) -> Area:
-    """One area of the catalogue."""
+    """Read one area of the catalogue."""
     text = (FOLDER / f"{name}.md").read_text(encoding="utf-8")
     title, words, _ = text.removeprefix("# ").split("\n\n", 2)
     return Area(name, title, words, tuple(_entry(m, name) for m in _ENTRY.finditer(text)))
@@ -91,18 +91,18 @@ def _entry(found: re.Match[str], area: str) -> Entry:
 
 @functools.cache
 def areas() -> tuple[Area, ...]:
-    """The whole catalogue."""
+    """Read the whole catalogue."""
     return tuple(read(name) for name in AREAS)
 
 
 @functools.cache
 def entries() -> Mapping[str, Entry]:
-    """Every code with its page, by the code."""
+    """Return every entry by its code."""
     return MappingProxyType({e.code: e for area in areas() for e in area.entries})
 
 
 def find(text: str) -> Entry:
-    """The page of a code, which may be written short: `TW0101`, `tw101` and `101` are one. Raises `OptionError` with the nearest codes."""
+    """Return the entry of a code; `TW0101`, `tw101` and `101` are equivalent. Raises `OptionError` with the nearest codes."""
     known = entries()
     if (digits := re.fullmatch(r"(?:tw)?(\d{1,4})", text.strip().lower())) and (code := f"TW{int(digits[1]):04d}") in known:
         return known[code]

@@ -10,11 +10,11 @@ import numpy as np
 from tilewright.compiler.model import compile
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Expr, Function, Tuple
-from tilewright.relay.quantize import flow, from_data
+from tilewright.relay.quantize import from_data, pipeline
 from tilewright.relay.quantize.calibration import QuantizeCalibrate
+from tilewright.relay.quantize.float_evaluation import Sample
 from tilewright.relay.quantize.from_data import PostTraining, Quantized
 from tilewright.relay.quantize.ranges import Array
-from tilewright.relay.quantize.running import Sample
 
 
 def compiled(function: Function, results: Sequence[Expr]) -> Callable[[Sample], list[Array]]:
@@ -34,7 +34,7 @@ def quantize(mod: IRModule, params: Mapping[str, Any] | None = None, dataset: It
     `dataset`, inputs by name for each run, is what `kl_divergence` and `percentile` find ranges in. Raises `OptionError` where they have none, `InputError` for data of
     other names or shapes.
     """
-    return flow.quantize(mod, params, dataset, compiled)
+    return pipeline.quantize(mod, params, dataset, compiled)
 
 
 def calibrate(dataset: Iterable[Any] | None = None) -> Callable[..., IRModule]:

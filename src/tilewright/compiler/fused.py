@@ -14,7 +14,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.external import ExternalCall
-from tilewright.relay.transform.plan_memory import Place, plan_memory
+from tilewright.relay.transform.plan_memory import MemorySpace, plan_memory
 from tilewright.relay.transform.stages import needs_stages
 
 
@@ -43,7 +43,7 @@ def fused_functions(mod: IRModule, target: Target) -> list[Fused]:
                     function = None if step.call is None else step.call.op
                     if not isinstance(function, Function) or (isinstance(function.body, Call) and isinstance(function.body.op, ExternalCall)):
                         continue
-                    constants = [loc.place is Place.CONSTANT for loc in step.inputs]
+                    constants = [loc.place is MemorySpace.CONSTANT for loc in step.inputs]
                     key = f"{structural_hash(function)}{constants}"
                     if key in found:
                         found[key].calls += 1

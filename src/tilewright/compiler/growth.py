@@ -12,10 +12,10 @@ from tilewright.compiler.staged import SMALL, Edge, Point
 from tilewright.errors import CompileError, InternalError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, Var
-from tilewright.relay.groups import with_known_outputs
 from tilewright.relay.interpreter import apply_op, evaluate
 from tilewright.relay.op.deferred import Waiting, pending
 from tilewright.relay.op.registry import Fusion, Op
+from tilewright.relay.sequence_values import with_known_outputs
 from tilewright.relay.transform.dynamic_to_static import DynamicToStatic
 from tilewright.relay.transform.eliminate_common_subexpr import merge_equal
 from tilewright.relay.transform.infer_type import InferType

@@ -11,9 +11,9 @@ from tilewright.errors import CompileError
 from tilewright.ir.transform import PassContext
 from tilewright.limits import machine_bytes, shown_bytes
 from tilewright.pieces import alive_bytes
-from tilewright.relay.analysis.operations import operator_names
+from tilewright.relay.analysis.operation_counts import operator_names
 from tilewright.relay.expr import Function
-from tilewright.relay.transform.plan_memory import MemoryPlan, Place, plan_memory
+from tilewright.relay.transform.plan_memory import MemoryPlan, MemorySpace, plan_memory
 from tilewright.runtime.host import host_arch
 from tilewright.runtime.scratch import Scratch
 from tilewright.types import TensorType, Type
@@ -53,7 +53,7 @@ def _too_large(plan: MemoryPlan, limit: int, name: str) -> str:
     lives = "; ".join(f"{shown_bytes(p.nbytes)} of {_maker(plan, p.birth, p.offset)}, from step {p.birth} to {p.death}" for p in alive[:_NAMED])
     more = f"; and {len(alive) - _NAMED} more" if len(alive) > _NAMED else ""
     gaps = f", {plan.workspace_bytes - peak} of them gaps that no order of placing closed" if plan.workspace_bytes > peak else ""
-    wide = any(loc.type.dtype == "float32" for s in plan.steps for loc in s.outputs if loc.place is Place.WORKSPACE)
+    wide = any(loc.type.dtype == "float32" for s in plan.steps for loc in s.outputs if loc.place is MemorySpace.WORKSPACE)
     smaller = "quantize the model (a quarter of float32), compute in bfloat16 (half), " if wide else ""
     return (
         f"'{name}' needs an arena of {plan.workspace_bytes} bytes{gaps}, and {limit} are allowed: most is alive at {_title(plan, step)}, "
@@ -62,7 +62,7 @@ def _too_large(plan: MemoryPlan, limit: int, name: str) -> str:
 
 def _maker(plan: MemoryPlan, step: int, offset: int) -> str:
     """Who made what lies at an offset: the node and the type."""
-    made = [loc for loc in plan.steps[step].outputs if loc.place is Place.WORKSPACE]
+    made = [loc for loc in plan.steps[step].outputs if loc.place is MemorySpace.WORKSPACE]
     at = next((loc for loc in made if loc.index == offset), made[0] if made else None)
     return f"{_title(plan, step)}{'' if at is None else f' ({at.type!r})'}"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tilewright.relay.analysis.operations import only_moves, operations, operator_names, product_type
+from tilewright.relay.analysis.operation_counts import only_moves, operations, operator_names, product_type
 from tilewright.relay.expr import Function
-from tilewright.relay.transform.plan_memory import Location, MemoryPlan, Place
+from tilewright.relay.transform.plan_memory import Location, MemoryPlan, MemorySpace
 from tilewright.relay.transform.plan_memory import Step as PlanStep
 from tilewright.runtime.manifest import Held
 from tilewright.runtime.notes import Note
@@ -39,8 +39,8 @@ def _note(s: PlanStep, value: Callable[[Location], HostValue]) -> Note:
         operators=operator_names(function) if isinstance(function, Function) else ("copy",),
         operations=operations(function) if isinstance(function, Function) else 0,
         dtype=product_type(function) if isinstance(function, Function) else made[0].type.dtype if made else DataType("float32"),
-        reads=total(lambda loc: loc.place is not Place.CONSTANT),
-        constants=total(lambda loc: loc.place is Place.CONSTANT),
+        reads=total(lambda loc: loc.place is not MemorySpace.CONSTANT),
+        constants=total(lambda loc: loc.place is MemorySpace.CONSTANT),
         outputs=tuple(map(value, made)),
     )
 

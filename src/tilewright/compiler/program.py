@@ -52,9 +52,8 @@ from tilewright.relay.expr import Call, Function, Var
 from tilewright.relay.interpreter import Meaning, prepared
 from tilewright.relay.op.external import ExternalCall
 from tilewright.relay.op.registry import Op
-from tilewright.relay.op.requirements import RequireZero
-from tilewright.relay.transform.plan_memory import Location, MemoryPlan
-from tilewright.relay.transform.plan_memory import Place as Memory
+from tilewright.relay.op.runtime_checks import RequireZero
+from tilewright.relay.transform.plan_memory import Location, MemoryPlan, MemorySpace
 from tilewright.relay.transform.plan_memory import Step as PlanStep
 from tilewright.relay.transform.split_batch import PARTS
 from tilewright.relay.visitor import calls, post_order
@@ -277,7 +276,7 @@ class _Builder:
         if s.call is None:
             (source,), (destination,) = s.inputs, s.outputs
             if destination.type.dtype.is_object:
-                known = self.known[source.index] if source.place is Memory.CONSTANT else None
+                known = self.known[source.index] if source.place is MemorySpace.CONSTANT else None
                 return [self._on_host("copy", np.copy if known is None else functools.partial(np.copy, known), s, "", [known])]
             return [Copy(self.place(source), self.place(destination), written(destination.type.nbytes))]
         function = s.call.op
@@ -286,7 +285,7 @@ class _Builder:
         origin = str(s.call.span or function.span or "")
         if isinstance(function.body, Call) and isinstance(function.body.op, ExternalCall):
             return [self._loop_program(function.body.op, s, origin) if function.body.op.symbol in self.loops else self._external_step(function.body.op, s, origin)]
-        constant = [loc.place is Memory.CONSTANT for loc in s.inputs]
+        constant = [loc.place is MemorySpace.CONSTANT for loc in s.inputs]
         storage = [loc.storage for loc in (*s.inputs, *s.outputs)]
         in_python = _needs_python(function, s)
         key = f"{structural_hash(function)}{'p' * in_python}{''.join(map(str, map(int, constant)))}{storage if any(storage) else ''}{origin if self.debug == MODEL else ''}"
@@ -382,14 +381,14 @@ class _Builder:
 
     def place(self, loc: Location) -> Place:
         match loc.place:
-            case Memory.CONSTANT:
+            case MemorySpace.CONSTANT:
                 value = self.known[loc.index]
                 return Place("constant", self.constants.add((value,), None, value.nbytes))
-            case Memory.INPUT | Memory.OUTPUT:
+            case MemorySpace.INPUT | MemorySpace.OUTPUT:
                 return Place(loc.place.value, loc.index, loc.skip)
-            case Memory.OBJECT:
+            case MemorySpace.OBJECT:
                 return Place("object", loc.index)
-            case Memory.PIECE:
+            case MemorySpace.PIECE:
                 return Place("piece", loc.index, written(loc.skip))
             case _:
                 return Place("workspace", loc.index)
@@ -407,7 +406,7 @@ class _Builder:
                 "replace it, or evaluate the program with relay.create_executor('debug')", code="TW0403"
             )
 
-        kept = [self.known[loc.index] if loc.place is Memory.CONSTANT and loc.type.dtype.is_object else None for loc in s.inputs]
+        kept = [self.known[loc.index] if loc.place is MemorySpace.CONSTANT and loc.type.dtype.is_object else None for loc in s.inputs]
         run = prepared(function, kept)
         return self._on_host(title, run, s, origin, kept)
 
@@ -447,7 +446,7 @@ class _Builder:
 def _needs_python(function: Function, s: PlanStep) -> bool:
     """Whether a step makes objects, or reads others than texts of the program's inputs by operators that have kernels for them."""
     given = [(p, loc) for p, loc in zip(function.params, s.inputs, strict=True) if loc.type.dtype.is_object]
-    if any(loc.place is not Memory.INPUT or loc.type.dtype != "string" for _, loc in given) or any(loc.type.dtype.is_object for loc in s.outputs):
+    if any(loc.place is not MemorySpace.INPUT or loc.type.dtype != "string" for _, loc in given) or any(loc.type.dtype.is_object for loc in s.outputs):
         return True
     readers = [e.op for e in post_order(function.body) if isinstance(e, Call) and any(p in e.args for p, _ in given)] if given else []
     return not all(isinstance(op, Op) and op.reads_texts for op in readers)

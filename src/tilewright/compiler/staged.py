@@ -8,7 +8,7 @@ dictionary, a new one has the rest resolved for it, the stage that has known siz
 calls of the same sizes stay in native code, and a program all of whose sizes are known is one edge.
 
 Sizes that differ in every call must not compile for ever. Behind its first key a point runs all that is left on the values themselves
-(`relay/on_values.py`), with steps that are made once, and compiles a stage for a key when that pays (`worth.py`). Where an operator has
+(`relay/dynamic_interpreter.py`), with steps that are made once, and compiles a stage for a key when that pays (`worth.py`). Where an operator has
 too much to do for that, or the rest has other nodes than operators, the stage of a new key is compiled at once; behind `SETTLED` keys a
 small one runs by its numpy meaning until it pays. A point keeps the `MOST_EDGES` edges that were used last.
 
@@ -37,8 +37,8 @@ from tilewright.worth import COMPILING, Use, Uses
 
 if TYPE_CHECKING:
     from tilewright.compiler.growth import Sizer
+    from tilewright.relay.dynamic_interpreter import Conversions, DynamicProgram
     from tilewright.relay.expr import Function
-    from tilewright.relay.on_values import Conversions, OnValues
 
 Array = np.ndarray[Any, Any]
 Key = tuple[Any, ...]
@@ -90,7 +90,7 @@ class Edge:
         sizers: Sequence[tuple[Sizer, tuple[int, ...]]] = (), *, small: bool = False, lists: Lists = (),
     ) -> None:
         self.lists = lists
-        """How the outputs are grouped (see `relay/groups.py`), where there is no next point and they are not all tensors."""
+        """How the outputs are grouped (see `relay/sequence_values.py`), where there is no next point and they are not all tensors."""
         self.takes, self.gives, self.next, self.stage, self.sizers, self.small = tuple(takes), tuple(gives), after, stage, tuple(sizers), small
         self.is_whole = after is None and not self.sizers and (*self.takes, *self.gives) == tuple(range(len(self.takes) + len(self.gives)))
         """Whether the stage is all that there is to do: its results are the outputs."""
@@ -125,7 +125,7 @@ class Edge:
         """The results of the stage by its numpy meaning, which is timed."""
         begin = worth.clock()
         if self._meaning is None:
-            from tilewright.relay.on_values import meaning_of
+            from tilewright.relay.dynamic_interpreter import meaning_of
 
             self._meaning = meaning_of(stage)
         made = self._meaning(*given)
@@ -149,7 +149,7 @@ class Point:
         self.edges: OrderedDict[Key, Edge] = OrderedDict()
         self.met = 0
         self.name = ""
-        self.steps: OnValues | None = None
+        self.steps: DynamicProgram | None = None
         """What runs the rest on values; made when it is first needed."""
         self.seen: OrderedDict[Key, Use] = OrderedDict()
         """The keys that ran so, which have no edges."""
@@ -279,7 +279,7 @@ class Stages:
         """The outputs, made of the values that are there without compiling anything; None where that does not serve."""
         if point.function is None or not point.met or point.too_large >= TRIED:
             return None
-        from tilewright.relay.on_values import Conversions, OnValues, TooLargeError
+        from tilewright.relay.dynamic_interpreter import Conversions, DynamicProgram, TooLargeError
 
         key = point.key(values)
         with self._lock:
@@ -289,7 +289,7 @@ class Stages:
             if self._conversions is None:
                 self._conversions = Conversions(SMALL)
             if point.steps is None:
-                point.steps = OnValues(point.function, self._conversions)
+                point.steps = DynamicProgram(point.function, self._conversions)
         begin = worth.clock()
         try:
             found = point.steps(values)

@@ -131,14 +131,14 @@ Target = Annotated[
     str,
     typer.Option(
         "-t", "--target", callback=_whole_target,
-        help="What to compile for, like 'llvm -mcpu=x86-64-v3'; JSON, or a .json file. Quote it. --target-llvm-mcpu=x86-64-v3 adds an option to one part of it.",
+        help="The target, such as 'llvm -mcpu=x86-64-v3' (quote it); JSON, or a .json file. --target-llvm-mcpu=x86-64-v3 adds an option to one part.",
     ),
 ]
-Accelerators = Annotated[str, typer.Option("--target", callback=_with_processor, help="Accelerators, then the processor, like 'npu, llvm'. Quote it.")]
-Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, show_default=False, callback=_count_verbose, help="Say more: warnings and tracebacks, -vv what is done, -vvv details.")]
+Accelerators = Annotated[str, typer.Option("--target", callback=_with_processor, help="Accelerators, then the processor, such as 'npu, llvm' (quote it).")]
+Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, show_default=False, callback=_count_verbose, help="Show warnings and tracebacks; -vv shows the actions, -vvv details.")]
 Version = Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")]
 Config = Annotated[
-    str, typer.Option("--config", metavar="FILE|NAME", callback=_configure, is_eager=True, help="A JSON file of options, or the name of one that comes with this package; the command line goes before it."),
+    str, typer.Option("--config", metavar="FILE|NAME", callback=_configure, is_eager=True, help="A JSON file of options, or the name of one of this package. The command line takes precedence."),
 ]
 
 

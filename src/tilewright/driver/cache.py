@@ -13,10 +13,10 @@ EXAMPLES: Final = examples("tilewright cache", "tilewright cache --clear")
 
 
 def cache_command(
-    clear: Annotated[bool, typer.Option("--clear", help="Remove everything that is in it.")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Remove all entries.")] = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Say where the cache is and what is in it, or clear it."""
+    """Show the folder and the contents of the cache, or clear it."""
     cache = Cache.default()
     if cache.folder is None:
         typer.echo(f"The cache is off: {VARIABLE} is 'off'.")

@@ -19,26 +19,26 @@ from tilewright.driver import offload, options
 from tilewright.driver.application import Target
 from tilewright.errors import InputError, OptionError
 
-Shapes = Annotated[str, typer.Option("--input-shapes", help='Sizes of inputs: "x:[1,3,224,224] y:[1,10]"; open ones by name or range: "x:[1..64,3,h,w]".')]
-Threads = Annotated[int | None, typer.Option("--threads", min=1, help="How many threads share the work. Default: all cores.")]
-Level = Annotated[int, typer.Option("--opt-level", min=0, max=4, help="Passes above this level are left out.")]
-Disabled = Annotated[str, typer.Option("--disabled-pass", metavar="NAMES", help="Passes to leave out, separated by commas.")]
-Switches = Annotated[list[str] | None, typer.Option("--pass-config", metavar="NAME=VALUE", help="Set one switch; may be repeated.")]
+Shapes = Annotated[str, typer.Option("--input-shapes", help='Sizes of inputs: "x:[1,3,224,224] y:[1,10]"; dynamic ones by name or range: "x:[1..64,3,h,w]".')]
+Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Number of threads. Default: all cores.")]
+Level = Annotated[int, typer.Option("--opt-level", min=0, max=4, help="Skip passes above this level.")]
+Disabled = Annotated[str, typer.Option("--disabled-pass", metavar="NAMES", help="Passes to skip, separated by commas.")]
+Switches = Annotated[list[str] | None, typer.Option("--pass-config", metavar="NAME=VALUE", help="Set one option of the passes. May be repeated.")]
 Mixed = Annotated[
     str,
     typer.Option(
         "--mixed-precision", "--mixed-precision-calculation-type", metavar="TYPE",
-        help="Compute products, and what stands between them, in bfloat16 or float16.",
+        help="Compute products, and operators between them, in bfloat16 or float16.",
     ),
 ]
-Sums = Annotated[str, typer.Option("--mixed-precision-acc-type", metavar="TYPE", help="What the products of mixed precision are summed in.")]
+Sums = Annotated[str, typer.Option("--mixed-precision-acc-type", metavar="TYPE", help="Accumulation type of products in mixed precision.")]
 Numerics = Annotated[
-    str, typer.Option("--numerics", metavar="RUNTIME", help="Round quantized numbers as tflite, onnx, torch or fast does. Default: as the runtime that the model is from."),
+    str, typer.Option("--numerics", metavar="RUNTIME", help="Rounding of quantized networks: tflite, onnx, torch or fast. Default: that of the model's framework."),
 ]
 Plugins = Annotated[
-    list[str] | None, typer.Option("--plugin", metavar="FILE", help="A Python file, or the name of a module, that registers accelerators; it is run. May be repeated.")
+    list[str] | None, typer.Option("--plugin", metavar="FILE", help="A Python file, or the name of a module, that registers accelerators; it is executed. May be repeated.")
 ]
-Records = Annotated[Path | None, typer.Option("--tuning-records", exists=True, dir_okay=False, metavar="FILE", help="What tilewright tune wrote: kernels as they were measured to be best.")]
+Records = Annotated[Path | None, typer.Option("--tuning-records", exists=True, dir_okay=False, metavar="FILE", help="Records written by tilewright tune; kernels use the best measured configurations.")]
 
 
 @dataclass(frozen=True)

@@ -27,21 +27,21 @@ _OPTIONS: Final = "detect_leaks=0:allocator_may_return_null=1"
 _PLACE: Final = re.compile(r"(?:^|\s)(?P<file>/\S+/sources/\S+\.c):(?P<line>\d+)")
 _INDENT: Final = "    "
 
-app = typer.Typer(name="debug", help="Run a Python script under a tool that looks at its memory.", rich_markup_mode=None)
+app = typer.Typer(name="debug", help="Run a Python script under a memory checker.", rich_markup_mode=None)
 
 
 @app.callback()
 def debug() -> None:
-    """Run a Python script under a tool that looks at its memory."""
+    """Run a Python script under a memory checker."""
 
 
 @app.command("asan", epilog=examples("tilewright debug asan script.py", "tilewright debug asan script.py 16 --verbose"),
              context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": False})
 def asan_command(
     context: typer.Context,
-    script: Annotated[Path, typer.Argument(metavar="SCRIPT [ARGUMENTS]...", help="The Python script; what is behind it on the line are its arguments.")],
+    script: Annotated[Path, typer.Argument(metavar="SCRIPT [ARGUMENTS]...", help="The Python script, followed by its arguments.")],
 ) -> None:
-    """Run SCRIPT with AddressSanitizer, and show the loops of what it reports."""
+    """Run SCRIPT with AddressSanitizer, and show the loops that its report names."""
     if not script.is_file():
         raise InputError(f"'{script}' is not a file; name the Python script to run", code="TW0803")
     status = asan(script, context.args)

@@ -17,10 +17,10 @@ EXPLAIN_EXAMPLES: Final = examples("tilewright explain-error TW0101", "tilewrigh
 
 
 def explain_error_command(
-    code: Annotated[str, typer.Argument(metavar="[CODE]", help="What stands in brackets behind a message, like TW0101; tw101 and 101 do, too.")] = "",
+    code: Annotated[str, typer.Argument(metavar="[CODE]", help="The code in brackets after a message, such as TW0101; tw101 and 101 work too.")] = "",
     verbose: Verbose = 0,
 ) -> None:
-    """Tell the cause and the cure of an error by its CODE; without one, list all codes."""
+    """Explain the cause and the remedy of an error by its CODE; without one, list all codes."""
     console = Console()
     if code:
         entry = catalogue.find(code)

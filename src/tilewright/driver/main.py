@@ -46,11 +46,11 @@ app.add_typer(micro.app)
 app.add_typer(debug.app)
 
 Required = Annotated[
-    str, typer.Option("--require-offload", metavar="SHARE", help="Fail where accelerators take less than this of the multiply-accumulates, like 95%.")
+    str, typer.Option("--require-offload", metavar="SHARE", help="Fail if accelerators take less than this share of the multiply-accumulates, such as 95%.")
 ]
-CrossCompiler = Annotated[str, typer.Option(metavar="PROGRAM", help="The compiler that links the library, like aarch64-linux-gnu-gcc.")]
-CrossOptions = Annotated[str, typer.Option(metavar="TEXT", help="Its options, in one text: '-O2 -shared'.")]
-MaxArena = Annotated[str, typer.Option("--max-arena", metavar="SIZE", help="The most that values between kernels may take, like 256K; a model that needs more is refused, with what lives at its peak.")]
+CrossCompiler = Annotated[str, typer.Option(metavar="PROGRAM", help="The compiler that links the library, such as aarch64-linux-gnu-gcc.")]
+CrossOptions = Annotated[str, typer.Option(metavar="TEXT", help="Options of the cross compiler, as one text: '-O2 -shared'.")]
+MaxArena = Annotated[str, typer.Option("--max-arena", metavar="SIZE", help="Size limit of the memory for values between kernels, such as 256K. If a model needs more, the error lists the live values at its peak.")]
 
 
 @app.callback()
@@ -68,7 +68,7 @@ def common(context: typer.Context, verbose: Verbose = 0, version: Version = Fals
 @with_fields
 def compile_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", help=f"Where to write: {', '.join(options.OUTPUTS)}, or .c for C text. Default: MODEL.tar.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help=f"Output file: {', '.join(options.OUTPUTS)}, or .c for C text. Default: MODEL.tar.")] = None,
     *,
     how: Compilation,
     dump_code: Annotated[str, typer.Option(help=f"Also write OUTPUT.STAGE for these stages: {','.join(options.STAGES)}.")] = "",
@@ -111,18 +111,18 @@ def compile_command(
 def run_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A compiled .so or .tar, or a model file.")],
     inputs: Annotated[Path | None, typer.Option("-i", "--inputs", exists=True, dir_okay=False, help="A .npz of inputs by name.")] = None,
-    outputs: Annotated[Path | None, typer.Option("-o", "--outputs", help="Where to write the outputs by name: a .npz.")] = None,
-    fill_mode: Annotated[tensors.Fill, typer.Option(help="What inputs hold that no file gives.")] = tensors.Fill.RANDOM,
+    outputs: Annotated[Path | None, typer.Option("-o", "--outputs", help="A .npz file for the outputs by name.")] = None,
+    fill_mode: Annotated[tensors.Fill, typer.Option(help="Contents of inputs that no file gives.")] = tensors.Fill.RANDOM,
     print_top: Annotated[int | None, typer.Option(min=1, help="Show the N largest elements of each output.", metavar="N")] = None,
     print_time: Annotated[bool, typer.Option("--print-time", help="Time the model and show a summary.")] = False,
-    profile: Annotated[bool, typer.Option("--profile", help="Show the time of each kernel, and how far it is from what the machine can do.")] = False,
-    repeat: Annotated[int, typer.Option(min=1, help="How many times to measure.")] = 5,
-    number: Annotated[int, typer.Option(min=1, help="How many runs make one measurement.")] = 5,
+    profile: Annotated[bool, typer.Option("--profile", help="Show the time of each kernel, and its distance from the machine's peak.")] = False,
+    repeat: Annotated[int, typer.Option(min=1, help="Number of measurements.")] = 5,
+    number: Annotated[int, typer.Option(min=1, help="Number of runs in one measurement.")] = 5,
     *,
     how: Compilation,
     verbose: Verbose = 0,
 ) -> None:
-    """Run MODEL once, compiling it first when it is not compiled; show or write the outputs."""
+    """Run MODEL once, after compiling it if necessary; show or write the outputs."""
     if outputs is not None and outputs.suffix != ".npz":
         raise OptionError(f"--outputs: '{outputs}' does not end in .npz", code="TW0206")
     given = files.read_arrays(inputs) if inputs else {}
@@ -153,19 +153,19 @@ def run_command(
 def profile_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A compiled .so or .tar, or a model file.")],
     inputs: Annotated[Path | None, typer.Option("-i", "--inputs", exists=True, dir_okay=False, help="A .npz of inputs by name.")] = None,
-    fill_mode: Annotated[tensors.Fill, typer.Option(help="What inputs hold that no file gives.")] = tensors.Fill.RANDOM,
-    repeat: Annotated[int, typer.Option(min=1, help="How many runs to measure; the quicker half of them counts.")] = 50,
-    form: Annotated[profiles.Form, typer.Option("--format", help="How the report is written.")] = profiles.Form.TABLE,
-    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write the report. Default: the terminal.")] = None,
-    trace: Annotated[Path | None, typer.Option("--trace", metavar="FILE", help="Also write a run over time: .json (Chrome) or .pftrace (Perfetto).")] = None,
-    memory: Annotated[bool, typer.Option("--memory", help="Also say what the model needs of memory, and what lives where that is most.")] = False,
-    peaks: Annotated[bool, typer.Option("--peaks/--no-peaks", help="Compare with what this machine can do, which is measured once.")] = True,
+    fill_mode: Annotated[tensors.Fill, typer.Option(help="Contents of inputs that no file gives.")] = tensors.Fill.RANDOM,
+    repeat: Annotated[int, typer.Option(min=1, help="Number of runs; the faster half counts.")] = 50,
+    form: Annotated[profiles.Form, typer.Option("--format", help="Format of the report.")] = profiles.Form.TABLE,
+    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Output file of the report. Default: the terminal.")] = None,
+    trace: Annotated[Path | None, typer.Option("--trace", metavar="FILE", help="Also write a timeline of a run: .json (Chrome) or .pftrace (Perfetto).")] = None,
+    memory: Annotated[bool, typer.Option("--memory", help="Also show the memory of the model, and the live values at its peak.")] = False,
+    peaks: Annotated[bool, typer.Option("--peaks/--no-peaks", help="Compare with the peak of this machine, which is measured once.")] = True,
     aggregate: Annotated[bool, typer.Option("--aggregate", help="One row for all steps of the same kernel.")] = False,
     *,
     how: Compilation,
     verbose: Verbose = 0,
 ) -> None:
-    """Say how long each step of MODEL takes, what holds it back, and which option to try."""
+    """Show the time of each step of MODEL, its limit, and an option to try."""
     given = files.read_arrays(inputs) if inputs else {}
     compiled = how.loaded_or_compiled(model, given)
     program = _executable(compiled)
@@ -181,7 +181,7 @@ def check_command(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of tables.")] = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Say what of MODEL runs natively, what by its numpy meaning and what is unknown, without compiling it."""
+    """Show, without compiling, which operators of MODEL run natively, run in numpy, or are unknown."""
     from tilewright.compiler.check import check
     from tilewright.driver import report
 
@@ -195,15 +195,15 @@ def check_command(
 def offload_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
     target: Accelerators,
-    why: Annotated[bool, typer.Option("--why", help="For every operator left on the CPU: why, and the smallest edit that would move it.")] = False,
+    why: Annotated[bool, typer.Option("--why", help="For every operator left on the CPU, show the reason and the smallest edit that would move it.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Draw the partition: a .svg or .html.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Draw the partition to a .svg or .html file.")] = None,
     require_offload: Required = "",
     input_shapes: Shapes = "",
     plugin: Plugins = None,
     verbose: Verbose = 0,
 ) -> None:
-    """Say which operators of MODEL accelerators would take, and why not the others."""
+    """Show which operators of MODEL accelerators take, and the reasons for all others."""
     offload.check_picture(output)
     share = offload.share("--require-offload", require_offload) if require_offload else 0.0
     offload.load_plugins(plugin or [])
@@ -218,17 +218,17 @@ def offload_command(
 @with_fields
 def diagnose_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", file_okay=False, metavar="FOLDER", help="Where to write what shows the divergence. Default: MODEL.repro.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", file_okay=False, metavar="FOLDER", help="Output folder for the reproducer. Default: MODEL.repro.")] = None,
     inputs: Annotated[Path | None, typer.Option("-i", "--inputs", exists=True, dir_okay=False, help="A .npz of inputs by name. Default: random numbers.")] = None,
-    reference: Annotated[str, typer.Option(help="What is right: interpreter (numpy), onnxruntime, torch or tflite, where they are installed.")] = diagnose.INTERPRETER,
-    thorough: Annotated[bool, typer.Option("--thorough", help="Look into passes and kernels also where the outputs agree.")] = False,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds after which a compilation or a run is taken for one that does not end.")] = 120.0,
+    reference: Annotated[str, typer.Option(help="The reference: interpreter (numpy), onnxruntime, torch or tflite, if installed.")] = diagnose.INTERPRETER,
+    thorough: Annotated[bool, typer.Option("--thorough", help="Examine passes and kernels even if the outputs agree.")] = False,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds after which a compilation or a run counts as a hang.")] = 120.0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
     *,
     how: Pipeline,
     verbose: Verbose = 0,
 ) -> None:
-    """Find the pass, the kernel or the stage that makes MODEL compute something wrong, and write the smallest program that shows it."""
+    """Find the pass, kernel or stage that makes MODEL wrong, and write the smallest program that shows it."""
     settings = diagnose.read_settings(how.target, how.opt_level, how.config, how.disabled, how.plugin or [])
     diagnose.check_reference(reference, model)
     case = diagnose.read_case(model, how.shapes, files.read_arrays(inputs) if inputs else {})
@@ -246,13 +246,13 @@ def diagnose_command(
 @with_fields
 def explain_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Where to write: one .html file that needs nothing else. Default: MODEL.html.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Output file: one self-contained .html. Default: MODEL.html.")] = None,
     run: Annotated[bool, typer.Option("--run/--no-run", help="Run the model on random inputs, for the timeline and the roofline.")] = True,
     *,
     how: Compilation,
     verbose: Verbose = 0,
 ) -> None:
-    """Write a page to look at: how MODEL was compiled, pass by pass and line by line, and how it runs."""
+    """Write an HTML report: how MODEL was compiled, pass by pass and line by line, and how it runs."""
     path = report_path(model, output)
     how.load_plugins()
     write_report(how.compiled(model), model.name, path, run)
@@ -261,22 +261,22 @@ def explain_command(
 @app.command("quantize", epilog=examples("tilewright quantize model.onnx --data samples.npz -o model_int8.so", "tilewright quantize model.onnx --data samples.npz --max-error 0.02 --report errors.json"))
 def quantize_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file, in float32.")],
-    data: Annotated[Path, typer.Option("--data", exists=True, dir_okay=False, help="A .npz of inputs by name; samples along the first axis.")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Where to write: .so or .tar. Default: MODEL_int8.tar.")] = None,
+    data: Annotated[Path, typer.Option("--data", exists=True, dir_okay=False, help="A .npz of inputs by name, with samples along the first axis.")],
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Output file: .so or .tar. Default: MODEL_int8.tar.")] = None,
     report: Annotated[Path | None, typer.Option("--report", help="Also write the errors of all layers and outputs as JSON.")] = None,
-    calibration: Annotated[str, typer.Option(help="How ranges are chosen: minmax, percentile, kl or mse.")] = "minmax",
-    percentile: Annotated[float, typer.Option(help="The part of all magnitudes that --calibration percentile keeps.")] = 0.9999,
-    per_tensor: Annotated[bool, typer.Option("--per-tensor", help="One scale for each weight, not one for each output channel.")] = False,
-    symmetric: Annotated[bool, typer.Option("--symmetric", help="As many levels below zero as above.")] = False,
-    bias_correction: Annotated[bool, typer.Option("--bias-correction", help="Make up for what quantization takes from the mean of channels.")] = False,
-    max_error: Annotated[float | None, typer.Option(help="Leave the worst layers in float until the outputs' relative error is at most this.")] = None,
-    skip: Annotated[str, typer.Option(metavar="LAYERS", help="Layers to leave in float, separated by commas.")] = "",
+    calibration: Annotated[str, typer.Option(help="Choice of ranges: minmax, percentile, kl or mse.")] = "minmax",
+    percentile: Annotated[float, typer.Option(help="Fraction of all magnitudes that --calibration percentile keeps.")] = 0.9999,
+    per_tensor: Annotated[bool, typer.Option("--per-tensor", help="Use one scale for each weight instead of one for each output channel.")] = False,
+    symmetric: Annotated[bool, typer.Option("--symmetric", help="Use ranges that are symmetric around zero.")] = False,
+    bias_correction: Annotated[bool, typer.Option("--bias-correction", help="Correct biases for the mean error of each channel.")] = False,
+    max_error: Annotated[float | None, typer.Option(help="Keep the worst layers in float until the relative error of the outputs is at most this.")] = None,
+    skip: Annotated[str, typer.Option(metavar="LAYERS", help="Layers to keep in float, separated by commas.")] = "",
     target: Target = "llvm",
     input_shapes: Shapes = "",
     threads: Threads = None,
     verbose: Verbose = 0,
 ) -> None:
-    """Quantize a float MODEL to int8 by calibration data, compile it, and say what that costs in accuracy."""
+    """Quantize a float MODEL to int8 with calibration data, compile it, and show the errors."""
     from tilewright.compiler.quantize import quantize
     from tilewright.driver import quantization
 

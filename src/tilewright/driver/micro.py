@@ -19,12 +19,12 @@ _OWN: Final = "template"
 MANY: Final = ("--project-option",)
 """Options that take several values, one behind the other."""
 
-app = typer.Typer(name="micro", help="Make projects of models in C for small systems: create them, build, flash and test them.", rich_markup_mode=None)
+app = typer.Typer(name="micro", help="Projects of models in C for small systems: create, build, flash and test them.", rich_markup_mode=None)
 
 Project = Annotated[Path, typer.Argument(metavar="PROJECT_DIR", help="The folder of the project.")]
-Platform = Annotated[str, typer.Argument(metavar="[TEMPLATE]", help="The template of the project, which it knows itself.")]
-Options = Annotated[list[str] | None, typer.Option("--project-option", metavar="NAME=VALUE...", help="Options of the template of a project.")]
-ListOptions = Annotated[bool, typer.Option("--list-options", help="Show the options of the project's template, and do nothing.")]
+Platform = Annotated[str, typer.Argument(metavar="[TEMPLATE]", help="The template of the project. Optional: the project stores it.")]
+Options = Annotated[list[str] | None, typer.Option("--project-option", metavar="NAME=VALUE...", help="Options of the project's template.")]
+ListOptions = Annotated[bool, typer.Option("--list-options", help="Show the options of the project's template, and exit.")]
 
 
 def named(pairs: Sequence[str] | None) -> dict[str, str]:
@@ -59,14 +59,14 @@ def _project(folder: Path, name: str) -> GeneratedProject:
 ))
 def create_command(
     project_dir: Project,
-    library: Annotated[Path, typer.Argument(metavar="MLF", help="The model: what tvmc compile --target c -f mlf wrote.")],
-    platform: Annotated[str, typer.Argument(metavar="TEMPLATE", help=f"For which machine: {', '.join(shipped_templates())}; or {_OWN}, with --template-dir.")],
-    template_dir: Annotated[Path | None, typer.Option("--template-dir", metavar="DIR", help="The folder of a template of your own.")] = None,
-    force: Annotated[bool, typer.Option("-f", "--force", help="Make a project anew that is there.")] = False,
+    library: Annotated[Path, typer.Argument(metavar="MLF", help="The model, written by tvmc compile --target c -f mlf.")],
+    platform: Annotated[str, typer.Argument(metavar="TEMPLATE", help=f"The machine: {', '.join(shipped_templates())}; or {_OWN}, with --template-dir.")],
+    template_dir: Annotated[Path | None, typer.Option("--template-dir", metavar="DIR", help="The folder of your own template.")] = None,
+    force: Annotated[bool, typer.Option("-f", "--force", help="Overwrite an existing project.")] = False,
     project_option: Options = None,
     list_options: ListOptions = False,
 ) -> None:
-    """Create the project PROJECT_DIR of the model in MLF."""
+    """Create the project PROJECT_DIR from the model in MLF."""
     template = _template(platform, template_dir)
     if list_options:
         typer.echo(template.listed())
@@ -79,11 +79,11 @@ def create_command(
 def build_command(
     project_dir: Project,
     platform: Platform = "",
-    force: Annotated[bool, typer.Option("-f", "--force", help="Build it again, which is done in any case.")] = False,
+    force: Annotated[bool, typer.Option("-f", "--force", help="Build again. This is always done.")] = False,
     project_option: Options = None,
     list_options: ListOptions = False,
 ) -> None:
-    """Compile the programs of a project, which keeps the options given here."""
+    """Compile the programs of a project, and store the given options in it."""
     project = _project(project_dir, platform)
     if list_options:
         typer.echo(project.template.listed())
@@ -94,12 +94,12 @@ def build_command(
 
 @app.command("flash")
 def flash_command(project_dir: Project, platform: Platform = "", list_options: ListOptions = False) -> None:
-    """Bring the program of a project to the board."""
+    """Copy the program of a project to the board."""
     project = _project(project_dir, platform)
     typer.echo(project.template.listed() if list_options else f"{project_dir}: {project.flash()}")
 
 
 @app.command("test")
 def test_command(project_dir: Project, platform: Platform = "", project_option: Options = None) -> None:
-    """Run the model of a project there, on values whose results are known."""
+    """Run the model of a project on values with known results."""
     typer.echo(_project(project_dir, platform).test(named(project_option)).strip())

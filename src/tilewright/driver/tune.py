@@ -47,24 +47,24 @@ EXAMPLES: Final = examples(
 
 def tune_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Where to write what is best.")] = Path("records.json"),
-    minutes: Annotated[float, typer.Option("--minutes", min=0.01, help="How long to take in all.")] = 10.0,
-    trials: Annotated[int | None, typer.Option("--trials", min=1, help="How many configurations to measure at most, in this call.")] = None,
-    tuner: Annotated[str, typer.Option("--tuner", help="How configurations are chosen: auto, xgb_knob, ga, random, gridsearch, droplet …")] = "auto",
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="How many threads the model runs with. Default: all cores.")] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Output file of the best records.")] = Path("records.json"),
+    minutes: Annotated[float, typer.Option("--minutes", min=0.01, help="Total time.")] = 10.0,
+    trials: Annotated[int | None, typer.Option("--trials", min=1, help="Maximum number of configurations to measure in this call.")] = None,
+    tuner: Annotated[str, typer.Option("--tuner", help="Search strategy: auto, xgb_knob, ga, random, gridsearch, droplet …")] = "auto",
+    threads: Annotated[int | None, typer.Option("--threads", min=1, help="Number of threads of the model. Default: all cores.")] = None,
     target: Target = "llvm",
     input_shapes: Annotated[str, typer.Option("--input-shapes", help='Sizes of inputs: "x:[1,3,224,224]".')] = "",
-    tuning_records: Annotated[Path | None, typer.Option("--tuning-records", exists=True, dir_okay=False, help="Trials of an earlier call to begin with.")] = None,
+    tuning_records: Annotated[Path | None, typer.Option("--tuning-records", exists=True, dir_okay=False, help="Trials of an earlier call, used as a start.")] = None,
     cluster: Annotated[str, typer.Option("--cluster", metavar="tcp://HOST:PORT", help="Build and measure on the workers of this Dask scheduler.")] = "",
     worker_tag: Annotated[str, typer.Option("--worker-tag", metavar="NAME", help='With --cluster: measure on workers started with --resources "NAME=1".')] = "",
     tracker: Annotated[str, typer.Option("--tracker", metavar="HOST:PORT", help="Measure on devices of this tracker.")] = "",
     rpc_key: Annotated[str, typer.Option("--rpc-key", metavar="NAME", help="With --tracker: the key of the devices.")] = "",
-    ssh: Annotated[str, typer.Option("--ssh", metavar="USER@HOST", help="Measure on this board, which needs no Python; keys have to be there.")] = "",
-    ssh_config: Annotated[Path | None, typer.Option("--ssh-config", exists=True, dir_okay=False, help="With --ssh: options of ssh, as ssh -F reads them.")] = None,
-    replay: Annotated[Path | None, typer.Option("--replay", exists=True, dir_okay=False, help="Measure nothing: what these records say, and a model of the rest.")] = None,
+    ssh: Annotated[str, typer.Option("--ssh", metavar="USER@HOST", help="Measure on this board, which needs no Python; ssh must work without a password.")] = "",
+    ssh_config: Annotated[Path | None, typer.Option("--ssh-config", exists=True, dir_okay=False, help="With --ssh: a configuration file for ssh -F.")] = None,
+    replay: Annotated[Path | None, typer.Option("--replay", exists=True, dir_okay=False, help="Measure nothing: use these records, and predict other kernels.")] = None,
     verbose: Verbose = 0,
 ) -> None:
-    """Tune MODEL: measure how its kernels are fastest here. Ctrl-C keeps what was found; calling again goes on from there."""
+    """Tune MODEL: measure its kernels and keep the fastest. Ctrl-C keeps the results so far; the same command continues."""
     from tilewright.autotvm.tuner.names import tuner_named
 
     tuner_named(tuner)  # a wrong name is told before anything takes time

@@ -66,8 +66,8 @@ def known_targets() -> list[str]:
 
 def _tell_unknown(op_name: str, attr_key: str, place: str) -> None:
     """Warn of a name that no operator has, and none of the field that was left out."""
-    from tilewright.relay.op.left_out import left_out
     from tilewright.relay.op.registry import OPS
+    from tilewright.relay.op.unsupported import left_out
 
     if op_name not in OPS and left_out(op_name) is None:
         warnings.warn(

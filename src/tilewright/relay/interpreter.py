@@ -18,9 +18,9 @@ import numpy as np
 from tilewright.errors import CompileError, InputError, InternalError, RunError
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
+from tilewright.relay.numpy_steps import is_straight, steps_of
 from tilewright.relay.op.registry import Op
 from tilewright.relay.scopes import Scopes
-from tilewright.relay.straight_line import is_straight, steps_of
 from tilewright.relay.visitor import free_vars, operands, post_order
 from tilewright.types import TensorType
 

@@ -22,7 +22,7 @@ from tilewright.compiler.kernel import Kernel, lower
 from tilewright.errors import CompileError, OptionError
 from tilewright.forks import lazy_attribute
 from tilewright.ir.transform import PassContext
-from tilewright.relay.analysis.operations import operations
+from tilewright.relay.analysis.operation_counts import operations
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.parser import parse_expr
 from tilewright.relay.printer import astext

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from tilewright.compiler.peaks import peaks
 from tilewright.errors import RunError
-from tilewright.relay.analysis.operations import operations
+from tilewright.relay.analysis.operation_counts import operations
 
 if TYPE_CHECKING:
     from tilewright.driver.explain.graphs import ProgramStep

@@ -29,7 +29,7 @@ from tilewright.micro.project import GeneratedProject
 
 NOTHING, REFUSED, PACKAGE_MISSING = 1, 4, 5
 """Exit codes without a command, for what cannot be done, and when a Python package is missing."""
-_SUMMARY: Final = "The command line of the field: tune models, compile them to packages, and run these."
+_SUMMARY: Final = "TVM's command line: tune models, compile them to packages, and run the packages."
 
 app = application("tvmc", _SUMMARY)
 app.add_typer(micro.app)
@@ -37,7 +37,7 @@ app.add_typer(micro.app)
 
 @app.callback(invoke_without_command=True)
 def common(context: typer.Context, verbose: Verbose = 0, version: Version = False, config: Config = "") -> None:
-    """The command line of the field: tune models, compile them to packages, and run these."""
+    """TVM's command line: tune models, compile them to packages, and run the packages."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
         raise typer.Exit(NOTHING)
@@ -145,24 +145,24 @@ def _executor(kind: str, by_kind: dict[str, dict[str, object]], output_format: s
     "tvmc run --device micro project --fill-mode random --outputs outputs.npz",
 ))
 def run_command(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="The package that tvmc compile wrote; with --device micro, the folder of a project.")],
-    device: Annotated[str, typer.Option(help=f"Where to run: {', '.join(DEVICES)}; of these cpu and micro are here.")] = "cpu",
-    fill_mode: Annotated[tensors.Fill, typer.Option(help="What inputs hold that no file gives.")] = tensors.Fill.RANDOM,
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A package written by tvmc compile; with --device micro, the folder of a project.")],
+    device: Annotated[str, typer.Option(help=f"The device: {', '.join(DEVICES)}; only cpu and micro are supported.")] = "cpu",
+    fill_mode: Annotated[tensors.Fill, typer.Option(help="Contents of inputs that no file gives.")] = tensors.Fill.RANDOM,
     inputs: Annotated[Path | None, typer.Option("-i", "--inputs", exists=True, dir_okay=False, metavar="FILE.npz", help="Inputs by name.")] = None,
-    outputs: Annotated[Path | None, typer.Option("-o", "--outputs", metavar="FILE.npz", help="Where to write the outputs.")] = None,
+    outputs: Annotated[Path | None, typer.Option("-o", "--outputs", metavar="FILE.npz", help="A .npz file for the outputs.")] = None,
     print_time: Annotated[bool, typer.Option("--print-time", help="Time the program and show a summary.")] = False,
     print_top: Annotated[int | None, typer.Option(min=1, metavar="N", help="Show the N largest elements of each output, with their indices.")] = None,
     profile: Annotated[bool, typer.Option("--profile", help="Show the time of each kernel.")] = False,
-    end_to_end: Annotated[bool, typer.Option("--end-to-end", help="Measure copying the tensors in and out, too.")] = False,
-    repeat: Annotated[int, typer.Option(min=1, help="How many times to measure.")] = 1,
-    number: Annotated[int, typer.Option(min=1, help="How many runs make one measurement.")] = 1,
-    rpc_key: Annotated[str, typer.Option("--rpc-key", metavar="NAME", help="With --rpc-tracker: the key of the devices that may run it.")] = "",
-    rpc_tracker: Annotated[str, typer.Option("--rpc-tracker", metavar="HOST:PORT", help="Run it on a device of this tracker.")] = "",
+    end_to_end: Annotated[bool, typer.Option("--end-to-end", help="Include copying the tensors in and out.")] = False,
+    repeat: Annotated[int, typer.Option(min=1, help="Number of measurements.")] = 1,
+    number: Annotated[int, typer.Option(min=1, help="Number of runs in one measurement.")] = 1,
+    rpc_key: Annotated[str, typer.Option("--rpc-key", metavar="NAME", help="With --rpc-tracker: the key of the devices.")] = "",
+    rpc_tracker: Annotated[str, typer.Option("--rpc-tracker", metavar="HOST:PORT", help="Run on a device of this tracker.")] = "",
     project_option: micro.Options = None,
     list_options: micro.ListOptions = False,
     verbose: Verbose = 0,
 ) -> None:
-    """Run the package PATH, or the project of a board, once; show or write its outputs."""
+    """Run the package PATH, or the project of a board, once; show or write the outputs."""
     if outputs is not None and outputs.suffix != ".npz":
         raise OptionError(f"--outputs: '{outputs}' does not end in .npz", code="TW0206")
     on_board = device == "micro"
@@ -199,25 +199,25 @@ def run_command(
 def tune_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The model file: ONNX, TFLite, PyTorch or Relay.")],
     target: Target,
-    output: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="The records, to which results are appended.")],
+    output: Annotated[str, typer.Option("-o", "--output", metavar="FILE", help="The record file, to which results are appended.")],
     model_format: a.Format = None,
     input_shapes: a.Shapes = "",
-    tuning_records: Annotated[str, typer.Option("--tuning-records", metavar="FILE", help="Records to begin with, where FILE of -o is not there.")] = "",
+    tuning_records: Annotated[str, typer.Option("--tuning-records", metavar="FILE", help="Initial records, if FILE of -o does not exist.")] = "",
     enable_autoscheduler: Annotated[bool, typer.Option("--enable-autoscheduler", help="Search schedules without templates.")] = False,
-    trials: Annotated[int, typer.Option(min=1, help="How many configurations to measure at most, of all tasks.")] = 1000,
-    tuner: Annotated[str, typer.Option(metavar="NAME", help="How configurations are chosen, without --enable-autoscheduler: xgb, xgb_rank, ga, random, gridsearch, droplet …")] = "xgb",
-    early_stopping: Annotated[int | None, typer.Option(min=1, metavar="N", help="End a task when N configurations in a row were no better.")] = None,
-    tasks: Annotated[str, typer.Option(metavar="all|list|N,N-N", help="The tasks to tune, or list, which shows them.")] = "all",
-    number: Annotated[int, typer.Option(min=1, help="How many runs make one measurement.")] = 10,
-    repeat: Annotated[int, typer.Option(min=1, help="How many times to measure.")] = 1,
-    min_repeat_ms: Annotated[int | None, typer.Option(min=0, help="Milliseconds that a measurement takes at least. Default: 0 on x86, else 1000.")] = None,
-    timeout: Annotated[int, typer.Option(min=1, help="Seconds after which building or running a configuration is given up.")] = 10,
-    parallel: Annotated[int, typer.Option(min=1, help="How many configurations are built at once.")] = 4,
+    trials: Annotated[int, typer.Option(min=1, help="Maximum number of configurations to measure, for all tasks together.")] = 1000,
+    tuner: Annotated[str, typer.Option(metavar="NAME", help="Search strategy without --enable-autoscheduler: xgb, xgb_rank, ga, random, gridsearch, droplet …")] = "xgb",
+    early_stopping: Annotated[int | None, typer.Option(min=1, metavar="N", help="End a task after N configurations without improvement.")] = None,
+    tasks: Annotated[str, typer.Option(metavar="all|list|N,N-N", help="The tasks to tune, or list to show them.")] = "all",
+    number: Annotated[int, typer.Option(min=1, help="Number of runs in one measurement.")] = 10,
+    repeat: Annotated[int, typer.Option(min=1, help="Number of measurements.")] = 1,
+    min_repeat_ms: Annotated[int | None, typer.Option(min=0, help="Minimum duration of a measurement in milliseconds. Default: 0 on x86, otherwise 1000.")] = None,
+    timeout: Annotated[int, typer.Option(min=1, help="Time limit for building or running a configuration, in seconds.")] = 10,
+    parallel: Annotated[int, typer.Option(min=1, help="Number of configurations built at once.")] = 4,
     rpc_tracker: Annotated[str, typer.Option("--rpc-tracker", metavar="HOST:PORT", help="Measure on devices of this tracker.")] = "",
     rpc_key: Annotated[str, typer.Option("--rpc-key", metavar="NAME", help="With --rpc-tracker: the key of the devices.")] = "",
     verbose: Verbose = 0,
 ) -> None:
-    """Measure how kernels of the model FILE are fastest here, and keep the results as records."""
+    """Measure configurations of the kernels of the model FILE, and store the results as records."""
     place = Place(tracker=rpc_tracker, rpc_key=rpc_key)
     model = load_model(file, str(model_format) if model_format else None, options.input_shapes(input_shapes, below_one_is_open=True))
     if tasks == "list":

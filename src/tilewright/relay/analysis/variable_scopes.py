@@ -10,8 +10,8 @@ from collections.abc import Iterable
 from tilewright.errors import CompileError
 from tilewright.relay.adt import Match, pattern_vars
 from tilewright.relay.expr import Expr, Function, If, Let, Var
+from tilewright.relay.node_labels import short
 from tilewright.relay.scopes import ATOMS, ScopeTree
-from tilewright.relay.short_text import short
 from tilewright.relay.visitor import operands, post_order
 
 

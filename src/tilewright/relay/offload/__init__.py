@@ -1,9 +1,9 @@
 """Which operators accelerators take, and why not the others: `explain_offload`, its report, and the edits that would move them."""
 
+from tilewright.relay.offload.assignments import partition, table_of
 from tilewright.relay.offload.changes import Edit
 from tilewright.relay.offload.difference import Kind
 from tilewright.relay.offload.explain import explain_offload
-from tilewright.relay.offload.fates import partition, table_of
 from tilewright.relay.offload.report import Offload, OffloadError, Record, Taken
 
 __all__ = ["Edit", "Kind", "Offload", "OffloadError", "Record", "Taken", "explain_offload", "partition", "table_of"]

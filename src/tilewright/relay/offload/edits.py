@@ -13,11 +13,11 @@ from tilewright.ir.structural import structural_equal
 from tilewright.ir.transform import Pass
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
 from tilewright.relay.interpreter import evaluate
+from tilewright.relay.node_labels import short
 from tilewright.relay.offload.changes import Change, Edit, Now, copied, node_change, operand_change
 from tilewright.relay.offload.difference import NO_EDIT, Difference, Kind, Way
-from tilewright.relay.offload.neutral import CHANGE_NOTHING, has_neutral, inserted, neutral_attributes
+from tilewright.relay.offload.identity_operators import CHANGE_NOTHING, has_neutral, inserted, neutral_attributes
 from tilewright.relay.op.registry import Fusion, Op, get
-from tilewright.relay.short_text import short
 from tilewright.relay.transform.convert_layout import ConvertLayout
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
 from tilewright.relay.transform.fold_constant import FoldConstant

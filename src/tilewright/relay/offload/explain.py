@@ -21,20 +21,20 @@ from tilewright.relay.dataflow_pattern.group import group_at
 from tilewright.relay.dataflow_pattern.match import Matcher
 from tilewright.relay.dataflow_pattern.pattern import DFPattern, pattern_nodes
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
+from tilewright.relay.node_labels import short
+from tilewright.relay.offload.assignments import Fate, Partition, fates, partition, table_of
 from tilewright.relay.offload.changes import Change, Edit, changed
+from tilewright.relay.offload.check_probe import NO_PROGRAM, Questions
 from tilewright.relay.offload.difference import NO_EDIT, Difference, Kind, Way
 from tilewright.relay.offload.edits import computed_in, edit_of, together
-from tilewright.relay.offload.fates import Fate, Partition, fates, partition, table_of
-from tilewright.relay.offload.nearest import STEPS, Nearest
-from tilewright.relay.offload.places import depth_of, operators_of, path_of, tops_of
-from tilewright.relay.offload.prepared import divided, prepared
-from tilewright.relay.offload.probe import NO_PROGRAM, Questions
+from tilewright.relay.offload.nearest_match import STEPS, Nearest
+from tilewright.relay.offload.pattern_paths import depth_of, operators_of, path_of, tops_of
+from tilewright.relay.offload.rejected_matches import Reason, refusal_edit, why_not_supported, why_not_taken
 from tilewright.relay.offload.report import Offload, Record, Taken, one_after_another
-from tilewright.relay.offload.whole import Reason, refusal_edit, why_not_supported, why_not_taken
+from tilewright.relay.offload.target_preparation import divided, prepared
 from tilewright.relay.op.annotation import Mark
 from tilewright.relay.op.contrib import PatternTable, Refusal, has_partitioner
 from tilewright.relay.op.registry import Op
-from tilewright.relay.short_text import short
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import operands
 from tilewright.types import TensorType

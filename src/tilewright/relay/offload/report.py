@@ -180,13 +180,13 @@ class Offload(Sequence[Record]):
 
     def to_svg(self) -> str:
         """A picture of the partition, the text of an SVG file."""
-        from tilewright.relay.offload.picture import to_svg
+        from tilewright.relay.offload.diagram import to_svg
 
         return to_svg(self)
 
     def to_html(self) -> str:
         """The same as a page."""
-        from tilewright.relay.offload.picture import to_html
+        from tilewright.relay.offload.diagram import to_html
 
         return to_html(self)
 

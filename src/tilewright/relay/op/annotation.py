@@ -1,6 +1,7 @@
-"""Marks: the regions of a graph that a target computes, and the devices on which values are.
+"""Marks: borders of the regions that a target computes, and devices of values.
 
-A region has `compiler_begin` where values go in and `compiler_end` where they come out; it is the nodes between marks of one target. `AnnotateTarget` makes them, `PartitionGraph` makes functions of them.
+A region starts at `compiler_begin` and ends at `compiler_end`; it is the nodes between marks of one target.
+`AnnotateTarget` inserts the marks, `PartitionGraph` makes functions of the regions.
 """
 
 from __future__ import annotations
@@ -14,19 +15,22 @@ from tilewright.errors import CompileError, ShapeError
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.broadcast import Divide, Maximum, Minimum, Multiply
 from tilewright.relay.op.elementwise import Round
-from tilewright.relay.op.registry import Array, Fusion, Op, function, op, public_function, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, attributes, function, op, public_function, tensors
 from tilewright.topi.math import identity
 from tilewright.topi.shapes import broadcast_shapes
 from tilewright.types import FLOAT32, TensorType, Type
 
 
+@attributes
 class Mark(Op):
-    """Base of the marks: the value itself, at the border of a region of the target `compiler`."""
+    """Base of the marks at the border of a region. The value is unchanged."""
 
     telling = True
     compiler: str
+    """Name of the target that computes the region."""
 
     def infer(self, data: Type) -> Type:
+        """The type of the data."""
         return data
 
     def reference(self, data: Any) -> Any:
@@ -39,22 +43,17 @@ class Mark(Op):
 
 @op("annotation.compiler_begin", kind=Fusion.OPAQUE)
 class CompilerBegin(Mark):
-    """The value, as it goes into a region of the target `compiler`."""
-
-    compiler: str
-
+    """The value as it enters a region of the target `compiler`."""
 
 @op("annotation.compiler_end", kind=Fusion.OPAQUE)
 class CompilerEnd(Mark):
-    """The value, as it comes out of a region of the target `compiler`."""
-
-    compiler: str
-
+    """The value as it leaves a region of the target `compiler`."""
 
 class Passed(Op):
-    """Base of the marks that say something of a value to passes, and leave it as it is."""
+    """Base of the hints to passes about a value, which is unchanged."""
 
     def infer(self, data: Type) -> Type:
+        """The type of the data."""
         return data
 
     def reference(self, data: Any) -> Any:
@@ -67,21 +66,23 @@ class Passed(Op):
 
 @op("annotation.checkpoint", kind=Fusion.OPAQUE)
 class Checkpoint(Passed):
-    """The value, from which a gradient would be computed again: nothing for inference."""
+    """The value. It marks a point from which training recomputes; inference ignores it."""
 
 
 @op("annotation.cast_hint", kind=Fusion.OPAQUE)
 class CastHint(Passed):
-    """The value, which quantization may store as `dtype`: a hint that nothing here needs."""
+    """The value. It hints that quantization may store it as `dtype`; no pass uses the hint."""
 
     dtype: str
+    """Type in which quantization may store the value, such as "int8"."""
 
 
 @op("annotation.stop_fusion", kind=Fusion.OPAQUE)
 class StopFusion(Op):
-    """The value, which is computed in another kernel than what uses it."""
+    """The value, computed in another kernel than its consumers."""
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, which must be a tensor."""
         return tensors(data)[0]
 
     def reference(self, data: Any) -> Any:
@@ -93,17 +94,18 @@ class StopFusion(Op):
 
 @op("on_device", kind=Fusion.OPAQUE)
 class OnDevice(Op):
-    """The value itself, which is computed on `virtual_device` ("cpu:0") and, with `constrain_result`, stays there.
-
-    Without `constrain_body` only the result is meant, not what computes it.
-    """
+    """The value, with the device that computes it and holds it."""
 
     telling = True
     virtual_device: str
+    """Device of the value, as "kind:index": "cpu:0"."""
     constrain_result: bool = False
+    """True when the result must stay on the device."""
     constrain_body: bool = True
+    """True when the operators that compute the value run on the device, too."""
 
     def infer(self, body: Type) -> Type:
+        """The type of the value."""
         return body
 
     def reference(self, body: Any) -> Any:
@@ -120,9 +122,12 @@ class DeviceCopy(Op):
 
     telling = True
     src_virtual_device: str
+    """Device that holds the value, as "kind:index": "cpu:0"."""
     dst_virtual_device: str
+    """Device that receives the copy, as "kind:index"."""
 
     def infer(self, data: Type) -> Type:
+        """The type of the value."""
         return data
 
     def reference(self, data: Any) -> Any:
@@ -135,23 +140,26 @@ class DeviceCopy(Op):
 
 @op("relay.op.annotation.simulated_quantize", kind=Fusion.BROADCAST)
 class SimulatedQuantize(Op):
-    """round(clip(data / dom_scale, clip_min, clip_max)) * dom_scale: what is left of `data` when it is quantized, as float32.
+    """round(clip(data / dom_scale, clip_min, clip_max)) * dom_scale: the effect of quantization on float32 data.
 
-    `clip_min` and `clip_max` are whole numbers, so that they say the zero point too: of uint8 it is `-clip_min`. `dom_scale` is one number, or one
-    for each channel in a shape that broadcasts. `kind` says what the data are (`relay.quantize.QAnnotateKind`): a value that is
-    only marked (0), a layer's input (1), its weights (2), or its sums (3).
+    `clip_min` and `clip_max` are integers as float32; the zero point of uint8 is `-clip_min`. `dom_scale` is a scalar,
+    or has one element for each channel in a shape that broadcasts to the data.
     """
 
     telling = True
     kind_of_value: int = 1
+    """Role of the data (`relay.quantize.QAnnotateKind`): 0 marked only, 1 input, 2 weight, 3 sum."""
     sign: bool = True
+    """True for signed integers."""
     rounding: str = "round"
+    """Rounding mode; only "round" (to nearest, ties to even) exists."""
 
     def __post_init__(self) -> None:
         if self.rounding != "round":
             raise CompileError(f"{self.name}: rounding is {self.rounding!r}; values are rounded to the nearest, which is 'round'", code="TW1004")
 
     def infer(self, data: Type, dom_scale: Type, clip_min: Type, clip_max: Type) -> TensorType:
+        """The type of the data; all inputs are float32, and `dom_scale` broadcasts to the data."""
         t, *parameters = tensors(data, dom_scale, clip_min, clip_max)
         if any(p.dtype is not FLOAT32 for p in (t, *parameters)) or broadcast_shapes(t.shape, parameters[0].shape) != t.shape:
             raise ShapeError(f"data, scale and bounds must be float32 and the scale broadcast to the data, and they are {t!r}, {parameters!r}")

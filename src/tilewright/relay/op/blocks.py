@@ -1,4 +1,4 @@
-"""Operators that split dimensions into blocks, reorder the pieces, and join them: layouts, depth-to-space, batches."""
+"""Operators that split dimensions into blocks, reorder the blocks, and join them: layouts, depth-to-space, batches."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from tilewright.types import TensorType, Type
 
 
 class Regrouping(Op):
-    """Base of the operators that are a sequence of plans."""
+    """Base of the operators that split dimensions, transpose, and join them, as a list of plans."""
 
     def plans(self, shape: Shape) -> list[Plan]:
-        """The steps for an input of `shape`; raises `ShapeError` when it does not fit."""
+        """Return the steps for an input of `shape`. Raises `ShapeError` where the shape does not fit."""
         raise NotImplementedError
 
     def infer(self, data: Type) -> TensorType:
+        """The regrouped shape; the dtype of the data."""
         (t,) = tensors(data)
         return TensorType(self.plans(t.shape)[-1][2], t.dtype)
 
@@ -42,15 +43,15 @@ class Regrouping(Op):
 
 @op("nn.depth_to_space", kind=Fusion.INJECTIVE)
 class DepthToSpace(Regrouping):
-    """Channels become blocks of `block_size` x `block_size` pixels.
-
-    With `mode` "DCR" the block is the slower part of the channel, with "CRD" the faster one (ONNX DepthToSpace).
-    """
+    """Channels rearranged into blocks of `block_size` x `block_size` pixels (ONNX DepthToSpace)."""
 
     precision = Precision.NEVER
     block_size: int
+    """Height and width of a block, in pixels."""
     layout: str = "NCHW"
+    """Order of the dimensions: "NCHW" or "NHWC"."""
     mode: str = "DCR"
+    """Place of the block within the channels: "DCR" (block is the slower part) or "CRD" (the faster part)."""
 
     def plans(self, shape: Shape) -> list[Plan]:
         return [depth_to_space_plan(shape, self.block_size, self.layout, self.mode)]
@@ -58,10 +59,14 @@ class DepthToSpace(Regrouping):
 
 @op("nn.space_to_depth", kind=Fusion.INJECTIVE)
 class SpaceToDepth(Regrouping):
-    """Blocks of `block_size` x `block_size` pixels become channels, the block being the slower part (ONNX SpaceToDepth)."""
+    """Blocks of `block_size` x `block_size` pixels rearranged into channels, the block being the slower part (ONNX
+    SpaceToDepth).
+    """
 
     block_size: int
+    """Height and width of a block, in pixels."""
     layout: str = "NCHW"
+    """Order of the dimensions: "NCHW" or "NHWC"."""
 
     def plans(self, shape: Shape) -> list[Plan]:
         return [space_to_depth_plan(shape, self.block_size, self.layout)]
@@ -69,16 +74,20 @@ class SpaceToDepth(Regrouping):
 
 @op("layout_transform", kind=Fusion.INJECTIVE)
 class LayoutTransform(Op):
-    """From `src_layout` to `dst_layout`, either of which may have blocks: `NCHW` -> `NCHW8c`.
+    """The data in another layout; either layout may be blocked: `NCHW` -> `NCHW8c`.
 
-    Where blocks do not divide a dimension, its last block ends in zeros; back from blocks, all of them stay.
+    Where the block size does not divide a dimension, the last block is padded with zeros. The transform back keeps the
+    padding.
     """
 
     precision = Precision.FOLLOW
     src_layout: str
+    """Layout of the data, such as "NCHW"."""
     dst_layout: str
+    """Layout of the result, such as "NCHW8c"."""
 
     def infer(self, data: Type) -> TensorType:
+        """The shape of the data in `dst_layout`; the dtype of the data."""
         (t,) = tensors(data)
         return TensorType(bijective_layout(self.src_layout, self.dst_layout).forward_shape(t.shape), t.dtype)
 
@@ -102,16 +111,20 @@ class LayoutTransform(Op):
 
 @op("nn.space_to_batch_nd", kind=Fusion.INJECTIVE)
 class SpaceToBatchNd(Op):
-    """Blocks of the dimensions after the first, padded with `pad_value` before, become batches, the block being the slower part.
+    """Blocks of the dimensions after the batch, padded first, moved into the batch (TensorFlow SpaceToBatchND).
 
-    `paddings` has a pair (before, after) for each dimension of `block_shape`.
+    The position within a block is the slower part of the new batch.
     """
 
     block_shape: tuple[int, ...]
+    """Size of a block along each dimension after the batch, in elements."""
     paddings: tuple[tuple[int, int], ...]
+    """Number of elements added (before, after) for each dimension of `block_shape`."""
     pad_value: float = 0.0
+    """Value of the added elements."""
 
     def infer(self, data: Type) -> TensorType:
+        """(batch * blocks, padded sizes / block sizes, remaining sizes); blocks must divide the padded sizes."""
         (t,) = tensors(data)
         blocks, m = self.block_shape, len(self.block_shape)
         if t.ndim <= m or len(self.paddings) != m:
@@ -136,15 +149,17 @@ class SpaceToBatchNd(Op):
 
 @op("nn.batch_to_space_nd", kind=Fusion.INJECTIVE)
 class BatchToSpaceNd(Op):
-    """Batches become blocks of the dimensions after the first, the block being the slower part; then `crops` are cut off.
-
-    `crops` has a pair (before, after) for each dimension of `block_shape`.
+    """Elements of the batch moved into blocks of the dimensions after it; then `crops` are cut off (TensorFlow
+    BatchToSpaceND).
     """
 
     block_shape: tuple[int, ...]
+    """Size of a block along each dimension after the batch, in elements."""
     crops: tuple[tuple[int, int], ...]
+    """Number of elements cut off (before, after) for each dimension of `block_shape`."""
 
     def infer(self, data: Type) -> TensorType:
+        """(batch / blocks, sizes * block sizes - crops, remaining sizes); blocks must divide the batch."""
         (t,) = tensors(data)
         blocks, m = self.block_shape, len(self.block_shape)
         if t.ndim <= m or len(self.crops) != m:
@@ -170,12 +185,15 @@ class BatchToSpaceNd(Op):
 
 @op("nn.mirror_pad", kind=Fusion.INJECTIVE)
 class MirrorPad(Op):
-    """`data` mirrored at its edges, `pad_width[d] = (before, after)`: the edge itself repeated (`mode` SYMMETRIC) or not (REFLECT)."""
+    """The data, mirrored at the edges of each dimension (TensorFlow MirrorPad)."""
 
     mode: str = "SYMMETRIC"
+    """Mirroring: "SYMMETRIC" repeats the edge element, "REFLECT" does not."""
     pad_width: tuple[tuple[int, int], ...] = ()
+    """Number of elements added (before, after) along each dimension."""
 
     def infer(self, data: Type) -> TensorType:
+        """The sizes of the data plus both paddings; the dtype of the data."""
         (t,) = tensors(data)
         if self.mode not in ("SYMMETRIC", "REFLECT"):
             raise ShapeError(f"mode '{self.mode}' is not known; it is SYMMETRIC or REFLECT")
@@ -196,12 +214,15 @@ class MirrorPad(Op):
 
 @op("nn.dilate", kind=Fusion.INJECTIVE)
 class Dilate(Op):
-    """`data` with `strides[d] - 1` elements of `dilation_value` between every two of its own along dimension d."""
+    """The data with `strides[d] - 1` elements of `dilation_value` inserted between neighbours along dimension d."""
 
     strides: tuple[int, ...]
+    """Distance in the result between two neighbouring elements of the data, for each dimension; 1 or more."""
     dilation_value: float = 0.0
+    """Value of the inserted elements."""
 
     def infer(self, data: Type) -> TensorType:
+        """(size - 1) * stride + 1 for each dimension; the dtype of the data."""
         (t,) = tensors(data)
         if len(self.strides) != t.ndim or any(s < 1 for s in self.strides):
             raise ShapeError(f"strides {text(self.strides)} need one number, 1 or more, for each of the {t.ndim} dimensions")

@@ -31,7 +31,7 @@ def common_order(perms: Sequence[Perm | None]) -> Perm | None:
 
 
 class Broadcasting(Op):
-    """Base of the elementwise operators of several inputs. All of them are wanted in one order."""
+    """Base of the elementwise operators of several inputs, which must be stored in one order."""
 
     def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None]:
         perm = common_order(perms)
@@ -52,16 +52,17 @@ class Broadcasting(Op):
 
 
 class Binary(Broadcasting):
-    """Base of the operators of two tensors of one dtype, which is that of the result."""
+    """Base of the operators of two tensors."""
 
     def infer(self, lhs: Type, rhs: Type) -> TensorType:
+        """The broadcast shape of two tensors of one dtype; that dtype, or the one that the operator names."""
         a, b = tensors(lhs, rhs)
         if a.dtype is not b.dtype:
             require_same_dtype((a, b))
         return TensorType(a.shape if a.shape == b.shape else broadcast_shapes(a.shape, b.shape), self.result(a.dtype))
 
     def result(self, dtype: DataType) -> DataType:
-        """The dtype of the result; raises `ShapeError` for a dtype that this operator does not take."""
+        """Return the dtype of the result. Raises `ShapeError` for a dtype that the operator does not accept."""
         return dtype
 
     def numpy(self, lhs: Array, rhs: Array) -> Any:
@@ -81,7 +82,7 @@ class Binary(Broadcasting):
 
 
 class Function2(Binary):
-    """Base of the operators given by two plain functions: of arrays and of expressions."""
+    """Base of the operators given by two functions: one of arrays, one of scalar expressions."""
 
     of_arrays: ClassVar[Callable[..., Any]]
     of_elements: ClassVar[Callable[..., E.PrimExpr]]
@@ -95,7 +96,7 @@ class Function2(Binary):
 
 @op("add", kind=Fusion.BROADCAST)
 class Add(Function2):
-    """x + y; integers wrap around, and truth values give whether one of them is true."""
+    """x + y. Integers wrap around; bool is the logical or."""
 
     precision = Precision.FOLLOW
     of_arrays = staticmethod(np.add)
@@ -109,7 +110,7 @@ def difference(x: Array, y: Array) -> Any:
 
 @op("subtract", kind=Fusion.BROADCAST)
 class Subtract(Function2):
-    """x - y; integers wrap around, and truth values give whether they differ."""
+    """x - y. Integers wrap around; bool is the exclusive or."""
 
     precision = Precision.FOLLOW
     of_arrays = staticmethod(difference)
@@ -118,7 +119,7 @@ class Subtract(Function2):
 
 @op("multiply", kind=Fusion.BROADCAST)
 class Multiply(Function2):
-    """x * y; integers wrap around, and truth values give whether both are true."""
+    """x * y. Integers wrap around; bool is the logical and."""
 
     precision = Precision.FOLLOW
     of_arrays = staticmethod(np.multiply)
@@ -134,7 +135,7 @@ def _divide(x: Array, y: Array) -> Any:
 
 @op("divide", kind=Fusion.BROADCAST)
 class Divide(Function2):
-    """x / y; integers are divided toward zero, as in C."""
+    """x / y. Integer quotients are rounded toward zero, as in C."""
 
     precision = Precision.FOLLOW
     of_arrays = staticmethod(_divide)
@@ -143,11 +144,12 @@ class Divide(Function2):
 
 @op("quotient", kind=Fusion.BROADCAST)
 class Quotient(Divide):
-    """x / y of float32, rounded once: no pass makes a product with one over y of it, which is faster, and at times another number."""
+    """x / y of float32, rounded once. No pass replaces the division by a product with the reciprocal."""
 
     precision = Precision.NEVER
 
     def infer(self, x: Type, y: Type) -> TensorType:
+        """The broadcast shape of two float32 tensors; float32."""
         a, b = tensors(x, y)
         if a.dtype is not FLOAT32 or b.dtype is not FLOAT32:
             raise ShapeError(f"quotient: its inputs must be float32, and they are {a.dtype} and {b.dtype}; cast them first")
@@ -180,7 +182,7 @@ class FloorMod(Function2):
 
 @op("trunc_divide", kind=Fusion.BROADCAST)
 class TruncDivide(Function2):
-    """x / y toward zero: whole numbers of floats too."""
+    """x / y rounded toward zero, for floating-point types, too."""
 
     of_arrays = staticmethod(lambda x, y: np.trunc(x / y) if DataType(x.dtype).is_float else _divide(x, y))
     of_elements = staticmethod(lambda x, y: I.trunc(E.div(x, y)) if x.dtype.is_float else E.div(x, y))
@@ -188,7 +190,7 @@ class TruncDivide(Function2):
 
 @op("trunc_mod", kind=Fusion.BROADCAST)
 class TruncMod(Function2):
-    """What `trunc_divide` leaves: the remainder with the sign of x, as `mod`."""
+    """The remainder of `trunc_divide`, with the sign of x; the same as `mod`."""
 
     of_arrays = staticmethod(np.fmod)
     of_elements = staticmethod(E.truncmod)
@@ -196,7 +198,7 @@ class TruncMod(Function2):
 
 @op("power", kind=Fusion.BROADCAST)
 class Power(Function2):
-    """x to the y; integers wrap around, and a negative power of one is 1 / x^-y without its fraction."""
+    """x to the power y. Integers wrap around; a negative integer exponent gives 1 / x^-y rounded toward zero."""
 
     precision = Precision.NEVER
     of_arrays = staticmethod(I.power)
@@ -205,7 +207,7 @@ class Power(Function2):
 
 @op("maximum", kind=Fusion.BROADCAST)
 class Maximum(Function2):
-    """The greater of x and y; not a number when either is not."""
+    """The larger of x and y; NaN if either is NaN."""
 
     precision = Precision.FOLLOW
     of_arrays = staticmethod(np.maximum)
@@ -214,7 +216,7 @@ class Maximum(Function2):
 
 @op("minimum", kind=Fusion.BROADCAST)
 class Minimum(Function2):
-    """The lesser of x and y; not a number when either is not."""
+    """The smaller of x and y; NaN if either is NaN."""
 
     precision = Precision.FOLLOW
     of_arrays = staticmethod(np.minimum)
@@ -223,7 +225,7 @@ class Minimum(Function2):
 
 @op("gcd", kind=Fusion.OPAQUE)
 class Gcd(Binary):
-    """The greatest common divisor of integers, zero or more; of x and zero it is the size of x."""
+    """The greatest common divisor of two integers, not negative; gcd(x, 0) is |x|."""
 
     def result(self, dtype: DataType) -> DataType:
         if not dtype.is_integer:
@@ -315,7 +317,7 @@ class Logical(Function2):
 
 @op("logical_and", kind=Fusion.BROADCAST)
 class LogicalAnd(Logical):
-    """True where both are true."""
+    """True where both inputs are true."""
 
     of_arrays = staticmethod(np.logical_and)
     of_elements = staticmethod(E.logical_and)
@@ -323,7 +325,7 @@ class LogicalAnd(Logical):
 
 @op("logical_or", kind=Fusion.BROADCAST)
 class LogicalOr(Logical):
-    """True where one or both are true."""
+    """True where at least one input is true."""
 
     of_arrays = staticmethod(np.logical_or)
     of_elements = staticmethod(E.logical_or)
@@ -331,14 +333,14 @@ class LogicalOr(Logical):
 
 @op("logical_xor", kind=Fusion.BROADCAST)
 class LogicalXor(Logical):
-    """True where exactly one is true."""
+    """True where exactly one input is true."""
 
     of_arrays = staticmethod(np.logical_xor)
     of_elements = staticmethod(topi.exclusive_or)
 
 
 class Bitwise(Function2):
-    """Base of the operators of bits: integers, and where that has a meaning booleans."""
+    """Base of the bit operators of integers; some accept bool, too."""
 
     booleans: ClassVar[bool] = True
 
@@ -350,7 +352,7 @@ class Bitwise(Function2):
 
 @op("bitwise_and", kind=Fusion.BROADCAST)
 class BitwiseAnd(Bitwise):
-    """The bits set in both."""
+    """The bits that are set in both inputs."""
 
     of_arrays = staticmethod(np.bitwise_and)
     of_elements = staticmethod(topi.bits_and)
@@ -358,7 +360,7 @@ class BitwiseAnd(Bitwise):
 
 @op("bitwise_or", kind=Fusion.BROADCAST)
 class BitwiseOr(Bitwise):
-    """The bits set in one or both."""
+    """The bits that are set in at least one input."""
 
     of_arrays = staticmethod(np.bitwise_or)
     of_elements = staticmethod(topi.bits_or)
@@ -366,7 +368,7 @@ class BitwiseOr(Bitwise):
 
 @op("bitwise_xor", kind=Fusion.BROADCAST)
 class BitwiseXor(Bitwise):
-    """The bits set in exactly one."""
+    """The bits that are set in exactly one input."""
 
     of_arrays = staticmethod(np.bitwise_xor)
     of_elements = staticmethod(topi.bits_xor)
@@ -374,7 +376,7 @@ class BitwiseXor(Bitwise):
 
 @op("left_shift", kind=Fusion.BROADCAST)
 class LeftShift(Bitwise):
-    """x moved up by y bits, which must be in [0, width)."""
+    """x shifted left by y bits, 0 <= y < width of the type."""
 
     booleans = False
     of_arrays = staticmethod(np.left_shift)
@@ -383,7 +385,7 @@ class LeftShift(Bitwise):
 
 @op("right_shift", kind=Fusion.BROADCAST)
 class RightShift(Bitwise):
-    """x moved down by y bits, which must be in [0, width); the sign is kept."""
+    """x shifted right by y bits, 0 <= y < width of the type; signed types keep their sign."""
 
     booleans = False
     of_arrays = staticmethod(np.right_shift)
@@ -392,11 +394,12 @@ class RightShift(Bitwise):
 
 @op("where", kind=Fusion.BROADCAST)
 class Where(Broadcasting):
-    """x where the condition holds, y elsewhere; the three broadcast."""
+    """`x` where the condition is true, `y` elsewhere."""
 
     objects = True
     precision = Precision.FOLLOW
     def infer(self, condition: Type, x: Type, y: Type) -> TensorType:
+        """The broadcast shape of all three; the common dtype of `x` and `y`."""
         c, a, b = tensors(condition, x, y)
         require_same_dtype((a, b))
         return TensorType(broadcast_shapes(c.shape, a.shape, b.shape), a.dtype)
@@ -410,12 +413,14 @@ class Where(Broadcasting):
 
 @op("multiply_add", kind=Fusion.BROADCAST)
 class MultiplyAdd(Broadcasting):
-    """x * y + z of float32, rounded once. No pass takes it apart: with z = -0 it is a product that stays where it is.
+    """x * y + z of float32, rounded once (fused multiply-add). No pass splits it; with z = -0 it is a product that no
+    pass moves.
 
-    Quantized networks need that to be right to the last bit, where the program that they are compared with rounds so.
+    Quantized networks use it to reproduce the rounding of another runtime exactly.
     """
 
     def infer(self, x: Type, y: Type, z: Type) -> TensorType:
+        """The broadcast shape of three float32 tensors; float32."""
         given = tensors(x, y, z)
         for t in given:
             if t.dtype is not FLOAT32:
@@ -436,13 +441,15 @@ def _expanded(data: TensorType, shape: Sequence[Any]) -> TensorType:
 
 @op("broadcast_to", kind=Fusion.BROADCAST)
 class BroadcastTo(Op):
-    """x repeated along new dimensions and those of size one, to have `shape`."""
+    """The data repeated along new dimensions and dimensions of size one, to have `shape`."""
 
     objects = True
     precision = Precision.FOLLOW
     shape: tuple[int, ...]
+    """Shape of the result."""
 
     def infer(self, data: Type) -> TensorType:
+        """`shape`, to which the data must broadcast; the dtype of the data."""
         return _expanded(tensors(data)[0], self.shape)
 
     def reference(self, data: Array) -> Array:
@@ -460,10 +467,11 @@ class BroadcastTo(Op):
 
 @op("broadcast_to_like", kind=Fusion.BROADCAST)
 class BroadcastToLike(Op):
-    """x repeated to have the shape of the second tensor, which is not read."""
+    """The data repeated to have the shape of the second tensor, whose elements are not read."""
 
     precision = Precision.FOLLOW
     def infer(self, data: Type, broadcast_type: Type) -> TensorType:
+        """The shape of the second tensor; the dtype of the data."""
         t, like = tensors(data, broadcast_type)
         return _expanded(t, like.shape)
 

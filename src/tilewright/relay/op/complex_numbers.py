@@ -16,9 +16,10 @@ _WHOLE: Final = {part: whole for whole, part in _PARTS.items()}
 
 @op("complex_parts", kind=Fusion.OPAQUE)
 class ComplexParts(Op):
-    """The real and the imaginary part of complex numbers, along a new last dimension."""
+    """The real and the imaginary parts of complex numbers, along a new last dimension."""
 
     def infer(self, data: Type) -> TensorType:
+        """(*shape, 2); float32 for complex64, float64 for complex128."""
         (t,) = tensors(data)
         if t.dtype not in _PARTS:
             raise ShapeError(f"data must be of {' or '.join(_PARTS)}, and it is of {t.dtype}")
@@ -30,9 +31,10 @@ class ComplexParts(Op):
 
 @op("complex_of_parts", kind=Fusion.OPAQUE)
 class ComplexOfParts(Op):
-    """Complex numbers from their parts, which are along the last dimension of `data`."""
+    """Complex numbers made of their real and imaginary parts, which lie along the last dimension."""
 
     def infer(self, data: Type) -> TensorType:
+        """The shape without its last dimension, which must be 2; complex64 for float32, complex128 for float64."""
         (t,) = tensors(data)
         if t.dtype not in _WHOLE or not t.ndim or t.shape[-1] != 2:
             raise ShapeError(f"data must be pairs of {' or '.join(_WHOLE)} along its last dimension, and it is {t!r}")

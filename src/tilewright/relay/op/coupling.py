@@ -14,14 +14,17 @@ from tilewright.types import TensorType, Type
 
 @op("pairwise_coupling", kind=Fusion.OPAQUE)
 class PairwiseCoupling(Op):
-    """Probabilities of `classes` (rows, classes) from `pairs` (rows, classes * (classes - 1) / 2): that of class i where it is i or j, for i < j.
+    """Class probabilities (rows, classes) from pairwise probabilities (rows, classes * (classes - 1) / 2).
 
-    T.-F. Wu, C.-J. Lin, R. C. Weng: Probability Estimates for Multi-class Classification by Pairwise Coupling, 2004, algorithm 2.
+    Column (i, j), i < j, of `pairs` is the probability of class i, given that the class is i or j. Source: T.-F. Wu,
+    C.-J. Lin, R. C. Weng, Probability Estimates for Multi-class Classification by Pairwise Coupling, 2004, algorithm 2.
     """
 
     classes: int = 2
+    """Number of classes, 2 or more."""
 
     def infer(self, pairs: Type) -> TensorType:
+        """(rows, classes) from (rows, classes * (classes - 1) / 2); the floating-point dtype of the pairs."""
         (t,) = tensors(pairs)
         wanted = self.classes * (self.classes - 1) // 2
         if t.ndim != 2 or differ(t.shape[1], wanted) or not t.dtype.is_float:

@@ -1,8 +1,8 @@
-"""Operators that make tensors: constants of a shape, sequences, and the shapes of others."""
+"""Operators that make tensors: filled tensors, sequences, and the shapes of other tensors."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.expr import PrimExpr
 from tilewright.relay.expr import Call, Constant, Expr
-from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, attributes, op, tensors
 from tilewright.topi import indexing as topi
 from tilewright.topi import lookup, moves
 from tilewright.topi.shapes import axis_of, product, text
@@ -19,14 +19,17 @@ from tilewright.types import DataType, OpenSize, TensorType, Type
 
 @op("full", kind=Fusion.BROADCAST)
 class Full(Op):
-    """The scalar `fill_value` everywhere in a tensor of `shape`; of its own dtype without `dtype`."""
+    """A tensor of `shape` filled with the scalar `fill_value`."""
 
     objects = True
     precision = Precision.NEVER
     shape: tuple[int, ...]
+    """Shape of the result."""
     dtype: str = ""
+    """Type of the result; "" means that of `fill_value`."""
 
     def infer(self, fill_value: Type) -> TensorType:
+        """`shape`; `dtype`, or that of the scalar `fill_value`."""
         (value,) = tensors(fill_value)
         if product(value.shape) != 1:
             raise ShapeError(f"fill_value must be a scalar, and it has the shape {text(value.shape)}")
@@ -41,11 +44,12 @@ class Full(Op):
 
 @op("full_like", kind=Fusion.BROADCAST)
 class FullLike(Op):
-    """The scalar `fill_value` in the shape and dtype of the first tensor, which is not read."""
+    """A tensor of the type of the first tensor, whose elements are not read, filled with the scalar `fill_value`."""
 
     objects = True
 
     def infer(self, data: Type, fill_value: Type) -> TensorType:
+        """The type of the first tensor; `fill_value` is a scalar."""
         t, value = tensors(data, fill_value)
         if product(value.shape) != 1:
             raise ShapeError(f"fill_value must be a scalar, and it has the shape {text(value.shape)}")
@@ -58,14 +62,18 @@ class FullLike(Op):
         return topi.full(data.shape, fill_value(*(0,) * fill_value.ndim), data.dtype)
 
 
+@attributes
 class Filled(Op):
-    """Base of `zeros` and `ones`: one number in a tensor of `shape` and `dtype`."""
+    """Base of `zeros` and `ones`: a tensor filled with `number`."""
 
     shape: tuple[int, ...]
+    """Shape of the result."""
     dtype: str
-    number: int = 0
+    """Type of the result."""
+    number: ClassVar[int] = 0
 
     def infer(self) -> TensorType:
+        """`shape`; `dtype`."""
         return TensorType(self.shape, self.dtype)
 
     def reference(self) -> Array:
@@ -80,8 +88,6 @@ class Zeros(Filled):
     """A tensor of zeros."""
 
     precision = Precision.NEVER
-    shape: tuple[int, ...]
-    dtype: str
     number = 0
 
 
@@ -90,17 +96,16 @@ class Ones(Filled):
     """A tensor of ones."""
 
     precision = Precision.NEVER
-    shape: tuple[int, ...]
-    dtype: str
     number = 1
 
 
 class FilledLike(Op):
-    """Base of `zeros_like` and `ones_like`; the input is not read."""
+    """Base of `zeros_like` and `ones_like`; the elements of the input are not read."""
 
-    number: int = 0
+    number: ClassVar[int] = 0
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data."""
         return tensors(data)[0]
 
     def reference(self, data: Array) -> Array:
@@ -116,27 +121,31 @@ class FilledLike(Op):
 
 @op("zeros_like", kind=Fusion.BROADCAST)
 class ZerosLike(FilledLike):
-    """Zeros in the shape and dtype of the input."""
+    """Zeros of the type of the input."""
 
     number = 0
 
 
 @op("ones_like", kind=Fusion.BROADCAST)
 class OnesLike(FilledLike):
-    """Ones in the shape and dtype of the input."""
+    """Ones of the type of the input."""
 
     number = 1
 
 
 @op("arange", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Arange(Op):
-    """start, start + step, … up to but without stop."""
+    """start, start + step, …, up to but without stop."""
 
     precision = Precision.NEVER
     start: float
+    """First element."""
     stop: float
+    """Exclusive upper bound (lower for a negative step)."""
     step: float = 1
+    """Difference of two neighbouring elements; not zero."""
     dtype: str = "float32"
+    """Type of the result."""
 
     def _count(self) -> Any:
         if isinstance(self.stop, (PrimExpr, OpenSize)) and self.step == 1 and isinstance(self.start, int):
@@ -144,6 +153,7 @@ class Arange(Op):
         return lookup.arange_count(self.start, self.stop, self.step)
 
     def infer(self) -> TensorType:
+        """(ceil((stop - start) / step),); `dtype`."""
         return TensorType((self._count(),), self.dtype)
 
     def reference(self) -> Array:
@@ -156,17 +166,21 @@ class Arange(Op):
 
 @op("one_hot", kind=Fusion.INJECTIVE)
 class OneHot(Op):
-    """`on_value` where the coordinate along a new dimension `axis` of size `depth` equals the index, `off_value` elsewhere.
+    """`on_value` where the coordinate along the new dimension equals the index, `off_value` elsewhere.
 
-    An index outside `[0, depth)` gives a row of `off_value`.
+    An index outside of [0, depth) gives `off_value` everywhere.
     """
 
     objects = True
     depth: int
+    """Size of the new dimension."""
     axis: int = -1
+    """Position of the new dimension in the result; negative counts from the end."""
     dtype: str = "float32"
+    """Type of the result."""
 
     def infer(self, indices: Type, on_value: Type, off_value: Type) -> TensorType:
+        """The shape of the integer indices with `depth` inserted at `axis`; `dtype`. The two values are scalars."""
         t, on, off = tensors(indices, on_value, off_value)
         if on.shape or off.shape:
             raise ShapeError(f"on_value and off_value must be scalars, and they have the shapes {text(on.shape)} and {text(off.shape)}")
@@ -195,8 +209,10 @@ class ShapeOf(Op):
     objects = True
     precision = Precision.NEVER
     dtype: str = "int32"
+    """Type of the result."""
 
     def infer(self, data: Type) -> TensorType:
+        """(rank,); `dtype`."""
         return TensorType((tensors(data)[0].ndim,), self.dtype)
 
     def reference(self, data: Array) -> Array:
@@ -216,8 +232,10 @@ class NdarraySize(Op):
 
     objects = True
     dtype: str = "int32"
+    """Type of the result."""
 
     def infer(self, data: Type) -> TensorType:
+        """A scalar; `dtype`."""
         tensors(data)
         return TensorType((), self.dtype)
 
@@ -234,11 +252,13 @@ class NdarraySize(Op):
 
 @op("trilu", kind=Fusion.INJECTIVE)
 class Trilu(Op):
-    """Matrices (the last two dimensions) with zeros below the diagonal `k`, or above it when not `upper`."""
+    """Matrices (the last two dimensions) with zeros below the diagonal `k`, or above it with `upper` False."""
 
     upper: bool = True
+    """True keeps the upper triangle, False the lower one."""
 
     def infer(self, data: Type, k: Type) -> TensorType:
+        """The type of the data, of rank 2 or more; `k` is an integer scalar."""
         t, shift = tensors(data, k)
         if t.ndim < 2:
             raise ShapeError(f"a triangle needs a matrix, and the data have the shape {text(t.shape)}")

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple
-from tilewright.relay.groups import NOTHING
 from tilewright.relay.op.registry import Array, Fusion, Op, op
+from tilewright.relay.sequence_values import NOTHING
 
 Ask = Callable[[Expr], "Array | None"]
 """The value of an expression for whoever cannot go on without it; None where it is not known yet."""
@@ -42,7 +42,7 @@ class Waiting(Op):
         return self
 
     def infer(self, *inputs: Any) -> Any:
-        """Not known."""
+        """The types of the converted node, unknown until it is converted."""
 
     def resolve(self, call: Call, ask: Ask) -> Expr | None:
         """What is converted, or None when `ask` does not know a value it needs; raises `CompileError` naming the node."""
@@ -66,9 +66,13 @@ class Deferred(Waiting):
 
     objects = True
     op_type: str
+    """ONNX operator of the node."""
     model: str
+    """Model of this node alone, serialized, in base64."""
     config: tuple[tuple[str, Any], ...] = ()
+    """Options of the importer, as pairs."""
     random: bool = False
+    """True when two runs of the node may differ."""
 
     def resolve(self, call: Call, ask: Ask) -> Expr | None:
         from tilewright.relay.frontend.onnx.deferred import convert
@@ -95,9 +99,13 @@ class DeferredTflite(Waiting):
     """
 
     op_kind: str
+    """TFLite operator."""
     operator: str
+    """Description of the operator in the file, as JSON."""
     model: str = ""
+    """Whole file in base64, for operators that run other graphs of it; "" for the others."""
     random: bool = False
+    """True when two runs of the operator may differ."""
 
     def resolve(self, call: Call, ask: Ask) -> Expr | None:
         from tilewright.relay.frontend.tflite.deferred import convert

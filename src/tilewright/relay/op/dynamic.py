@@ -1,7 +1,7 @@
-"""Operators some of whose attributes are tensors, computed while the program runs: `dyn.reshape(data, newshape)`.
+"""Operators some of whose attributes are tensors, computed at run time: `dyn.reshape(data, newshape)`.
 
-Each is an operator of the static kind whose last arguments say what its attributes are. Its type has unknown dimensions, its
-meaning is that of the static operator; on constants it is that operator (`Op.simplify`, `DynamicToStatic`).
+Each corresponds to an operator with attributes; its last arguments hold the values of these attributes. Its type has
+unknown dimensions. On constants it becomes that operator (`Op.simplify`, `DynamicToStatic`).
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from tilewright.expr import UnknownDim
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op import broadcast, create, image, scattering, shaping, sorting, transform
 from tilewright.relay.op.deferred import Ask, all_known
-from tilewright.relay.op.registry import OPS, Array, Fusion, Op, Precision, op, tensors
+from tilewright.relay.op.registry import OPS, Array, Fusion, Op, Precision, attributes, op, tensors
 from tilewright.topi.shapes import axis_of, require_rank, text
 from tilewright.types import TensorType, Type
 
 
 class Dynamic(Op):
-    """Base: the arguments at `places` are the attributes of the static operator."""
+    """Base: the arguments at the positions `places` are the attributes of the static operator."""
 
     objects = True
     places: ClassVar[tuple[int, ...]] = (1,)
 
     def static(self, *values: Array) -> Op:
-        """The operator for these values of the arguments at `places`."""
+        """Return the operator for these values of the arguments at `places`."""
         raise NotImplementedError
 
     def reference(self, *args: Any) -> Any:
@@ -37,21 +37,22 @@ class Dynamic(Op):
         return how.reference(*(a for k, a in enumerate(args) if k not in self.places))
 
     def resolve(self, call: Call, ask: Ask) -> Expr | None:
-        """The static operator, where `ask` knows all that it depends on."""
+        """Return a call of the static operator where `ask` knows all values that it depends on, else None."""
         known = all_known([ask(call.args[k]) for k in self.places])
         if known is None:
             return None
         return Call(self.static(*known), [a for k, a in enumerate(call.args) if k not in self.places], span=call.span)
 
     def simplify(self, call: Call) -> Expr | None:
-        """The static operator, where all that it depends on is constant."""
+        """Return a call of the static operator where all values that it depends on are constant, else None."""
         return self.resolve(call, lambda e: e.value if isinstance(e, Constant) else None)
 
 
 def with_tensor_attributes(cls: type[Op], args: Sequence[Any], named: Mapping[str, Any], span: Origin | None) -> Call:
-    """A call of a static operator some of whose attributes were given as tensors: constants are taken for their numbers, else of `dyn.…`.
+    """Return a call of an operator some of whose attributes are expressions: constants become attributes, others need
+    `dyn.…`.
 
-    Raises `CompileError` when the operator has no dynamic form with these arguments.
+    Raises `CompileError` where the operator has no dynamic form with these arguments.
     """
     plain = {n: v.value.tolist() if isinstance(v, Constant) else v for n, v in named.items()}
     if not any(isinstance(v, Expr) for v in plain.values()):
@@ -75,7 +76,7 @@ def _whole(value: Array) -> tuple[int, ...]:
 
 
 def _count(t: Type, what: str) -> int:
-    """How many numbers a vector of sizes has; that number is the rank of the result, so it must be known."""
+    """Return the length of a vector of sizes, which is the rank of the result and must therefore be known."""
     (v,) = tensors(t)
     if v.ndim != 1 or not isinstance(v.shape[0], int) or v.dtype.is_float:
         raise ShapeError(f"{what} must be a vector of integers of known length, and it is {v!r}")
@@ -84,12 +85,14 @@ def _count(t: Type, what: str) -> int:
 
 @op("dyn.reshape", kind=Fusion.OPAQUE)
 class DynReshape(Dynamic):
-    """`reshape` to the numbers of the second tensor."""
+    """`reshape` with `newshape` given by the second tensor."""
 
     precision = Precision.NEVER
     allowzero: bool = False
+    """True makes 0 in `newshape` a size of zero; False copies the dimension of the input."""
 
     def infer(self, data: Type, newshape: Type) -> TensorType:
+        """A shape of unknown sizes, the rank being the length of `newshape`; the dtype of the data."""
         return TensorType(_unknown(_count(newshape, "newshape")), tensors(data)[0].dtype)
 
     def static(self, *values: Array) -> Op:
@@ -98,11 +101,12 @@ class DynReshape(Dynamic):
 
 @op("dyn.broadcast_to", kind=Fusion.OPAQUE)
 class DynBroadcastTo(Dynamic):
-    """`broadcast_to` the shape in the second tensor."""
+    """`broadcast_to` the shape given by the second tensor."""
 
     precision = Precision.NEVER
 
     def infer(self, data: Type, shape: Type) -> TensorType:
+        """A shape of unknown sizes, the rank being the length of `shape`; the dtype of the data."""
         return TensorType(_unknown(_count(shape, "shape")), tensors(data)[0].dtype)
 
     def static(self, *values: Array) -> Op:
@@ -111,24 +115,30 @@ class DynBroadcastTo(Dynamic):
 
 @op("dyn.full", kind=Fusion.OPAQUE)
 class DynFull(Dynamic):
-    """`full` of the shape in the second tensor."""
+    """`full` with the shape given by the second tensor."""
 
     precision = Precision.NEVER
     dtype: str = ""
+    """Type of the result; "" means that of `fill_value`."""
 
     def infer(self, fill_value: Type, shape: Type) -> TensorType:
+        """A shape of unknown sizes, the rank being the length of `shape`; `dtype` or that of `fill_value`."""
         return TensorType(_unknown(_count(shape, "shape")), self.dtype or tensors(fill_value)[0].dtype)
 
     def static(self, *values: Array) -> Op:
         return create.Full(_whole(values[0]), self.dtype)
 
 
+@attributes
 class _Filled(Dynamic):
+    """Base of `dyn.zeros` and `dyn.ones`."""
     places = (0,)
     dtype: str
+    """Type of the result."""
     filled: ClassVar[type[Op]]
 
     def infer(self, shape: Type) -> TensorType:
+        """A shape of unknown sizes, the rank being the length of `shape`; `dtype`."""
         return TensorType(_unknown(_count(shape, "shape")), self.dtype)
 
     def static(self, *values: Array) -> Op:
@@ -137,29 +147,29 @@ class _Filled(Dynamic):
 
 @op("dyn.zeros", kind=Fusion.OPAQUE)
 class DynZeros(_Filled):
-    """`zeros` of the shape in the tensor."""
+    """`zeros` of the shape given by the tensor."""
 
-    dtype: str
     filled = create.Zeros
 
 
 @op("dyn.ones", kind=Fusion.OPAQUE)
 class DynOnes(_Filled):
-    """`ones` of the shape in the tensor."""
+    """`ones` of the shape given by the tensor."""
 
-    dtype: str
     filled = create.Ones
 
 
 @op("dyn.arange", kind=Fusion.OPAQUE)
 class DynArange(Dynamic):
-    """`arange` from the first tensor's number up to the second's, in steps of the third's."""
+    """`arange` with start, stop and step given by scalar tensors."""
 
     precision = Precision.NEVER
     places = (0, 1, 2)
     dtype: str = "float32"
+    """Type of the result."""
 
     def infer(self, start: Type, stop: Type, step: Type) -> TensorType:
+        """A vector of unknown length; `dtype`. The three inputs are scalars."""
         for what, t in zip(("start", "stop", "step"), tensors(start, stop, step), strict=True):
             if t.ndim:
                 raise ShapeError(f"{what} must be one number, and it is {t!r}")
@@ -172,13 +182,16 @@ class DynArange(Dynamic):
 
 @op("dyn.one_hot", kind=Fusion.OPAQUE)
 class DynOneHot(Dynamic):
-    """`one_hot` of the depth in the fourth tensor."""
+    """`one_hot` with the depth given by the fourth tensor."""
 
     places = (3,)
     axis: int = -1
+    """Position of the new dimension in the result; negative counts from the end."""
     dtype: str = "float32"
+    """Type of the result."""
 
     def infer(self, indices: Type, on_value: Type, off_value: Type, depth: Type) -> TensorType:
+        """The shape of the indices with an unknown size inserted at `axis`; `dtype`."""
         t, _ = tensors(indices, depth)
         at = axis_of(self.axis, t.ndim + 1)
         return TensorType((*t.shape[:at], UnknownDim(), *t.shape[at:]), self.dtype)
@@ -189,11 +202,12 @@ class DynOneHot(Dynamic):
 
 @op("dyn.tile", kind=Fusion.OPAQUE)
 class DynTile(Dynamic):
-    """`tile` with the repetitions in the second tensor."""
+    """`tile` with the repetitions given by the second tensor."""
 
     precision = Precision.NEVER
 
     def infer(self, data: Type, reps: Type) -> TensorType:
+        """A shape of unknown sizes, of the larger rank; the dtype of the data."""
         (t,) = tensors(data)
         return TensorType(_unknown(max(t.ndim, _count(reps, "reps"))), t.dtype)
 
@@ -203,15 +217,20 @@ class DynTile(Dynamic):
 
 @op("dyn.topk", kind=Fusion.OPAQUE)
 class DynTopK(Dynamic):
-    """`topk` with the number k in the second tensor."""
+    """`topk` with k given by the second tensor."""
 
     precision = Precision.NEVER
     axis: int = -1
+    """Dimension that is sorted; negative counts from the end."""
     ret_type: str = "both"
+    """Results: "both", "values" or "indices"."""
     is_ascend: bool = False
+    """True selects the smallest elements, False the largest."""
     dtype: str = "int32"
+    """Type of the indices."""
 
     def infer(self, data: Type, k: Type) -> Type:
+        """The types of `topk` with an unknown size at `axis`."""
         t, _ = tensors(data, k)
         at = axis_of(self.axis, t.ndim)
         return self._fixed(0).infer(TensorType((*t.shape[:at], UnknownDim(), *t.shape[at + 1 :]), t.dtype))
@@ -225,13 +244,15 @@ class DynTopK(Dynamic):
 
 @op("dyn.strided_slice", kind=Fusion.OPAQUE)
 class DynStridedSlice(Dynamic):
-    """`strided_slice` with begin, end and strides in tensors, for the leading dimensions."""
+    """`strided_slice` of the leading dimensions, with begin, end and strides given by tensors."""
 
     precision = Precision.NEVER
     places = (1, 2, 3)
     slice_mode: str = "end"
+    """Meaning of `end`: "end" (exclusive bounds) or "size" (numbers of elements, -1 for the rest)."""
 
     def infer(self, data: Type, begin: Type, end: Type, strides: Type) -> TensorType:
+        """Unknown sizes for the dimensions that `begin` covers, the sizes of the data for the others."""
         (t,) = tensors(data)
         n = _count(begin, "begin")
         if n > t.ndim:
@@ -251,9 +272,10 @@ class DynStridedSlice(Dynamic):
 
 @op("dyn.squeeze", kind=Fusion.OPAQUE)
 class DynSqueeze(Dynamic):
-    """`squeeze` of the axes in the second tensor."""
+    """`squeeze` of the axes given by the second tensor."""
 
     def infer(self, data: Type, axis: Type) -> TensorType:
+        """A shape of unknown sizes, the rank less the length of `axis`; the dtype of the data."""
         (t,) = tensors(data)
         return TensorType(_unknown(t.ndim - _count(axis, "axis")), t.dtype)
 
@@ -263,11 +285,13 @@ class DynSqueeze(Dynamic):
 
 @op("dyn.expand_dims", kind=Fusion.OPAQUE)
 class DynExpandDims(Dynamic):
-    """`expand_dims` at the axis in the second tensor."""
+    """`expand_dims` at the axis given by the second tensor."""
 
     num_newaxis: int = 1
+    """Number of new dimensions of size one."""
 
     def infer(self, data: Type, axis: Type) -> TensorType:
+        """A shape of unknown sizes, the rank plus `num_newaxis`; the dtype of the data."""
         t, _ = tensors(data, axis)
         return TensorType(_unknown(t.ndim + self.num_newaxis), t.dtype)
 
@@ -277,11 +301,13 @@ class DynExpandDims(Dynamic):
 
 @op("dyn.nn.pad", kind=Fusion.OPAQUE)
 class DynPad(Dynamic):
-    """`nn.pad` with the widths (dimensions, 2) in the second tensor."""
+    """`nn.pad` with the widths (rank, 2) given by the second tensor."""
 
     pad_mode: str = "constant"
+    """Padding: "constant", "edge" or "reflect", as in `nn.pad`."""
 
     def infer(self, data: Type, pad_width: Type, pad_value: Type) -> TensorType:
+        """A shape of unknown sizes of the rank of the data; `pad_width` is (rank, 2)."""
         t, widths, _ = tensors(data, pad_width, pad_value)
         if widths.ndim != 2 or widths.shape != (t.ndim, 2):
             raise ShapeError(f"pad_width must have the shape ({t.ndim}, 2), a pair for each dimension, and it has {text(widths.shape)}")
@@ -293,14 +319,18 @@ class DynPad(Dynamic):
 
 @op("dyn.nn.upsampling", kind=Fusion.OPAQUE)
 class DynUpsampling(Dynamic):
-    """`nn.upsampling` by the factors in the second and third tensors."""
+    """`nn.upsampling` with the factors given by scalar tensors."""
 
     places = (1, 2)
     layout: str = "NCHW"
+    """Order of the dimensions: "NCHW" or "NHWC"."""
     method: str = "nearest_neighbor"
+    """Interpolation: "nearest_neighbor", "bilinear" or "bicubic"."""
     align_corners: bool = False
+    """True keeps the values of the corners, False maps position i to i / scale."""
 
     def infer(self, data: Type, scale_h: Type, scale_w: Type) -> TensorType:
+        """The shape of the data with unknown height and width; the dtype of the data."""
         t, _, _ = tensors(data, scale_h, scale_w)
         return TensorType([UnknownDim() if c in "HW" else n for n, c in zip(t.shape, self.layout, strict=True)], t.dtype)
 
@@ -311,14 +341,18 @@ class DynUpsampling(Dynamic):
 
 @op("dyn.nn.upsampling3d", kind=Fusion.OPAQUE)
 class DynUpsampling3d(Dynamic):
-    """`nn.upsampling3d` by the factors in the second, third and fourth tensors."""
+    """`nn.upsampling3d` with the factors given by scalar tensors."""
 
     places = (1, 2, 3)
     layout: str = "NCDHW"
+    """Order of the dimensions: "NCDHW" or "NDHWC"."""
     method: str = "nearest_neighbor"
+    """Interpolation: "nearest_neighbor" or "trilinear"."""
     coordinate_transformation_mode: str = "half_pixel"
+    """Mapping of output positions to input positions, as in `image.resize3d`."""
 
     def infer(self, data: Type, scale_d: Type, scale_h: Type, scale_w: Type) -> TensorType:
+        """The shape of the data with unknown depth, height and width; the dtype of the data."""
         t, *_ = tensors(data, scale_d, scale_h, scale_w)
         require_rank(t, 5, "data")
         return TensorType([UnknownDim() if c in "DHW" else n for n, c in zip(t.shape, self.layout, strict=True)], t.dtype)
@@ -330,19 +364,28 @@ class DynUpsampling3d(Dynamic):
 
 @op("dyn.image.resize2d", kind=Fusion.OPAQUE)
 class DynResize2d(Dynamic):
-    """`image.resize2d` to the size in the second tensor, of the region in the third."""
+    """`image.resize2d` with the size given by the second tensor, the region of interest by the third."""
 
     places = (1, 2)
     layout: str = "NCHW"
+    """Order of the dimensions: "NCHW" or "NHWC"."""
     method: str = "linear"
+    """Interpolation: "nearest_neighbor", "linear" or "cubic"."""
     coordinate_transformation_mode: str = "half_pixel"
+    """Mapping of output positions to input positions, as in `image.resize2d`."""
     rounding_method: str = ""
+    """Rounding of nearest-neighbour positions, as in `image.resize2d`."""
     cubic_alpha: float = -0.5
+    """Coefficient of the cubic kernel."""
     cubic_exclude: int = 0
+    """1 gives taps outside of the image no weight, 0 clamps them to its edge."""
     extrapolation_value: float = 0.0
+    """Value of points outside of the image with "tf_crop_and_resize"."""
     out_dtype: str | None = None
+    """Type of the result; None means that of the data."""
 
     def infer(self, data: Type, size: Type, roi: Type) -> TensorType:
+        """The shape of the data with unknown height and width; `out_dtype` or the dtype of the data."""
         t, _, _ = tensors(data, size, roi)
         return TensorType([UnknownDim() if c in "HW" else n for n, c in zip(t.shape, self.layout, strict=True)], self.out_dtype or t.dtype)
 
@@ -353,11 +396,12 @@ class DynResize2d(Dynamic):
 
 @op("dyn.sparse_to_dense", kind=Fusion.OPAQUE)
 class DynSparseToDense(Dynamic):
-    """`sparse_to_dense` of the shape in the fourth tensor."""
+    """`sparse_to_dense` with the shape given by the fourth tensor."""
 
     places = (3,)
 
     def infer(self, sparse_indices: Type, sparse_values: Type, default_value: Type, output_shape: Type) -> TensorType:
+        """A shape of unknown sizes, the rank being the length of `output_shape`; the dtype of the values."""
         return TensorType(_unknown(_count(output_shape, "output_shape")), tensors(sparse_values)[0].dtype)
 
     def static(self, *values: Array) -> Op:

@@ -23,11 +23,14 @@ from tilewright.types import TensorType, TupleType, Type
 
 @op("einsum", kind=Fusion.OPAQUE, variadic=True)
 class Einsum(Op):
-    """Products of tensors, summed over the letters of `equation` that its result lacks: "bij,bjk->bik", "...ii->...i"."""
+    """Products of the tensors of a tuple, summed over the letters that the result lacks: "bij,bjk->bik", "...ii->...i".
+    """
 
     equation: str
+    """Subscripts in the notation of `numpy.einsum`: "bij,bjk->bik"."""
 
     def infer(self, data: Type) -> TensorType:
+        """The sizes of the letters of the result; the common dtype of the tensors."""
         if not isinstance(data, TupleType) or not data.fields:
             raise ShapeError(f"a tuple of tensors was expected, and {data!r} was given")
         types = tensors(*data.fields)

@@ -25,9 +25,10 @@ _WHOLE: Final = re.compile(r"\s*[+-]?\d+\s*")
 
 
 class Elementwise(Op):
-    """Base of the operators whose result has the shape and dtype of their input, in whatever order it is stored."""
+    """Base of the elementwise operators of one input, which may be stored in any order."""
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data."""
         (t,) = tensors(data)
         return t
 
@@ -39,11 +40,12 @@ class Elementwise(Op):
 
 
 class FloatFunction(Elementwise):
-    """Base of the functions of real numbers: `intrinsic` is the function of one element."""
+    """Base of the functions of real numbers; `intrinsic` is the function of one element."""
 
     intrinsic: ClassVar[E.Intrinsic]
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, which must be floating-point."""
         (t,) = tensors(data)
         if not t.dtype.is_float:
             raise ShapeError(f"a floating-point tensor was expected, and this one is {t.dtype}; cast it first")
@@ -208,7 +210,7 @@ class Atanh(FloatFunction):
 
 
 class Rounding(Elementwise):
-    """Base of the roundings; integers are already round."""
+    """Base of the roundings; integers are unchanged."""
 
     precision = Precision.FOLLOW
     intrinsic: ClassVar[E.Intrinsic]
@@ -224,35 +226,35 @@ class Rounding(Elementwise):
 
 @op("floor", kind=Fusion.ELEMWISE)
 class Floor(Rounding):
-    """The greatest whole number that is not above x."""
+    """The largest integer that is at most x."""
 
     intrinsic = I.floor
 
 
 @op("ceil", kind=Fusion.ELEMWISE)
 class Ceil(Rounding):
-    """The least whole number that is not below x."""
+    """The smallest integer that is at least x."""
 
     intrinsic = I.ceil
 
 
 @op("trunc", kind=Fusion.ELEMWISE)
 class Trunc(Rounding):
-    """x without its fraction."""
+    """x rounded toward zero."""
 
     intrinsic = I.trunc
 
 
 @op("round", kind=Fusion.ELEMWISE)
 class Round(Rounding):
-    """The nearest whole number; halves go to the even one, as in ONNX, numpy and IEEE 754."""
+    """The nearest integer; ties go to the even one, as in ONNX, numpy and IEEE 754."""
 
     intrinsic = I.nearbyint
 
 
 @op("abs", kind=Fusion.ELEMWISE)
 class Abs(Elementwise):
-    """x without its sign; the least integer wraps around to itself."""
+    """|x|; the smallest signed integer wraps around to itself."""
 
     precision = Precision.FOLLOW
     def reference(self, data: Array) -> Array:
@@ -264,7 +266,7 @@ class Abs(Elementwise):
 
 @op("negative", kind=Fusion.ELEMWISE)
 class Negative(Elementwise):
-    """-x; integers wrap around, and truth values stay."""
+    """-x. Integers wrap around; bool is unchanged."""
 
     precision = Precision.FOLLOW
     def reference(self, data: Array) -> Array:
@@ -276,7 +278,7 @@ class Negative(Elementwise):
 
 @op("sign", kind=Fusion.ELEMWISE)
 class Sign(Elementwise):
-    """-1, 0 or 1; not-a-number stays."""
+    """-1, 0 or 1 by the sign of x; NaN stays NaN."""
 
     precision = Precision.FOLLOW
     def reference(self, data: Array) -> Array:
@@ -287,13 +289,14 @@ class Sign(Elementwise):
 
 
 class Predicate(Elementwise):
-    """Base of the tests of floating-point values: the result is boolean."""
+    """Base of the tests of floating-point values."""
 
     test: ClassVar[Callable[..., Any]]
     of_elements: ClassVar[Callable[..., E.PrimExpr]]
     of_integers: ClassVar[bool] = False
 
     def infer(self, data: Type) -> TensorType:
+        """The shape of the data; bool."""
         (t,) = tensors(data)
         return TensorType(t.shape, BOOL)
 
@@ -308,7 +311,7 @@ class Predicate(Elementwise):
 
 @op("isnan", kind=Fusion.ELEMWISE)
 class IsNan(Predicate):
-    """True where x is not a number."""
+    """True where x is NaN."""
 
     test = staticmethod(np.isnan)
     of_elements = staticmethod(topi.is_nan)
@@ -324,7 +327,7 @@ class IsInf(Predicate):
 
 @op("isfinite", kind=Fusion.ELEMWISE)
 class IsFinite(Predicate):
-    """True where x is neither infinite nor not-a-number."""
+    """True where x is neither infinite nor NaN."""
 
     test = staticmethod(np.isfinite)
     of_elements = staticmethod(topi.is_finite)
@@ -333,9 +336,10 @@ class IsFinite(Predicate):
 
 @op("logical_not", kind=Fusion.ELEMWISE)
 class LogicalNot(Elementwise):
-    """True where the boolean x is false."""
+    """True where x is false."""
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, which must be bool."""
         (t,) = tensors(data)
         if t.dtype != BOOL:
             raise ShapeError(f"a boolean tensor was expected, and this one is {t.dtype}; compare it with zero first")
@@ -350,9 +354,10 @@ class LogicalNot(Elementwise):
 
 @op("bitwise_not", kind=Fusion.ELEMWISE)
 class BitwiseNot(Elementwise):
-    """Every bit of the integer (or boolean) x flipped."""
+    """x with every bit inverted."""
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, which must be integer or bool."""
         (t,) = tensors(data)
         if t.dtype.is_float:
             raise ShapeError(f"an integer or boolean tensor was expected, and this one is {t.dtype}")
@@ -366,7 +371,8 @@ class BitwiseNot(Elementwise):
 
 
 def converted(data: Array, dtype: str) -> Array:
-    """`data` as another type: floats lose their fraction, integers wrap around. Strings are the numbers that are written in them."""
+    """Convert `data` to another type: floats lose their fraction, integers wrap around, strings are parsed as numbers.
+    """
     wanted = DataType(dtype)
     if wanted.is_object:
         return data.astype(np.str_).astype(object)
@@ -385,14 +391,14 @@ def converted(data: Array, dtype: str) -> Array:
 
 
 def _wrapped(whole: np.ndarray[Any, np.dtype[np.signedinteger[Any]]], wanted: DataType) -> Array:
-    """The lowest bits of whole numbers as those of `wanted`, of less than 8, in a byte each."""
+    """Return the lowest bits of integers as values of `wanted`, a type of less than 8 bits, one in each byte."""
     low = whole & ((1 << wanted.bits) - 1)
     sign = 1 << (wanted.bits - 1) if wanted.code == "int" else 0
     return ((low ^ sign) - sign).astype(np.int8 if sign else np.uint8)
 
 
 def _numbers(data: Array, wanted: DataType) -> Array:
-    """The numbers that strings say, as float64, or as they are where whole ones are wanted that may not fit into it."""
+    """Parse strings as float64, or as 64-bit integers where integers are wanted."""
     read = (lambda s: int(s) if _WHOLE.fullmatch(s) else int(float(s))) if wanted.is_integer else float
     kind = np.float64 if not wanted.is_integer else np.int64 if wanted.code == "int" else np.uint64
     try:
@@ -403,13 +409,18 @@ def _numbers(data: Array, wanted: DataType) -> Array:
 
 @op("cast", kind=Fusion.ELEMWISE)
 class Cast(Elementwise):
-    """x as `dtype`: floats lose their fraction on the way to integers, integers wrap around."""
+    """x converted to `dtype`: floats lose their fraction on the way to integers, integers wrap around.
+
+    Strings are parsed as numbers at run time; `InputError` for a string that is not a number.
+    """
 
     objects = True
     precision = Precision.NEVER
     dtype: str
+    """Type of the result."""
 
     def infer(self, data: Type) -> TensorType:
+        """The shape of the data; `dtype`."""
         (t,) = tensors(data)
         return TensorType(t.shape, self.dtype)
 
@@ -426,12 +437,13 @@ class Cast(Elementwise):
 
 @op("cast_like", kind=Fusion.ELEMWISE)
 class CastLike(Elementwise):
-    """x as the dtype of the second tensor, which is not read."""
+    """x converted to the dtype of the second tensor, whose elements are not read."""
 
     objects = True
     precision = Precision.NEVER
 
     def infer(self, data: Type, dtype_like: Type) -> TensorType:  # type: ignore[override]
+        """The shape of the data; the dtype of the second tensor."""
         t, like = tensors(data, dtype_like)
         return TensorType(t.shape, like.dtype)
 
@@ -447,11 +459,13 @@ class CastLike(Elementwise):
 
 @op("reinterpret", kind=Fusion.ELEMWISE)
 class Reinterpret(Elementwise):
-    """The bits of x as another type of the same size in memory."""
+    """The bits of x as a value of another type."""
 
     dtype: str
+    """Type of the result, of the same size in bytes."""
 
     def infer(self, data: Type) -> TensorType:
+        """The shape of the data; `dtype`, which must have the same size in bytes."""
         (t,) = tensors(data)
         if t.dtype.itemsize != DataType(self.dtype).itemsize or {t.dtype.bits, DataType(self.dtype).bits} & {2, 4, 6} not in (set(), {t.dtype.bits}):
             raise ShapeError(f"the bits of {t.dtype} are not those of {self.dtype}: the two have different sizes")
@@ -469,11 +483,13 @@ class Reinterpret(Elementwise):
 
 @op("clip", kind=Fusion.ELEMWISE)
 class Clip(Elementwise):
-    """x held in `[a_min, a_max]`; bounds outside an integer type do nothing."""
+    """min(max(x, a_min), a_max). Bounds outside of the range of an integer type have no effect."""
 
     precision = Precision.FOLLOW
     a_min: float
+    """Lower bound, inclusive."""
     a_max: float
+    """Upper bound, inclusive."""
 
     def reference(self, data: Array) -> Array:
         low, high = self.a_min, self.a_max
@@ -489,7 +505,7 @@ class Clip(Elementwise):
 
 @op("copy", kind=Fusion.ELEMWISE)
 class Copy(Elementwise):
-    """x itself."""
+    """x."""
 
     objects = True
     precision = Precision.FOLLOW
@@ -521,8 +537,10 @@ class LeakyRelu(Elementwise):
 
     precision = Precision.FOLLOW
     alpha: float = 0.25
+    """Slope below zero."""
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, which must be floating-point."""
         (t,) = tensors(data)
         if not t.dtype.is_float:
             raise ShapeError(f"a floating-point tensor was expected, and this one is {t.dtype}; cast it first, or write qnn.leaky_relu")
@@ -537,12 +555,14 @@ class LeakyRelu(Elementwise):
 
 @op("nn.prelu", kind=Fusion.BROADCAST)
 class PRelu(Op):
-    """x above zero, alpha[channel] * x elsewhere; `alpha` has one value for each element of `axis`."""
+    """x above zero, alpha[channel] * x elsewhere."""
 
     precision = Precision.FOLLOW
     axis: int = 1
+    """Dimension of the channels; negative counts from the end."""
 
     def infer(self, data: Type, alpha: Type) -> TensorType:
+        """The type of the data; `alpha` is a vector with one element for each index of `axis`."""
         t, a = tensors(data, alpha)
         channels = t.shape[axis_of(self.axis, t.ndim)]
         if a.ndim != 1 or (differ(a.shape[0], channels)):

@@ -18,23 +18,29 @@ _COMBINE: Final = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 
 @op("tree_ensemble", kind=Fusion.OPAQUE)
 class TreeEnsemble(Op):
-    """The weights of the leaves to which each row of `data` (rows, width) comes, by target: (rows, n_targets).
+    """The sums of the leaf weights that each row of `data` (rows, width) reaches in an ensemble of decision trees, by
+    target.
 
-    A row goes from node k to `children[k, 0]` where its feature `features[k]` is at most `thresholds[k]`, else to `children[k, 1]`.
-    What is no number goes to the second, or, with `missing`, to the first where the feature f is written -1 - f. The first nodes
-    are the leaves, their own children; `weights` (leaves, entries) are for the targets `targets` (leaves, entries), which are not
-    read where there are as many entries as targets: then weight j is for target j. `roots` and `depths` (trees,) are the first node
-    of each tree and the steps of its longest path. `aggregate` says how weights for one target come together: sum, min or max;
-    what no leaf has a weight for is 0, inf or -inf.
+    Node k continues at `children[k, 0]` where feature `features[k]` is at most `thresholds[k]`, else at `children[k,
+    1]`. NaN continues at the second child. The leaves are the first nodes and their own children. `roots` and `depths`
+    (trees,) are the first node and the longest path of each tree.
+
+    `weights` (leaves, entries) belong to the targets `targets` (leaves, entries). With as many entries as targets,
+    `targets` is not read and weight j belongs to target j. A target that no weight belongs to gets 0 (sum), inf (min)
+    or -inf (max).
     """
 
     n_targets: int = 1
+    """Number of targets, the columns of the result."""
     aggregate: str = "sum"
+    """Combination of the weights of one target: "sum", "min" or "max"."""
     missing: bool = False
+    """True when NaN goes to the first child of nodes whose feature f is stored as -1 - f."""
 
     def infer(
         self, data: Type, features: Type, thresholds: Type, children: Type, roots: Type, depths: Type, targets: Type, weights: Type,
     ) -> TensorType:
+        """(rows, n_targets); the dtype of the weights. Data and thresholds share a floating-point dtype."""
         x, f, t, c, r, d, to, w = tensors(data, features, thresholds, children, roots, depths, targets, weights)
         if self.aggregate not in _COMBINE:
             raise CompileError(f"tree_ensemble: aggregate is {self.aggregate!r}; it is one of {', '.join(_COMBINE)}", code="TW0308")

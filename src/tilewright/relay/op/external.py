@@ -8,15 +8,20 @@ from tilewright.types import DataType, TensorType, TupleType, Type
 
 @op("external_call", kind=Fusion.OPAQUE)
 class ExternalCall(Op):
-    """The function `symbol` of a module that the code generator `compiler` made. It gives a tensor, or a tuple where there are several `shapes`.
+    """A call of the function `symbol` in a module made by another code generator; a tuple where there are several
+    `shapes`.
 
-    A device may keep state, so two calls are two calls.
+    A device may keep state, so two equal calls are not merged.
     """
 
     symbol: str
+    """Name of the function in the module."""
     compiler: str
+    """Name of the code generator that made the module."""
     shapes: tuple[tuple[int, ...], ...]
+    """Shapes of the results."""
     dtypes: tuple[str, ...]
+    """Types of the results."""
 
     pure = False
 
@@ -25,5 +30,6 @@ class ExternalCall(Op):
         return len(self.shapes) if len(self.shapes) != 1 else None
 
     def infer(self, *args: Type) -> Type:
+        """`shapes` and `dtypes`: a tensor, or a tuple of several."""
         types = [TensorType(shape, DataType(dtype)) for shape, dtype in zip(self.shapes, self.dtypes, strict=True)]
         return types[0] if len(types) == 1 else TupleType(types)

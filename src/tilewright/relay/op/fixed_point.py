@@ -1,4 +1,4 @@
-"""Integers times numbers in fixed point, as the arithmetic of quantized networks has them (gemmlowp)."""
+"""Integers times fixed-point numbers, as in the arithmetic of quantized networks (gemmlowp)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ from tilewright.types import TensorType, Type
 
 @op("fixed_point_multiply", kind=Fusion.ELEMWISE)
 class FixedPointMultiply(Elementwise):
-    """x * multiplier * 2^(shift - 31), rounded, in integers: int32 times a number in Q31 (gemmlowp's requantization)."""
+    """x * multiplier * 2^(shift - 31), rounded to nearest with ties up: int32 times a number in Q31 (gemmlowp)."""
 
     multiplier: int
+    """Factor in Q31: the number times 2^31."""
     shift: int
+    """Exponent of the power of two; negative shifts right."""
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, which must be int32."""
         (t,) = tensors(data)
         if t.dtype != "int32":
             raise ShapeError(f"an int32 tensor was expected, and this one is {t.dtype}; cast it first")
@@ -45,14 +48,16 @@ class FixedPointMultiply(Elementwise):
 
 @op("high_product", kind=Fusion.BROADCAST)
 class HighProduct(Broadcasting):
-    """Bits 32 to 63 of `data * multiplier + addend`, of int32 numbers and an int64 addend, as int32; `doubled`, bits 31 to 62.
+    """Bits 32 to 63 of the 64-bit sum `data * multiplier + addend`, or bits 31 to 62 with `doubled`.
 
-    What requantizations are made of: one 64-bit product, rounded as the addend says. The three broadcast.
+    Requantization is built from it: the addend determines the rounding of one 64-bit product.
     """
 
     doubled: bool = False
+    """True returns bits 31 to 62 of the sum, False bits 32 to 63."""
 
     def infer(self, data: Type, multiplier: Type, addend: Type) -> TensorType:
+        """The broadcast shape of int32 data, an int32 multiplier and an int64 addend; int32."""
         x, m, c = tensors(data, multiplier, addend)
         if x.dtype != "int32" or m.dtype != "int32" or c.dtype != "int64":
             raise ShapeError(f"int32 data and multiplier and an int64 addend were expected, and these are {x.dtype}, {m.dtype} and {c.dtype}; cast them first")
@@ -69,16 +74,19 @@ class HighProduct(Broadcasting):
 
 @op("fixed_point_multiply_per_axis", kind=Fusion.OPAQUE)
 class FixedPointMultiplyPerAxis(Op):
-    """x * y * 2^(lshift - rshift - 31), rounded: int32 times numbers in Q31, one for each element of the dimensions `axes` of x.
-
-    A shift that is not required is not read, and counts as zero.
+    """x * y * 2^(lshift - rshift - 31), rounded to nearest with ties up; `y` in Q31 for each element of the dimensions
+    `axes`.
     """
 
     is_lshift_required: bool = False
+    """True when `lshift` is read; False counts it as zero."""
     is_rshift_required: bool = False
+    """True when `rshift` is read; False counts it as zero."""
     axes: tuple[int, ...] = ()
+    """Dimensions of `x` that `y`, `lshift` and `rshift` are indexed by."""
 
     def infer(self, x: Type, y: Type, lshift: Type, rshift: Type) -> TensorType:
+        """The type of `x`; all inputs are int32, the others of the sizes of `axes`."""
         t, *numbers = tensors(x, y, lshift, rshift)
         along = [axis_of(a, t.ndim, "axes") for a in self.axes]
         for n, what in zip(numbers, ("y", "lshift", "rshift"), strict=True):

@@ -1,4 +1,4 @@
-"""Resampling of images: resize and upsampling (ONNX Resize)."""
+"""Resampling of images: resize (ONNX Resize) and upsampling."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.nn_pool import Spatial
-from tilewright.relay.op.registry import Array, Fusion, Precision, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Precision, attributes, op, tensors
 from tilewright.topi import resize as topi
 from tilewright.topi.resize import Line, line_of
 from tilewright.topi.shapes import text
@@ -24,26 +24,35 @@ ROUNDINGS = ("floor", "ceil", "round", "round_prefer_floor", "round_prefer_ceil"
 MODES = ("half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric", "pytorch_half_pixel", "tf_half_pixel_for_nn", "tf_crop_and_resize")
 
 
+@attributes
 class Resize(Spatial):
-    """Base of the resizes of one to three dimensions.
+    """Base of the resizes of one to three spatial dimensions (ONNX Resize).
 
-    `method` is nearest_neighbor, linear or cubic; `coordinate_transformation_mode` and `rounding_method` (for nearest
-    neighbours; "" rounds down, or to the nearest with align_corners) are those of ONNX Resize. `roi` holds all starts, then
-    all ends, for tf_crop_and_resize, where points outside become `extrapolation_value`. `cubic_exclude` gives taps outside
-    no weight. `scales` are the exact factors, where they are not the ratio of the sizes. Integers lose their fraction.
+    Integer results are truncated. A `roi` and `extrapolation_value` apply to the mode "tf_crop_and_resize" only.
     """
 
     precision = Precision.FOLLOW
-    size: Any
-    roi: Any
-    method: str
-    coordinate_transformation_mode: str
-    rounding_method: str
-    cubic_alpha: float
-    cubic_exclude: int
-    extrapolation_value: float
-    out_dtype: str | None
-    scales: Any
+    size: tuple[int, ...]
+    """Spatial shape of the result, in pixels."""
+    roi: tuple[float, ...] | None = None
+    """Region of interest, all starts, then all ends, as fractions of the image; used by "tf_crop_and_resize" only."""
+    layout: str = "NCHW"
+    method: str = "linear"
+    """Interpolation: "nearest_neighbor", "linear" or "cubic"."""
+    coordinate_transformation_mode: str = "half_pixel"
+    """Mapping of output positions to input positions: one of `MODES`, as in ONNX Resize."""
+    rounding_method: str = ""
+    """Rounding of nearest positions: one of `ROUNDINGS`; "" means "floor", or "round" with "align_corners"."""
+    cubic_alpha: float = -0.5
+    """Coefficient of the cubic kernel."""
+    cubic_exclude: int = 0
+    """1 gives taps outside of the image no weight, 0 clamps them to its edge."""
+    extrapolation_value: float = 0.0
+    """Value of points outside of the image with "tf_crop_and_resize"."""
+    out_dtype: str | None = None
+    """Type of the result; None means that of the data."""
+    scales: tuple[float, ...] | None = None
+    """Exact scale of each spatial dimension; None means the ratio of the sizes."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", per_dimension(self.size, self.rank, "size"))
@@ -52,6 +61,7 @@ class Resize(Spatial):
         return DataType(self.out_dtype or dtype)
 
     def infer(self, data: Type) -> TensorType:
+        """(batch, channels, *size) in `layout`; `out_dtype` or the dtype of the data."""
         named = (("method", self.method, METHODS), ("coordinate_transformation_mode", self.coordinate_transformation_mode, MODES))
         for what, value, known in (*named, ("rounding_method", self.rounding_method or "floor", ROUNDINGS)):
             if value not in known:
@@ -96,7 +106,7 @@ class Resize(Spatial):
         return np.asarray(result, self._dtype(data.dtype).numpy())
 
     def _sampled(self, x: Array, axis: int, position: Any, c: int, along: list[int]) -> Array:
-        """`x` resampled along one dimension at `position / c`."""
+        """Resample `x` along one dimension at the positions `position / c`."""
         size = x.shape[axis]
         low, t = position // c, ((position % c) / c).astype(x.dtype)
         if self.method == "nearest_neighbor":
@@ -114,7 +124,7 @@ class Resize(Spatial):
         return np.asarray(total)
 
     def _cubic(self, low: Any, t: Any, size: int) -> list[tuple[Any, Any]]:
-        """The four taps of Keys' cubic convolution."""
+        """Return the four taps of Keys' cubic convolution (1981)."""
         a = self.cubic_alpha
         weights = []
         for k in (-1, 0, 1, 2):
@@ -135,7 +145,7 @@ class Resize(Spatial):
         )
 
     def simplify(self, call: Call) -> Expr | None:
-        """A resize to the same size, exactly -> its input."""
+        """A resize to the same size that reads every pixel exactly -> its input."""
         t = call.args[0].tensor_type
         if t != call.tensor_type or not t.is_static:
             return None
@@ -145,72 +155,41 @@ class Resize(Spatial):
 
 @op("image.resize1d", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Resize1d(Resize):
-    """(batch, channels, width) resampled to `size`."""
+    """Images (batch, channels, width) resampled to `size`."""
 
-    size: tuple[int, ...]
-    roi: tuple[float, ...] | None = None
     layout: str = "NCW"
-    method: str = "linear"
-    coordinate_transformation_mode: str = "half_pixel"
-    rounding_method: str = ""
-    cubic_alpha: float = -0.5
-    cubic_exclude: int = 0
-    extrapolation_value: float = 0.0
-    out_dtype: str | None = None
-    scales: tuple[float, ...] | None = None
     rank = 1
 
 
 @op("image.resize2d", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Resize2d(Resize):
-    """(batch, channels, height, width) resampled to `size`."""
+    """Images (batch, channels, height, width) resampled to `size`."""
 
-    size: tuple[int, ...]
-    roi: tuple[float, ...] | None = None
-    layout: str = "NCHW"
-    method: str = "linear"
-    coordinate_transformation_mode: str = "half_pixel"
-    rounding_method: str = ""
-    cubic_alpha: float = -0.5
-    cubic_exclude: int = 0
-    extrapolation_value: float = 0.0
-    out_dtype: str | None = None
-    scales: tuple[float, ...] | None = None
     rank = 2
 
 
 @op("image.resize3d", kind=Fusion.INJECTIVE)
 class Resize3d(Resize):
-    """(batch, channels, depth, height, width) resampled to `size`."""
+    """Volumes (batch, channels, depth, height, width) resampled to `size`."""
 
-    size: tuple[int, ...]
-    roi: tuple[float, ...] | None = None
     layout: str = "NCDHW"
-    method: str = "linear"
-    coordinate_transformation_mode: str = "half_pixel"
-    rounding_method: str = ""
-    cubic_alpha: float = -0.5
-    cubic_exclude: int = 0
-    extrapolation_value: float = 0.0
-    out_dtype: str | None = None
-    scales: tuple[float, ...] | None = None
     rank = 3
 
 
 @op("nn.upsampling", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Upsampling(Spatial):
-    """(batch, channels, height, width) made larger by `scale_h` and `scale_w`.
-
-    `method` is nearest_neighbor, bilinear or bicubic; positions are `i / scale`, or with `align_corners` such that the
-    corners stay.
-    """
+    """Images (batch, channels, height, width) enlarged by `scale_h` and `scale_w`."""
 
     precision = Precision.FOLLOW
     scale_h: float = 1
+    """Factor of the height."""
     scale_w: float = 1
+    """Factor of the width."""
     layout: str = "NCHW"
     method: str = "nearest_neighbor"
+    """Interpolation: "nearest_neighbor", "bilinear" or "bicubic"."""
     align_corners: bool = False
+    """True keeps the values of the corners, False maps position i to i / scale."""
     rank: ClassVar[int] = 2
 
     def _resize(self, t: TensorType) -> Resize2d:
@@ -224,6 +203,7 @@ class Upsampling(Spatial):
         return Resize2d(target, None, self.layout, method, "align_corners" if self.align_corners else "asymmetric")
 
     def infer(self, data: Type) -> TensorType:
+        """(batch, channels, round(height * scale_h), round(width * scale_w)); the dtype of the data."""
         (t,) = tensors(data)
         return self._resize(t).infer(t)
 
@@ -239,18 +219,20 @@ class Upsampling(Spatial):
 
 @op("nn.upsampling3d", kind=Fusion.INJECTIVE)
 class Upsampling3d(Spatial):
-    """(batch, channels, depth, height, width) made larger by `scale_d`, `scale_h` and `scale_w`.
-
-    `method` is nearest_neighbor or trilinear; positions are those of `image.resize3d` with `coordinate_transformation_mode`.
-    """
+    """Volumes (batch, channels, depth, height, width) enlarged by `scale_d`, `scale_h` and `scale_w`."""
 
     precision = Precision.FOLLOW
     scale_d: float = 1
+    """Factor of the depth."""
     scale_h: float = 1
+    """Factor of the height."""
     scale_w: float = 1
+    """Factor of the width."""
     layout: str = "NCDHW"
     method: str = "nearest_neighbor"
+    """Interpolation: "nearest_neighbor" or "trilinear"."""
     coordinate_transformation_mode: str = "half_pixel"
+    """Mapping of output positions to input positions, as in `image.resize3d`."""
     rank: ClassVar[int] = 3
 
     def _resize(self, t: TensorType) -> Resize3d:
@@ -264,6 +246,7 @@ class Upsampling3d(Spatial):
         return Resize3d(target, None, self.layout, method, self.coordinate_transformation_mode)
 
     def infer(self, data: Type) -> TensorType:
+        """(batch, channels, round(size * scale), …) for depth, height and width; the dtype of the data."""
         (t,) = tensors(data)
         return self._resize(t).infer(t)
 

@@ -17,14 +17,17 @@ _CHANNELS: Final = {"RGB": 3, "BGR": 3, "Grayscale": 1}
 
 @op("image.decode", kind=Fusion.OPAQUE)
 class DecodeImage(Op):
-    """The pixels (height, width, channels), uint8, of the file whose bytes are the vector of uint8: JPEG, PNG, BMP, TIFF, WebP, PNM, JPEG 2000.
+    """The pixels (height, width, channels), uint8, of an image file whose bytes are a vector of uint8 (ONNX
+    ImageDecoder).
 
-    `pixel_format` is RGB, BGR or Grayscale. Raises `InputError` while running for bytes that are no image.
+    Formats: JPEG, PNG, BMP, TIFF, WebP, PNM, JPEG 2000. Raises `InputError` at run time for bytes of no known format.
     """
 
     pixel_format: str = "RGB"
+    """Order of the channels: "RGB", "BGR" or "Grayscale"."""
 
     def infer(self, encoded: Type) -> TensorType:
+        """(height, width, channels) of unknown height and width; uint8. The input is a vector of uint8."""
         (t,) = tensors(encoded)
         if t.ndim != 1 or t.dtype != "uint8":
             raise ShapeError(f"the bytes of a file were expected, a vector of uint8, and this is {t!r}")

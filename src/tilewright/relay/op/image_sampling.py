@@ -1,4 +1,4 @@
-"""Operators that sample images at computed points, and the morphological dilation."""
+"""Operators that sample images at computed points, and morphological dilation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Taps = list[tuple[Any, Any]]
 
 
 def _weighted(read: Callable[..., Array], taps: Sequence[Taps]) -> Any:
-    """The weighted sum of what `read` gives for all combinations of taps."""
+    """Return the sum of `read` at all combinations of taps, multiplied by the weights of the taps."""
     total: Any = 0
     for chosen in itertools.product(*taps):
         outside = np.any(np.broadcast_arrays(*(i < 0 for i, _ in chosen)), axis=0)
@@ -36,18 +36,22 @@ def _weighted(read: Callable[..., Array], taps: Sequence[Taps]) -> Any:
 
 @op("image.grid_sample", kind=Fusion.OPAQUE)
 class GridSample(Op):
-    """`data` (batch, channels, [depth,] height, width) at the points of `grid` (batch, 2 or 3 coordinates, …), x first, in [-1, 1].
+    """`data` (batch, channels, [depth,] height, width) sampled at the points of `grid` (batch, 2 or 3 coordinates, …).
 
-    `method` is nearest, bilinear or (for images) bicubic; `padding_mode` says what is outside: zeros, the border, or the
-    image mirrored ("reflection"). The result has the type of `data`, also where that is an integer. With `align_corners`, -1 and 1 are the centres of the outer pixels, else their outer edges.
+    Coordinates are in [-1, 1], x first (ONNX GridSample).
     """
 
     method: str = "bilinear"
+    """Interpolation: "nearest", "bilinear" or, for images, "bicubic"."""
     layout: str = "NCHW"
+    """Order of the dimensions: "NCHW", or "NCDHW" for volumes."""
     padding_mode: str = "zeros"
+    """Values outside of the image: "zeros", "border" or "reflection"."""
     align_corners: bool = True
+    """True puts -1 and 1 at the centres of the outer pixels, False at their outer edges."""
 
     def infer(self, data: Type, grid: Type) -> TensorType:
+        """(batch, channels, *spatial shape of the grid); the dtype of the data. The grid is floating-point."""
         t, points = tensors(data, grid)
         n = t.ndim - 2
         if n not in (2, 3) or points.ndim != t.ndim or differ(points.shape[1], n) or differ(points.shape[0], t.shape[0]):
@@ -106,15 +110,18 @@ class GridSample(Op):
 
 @op("image.affine_grid", kind=Fusion.OPAQUE)
 class AffineGrid(Op):
-    """The points (batch, n, …), x first, that matrices (batch, n, n + 1) make of an even grid of `target_shape` over [-1, 1].
+    """The points (batch, n, …), x first, of a regular grid over [-1, 1], transformed by matrices (batch, n, n + 1).
 
-    With `align_corners` the outer points are at -1 and 1, else in the middles of as many parts (Jaderberg et al., 2015).
+    Source: Jaderberg et al., Spatial Transformer Networks, 2015; ONNX AffineGrid.
     """
 
     target_shape: tuple[int, ...]
+    """Spatial shape of the grid, 2 or 3 sizes."""
     align_corners: bool = True
+    """True puts the outer points at -1 and 1, False at the centres of the outer cells."""
 
     def infer(self, data: Type) -> TensorType:
+        """(batch, n, *target_shape) from (batch, n, n + 1), n being 2 or 3; the dtype of the data."""
         t, n = require_rank(tensors(data)[0], 3, "data"), len(self.target_shape)
         if n not in (2, 3) or any(map(differ, t.shape[1:], (n, n + 1))):
             raise ShapeError(f"the matrices {text(t.shape[1:])} must be (2, 3) for a target of 2 dimensions, (3, 4) for 3, and the target is {text(self.target_shape)}")
@@ -134,18 +141,25 @@ class AffineGrid(Op):
 
 @op("image.crop_and_resize", kind=Fusion.OPAQUE)
 class CropAndResize(Op):
-    """Parts of images, resampled to `crop_size`: `boxes` hold top, left, bottom, right in [0, 1], `box_indices` their images.
+    """Regions of images, resampled to `crop_size` (TensorFlow CropAndResize).
 
-    `method` is bilinear or nearest_neighbor; what lies outside of an image is `extrapolation_value`.
+    `boxes` (n, 4) hold top, left, bottom and right as fractions of the image; `box_indices` (n,) select the image of
+    each box.
     """
 
     crop_size: tuple[int, ...]
+    """Height and width of the result, in pixels."""
     layout: str = "NCHW"
+    """Order of the dimensions: "NCHW" or "NHWC"."""
     method: str = "bilinear"
+    """Interpolation: "bilinear" or "nearest_neighbor"."""
     extrapolation_value: float = 0.0
+    """Value of points outside of the image."""
     out_dtype: str | None = None
+    """Type of the result; None means that of the data."""
 
     def infer(self, data: Type, boxes: Type, box_indices: Type) -> TensorType:
+        """(boxes, channels, *crop_size) in `layout`; `out_dtype` or the dtype of the data."""
         t, parts, images = require_rank(tensors(data)[0], 4, "data"), *tensors(boxes, box_indices)
         if parts.ndim != 2 or differ(parts.shape[1], 4) or images.ndim != 1 or differ(images.shape[0], parts.shape[0]):
             raise ShapeError(f"boxes {text(parts.shape)} must have 4 values each, and box_indices {text(images.shape)} an image for each box")
@@ -186,14 +200,23 @@ class CropAndResize(Op):
 
 @op("image.dilation2d", kind=Fusion.OPAQUE)
 class Dilation2d(Op):
-    """The greatest of data + weight in each window of each channel; what lies outside does not count."""
+    """The maximum of data + weight in each window of each channel; positions outside of the image are ignored.
+
+    The weight is (channels, height, width) in `kernel_layout` (TensorFlow Dilation2D).
+    """
 
     strides: Any = (1, 1)
+    """Step of the window along each spatial dimension, in pixels."""
     padding: Any = (0, 0, 0, 0)
+    """Number of pixels ignored around the image: (top, left, bottom, right), or fewer numbers."""
     dilations: Any = (1, 1)
+    """Distance of two taps of the window, in pixels."""
     data_layout: str = "NCHW"
+    """Layout of data and result: "NCHW" or "NHWC"."""
     kernel_layout: str = "IHW"
+    """Layout of the weight: "IHW" or "HWI"."""
     out_dtype: str = ""
+    """Type of the result; "" means that of the data."""
 
     def __post_init__(self) -> None:
         for name in ("strides", "dilations"):
@@ -204,6 +227,7 @@ class Dilation2d(Op):
         return data_axes(self.data_layout, 2), axes_between(self.kernel_layout, "IHW", "kernel layout")
 
     def infer(self, data: Type, weight: Type) -> TensorType:
+        """(batch, channels, windows, windows) in `data_layout`; `out_dtype` or the common dtype of the inputs."""
         t, w = require_rank(tensors(data)[0], 4, "data"), require_rank(tensors(weight)[0], 3, "weight")
         require_same_dtype((t, w))
         axes, of_weight = self._axes()

@@ -1,4 +1,4 @@
-"""Operators that look elements up, or put them, at computed indices."""
+"""Operators that read or write elements at computed indices."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def _integers(t: TensorType) -> None:
 
 @op("take", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Take(Op):
-    """The slices of `data` along `axis` at `indices`, whose shape takes the axis's place (ONNX Gather).
-
-    Without `axis`, elements of the flattened data. Indices outside are held at the ends (`mode` "clip"), taken modulo
-    the size ("wrap"), or promised not to occur ("fast"). The first `batch_dims` dimensions of both go together.
-    """
+    """The slices of `data` at `indices` along `axis`; elements of the flattened data without `axis` (ONNX Gather)."""
 
     objects = True
     precision = Precision.FOLLOW
     axis: int | None = None
+    """Dimension that is indexed; None indexes the flattened data."""
     batch_dims: int = 0
+    """Number of leading dimensions that data and indices share."""
     mode: str = "clip"
+    """Indices out of bounds: "clip" (clamp to the ends), "wrap" (modulo the size) or "fast" (not checked)."""
 
     def infer(self, data: Type, indices: Type) -> TensorType:
+        """The shape of the data with `axis` replaced by the shape of the integer indices; the dtype of the data."""
         t, where = tensors(data, indices)
         _integers(where)
         if self.mode not in ("clip", "wrap", "fast"):
@@ -72,7 +72,7 @@ class Take(Op):
         return np.stack([self._taken(x, i, axis) for x, i in rows]).reshape(shape)
 
     def meaning(self, known: Sequence[Array | None]) -> Callable[[Array], Array] | None:
-        """One of known objects for each index."""
+        """A look-up in a constant vector of objects."""
         if known[0] is None or known[0].dtype != object or known[1] is not None or known[0].ndim != 1:
             return None
         take, mode = known[0].take, "wrap" if self.mode == "wrap" else "clip"
@@ -110,23 +110,25 @@ def _positive(indices: Array, size: int) -> Any:
 
 
 def _refuse_empty(size: Any, indices: Shape) -> None:
-    """Refuse an axis without elements where there are indices into it."""
+    """Refuse indices into an axis without elements."""
     if isinstance(size, int) and not size and all(d for d in indices if isinstance(d, int)):
         raise ShapeError(f"indices {text(indices)} point into a dimension of size 0, which has no elements")
 
 
 @op("gather", kind=Fusion.INJECTIVE)
 class Gather(Op):
-    """`out[i…] = data[i… with i[axis] = indices[i…]]` (ONNX GatherElements); negative indices count from the end.
+    """`out[i…] = data[i… with i[axis] = indices[i…]]` (ONNX GatherElements).
 
-    Indices outside are held at the ends, here and in all that follow: no value leads out of the memory of a tensor.
+    Negative indices count from the end. Indices out of bounds are clamped, here and in the operators below.
     """
 
     objects = True
     precision = Precision.FOLLOW
     axis: int
+    """Dimension that is indexed; negative counts from the end."""
 
     def infer(self, data: Type, indices: Type) -> TensorType:
+        """The shape of the integer indices, of the same rank as the data; the dtype of the data."""
         t, where = tensors(data, indices)
         _integers(where)
         axis_of(self.axis, t.ndim)
@@ -147,17 +149,20 @@ class Gather(Op):
 
 @op("gather_nd", kind=Fusion.INJECTIVE)
 class GatherNd(Op):
-    """`data` at points: `indices[k, p…]` is coordinate k of point p, after `batch_dims` dimensions that go together.
+    """`data` at points: `indices[k, p…]` is coordinate k of point p, after `batch_dims` common leading dimensions.
 
-    `index_rank`, when given, repeats the size of the first dimension of `indices`. Negative indices count from the end.
+    Negative indices count from the end (ONNX GatherND with the coordinates first).
     """
 
     objects = True
     precision = Precision.FOLLOW
     batch_dims: int = 0
+    """Number of leading dimensions that data and points share."""
     index_rank: int | None = None
+    """Number of coordinates of a point; None takes it from `indices`."""
 
     def infer(self, data: Type, indices: Type) -> TensorType:
+        """(points, …, remaining sizes); the dtype of the data. The first size of the indices must be known."""
         t, where = tensors(data, indices)
         _integers(where)
         return TensorType(self._shape(t.shape, where.shape), t.dtype)
@@ -200,17 +205,17 @@ def _known_update(how: str, what: str) -> None:
 
 @op("scatter_elements", kind=Fusion.OPAQUE)
 class ScatterElements(Op):
-    """`data` with `updates[i…]` put at `i…` with `i[axis] = indices[i…]` (ONNX ScatterElements).
-
-    `reduction` says what happens to the element there: update, add, mul, min or max.
-    """
+    """`data` with `updates[i…]` combined into position `i… with i[axis] = indices[i…]` (ONNX ScatterElements)."""
 
     objects = True
     precision = Precision.NEVER
     axis: int = 0
+    """Dimension that is indexed; negative counts from the end."""
     reduction: str = "update"
+    """Combination with the element there: "update" (replace), "add", "mul", "min" or "max"."""
 
     def infer(self, data: Type, indices: Type, updates: Type) -> TensorType:
+        """The type of the data; integer indices and updates of its dtype have one shape of its rank."""
         t, where, new = tensors(data, indices, updates)
         _integers(where)
         require_same_dtype((t, new))
@@ -233,15 +238,15 @@ class ScatterElements(Op):
 
 @op("write_row", kind=Fusion.INJECTIVE)
 class WriteRow(Op):
-    """`data` with `row` in the place of `data[index]`; `data` as it is where it has no row of that number.
+    """`data` with `data[index]` replaced by `row`; `data` unchanged where `index` is out of bounds.
 
-    `row` has the shape of `data` without the first dimension, `index` is an integer scalar. What a loop gathers is written into one
-    tensor so, without a copy of it.
+    Loops collect their results with it in one tensor, which is updated in place.
     """
 
     precision = Precision.NEVER
 
     def infer(self, data: Type, row: Type, index: Type) -> TensorType:
+        """The type of the data; `row` is its type without the first dimension, `index` a signed integer scalar."""
         t, part, where = tensors(data, row, index)
         if where.dtype.code != "int":
             raise ShapeError(f"index must be a signed integer, and it is {where.dtype}; cast it first")
@@ -264,15 +269,16 @@ class WriteRow(Op):
 
 @op("scatter_nd", kind=Fusion.OPAQUE)
 class ScatterNd(Op):
-    """`data` with `updates` put at points: `indices[k, p…]` is coordinate k of point p.
-
-    `mode` says what happens to the element there: update, add, mul, min or max.
+    """`data` with `updates` combined into points: `indices[k, p…]` is coordinate k of point p (ONNX ScatterND,
+    coordinates first).
     """
 
     objects = True
     mode: str = "update"
+    """Combination with the element there: "update" (replace), "add", "mul", "min" or "max"."""
 
     def infer(self, data: Type, indices: Type, updates: Type) -> TensorType:
+        """The type of the data; updates have the shape that `gather_nd` returns for the indices."""
         t, where, new = tensors(data, indices, updates)
         _integers(where)
         require_same_dtype((t, new))

@@ -1,7 +1,8 @@
-"""Dense linear algebra on stacks of matrices: the operators that others are composed of (`frontend/linear_algebra.py`).
+"""Dense linear algebra on stacks of matrices, from which frontends compose further functions
+(`frontend/linear_algebra.py`).
 
-The last two dimensions are the matrix. Kernels are in `topi/linalg.py`; numbers are computed in float64 and rounded to
-the type of the argument.
+The last two dimensions are the matrix. Kernels are in `topi/linalg.py`; they compute in float64 and round to the dtype
+of the argument.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _COMPLEX: Final = {"float32": "complex64", "float64": "complex128"}
 
 
 def _matrices(t: TensorType, *, square: bool = False, name: str = "data") -> tuple[int, ...]:
-    """The shape of a stack of matrices; raises `ShapeError` for anything else."""
+    """Return the shape of a stack of matrices. Raises `ShapeError` for other tensors."""
     if t.dtype not in _COMPLEX:
         raise ShapeError(f"linear algebra takes float32 and float64, and {name} is {t.dtype}; cast it first")
     if t.ndim < 2:
@@ -34,7 +35,7 @@ def _matrices(t: TensorType, *, square: bool = False, name: str = "data") -> tup
 
 
 class Factorization(Op):
-    """Base of the operators of linear algebra: what `infer` says of whole stacks, `of_one` computes for one matrix."""
+    """Base of the operators of linear algebra: `infer` describes whole stacks, `of_one` computes one matrix."""
 
     precision = Precision.NEVER
     ranks: ClassVar[tuple[int, ...]] = (2,)
@@ -47,7 +48,7 @@ class Factorization(Op):
         return self.count if self.count > 1 else None
 
     def of_one(self, *args: Any) -> Any:
-        """The results for one matrix (or row) of each argument, floats in float64."""
+        """Compute the results for one matrix or row of each argument; floats are float64."""
         raise NotImplementedError
 
     def reference(self, *arrays: Array) -> Any:
@@ -67,14 +68,16 @@ class Factorization(Op):
 
 @op("linalg.cholesky", kind=Fusion.OPAQUE)
 class Cholesky(Factorization):
-    """The lower triangular L of symmetric matrices L @ L.T, and the order of the first minor that is not positive.
+    """The lower triangular L of symmetric matrices L @ L.T, and the order of the first minor that is not positive, or
+    0.
 
-    Only the lower half of `data` is read. From the row of that minor on, the diagonal of L is not a number.
+    Only the lower triangle of `data` is read. From the row of that minor on, the diagonal of L is NaN.
     """
 
     count = 2
 
     def infer(self, data: Type) -> TupleType:
+        """The type of the data, square matrices of float32 or float64; an int32 for each matrix."""
         (t,) = tensors(data)
         shape = _matrices(t, square=True)
         return TupleType((t, TensorType(shape[:-2], "int32")))
@@ -95,16 +98,17 @@ class Cholesky(Factorization):
 
 @op("linalg.lu", kind=Fusion.OPAQUE)
 class LU(Factorization):
-    """The triangular factors of matrices whose rows are permuted; pivots; and the first zero pivot, or 0.
+    """LU factors of matrices in one matrix (L without its unit diagonal), pivots, and the first zero pivot, or 0.
 
-    Both factors are in one matrix, L without its ones. Pivot k, counted from one, is the row that row k was swapped
-    with in step k. Without `pivot` no rows are swapped.
+    Pivot k, counted from one, is the row that row k was swapped with in step k (LAPACK `getrf`).
     """
 
     pivot: bool = True
+    """True swaps rows (partial pivoting)."""
     count = 3
 
     def infer(self, data: Type) -> TupleType:
+        """The type of the data; pivots (…, min(m, n)) and an info for each matrix, both int32."""
         (t,) = tensors(data)
         shape = _matrices(t)
         return TupleType((t, TensorType((*shape[:-2], min(shape[-2:])), "int32"), TensorType(shape[:-2], "int32")))
@@ -129,13 +133,15 @@ class LU(Factorization):
 
 @op("linalg.permutation", kind=Fusion.OPAQUE)
 class Permutation(Factorization):
-    """Which of `size` rows each row of a matrix is after the swaps that the pivots of `linalg.lu` say."""
+    """The permutation of `size` rows that the swaps of `linalg.lu`'s pivots make."""
 
     size: int
+    """Number of rows of the factored matrix."""
 
     ranks = (1,)
 
     def infer(self, pivots: Type) -> TensorType:
+        """(…, size); int32. The pivots are integer."""
         (t,) = tensors(pivots)
         if not t.ndim or not t.dtype.is_integer:
             raise ShapeError(f"pivots must be rows of integers, and they are {t!r}")
@@ -153,17 +159,17 @@ class Permutation(Factorization):
 
 @op("linalg.solve_triangular", kind=Fusion.OPAQUE)
 class SolveTriangular(Factorization):
-    """X of matrix @ X = rhs, where only the upper or the lower triangle of `matrix` is read.
-
-    With ones on its diagonal when `unit`.
-    """
+    """X of matrix @ X = rhs; only one triangle of `matrix` is read."""
 
     upper: bool = False
+    """True reads the upper triangle, False the lower one."""
     unit: bool = False
+    """True takes the diagonal as ones without reading it."""
 
     ranks = (2, 2)
 
     def infer(self, matrix: Type, rhs: Type) -> TensorType:
+        """The type of `rhs`; both inputs have one dtype, float32 or float64, and one batch."""
         a, b = tensors(matrix, rhs)
         require_same_dtype((a, b))
         shape, other = _matrices(a, square=True, name="matrix"), _matrices(b, name="rhs")
@@ -188,14 +194,14 @@ class SolveTriangular(Factorization):
 
 @op("linalg.geqrf", kind=Fusion.OPAQUE)
 class Geqrf(Factorization):
-    """Householder's QR factorization as LAPACK's `geqrf` gives it: R, with the vectors of the reflections below it.
-
-    And their factors.
+    """Householder's QR factorization: R with the reflection vectors below it, and the factors of the reflections
+    (LAPACK `geqrf`).
     """
 
     count = 2
 
     def infer(self, data: Type) -> TupleType:
+        """The type of the data, and factors (…, min(m, n)) of its dtype."""
         (t,) = tensors(data)
         shape = _matrices(t)
         return TupleType((t, TensorType((*shape[:-2], min(shape[-2:])), t.dtype)))
@@ -212,11 +218,14 @@ class Geqrf(Factorization):
 
 @op("linalg.householder_product", kind=Fusion.OPAQUE)
 class HouseholderProduct(Factorization):
-    """The first columns, as many as `data` has, of the product of the reflections that `linalg.geqrf` gives."""
+    """The first n columns of the product of the reflections that `linalg.geqrf` returns (LAPACK `orgqr`), for `data`
+    (m, n).
+    """
 
     ranks = (2, 1)
 
     def infer(self, data: Type, factors: Type) -> TensorType:
+        """The type of the data, (…, m, n) with m >= n; factors are (…, k) with k <= n."""
         t, tau = tensors(data, factors)
         require_same_dtype((t, tau))
         shape = _matrices(t)
@@ -256,15 +265,17 @@ def _signs(vectors: Array) -> Array:
 
 @op("linalg.eigh", kind=Fusion.OPAQUE)
 class Eigh(Factorization):
-    """The eigenvalues of symmetric matrices, ascending, and their vectors as columns, of which one triangle is read.
+    """The eigenvalues of symmetric matrices in ascending order, and the eigenvectors as columns.
 
-    The component of each vector that is greatest in size is positive.
+    The largest component of each vector in magnitude is positive.
     """
 
     lower: bool = True
+    """True reads the lower triangle, False the upper one."""
     count = 2
 
     def infer(self, data: Type) -> TupleType:
+        """Eigenvalues (…, n) and vectors (…, n, n) of the dtype of the square data."""
         (t,) = tensors(data)
         shape = _matrices(t, square=True)
         return TupleType((TensorType(shape[:-1], t.dtype), t))
@@ -279,15 +290,15 @@ class Eigh(Factorization):
 
 @op("linalg.svd", kind=Fusion.OPAQUE)
 class SVD(Factorization):
-    """U, the singular values, descending, and V transposed, of matrices of at least as many rows as columns.
+    """U, the singular values in descending order, and V transposed; U @ diag(values) @ V transposed is `data`.
 
-    The product U @ diag(values) @ V transposed is `data`. U has the shape of `data`. The component of each row of V
-    transposed that is greatest in size is positive.
+    The largest component of each row of V transposed in magnitude is positive.
     """
 
     count = 3
 
     def infer(self, data: Type) -> TupleType:
+        """U (…, m, n), values (…, n) and V transposed (…, n, n) from (…, m, n) with m >= n."""
         (t,) = tensors(data)
         *lead, m, n = _matrices(t)
         if m < n:
@@ -305,11 +316,12 @@ class SVD(Factorization):
 
 @op("linalg.eig", kind=Fusion.OPAQUE)
 class Eig(Factorization):
-    """The eigenvalues of any square matrices, and their vectors as columns, of length one: complex numbers."""
+    """The eigenvalues of square matrices and the eigenvectors as columns of length one; both complex."""
 
     count = 2
 
     def infer(self, data: Type) -> TupleType:
+        """Values (…, n) and vectors (…, n, n); complex64 for float32, complex128 for float64."""
         (t,) = tensors(data)
         shape = _matrices(t, square=True)
         kind = _COMPLEX[str(t.dtype)]
@@ -322,9 +334,10 @@ class Eig(Factorization):
 
 @op("linalg.matrix_exp", kind=Fusion.OPAQUE)
 class MatrixExp(Factorization):
-    """The exponential of square matrices: the sum of data^k / k!."""
+    """The matrix exponential: the sum of data^k / k! over k from 0."""
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, square matrices of float32 or float64."""
         (t,) = tensors(data)
         _matrices(t, square=True)
         return t
@@ -349,15 +362,17 @@ _GROWTH: Final = (1 + 17**0.5) / 8
 
 @op("linalg.ldl_factor", kind=Fusion.OPAQUE)
 class LDLFactor(Factorization):
-    """L and the block diagonal D of symmetric matrices L @ D @ L.T, packed as by LAPACK's `sytrf`; pivots; the first zero one.
+    """L and the block diagonal D of symmetric matrices L @ D @ L.T (LAPACK `sytrf`), pivots, and the first zero pivot,
+    or 0.
 
-    Only the lower half of `data` is read. Pivot k, counted from one, is the row and column that k was swapped with;
-    two equal negative ones say that a block of two stands there.
+    Only the lower triangle of `data` is read. Pivot k, counted from one, is the row and column that k was swapped with;
+    two equal negative pivots mark a block of two.
     """
 
     count = 3
 
     def infer(self, data: Type) -> TupleType:
+        """The type of the square data; pivots (…, n) and an info for each matrix, both int32."""
         (t,) = tensors(data)
         shape = _matrices(t, square=True)
         return TupleType((t, TensorType(shape[:-1], "int32"), TensorType(shape[:-2], "int32")))
@@ -408,11 +423,12 @@ def _exchange(a: Array, k: int, at: int, place: int) -> None:
 
 @op("linalg.ldl_solve", kind=Fusion.OPAQUE)
 class LDLSolve(Factorization):
-    """X of A @ X = rhs, by the factors and pivots that `linalg.ldl_factor` gives of A."""
+    """X of A @ X = rhs, from the factors and pivots of `linalg.ldl_factor`."""
 
     ranks = (2, 1, 2)
 
     def infer(self, factors: Type, pivots: Type, rhs: Type) -> TensorType:
+        """The type of `rhs`; factors are (…, n, n), pivots (…, n) integers."""
         a, places, b = tensors(factors, pivots, rhs)
         require_same_dtype((a, b))
         shape, other = _matrices(a, square=True, name="factors"), _matrices(b, name="rhs")

@@ -1,4 +1,6 @@
-"""Operators that read elements at places computed from indices, lengths or positions, and that set parts of a tensor."""
+"""Operators that read elements at positions computed from indices, lengths or coordinates, and that set slices of a
+tensor.
+"""
 
 from __future__ import annotations
 
@@ -30,9 +32,10 @@ def _fields(inputs: Any, what: str) -> tuple[TensorType, ...]:
 
 @op("adv_index", kind=Fusion.OPAQUE, variadic=True)
 class AdvIndex(Op):
-    """`data[indices[0], indices[1], …]` of the tuple (data, indices…), as numpy has it: integers that broadcast, for the leading dimensions."""
+    """`data[indices[0], indices[1], …]` of the tuple (data, indices…), as in numpy: integer tensors that broadcast."""
 
     def infer(self, inputs: Type) -> TensorType:
+        """The broadcast shape of the integer indices and the remaining sizes of the data; the dtype of the data."""
         data, *indices = _fields(inputs, self.name)
         if not 1 <= len(indices) <= data.ndim:
             raise ShapeError(f"{len(indices)} indices are given for {data.ndim} dimensions; give one or more, and at most one for each")
@@ -50,9 +53,11 @@ class AdvIndex(Op):
 
 @op("unravel_index", kind=Fusion.OPAQUE)
 class UnravelIndex(Op):
-    """The coordinates `[d, i…]`, along a tensor whose shape is the vector `shape`, of the row-major positions `indices[i…]`."""
+    """The coordinates `[d, i…]` of the row-major positions `indices[i…]` in a tensor whose shape is the vector `shape`.
+    """
 
     def infer(self, indices: Type, shape: Type) -> TensorType:
+        """(rank, *shape of the indices); the dtype of the indices. `shape` is a vector of known length."""
         where, sizes = tensors(indices, shape)
         _integers(where, "indices")
         _integers(sizes, "shape")
@@ -69,12 +74,16 @@ class UnravelIndex(Op):
 
 @op("sequence_mask", kind=Fusion.OPAQUE)
 class SequenceMask(Op):
-    """`data` (time, batch, …), or (batch, time, …) with `axis` 1, with `mask_value` from time `valid_length[batch]` on."""
+    """`data` (time, batch, …), or (batch, time, …) with `axis` 1, with `mask_value` from time `valid_length[batch]` on.
+    """
 
     mask_value: float = 0.0
+    """Value of the masked elements."""
     axis: int = 0
+    """Dimension of the time: 0 or 1; the batch is the other one."""
 
     def infer(self, data: Type, valid_length: Type) -> TensorType:
+        """The type of the data, of rank 2 or more; `valid_length` is a vector over the batch."""
         t, lengths = tensors(data, valid_length)
         if self.axis not in (0, 1) or t.ndim < 2:
             raise ShapeError(f"axis {self.axis} cannot be the time of a tensor of shape {text(t.shape)}; it is 0 or 1, and the batch is the other of the two")
@@ -94,12 +103,17 @@ class SequenceMask(Op):
 
 @op("reverse_sequence", kind=Fusion.OPAQUE)
 class ReverseSequence(Op):
-    """The first `seq_lengths[b]` elements along `seq_axis` in opposite order, for each b along `batch_axis` (ONNX ReverseSequence)."""
+    """The data with the first `seq_lengths[b]` elements along `seq_axis` reversed, for each index b of `batch_axis`
+    (ONNX ReverseSequence).
+    """
 
     seq_axis: int = 1
+    """Dimension that is reversed."""
     batch_axis: int = 0
+    """Dimension of the batch."""
 
     def infer(self, data: Type, seq_lengths: Type) -> TensorType:
+        """The type of the data; `seq_lengths` is an integer vector over `batch_axis`."""
         t, lengths = tensors(data, seq_lengths)
         along, batch = axis_of(self.seq_axis, t.ndim, "seq_axis"), axis_of(self.batch_axis, t.ndim, "batch_axis")
         _integers(lengths, "seq_lengths")
@@ -120,18 +134,22 @@ class ReverseSequence(Op):
 
 @op("matrix_set_diag", kind=Fusion.OPAQUE)
 class MatrixSetDiag(Op):
-    """Matrices (…, rows, columns) with the diagonals from `k1` to `k2` taken from `diagonal`, above the main one for k > 0.
+    """Matrices (…, rows, columns) with the diagonals `k1` to `k2` replaced by `diagonal` (TensorFlow MatrixSetDiagV3).
 
-    `diagonal` is (…, length) for one diagonal, else (…, diagonals, longest length), the uppermost first; shorter ones stand right
-    in their row, or left, as the last two attributes say of those above and of those below the main diagonal.
+    `diagonal` is (…, length) for one diagonal, else (…, diagonals, longest length), the uppermost diagonal first.
     """
 
     k1: int = 0
+    """Lowest diagonal; 0 is the main diagonal, positive lies above it."""
     k2: int = 0
+    """Highest diagonal, at least `k1`."""
     super_diag_right_align: bool = True
+    """True when shorter diagonals above the main one end at the end of their row, False at its start."""
     sub_diag_right_align: bool = False
+    """True when shorter diagonals below the main one end at the end of their row, False at its start."""
 
     def infer(self, input: Type, diagonal: Type) -> TensorType:
+        """The type of `input`, matrices; `diagonal` has its dtype."""
         t, values = tensors(input, diagonal)
         require_same_dtype((t, values))
         if t.ndim < 2 or self.k1 > self.k2:
@@ -165,13 +183,19 @@ class MatrixSetDiag(Op):
 
 @op("sliding_window", kind=Fusion.OPAQUE)
 class SlidingWindow(Op):
-    """Every window of `window_shape` over the dimensions from `axis` on, `strides` apart: the places of the windows, then their elements."""
+    """Every window of `window_shape` over the dimensions from `axis` on: the positions of the windows, then their
+    elements.
+    """
 
     axis: int
+    """First dimension of the window; negative counts from the end."""
     window_shape: tuple[int, ...]
+    """Shape of the window over the dimensions from `axis` to the last."""
     strides: tuple[int, ...]
+    """Step of the window along each of these dimensions; 1 or more."""
 
     def infer(self, data: Type) -> TensorType:
+        """(*sizes before `axis`, *number of windows, *window_shape); the dtype of the data."""
         (t,) = tensors(data)
         at = axis_of(self.axis, t.ndim)
         if len(self.window_shape) != len(self.strides) or at + len(self.window_shape) != t.ndim or min(self.strides) < 1:
@@ -193,11 +217,13 @@ class SlidingWindow(Op):
 
 @op("meshgrid", kind=Fusion.OPAQUE, variadic=True)
 class MeshGrid(Op):
-    """The vectors of a tuple as coordinates of a grid, one tensor for each; with `indexing` "xy" the first two dimensions change places."""
+    """The coordinates of a grid, one tensor for each vector of the tuple (`numpy.meshgrid`)."""
 
     indexing: str = "ij"
+    """Order of the first two dimensions: "ij" (matrix) or "xy" (Cartesian, swapped)."""
 
     def infer(self, data: Type) -> TupleType:
+        """A tuple of tensors, each of the sizes of all vectors; the common dtype."""
         fields = _fields(data, self.name)
         require_same_dtype(fields)
         if self.indexing not in ("ij", "xy"):
@@ -218,22 +244,26 @@ class MeshGrid(Op):
 
 @op("strided_set", kind=Fusion.OPAQUE)
 class StridedSet(Op):
-    """`data` with `v` put at `data[begin:end:strides]` of its leading dimensions, which has the shape of `v`; strides are 1 without."""
+    """`data` with the slice `data[begin:end:strides]` of its leading dimensions replaced by `v`."""
 
     begin: tuple[int, ...]
+    """First index of each leading dimension."""
     end: tuple[int, ...]
+    """Exclusive last index of each leading dimension."""
     strides: tuple[int, ...] | None = None
+    """Step of each leading dimension; None means 1."""
 
     def _steps(self) -> tuple[int, ...]:
         given = self.strides or ()
         return (*given, *(1,) * (len(self.begin) - len(given)))
 
     def _full(self, ndim: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """The attributes with all of the dimensions that they do not name."""
+        """Return the attributes completed for all `ndim` dimensions."""
         more = ndim - len(self.begin)
         return (*self.begin, *(0,) * more), (*self.end, *(2**31 - 1,) * more), (*self._steps(), *(1,) * more)
 
     def infer(self, data: Type, v: Type) -> TensorType:
+        """The type of the data; `v` has its dtype and the shape of the slice."""
         t, values = tensors(data, v)
         require_same_dtype((t, values))
         if len(self.begin) != len(self.end) or len(self.begin) > t.ndim or len(self._steps()) != len(self.begin):

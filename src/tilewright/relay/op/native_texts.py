@@ -1,6 +1,7 @@
-"""Operators of strings that have kernels: words looked up and counted in the bytes of a program's inputs (`topi/texts.py`).
+"""Operators of strings that have kernels: words looked up and counted in the bytes of a program's inputs
+(`topi/texts.py`).
 
-Frontends make the operators of `text.py` and `maps.py`; `relay/transform/native_texts.py` makes these of them.
+Frontends make the operators of `text.py` and `maps.py`; the pass `NativeTexts` replaces them by these.
 """
 
 from __future__ import annotations
@@ -37,18 +38,21 @@ def _words(begins: Array, spelled: Array, numbers: Array) -> dict[bytes, int]:
 
 @op("text_index", kind=Fusion.OPAQUE)
 class TextIndex(Op):
-    """The number that a table has for each string of `data`, its case changed first, `absent` for one that is not in it: int64.
+    """The number that a table has for each string of `data`, after its case is changed; `absent` for a missing string.
 
-    `heads`, `hashes`, `begins`, `spelled` and `numbers` are the table (`topi.texts.word_table`), `letters` (256,) is what each byte counts as in it.
-    `case` is NONE, LOWER or UPPER.
+    `heads`, `hashes`, `begins`, `spelled` and `numbers` are the table (`topi.texts.word_table`); `letters` (256,) maps
+    each byte before the comparison.
     """
 
     objects = True
     reads_texts = True
     absent: int
+    """Result for a string that the table lacks."""
     case: str = "NONE"
+    """Case of the strings before they are looked up: "NONE", "LOWER" or "UPPER"."""
 
     def infer(self, data: Type, letters: Type, heads: Type, hashes: Type, begins: Type, spelled: Type, numbers: Type) -> TensorType:
+        """The shape of the strings; int64."""
         return TensorType(_checked(self.case, data, letters, heads, hashes, begins, spelled, numbers).shape, INT64)
 
     def reference(self, data: Array, letters: Array, heads: Array, hashes: Array, begins: Array, spelled: Array, numbers: Array) -> Array:
@@ -64,19 +68,23 @@ class TextIndex(Op):
 
 @op("text_count", kind=Fusion.OPAQUE)
 class TextCount(Op):
-    """How often the words of each number occur in each string of `data`, its case changed first: float32 (*shape, width).
+    """The number of occurrences of the words of each column in each string of `data`: float32 (*shape, width).
 
-    Words are what stands between bytes for which `letters` has 0; those of fewer than `shortest` characters, and those that the table does
-    not have, are not counted. The table is that of `text_index`; `case` is NONE, LOWER or UPPER.
+    Words are the runs of bytes for which `letters` is not 0. Shorter words than `shortest` and words that the table
+    lacks are not counted. The table is that of `text_index`.
     """
 
     objects = True
     reads_texts = True
     width: int
+    """Number of columns of the result."""
     case: str = "NONE"
+    """Case of the words before they are looked up: "NONE", "LOWER" or "UPPER"."""
     shortest: int = 1
+    """Smallest length of a counted word, in characters."""
 
     def infer(self, data: Type, letters: Type, heads: Type, hashes: Type, begins: Type, spelled: Type, numbers: Type) -> TensorType:
+        """(*shape of the strings, width); float32."""
         t = _checked(self.case, data, letters, heads, hashes, begins, spelled, numbers)
         return TensorType((*t.shape, self.width), FLOAT32)
 
@@ -99,16 +107,22 @@ class TextCount(Op):
 
 @op("text_count_grams", kind=Fusion.OPAQUE)
 class TextCountGrams(TextCount):
-    """`text_count` of n-grams of words: of `least` to `most` words, with up to `skips` others between two of them, the same number each time.
+    """`text_count` of n-grams of `least` to `most` words, with up to `skips` words skipped between neighbours, always
+    as many.
 
-    `heads`, `keys`, `children` and `columns` of the tree say where an n-gram of the numbers of words is counted (`topi.texts.gram_tree`).
+    `heads`, `keys`, `children` and `columns` of the tree map the numbers of the words of an n-gram to its column
+    (`topi.texts.gram_tree`).
     """
 
     least: int = 1
+    """Smallest number of words of an n-gram, 1 or more."""
     most: int = 2
+    """Largest number of words of an n-gram."""
     skips: int = 0
+    """Largest number of words skipped between two words of an n-gram."""
 
     def infer(self, data: Type, letters: Type, *tables: Type) -> TensorType:
+        """(*shape of the strings, width); float32."""
         found = tuple(str(t.dtype) for t in tensors(*tables[5:]))
         if found != ("int32", "int64", "int32", "int32") or not 1 <= self.least <= self.most:
             raise ShapeError(f"a tree of n-grams and lengths from 1 were expected, and these are {', '.join(found)}, {self.least} to {self.most}")

@@ -14,26 +14,34 @@ from tilewright.types import FLOAT32, TensorType, Type
 
 @op("nn.attention", kind=Fusion.OUT_FUSABLE)
 class Attention(Op):
-    """softmax(query times key, scaled, plus mask) times value, for each head; (batch, queries, heads * width).
+    """softmax(query @ key.T * scale + mask) @ value for each head: (batch, queries, heads * width).
 
-    Head h reads the columns `starts[0] + h * size` and up of query (batch, queries, …), as many as `size`; of key (batch, keys, …)
-    likewise from `starts[1]`; and `width` columns of value (batch, keys, …) from `starts[2]`. So one product may hold all three.
-    The mask (batch or 1, heads or 1, keys, queries or 1), which stands by key, is added to the scaled products; `causal` leaves to the
-    last query all keys, to the one before it all but the last, and so on. `scale` is 1 / sqrt(size) when it is None. A mask of
-    float32 may go with 16-bit tensors, for which its least values are infinite.
+    Head h reads `size` columns of query (batch, queries, …) from `starts[0] + h * size`, of key (batch, keys, …) from
+    `starts[1] + h * size`, and `width` columns of value (batch, keys, …) from `starts[2] + h * width`. One product may
+    thus hold all three.
+
+    The mask (batch or 1, heads or 1, keys, queries or 1) is stored by key and added to the scaled products. Its dtype
+    is that of the others, or float32 with 16-bit tensors. Source: Vaswani et al., Attention Is All You Need, 2017.
     """
 
     precision = Precision.ALWAYS
     wide = (3,)
 
     heads: int
+    """Number of heads."""
     size: int
+    """Columns of query and key in one head."""
     width: int
+    """Columns of value in one head."""
     scale: float | None = None
+    """Factor of the products; None means 1 / sqrt(size)."""
     causal: bool = False
+    """True hides later keys from a query; the last query sees all keys."""
     starts: tuple[int, int, int] = (0, 0, 0)
+    """First columns of query, key and value in their tensors."""
 
     def infer(self, query: Type, key: Type, value: Type, mask: Type | None = None) -> TensorType:
+        """(batch, queries, heads * width); the common floating-point dtype of query, key and value."""
         q, k, v = tensors(query, key, value)
         require_same_dtype((q, k, v))
         if not q.dtype.is_float:
@@ -72,7 +80,7 @@ class Attention(Op):
         return np.asarray(context.swapaxes(1, 2).reshape(*query.shape[:2], -1), query.dtype)
 
     def _split(self, x: Array, start: int, size: int) -> Array:
-        """(batch, tokens, columns) as (batch, heads, tokens, size)."""
+        """Return (batch, tokens, columns) as (batch, heads, tokens, size)."""
         return x[:, :, start : start + self.heads * size].reshape(*x.shape[:2], self.heads, size).swapaxes(1, 2)
 
     def compute(self, query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor | None = None) -> te.Tensor:

@@ -1,4 +1,4 @@
-"""Small integers as planes of bits, packed into words, and their products (Cowan et al., 2018)."""
+"""Small integers as bit planes packed into words, and their products (Cowan et al., 2018)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tilewright.types import DataType, TensorType, Type
 
 
 def word_of(pack_dtype: str) -> DataType:
-    """The type of the words; raises `ShapeError` for one that is no unsigned integer of whole bytes."""
+    """Return the type of the words. Raises `ShapeError` for other types than unsigned integers of whole bytes."""
     kind = DataType(pack_dtype)
     if kind.code != "uint" or kind.bits < 8:
         raise ShapeError(f"bits cannot be packed into {kind}; use uint8, uint16, uint32 or uint64")
@@ -38,14 +38,21 @@ def _require_integers(*types: TensorType) -> None:
 
 @op("nn.bitpack", kind=Fusion.OPAQUE)
 class BitPack(Op):
-    """The lowest `bits` bits of integers, each plane packed along `pack_axis` into words, the first element highest; planes along a new `bit_axis`."""
+    """The lowest `bits` bits of integers: each bit plane packed along `pack_axis` into words, the first element in the
+    highest bit.
+    """
 
     bits: int = 1
+    """Number of bit planes, from the lowest bit on."""
     pack_axis: int = 1
+    """Dimension that is packed into words; negative counts from the end."""
     bit_axis: int = 2
+    """Position of the new dimension of the planes in the result."""
     pack_type: str = "uint32"
+    """Type of the words: "uint8", "uint16", "uint32" or "uint64"."""
 
     def infer(self, data: Type) -> TensorType:
+        """The shape with `pack_axis` in words and `bits` inserted at `bit_axis`; `pack_type`. The data are integer."""
         (t,) = tensors(data)
         _require_integers(t)
         axis, kind = axis_of(self.pack_axis, t.ndim, "pack_axis"), word_of(self.pack_type)
@@ -67,15 +74,19 @@ class BitPack(Op):
 
 
 class Bitserial(Op):
-    """Base of the products of planes. With `unipolar`, a bit of a weight counts 1 where it is set and -1 where not; else its value."""
+    """Base of the products of bit planes."""
 
     weight_bits: int
+    """Bits of a weight."""
     pack_dtype: str
+    """Type of the words of packed bits: "uint8", "uint16", "uint32" or "uint64"."""
     out_dtype: str
+    """Type of the result."""
     unipolar: bool
+    """True counts a bit of a weight as 1 or -1, False as 1 or 0."""
 
     def _weights(self, weight: Array) -> Array:
-        """What the bits of the weights count, together."""
+        """Return the integers that the bits of the weights represent."""
         planes = [((weight.astype(np.int64) >> b) & 1) << b for b in range(self.weight_bits)]
         total = np.asarray(sum(planes))
         return 2 * total - ((1 << self.weight_bits) - 1) if self.unipolar else total
@@ -90,13 +101,16 @@ class BitserialDense(Bitserial):
     """data (batch, in) of `data_bits` bits times the transpose of weight (units, in) of `weight_bits` bits."""
 
     units: int | None = None
+    """Number of output columns; None takes it from the weight."""
     data_bits: int = 1
+    """Bits of a data element."""
     weight_bits: int = 1
     pack_dtype: str = "uint32"
     out_dtype: str = "int16"
     unipolar: bool = True
 
     def infer(self, data: Type, weight: Type) -> TensorType:
+        """(batch, units) from integers (batch, in) and (units, in); `out_dtype`."""
         t, w = (require_rank(x, 2, what) for x, what in zip(tensors(data, weight), ("data", "weight"), strict=True))
         _require_integers(t, w)
         _words(t.shape[1], word_of(self.pack_dtype), 1)
@@ -114,19 +128,23 @@ class BitserialDense(Bitserial):
 
 @op("nn.bitserial_conv2d", kind=Fusion.OPAQUE)
 class BitserialConv2d(Bitserial):
-    """A convolution of data of `activation_bits` bits by weights of `weight_bits`: NCHW by OIHW, or NHWC by HWIO (those kernels without a layout).
-
-    Padding counts nothing.
-    """
+    """A convolution of data of `activation_bits` bits with weights of `weight_bits` bits; padding contributes zero."""
 
     strides: tuple[int, ...] = (1, 1)
+    """Step of the window along height and width, in pixels."""
     padding: tuple[int, ...] = (0, 0)
+    """Number of zero pixels around the image: (top, left, bottom, right), or fewer numbers."""
     channels: int | None = None
+    """Number of output channels; None takes it from the weight."""
     kernel_size: tuple[int, ...] | None = None
+    """Height and width of the kernel; None takes them from the weight."""
     activation_bits: int = 1
+    """Bits of a data element."""
     weight_bits: int = 1
     data_layout: str = "NCHW"
+    """Layout of data and result: "NCHW" or "NHWC"."""
     kernel_layout: str = ""
+    """Layout of the weight; "" means "OIHW" for "NCHW", "HWIO" for "NHWC"."""
     pack_dtype: str = "uint32"
     out_dtype: str = "int16"
     unipolar: bool = True
@@ -135,7 +153,7 @@ class BitserialConv2d(Bitserial):
         normalized(self, 2, "strides", "kernel_size")
 
     def _plain(self) -> Conv2d:
-        """The convolution of numbers that it is."""
+        """Return the equivalent convolution of integers."""
         kernel = self.kernel_layout or {"NCHW": "OIHW", "NHWC": "HWIO"}.get(self.data_layout, "")
         if (self.data_layout, kernel) not in (("NCHW", "OIHW"), ("NHWC", "HWIO")):
             raise ShapeError(f"layouts {self.data_layout} and {self.kernel_layout} are not made; they are NCHW and OIHW, or NHWC and HWIO")
@@ -145,6 +163,7 @@ class BitserialConv2d(Bitserial):
         )
 
     def infer(self, data: Type, weight: Type) -> TensorType:
+        """The shape of `nn.conv2d`; `out_dtype`. Both inputs are integer."""
         t, w = tensors(data, weight)
         _require_integers(t, w)
         found = self._plain().infer(t, TensorType(w.shape, t.dtype))

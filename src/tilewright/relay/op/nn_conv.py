@@ -1,7 +1,7 @@
 """Convolutions and transposed convolutions of one to three spatial dimensions.
 
-Padding is kept as all numbers before, then all after: (top, left, bottom, right). Strides, dilation and kernel sizes are
-kept as one number for each spatial dimension, whatever shorter form they were given in.
+Padding is kept as all numbers before, then all numbers after: (top, left, bottom, right). Strides, dilation and kernel
+sizes are kept as one number for each spatial dimension; a single number stands for all.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.nn_matmul import accumulator, multiplied, product_dtype
-from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, attributes, op, tensors
 from tilewright.tir.data_layout import bijective_layout
 from tilewright.topi import channel_blocks, planes
 from tilewright.topi import conv_transpose as topi_transpose
@@ -29,7 +29,7 @@ Ints = Sequence[int]
 
 
 def normalized(self: Any, n: int, *names: str) -> None:
-    """Give the named attributes and `padding` of an operator their full form."""
+    """Expand the named attributes, and `padding`, to one number for each of `n` dimensions."""
     for name in names:
         value = getattr(self, name)
         if value is not None:
@@ -41,38 +41,49 @@ def ordered(shape: Sequence[Any], axes: Perm) -> tuple[Any, ...]:
     return tuple(shape[a] for a in axes)
 
 
+@attributes
 class Convolution(Op):
-    """Base of what the two kinds of convolution share: their attributes and layouts."""
+    """Base of convolutions and transposed convolutions: attributes and layouts."""
 
     precision = Precision.ALWAYS
     rank: ClassVar[int]
-    strides: Any
-    padding: Any
-    dilation: Any
-    groups: int
-    channels: int | None
-    kernel_size: Any
-    data_layout: str
-    kernel_layout: str
-    out_layout: str
-    out_dtype: str
     transposed: ClassVar[bool] = False
+
+    strides: tuple[int, ...] = (1,)
+    """Step of the window along each spatial dimension, in elements."""
+    padding: tuple[int, ...] = (0,)
+    """Number of zeros around the data: all before, then all after each dimension; 1, n or 2n numbers."""
+    dilation: tuple[int, ...] = (1,)
+    """Distance of two taps of the kernel along each spatial dimension, in elements."""
+    groups: int = 1
+    """Number of groups of channels that are convolved separately; it divides both channel counts."""
+    channels: int | None = None
+    """Number of output channels; None takes it from the weight."""
+    kernel_size: tuple[int, ...] | None = None
+    """Spatial shape of the kernel; None takes it from the weight."""
+    data_layout: str = "NCHW"
+    """Layout of the data, such as "NCHW", "NHWC" or "NCHW8c"."""
+    kernel_layout: str = "OIHW"
+    """Layout of the weight, such as "OIHW" or "HWIO"."""
+    out_layout: str = ""
+    """Layout of the result; "" means that of the data."""
 
     def __post_init__(self) -> None:
         normalized(self, self.rank, "strides", "dilation", "kernel_size")
 
     def axes(self) -> tuple[Perm, Perm, Perm]:
-        """Axes that bring data into NC…, the kernel into OI… (IO… when transposed), and the result out of NC…."""
+        """Return the axes that permute data to NC…, the kernel to OI… (IO… when transposed), and the result from NC….
+        """
         out = inverse(data_axes(self.out_layout or self.data_layout, self.rank))
         return data_axes(self.data_layout, self.rank), kernel_axes(self.kernel_layout, self.rank, self.transposed), out
 
     @property
     def blocked(self) -> bool:
-        """Has any of the layouts blocks, as NCHW8c?"""
+        """Whether any layout is blocked, such as NCHW8c."""
         return is_blocked(self.data_layout, self.kernel_layout, self.out_layout)
 
     def kernel_shape(self, weight: TensorType) -> Shape:
-        """The shape of the kernel in OI… order (IO… when transposed)."""
+        """Return the shape of the kernel in OI… order (IO… when transposed)."""
         if not self.blocked:
             w = require_rank(weight, self.rank + 2, "weight")
             return ordered(w.shape, kernel_axes(self.kernel_layout, self.rank, self.transposed))
@@ -80,8 +91,8 @@ class Convolution(Op):
         way.src.require_shape(weight.shape, "a weight")
         return tuple(way.forward_shape(weight.shape))
 
-    def _checked(self, data: Type, weight: Type) -> tuple[Shape, Shape, DataType]:
-        """The shapes in NC… and OI… order (IO… when transposed), and the dtype of the result."""
+    def _checked(self, data: Type, weight: Type, out_dtype: str) -> tuple[Shape, Shape, DataType]:
+        """Return the shapes in NC… and OI… order (IO… when transposed), and the dtype of the result."""
         d, w = tensors(data, weight)
         kernel = self.kernel_shape(w)
         if self.kernel_size is not None and any(map(differ, self.kernel_size, kernel[2:])):
@@ -92,10 +103,10 @@ class Convolution(Op):
             shape = tuple(way.forward_shape(d.shape))
         else:
             shape = ordered(require_rank(d, self.rank + 2, "data").shape, data_axes(self.data_layout, self.rank))
-        return shape, kernel, product_dtype(d.dtype, w.dtype, self.out_dtype)
+        return shape, kernel, product_dtype(d.dtype, w.dtype, out_dtype)
 
     def _placed(self, shape: Shape) -> Shape:
-        """The shape of a result in its own layout; `shape` is in NC… order."""
+        """Return the shape of a result, given in NC… order, in its own layout."""
         layout = self.out_layout or self.data_layout
         if not self.blocked:
             return ordered(shape, inverse(data_axes(layout, self.rank)))
@@ -111,7 +122,9 @@ class Convolution(Op):
         return found
 
     def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None] | None:
-        """Channels-first -> channels-last data and HWIO kernels (also for groups and depthwise), whatever order is given."""
+        """Channels-first data in any order -> channels-last data and HWIO kernels, also for groups and depthwise
+        convolutions.
+        """
         first, last = channels_first(self.rank), channels_last(self.rank)
         if self.data_layout != first or self.out_layout not in ("", first) or self.blocked:
             return (self, (None, None), None) if perms[0] is None else None
@@ -122,11 +135,16 @@ class Convolution(Op):
         return type(self)(**attrs), (perm, kernel_perm), perm
 
 
+@attributes
 class Conv(Convolution):
     """Base of the convolutions."""
 
+    out_dtype: str = ""
+    """Type of the sums and of the result; "" means that of the data."""
+
     def infer(self, data: Type, weight: Type) -> TensorType:
-        shape, kernel, dtype = self._checked(data, weight)
+        """(batch, out channels, (size + padding - reach) // stride + 1, …), reach = (kernel - 1) * dilation + 1."""
+        shape, kernel, dtype = self._checked(data, weight, self.out_dtype)
         if self.groups < 1:
             raise ShapeError(f"the channels are in {self.groups} groups, and must be in one at least")
         if differ(shape[1], kernel[1] * self.groups):
@@ -144,7 +162,9 @@ class Conv(Convolution):
         return argument == 1 and not self.blocked and self.groups == 1 and self.kernel_size is not None and all(d == 1 for d in self.kernel_size)
 
     def mixed_precision(self, types: Sequence[Type]) -> Precision:
-        """Depthwise convolutions and odd depths have no pairs to multiply, but along the rows of planes: they gain only what they need not read."""
+        """16 bits pay where pairs of channels are multiplied, or rows of planes; other convolutions follow their
+        inputs.
+        """
         _, depth, *ksize = self.kernel_shape(tensors(types[1])[0])
         pairs = isinstance(depth, int) and (depth % 2 == 0 or planes.multiplies_neighbours(self.data_layout, ksize, self.dilation, self.groups))
         return Precision.ALWAYS if pairs else Precision.FOLLOW
@@ -167,19 +187,19 @@ class Conv(Convolution):
 
 
 def narrowed(result: Array, dtype: DataType) -> Array:
-    """An accumulated result in its own dtype; integers wrap around."""
+    """Return an accumulated result in its own dtype; integers wrap around."""
     if dtype.is_integer and result.dtype.kind == "f":
         result = result.astype(np.int64)
     return np.ascontiguousarray(result.astype(dtype.numpy()))
 
 
 def _at(whole: int, *where: Any) -> tuple[Any, ...]:
-    """An index: `whole` dimensions entirely, then `where`."""
+    """Return an index of `whole` complete dimensions, then `where`."""
     return (*(slice(None),) * whole, *where)
 
 
 def convolve(x: Array, w: Array, strides: Ints, padding: tuple[Ints, Ints], dilation: Ints, groups: int) -> Array:
-    """NC… data with an OI… kernel, one matrix product for each tap of the kernel; in the accumulator's type."""
+    """Convolve NC… data with an OI… kernel in the accumulator's dtype: one matrix product for each tap."""
     kernel = w.shape[2:]
     padded = np.pad(x, [(0, 0), (0, 0), *zip(*padding, strict=True)]).astype(accumulator(x.dtype, w.dtype))
     out = [(m - (k - 1) * d - 1) // s + 1 for m, k, d, s in zip(padded.shape[2:], kernel, dilation, strides, strict=True)]
@@ -194,18 +214,11 @@ def convolve(x: Array, w: Array, strides: Ints, padding: tuple[Ints, Ints], dila
 
 @op("nn.conv1d", kind=Fusion.OUT_FUSABLE)
 class Conv1d(Conv):
-    """One-dimensional convolution: data (batch, in, width), weight (out, in / groups, kernel), in these layouts or others."""
+    """One-dimensional convolution: data (batch, in, width), weight (out, in / groups, kernel)."""
 
-    strides: tuple[int, ...] = (1,)
     padding: tuple[int, ...] = (0, 0)
-    dilation: tuple[int, ...] = (1,)
-    groups: int = 1
-    channels: int | None = None
-    kernel_size: tuple[int, ...] | None = None
     data_layout: str = "NCW"
     kernel_layout: str = "OIW"
-    out_layout: str = ""
-    out_dtype: str = ""
     rank = 1
 
 
@@ -213,20 +226,9 @@ class Conv1d(Conv):
 class Conv2d(Conv):
     """Two-dimensional convolution: data (batch, in, height, width), weight (out, in / groups, kh, kw).
 
-    `groups` equal to the input channels is a depthwise convolution. The result has `out_dtype`, that of the data without
-    one; integers are summed in it and wrap around.
+    `groups` equal to the input channels is a depthwise convolution. Integer sums wrap around in `out_dtype`.
     """
 
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0)
-    dilation: tuple[int, ...] = (1, 1)
-    groups: int = 1
-    channels: int | None = None
-    kernel_size: tuple[int, ...] | None = None
-    data_layout: str = "NCHW"
-    kernel_layout: str = "OIHW"
-    out_layout: str = ""
-    out_dtype: str = ""
     rank = 2
 
 
@@ -234,24 +236,22 @@ class Conv2d(Conv):
 class Conv3d(Conv):
     """Three-dimensional convolution: data (batch, in, depth, height, width), weight (out, in / groups, kd, kh, kw)."""
 
-    strides: tuple[int, ...] = (1, 1, 1)
-    padding: tuple[int, ...] = (0, 0, 0)
-    dilation: tuple[int, ...] = (1, 1, 1)
-    groups: int = 1
-    channels: int | None = None
-    kernel_size: tuple[int, ...] | None = None
     data_layout: str = "NCDHW"
     kernel_layout: str = "OIDHW"
-    out_layout: str = ""
-    out_dtype: str = ""
     rank = 3
 
 
+@attributes
 class ConvTranspose(Convolution):
-    """Base of the transposed convolutions (the gradients of convolutions), whose kernels are (in, out / groups, …)."""
+    """Base of the transposed convolutions (gradients of convolutions), whose kernels are (in, out / groups, …)."""
 
     transposed = True
-    output_padding: Any
+    kernel_layout: str = "IOHW"
+    """Layout of the weight, such as "IOHW"; I are the channels of the data."""
+    output_padding: tuple[int, ...] = (0,)
+    """Number of elements added after the result along each spatial dimension, less than the stride or dilation."""
+    out_dtype: str = ""
+    """Type of the sums and of the result; "" means that of the data."""
 
     def __post_init__(self) -> None:
         normalized(self, self.rank, "strides", "dilation", "kernel_size", "output_padding")
@@ -264,8 +264,9 @@ class ConvTranspose(Convolution):
         ]
 
     def infer(self, data: Type, weight: Type) -> TensorType:
+        """(batch, out channels, (size - 1) * stride - padding + (kernel - 1) * dilation + 1 + output_padding, …)."""
         self.axes()
-        shape, kernel, dtype = self._checked(data, weight)
+        shape, kernel, dtype = self._checked(data, weight, self.out_dtype)
         if differ(shape[1], kernel[0]):
             raise ShapeError(f"channels of data ({shape[1]}) and weight ({kernel[0]}) differ")
         for k, (more, stride, dilation) in enumerate(zip(self.output_padding, self.strides, self.dilation, strict=True)):
@@ -309,17 +310,9 @@ class ConvTranspose(Convolution):
 class Conv1dTranspose(ConvTranspose):
     """Transposed one-dimensional convolution: data (batch, in, width), weight (in, out / groups, kernel)."""
 
-    strides: tuple[int, ...] = (1,)
     padding: tuple[int, ...] = (0, 0)
-    dilation: tuple[int, ...] = (1,)
-    groups: int = 1
-    channels: int | None = None
-    kernel_size: tuple[int, ...] | None = None
     data_layout: str = "NCW"
     kernel_layout: str = "IOW"
-    out_layout: str = ""
-    output_padding: tuple[int, ...] = (0,)
-    out_dtype: str = ""
     rank = 1
 
 
@@ -327,37 +320,19 @@ class Conv1dTranspose(ConvTranspose):
 class Conv2dTranspose(ConvTranspose):
     """Transposed two-dimensional convolution: data (batch, in, height, width), weight (in, out / groups, kh, kw).
 
-    Each element of the data adds a copy of the kernel to the result, `strides` apart; `padding` is cut off the result, and
-    `output_padding` added after it.
+    Each element of the data adds a scaled copy of the kernel to the result, `strides` apart. `padding` is cut off the
+    result, then `output_padding` is added after it.
     """
 
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0)
-    dilation: tuple[int, ...] = (1, 1)
-    groups: int = 1
-    channels: int | None = None
-    kernel_size: tuple[int, ...] | None = None
-    data_layout: str = "NCHW"
-    kernel_layout: str = "IOHW"
-    out_layout: str = ""
-    output_padding: tuple[int, ...] = (0, 0)
-    out_dtype: str = ""
     rank = 2
 
 
 @op("nn.conv3d_transpose", kind=Fusion.OUT_FUSABLE)
 class Conv3dTranspose(ConvTranspose):
-    """Transposed three-dimensional convolution: data (batch, in, depth, height, width), weight (in, out / groups, kd, kh, kw)."""
+    """Transposed three-dimensional convolution: data (batch, in, depth, height, width), weight (in, out / groups, kd,
+    kh, kw).
+    """
 
-    strides: tuple[int, ...] = (1, 1, 1)
-    padding: tuple[int, ...] = (0, 0, 0)
-    dilation: tuple[int, ...] = (1, 1, 1)
-    groups: int = 1
-    channels: int | None = None
-    kernel_size: tuple[int, ...] | None = None
     data_layout: str = "NCDHW"
     kernel_layout: str = "IODHW"
-    out_layout: str = ""
-    output_padding: tuple[int, ...] = (0, 0, 0)
-    out_dtype: str = ""
     rank = 3

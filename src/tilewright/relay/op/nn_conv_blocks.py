@@ -1,6 +1,7 @@
-"""Convolutions of tensors whose channels stand in blocks: what a hook of `AlterOpLayout` makes of `nn.conv2d`.
+"""Convolutions of tensors with blocked channels, which a hook of `AlterOpLayout` makes of `nn.conv2d`.
 
-`nn.conv2d` takes the same layouts; these have names of their own, so that a hook of `nn.conv2d` is not asked about them again.
+`nn.conv2d` accepts the same layouts. These operators have names of their own, so that a hook of `nn.conv2d` is not
+called for them again.
 """
 
 from __future__ import annotations
@@ -13,44 +14,29 @@ from tilewright.types import TensorType, Type
 
 @op("nn.contrib_conv2d_NCHWc", kind=Fusion.OUT_FUSABLE)
 class Conv2dNCHWc(Conv):
-    """Two-dimensional convolution: data (batch, in / x, height, width, x) in NCHW[x]c, weight (out / y, in / x, kh, kw, x, y) in OIHW[x]i[y]o.
+    """Two-dimensional convolution: data (batch, in / x, height, width, x) in NCHW[x]c, weight (out / y, in / x, kh, kw,
+    x, y) in OIHW[x]i[y]o.
 
-    The result is in `out_layout`, NCHW[y]c, or in the layout of the data without one.
+    The result is in `out_layout`, NCHW[y]c.
     """
 
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0)
-    dilation: tuple[int, ...] = (1, 1)
-    groups: int = 1
-    channels: int | None = None
-    kernel_size: tuple[int, ...] | None = None
     data_layout: str = "NCHW8c"
-    kernel_layout: str = "OIHW"
-    out_layout: str = ""
-    out_dtype: str = ""
     rank = 2
 
 
 @op("nn.contrib_depthwise_conv2d_NCHWc", kind=Fusion.OUT_FUSABLE)
 class DepthwiseConv2dNCHWc(Conv):
-    """Each channel with its own kernels: data (batch, in / x, height, width, x) in NCHW[x]c, weight (out / y, 1, kh, kw, 1, y) in OIHW1i[y]o.
+    """Depthwise convolution: data (batch, in / x, height, width, x) in NCHW[x]c, weight (out / y, 1, kh, kw, 1, y) in
+    OIHW1i[y]o.
 
     `groups` is the number of input channels.
     """
 
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0)
-    dilation: tuple[int, ...] = (1, 1)
-    groups: int = 1
-    channels: int | None = None
-    kernel_size: tuple[int, ...] | None = None
     data_layout: str = "NCHW8c"
-    kernel_layout: str = "OIHW"
-    out_layout: str = ""
-    out_dtype: str = ""
     rank = 2
 
     def infer(self, data: Type, weight: Type) -> TensorType:
+        """The type of `nn.conv2d`; the kernel has one input channel for each output."""
         depth = self.kernel_shape(tensors(weight)[0])[1]
         if isinstance(depth, int) and depth != 1:
             raise ShapeError(f"a depthwise kernel has one input channel for each output, and this one ({self.kernel_layout}) has {depth}")

@@ -1,4 +1,4 @@
-"""Deformable convolutions: each tap reads the image at a place of its own, between pixels (Dai et al., 2017)."""
+"""Deformable convolutions, whose taps read the image at computed positions between pixels (Dai et al., 2017)."""
 
 from __future__ import annotations
 
@@ -21,23 +21,35 @@ LAYOUTS = {"NCHW": ("OIHW", (0, 1, 2, 3), (0, 1, 2, 3)), "NHWC": ("HWIO", (0, 3,
 
 @op("nn.deformable_conv2d", kind=Fusion.OPAQUE)
 class DeformableConv2d(Op):
-    """A convolution whose tap (ky, kx) reads its image, in the channels of deformable group g, `offset` further on.
+    """A convolution whose tap (ky, kx) reads the image at an offset of its own, in the channels of deformable group g.
 
-    data (batch, in, height, width), weight (out, in / groups, kh, kw), offset (batch, deformable_groups * kh * kw * 2, height', width')
-    for each place of the result, y before x. Between pixels the image is bilinear, outside it is zero. In NHWC weights are HWIO.
+    data (batch, in, height, width), offset (batch, deformable_groups * kh * kw * 2, height', width'), y before x, for
+    each position of the result, weight (out, in / groups, kh, kw). The image is interpolated bilinearly and zero
+    outside. Source: Dai et al., Deformable Convolutional Networks, 2017.
     """
 
     strides: tuple[int, ...] = (1, 1)
+    """Step of the window along height and width, in pixels."""
     padding: tuple[int, ...] = (0, 0)
+    """Number of zero pixels around the image: (top, left, bottom, right), or fewer numbers."""
     dilation: tuple[int, ...] = (1, 1)
+    """Distance of two taps of the kernel along height and width, in pixels."""
     deformable_groups: int = 1
+    """Number of groups of channels with offsets of their own."""
     groups: int = 1
+    """Number of groups of channels that are convolved separately."""
     channels: int | None = None
+    """Number of output channels; None takes it from the weight."""
     kernel_size: tuple[int, ...] | None = None
+    """Height and width of the kernel; None takes them from the weight."""
     data_layout: str = "NCHW"
+    """Layout of the data: "NCHW" or "NHWC"."""
     kernel_layout: str = "OIHW"
+    """Layout of the weight: "OIHW" for "NCHW", "HWIO" for "NHWC"."""
     out_layout: str = ""
+    """Layout of the result; "" means that of the data, the only other choice."""
     out_dtype: str = ""
+    """Type of the result; "" means that of the data."""
 
     def __post_init__(self) -> None:
         normalized(self, 2, "strides", "dilation", "kernel_size")
@@ -52,6 +64,7 @@ class DeformableConv2d(Op):
         return data, kernel
 
     def infer(self, data: Type, offset: Type, weight: Type) -> TensorType:
+        """The shape of `nn.conv2d`; `out_dtype` or the dtype of the data."""
         t, moved, kernel = (require_rank(x, 4, what) for x, what in zip(tensors(data, offset, weight), ("data", "offset", "weight"), strict=True))
         data_order, kernel_order = self._orders()
         batch, channels, *sizes = (t.shape[d] for d in data_order)

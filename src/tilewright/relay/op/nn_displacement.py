@@ -1,4 +1,4 @@
-"""Correlation of two images over displacements, and buffers that keep the last data of a stream."""
+"""Correlation of two images over displacements, and buffers of the latest data of a stream."""
 
 from __future__ import annotations
 
@@ -15,19 +15,26 @@ from tilewright.types import TensorType, Type
 
 @op("nn.correlation", kind=Fusion.OPAQUE)
 class Correlation(Op):
-    """How alike patches of two images NCHW are, at displacements of up to `max_displacement` in steps of `stride2` (Dosovitskiy et al., 2015).
+    """The similarity of patches of two NCHW images at displacements of up to `max_displacement` in steps of `stride2`.
 
-    The mean of products, or without `is_multiply` of absolute differences, over the channels and a patch of `kernel_size`; patches
-    are `stride1` apart. The result is (batch, displacements, height, width).
+    It is the mean over channels and patch of products, or of absolute differences: (batch, displacements, height,
+    width). Source: Dosovitskiy et al., FlowNet, 2015.
     """
 
     kernel_size: int = 1
+    """Height and width of a patch, in pixels; odd."""
     max_displacement: int = 1
+    """Largest displacement along height and width, in pixels."""
     stride1: int = 1
+    """Step between two patches, in pixels."""
     stride2: int = 1
+    """Step between two displacements, in pixels."""
     padding: tuple[int, ...] = (0, 0)
+    """Number of zero pixels around both images: (top, left, bottom, right), or fewer numbers."""
     is_multiply: bool = True
+    """True averages products, False absolute differences."""
     layout: str = "NCHW"
+    """Layout of the images; only "NCHW" exists."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "padding", both_sides(self.padding, 2))
@@ -42,6 +49,7 @@ class Correlation(Op):
         return range(-radius * self.stride2, radius * self.stride2 + 1, self.stride2)
 
     def infer(self, data1: Type, data2: Type) -> TensorType:
+        """(batch, displacements, height, width) from two images of one type; their dtype."""
         a, b = (require_rank(t, 4, what) for t, what in zip(tensors(data1, data2), ("data1", "data2"), strict=True))
         require_same_dtype((a, b))
         if self.layout != "NCHW" or any(map(differ, a.shape, b.shape)) or self.kernel_size % 2 == 0 or min(self.stride1, self.stride2) < 1:
@@ -70,11 +78,13 @@ class Correlation(Op):
 
 @op("nn.fifo_buffer", kind=Fusion.OPAQUE)
 class FifoBuffer(Op):
-    """`buffer` with `data` added after its end along `axis`, and as much dropped at its beginning."""
+    """`buffer` with `data` appended along `axis`, and as many elements dropped at its start."""
 
     axis: int = 0
+    """Dimension of the time; negative counts from the end."""
 
     def infer(self, data: Type, buffer: Type) -> TensorType:
+        """The type of `buffer`; `data` may differ along `axis` only."""
         new, kept = tensors(data, buffer)
         require_same_dtype((new, kept))
         at = axis_of(self.axis, kept.ndim)

@@ -20,16 +20,19 @@ from tilewright.types import TensorType, Type
 
 @op("nn.nll_loss", kind=Fusion.OPAQUE)
 class NllLoss(Op):
-    """Negative log likelihood: `-predictions[n, targets[n…], …] * weights[targets[n…]]`, without those of `ignore_index`.
+    """Negative log likelihood: `-predictions[n, targets[n…], …] * weights[targets[n…]]`, zero for the class
+    `ignore_index`.
 
-    `predictions` (batch, classes, …), `targets` (batch, …), held at the first and last class. `reduction` "mean" divides by the sum of the weights used, "sum"
-    and "none" do not.
+    `predictions` are (batch, classes, …), `targets` (batch, …), clamped to the classes, `weights` (classes,).
     """
 
     reduction: str = "mean"
+    """Combination of the losses: "mean" (divided by the sum of the used weights), "sum" or "none"."""
     ignore_index: int = -100
+    """Class that contributes no loss."""
 
     def infer(self, predictions: Type, targets: Type, weights: Type) -> TensorType:
+        """The shape of the targets for "none", else a scalar; the dtype of the predictions. Targets are integer."""
         t, kinds, share = tensors(predictions, targets, weights)
         require_same_dtype((t, share))
         if t.ndim < 1 or kinds.ndim != t.ndim - 1 or any(map(differ, kinds.shape, (*t.shape[:-1][:1], *t.shape[2:]) if t.ndim > 1 else ())):
@@ -78,9 +81,10 @@ class NllLoss(Op):
 
 
 class CrossEntropyOf(Op):
-    """Base of the cross entropies: predictions and targets (batch, classes), one number for all."""
+    """Base of the cross entropies of predictions and targets (batch, classes)."""
 
     def infer(self, predictions: Type, targets: Type) -> TensorType:
+        """A scalar; the common floating-point dtype of two tensors (batch, classes)."""
         t, wanted = (require_rank(x, 2, what) for x, what in zip(tensors(predictions, targets), ("predictions", "targets"), strict=True))
         require_same_dtype((t, wanted))
         if any(map(differ, t.shape, wanted.shape)):
@@ -90,7 +94,7 @@ class CrossEntropyOf(Op):
         return TensorType((), t.dtype)
 
     def _mean(self, logarithms: Expr, targets: Expr, span: Origin | None) -> Expr:
-        """Minus the sum of products, by the size of the batch."""
+        """Return minus the sum of products, divided by the batch size."""
         total = Call(Sum(), [Call(Multiply(), [logarithms, targets], span=span)], span=span)
         t = targets.tensor_type
         return Call(Divide(), [Call(Negative(), [total], span=span), const(t.shape[0], str(t.dtype))], span=span)
@@ -104,7 +108,7 @@ class CrossEntropy(CrossEntropyOf):
         return np.asarray(-(np.log(predictions) * targets).sum() / predictions.shape[0], predictions.dtype)
 
     def simplify(self, call: Call) -> Expr | None:
-        """The logarithm, product and sum, where the size of the batch is known."""
+        """Logarithm, product and sum, where the batch size is known."""
         predictions, targets = call.args
         if not targets.tensor_type.is_static:
             return None
@@ -113,12 +117,12 @@ class CrossEntropy(CrossEntropyOf):
 
 @op("nn.cross_entropy_with_logits", kind=Fusion.OPAQUE)
 class CrossEntropyWithLogits(CrossEntropyOf):
-    """`-sum(targets * predictions) / batch`, of predictions that are logarithms already (after `nn.log_softmax`)."""
+    """`-sum(targets * predictions) / batch` for predictions that are logarithms (after `nn.log_softmax`)."""
 
     def reference(self, predictions: Array, targets: Array) -> Array:
         return np.asarray(-(predictions * targets).sum() / predictions.shape[0], predictions.dtype)
 
     def simplify(self, call: Call) -> Expr | None:
-        """The product and sum, where the size of the batch is known."""
+        """Product and sum, where the batch size is known."""
         predictions, targets = call.args
         return self._mean(predictions, targets, call.span) if targets.tensor_type.is_static else None

@@ -1,4 +1,4 @@
-"""Matrix products and what is added to their results."""
+"""Matrix products and bias addition."""
 
 from __future__ import annotations
 
@@ -18,14 +18,18 @@ from tilewright.types import DataType, TensorType, Type
 
 
 def product_dtype(a: DataType, b: DataType, out_dtype: str) -> DataType:
-    """The dtype of a sum of products: `out_dtype`, or that of both; two integer types may meet in a given one."""
+    """Return the dtype of a sum of products: `out_dtype`, or the common dtype. Two integer types may differ if
+    `out_dtype` is given.
+    """
     if a is not b and not (out_dtype and a.is_integer and b.is_integer):
         raise ShapeError(f"dtypes {a} and {b} differ; cast one of the arguments" + ("" if out_dtype else ", or give out_dtype for integers"))
     return DataType(out_dtype) if out_dtype not in ("", "void") else a
 
 
 def accumulator(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
-    """In what numpy sums products: half floats in float32; integers of up to 16 bits in float64, exact below 2^53."""
+    """Return numpy's dtype for sums of products: float32 for half floats; float64 for integers of up to 16 bits, exact
+    below 2^53.
+    """
     kind = DataType(a)
     if kind.is_float:
         return np.dtype(np.float32) if kind.bits < 64 else np.dtype(np.float64)
@@ -37,7 +41,7 @@ def multiplied(a: Array, b: Array) -> Array:
 
 
 def product_of(a: Array, b: Array, out_dtype: str) -> Array:
-    """The matrix product in its result's dtype; integers wrap around."""
+    """Return the matrix product in the dtype of the result; integers wrap around."""
     dtype = product_dtype(DataType(a.dtype), DataType(b.dtype), out_dtype)
     acc = accumulator(a.dtype, b.dtype)
     total = multiplied(a.astype(acc), b.astype(acc))
@@ -56,9 +60,12 @@ class Dense(Op):
 
     precision = Precision.ALWAYS
     units: int | None = None
+    """Number of output columns; None takes it from the weight."""
     out_dtype: str = ""
+    """Type of the sums and of the result; "" means that of the inputs."""
 
     def infer(self, data: Type, weight: Type) -> TensorType:
+        """(*batch, units) from (*batch, in) and (units, in); `out_dtype` or the common dtype of the inputs."""
         d, w = tensors(data, weight)
         require_rank(w, 2, "weight")
         if d.ndim < 1 or differ(d.shape[-1], w.shape[1]):
@@ -76,15 +83,20 @@ class Dense(Op):
 
 @op("nn.matmul", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
 class Matmul(Op):
-    """tensor_a (…, m, k) times tensor_b (k, n), each transposed on request (a only when it is a matrix)."""
+    """tensor_a (…, m, k) times tensor_b (k, n), each optionally transposed."""
 
     precision = Precision.ALWAYS
     units: int | None = None
+    """Number of output columns; None takes it from `tensor_b`."""
     out_dtype: str = ""
+    """Type of the sums and of the result; "" means that of the inputs."""
     transpose_a: bool = False
+    """True transposes `tensor_a`, which must be a matrix."""
     transpose_b: bool = False
+    """True transposes `tensor_b`."""
 
     def infer(self, tensor_a: Type, tensor_b: Type) -> TensorType:
+        """(*batch, m, n) from (*batch, m, k) and (k, n); `out_dtype` or the common dtype of the inputs."""
         a, b = tensors(tensor_a, tensor_b)
         require_rank(b, 2, "tensor_b")
         if self.transpose_a:
@@ -107,14 +119,18 @@ class Matmul(Op):
 
 @op("nn.batch_matmul", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
 class BatchMatmul(Op):
-    """The products of the matrices of two 3-d tensors, (b, m, k) times (b, n, k) transposed; a batch of one is repeated."""
+    """Matrix products of two 3-d tensors: (b, m, k) times the transpose of (b, n, k). A batch of one is repeated."""
 
     precision = Precision.ALWAYS
     out_dtype: str = ""
+    """Type of the sums and of the result; "" means that of the inputs."""
     transpose_a: bool = False
+    """True transposes the matrices of `tensor_a`."""
     transpose_b: bool = True
+    """True transposes the matrices of `tensor_b`."""
 
     def infer(self, tensor_a: Type, tensor_b: Type) -> TensorType:
+        """(b, m, n) from (b or 1, m, k) and (b or 1, n, k); `out_dtype` or the common dtype of the inputs."""
         a, b = tensors(tensor_a, tensor_b)
         require_rank(a, 3, "tensor_a")
         require_rank(b, 3, "tensor_b")
@@ -139,8 +155,10 @@ class BiasAdd(Op):
 
     precision = Precision.FOLLOW
     axis: int = 1
+    """Dimension of the channels; negative counts from the end."""
 
     def infer(self, data: Type, bias: Type) -> TensorType:
+        """The type of the data; `bias` is a vector of its dtype, one element for each index of `axis`."""
         d, b = tensors(data, bias)
         require_same_dtype((d, b))
         channels = d.shape[axis_of(self.axis, d.ndim)]
@@ -163,13 +181,17 @@ class BiasAdd(Op):
 
 @op("nn.contrib_dense_pack", kind=Fusion.OUT_FUSABLE)
 class DensePack(Op):
-    """data (batch, in) times the transpose of a weight in panels (units / x, in, x), whose `weight_layout` is "NK<x>n"."""
+    """data (batch, in) times the transpose of a weight packed in panels (units / x, in, x)."""
 
     units: int | None = None
+    """Number of output columns; None takes it from the weight."""
     out_dtype: str = ""
+    """Type of the sums and of the result; "" means that of the inputs."""
     weight_layout: str = "NK"
+    """Layout of the weight: "NK<x>n" with x columns in a panel, or "NK" for any."""
 
     def infer(self, data: Type, weight: Type) -> TensorType:
+        """(batch, units) from (batch, in) and (units / x, in, x); `out_dtype` or the common dtype of the inputs."""
         d, w = tensors(data, weight)
         require_rank(d, 2, "data")
         require_rank(w, 3, "weight")

@@ -1,4 +1,4 @@
-"""Softmax and the normalisations."""
+"""Softmax and normalizations."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _floating(t: TensorType) -> TensorType:
 
 
 def _wide(x: Array) -> Array:
-    """Half floats as float32: sums are taken in at least that."""
+    """Return half floats as float32, the smallest type of sums."""
     return x.astype(np.float32) if x.dtype.itemsize < 4 else x
 
 
@@ -36,7 +36,7 @@ def _aligned(x: Array, axis: int, ndim: int) -> Array:
 
 
 def _per_channel(data: TensorType, axis: int, **params: Type) -> None:
-    """Each parameter is a vector with one value for each element of `axis`."""
+    """Require each parameter to be a vector with one element for each index of `axis`."""
     channels = data.shape[axis_of(axis, data.ndim)]
     for name, t in params.items():
         (p,) = tensors(t)
@@ -46,9 +46,10 @@ def _per_channel(data: TensorType, axis: int, **params: Type) -> None:
 
 
 class AlongAxis(Op):
-    """Base of what works along one axis, whatever stands beside it."""
+    """Base of the operators along one axis, independent of the other dimensions."""
 
     axis: int
+    """Dimension along which elements are combined; negative counts from the end."""
 
     def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
         order, axis = orders[0], self.axis % types[0].ndim
@@ -65,6 +66,7 @@ class Softmax(AlongAxis):
     axis: int = -1
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, which must be floating-point."""
         t = _floating(tensors(data)[0])
         axis_of(self.axis, t.ndim)
         return t
@@ -88,6 +90,7 @@ class LogSoftmax(AlongAxis):
     axis: int = -1
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, which must be floating-point."""
         t = _floating(tensors(data)[0])
         axis_of(self.axis, t.ndim)
         return t
@@ -105,23 +108,28 @@ class LogSoftmax(AlongAxis):
 
 @op("nn.batch_norm", kind=Fusion.OPAQUE, takes_open_sizes=True)
 class BatchNorm(Op):
-    """gamma * (data - moving_mean) / sqrt(moving_var + epsilon) + beta along `axis`; inference only.
+    """gamma * (data - moving_mean) / sqrt(moving_var + epsilon) + beta along `axis`; inference only (Ioffe and Szegedy,
+    2015).
 
-    The result is a tuple: the normalised data, and the two moving statistics as they are. Without `scale` gamma counts as
-    ones, without `center` beta counts as zeros.
+    The result is a tuple: the normalized data and the unchanged moving statistics.
     """
 
     precision = Precision.NEVER
     axis: int = 1
+    """Dimension of the channels; negative counts from the end."""
     epsilon: float = 1e-5
+    """Term added to the variance."""
     center: bool = True
+    """True adds `beta`, False ignores it."""
     scale: bool = True
+    """True multiplies by `gamma`, False ignores it."""
 
     @property
     def results(self) -> int:
         return 3
 
     def infer(self, data: Type, gamma: Type, beta: Type, moving_mean: Type, moving_var: Type) -> TupleType:
+        """A tuple of the types of the data (floating-point), of `moving_mean` and of `moving_var`."""
         t = _floating(tensors(data)[0])
         _per_channel(t, self.axis, gamma=gamma, beta=beta, moving_mean=moving_mean, moving_var=moving_var)
         return TupleType((t, moving_mean, moving_var))
@@ -168,16 +176,18 @@ class BatchNorm(Op):
 
 @op("nn.dropout", kind=Fusion.OPAQUE)
 class Dropout(Op):
-    """The data as they are, and a mask of ones: for inference, nothing is dropped."""
+    """The data unchanged, and a mask of ones: inference drops nothing."""
 
     precision = Precision.NEVER
     rate: float = 0.5
+    """Share of elements that training drops; not used for inference."""
 
     @property
     def results(self) -> int:
         return 2
 
     def infer(self, data: Type) -> TupleType:
+        """A tuple of twice the type of the data."""
         (t,) = tensors(data)
         return TupleType((t, t))
 
@@ -199,15 +209,20 @@ def _normalized(data: Array, axes: tuple[int, ...], epsilon: float) -> Array:
 
 
 class Normalization(Op):
-    """Base of the normalisations with a gamma and a beta for each element of `axis`."""
+    """Base of the normalizations with a gamma and a beta for each index of `axis`."""
 
     precision = Precision.FOLLOW
     axis: int
+    """Dimension of `gamma` and `beta`; negative counts from the end."""
     epsilon: float
+    """Term added to the variance."""
     center: bool
+    """True adds `beta`, False ignores it."""
     scale: bool
+    """True multiplies by `gamma`, False ignores it."""
 
     def infer(self, data: Type, gamma: Type, beta: Type) -> TensorType:
+        """The type of the data (floating-point); `gamma` and `beta` are vectors over `axis`."""
         t = _floating(tensors(data)[0])
         _per_channel(t, self.axis, gamma=gamma, beta=beta)
         return t
@@ -224,7 +239,7 @@ class Normalization(Op):
 
 @op("nn.layer_norm", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
 class LayerNorm(Normalization):
-    """gamma * (x - mean) / sqrt(variance + epsilon) + beta, the statistics along `axis` (Ba et al., 2016)."""
+    """gamma * (x - mean) / sqrt(variance + epsilon) + beta, with the statistics along `axis` (Ba et al., 2016)."""
 
     axis: int = -1
     epsilon: float = 1e-5
@@ -240,7 +255,9 @@ class LayerNorm(Normalization):
 
 @op("nn.instance_norm", kind=Fusion.OUT_FUSABLE)
 class InstanceNorm(Normalization):
-    """gamma * (x - mean) / sqrt(variance + epsilon) + beta for each image and channel; channels along `axis`."""
+    """gamma * (x - mean) / sqrt(variance + epsilon) + beta, with the statistics of each image and channel (Ulyanov et
+    al., 2016).
+    """
 
     axis: int = 1
     epsilon: float = 1e-5
@@ -248,7 +265,7 @@ class InstanceNorm(Normalization):
     scale: bool = True
 
     def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None] | None:
-        """The statistics are the same in whatever order an image is stored; images stand one after another."""
+        """The statistics do not depend on the order of an image's elements; the batch must stay first."""
         perm = perms[0]
         if perm is None:
             return self, (None,) * 3, None
@@ -268,15 +285,20 @@ class InstanceNorm(Normalization):
 
 @op("nn.group_norm", kind=Fusion.OUT_FUSABLE)
 class GroupNorm(Normalization):
-    """gamma * (x - mean) / sqrt(variance + epsilon) + beta for each image and group of channels along `axis`."""
+    """gamma * (x - mean) / sqrt(variance + epsilon) + beta, with the statistics of each image and group of channels.
+
+    Source: Wu and He, Group Normalization, 2018.
+    """
 
     num_groups: int
+    """Number of groups; it divides the channels."""
     axis: int = 1
     epsilon: float = 1e-5
     center: bool = True
     scale: bool = True
 
     def infer(self, data: Type, gamma: Type, beta: Type) -> TensorType:
+        """The type of the data (floating-point); `num_groups` divides the channels."""
         t = Normalization.infer(self, data, gamma, beta)
         channels = t.shape[axis_of(self.axis, t.ndim)]
         if isinstance(channels, int) and channels % self.num_groups:
@@ -284,7 +306,7 @@ class GroupNorm(Normalization):
         return t
 
     def _grouped(self, shape: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
-        """The shape with the groups apart, and the axes of the statistics."""
+        """Return the shape with a dimension of its own for the groups, and the axes of the statistics."""
         axis = self.axis % len(shape)
         grouped = (*shape[:axis], self.num_groups, shape[axis] // self.num_groups, *shape[axis + 1 :])
         return grouped, tuple(d for d in range(1, len(grouped)) if d != axis)
@@ -295,7 +317,7 @@ class GroupNorm(Normalization):
         return self._scaled(normal, gamma, beta, data.dtype)
 
     def simplify(self, call: Call) -> Expr | None:
-        """group_norm(x, gamma, beta) -> instance_norm of the groups, as a tensor of one dimension more, * gamma + beta."""
+        """group_norm(x, gamma, beta) -> instance_norm over the groups as a dimension, times gamma, plus beta."""
         data, gamma, beta = call.args
         t = data.tensor_type
         axis = self.axis % t.ndim
@@ -310,13 +332,16 @@ class GroupNorm(Normalization):
 
 @op("nn.l2_normalize", kind=Fusion.OUT_FUSABLE)
 class L2Normalize(Op):
-    """x / sqrt(max(sum(x * x), eps)) along `axis` (all axes without)."""
+    """x / sqrt(max(sum(x * x), eps)) along `axis`."""
 
     precision = Precision.FOLLOW
     eps: float
+    """Lower bound of the sum of squares."""
     axis: tuple[int, ...] | None = None
+    """Dimensions of the sum; None means all."""
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, which must be floating-point."""
         t = _floating(tensors(data)[0])
         axes_of(self.axis, t.ndim)
         return t
@@ -332,16 +357,21 @@ class L2Normalize(Op):
 
 @op("nn.lrn", kind=Fusion.OPAQUE)
 class LRN(AlongAxis):
-    """x / (bias + alpha / size * sum of x * x over the `size` neighbours along `axis`)^beta (Krizhevsky et al., 2012)."""
+    """x / (bias + alpha / size * sum of x * x over `size` neighbouring channels)^beta (Krizhevsky et al., 2012)."""
 
     precision = Precision.FOLLOW
     size: int = 5
+    """Number of channels of a neighbourhood, 1 or more."""
     axis: int = 1
     bias: float = 2
+    """Term added to the scaled sum."""
     alpha: float = 1e-5
+    """Factor of the sum of squares."""
     beta: float = 0.75
+    """Exponent of the denominator."""
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, which must be floating-point."""
         t = _floating(tensors(data)[0])
         axis_of(self.axis, t.ndim)
         if self.size < 1:

@@ -11,7 +11,7 @@ import numpy as np
 from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.op.nn_conv import normalized, ordered
-from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, attributes, op, tensors
 from tilewright.tir.data_layout import bijective_layout, layout
 from tilewright.topi import pool as topi
 from tilewright.topi import transform as topi_moves
@@ -28,13 +28,14 @@ Relaid = tuple[Op, tuple[Perm | None, ...], Perm | None]
 
 
 class Spatial(Op):
-    """Base of the operators over the spatial dimensions of one tensor, whose `layout` says where they are."""
+    """Base of the operators over the spatial dimensions of one tensor."""
 
     rank: ClassVar[int]
     layout: str
+    """Layout of the data, such as "NCHW", "NHWC" or "NCHW8c"."""
 
     def _shape(self, data: Type) -> Shape:
-        """The shape of the data in NC… order."""
+        """Return the shape of the data in NC… order."""
         (t,) = tensors(data)
         if not is_blocked(self.layout):
             return ordered(require_rank(t, self.rank + 2, "data").shape, data_axes(self.layout, self.rank))
@@ -43,7 +44,7 @@ class Spatial(Op):
         return tuple(way.forward_shape(t.shape))
 
     def _stored(self, shape: Shape) -> Shape:
-        """A shape in NC… order as one in the layout of the result."""
+        """Return a shape in NC… order in the layout of the result."""
         name: str = self.attributes().get("out_layout") or self.layout
         if not is_blocked(name, self.layout):
             return ordered(shape, inverse(data_axes(name, self.rank)))
@@ -54,16 +55,16 @@ class Spatial(Op):
         return tuple(found)
 
     def spatial(self) -> tuple[int, ...]:
-        """The axes of the spatial dimensions."""
+        """Return the axes of the spatial dimensions."""
         known = plain_data(self.layout, self.rank).src
         return tuple(known.index_of(c) for c in SPATIAL[self.rank])
 
     def _plain(self, data: Array) -> Array:
-        """Data in NC… order."""
+        """Return data in NC… order."""
         return bijective_layout(self.layout, channels_first(self.rank)).forward(data)
 
     def _placed(self, result: Array) -> Array:
-        """A result in NC… order in its own layout."""
+        """Return a result in NC… order in its own layout."""
         return bijective_layout(channels_first(self.rank), self.attributes().get("out_layout") or self.layout).forward(result)
 
     def relayout(self, perms: Sequence[Perm | None]) -> Relaid | None:
@@ -78,7 +79,7 @@ class Spatial(Op):
 
 
     def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
-        """Batch and channels in blocks -> the layout of that name."""
+        """Batch and channels in blocks -> the blocked layout."""
         order, known = orders[0], layout(self.layout)
         if order is None or known.blocked or self.attributes().get("out_layout") or any(block(order, known.index_of(c)) > 1 for c in SPATIAL[self.rank]):
             return None
@@ -86,56 +87,65 @@ class Spatial(Op):
 
 
 def identity_of_max(dtype: np.dtype[Any]) -> Any:
-    """The value that changes no maximum."""
+    """Return the neutral element of the maximum."""
     kind = DataType(dtype)
     return -np.inf if kind.is_float else 0 if kind.code in ("uint", "bool") else np.iinfo(dtype).min
 
 
 def padded(x: Array, padding: Sequence[int], fill: Any) -> Array:
-    """NC… data with `padding` (all before, all after) around their spatial dimensions."""
+    """Return NC… data with `padding` (all before, all after) around the spatial dimensions."""
     n = x.ndim - 2
     return np.pad(x, [(0, 0), (0, 0), *zip(padding[:n], padding[n:], strict=True)], constant_values=fill)
 
 
+@attributes
 class Pool(Spatial):
     """Base of the pools over windows.
 
-    With `ceil_mode` a last window that starts inside the data or the padding before it may reach past the end; what lies
-    there is not counted (as PyTorch and ONNX have it).
+    With `ceil_mode`, a last window that starts within the data or the padding before it may reach past the end;
+    positions there are ignored (PyTorch, ONNX).
     """
 
     precision = Precision.FOLLOW
-    pool_size: Any
-    strides: Any
-    dilation: Any
-    padding: Any
-    out_layout: str
-    ceil_mode: bool
+    pool_size: tuple[int, ...] = (1,)
+    """Spatial shape of the window, in elements."""
+    strides: tuple[int, ...] = (1,)
+    """Step of the window along each spatial dimension, in elements."""
+    dilation: tuple[int, ...] = (1,)
+    """Distance of two taps of the window along each spatial dimension, in elements."""
+    padding: tuple[int, ...] = (0,)
+    """Number of elements around the data: all before, then all after each dimension; 1, n or 2n numbers."""
+    layout: str = "NCHW"
+    out_layout: str = ""
+    """Layout of the result; "" means that of the data."""
+    ceil_mode: bool = False
+    """True rounds the number of windows up; the last window may reach past the end."""
 
     def __post_init__(self) -> None:
         normalized(self, self.rank, "pool_size", "strides", "dilation")
 
     def _sizes(self, shape: Shape) -> list[Any]:
-        """The spatial shape of the result."""
+        """Return the spatial shape of the result."""
         return [self._size(shape[k], k) for k in range(self.rank)]
 
     def _size(self, size: Any, k: int) -> Any:
         return pooled_size(size, self.pool_size[k], self.strides[k], self.dilation[k], self.padding[k], self.padding[self.rank + k], self.ceil_mode, k)
 
     def _reaching(self, shape: Shape) -> tuple[int, ...]:
-        """The padding, with what the last windows of ceil mode need more of it."""
+        """Return the padding, enlarged for the last windows of `ceil_mode`."""
         return reaching(shape, self._sizes(shape), self.pool_size, self.strides, self.dilation, self.padding)
 
     def infer(self, data: Type) -> TensorType:
+        """(batch, channels, windows, …), rounded down, or up with `ceil_mode`; the dtype of the data."""
         shape = self._shape(data)
         return TensorType(self._stored((*shape[:2], *self._sizes(shape[2:]))), tensors(data)[0].dtype)
 
     def _windows(self, x: Array, fill: Any) -> list[Array]:
-        """NC… data, padded with `fill`, as seen by each tap of the window."""
+        """Return NC… data, padded with `fill`, as read by each tap of the window."""
         return self._taps(padded(x, self._reaching(x.shape[2:]), fill), self._sizes(x.shape[2:]))
 
     def _taps(self, x: Array, out: Sequence[int]) -> list[Array]:
-        """Data padded to the end of the last window, as seen by each tap of the window."""
+        """Return data, padded to the end of the last window, as read by each tap of the window."""
         seen = []
         for tap in itertools.product(*map(range, self.pool_size)):
             where = (slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(tap, self.dilation, out, self.strides, strict=True))
@@ -168,13 +178,15 @@ class MaxPool(Pool):
         return topi_moves.layout_transform(found, self.layout, self.out_layout) if self.out_layout else found
 
 
+@attributes
 class AvgPool(Pool):
-    """Base of the mean pools; padding counts as zeros with `count_include_pad`, else not at all."""
+    """Base of the average pools."""
 
-    count_include_pad: bool
+    count_include_pad: bool = False
+    """True counts padding as zeros in the mean, False ignores it."""
 
     def _counts(self, shape: Sequence[int]) -> Array:
-        """How many elements each window counts."""
+        """Return the number of elements that each window averages."""
         inner = self.padding if self.count_include_pad else (0,) * len(self.padding)
         beyond = [a - b for a, b in zip(self._reaching(tuple(shape)), inner, strict=True)]
         counted = padded(padded(np.ones((1, 1, *shape)), inner, 1), beyond, 0)
@@ -203,13 +215,7 @@ class AvgPool(Pool):
 class MaxPool1d(MaxPool):
     """The maximum of each window of (batch, channels, width)."""
 
-    pool_size: tuple[int, ...] = (1,)
-    strides: tuple[int, ...] = (1,)
-    dilation: tuple[int, ...] = (1,)
-    padding: tuple[int, ...] = (0,)
     layout: str = "NCW"
-    out_layout: str = ""
-    ceil_mode: bool = False
     rank = 1
 
 
@@ -217,13 +223,6 @@ class MaxPool1d(MaxPool):
 class MaxPool2d(MaxPool):
     """The maximum of each window of (batch, channels, height, width)."""
 
-    pool_size: tuple[int, ...] = (1, 1)
-    strides: tuple[int, ...] = (1, 1)
-    dilation: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0)
-    layout: str = "NCHW"
-    out_layout: str = ""
-    ceil_mode: bool = False
     rank = 2
 
 
@@ -231,13 +230,7 @@ class MaxPool2d(MaxPool):
 class MaxPool3d(MaxPool):
     """The maximum of each window of (batch, channels, depth, height, width)."""
 
-    pool_size: tuple[int, ...] = (1, 1, 1)
-    strides: tuple[int, ...] = (1, 1, 1)
-    dilation: tuple[int, ...] = (1, 1, 1)
-    padding: tuple[int, ...] = (0, 0, 0)
     layout: str = "NCDHW"
-    out_layout: str = ""
-    ceil_mode: bool = False
     rank = 3
 
 
@@ -245,14 +238,7 @@ class MaxPool3d(MaxPool):
 class AvgPool1d(AvgPool):
     """The mean of each window of (batch, channels, width)."""
 
-    pool_size: tuple[int, ...] = (1,)
-    strides: tuple[int, ...] = (1,)
-    dilation: tuple[int, ...] = (1,)
-    padding: tuple[int, ...] = (0,)
     layout: str = "NCW"
-    out_layout: str = ""
-    ceil_mode: bool = False
-    count_include_pad: bool = False
     rank = 1
 
 
@@ -260,14 +246,6 @@ class AvgPool1d(AvgPool):
 class AvgPool2d(AvgPool):
     """The mean of each window of (batch, channels, height, width)."""
 
-    pool_size: tuple[int, ...] = (1, 1)
-    strides: tuple[int, ...] = (1, 1)
-    dilation: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0)
-    layout: str = "NCHW"
-    out_layout: str = ""
-    ceil_mode: bool = False
-    count_include_pad: bool = False
     rank = 2
 
 
@@ -275,28 +253,22 @@ class AvgPool2d(AvgPool):
 class AvgPool3d(AvgPool):
     """The mean of each window of (batch, channels, depth, height, width)."""
 
-    pool_size: tuple[int, ...] = (1, 1, 1)
-    strides: tuple[int, ...] = (1, 1, 1)
-    dilation: tuple[int, ...] = (1, 1, 1)
-    padding: tuple[int, ...] = (0, 0, 0)
     layout: str = "NCDHW"
-    out_layout: str = ""
-    ceil_mode: bool = False
-    count_include_pad: bool = False
     rank = 3
 
 
 class Adaptive(Spatial):
-    """Base of the pools to a given size, whose windows are [floor(i n / out), ceil((i + 1) n / out))."""
+    """Base of the pools to a given size; window i of n covers [floor(i size / n), ceil((i + 1) size / n))."""
 
     precision = Precision.FOLLOW
     mean: ClassVar[bool]
 
     def output(self) -> tuple[int, ...]:
-        """The spatial shape of the result."""
+        """Return the spatial shape of the result."""
         return (1,) * self.rank
 
     def infer(self, data: Type) -> TensorType:
+        """(batch, channels, *output size); the dtype of the data."""
         shape = self._shape(data)
         for k, (size, out) in enumerate(zip(shape[2:], self.output(), strict=True)):
             if isinstance(size, int) and (size < 1 or out < 1):
@@ -321,10 +293,15 @@ class Adaptive(Spatial):
         return topi_moves.layout_transform(found, self.layout, other) if other else found
 
 
+@attributes
 class AdaptiveTo(Adaptive):
-    """Base of those with an `output_size`, (1, …) without one."""
+    """Base of the pools with an `output_size`."""
 
-    output_size: Any
+    output_size: tuple[int, ...] | None = None
+    """Spatial shape of the result; None means all ones."""
+    layout: str = "NCHW"
+    out_layout: str = ""
+    """Layout of the result; "" means that of the data."""
 
     def __post_init__(self) -> None:
         if self.output_size is not None:
@@ -336,85 +313,73 @@ class AdaptiveTo(Adaptive):
 
 @op("nn.adaptive_avg_pool2d", kind=Fusion.OUT_FUSABLE)
 class AdaptiveAvgPool2d(AdaptiveTo):
-    """Means over windows such that the result has the spatial shape `output_size` ((1, 1) without one)."""
+    """The means of `output_size` windows over (batch, channels, height, width)."""
 
-    output_size: tuple[int, ...] | None = None
-    layout: str = "NCHW"
-    out_layout: str = ""
     rank = 2
     mean = True
 
 
 @op("nn.adaptive_max_pool2d", kind=Fusion.OUT_FUSABLE)
 class AdaptiveMaxPool2d(AdaptiveTo):
-    """Maxima over windows such that the result has the spatial shape `output_size` ((1, 1) without one)."""
+    """The maxima of `output_size` windows over (batch, channels, height, width)."""
 
-    output_size: tuple[int, ...] | None = None
-    layout: str = "NCHW"
-    out_layout: str = ""
     rank = 2
     mean = False
 
 
 @op("nn.global_avg_pool2d", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
 class GlobalAvgPool2d(Adaptive):
-    """The mean of each image: (batch, channels, 1, 1)."""
+    """The mean of each channel of an image: (batch, channels, 1, 1)."""
 
     layout: str = "NCHW"
     out_layout: str = ""
+    """Layout of the result; "" means that of the data."""
     rank = 2
     mean = True
 
 
 @op("nn.global_max_pool2d", kind=Fusion.OUT_FUSABLE, takes_open_sizes=True)
 class GlobalMaxPool2d(Adaptive):
-    """The maximum of each image: (batch, channels, 1, 1)."""
+    """The maximum of each channel of an image: (batch, channels, 1, 1)."""
 
     layout: str = "NCHW"
     out_layout: str = ""
+    """Layout of the result; "" means that of the data."""
     rank = 2
     mean = False
 
 
 @op("nn.adaptive_avg_pool1d", kind=Fusion.OUT_FUSABLE)
 class AdaptiveAvgPool1d(AdaptiveTo):
-    """Means over windows such that the result has the width `output_size` ((1,) without one)."""
+    """The means of `output_size` windows over (batch, channels, width)."""
 
-    output_size: tuple[int, ...] | None = None
     layout: str = "NCW"
-    out_layout: str = ""
     rank = 1
     mean = True
 
 
 @op("nn.adaptive_max_pool1d", kind=Fusion.OUT_FUSABLE)
 class AdaptiveMaxPool1d(AdaptiveTo):
-    """Maxima over windows such that the result has the width `output_size` ((1,) without one)."""
+    """The maxima of `output_size` windows over (batch, channels, width)."""
 
-    output_size: tuple[int, ...] | None = None
     layout: str = "NCW"
-    out_layout: str = ""
     rank = 1
     mean = False
 
 
 @op("nn.adaptive_avg_pool3d", kind=Fusion.OUT_FUSABLE)
 class AdaptiveAvgPool3d(AdaptiveTo):
-    """Means over windows such that the result has the spatial shape `output_size` ((1, 1, 1) without one)."""
+    """The means of `output_size` windows over (batch, channels, depth, height, width)."""
 
-    output_size: tuple[int, ...] | None = None
     layout: str = "NCDHW"
-    out_layout: str = ""
     rank = 3
     mean = True
 
 
 @op("nn.adaptive_max_pool3d", kind=Fusion.OUT_FUSABLE)
 class AdaptiveMaxPool3d(AdaptiveTo):
-    """Maxima over windows such that the result has the spatial shape `output_size` ((1, 1, 1) without one)."""
+    """The maxima of `output_size` windows over (batch, channels, depth, height, width)."""
 
-    output_size: tuple[int, ...] | None = None
     layout: str = "NCDHW"
-    out_layout: str = ""
     rank = 3
     mean = False

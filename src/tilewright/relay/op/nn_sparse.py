@@ -17,15 +17,18 @@ from tilewright.types import TensorType, TupleType, Type
 
 @op("nn.sparse_dense", kind=Fusion.OPAQUE)
 class SparseDense(Op):
-    """dense_data (m, k) times the transpose of a sparse matrix (n, k): (m, n); with `sparse_lhs` sparse times the transpose of dense: (n, m).
+    """dense_data (m, k) times the transpose of a sparse matrix (n, k): (m, n). With `sparse_lhs`, sparse times dense
+    transposed: (n, m).
 
-    The sparse matrix is `sparse_data` (count,) or (count, rows, columns) of blocks, the columns (of blocks) `sparse_indices`, and where
-    each row (of blocks) begins, `sparse_indptr`.
+    The sparse matrix is in compressed rows: `sparse_data` (count,), or blocks (count, rows, columns); `sparse_indices`
+    (count,), their (block) columns; `sparse_indptr`, the start of each (block) row.
     """
 
     sparse_lhs: bool = False
+    """True multiplies the sparse matrix by the transpose of the dense one."""
 
     def infer(self, dense_data: Type, sparse_data: Type, sparse_indices: Type, sparse_indptr: Type) -> TensorType:
+        """(m, n), or (n, m) with `sparse_lhs`; the common dtype of both matrices."""
         dense, values, indices, starts = tensors(dense_data, sparse_data, sparse_indices, sparse_indptr)
         require_rank(dense, 2, "dense_data")
         require_same_dtype((dense, values))
@@ -47,18 +50,21 @@ class SparseDense(Op):
 
 @op("nn.sparse_conv2d", kind=Fusion.OPAQUE)
 class SparseConv2d(Op):
-    """A convolution of stride 1 by a sparse kernel (out, taps * in) as `nn.sparse_dense` has it, whose rows hold tap after tap.
+    """A convolution of stride 1 with a sparse kernel (out, taps * in), stored as in `nn.sparse_dense`, tap after tap.
 
-    `layout` is NHWC with `kernel_size` 1, or 3 with padding 1; or NCHW with 1.
+    Kernels of 1x1 have no padding, those of 3x3 a padding of 1.
     """
 
     layout: str = "NHWC"
+    """Layout of data and result: "NHWC" or "NCHW"."""
     kernel_size: tuple[int, ...] = (1, 1)
+    """Height and width of the kernel: (1, 1), or (3, 3) for "NHWC"."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kernel_size", per_dimension(self.kernel_size, 2, "kernel_size"))
 
     def infer(self, dense_data: Type, sparse_data: Type, sparse_indices: Type, sparse_indptr: Type) -> TensorType:
+        """(batch, height, width, out) in `layout`; the common dtype of data and weights."""
         data, *matrix = tensors(dense_data, sparse_data, sparse_indices, sparse_indptr)
         require_rank(data, 4, "dense_data")
         size = self.kernel_size[0]
@@ -82,13 +88,14 @@ class SparseConv2d(Op):
 
 @op("nn.sparse_transpose", kind=Fusion.OPAQUE)
 class SparseTranspose(Op):
-    """The transpose of a square matrix of compressed rows, as values, columns and where each row begins."""
+    """The transpose of a square sparse matrix in compressed rows: values, columns and row starts."""
 
     @property
     def results(self) -> int:
         return 3
 
     def infer(self, sparse_data: Type, sparse_indices: Type, sparse_indptr: Type) -> TupleType:
+        """The types of the three inputs."""
         values, indices, starts = tensors(sparse_data, sparse_indices, sparse_indptr)
         _require_rows(values, indices, starts)
         return TupleType((values, indices, starts))
@@ -105,9 +112,10 @@ class SparseTranspose(Op):
 
 @op("nn.sparse_add", kind=Fusion.OPAQUE)
 class SparseAdd(Op):
-    """A matrix plus a sparse one of the same shape, of compressed rows."""
+    """A dense matrix plus a sparse one in compressed rows, of the same shape."""
 
     def infer(self, dense_data: Type, sparse_data: Type, sparse_indices: Type, sparse_indptr: Type) -> TensorType:
+        """The type of `dense_data`; the sparse values have its dtype."""
         dense, values, indices, starts = tensors(dense_data, sparse_data, sparse_indices, sparse_indptr)
         require_rank(dense, 2, "dense_data")
         require_same_dtype((dense, values))

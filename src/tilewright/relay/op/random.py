@@ -1,4 +1,4 @@
-"""Random numbers from a generator's state, which is a tensor: equal states give equal numbers."""
+"""Random numbers from the state of a generator (Threefry), which is a tensor: equal states give equal numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from tilewright import te
 from tilewright.errors import ShapeError
-from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, attributes, op, tensors
 from tilewright.topi import drawing as topi
 from tilewright.topi.shapes import product, require_static, text
 from tilewright.types import DataType, TensorType, TupleType, Type
@@ -72,11 +72,13 @@ def _drawn(state: Array, count: int) -> tuple[Array, Array]:
 
 @op("random.threefry_generate", kind=Fusion.OPAQUE)
 class ThreefryGenerate(Op):
-    """The generator's state afterwards, and random words of 64 bits in `out_shape`; their number is a multiple of 4."""
+    """The next state of the generator, and random 64-bit words (Salmon et al., 2011)."""
 
     out_shape: tuple[int, ...]
+    """Shape of the random words; its number of elements is a multiple of 4."""
 
     def infer(self, key: Type) -> TupleType:
+        """A state, and `out_shape` of uint64."""
         _state(key)
         if prod(self.out_shape) % 4:
             raise ShapeError(f"random words come four at a time, and a shape of {text(self.out_shape)} is not a multiple of 4 of them")
@@ -92,9 +94,10 @@ class ThreefryGenerate(Op):
 
 @op("random.threefry_split", kind=Fusion.OPAQUE)
 class ThreefrySplit(Op):
-    """Two states whose numbers have nothing to do with each other; the old one must not be used again."""
+    """Two independent states; the old state must not be used again."""
 
     def infer(self, key: Type) -> TupleType:
+        """Two states."""
         return TupleType((_state(key), STATE))
 
     def reference(self, key: Array) -> tuple[Array, Array]:
@@ -111,11 +114,14 @@ class ThreefrySplit(Op):
         return topi.threefry_split(key)
 
 
+@attributes
 class Draw(Op):
-    """Base of the distributions of two scalars."""
+    """Base of the distributions with two scalar parameters."""
 
-    out_shape: Any
-    out_dtype: Any
+    out_shape: tuple[int, ...]
+    """Shape of the random numbers."""
+    out_dtype: str = "float32"
+    """Type of the random numbers: "float32" or "float64"."""
 
     def _drawn(self, *given: Type) -> TupleType:
         key, *scalars = tensors(*given)
@@ -130,12 +136,10 @@ class Draw(Op):
 
 @op("random.uniform", kind=Fusion.OPAQUE)
 class Uniform(Draw):
-    """The generator's state afterwards, and numbers spread evenly over [low, high)."""
-
-    out_shape: tuple[int, ...]
-    out_dtype: str = "float32"
+    """The next state of the generator, and numbers distributed uniformly over [low, high)."""
 
     def infer(self, key: Type, low: Type, high: Type) -> TupleType:
+        """A state, and `out_shape` of `out_dtype`; the bounds are scalars of that dtype."""
         return self._drawn(key, low, high)
 
     def reference(self, key: Array, low: Array, high: Array) -> tuple[Array, Array]:
@@ -148,12 +152,10 @@ class Uniform(Draw):
 
 @op("random.normal", kind=Fusion.OPAQUE)
 class Normal(Draw):
-    """The generator's state afterwards, and numbers of a normal distribution (Box and Muller, 1958)."""
-
-    out_shape: tuple[int, ...]
-    out_dtype: str = "float32"
+    """The next state of the generator, and normally distributed numbers (Box and Muller, 1958)."""
 
     def infer(self, key: Type, mean: Type, scale: Type) -> TupleType:
+        """A state, and `out_shape` of `out_dtype`; mean and scale are scalars of that dtype."""
         return self._drawn(key, mean, scale)
 
     def reference(self, key: Array, mean: Array, scale: Array) -> tuple[Array, Array]:
@@ -171,11 +173,15 @@ class Normal(Draw):
 
 @op("random.multinomial", kind=Fusion.OPAQUE)
 class Multinomial(Op):
-    """The generator's state afterwards, and for each row of `probs` the classes drawn, each as often as its share of the row says."""
+    """The next state of the generator, and for each row of `probs` (…, classes) the classes drawn with these
+    probabilities.
+    """
 
     num_samples: int = 1
+    """Number of classes drawn for each row."""
 
     def infer(self, key: Type, probs: Type) -> TupleType:
+        """A state, and (*rows, num_samples) of int32; the shares are floating-point."""
         _state(key)
         shape: Sequence[Any] = require_static(tensors(probs)[0], "probs")
         if not shape or not shape[-1] or not tensors(probs)[0].dtype.is_float:

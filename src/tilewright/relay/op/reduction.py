@@ -1,4 +1,4 @@
-"""Reductions along axes. `axis` None means all axes; `exclude` means all but those named."""
+"""Reductions along axes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewright import te
 from tilewright.errors import ShapeError
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.broadcast import difference
-from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, Precision, attributes, op, tensors
 from tilewright.topi import reduction as topi
 from tilewright.topi.elementwise import greatest, least
 from tilewright.topi.orders import Order, places, single, without
@@ -24,16 +24,16 @@ Axis = int | tuple[int, ...] | None
 
 
 def reduced_shape(shape: Shape, axes: Sequence[int], keepdims: bool) -> Shape:
-    """What is left of `shape` after reducing along `axes`."""
+    """Return `shape` reduced along `axes`."""
     if keepdims:
         return tuple(1 if d in axes else n for d, n in enumerate(shape))
     return tuple(n for d, n in enumerate(shape) if d not in axes)
 
 
 def relaid(axes: Sequence[int], keepdims: bool, perm: Perm) -> tuple[tuple[int, ...], Perm | None] | None:
-    """The axes in a tensor stored by `perm`, and the order of the result; None when that order cannot be told apart.
+    """Return the axes in a tensor stored by `perm`, and the order of the result; None if that order is the identity.
 
-    Without `keepdims` the kept dimensions stay in the stored order, which the result's own perm says.
+    Without `keepdims`, the kept dimensions stay in the stored order, which the order of the result describes.
     """
     stored = tuple(sorted(perm.index(a) for a in axes))
     if keepdims:
@@ -44,24 +44,29 @@ def relaid(axes: Sequence[int], keepdims: bool, perm: Perm) -> tuple[tuple[int, 
     return stored, None if order == tuple(range(len(order))) else order
 
 
+@attributes
 class Reduction(Op):
-    """Base of the reductions. Their attributes are `axis`, `keepdims` and `exclude`."""
+    """Base of the reductions."""
 
-    axis: Any
-    keepdims: bool
-    exclude: bool
+    axis: Axis = None
+    """Dimension or dimensions that are reduced; None means all. Negative counts from the end."""
+    keepdims: bool = False
+    """True keeps the reduced dimensions with size one."""
+    exclude: bool = False
+    """True reduces all dimensions except those of `axis`."""
     combine: ClassVar[Callable[..., E.PrimExpr]]
     of_arrays: ClassVar[Callable[..., Any]]
 
     def axes(self, ndim: int) -> tuple[int, ...]:
-        """The axes that go, ascending."""
+        """Return the reduced axes in ascending order."""
         return axes_of(self.axis, ndim, self.exclude)
 
     def result(self, dtype: DataType) -> DataType:
-        """The dtype of the result; raises `ShapeError` for a dtype that this operator does not take."""
+        """Return the dtype of the result. Raises `ShapeError` for a dtype that the operator does not accept."""
         return dtype
 
     def infer(self, data: Type) -> TensorType:
+        """The shape without the reduced dimensions (size one with `keepdims`); the dtype of the data."""
         (t,) = tensors(data)
         return TensorType(reduced_shape(t.shape, self.axes(t.ndim), self.keepdims), self.result(t.dtype))
 
@@ -84,7 +89,7 @@ class Reduction(Op):
         return type(self)(**attrs), (perm,) * len(perms), found[1]
 
     def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
-        """The pieces of the axes that go; with `keepdims` they stay, in blocks of one."""
+        """Reduce all blocks of the axes; with `keepdims` they stay, in blocks of one."""
         order = orders[0]
         if order is None or len(orders) > 1:
             return None
@@ -106,32 +111,27 @@ def _nonempty(data: TensorType, axes: Sequence[int], name: str) -> None:
 
 @op("sum", kind=Fusion.REDUCE, takes_open_sizes=True)
 class Sum(Reduction):
-    """The sum; integers wrap around in their own type."""
+    """The sum. Integers wrap around in their own type; floats of 16 bits are summed in float32."""
 
     precision = Precision.NEVER
-    axis: Axis = None
-    keepdims: bool = False
-    exclude: bool = False
     combine = staticmethod(te.sum)
     of_arrays = staticmethod(_sum)
 
 
 @op("prod", kind=Fusion.REDUCE)
 class Prod(Reduction):
-    """The product; integers wrap around in their own type."""
+    """The product. Integers wrap around in their own type."""
 
-    axis: Axis = None
-    keepdims: bool = False
-    exclude: bool = False
     combine = staticmethod(te.prod)
     of_arrays = staticmethod(lambda data, axis, keepdims: np.prod(data, axis=axis, keepdims=keepdims, dtype=data.dtype))
 
 
 class Extreme(Reduction):
-    """Base of maximum and minimum, which need an element."""
+    """Base of maximum and minimum."""
 
     precision = Precision.FOLLOW
     def infer(self, data: Type) -> TensorType:
+        """The shape without the reduced dimensions, which must not be empty; the dtype of the data."""
         (t,) = tensors(data)
         _nonempty(t, self.axes(t.ndim), self.name)
         return Reduction.infer(self, data)
@@ -139,28 +139,22 @@ class Extreme(Reduction):
 
 @op("max", kind=Fusion.REDUCE, takes_open_sizes=True)
 class Max(Extreme):
-    """The greatest element."""
+    """The largest element."""
 
-    axis: Axis = None
-    keepdims: bool = False
-    exclude: bool = False
     combine = staticmethod(greatest)
     of_arrays = staticmethod(np.max)
 
 
 @op("min", kind=Fusion.REDUCE, takes_open_sizes=True)
 class Min(Extreme):
-    """The least element."""
+    """The smallest element."""
 
-    axis: Axis = None
-    keepdims: bool = False
-    exclude: bool = False
     combine = staticmethod(least)
     of_arrays = staticmethod(np.min)
 
 
 class Quantifier(Reduction):
-    """Base of `all` and `any`: booleans in, booleans out."""
+    """Base of `all` and `any`, which accept bool only."""
 
     def result(self, dtype: DataType) -> DataType:
         if dtype != BOOL:
@@ -170,22 +164,16 @@ class Quantifier(Reduction):
 
 @op("all", kind=Fusion.REDUCE)
 class All(Quantifier):
-    """True when every element is."""
+    """True where all elements are true."""
 
-    axis: Axis = None
-    keepdims: bool = False
-    exclude: bool = False
     combine = staticmethod(te.min)
     of_arrays = staticmethod(np.all)
 
 
 @op("any", kind=Fusion.REDUCE)
 class Any_(Quantifier):
-    """True when one element or more is."""
+    """True where at least one element is true."""
 
-    axis: Axis = None
-    keepdims: bool = False
-    exclude: bool = False
     combine = staticmethod(te.max)
     of_arrays = staticmethod(np.any)
 
@@ -202,12 +190,9 @@ def _mean(data: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
 
 @op("mean", kind=Fusion.REDUCE, takes_open_sizes=True)
 class Mean(Reduction):
-    """The sum divided by the number of elements; on integers, toward zero."""
+    """The sum divided by the number of elements; integers are rounded toward zero."""
 
     precision = Precision.NEVER
-    axis: Axis = None
-    keepdims: bool = False
-    exclude: bool = False
     of_arrays = staticmethod(_mean)
 
     def compute(self, data: te.Tensor) -> te.Tensor:
@@ -217,15 +202,14 @@ class Mean(Reduction):
 
 @op("variance", kind=Fusion.REDUCE)
 class Variance(Reduction):
-    """The mean of (data - mean)^2, with the mean given, its axes kept; divided by n - 1 when `unbiased`."""
+    """The mean of (data - mean)^2, where `mean` is an input with the reduced axes kept."""
 
     precision = Precision.NEVER
-    axis: Axis = None
-    keepdims: bool = False
-    exclude: bool = False
     unbiased: bool = False
+    """True divides by n - 1 instead of n."""
 
     def infer(self, data: Type, mean: Type) -> TensorType:  # type: ignore[override]
+        """The shape without the reduced dimensions; `mean` has the dtype and keeps these dimensions with size one."""
         t, m = tensors(data, mean)
         require_same_dtype((t, m))
         wanted = reduced_shape(t.shape, self.axes(t.ndim), True)
@@ -251,17 +235,23 @@ class Variance(Reduction):
         return _divided(topi.reduce(te.compute(data.shape, squared, name="squared"), axes, self.keepdims, te.sum, "sum"), self._count(TensorType(data.shape).shape))
 
 
+@attributes
 class ArgReduction(Op):
-    """Base of argmax and argmin: row-major positions along the axes, int32."""
+    """Base of argmax and argmin: row-major positions along the reduced axes."""
 
     precision = Precision.NEVER
-    axis: Any
-    keepdims: bool
-    exclude: bool
-    select_last_index: bool
+    axis: Axis = None
+    """Dimension or dimensions that are reduced; None means all. Negative counts from the end."""
+    keepdims: bool = False
+    """True keeps the reduced dimensions with size one."""
+    exclude: bool = False
+    """True reduces all dimensions except those of `axis`."""
+    select_last_index: bool = False
+    """True returns the last of equal elements, False the first."""
     greatest: ClassVar[bool]
 
     def infer(self, data: Type) -> TensorType:
+        """The shape without the reduced dimensions, which must not be empty; int32."""
         (t,) = tensors(data)
         axes = axes_of(self.axis, t.ndim, self.exclude)
         _nonempty(t, axes, self.name)
@@ -293,28 +283,20 @@ class ArgReduction(Op):
 
 @op("argmax", kind=Fusion.REDUCE)
 class ArgMax(ArgReduction):
-    """Where the greatest element is: the first such place, or the last with `select_last_index`."""
+    """The position of the largest element."""
 
-    axis: Axis = None
-    keepdims: bool = False
-    exclude: bool = False
-    select_last_index: bool = False
     greatest = True
 
 
 @op("argmin", kind=Fusion.REDUCE)
 class ArgMin(ArgReduction):
-    """Where the least element is: the first such place, or the last with `select_last_index`."""
+    """The position of the smallest element."""
 
-    axis: Axis = None
-    keepdims: bool = False
-    exclude: bool = False
-    select_last_index: bool = False
     greatest = False
 
 
 class Collapse(Op):
-    """Base of the sums along the dimensions that broadcasting from a shape would repeat."""
+    """Base of the sums along the dimensions that broadcasting would repeat."""
 
     def _require(self, shape: Shape, wanted: Shape) -> Shape:
         if len(wanted) > len(shape) or require_broadcast(wanted, shape) != shape:
@@ -329,11 +311,13 @@ class Collapse(Op):
 
 @op("collapse_sum_to", kind=Fusion.OPAQUE)
 class CollapseSumTo(Collapse):
-    """The sum along the dimensions that `broadcast_to` from `shape` to that of the data would repeat."""
+    """The sum along the dimensions that `broadcast_to` from `shape` to the shape of the data would repeat."""
 
     shape: tuple[int, ...]
+    """Shape of the result; it broadcasts to that of the data."""
 
     def infer(self, data: Type) -> TensorType:
+        """`shape`, which must broadcast to that of the data; the dtype of the data."""
         (t,) = tensors(data)
         return TensorType(self._require(t.shape, self.shape), t.dtype)
 
@@ -346,9 +330,12 @@ class CollapseSumTo(Collapse):
 
 @op("collapse_sum_like", kind=Fusion.OPAQUE)
 class CollapseSumLike(Collapse):
-    """The sum along the dimensions that broadcasting from the shape of the second tensor, which is not read, would repeat."""
+    """The sum along the dimensions that broadcasting from the shape of the second tensor would repeat; its elements are
+    not read.
+    """
 
     def infer(self, data: Type, collapse_type: Type) -> TensorType:
+        """The shape of the second tensor, which must broadcast to that of the data; the dtype of the data."""
         t, like = tensors(data, collapse_type)
         return TensorType(self._require(t.shape, like.shape), t.dtype)
 

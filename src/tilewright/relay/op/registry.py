@@ -1,7 +1,7 @@
-"""`Op` and the `@op` decorator: one class is one operator, and the only place that knows it by name.
+"""`Op` and the `@op` decorator: an operator is one class, which holds everything that is known about it.
 
-An `Op` object is an operator with its attributes: `Softmax(axis=1)(x)` is a call. Passes ask for the properties declared
-here (`kind`, `relayout`, `simplify`); nothing looks an operator up by its name but text formats and patterns.
+An `Op` object is an operator with its attributes: `Softmax(axis=1)(x)` is a call. Passes read the properties declared
+here (`kind`, `relayout`, `simplify`). Only text formats and patterns look an operator up by its name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tilewright.expr_walk import walk
 from tilewright.ir.op_attributes import op_attr, register_op_attr, reset_op_attr
 from tilewright.limits import refused_size
 from tilewright.relay.expr import Call, Expr, Tuple, const
-from tilewright.relay.op.left_out import left_out
+from tilewright.relay.op.unsupported import left_out
 from tilewright.types import DataType, TensorType, TupleType, Type
 
 Array = np.ndarray[Any, Any]
@@ -30,7 +30,7 @@ T = TypeVar("T", bound="Op")
 
 
 class Fusion(enum.IntEnum):
-    """How an operator joins others in one kernel; a larger value is harder to fuse."""
+    """Class of fusion: how an operator joins others in one kernel. A larger value is harder to fuse."""
 
     ELEMWISE = 0  # out[i] from in[i]
     BROADCAST = 1  # the same, some axes repeated
@@ -41,7 +41,7 @@ class Fusion(enum.IntEnum):
 
 
 class Precision(enum.Enum):
-    """Whether an operator is computed on 16-bit floats when a graph of float32 is converted (`ToMixedPrecision`)."""
+    """Treatment of an operator when `ToMixedPrecision` converts a float32 graph to 16-bit floats."""
 
     ALWAYS = "always"  # products: the time is in them, and they sum in float32
     FOLLOW = "follow"  # in 16 bits where its arguments are, so that nothing is cast
@@ -49,7 +49,11 @@ class Precision(enum.Enum):
 
 
 class Op:
-    """Base of operators. Subclasses are frozen dataclasses of their attributes, made by `@op`."""
+    """Base of all operators. A subclass is a frozen dataclass of its attributes, made by `@op`.
+
+    A string literal below an attribute describes it, and the docstring of `infer` states the type of the result;
+    `docs/operators` is derived from both.
+    """
 
     __slots__ = ()
     name: ClassVar[str]
@@ -78,7 +82,8 @@ class Op:
     attribute_defaults: ClassVar[dict[str, Any]] = {}
 
     def __init__(self, *args: Any, **attrs: Any) -> None:
-        """The attributes, by place or by name, in their normal form; raises `CompileError` naming those that there are."""
+        """Set the attributes, by position or by name, in their normal form. Raises `CompileError` with the known names.
+        """
         names = self.attribute_names
         given = dict(zip(names, map(plain, args), strict=False))
         wrong = f"takes {len(names)} attribute{'s' * (len(names) != 1)}, and was given {len(args)}" if len(args) > len(names) else ""
@@ -100,7 +105,7 @@ class Op:
             raise CompileError(f"{self.name}: {error}; its attributes are: {', '.join(names)}", code="TW0307") from None
 
     def __post_init__(self) -> None:
-        """What an operator does to its attributes to bring them to one form."""
+        """Bring attributes to their normal form."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise dataclasses.FrozenInstanceError(f"cannot assign to field '{name}'")
@@ -109,7 +114,9 @@ class Op:
         raise dataclasses.FrozenInstanceError(f"cannot delete field '{name}'")
 
     def __eq__(self, other: object) -> bool:
-        """An operator equals one with the same attributes, and its class, which `get` returns: `call.op == relay.op.get("add")`."""
+        """Compare with an operator of the same attributes, or with the class that `get` returns: `call.op ==
+        relay.op.get("add")`.
+        """
         if type(self) is not type(other):
             return type(self) is other
         return all(getattr(self, n) == getattr(other, n) for n in self.attribute_names)
@@ -119,7 +126,7 @@ class Op:
 
     @property
     def results(self) -> int | None:
-        """How many fields the tuple has that a call gives, as far as the attributes say; None where they do not, and for one tensor."""
+        """Number of fields of the result tuple; None for a single tensor, and where the attributes do not tell."""
         return None
 
     precision: ClassVar[Precision | None] = None
@@ -128,131 +135,147 @@ class Op:
     """Arguments that stay in float32 where the others are of 16 bits."""
 
     def mixed_precision(self, types: Sequence[Type]) -> Precision | None:
-        """The category of a call on arguments of these types."""
+        """Return the mixed-precision category of a call with arguments of these types."""
         return self.precision
 
     @property
     def type_key(self) -> str:
-        """The name of the kind of node in the field's reflection."""
+        """Name of the node kind in TVM's reflection."""
         return "Op"
 
     @staticmethod
     def get(op_name: str) -> type[Op]:
-        """The operator class of that name: `tvm.ir.Op.get("nn.conv2d")`."""
+        """Return the operator class of that name: `tvm.ir.Op.get("nn.conv2d")`."""
         return get(op_name)
 
     @staticmethod
     def list_op_names() -> list[str]:
-        """The names of all operators."""
+        """Return the names of all operators."""
         return sorted(OPS)
 
     @classmethod
     def get_attr(cls, attr_name: str) -> Any:
-        """What was registered for this operator with `register_op_attr`; how it fuses for `TOpPattern`; None for any other name."""
+        """Return the value that `register_op_attr` set; for `TOpPattern` the class of fusion by default; None for other
+        names.
+        """
         found = op_attr(cls.name, attr_name)
         return int(cls.kind) if found is None and attr_name == "TOpPattern" else found
 
     @classmethod
     def set_attr(cls, attr_name: str, value: Any, plevel: int = 10) -> None:
-        """`register_op_attr` for this operator."""
+        """Call `register_op_attr` for this operator."""
         register_op_attr(cls.name, attr_name, value, plevel)
 
     @classmethod
     def reset_attr(cls, attr_name: str) -> None:
-        """Take a registered attribute back."""
+        """Remove a registered attribute."""
         reset_op_attr(cls.name, attr_name)
 
     @classmethod
     def has_attr(cls, attr_name: str) -> bool:
-        """Whether an attribute is registered for this operator."""
+        """Return whether an attribute is registered for this operator."""
         return op_attr(cls.name, attr_name) is not None
 
     def keys(self) -> list[str]:
-        """The names of the attributes."""
+        """Return the names of the attributes."""
         return list(self.attribute_names)
 
     def __getitem__(self, name: str) -> Any:
-        """An attribute by name; raises `KeyError` naming those there are."""
+        """Return an attribute by name. Raises `KeyError` with the known names."""
         if name not in self.keys():
             raise KeyError(f"{self.name} has no attribute '{name}'; it has {', '.join(self.keys()) or 'none'}")
         return getattr(self, name)
 
     def get_int(self, key: str) -> int:
-        """An attribute as a number; raises `KeyError` naming those there are."""
+        """Return an attribute as an integer. Raises `KeyError` with the known names."""
         return int(self[key])
 
     def get_str(self, key: str) -> str:
-        """An attribute as a string."""
+        """Return an attribute as a string."""
         return str(self[key])
 
     def get_int_tuple(self, key: str) -> tuple[int, ...]:
-        """An attribute as numbers."""
+        """Return an attribute as integers."""
         return tuple(map(int, self[key]))
 
     def infer(self, *args: Any) -> Type:
-        """The type of the result from the types of the arguments; raises `ShapeError` with a reason."""
+        """Return the type of the result for arguments of these types. Raises `ShapeError` with a reason."""
         raise NotImplementedError
 
     def reference(self, *args: Any) -> Any:
-        """The meaning, on numpy arrays; a tuple for several results."""
+        """Compute the result on numpy arrays; a tuple for several results. This is the meaning of the operator."""
         raise NotImplementedError
 
     def meaning(self, known: Sequence[Array | None]) -> Callable[..., Any] | None:
-        """`reference` on arrays where those in `known` are always the same, as a function of the others: what they say is worked out once.
+        """Return `reference` specialized to the constant arrays in `known` (None for the others), or None where that
+        saves nothing.
 
-        Its result is one new array. None where there is nothing to work out.
+        The function takes the remaining arrays and returns one new array. What depends on the constants alone is
+        computed once.
         """
         return None
 
     def compute(self, *args: Any) -> Any:
-        """The same as tensor expressions: `te.Tensor`s to a `te.Tensor`, or a tuple of them. Raises `NoNativeCompute` where there are none for these types."""
+        """Return the result as tensor expressions: one `te.Tensor`, or a tuple. Raises `NoNativeCompute` where these
+        types have none.
+        """
         raise NoNativeCompute(f"{self.name} has no tensor expression")
 
     def simplify(self, call: Call) -> Expr | None:
-        """A simpler graph for inference (batch norm -> scale and shift, dropout -> its input), or None."""
+        """Return a simpler graph for inference (batch norm -> scale and shift, dropout -> its input), or None."""
         return None
 
     def relayout(self, perms: Sequence[tuple[int, ...] | None]) -> tuple[Op, tuple[tuple[int, ...] | None, ...], tuple[int, ...] | None] | None:
-        """How this operator works on permuted tensors.
+        """Return how the operator works on permuted tensors.
 
-        `perms[k]` is how argument k is stored (`stored = transpose(logical, perm)`), None for its logical order. Returns
-        the operator to use, the order it wants for each argument and the order of its result; None when it only works
-        on the logical order.
+        `perms[k]` is the stored order of argument k (`stored = transpose(logical, perm)`), None for the logical order.
+        The result is the operator to use, the order that it needs for each argument, and the order of its result. None
+        means that the operator needs the logical order.
         """
         return None
 
     def reblock(self, orders: Sequence[tuple[Any, ...] | None], types: Sequence[TensorType]) -> tuple[Op, tuple[tuple[Any, ...] | None, ...], tuple[Any, ...] | None] | None:
-        """The same as `relayout` where an argument is stored in blocks (`topi.orders`); `types` are those of the arguments.
+        """Return the same as `relayout` for arguments stored in blocks (`topi.orders`); `types` are the types of the
+        arguments.
 
-        A result is never filled up: where blocks would not divide it, this is None.
+        A result is never padded: None where the blocks do not divide it.
         """
         return None
 
     def resized(self, shape: tuple[Any, ...]) -> Op:
-        """The operator with a result of `shape` where it has that shape among its attributes; itself otherwise."""
+        """Return the operator with `shape` in place of the shape of its result, where that shape is an attribute;
+        itself otherwise.
+        """
         return self
 
     def joined_axis(self, *args: Any) -> int | None:
-        """The axis along which the tensors of a tuple, the one argument, stand one after another in the result.
+        """Return the axis along which the result joins the tensors of its only argument, a tuple; None for other
+        operators.
 
-        Takes the types of the arguments; None for operators that do anything else.
+        The parameters are the types of the arguments.
         """
         return None
 
     def reads_once(self, argument: int) -> bool:
-        """True when no element of that argument is read twice, so that it can be computed on the way; the kernel of an anchor copies it into an order
-        of its own first, unless it is known while compiling."""
+        """Return whether no element of that argument is read twice, so that its producer can be fused into the kernel.
+
+        An anchor's kernel first copies such an argument into its own order, unless the argument is a constant.
+        """
         return False
 
     def windows(self, *args: Any) -> tuple[tuple[int, int], ...] | None:
-        """For each result, the axis along which it is a part of the first argument, and the first index of that part.
+        """Return, for each result, the axis along which it is a slice of the first argument, and the first index of the
+        slice.
 
-        Takes the types of the arguments; None for operators whose results are not such parts.
+        The parameters are the types of the arguments. None for operators whose results are not slices.
         """
         return None
 
     def is_row(self, *args: Any) -> bool:
-        """True when the result is one piece of the first argument, at a place that is known while it runs: reading it there costs no more than a copy. Takes the types of the arguments."""
+        """Return whether the result is one contiguous slice of the first argument at an index computed at run time.
+
+        Reading such a slice in place costs no more than a copy. The parameters are the types of the arguments.
+        """
         return False
 
     def infer_call(self, types: Sequence[Type], span: Origin | None) -> Type:
@@ -290,11 +313,23 @@ OPS: Final[dict[str, type[Op]]] = {}
 
 
 @dataclass_transform(frozen_default=True, eq_default=True)
+def attributes(cls: type[T]) -> type[T]:
+    """Make the annotated fields of a base class attributes of the operators below it, before their own.
+
+    `Op` has what dataclasses generate: each generated method would cost a millisecond of import time.
+    """
+    return dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
+
+
+@dataclass_transform(frozen_default=True, eq_default=True)
 def op(name: str, kind: Fusion, *, variadic: bool = False, takes_open_sizes: bool = False) -> Callable[[type[T]], type[T]]:
-    """Declare an operator: its annotated fields are its attributes, with the specification's defaults."""
+    """Declare an operator. The annotated fields of the class are its attributes, with the defaults of the
+    specification.
+    """
 
     def declare(cls: type[T]) -> type[T]:
-        made = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)  # what an operator does is in `Op`: generated methods cost a millisecond of import each
+        _repeat_defaults(cls, getattr(cls, "rank", 1))
+        made = attributes(cls)
         fields = dataclasses.fields(made)  # type: ignore[arg-type]
         made.attribute_names = tuple(f.name for f in fields)
         made.attribute_defaults = {f.name: f.default for f in fields if f.default is not dataclasses.MISSING}
@@ -307,8 +342,17 @@ def op(name: str, kind: Fusion, *, variadic: bool = False, takes_open_sizes: boo
     return declare
 
 
+def _repeat_defaults(cls: type[Op], rank: int) -> None:
+    """Repeat inherited defaults of one number, such as `strides = (1,)`, for each of the `rank` spatial dimensions."""
+    for name, field in getattr(cls, "__dataclass_fields__", {}).items():
+        if rank > 1 and name not in cls.__annotations__ and type(field.default) is tuple and len(field.default) == 1:
+            cls.__annotations__[name] = field.type
+            setattr(cls, name, field.default * rank)
+
+
 def plain(value: Any) -> Any:
-    """An attribute in its normal form: tuples for sequences, Python numbers for numpy's, `DataType` for types."""
+    """Return an attribute in its normal form: tuples for sequences, Python numbers for numpy's, `DataType` for types.
+    """
     if isinstance(value, (list, tuple)):
         return tuple(map(plain, value))
     if isinstance(value, np.ndarray):
@@ -319,7 +363,9 @@ def plain(value: Any) -> Any:
 
 
 def get(name: str) -> type[Op]:
-    """The operator class of that name; raises `CompileError` with the nearest names, or why it was left out."""
+    """Return the operator class of that name. Raises `CompileError` with the nearest names, or the reason for leaving
+    it out.
+    """
     found = OPS.get(name)
     if found is None:
         import difflib
@@ -334,7 +380,7 @@ def get(name: str) -> type[Op]:
 
 
 def as_relay(value: Any) -> Expr:
-    """An argument of a call as an expression: numbers and arrays become constants, sequences tuples."""
+    """Return an argument of a call as an expression: numbers and arrays become constants, sequences tuples."""
     if isinstance(value, Expr):
         return value
     if isinstance(value, (tuple, list)):
@@ -344,9 +390,9 @@ def as_relay(value: Any) -> Expr:
 
 @cache
 def function(cls: type[Op]) -> Callable[..., Call]:
-    """The function form of an operator: `relay.nn.softmax(x, axis=1)` is `Softmax(axis=1)(x)`.
+    """Return the function of an operator: `relay.nn.softmax(x, axis=1)` is `Softmax(axis=1)(x)`.
 
-    Tensors come first, under the names of `infer`'s parameters, then the attributes in their order.
+    Its parameters are the tensors, named as in `infer`, then the attributes in their order.
     """
     inputs = list(inspect.signature(cls.infer).parameters)[1:]
     attributes = list(cls.attribute_names)
@@ -373,7 +419,9 @@ def function(cls: type[Op]) -> Callable[..., Call]:
 
 
 def public_function(name: str, module: str) -> Callable[..., Call]:
-    """The function form of the operator `name`, for a module's `__getattr__`: unknown names are an `AttributeError`."""
+    """Return the function of the operator `name`, for a module's `__getattr__`. Raises `AttributeError` for unknown
+    names.
+    """
     cls = OPS.get(name)
     missing = left_out(name) if cls is None else None
     if missing is not None:
@@ -384,12 +432,12 @@ def public_function(name: str, module: str) -> Callable[..., Call]:
 
 
 def operator_names(prefix: str) -> list[str]:
-    """The names of the operators directly under `prefix`, without it."""
+    """Return the names of the operators directly under `prefix`, without the prefix."""
     return sorted(n.removeprefix(prefix) for n in OPS if n.startswith(prefix) and "." not in n.removeprefix(prefix))
 
 
 def without_unknown_terms(t: Type) -> Type:
-    """`t` with sizes that are computed of a size of which nothing is known, which is all that is known of them, as such sizes."""
+    """Return `t` with every size that is computed from an unknown size replaced by an unknown size."""
     if isinstance(t, TensorType):
         if not any(isinstance(d, PrimExpr) and not isinstance(d, ScalarVar) and any(isinstance(v, UnknownDim) for v in walk(d)) for d in t.shape):
             return t
@@ -400,7 +448,7 @@ def without_unknown_terms(t: Type) -> Type:
 
 
 def _refuse_sizes(found: Type | None) -> None:
-    """Refuse a result that no machine has room for, or whose size is negative."""
+    """Refuse a result that exceeds the memory of any machine, or has a negative size."""
     for t in (found,) if type(found) is TensorType else found.fields if isinstance(found, TupleType) else ():
         if isinstance(t, TensorType) and (why := refused_size(t.shape, t.dtype.itemsize)):
             raise ShapeError(why)
@@ -416,7 +464,7 @@ def _refuse_objects(types: Sequence[Type]) -> None:
 
 
 def tensors(*types: Any) -> tuple[TensorType, ...]:
-    """The arguments as tensor types; raises `ShapeError` for a tuple or function among them."""
+    """Return the arguments as tensor types. Raises `ShapeError` for a tuple or a function among them."""
     for t in types:
         if not isinstance(t, TensorType):
             raise ShapeError(f"a tensor was expected, and {t!r} was given")

@@ -1,4 +1,4 @@
-"""Operators that combine each element with those before it along an axis."""
+"""Operators that combine each element with the elements before it along an axis."""
 
 from __future__ import annotations
 
@@ -8,23 +8,28 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilewright import te
-from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, attributes, op, tensors
 from tilewright.topi import scans as topi
 from tilewright.topi.shapes import axis_of, product
 from tilewright.types import DataType, TensorType, TupleType, Type
 
 
+@attributes
 class Scan(Op):
-    """Base of the scans: each element combined with all before it along `axis`, of the flattened data without one."""
+    """Base of the sums and products of prefixes."""
 
-    axis: Any
-    dtype: Any
-    exclusive: Any
+    axis: int | None = None
+    """Dimension of the scan; None flattens the data."""
+    dtype: str | None = None
+    """Type of the sums or products and of the result; None means that of the data."""
+    exclusive: bool | None = None
+    """True leaves the element itself out of its sum or product."""
     accumulate: ClassVar[Callable[..., Any]]
     computed: ClassVar[Callable[..., te.Tensor]]
     identity: ClassVar[int]
 
     def infer(self, data: Type) -> TensorType:
+        """The shape of the data (flattened without `axis`); `dtype` or that of the data."""
         (t,) = tensors(data)
         dtype = self.dtype or t.dtype
         if self.axis is None:
@@ -48,11 +53,8 @@ class Scan(Op):
 
 @op("cumsum", kind=Fusion.OPAQUE)
 class CumSum(Scan):
-    """The sums of the elements up to each one along `axis`; without that one when `exclusive`."""
+    """The sum of the elements up to each one along `axis`."""
 
-    axis: int | None = None
-    dtype: str | None = None
-    exclusive: bool | None = None
     accumulate = staticmethod(np.cumsum)
     computed = staticmethod(topi.cumsum)
     identity = 0
@@ -60,23 +62,19 @@ class CumSum(Scan):
 
 @op("cumprod", kind=Fusion.OPAQUE)
 class CumProd(Scan):
-    """The products of the elements up to each one along `axis`; without that one when `exclusive`."""
+    """The product of the elements up to each one along `axis`."""
 
-    axis: int | None = None
-    dtype: str | None = None
-    exclusive: bool | None = None
     accumulate = staticmethod(np.cumprod)
     computed = staticmethod(topi.cumprod)
     identity = 1
 
 
+@attributes
 class Extremes(Op):
-    """Base of the scans of extremes.
+    """Base of the extremes of prefixes: values, and the position of the last of equal extremes."""
 
-    The greatest or least element up to each one along `axis`, and where the last of equal ones is, as int64.
-    """
-
-    axis: Any
+    axis: int = 0
+    """Dimension of the scan; negative counts from the end."""
     is_greatest: ClassVar[bool]
 
     @property
@@ -84,6 +82,7 @@ class Extremes(Op):
         return 2
 
     def infer(self, data: Type) -> TupleType:
+        """A tuple of the type of the data and its shape of int64."""
         (t,) = tensors(data)
         axis_of(self.axis, t.ndim)
         return TupleType((t, TensorType(t.shape, "int64")))
@@ -102,21 +101,17 @@ class Extremes(Op):
 
 @op("cummax", kind=Fusion.OPAQUE)
 class CumMax(Extremes):
-    """The greatest of the elements up to each one along `axis`, and where the last of equal ones is.
-
-    What is no number is the greatest.
+    """The largest of the elements up to each one along `axis`, and its position, the last of equal ones. NaN is the
+    largest.
     """
 
-    axis: int = 0
     is_greatest = True
 
 
 @op("cummin", kind=Fusion.OPAQUE)
 class CumMin(Extremes):
-    """The least of the elements up to each one along `axis`, and where the last of equal ones is.
-
-    What is no number is the least.
+    """The smallest of the elements up to each one along `axis`, and its position, the last of equal ones. NaN is the
+    smallest.
     """
 
-    axis: int = 0
     is_greatest = False

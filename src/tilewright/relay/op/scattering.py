@@ -23,30 +23,31 @@ def _integers(*types: TensorType) -> None:
 
 @op("scatter", kind=Fusion.OPAQUE)
 class Scatter(ScatterElements):
-    """`data` with `updates[i…]` put at `i…` with `i[axis] = indices[i…]`."""
+    """`data` with `updates[i…]` written to position `i… with i[axis] = indices[i…]`."""
 
-    axis: int = 0
     reduction: ClassVar[str] = "update"  # type: ignore[misc]
 
 
 @op("scatter_add", kind=Fusion.OPAQUE)
 class ScatterAdd(ScatterElements):
-    """`data` with `updates[i…]` added at `i…` with `i[axis] = indices[i…]`."""
+    """`data` with `updates[i…]` added at position `i… with i[axis] = indices[i…]`."""
 
-    axis: int = 0
     reduction: ClassVar[str] = "add"  # type: ignore[misc]
 
 
 @op("sparse_to_dense", kind=Fusion.OPAQUE)
 class SparseToDense(Op):
-    """A tensor of `output_shape` with `sparse_values` at the points `sparse_indices`, and the scalar `default_value` elsewhere.
+    """A tensor of `output_shape` with `sparse_values` at the points `sparse_indices`, and the scalar `default_value`
+    elsewhere.
 
-    Indices are (points, coordinates), or of one dimension when the result has one; there is one value for all, or one each.
+    `sparse_indices` is (points, coordinates), or (points,) for a vector; `sparse_values` is a scalar or (points,).
     """
 
     output_shape: tuple[int, ...]
+    """Shape of the result."""
 
     def infer(self, sparse_indices: Type, sparse_values: Type, default_value: Type) -> TensorType:
+        """`output_shape`; the common dtype of the values and the default."""
         where, values, filling = tensors(sparse_indices, sparse_values, default_value)
         _integers(where)
         require_same_dtype((values, filling))
@@ -70,9 +71,10 @@ class SparseToDense(Op):
 
 @op("sparse_reshape", kind=Fusion.OPAQUE)
 class SparseReshape(Op):
-    """The points of a sparse tensor of `prev_shape` as points of `new_shape`, which may have one -1; and that shape, complete."""
+    """The points of a sparse tensor of `prev_shape` as points of `new_shape`, and `new_shape` with its -1 computed."""
 
     def infer(self, sparse_indices: Type, prev_shape: Type, new_shape: Type) -> TupleType:
+        """(points, new rank), the dtype of the indices; and the type of `new_shape`."""
         where, old, new = tensors(sparse_indices, prev_shape, new_shape)
         _integers(where, old, new)
         if where.ndim != 2 or old.ndim != 1 or new.ndim != 1 or differ(where.shape[1], old.shape[0]):
@@ -91,9 +93,10 @@ class SparseReshape(Op):
 
 @op("invert_permutation", kind=Fusion.OPAQUE)
 class InvertPermutation(Op):
-    """The permutation that undoes `data`: `out[data[i]] = i`."""
+    """The inverse of the permutation `data`: `out[data[i]] = i`."""
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, an integer vector."""
         (t,) = tensors(data)
         _integers(t)
         if t.ndim != 1:

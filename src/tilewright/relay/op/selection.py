@@ -28,9 +28,10 @@ from tilewright.types import TensorType, TupleType, Type
 
 @op("true_places", kind=Fusion.OPAQUE)
 class TruePlaces(Op):
-    """Where the elements of a row of bool are true, and how many are. There is room for all; zeros are behind the last place."""
+    """The positions of the true elements of a bool vector, followed by zeros, and their number."""
 
     def infer(self, mask: Type) -> TupleType:
+        """The length of the bool vector, int64; a count (1,) of int64."""
         (t,) = tensors(mask)
         if t.ndim != 1 or t.dtype != "bool":
             raise ShapeError(f"the mask must be a row of bool, and it is {t!r}")
@@ -57,11 +58,13 @@ def places_of(mask: Expr) -> Call:
 
 @op("argwhere", kind=Fusion.OPAQUE)
 class ArgWhere(Op):
-    """The indices of the elements that are not zero: a row of one number for each dimension, in row-major order."""
+    """The indices of the elements that are not zero, one row for each, in row-major order."""
 
     dtype: str = "int32"
+    """Type of the indices."""
 
     def infer(self, condition: Type) -> TensorType:
+        """(count, rank) with a count known at run time; `dtype`."""
         (t,) = tensors(condition)
         return TensorType((UnknownDim(), t.ndim), self.dtype)
 
@@ -95,12 +98,17 @@ class ArgWhere(Op):
 
 @op("unique_slices", kind=Fusion.OPAQUE)
 class UniqueSlices(Op):
-    """The different slices of `data` along `axis`, sorted or as they come; where each comes first; which each slice is; how often each occurs."""
+    """The distinct slices of `data` along `axis`, the first position of each, the number of each slice's value, and the
+    counts.
+    """
 
     axis: int = 0
+    """Dimension of the slices; negative counts from the end."""
     is_sorted: bool = True
+    """True sorts the slices, False keeps the order of first occurrence."""
 
     def infer(self, data: Type) -> TupleType:
+        """The data with n slices, first places (n,), a number for each slice, counts (n,); n known at run time."""
         (t,) = tensors(data)
         if not t.ndim:
             raise ShapeError(f"data must have an axis, and its shape is {text(t.shape)}")

@@ -1,4 +1,4 @@
-"""Operators that give the same elements another shape, and none moves."""
+"""Operators that give the same elements, in the same order, another shape."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from tilewright.types import TensorType, Type
 
 
 class View(Op):
-    """Base of the operators that only change the shape, to `shape_of` the input's."""
+    """Base of the operators that change the shape only."""
 
     objects = True
     precision = Precision.FOLLOW
     view: ClassVar[bool] = True
 
     def shape_of(self, shape: Shape) -> Shape:
-        """The shape of the result; raises `ShapeError` when there is none."""
+        """Return the shape of the result. Raises `ShapeError` for a shape that does not fit."""
         raise NotImplementedError
 
     def infer(self, data: Type) -> TensorType:
+        """The new shape, with as many elements; the dtype of the data."""
         (t,) = tensors(data)
         return TensorType(self.shape_of(t.shape), t.dtype)
 
@@ -38,7 +39,7 @@ class View(Op):
         return topi.reshape(data, self.shape_of(topi.dims(data)), self.name)
 
     def simplify(self, call: Call) -> Expr | None:
-        """A view that changes nothing -> its input; views of views -> one reshape."""
+        """A view without effect -> its input; views of views -> one reshape."""
         (data,) = call.args[:1]
         result = call.tensor_type
         if data.tensor_type.shape == result.shape:
@@ -52,12 +53,15 @@ class View(Op):
 class Reshape(View):
     """The elements in row-major order under `newshape`.
 
-    In `newshape`, 0 copies the input's dimension (unless `allowzero`), -1 is what is left over, -2 copies all remaining
-    dimensions, -3 multiplies the next two, and -4 splits the next one into the two numbers that follow (one may be -1).
+    In `newshape`, 0 copies the dimension of the input (unless `allowzero`), -1 is inferred from the number of elements,
+    -2 copies all remaining dimensions, -3 is the product of the next two, and -4 splits the next one into the two
+    numbers that follow (one may be -1).
     """
 
     newshape: tuple[Any, ...]
+    """Sizes of the result, with the codes 0, -1, -2, -3 and -4 described above."""
     allowzero: bool = False
+    """True makes 0 a size of zero; False copies the dimension of the input."""
 
     def __post_init__(self) -> None:
         if isinstance(self.newshape, int):
@@ -71,7 +75,7 @@ class Reshape(View):
         return require_elements(shape, result, self.newshape)
 
     def _spelled_out(self, shape: Shape) -> Shape:
-        """The new shape with 0, -2, -3 and -4 carried out; -1 stays."""
+        """Return the new shape with 0, -2, -3 and -4 resolved; -1 stays."""
         result: list[Any] = []
         wanted = list(self.newshape)
         at = 0  # dimensions of the input used so far
@@ -104,7 +108,7 @@ class Reshape(View):
 
 
 def sized(shape: Shape) -> Reshape:
-    """A reshape to these sizes, among which 0 is a size, and copies nothing."""
+    """Return a reshape to these sizes, where 0 is a size."""
     return Reshape(tuple(shape), allowzero=any(isinstance(d, int) and d == 0 for d in shape))
 
 
@@ -120,9 +124,10 @@ def _split(whole: Any, first: Any, second: Any) -> tuple[Any, Any]:
 
 @op("contrib_reverse_reshape", kind=Fusion.INJECTIVE)
 class ReverseReshape(View):
-    """`reshape` whose special numbers (0, -1, -2, -3) are read from the last dimension to the first."""
+    """`reshape` whose codes (0, -1, -2, -3) are read from the last dimension to the first."""
 
     newshape: tuple[int, ...]
+    """Sizes of the result, with the codes 0, -1, -2 and -3 of `reshape`."""
 
     def shape_of(self, shape: Shape) -> Shape:
         if -4 in self.newshape:
@@ -132,13 +137,14 @@ class ReverseReshape(View):
 
 @op("reshape_like", kind=Fusion.INJECTIVE)
 class ReshapeLike(Op):
-    """The elements in row-major order under the shape of the second tensor, which is not read."""
+    """The elements in row-major order under the shape of the second tensor, whose elements are not read."""
 
     objects = True
     precision = Precision.FOLLOW
     view: ClassVar[bool] = True
 
     def infer(self, data: Type, shape_like: Type) -> TensorType:
+        """The shape of the second tensor, with as many elements; the dtype of the data."""
         t, like = tensors(data, shape_like)
         return TensorType(Reshape(like.shape, allowzero=True).shape_of(t.shape), t.dtype)
 
@@ -155,15 +161,16 @@ class ReshapeLike(Op):
 
 @op("squeeze", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Squeeze(View):
-    """Without the dimensions of size one: those named by `axis`, or all."""
+    """The data without dimensions of size one."""
 
     axis: int | tuple[int, ...] | None = None
+    """Dimension or dimensions to remove, of size one; None means all of size one."""
 
     def shape_of(self, shape: Shape) -> Shape:
         return squeezed(shape, self.axis)
 
     def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
-        """All pieces of the dimensions of size one go, whose blocks are of one."""
+        """Remove all blocks of the removed dimensions, which are of size one."""
         order, (t,) = orders[0], types
         gone = axes_of(self.axis, t.ndim) if self.axis is not None else tuple(d for d, n in enumerate(t.shape) if same(n, 1))
         return None if order is None else (Squeeze(places(order, gone)), (order,), without(order, gone))
@@ -171,10 +178,12 @@ class Squeeze(View):
 
 @op("expand_dims", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class ExpandDims(View):
-    """With `num_newaxis` new dimensions of size one before dimension `axis`."""
+    """The data with `num_newaxis` dimensions of size one inserted before dimension `axis`."""
 
     axis: int
+    """Position of the first new dimension; negative counts from the end of the result."""
     num_newaxis: int = 1
+    """Number of new dimensions of size one."""
 
     def shape_of(self, shape: Shape) -> Shape:
         return expanded(shape, self.axis, self.num_newaxis)
@@ -182,7 +191,7 @@ class ExpandDims(View):
 
 @op("nn.batch_flatten", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class BatchFlatten(View):
-    """(n, d1 * d2 * …): everything but the first dimension in one."""
+    """(n, d1 * d2 * …): all dimensions but the first flattened."""
 
     def shape_of(self, shape: Shape) -> Shape:
         if not shape:

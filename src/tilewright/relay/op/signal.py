@@ -1,4 +1,4 @@
-"""Operators of signals: Fourier transforms."""
+"""Fourier transforms of signals."""
 
 from __future__ import annotations
 
@@ -22,11 +22,16 @@ def _floats(t: TensorType) -> None:
 
 @op("dft", kind=Fusion.OPAQUE)
 class Dft(Op):
-    """The Fourier transform of complex rows along the last axis, real and imaginary parts apart; divided by their length when `inverse`."""
+    """The discrete Fourier transform of complex rows along the last axis, as real and imaginary parts.
+
+    The inverse transform divides by the length.
+    """
 
     inverse: bool = False
+    """True computes the inverse transform."""
 
     def infer(self, re_data: Type, im_data: Type) -> TupleType:
+        """A tuple of twice the type of the inputs, which must be equal and floating-point."""
         real, imaginary = tensors(re_data, im_data)
         require_same_dtype((real, imaginary))
         _floats(real)
@@ -44,19 +49,24 @@ class Dft(Op):
 
 @op("stft", kind=Fusion.OPAQUE)
 class Stft(Op):
-    """The Fourier transforms (signals, frequencies, frames, 2) of windows that start every `hop_length` elements of `data`.
+    """The Fourier transforms (signals, frequencies, frames, 2) of windows that start every `hop_length` elements.
 
-    `data` is one signal or a batch of them; `window` (win_length,) weights the middle of `n_fft` elements. `normalized` divides
-    by the root of `n_fft`; `onesided` leaves out the frequencies above the half, which repeat the others.
+    `data` is a signal or a batch of them; `window` (win_length,) weights the middle of the `n_fft` elements of a frame.
     """
 
     n_fft: int
+    """Length of a transform, in elements."""
     hop_length: int
+    """Distance of two frames, in elements."""
     win_length: int
+    """Length of the window, at most `n_fft`."""
     normalized: bool = False
+    """True divides by sqrt(n_fft)."""
     onesided: bool = True
+    """True returns the n_fft // 2 + 1 frequencies of a real signal only."""
 
     def infer(self, data: Type, window: Type) -> TensorType:
+        """(signals, frequencies, frames, 2); the floating-point dtype of the data. The sizes must be known."""
         t, weights = tensors(data, window)
         require_same_dtype((t, weights))
         _floats(t)

@@ -1,4 +1,4 @@
-"""Operators that order the elements along an axis, and those that look them up in that order."""
+"""Operators that sort elements along an axis, and that search sorted rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewright.types import DataType, TensorType, TupleType, Type
 
 
 def sorted_places(data: Array, axis: int, ascending: bool) -> Any:
-    """Where the elements in order are; equal ones stay in the order they have."""
+    """Return the positions of the elements in sorted order; the sort is stable."""
     if ascending:
         return np.argsort(data, axis=axis, kind="stable")
     backward = np.argsort(np.flip(data, axis), axis=axis, kind="stable")
@@ -24,12 +24,15 @@ def sorted_places(data: Array, axis: int, ascending: bool) -> Any:
 
 @op("sort", kind=Fusion.OPAQUE)
 class Sort(Op):
-    """The elements in order along `axis`."""
+    """The elements sorted along `axis`."""
 
     axis: int = -1
+    """Dimension that is sorted; negative counts from the end."""
     is_ascend: bool = True
+    """True sorts in ascending order."""
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data."""
         (t,) = tensors(data)
         axis_of(self.axis, t.ndim)
         return t
@@ -43,13 +46,17 @@ class Sort(Op):
 
 @op("argsort", kind=Fusion.OPAQUE)
 class ArgSort(Op):
-    """Where the elements in order along `axis` are; equal ones stay in the order they have."""
+    """The positions of the elements in sorted order along `axis`; the sort is stable."""
 
     axis: int = -1
+    """Dimension that is sorted; negative counts from the end."""
     is_ascend: bool = True
+    """True sorts in ascending order."""
     dtype: str = "int32"
+    """Type of the indices."""
 
     def infer(self, data: Type) -> TensorType:
+        """The shape of the data; `dtype`."""
         (t,) = tensors(data)
         axis_of(self.axis, t.ndim)
         return TensorType(t.shape, self.dtype)
@@ -63,19 +70,22 @@ class ArgSort(Op):
 
 @op("topk", kind=Fusion.OPAQUE)
 class TopK(Op):
-    """The `k` greatest elements along `axis` (the least with `is_ascend`), in order, and where they are.
-
-    `ret_type` is "both" (a tuple of values and indices), "values" or "indices". k below 1 means all.
-    """
+    """The `k` largest or smallest elements along `axis` in sorted order, and their positions."""
 
     precision = Precision.NEVER
     k: int = 1
+    """Number of elements; below 1 means all."""
     axis: int = -1
+    """Dimension that is sorted; negative counts from the end."""
     ret_type: str = "both"
+    """Results: "both", "values" or "indices"."""
     is_ascend: bool = False
+    """True selects the smallest elements, False the largest."""
     dtype: str = "int32"
+    """Type of the indices."""
 
     def infer(self, data: Type) -> Type:
+        """The shape of the data with `k` at `axis`, as values (dtype of the data), indices (`dtype`), or both."""
         (t,) = tensors(data)
         axis = axis_of(self.axis, t.ndim)
         if self.ret_type not in ("both", "values", "indices"):
@@ -98,15 +108,18 @@ class TopK(Op):
 
 @op("searchsorted", kind=Fusion.OPAQUE)
 class SearchSorted(Op):
-    """Where each of `values` would be put into the ascending rows of `sorted_sequence`: before equal elements, after them with `right`.
+    """The position at which each of `values` would be inserted into the ascending rows of `sorted_sequence`.
 
-    `sorted_sequence` is one row for all values, or has the shape of `values` but for the last dimension.
+    `sorted_sequence` is one row for all values, or has the leading dimensions of `values`.
     """
 
     right: bool = False
+    """True inserts after equal elements, False before them."""
     dtype: str = "int32"
+    """Type of the indices."""
 
     def infer(self, sorted_sequence: Type, values: Type) -> TensorType:
+        """The shape of `values`; `dtype`. Both inputs have one dtype."""
         rows, wanted = tensors(sorted_sequence, values)
         require_same_dtype((rows, wanted))
         if rows.ndim != 1 and (rows.ndim != wanted.ndim or any(map(differ, rows.shape[:-1], wanted.shape[:-1]))):
@@ -132,17 +145,21 @@ class SearchSorted(Op):
 
 @op("unique", kind=Fusion.OPAQUE)
 class Unique(Op):
-    """The different elements of a row, ascending or as they come; where each comes first; which of them each element is; how many.
+    """The distinct elements of a vector, the first position of each, the number of each element's value, and their
+    count (1,).
 
-    There is room for as many as the row has; what is behind the last one is zero. With `return_counts`, how often each
-    occurs comes last. What is no number is one element.
+    All vectors have the length of the data; positions after the last distinct element are zero. All NaN are one
+    element. With `return_counts`, the number of occurrences of each comes last.
     """
 
     objects = True
     is_sorted: bool = True
+    """True sorts the elements, False keeps the order of first occurrence."""
     return_counts: bool = False
+    """True adds the number of occurrences of each element."""
 
     def infer(self, data: Type) -> TupleType:
+        """Vectors of the length of the data: values, first places, number of each element (int32); a count (1,)."""
         (t,) = tensors(data)
         if t.ndim != 1:
             raise ShapeError(f"data must be one row, and it has the shape {text(t.shape)}; reshape it first")

@@ -19,15 +19,13 @@ def _floats(t: TensorType) -> None:
 
 
 class Special(Elementwise):
-    """Base of the special functions of one number, which are computed in float64.
-
-    `formula` is the function of one element.
-    """
+    """Base of the special functions of one number, computed in float64; `formula` is the function of one element."""
 
     precision = Precision.NEVER
     formula: ClassVar[topi.Formula]
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data, which must be floating-point."""
         (t,) = tensors(data)
         _floats(t)
         return t
@@ -55,7 +53,7 @@ class Digamma(Special):
 
 @op("special.erfc", kind=Fusion.OPAQUE)
 class Erfc(Special):
-    """1 - erf(x), with all its digits where that is small."""
+    """1 - erf(x), accurate where the result is small."""
 
     formula = staticmethod(topi.erfc)
 
@@ -69,21 +67,21 @@ class Erfcx(Special):
 
 @op("special.erfinv", kind=Fusion.OPAQUE)
 class Erfinv(Special):
-    """The x whose erf(x) is y."""
+    """The inverse of the error function."""
 
     formula = staticmethod(topi.erfinv)
 
 
 @op("special.log_ndtr", kind=Fusion.OPAQUE)
 class LogNdtr(Special):
-    """The logarithm of the area under the normal density up to x."""
+    """The logarithm of the standard normal distribution function."""
 
     formula = staticmethod(topi.log_ndtr)
 
 
 @op("special.ndtri", kind=Fusion.OPAQUE)
 class Ndtri(Special):
-    """The x up to which the area under the normal density is p."""
+    """The inverse of the standard normal distribution function."""
 
     formula = staticmethod(topi.ndtri)
 
@@ -97,7 +95,7 @@ class I0(Special):
 
 @op("special.i0e", kind=Fusion.OPAQUE)
 class I0E(Special):
-    """exp(-|x|) I0(x), of the modified Bessel function of the first kind."""
+    """exp(-|x|) I0(x), the scaled modified Bessel function of the first kind."""
 
     formula = staticmethod(topi.i0e)
 
@@ -111,7 +109,7 @@ class I1(Special):
 
 @op("special.i1e", kind=Fusion.OPAQUE)
 class I1E(Special):
-    """exp(-|x|) I1(x), of the modified Bessel function of the first kind."""
+    """exp(-|x|) I1(x), the scaled modified Bessel function of the first kind."""
 
     formula = staticmethod(topi.i1e)
 
@@ -125,7 +123,7 @@ class K0(Special):
 
 @op("special.k0e", kind=Fusion.OPAQUE)
 class K0E(Special):
-    """exp(x) K0(x)."""
+    """exp(x) K0(x), the scaled modified Bessel function of the second kind."""
 
     formula = staticmethod(topi.k0e)
 
@@ -139,7 +137,7 @@ class K1(Special):
 
 @op("special.k1e", kind=Fusion.OPAQUE)
 class K1E(Special):
-    """exp(x) K1(x)."""
+    """exp(x) K1(x), the scaled modified Bessel function of the second kind."""
 
     formula = staticmethod(topi.k1e)
 
@@ -174,20 +172,20 @@ class Y1(Special):
 
 @op("special.spherical_j0", kind=Fusion.OPAQUE)
 class SphericalJ0(Special):
-    """sin(x) / x, the spherical Bessel function of the first kind."""
+    """sin(x) / x, the spherical Bessel function of the first kind and order zero."""
 
     formula = staticmethod(topi.spherical_j0)
 
 
 @op("special.airy", kind=Fusion.OPAQUE)
 class Airy(Special):
-    """Ai(x)."""
+    """Ai(x), the Airy function of the first kind."""
 
     formula = staticmethod(topi.airy)
 
 
 class Special2(Op):
-    """Base of the special functions of two numbers, whose shapes broadcast."""
+    """Base of the special functions of two numbers."""
 
     precision = Precision.NEVER
 
@@ -197,6 +195,7 @@ class Special2(Op):
         raise NotImplementedError
 
     def infer(self, lhs: Type, rhs: Type) -> TensorType:
+        """The broadcast shape of two tensors of one floating-point dtype; that dtype."""
         a, b = tensors(lhs, rhs)
         require_same_dtype((a, b))
         _floats(a)
@@ -211,7 +210,7 @@ class Special2(Op):
 
 @op("special.zeta", kind=Fusion.OPAQUE)
 class Zeta(Special2):
-    """Hurwitz's zeta function of x and q: the sum of (q + k)^-x over whole k from 0."""
+    """Hurwitz's zeta function of x and q: the sum of (q + k)^-x over integers k from 0."""
 
     @property
     def formula(self) -> topi.Formula:
@@ -238,19 +237,20 @@ class Igammac(Special2):
 
 @op("special.polynomial", kind=Fusion.OPAQUE)
 class Polynomial(Special2):
-    """The orthogonal polynomial of a family, of x and the degree n, whose fraction is dropped.
+    """The orthogonal polynomial of the family `family` at x, of the degree n, rounded toward zero.
 
-    `family` is chebyshev_t, _u, _v or _w, shifted_chebyshev_t to _w, hermite_h, hermite_he, laguerre_l or legendre_p.
-    It is zero for a negative degree, and not a number for one above 10,000.
+    It is zero for a negative degree, and NaN for a degree above 10,000.
     """
 
     family: str
+    """Family of polynomials, one of `topi.special.POLYNOMIALS`."""
 
     @property
     def formula(self) -> topi.Formula:
         return topi.polynomial(self.family)
 
     def infer(self, lhs: Type, rhs: Type) -> TensorType:
+        """The broadcast shape of two tensors of one floating-point dtype; that dtype."""
         if self.family not in topi.POLYNOMIALS:
             raise ShapeError(f"family is '{self.family}'; it is one of {', '.join(topi.POLYNOMIALS)}")
         return super().infer(lhs, rhs)

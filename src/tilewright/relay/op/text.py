@@ -1,6 +1,6 @@
-"""Operators of strings, which ONNX has and the field's relay does not. They run in Python, between what is compiled.
+"""Operators of strings, which run in Python between native steps.
 
-The result of some has a size that is in the data; its type says so with a dimension of which nothing is known.
+A result whose size depends on the data has an unknown dimension in its type.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ def _strings(t: TensorType) -> TensorType:
 
 @op("string_concat", kind=Fusion.OPAQUE)
 class StringConcat(Op):
-    """The strings of two tensors, which broadcast, one behind the other (ONNX StringConcat)."""
+    """The concatenation of the strings of two tensors (ONNX StringConcat)."""
 
     objects = True
 
     def infer(self, lhs: Type, rhs: Type) -> TensorType:
+        """The broadcast shape of two tensors of strings; string."""
         a, b = map(_strings, tensors(lhs, rhs))
         return TensorType(broadcast_shapes(a.shape, b.shape), STRING)
 
@@ -47,16 +48,17 @@ class StringConcat(Op):
 
 @op("string_split", kind=Fusion.OPAQUE)
 class StringSplit(Op):
-    """The pieces of each string along a new last axis, filled up with empty strings, and how many there are (ONNX StringSplit).
-
-    `delimiter` "" is any run of white space; `maxsplit` is the most cuts, -1 for all.
+    """The pieces of each string along a new last axis, padded with empty strings, and their numbers (ONNX StringSplit).
     """
 
     objects = True
     delimiter: str = ""
+    """Separator of the pieces; "" means any run of white space."""
     maxsplit: int = -1
+    """Largest number of splits; -1 means all."""
 
     def infer(self, data: Type) -> TupleType:
+        """(*shape, most pieces) of strings, the last size known at run time; the counts, int64."""
         t = _strings(*tensors(data))
         return TupleType((TensorType((*t.shape, UnknownDim()), STRING), TensorType(t.shape, INT64)))
 
@@ -70,17 +72,22 @@ class StringSplit(Op):
 
 @op("string_normalize", kind=Fusion.OPAQUE)
 class StringNormalize(Op):
-    """The strings of a vector, or of a matrix of one row, without those in `stopwords`, in another case (ONNX StringNormalizer).
+    """The strings of a vector, or of a matrix of one row, without stop words and in another case (ONNX
+    StringNormalizer).
 
-    `case_change_action` is NONE, LOWER or UPPER. One empty string is left where all were stop words.
+    One empty string is left where all strings are stop words.
     """
 
     objects = True
     case_change_action: str = "NONE"
+    """Case of the result: "NONE", "LOWER" or "UPPER"."""
     is_case_sensitive: bool = False
+    """True compares stop words with their case."""
     stopwords: tuple[str, ...] = ()
+    """Strings that are removed."""
 
     def infer(self, data: Type) -> TensorType:
+        """The shape of the strings, the last size known at run time where stop words are removed; string."""
         t = _strings(*tensors(data))
         if not (t.ndim == 1 or (t.ndim == 2 and t.shape[0] == 1)):
             raise ShapeError(f"the strings must be a vector, or a matrix of one row, and their shape is {t.shape}")
@@ -98,12 +105,14 @@ class StringNormalize(Op):
 
 @op("regex_full_match", kind=Fusion.OPAQUE)
 class RegexFullMatch(Op):
-    """Whether all of each string is matched by the regular expression `pattern` (ONNX RegexFullMatch)."""
+    """Whether the regular expression `pattern` matches the whole of each string (ONNX RegexFullMatch)."""
 
     objects = True
     pattern: str
+    """Regular expression in the syntax of Python's `re`."""
 
     def infer(self, data: Type) -> TensorType:
+        """The shape of the strings; bool."""
         t = _strings(*tensors(data))
         try:
             re.compile(self.pattern)
@@ -126,21 +135,26 @@ _PLACED: Final = re.compile(r"\^(?<!\[\^)|\$|\\[bBAZz]|\(\?[=!<P:#a-zA-Z-]*[=!<]
 
 @op("string_tokenize", kind=Fusion.OPAQUE)
 class StringTokenize(Op):
-    """The tokens of each string along a new last axis, filled up with `pad` (Tokenizer of com.microsoft).
+    """The tokens of each string along a new last axis, padded with `pad` (Tokenizer of com.microsoft).
 
-    They are what lies between the matches of `separators`, one after another, or the matches of `expression`, each the longest at its
-    place; single characters where neither is given. Those of fewer characters than `fewest` are left out. With `mark`, a start (U+0002) and an end
-    (U+0003) stand around those of each string, unless no string has any.
+    Tokens are the text between the matches of `separators`, or the longest matches of `expression`, or single
+    characters where neither is given. With `mark`, start and end tokens are added unless no string has a token.
     """
 
     objects = True
     pad: str
+    """String that fills shorter rows."""
     fewest: int = 1
+    """Smallest length of a token, in characters."""
     mark: bool = False
+    """True adds a start token (U+0002) and an end token (U+0003) to each row."""
     separators: tuple[str, ...] = ()
+    """Regular expressions of separators, applied in order."""
     expression: str = ""
+    """Regular expression of a token; "" means that `separators` are used."""
 
     def infer(self, data: Type) -> TensorType:
+        """(*shape, most tokens), the last size known at run time; string."""
         t = _strings(*tensors(data))
         for pattern in (*self.separators, self.expression):
             if _PLACED.search(pattern):
@@ -185,7 +199,9 @@ def _between(separator: str, text: str) -> Iterator[str]:
 
 
 def _matches(expression: str, text: str) -> Iterator[tuple[int, int]]:
-    """Where the matches are that are not empty, each the longest at the first place where there is one. Classes such as `\\w` are of ASCII."""
+    """Yield the nonempty matches, each the longest one at the first position that has one. Classes such as `\\w` are
+    ASCII.
+    """
     pattern, begin = re.compile(expression, re.ASCII), 0
     while begin < len(text) and (first := pattern.search(text, begin)) is not None:
         a, b = first.span()
@@ -198,24 +214,31 @@ def _matches(expression: str, text: str) -> Iterator[tuple[int, int]]:
 
 @op("tfidf_vectorize", kind=Fusion.OPAQUE)
 class TfIdfVectorize(Op):
-    """How often each n-gram of a pool occurs in the rows of a tensor, weighted (ONNX TfIdfVectorizer).
+    """The weighted number of occurrences of each n-gram of `pool` in the rows of a tensor (ONNX TfIdfVectorizer).
 
-    `pool` has the 1-grams, then the 2-grams, …; those of n begin at `ngram_counts[n - 1]`. The k-th n-gram of all is counted at
-    `ngram_indexes[k]` with the weight `weights[k]`. An n-gram of `min_gram_length` to `max_gram_length` items takes every item, every second,
-    …, every (`max_skip_count` + 1)-th. `mode` is TF (the count), IDF (the weight where it occurs) or TFIDF (the product).
+    An n-gram takes every item, every second, …, every (`max_skip_count` + 1)-th.
     """
 
     objects = True
     pool: tuple[Any, ...]
+    """N-grams, the 1-grams first, then the 2-grams, and so on, flattened."""
     ngram_counts: tuple[int, ...]
+    """First position in `pool` of the n-grams of each length."""
     ngram_indexes: tuple[int, ...]
+    """Column of the result for each n-gram of `pool`."""
     max_gram_length: int
+    """Largest length of a counted n-gram, in items."""
     max_skip_count: int
+    """Largest number of items skipped between two items of an n-gram."""
     min_gram_length: int
+    """Smallest length of a counted n-gram, in items."""
     mode: str
+    """Value of a column: "TF" (count), "IDF" (weight if it occurs) or "TFIDF" (count times weight)."""
     weights: tuple[float, ...] = ()
+    """Weight of each n-gram of `pool`; empty means 1."""
 
     def infer(self, data: Type) -> TensorType:
+        """(rows, columns) or (columns,), columns = max(ngram_indexes) + 1; float32."""
         (t,) = tensors(data)
         if t.ndim not in (1, 2):
             raise ShapeError(f"rows of items were expected, a vector or a matrix, and the shape is {t.shape}")
@@ -241,7 +264,8 @@ class TfIdfVectorize(Op):
 
     @lazy_attribute
     def columns(self) -> tuple[dict[Any, int], Array]:
-        """Where each n-gram is counted, which is an item itself where there are single ones alone, and the weight of each column."""
+        """The column of each n-gram (of each item, where only single items are counted), and the weight of each column.
+        """
         columns = {gram[0] if self.is_single else gram: column for gram, column in zip(self.grams(), self.ngram_indexes, strict=False) if not self.is_single or len(gram) == 1}
         weights = np.ones(max(self.ngram_indexes) + 1, np.float32)
         if self.weights:
@@ -250,16 +274,16 @@ class TfIdfVectorize(Op):
 
     @property
     def is_single(self) -> bool:
-        """Whether n-grams of one item alone are counted."""
+        """Whether only single items are counted."""
         return self.min_gram_length == self.max_gram_length == 1
 
     def grams(self) -> Iterator[tuple[Any, ...]]:
-        """The n-grams of the pool, in order."""
+        """Yield the n-grams of the pool in order."""
         for n, (begin, end) in enumerate(zip(self.ngram_counts, (*self.ngram_counts[1:], len(self.pool)), strict=True), 1):
             yield from (tuple(self.pool[k : k + n]) for k in range(begin, end, n))
 
     def _occurring(self, items: Sequence[Any], lengths: range) -> Iterator[tuple[Any, ...]]:
-        """The n-grams of a row; single items, which have nothing to skip, once."""
+        """Yield the n-grams of a row; single items once."""
         for step in range(1, self.max_skip_count + 2):
             for n in lengths:
                 if n > 1 or step == 1:
@@ -269,19 +293,24 @@ class TfIdfVectorize(Op):
 
 @op("tokens_tfidf", kind=Fusion.OPAQUE)
 class TokensTfIdf(TfIdfVectorize):
-    """`tfidf_vectorize` of the tokens of each string, its case changed before: how often they occur, weighted, in float32 of (*shape, columns).
+    """`tfidf_vectorize` of the tokens of each string, after `string_normalize` and `string_tokenize`.
 
-    The attributes behind those of `tfidf_vectorize` are those of `string_normalize` and `string_tokenize`. What is only counted has a size
-    that is known, which the tokens themselves have not.
+    The size of the counts is known while compiling, unlike that of the tokens.
     """
 
     pad: str = ""
+    """String that fills shorter rows of tokens."""
     fewest: int = 1
+    """Smallest length of a token, in characters."""
     separators: tuple[str, ...] = ()
+    """Regular expressions of separators, applied in order."""
     expression: str = ""
+    """Regular expression of a token; "" means that `separators` are used."""
     case_change_action: str = "NONE"
+    """Case of the strings before they are split: "NONE", "LOWER" or "UPPER"."""
 
     def infer(self, data: Type) -> TensorType:
+        """(*shape of the strings, columns); float32."""
         t = _strings(*tensors(data))
         if self.case_change_action not in FORMS:
             raise ShapeError(f"case_change_action is {self.case_change_action!r}; it is one of {', '.join(FORMS)}")

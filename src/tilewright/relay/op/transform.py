@@ -30,17 +30,19 @@ _order = functools.lru_cache(1024)(permutation)
 
 @op("transpose", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Transpose(Op):
-    """Dimension k of the result is dimension `axes[k]` of the input; reversed without `axes`."""
+    """The data with permuted dimensions: dimension k of the result is dimension `axes[k]` of the data."""
 
     objects = True
     precision = Precision.FOLLOW
     axes: tuple[int, ...] | None = None
+    """Dimension of the input for each dimension of the result; None reverses them."""
 
     def order(self, ndim: int) -> Perm:
-        """The axes, counted from the front."""
+        """Return the axes, counted from the front."""
         return _order(self.axes, ndim)
 
     def infer(self, data: Type) -> TensorType:
+        """The sizes of the data in the order of `axes`; the dtype of the data."""
         (t,) = tensors(data)
         return TensorType(_permuted(t.shape, self.order(t.ndim)), t.dtype)
 
@@ -87,16 +89,18 @@ def _fields(data: Any, what: str) -> tuple[TensorType, ...]:
 
 @op("concatenate", kind=Fusion.INJECTIVE, variadic=True, takes_open_sizes=True)
 class Concatenate(Op):
-    """The tensors of a tuple one after another along `axis`; their other dimensions are equal.
+    """The tensors of a tuple joined along `axis`.
 
-    `relayout` takes and gives one order for each tensor of the tuple.
+    `relayout` takes and returns one order for each tensor of the tuple.
     """
 
     objects = True
     precision = Precision.FOLLOW
     axis: int = 0
+    """Dimension along which the tensors are joined; negative counts from the end."""
 
     def infer(self, data: Type) -> TensorType:
+        """The sum of the sizes along `axis`; dtypes and other sizes must be equal."""
         parts = _fields(data, self.name)
         first = parts[0]
         axis = axis_of(self.axis, first.ndim)
@@ -126,7 +130,7 @@ class Concatenate(Op):
         return Concatenate(axis=perm.index(self.axis % len(perm))), (perm,) * len(perms), perm
 
     def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
-        """Where each tensor is made of whole blocks, these stand one after another."""
+        """Tensors of whole blocks are joined block by block."""
         order = next(o for o in orders if has_blocks(o))
         if order is None or not all(fits(order, t.shape) for t in types):
             return None
@@ -135,13 +139,15 @@ class Concatenate(Op):
 
 @op("stack", kind=Fusion.INJECTIVE, variadic=True)
 class Stack(Op):
-    """The tensors of a tuple, all of one shape, side by side along a new dimension `axis`."""
+    """The tensors of a tuple, all of one shape, stacked along a new dimension."""
 
     objects = True
     precision = Precision.FOLLOW
     axis: int = 0
+    """Position of the new dimension in the result; negative counts from the end."""
 
     def infer(self, data: Type) -> TensorType:
+        """The common shape with the number of tensors inserted at `axis`; the common dtype."""
         parts = _fields(data, self.name)
         first = parts[0]
         for p in parts[1:]:
@@ -159,12 +165,14 @@ class Stack(Op):
 
 @op("split", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Split(Op):
-    """A tuple of the parts along `axis`: so many equal ones, or cut at the indices of a tuple."""
+    """A tuple of the parts of the data along `axis`."""
 
     objects = True
     precision = Precision.FOLLOW
     indices_or_sections: int | tuple[int, ...]
+    """Number of equal parts, or the indices at which the parts after the first begin."""
     axis: int = 0
+    """Dimension that is split; negative counts from the end."""
 
     @property
     def results(self) -> int:
@@ -172,10 +180,11 @@ class Split(Op):
         return cut if isinstance(cut, int) else len(cut) + 1
 
     def _cuts(self, size: Any) -> list[Any]:
-        """Where the parts begin, and the end."""
+        """Return the first index of each part, and the size."""
         return cuts(size, self.indices_or_sections)
 
     def infer(self, data: Type) -> TupleType:
+        """A tuple of the parts, each of the dtype of the data; equal parts must divide the size."""
         (t,) = tensors(data)
         axis = axis_of(self.axis, t.ndim)
         sizes = [b - a for a, b in itertools.pairwise(self._cuts(t.shape[axis]))]
@@ -193,14 +202,14 @@ class Split(Op):
         return tuple(topi.part(data, axis, a, b) for a, b in itertools.pairwise(self._cuts(topi.dims(data)[axis])))
 
     def relayout(self, perms: Sequence[Perm | None]) -> Relaid:
-        """The order of the result is that of each part."""
+        """All parts have the order of the data."""
         perm = perms[0]
         if perm is None:
             return self, (None,), None
         return Split(self.indices_or_sections, axis=perm.index(self.axis % len(perm))), (perm,), perm
 
     def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
-        """Where each part is made of whole blocks, these are split."""
+        """Parts of whole blocks are split block by block."""
         order, axis = orders[0], self.axis % types[0].ndim
         points = self._cuts(types[0].shape[axis])
         size = 1 if order is None else block(order, axis)
@@ -211,24 +220,27 @@ class Split(Op):
 
 @op("strided_slice", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class StridedSlice(Op):
-    """`data[begin:end:strides]` along `axes` (the leading ones without), as numpy slices.
-
-    With `slice_mode` "size", `end` holds sizes instead, -1 for all that remains, and the strides are one.
-    """
+    """`data[begin:end:strides]` along `axes`, as in numpy; bounds outside of the data are clamped."""
 
     objects = True
     precision = Precision.FOLLOW
     begin: tuple[int, ...]
+    """First index of each sliced dimension; negative counts from the end."""
     end: tuple[int, ...]
+    """Exclusive last index of each sliced dimension, or its number of elements with `slice_mode` "size"."""
     strides: tuple[int, ...] | None = None
+    """Step of each sliced dimension; None means 1. Negative steps go backward."""
     axes: tuple[int, ...] | None = None
+    """Dimensions that are sliced; None means the leading ones."""
     slice_mode: str = "end"
+    """Meaning of `end`: "end" (exclusive bounds) or "size" (numbers of elements, -1 for the rest)."""
 
     def slices(self, shape: Shape) -> list[tuple[Any, Any, int]]:
-        """For each dimension its first index, its number of elements and its step."""
+        """Return the first index, the number of elements and the step of each dimension."""
         return slices(shape, self.begin, self.end, self.strides, self.axes, self.slice_mode)
 
     def infer(self, data: Type) -> TensorType:
+        """The number of selected indices for each dimension; the dtype of the data."""
         (t,) = tensors(data)
         return TensorType([n for _, n, _ in self.slices(t.shape)], t.dtype)
 
@@ -262,11 +274,12 @@ class StridedSlice(Op):
 
 @op("slice_like", kind=Fusion.INJECTIVE)
 class SliceLike(Op):
-    """The leading part of `data` that has the size of the second tensor along `axes` (all without)."""
+    """The leading part of `data` that has the size of the second tensor along `axes`; the second tensor is not read."""
 
     objects = True
     precision = Precision.FOLLOW
     axes: tuple[int, ...] | None = None
+    """Dimensions that are cut to the size of `shape_like`; None or empty means all."""
 
     def _shape(self, shape: Shape, like: Shape) -> Shape:
         axes = axes_of(self.axes or None, len(shape))
@@ -276,6 +289,7 @@ class SliceLike(Op):
         return tuple(like[d] if d in axes else n for d, n in enumerate(shape))
 
     def infer(self, data: Type, shape_like: Type) -> TensorType:
+        """The shape of the data with the sizes of `shape_like` at `axes`; the dtype of the data."""
         t, like = tensors(data, shape_like)
         return TensorType(self._shape(t.shape, like.shape), t.dtype)
 
@@ -288,21 +302,20 @@ class SliceLike(Op):
 
 @op("nn.pad", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Pad(Op):
-    """`data` with `pad_width[d] = (before, after)` elements more along each dimension.
-
-    `pad_mode` is `constant` (the scalar `pad_value`), `edge` (the nearest element) or `reflect` (mirrored at the edge
-    element, which is not repeated).
-    """
+    """`data` with `pad_width[d] = (before, after)` elements added along each dimension."""
 
     objects = True
     precision = Precision.FOLLOW
     pad_width: tuple[tuple[int, int], ...]
+    """Number of elements added (before, after) along each dimension."""
     pad_mode: str = "constant"
+    """Added elements: "constant" (`pad_value`), "edge" (nearest element) or "reflect" (mirrored without the edge)."""
 
     def reads_once(self, argument: int) -> bool:
         return argument == 0 and self.pad_mode == "constant"
 
     def infer(self, data: Type, pad_value: Type) -> TensorType:
+        """The sizes of the data plus both paddings; the dtype of the data. `pad_value` is a scalar."""
         t, value = tensors(data, pad_value)
         if len(self.pad_width) != t.ndim or any(len(w) != 2 for w in self.pad_width):
             raise ShapeError(f"pad_width must have a pair (before, after) for each of the {t.ndim} dimensions, and it is {self.pad_width}")
@@ -336,7 +349,7 @@ class Pad(Op):
         return Pad(_permuted(self.pad_width, perm), self.pad_mode), (perm, None), perm
 
     def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
-        """Axes in blocks can only be filled up by whole blocks of one value."""
+        """Axes in blocks are padded by whole blocks of one value only."""
         order = orders[0]
         if order is None or any(n % block(order, d) or (n and block(order, d) > 1 and self.pad_mode != "constant") for d, w in enumerate(self.pad_width) for n in w):
             return None
@@ -347,14 +360,17 @@ class Pad(Op):
 
 @op("repeat", kind=Fusion.INJECTIVE, takes_open_sizes=True)
 class Repeat(Op):
-    """Each element `repeats` times in a row along `axis`; the flattened tensor without an axis."""
+    """The data with each element repeated `repeats` times along `axis` (`numpy.repeat`)."""
 
     objects = True
     precision = Precision.FOLLOW
     repeats: int
+    """Number of copies of each element."""
     axis: int | None = None
+    """Dimension along which elements are repeated; None flattens the data."""
 
     def infer(self, data: Type) -> TensorType:
+        """The shape of the data with its size at `axis` times `repeats`; a vector without `axis`."""
         (t,) = tensors(data)
         if self.axis is None:
             return TensorType((product(t.shape) * self.repeats,), t.dtype)
@@ -370,17 +386,19 @@ class Repeat(Op):
 
 @op("tile", kind=Fusion.INJECTIVE)
 class Tile(Op):
-    """The whole tensor `reps[d]` times along each dimension, numpy's `tile`."""
+    """The whole tensor repeated `reps[d]` times along each dimension (`numpy.tile`)."""
 
     objects = True
     precision = Precision.FOLLOW
     reps: tuple[int, ...]
+    """Number of copies of the whole tensor along each dimension, aligned at the last dimension."""
 
     def _aligned(self, shape: Shape) -> tuple[Shape, tuple[int, ...]]:
         n = max(len(shape), len(self.reps))
         return (*(1,) * (n - len(shape)), *shape), (*(1,) * (n - len(self.reps)), *self.reps)
 
     def infer(self, data: Type) -> TensorType:
+        """The sizes of the data times `reps`, ranks aligned at the last dimension; the dtype of the data."""
         (t,) = tensors(data)
         return TensorType([n * r for n, r in zip(*self._aligned(t.shape), strict=True)], t.dtype)
 
@@ -393,13 +411,15 @@ class Tile(Op):
 
 @op("reverse", kind=Fusion.INJECTIVE)
 class Reverse(Op):
-    """The elements in opposite order along `axis`."""
+    """The data with the elements along `axis` in reverse order."""
 
     objects = True
     precision = Precision.FOLLOW
     axis: int
+    """Dimension that is reversed; negative counts from the end."""
 
     def infer(self, data: Type) -> TensorType:
+        """The type of the data."""
         (t,) = tensors(data)
         axis_of(self.axis, t.ndim)
         return t

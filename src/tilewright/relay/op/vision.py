@@ -1,4 +1,4 @@
-"""Operators of detection: suppression of overlapping boxes, and the boxes that take part."""
+"""Operators of object detection: suppression of overlapping boxes, and selection of valid boxes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _COMPARED: Final = 64
 
 
 def overlap(a: Array, b: Array, one: float = 0) -> Any:
-    """Intersection over union of two boxes, each two opposite corners; sides are `one` longer than the difference of their ends."""
+    """Return the intersection over union of two boxes given by opposite corners; `one` is added to each side's length.
+    """
     low_a, high_a, low_b, high_b = np.minimum(a[:2], a[2:]), np.maximum(a[:2], a[2:]), np.minimum(b[:2], b[2:]), np.maximum(b[:2], b[2:])
     kind = a.dtype.type
     width, height = np.maximum(kind(0), np.minimum(high_a, high_b) - np.maximum(low_a, low_b) + kind(one))
@@ -31,9 +32,10 @@ def overlap(a: Array, b: Array, one: float = 0) -> Any:
 
 
 def unsuppressed(boxes: Array, order: Array, threshold: float, most: int, one: float = 0) -> list[int]:
-    """The places of the boxes that share no more than `threshold` with any that is kept before them in `order`: the first `most`, all of them for -1.
+    """Return the indices of the first `most` boxes (-1: all) that overlap no box kept before them in `order` by more
+    than `threshold`.
 
-    The next few that are left are compared with all behind them at once.
+    Boxes are compared with all later ones in groups, to vectorize the comparison.
     """
     kind, boxes, kept = boxes.dtype.type, boxes[order], list[int]()
     low, high = np.minimum(boxes[:, :2], boxes[:, 2:4]).T, np.maximum(boxes[:, :2], boxes[:, 2:4]).T
@@ -56,7 +58,7 @@ def unsuppressed(boxes: Array, order: Array, threshold: float, most: int, one: f
 
 
 def boxes_of(data: Type, values: int, what: str = "data") -> TensorType:
-    """The tensor (batch, boxes, values), when it is one with at least so many values."""
+    """Return the tensor (batch, boxes, values). Raises `ShapeError` for fewer than `values` values."""
     t = require_rank(tensors(data)[0], 3, what)
     if isinstance(t.shape[2], int) and t.shape[2] < values:
         raise ShapeError(f"{what} {text(t.shape)} must have at least {values} values for each box")
@@ -65,16 +67,21 @@ def boxes_of(data: Type, values: int, what: str = "data") -> TensorType:
 
 @op("vision.get_valid_counts", kind=Fusion.OPAQUE)
 class GetValidCounts(Op):
-    """How many boxes of `data` (batch, boxes, values) score above the threshold; those boxes, first; and where they were.
+    """The number of boxes of `data` (batch, boxes, values) above the threshold; these boxes first, then -1; and their
+    positions.
 
-    Boxes of a negative class do not count, unless `id_index` is -1. What is behind the last box is -1.
+    Boxes of a negative class are invalid, unless `id_index` is -1.
     """
 
     score_threshold: float = 0
+    """Exclusive lower bound of the scores."""
     id_index: int = 0
+    """Position of the class among the values of a box; -1 for none."""
     score_index: int = 1
+    """Position of the score among the values of a box."""
 
     def infer(self, data: Type) -> TupleType:
+        """Counts (batch,) of int32, the type of the data, and indices (batch, boxes) of int32."""
         t = boxes_of(data, max(self.score_index, self.id_index) + 1)
         return TupleType((TensorType(t.shape[:1], "int32"), t, TensorType(t.shape[:2], "int32")))
 
@@ -94,24 +101,34 @@ class GetValidCounts(Op):
 
 @op("vision.non_max_suppression", kind=Fusion.OPAQUE)
 class NonMaxSuppression(Op):
-    """The boxes of `data` (batch, boxes, values), best first, that no better one of their class overlaps; -1 in place of the others.
+    """The boxes of `data` (batch, boxes, values) sorted by score, -1 in place of those that a better box of their class
+    overlaps.
 
-    `valid_count` boxes of each image take part, at most the best `top_k`, and `max_output_size` are kept (-1: all); a box that
-    scores nothing overlaps none. A threshold of 0 suppresses nothing. With `return_indices` the result is where the boxes
-    were, through `indices`, first, and how many there are for each image; `invalid_to_bottom` moves boxes up instead.
+    `valid_count` (batch,) boxes of each image are considered. A box whose score is not positive overlaps none. With
+    `return_indices`, the result is the entries of `indices` (batch, boxes) for the kept boxes, and their numbers.
     """
 
     max_output_size: int = -1
+    """Largest number of boxes kept for each image; -1 means all."""
     iou_threshold: float = 0.5
+    """Intersection over union from which a box is suppressed; 0 or less suppresses nothing."""
     force_suppress: bool = False
+    """True compares boxes of all classes, False those of one class only."""
     top_k: int = -1
+    """Number of best boxes that are considered; -1 means all."""
     coord_start: int = 2
+    """Position of the first of the four coordinates among the values of a box."""
     score_index: int = 1
+    """Position of the score among the values of a box."""
     id_index: int = 0
+    """Position of the class among the values of a box; -1 for none."""
     return_indices: bool = True
+    """True returns the indices of the kept boxes and their number, False the boxes."""
     invalid_to_bottom: bool = False
+    """True moves the kept boxes to the front."""
 
     def infer(self, data: Type, valid_count: Type, indices: Type) -> Type:
+        """The type of the data; with `return_indices` (batch, boxes) and (batch, 1), both int32."""
         t = boxes_of(data, max(self.coord_start + 4, self.score_index + 1, self.id_index + 1))
         counts, where = tensors(valid_count, indices)
         if counts.ndim != 1 or differ(counts.shape[0], t.shape[0]) or not counts.dtype.is_integer:
@@ -134,7 +151,7 @@ class NonMaxSuppression(Op):
         return (places, number) if self.return_indices else result
 
     def _chosen(self, rows: Array) -> list[tuple[int, int]]:
-        """The boxes of one image that stay: in which turn they were looked at, and where they were."""
+        """Return the kept boxes of one image as (rank in sorted order, position)."""
         if self.iou_threshold <= 0:
             return [(k, k) for k in range(len(rows))]
         chosen, kept = [], list[int]()
@@ -163,18 +180,24 @@ class NonMaxSuppression(Op):
 
 @op("vision.all_class_non_max_suppression", kind=Fusion.OPAQUE)
 class AllClassNonMaxSuppression(Op):
-    """Suppression in each class on its own: `boxes` (batch, boxes, 4), `scores` (batch, classes, boxes) (ONNX NonMaxSuppression).
+    """Suppression within each class: `boxes` (batch, boxes, 4), `scores` (batch, classes, boxes) (ONNX
+    NonMaxSuppression).
 
-    `output_format` "onnx": rows (image, class, box), and how many there are. "tensorflow": for each image rows (class, box),
-    their scores, and how many there are. There is room for all boxes of all classes; rows behind the last one are zero.
+    The format "onnx" gives rows (image, class, box) and their number; "tensorflow" gives, for each image, rows (class,
+    box), their scores, and their number. The results have room for all boxes; unused rows are zero.
     """
 
     max_output_boxes_per_class: int = -1
+    """Largest number of boxes kept for each class; -1 means all."""
     iou_threshold: float = -1.0
+    """Largest intersection over union of two kept boxes."""
     score_threshold: float = -1.0
+    """Exclusive lower bound of the scores."""
     output_format: str = "onnx"
+    """Form of the results: "onnx" or "tensorflow"."""
 
     def infer(self, boxes: Type, scores: Type) -> TupleType:
+        """"onnx": (batch * classes * boxes, 3) and (1,), int64; "tensorflow": the same by image, with scores."""
         places, points = require_rank(tensors(boxes)[0], 3, "boxes"), require_rank(tensors(scores)[0], 3, "scores")
         require_same_dtype((places, points))
         batch, classes, n = points.shape

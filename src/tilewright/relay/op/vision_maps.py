@@ -1,4 +1,4 @@
-"""Operators of detection over feature maps: pooling of regions, proposals, anchors, and YOLO's rearrangement."""
+"""Operators of object detection over feature maps: pooling of regions, proposals, anchors, and YOLO's rearrangement."""
 
 from __future__ import annotations
 
@@ -24,13 +24,17 @@ class OfRegions(Op):
     """Base of the operators that pool regions (image, x, y, x, y) of feature maps."""
 
     pooled_size: Any
+    """Height and width of the result for each region, in cells."""
     spatial_scale: float
+    """Factor from the coordinates of a region to those of the feature map."""
     layout: str
+    """Layout of the feature map: "NCHW" or "NHWC"."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "pooled_size", per_dimension(self.pooled_size, 2, "pooled_size"))
 
     def infer(self, data: Type, rois: Type) -> TensorType:
+        """(regions, channels, *pooled_size) in `layout`; the dtype of the data. Regions are (n, 5)."""
         t, boxes = require_rank(tensors(data)[0], 4, "data"), require_rank(tensors(rois)[0], 2, "rois")
         if self.layout not in ("NCHW", "NHWC"):
             raise ShapeError(f"layout '{self.layout}' is not known; it is NCHW or NHWC")
@@ -48,26 +52,27 @@ class OfRegions(Op):
         return np.ascontiguousarray(stacked.transpose(inverse(axes)).astype(data.dtype))
 
     def _cells(self, x: Array, corners: Array) -> Array:
-        """The cells of one region of (channels, height, width)."""
+        """Return the cells of one region of (channels, height, width)."""
         raise NotImplementedError
 
 
 @op("vision.roi_align", kind=Fusion.OPAQUE)
 class RoiAlign(OfRegions):
-    """Bilinear samples in the cells of regions, averaged ("avg") or their maxima ("max") (He et al., Mask R-CNN, 2017; ONNX RoiAlign).
-
-    `sample_ratio` samples along each side of a cell, or one for each pixel of it. With `aligned`, pixels have their centres at
-    their halves; without, a region is at least one pixel wide. "max_taps" is the maximum of the weighted pixels themselves.
+    """Bilinear samples in the cells of regions, averaged or their maximum (He et al., Mask R-CNN, 2017; ONNX RoiAlign).
     """
 
     pooled_size: Any
     spatial_scale: float
     sample_ratio: int = -1
+    """Number of samples along each side of a cell; 0 or less means one for each pixel of it."""
     layout: str = "NCHW"
     mode: str = "avg"
+    """Combination of the samples: "avg", "max", or "max_taps" (maximum of the weighted pixels)."""
     aligned: bool = False
+    """True puts the centres of pixels at half coordinates; False makes regions at least one pixel wide."""
 
     def infer(self, data: Type, rois: Type) -> TensorType:
+        """(regions, channels, *pooled_size) in `layout`; the dtype of the data."""
         if self.mode not in ("avg", "max", "max_taps"):
             raise ShapeError(f"mode '{self.mode}' is not known; it is avg, max or max_taps")
         return super().infer(data, rois)
@@ -89,7 +94,7 @@ class RoiAlign(OfRegions):
         return np.asarray((taps.max(0) if self.mode == "max_taps" else taps.sum(0)).max((2, 4)))
 
     def _taps(self, x: Array, ys: Array, xs: Array) -> Array:
-        """The four weighted pixels of each sample."""
+        """Return the four weighted pixels of each sample."""
         parts = []
         for places, size in ((ys, x.shape[1]), (xs, x.shape[2])):
             inside = (places >= -1) & (places <= size)
@@ -105,7 +110,10 @@ class RoiAlign(OfRegions):
 
 @op("vision.roi_pool", kind=Fusion.OPAQUE)
 class RoiPool(OfRegions):
-    """Maxima in the cells of regions that are rounded to whole pixels; an empty cell is 0 (Girshick, Fast R-CNN, 2015; ONNX MaxRoiPool)."""
+    """The maxima in the cells of regions rounded to whole pixels; 0 for an empty cell.
+
+    Source: Girshick, Fast R-CNN, 2015; ONNX MaxRoiPool.
+    """
 
     pooled_size: Any
     spatial_scale: float
@@ -136,23 +144,32 @@ class RoiPool(OfRegions):
 
 @op("vision.proposal", kind=Fusion.OPAQUE)
 class Proposal(Op):
-    """Regions (image, x, y, x, y) that a region proposal network found (Ren et al., Faster R-CNN, 2015).
+    """Regions (image, x, y, x, y) proposed by a region proposal network (Ren et al., Faster R-CNN, 2015).
 
-    `cls_prob` (batch, 2 * anchors, height, width) scores background and object, `bbox_pred` (batch, 4 * anchors, …) moves the
-    anchors, `im_info` holds height, width and scale of each image. The best `rpn_pre_nms_top_n` boxes suppress each other at
-    `threshold`; those left are repeated to `rpn_post_nms_top_n`.
+    `cls_prob` (batch, 2 * anchors, height, width) holds scores of background, then of object; `bbox_pred` (batch, 4 *
+    anchors, …) offsets of the anchors; `im_info` (batch, 3) height, width and scale. If fewer than `rpn_post_nms_top_n`
+    boxes remain, they are repeated.
     """
 
     scales: tuple[float, ...]
+    """Scales of the anchors, relative to `feature_stride`."""
     ratios: tuple[float, ...]
+    """Aspect ratios (height / width) of the anchors."""
     feature_stride: int
+    """Distance of two positions of the feature map, in pixels of the image."""
     threshold: float
+    """Intersection over union above which a box is suppressed."""
     rpn_pre_nms_top_n: int
+    """Number of best boxes before suppression; 0 or less means all."""
     rpn_post_nms_top_n: int
+    """Number of boxes of the result for each image."""
     rpn_min_size: int
+    """Smallest side of a box, in pixels at scale 1."""
     iou_loss: bool = False
+    """True when `bbox_pred` holds offsets of the corners, False of centre and size."""
 
     def infer(self, cls_prob: Type, bbox_pred: Type, im_info: Type) -> TensorType:
+        """(batch * rpn_post_nms_top_n, 5); the dtype of `bbox_pred`."""
         prob, deltas, info = tensors(cls_prob, bbox_pred, im_info)
         count = len(self.scales) * len(self.ratios)
         batch, _, height, width = require_rank(prob, 4, "cls_prob").shape
@@ -173,7 +190,7 @@ class Proposal(Op):
         return np.asarray(rows, bbox_pred.dtype)
 
     def _boxes(self, prob: Array, deltas: Array, info: Array) -> tuple[Array, Array]:
-        """The boxes of one image, and their scores."""
+        """Return the boxes of one image and their scores."""
         base, (_, height, width) = np.asarray(regions.anchors(self.scales, self.ratios, self.feature_stride), deltas.dtype), prob.shape
         y, x = (v.astype(deltas.dtype) for v in np.indices((height, width)))
         start = base[None, None] + (np.stack([x, y, x, y], -1) * self.feature_stride)[:, :, None]
@@ -198,18 +215,25 @@ class Proposal(Op):
 
 @op("vision.multibox_prior", kind=Fusion.INJECTIVE)
 class MultiboxPrior(Op):
-    """Anchors (1, pixels * anchors of one, 4) around every pixel of a feature map (Liu et al., SSD, 2016).
+    """Anchors (left, top, right, bottom), as fractions of the image, around every pixel of a feature map (Liu et al.,
+    SSD, 2016).
 
-    Each is left, top, right, bottom in parts of the image: all `sizes` with the first ratio, then the first size with the others.
+    The anchors of a pixel have all `sizes` with the first ratio, then the first size with the other ratios.
     """
 
     sizes: tuple[float, ...] = (1.0,)
+    """Sizes of the anchors, as fractions of the image."""
     ratios: tuple[float, ...] = (1.0,)
+    """Aspect ratios (width / height) of the anchors."""
     steps: tuple[float, ...] = (-1.0, -1.0)
+    """Distance of two centres (y, x), as fractions of the image; negative means one pixel."""
     offsets: tuple[float, ...] = (0.5, 0.5)
+    """Offset of the centres (y, x) within a pixel, in pixels."""
     clip: bool = False
+    """True clamps the coordinates to [0, 1]."""
 
     def infer(self, data: Type) -> TensorType:
+        """(1, height * width * (sizes + ratios - 1), 4); float32."""
         height, width = require_rank(tensors(data)[0], 4, "data").shape[2:]
         return TensorType((1, height * width * (len(self.sizes) + len(self.ratios) - 1), 4), "float32")
 
@@ -228,18 +252,24 @@ class MultiboxPrior(Op):
 
 @op("vision.multibox_transform_loc", kind=Fusion.OPAQUE)
 class MultiboxTransformLoc(Op):
-    """Boxes (class, score, left, top, right, bottom) of the anchors whose best class is not the background, first, and how many.
+    """Boxes (class, score, left, top, right, bottom) of the anchors whose best class is not the background, and their
+    number.
 
-    `cls_prob` (batch, classes, anchors) with the background first, `loc_pred` (batch, 4 * anchors), `anchor` (1, anchors, 4).
-    What is behind the last box is -1. With `keep_background` all classes count.
+    `cls_prob` is (batch, classes, anchors), background first, `loc_pred` (batch, 4 * anchors), `anchor` (1, anchors,
+    4). Rows after the last box are -1.
     """
 
     clip: bool = True
+    """True clamps the coordinates to [0, 1]."""
     threshold: float = 0.01
+    """Smallest score of a kept box."""
     variances: tuple[float, ...] = (0.1, 0.1, 0.2, 0.2)
+    """Factors of the four predicted offsets (x, y, width, height)."""
     keep_background: bool = False
+    """True treats the first class as an object, not as the background."""
 
     def infer(self, cls_prob: Type, loc_pred: Type, anchor: Type) -> TupleType:
+        """Boxes (batch, anchors, 6) of the dtype of `loc_pred`, and counts (batch,) of int32."""
         prob, deltas, boxes = tensors(cls_prob, loc_pred, anchor)
         batch, _, n = require_rank(prob, 3, "cls_prob").shape
         for what, t, wanted in (("loc_pred", deltas, (batch, 4 * n)), ("anchor", boxes, (1, n, 4))):
@@ -268,11 +298,13 @@ class MultiboxTransformLoc(Op):
 
 @op("vision.yolo_reorg", kind=Fusion.INJECTIVE)
 class YoloReorg(Op):
-    """Darknet's rearrangement to `stride`^2 times the channels of fewer pixels, element by element as its memory has them."""
+    """Darknet's rearrangement of pixels into `stride`^2 times as many channels, in the order of Darknet's memory."""
 
     stride: int = 1
+    """Factor by which height and width shrink."""
 
     def infer(self, data: Type) -> TensorType:
+        """(batch, channels * stride^2, height / stride, width / stride); the dtype of the data."""
         t = require_rank(tensors(data)[0], 4, "data")
         batch, channels, height, width = t.shape
         for what, size, by in (("channels", channels, self.stride**2), ("height", height, self.stride), ("width", width, self.stride)):

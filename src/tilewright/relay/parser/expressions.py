@@ -28,8 +28,8 @@ from tilewright.relay.adt import (
     pattern_vars,
 )
 from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
-from tilewright.relay.op.left_out import left_out
 from tilewright.relay.op.registry import OPS, Op
+from tilewright.relay.op.unsupported import left_out
 from tilewright.relay.parser.attributes import AttributeReader
 from tilewright.relay.parser.errors import Source
 from tilewright.relay.parser.lexer import Token, plain_word

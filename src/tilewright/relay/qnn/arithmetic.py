@@ -21,15 +21,18 @@ _PARAMETERS = ("lhs_scale", "lhs_zero_point", "rhs_scale", "rhs_zero_point", "ou
 
 
 class Arithmetic(Op):
-    """Base of the operators of two quantized tensors of one dtype, which is that of the result."""
+    """Base of the operators of two quantized tensors, each with its scale and zero point."""
 
     lhs_axis: int
+    """Dimension of `lhs` that its scale and zero point are indexed by, unless they are scalars."""
     rhs_axis: int
+    """Dimension of `rhs` that its scale and zero point are indexed by, unless they are scalars."""
 
     def infer(
         self, lhs: Type, rhs: Type, lhs_scale: Type, lhs_zero_point: Type, rhs_scale: Type, rhs_zero_point: Type, output_scale: Type,
         output_zero_point: Type,
     ) -> TensorType:
+        """The broadcast shape of two quantized tensors of one dtype; that dtype."""
         a, b, *parameters = tensors(lhs, rhs, lhs_scale, lhs_zero_point, rhs_scale, rhs_zero_point, output_scale, output_zero_point)
         require_same_dtype((N.require_quantized(a, "lhs"), N.require_quantized(b, "rhs")))
         out = TensorType(broadcast_shapes(a.shape, b.shape), a.dtype)
@@ -40,7 +43,8 @@ class Arithmetic(Op):
 
 
 class Sum(Arithmetic):
-    """Base of sum and difference: both operands are requantized to the scale of the result, as int32, and combined there."""
+    """Base of sum and difference: both operands are requantized to the scale of the result as int32 and combined there.
+    """
 
     of_arrays: ClassVar[Callable[..., Any]]
     plain: ClassVar[type[Op]]
@@ -88,7 +92,7 @@ class QnnSubtract(Sum):
 
 @op("qnn.mul", kind=Fusion.BROADCAST)
 class QnnMul(Arithmetic):
-    """lhs * rhs: the int32 product of both less their zero points, requantized from the product of their scales."""
+    """lhs * rhs: the int32 product of both less their zero points, requantized with the product of their scales."""
 
     lhs_axis: int = -1
     rhs_axis: int = -1
@@ -113,11 +117,13 @@ class QnnMul(Arithmetic):
 
 @op("qnn.concatenate", kind=Fusion.INJECTIVE)
 class QnnConcatenate(Op):
-    """The tensors of a tuple, each requantized to the scale and zero point of the result, one after another along `axis`."""
+    """The tensors of a tuple, each requantized to the scale and zero point of the result, joined along `axis`."""
 
     axis: int = 0
+    """Dimension along which the tensors are joined; negative counts from the end."""
 
     def infer(self, data: Type, input_scales: Type, input_zero_points: Type, output_scale: Type, output_zero_point: Type) -> TensorType:
+        """The type of `concatenate`; scales and zero points are tuples of the same length."""
         groups = [g.fields for g in (data, input_scales, input_zero_points) if isinstance(g, TupleType)]
         if len(groups) != 3 or len(set(map(len, groups))) != 1:
             raise ShapeError("data, input_scales and input_zero_points must be tuples of one length")

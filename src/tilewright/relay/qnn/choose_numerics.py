@@ -1,4 +1,4 @@
-"""Quantized networks computed as another runtime computes them than the one that they are from: the option `relay.qnn.numerics`.
+"""Compute a quantized network as another runtime would: the option `relay.qnn.numerics`.
 
     %0 = qnn.dequantize(%x, sx, zx); %1 = nn.conv2d(%0, qnn.dequantize(w, sw, 0)); qnn.quantize(%1, s, z)      with numerics "tflite"
     -> def @main(%x, numerics="tflite") { qnn.requantize(nn.bias_add(qnn.conv2d(%x, w, zx, 0, sx, sw), 0), sx * sw, 0, s, z) }
@@ -20,7 +20,11 @@ from tilewright.relay.qnn.sources import NUMERICS
 
 @dataclass(frozen=True)
 class ChooseNumerics(Pass):
-    """What the option names replaces what `main` says; where that is the same, and without the option, nothing changes. Needs known types."""
+    """Set the numerics of `main` to the runtime that the option `relay.qnn.numerics` names, and leave all roundings
+    open. Needs known types.
+
+    Nothing changes without the option, or where it names the numerics that `main` has.
+    """
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         name = context.get("relay.qnn.numerics")

@@ -20,7 +20,7 @@ from tilewright.relay.op.broadcast import Add, Multiply
 from tilewright.relay.op.indexing import Take
 from tilewright.relay.op.nn_norm import Softmax
 from tilewright.relay.op.nn_pool import AvgPool2d
-from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.relay.op.registry import Array, Fusion, Op, attributes, op, tensors
 from tilewright.relay.qnn import numerics as N
 from tilewright.relay.qnn.scaling import Dequantize, Quantize
 from tilewright.topi.nn import quantization as topi
@@ -31,28 +31,29 @@ _PARAMETERS = ("scale", "zero_point", "output_scale", "output_zero_point")
 
 
 class Requantized(Op):
-    """Base: `plain` of the dequantized data, quantized by the scale and zero point of the result. All parameters are one number."""
+    """Base of the functions of a quantized tensor: `plain` of the dequantized data, quantized again."""
 
     pointwise = True
     """Whether each element of the result is a function of one of the data, and a table does."""
 
     def plain(self) -> list[Op]:
-        """The operators of one argument that follow one another."""
+        """Return the operators of one argument whose composition is the function."""
         raise NotImplementedError
 
     def values(self, x: Array) -> Array:
-        """The function of numbers; what is none (the logarithm of one below zero) counts as zero."""
+        """Return the function of numbers; NaN (the logarithm of a negative number) counts as zero."""
         for step in self.plain():
             x = step.reference(x)
         return np.nan_to_num(x, nan=0, posinf=np.inf, neginf=-np.inf)
 
     def graph(self, x: Expr, span: Origin | None) -> Expr:
-        """The same of an expression."""
+        """Return the function of an expression."""
         for step in self.plain():
             x = Call(step, [x], span=span)
         return x
 
     def infer(self, x: Type, scale: Type, zero_point: Type, output_scale: Type, output_zero_point: Type) -> TensorType:
+        """The type of `x`, which must be quantized; the four parameters have one element."""
         t, *parameters = tensors(x, scale, zero_point, output_scale, output_zero_point)
         N.require_quantized(t, "x")
         for p, what in zip(parameters, _PARAMETERS, strict=True):
@@ -111,7 +112,7 @@ class QnnExp(Requantized):
 
 @op("qnn.log", kind=Fusion.OPAQUE)
 class QnnLog(Requantized):
-    """The natural logarithm of x, which must be above zero."""
+    """The natural logarithm of x > 0."""
 
     def plain(self) -> list[Op]:
         return [elementwise.Log()]
@@ -119,7 +120,7 @@ class QnnLog(Requantized):
 
 @op("qnn.sqrt", kind=Fusion.OPAQUE)
 class QnnSqrt(Requantized):
-    """The square root of x, which must not be below zero."""
+    """The square root of x >= 0."""
 
     def plain(self) -> list[Op]:
         return [elementwise.Sqrt()]
@@ -127,7 +128,7 @@ class QnnSqrt(Requantized):
 
 @op("qnn.rsqrt", kind=Fusion.OPAQUE)
 class QnnRsqrt(Requantized):
-    """1 / sqrt(x), of x above zero."""
+    """1 / sqrt(x) for x > 0."""
 
     def plain(self) -> list[Op]:
         return [elementwise.Rsqrt()]
@@ -135,7 +136,7 @@ class QnnRsqrt(Requantized):
 
 @op("qnn.erf", kind=Fusion.OPAQUE)
 class QnnErf(Requantized):
-    """The error function of x."""
+    """The error function."""
 
     def plain(self) -> list[Op]:
         return [elementwise.Erf()]
@@ -143,7 +144,7 @@ class QnnErf(Requantized):
 
 @op("qnn.abs", kind=Fusion.OPAQUE)
 class QnnAbs(Requantized):
-    """The magnitude of x."""
+    """|x|."""
 
     def plain(self) -> list[Op]:
         return [elementwise.Abs()]
@@ -154,6 +155,7 @@ class QnnLeakyRelu(Requantized):
     """x above zero, alpha * x elsewhere."""
 
     alpha: float = 0.25
+    """Slope below zero."""
 
     def plain(self) -> list[Op]:
         return [elementwise.LeakyRelu(self.alpha)]
@@ -164,6 +166,7 @@ class QnnSoftmax(Requantized):
     """exp(x) / sum(exp(x)) along `axis`."""
 
     axis: int = -1
+    """Dimension along which elements are combined; negative counts from the end."""
     pointwise = False
 
     def plain(self) -> list[Op]:
@@ -172,16 +175,24 @@ class QnnSoftmax(Requantized):
 
 @op("qnn.avg_pool2d", kind=Fusion.OPAQUE)
 class QnnAvgPool2d(Requantized):
-    """The mean of each window of (batch, channels, height, width); see `nn.avg_pool2d`. Padding stands for zero."""
+    """`nn.avg_pool2d` of quantized images; padding represents zero."""
 
     pool_size: tuple[int, ...] = (1, 1)
+    """Height and width of the window, in pixels."""
     strides: tuple[int, ...] = (1, 1)
+    """Step of the window along height and width, in pixels."""
     padding: tuple[int, ...] = (0, 0)
+    """Number of pixels around the image: (top, left, bottom, right), or fewer numbers."""
     dilation: tuple[int, ...] = (1, 1)
+    """Distance of two taps of the window along height and width, in pixels."""
     ceil_mode: bool = False
+    """True rounds the number of windows up; the last window may reach past the end."""
     count_include_pad: bool = True
+    """True counts padding as zeros in the mean, False ignores it."""
     layout: str = "NHWC"
+    """Layout of the data: "NHWC" or "NCHW"."""
     out_layout: str = ""
+    """Layout of the result; "" means that of the data."""
     pointwise = False
 
     def plain(self) -> list[Op]:
@@ -203,10 +214,12 @@ class QnnHardswish(Requantized):
         return Call(Multiply(), [Call(Multiply(), [x, share], span=span), N.constant(1 / 6, "float32")], span=span)
 
 
+@attributes
 class Simulated(Op):
-    """Base of quantization played through in float32; the type's code is a scalar: 0 none, 1 int8, 2 uint8, 3 int32."""
+    """Base of simulated quantization in float32; the code of the type is a scalar: 0 none, 1 int8, 2 uint8, 3 int32."""
 
-    axis: int
+    axis: int = -1
+    """Dimension that scale and zero point are indexed by, unless they are scalars."""
 
     def _checked(self, data: Type, type_code: Type, scale: Type, zero_point: Type) -> TensorType:
         t, code, s, z = tensors(data, type_code, scale, zero_point)
@@ -225,11 +238,12 @@ _CODES = {code: name for name, code in topi.SQNN_DTYPE_TO_CODE.items() if name !
 
 @op("qnn.simulated_quantize", kind=Fusion.OPAQUE)
 class SimulatedQuantize(Simulated):
-    """round(data / output_scale) + output_zero_point, held in the range of the type of that code, as float32; the data for code 0."""
-
-    axis: int = -1
+    """round(data / output_scale) + output_zero_point, clamped to the range of the type, as float32; the data for the
+    code 0.
+    """
 
     def infer(self, data: Type, out_dtype: Type, output_scale: Type, output_zero_point: Type) -> TensorType:
+        """The type of the data, which must be float32; `out_dtype` is an int32 scalar."""
         return self._checked(data, out_dtype, output_scale, output_zero_point)
 
     def reference(self, data: Array, out_dtype: Array, output_scale: Array, output_zero_point: Array) -> Array:
@@ -246,11 +260,10 @@ class SimulatedQuantize(Simulated):
 
 @op("qnn.simulated_dequantize", kind=Fusion.OPAQUE)
 class SimulatedDequantize(Simulated):
-    """(data - input_zero_point) * input_scale of float32 data that stand for integers; the data for code 0."""
-
-    axis: int = -1
+    """(data - input_zero_point) * input_scale for float32 data that hold integers; the data for the code 0."""
 
     def infer(self, data: Type, in_dtype: Type, input_scale: Type, input_zero_point: Type) -> TensorType:
+        """The type of the data, which must be float32; `in_dtype` is an int32 scalar."""
         return self._checked(data, in_dtype, input_scale, input_zero_point)
 
     def reference(self, data: Array, in_dtype: Array, input_scale: Array, input_zero_point: Array) -> Array:

@@ -1,4 +1,4 @@
-"""One form for each call of the dialect, whatever frontend wrote it: rules on single calls.
+"""Rewrite the calls of the qnn dialect to one form, independent of the frontend: rules on single calls.
 
     cast(clip(qnn.requantize(%x, …, out_dtype="int32"), 0, 255), "uint8")    -> qnn.requantize(%x, …, out_dtype="uint8")
     qnn.quantize(w, s, 0)                                                    -> the integers, of constants
@@ -43,9 +43,10 @@ Rule = Callable[[Call], "Expr | None"]
 
 @dataclass(frozen=True)
 class NormalizeQnn(FunctionPass):
-    """Needs known types. Roundings become open: which they are is said once, by `numerics` of `main`.
+    """Rewrite the calls of the qnn dialect to one form. Needs known types. Roundings become open; `numerics` of `main`
+    defines them.
 
-    A value is at most as far from what it was as two roundings of one number are from one another.
+    A value changes at most by the difference of two roundings of one number.
     """
 
     kind: ClassVar[type] = Function

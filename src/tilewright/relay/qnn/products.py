@@ -36,16 +36,18 @@ _MOST_STRAYS: Final = 2
 
 @op("qnn.conv2d", kind=Fusion.OUT_FUSABLE)
 class QnnConv2d(Conv2d):
-    """Two-dimensional convolution of `data - input_zero_point` with `kernel - kernel_zero_point`, zeros around: int32.
+    """`nn.conv2d` of `data - input_zero_point` and `kernel - kernel_zero_point`; padding contributes zero.
 
-    `kernel_zero_point` and `kernel_scale` are one number, or one for each output channel.
+    `kernel_zero_point` and `kernel_scale` are scalars, or have one element for each output channel.
     """
 
     out_dtype: str = "int32"
+    """Type of the sums and of the result: "int32"."""
 
     def infer(  # type: ignore[override]
         self, data: Type, kernel: Type, input_zero_point: Type, kernel_zero_point: Type, input_scale: Type, kernel_scale: Type
     ) -> TensorType:
+        """The shape of `nn.conv2d`; `out_dtype`."""
         x, w = tensors(data, kernel)
         out_axis = self.axes()[1][0]
         _check_parameters(x, w, out_axis, input_zero_point, kernel_zero_point, input_scale, kernel_scale)
@@ -147,16 +149,19 @@ class QnnConv2d(Conv2d):
 
 @op("qnn.conv2d_transpose", kind=Fusion.OUT_FUSABLE)
 class QnnConv2dTranspose(Conv2dTranspose):
-    """Transposed convolution of `data - input_zero_point` with `weight - kernel_zero_point`: int32.
+    """`nn.conv2d_transpose` of `data - input_zero_point` and `weight - kernel_zero_point`.
 
-    `kernel_zero_point` and `kernel_scale` are one number, or one for each output channel of a kernel of one group.
+    `kernel_zero_point` and `kernel_scale` are scalars, or have one element for each output channel of a kernel without
+    groups.
     """
 
     out_dtype: str = "int32"
+    """Type of the sums and of the result: "int32"."""
 
     def infer(  # type: ignore[override]
         self, data: Type, weight: Type, input_zero_point: Type, kernel_zero_point: Type, input_scale: Type, kernel_scale: Type
     ) -> TensorType:
+        """The shape of `nn.conv2d_transpose`; `out_dtype`."""
         x, w = tensors(data, weight)
         _check_parameters(x, w, self.axes()[1][1], input_zero_point, kernel_zero_point, input_scale, kernel_scale)
         return Conv2dTranspose.infer(self, data, weight)
@@ -180,14 +185,17 @@ class QnnConv2dTranspose(Conv2dTranspose):
 
 @op("qnn.dense", kind=Fusion.OUT_FUSABLE)
 class QnnDense(Op):
-    """`data - input_zero_point` (…, in) times the transpose of `weight - kernel_zero_point` (units, in): int32."""
+    """`data - input_zero_point` (…, in) times the transpose of `weight - kernel_zero_point` (units, in)."""
 
     units: int | None = None
+    """Number of output columns; None takes it from the weight."""
     out_dtype: str = "int32"
+    """Type of the sums and of the result: "int32"."""
 
     def infer(
         self, data: Type, weight: Type, input_zero_point: Type, kernel_zero_point: Type, input_scale: Type, kernel_scale: Type
     ) -> TensorType:
+        """(*batch, units) from (*batch, in) and (units, in); `out_dtype`."""
         x, w = tensors(data, weight)
         _check_parameters(x, w, 0, input_zero_point, kernel_zero_point, input_scale, kernel_scale)
         return Dense(self.units, self.out_dtype).infer(x, w)
@@ -215,11 +223,13 @@ class QnnDense(Op):
 
 @op("qnn.batch_matmul", kind=Fusion.OUT_FUSABLE)
 class QnnBatchMatmul(Op):
-    """`x - x_zero_point` (b, m, k) times the transpose of `y - y_zero_point` (b, n, k), matrix by matrix: int32."""
+    """`x - x_zero_point` (b, m, k) times the transpose of `y - y_zero_point` (b, n, k), for each b."""
 
     out_dtype: str = "int32"
+    """Type of the result: "int32"."""
 
     def infer(self, x: Type, y: Type, x_zero_point: Type, y_zero_point: Type, x_scale: Type, y_scale: Type) -> TensorType:
+        """(b, m, n) from (b, m, k) and (b, n, k); `out_dtype`."""
         a, b = tensors(x, y)
         _check_parameters(a, b, 0, x_zero_point, y_zero_point, x_scale, y_scale)
         return BatchMatmul(self.out_dtype).infer(a, b)

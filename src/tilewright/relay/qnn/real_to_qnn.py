@@ -1,4 +1,4 @@
-"""Operators of the dialect for what a model describes in real numbers between dequantize and quantize.
+"""Replace real arithmetic between dequantize and quantize by operators of the qnn dialect.
 
     qnn.quantize(nn.relu(add(qnn.dequantize(%a, sa, za), qnn.dequantize(%b, sb, zb))), s, z)
     -> clip(qnn.add(%a, %b, sa, za, sb, zb, s, z), z, 255)
@@ -73,7 +73,11 @@ Maker = Callable[[Wanted], "Expr | None"]
 
 @dataclass(frozen=True)
 class RealToQnn(FunctionPass):
-    """Needs known types. Regions that have no form in the dialect stay real numbers."""
+    """Replace regions between `qnn.dequantize` and `qnn.quantize` by operators of the dialect that accelerators match.
+    Needs known types.
+
+    Regions without a form in the dialect stay real.
+    """
 
     kind: ClassVar[type] = Function
 

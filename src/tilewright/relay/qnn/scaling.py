@@ -17,9 +17,12 @@ from tilewright.types import FLOAT32, INT64, DataType, TensorType, Type
 
 
 class Scaling(Op):
-    """Base: elementwise, parameters of one number or one for each element of `axis`."""
+    """Base of the conversions between real and quantized tensors; scales are scalars or have one element for each index
+    of `axis`.
+    """
 
     axis: int
+    """Dimension that scale and zero point are indexed by, unless they are scalars."""
     telling = True
 
     def __post_init__(self) -> None:
@@ -37,12 +40,16 @@ class Scaling(Op):
 
 @op("qnn.quantize", kind=Fusion.ELEMWISE)
 class Quantize(Scaling):
-    """round(data / output_scale) + output_zero_point, saturated to `out_dtype`; halves go to the even number (ONNX)."""
+    """round(data / output_scale) + output_zero_point, saturated to `out_dtype`; ties go to the even number (ONNX
+    QuantizeLinear).
+    """
 
     out_dtype: str = "int8"
+    """Type of the result: "int8", "uint8", "int16", "uint16" or "int32"."""
     axis: int = -1
 
     def infer(self, data: Type, output_scale: Type, output_zero_point: Type) -> TensorType:
+        """The shape of the data, which must be float32; `out_dtype`."""
         t, scale, zero_point = tensors(data, output_scale, output_zero_point)
         if t.dtype is not FLOAT32:
             raise ShapeError(f"data must be float32, and it is {t.dtype}")
@@ -61,12 +68,14 @@ class Quantize(Scaling):
 
 @op("qnn.dequantize", kind=Fusion.ELEMWISE)
 class Dequantize(Scaling):
-    """(data - input_zero_point) * input_scale."""
+    """(data - input_zero_point) * input_scale (ONNX DequantizeLinear)."""
 
     axis: int = -1
     out_dtype: str = "float32"
+    """Type of the result, a floating-point type."""
 
     def infer(self, data: Type, input_scale: Type, input_zero_point: Type) -> TensorType:
+        """The shape of the quantized data; `out_dtype`."""
         t, scale, zero_point = tensors(data, input_scale, input_zero_point)
         N.require_quantized(t, "data")
         N.require_parameter(scale, "input_scale", t, self.axis)
@@ -86,25 +95,30 @@ class Dequantize(Scaling):
 
 @op("qnn.requantize", kind=Fusion.ELEMWISE)
 class Requantize(Scaling):
-    """The same numbers under another scale and zero point: `(data - input_zero_point) * input_scale / output_scale`, rounded,
-    plus `output_zero_point`, saturated to `out_dtype`.
+    """(data - input_zero_point) * input_scale / output_scale, rounded, plus `output_zero_point`, saturated to
+    `out_dtype`.
 
-    `compute_dtype` "int32" or "int64" (the default) multiplies by a fixed-point number of 31 bits, whose halves go up
-    (UPWARD, the default), away from zero (TONEAREST) or to the even number (TOEVEN), or as in TensorFlow Lite's reference kernels (TFLITE, see `numerics.fixed_product`; there
-    the data may be int64; of both the scales may be float64), and needs constant scales; "float32" and "float64" multiply by the quotient
-    of the scales, and round in the same ways but for TFLITE, which means TOEVEN there.
+    "int32" and "int64" multiply by a fixed-point number of 31 bits and need constant scales. Ties go up ("UPWARD"),
+    away from zero ("TONEAREST"), to the even number ("TOEVEN"), or as in TensorFlow Lite's reference kernels ("TFLITE",
+    see `numerics.fixed_product`; data may be int64).
+
+    "float32" and "float64" multiply by the quotient of the scales; "TFLITE" means "TOEVEN" there.
     """
 
     axis: int = -1
     rounding: str = "None"
+    """Rounding mode: "UPWARD", "TONEAREST", "TOEVEN" or "TFLITE"; "None" means "UPWARD" unless a pass settles it."""
     compute_dtype: str = "None"
+    """Type of the arithmetic: "int32", "int64", "float32" or "float64"; "None" means "int64"."""
     out_dtype: str = "int8"
+    """Type of the result: "int8", "uint8", "int16", "uint16" or "int32"."""
 
     def __post_init__(self) -> None:
         Scaling.__post_init__(self)
         N.checked(self.rounding, self.compute_dtype)
 
     def infer(self, data: Type, input_scale: Type, input_zero_point: Type, output_scale: Type, output_zero_point: Type) -> TensorType:
+        """The shape of the quantized data; `out_dtype`."""
         t, *parameters = tensors(data, input_scale, input_zero_point, output_scale, output_zero_point)
         exact = self.rounding in ("TFLITE", "UPWARD")
         if not (self.rounding == "TFLITE" and t.dtype is INT64):
@@ -150,6 +164,6 @@ class Requantize(Scaling):
 
 
 def _spread(call: Call, axis: int) -> list[Any]:
-    """The data, and the parameters so that they broadcast."""
+    """Return the data, and the parameters in shapes that broadcast to it."""
     data, *parameters = call.args
     return [data, *(N.spread(p, data.tensor_type.ndim, axis, call.span) for p in parameters)]

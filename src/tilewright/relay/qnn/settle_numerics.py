@@ -1,4 +1,4 @@
-"""Say of every operator how it rounds: as the runtime does that the model is from, which the attribute `numerics` of `main` names.
+"""Define the rounding of every operator as in the runtime that the attribute `numerics` of `main` names.
 
     def @main(%x, numerics="onnx") { qnn.requantize(%0, s, 0, t, z) }
     -> def @main(%x) { qnn.requantize(%0, s, 0, t, z, rounding="TOEVEN", compute_dtype="float32") }
@@ -31,9 +31,10 @@ KNOWN: Final[Mapping[str, Mapping[type[Op], Rule]]] = {**RULES, **ENGINES}
 
 @dataclass(frozen=True)
 class SettleNumerics(Pass):
-    """Every operator that leaves its rounding open becomes one that does not, and the attribute goes. What `main` says holds for all functions.
+    """Define every open rounding as in the runtime that `numerics` of `main` names, for all functions, and remove the
+    attribute.
 
-    Needs known types; the compiler and the interpreter begin with it. Raises `OptionError` for a runtime that is not known.
+    Needs known types. The compiler and the interpreter run it first. Raises `OptionError` for an unknown runtime.
     """
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
@@ -49,8 +50,10 @@ class SettleNumerics(Pass):
 
 @dataclass(frozen=True)
 class SettleMain(Pass):
-    """The same for `main` alone; the other functions, which may be for other compilers, are told what it said. For partitions of float operators,
-    whose passes over `main` would give its integers the roundings of the field."""
+    """Define the open roundings of `main` as `SettleNumerics` does; the other functions get its attribute `numerics`.
+
+    Use it when float operators of `main` are partitioned for other compilers before `SettleNumerics` runs.
+    """
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         if "main" not in mod or NUMERICS not in mod["main"].attrs:

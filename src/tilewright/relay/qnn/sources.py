@@ -79,7 +79,7 @@ def _made(op: Op, *args: Expr, span: Any) -> Call:
 
 
 def _tflite_requantize(e: Call) -> Expr | None:
-    """Sums times a number of 31 bits, rounded twice: to 32 bits with halves upward, then with halves away from zero; of 8-bit matrix products once, with halves upward."""
+    """Multiplies sums by a 31-bit factor and rounds twice: to 32 bits with halves upward, then with halves away from zero. 8-bit matrix products round once, with halves upward."""
     x, scale, zero_point, to, out_zero = e.args
     if not is_open(e) or not isinstance(scale, Constant) or not isinstance(to, Constant):
         return None
@@ -122,7 +122,7 @@ _HEADROOM: Final = 20
 
 
 def _tflite_add(e: Call) -> Expr | None:
-    """Both operands shifted left by 20 bits and brought to twice the larger scale, added, brought to the scale of the result; each step in fixed point."""
+    """Shifts both operands left by 20 bits, rescales them to twice the larger scale, adds them, and rescales the sum to the result's scale; each step is in fixed point."""
     a, b, sa, za, sb, zb, s, z = e.args
     dtype = e.tensor_type.dtype
     if not _all_known(e, 2) or dtype.bits != 8:
@@ -139,7 +139,7 @@ def _tflite_add(e: Call) -> Expr | None:
 
 
 def _tflite_mul(e: Call) -> Expr | None:
-    """The product of the centred integers, in fixed point as sums are."""
+    """Multiplies the integers minus their zero points, and rescales in fixed point as sums do."""
     a, b, sa, za, sb, zb, s, z = e.args
     dtype = e.tensor_type.dtype
     if not _all_known(e, 2):
@@ -150,7 +150,7 @@ def _tflite_mul(e: Call) -> Expr | None:
 
 
 def _tflite_quantize(e: Call) -> Expr | None:
-    """Divided in float32, halves away from zero."""
+    """Divides in float32 and rounds halves away from zero."""
     x, scale, zero_point = e.args
     if not isinstance(scale, Constant) or not isinstance(zero_point, Constant):
         return None
@@ -170,7 +170,7 @@ def rounded_away(x: Expr, span: Any) -> Expr:
 
 
 def _tflite_average(e: Call) -> Expr | None:
-    """AVERAGE_POOL_2D, of data and result of one scale: the sum of each window by how many elements of the image are in it, halves away from zero."""
+    """AVERAGE_POOL_2D with one scale for data and result: divides the sum of each window by the number of image elements in it, and rounds halves away from zero."""
     x, scale, zero, to, out_zero = e.args
     found = window_sums(e)
     if found is None:
@@ -216,7 +216,7 @@ def window_sums(e: Call) -> tuple[Expr, np.ndarray[Any, Any]] | None:
 
 
 def _tflite_softmax(e: Call) -> Expr | None:
-    """By a table of exponentials; they are summed up one after another, as the bits depend on that."""
+    """Takes exponentials from a table and adds them one after another, since the order determines the bits."""
     x, scale, _, to, out_zero = e.args
     ndim, depth, span = x.tensor_type.ndim, x.tensor_type.shape[-1], e.span
     dtype = x.tensor_type.dtype
@@ -295,7 +295,7 @@ def joined(e: Call, part: Callable[[Expr, Expr, Expr], Expr | None]) -> Expr | N
 
 
 def _onnx_requantize(e: Call) -> Expr | None:
-    """round(sums * (sx * sw / s)) + z in float32, halves to the even number; the bias is a whole number of the sums."""
+    """round(sums * (sx * sw / s)) + z in float32; halves go to even, and the bias is an integer added to the sums."""
     if not is_open(e):
         return None
     return Call(Requantize(**{**e.op.attributes(), "rounding": "TOEVEN", "compute_dtype": "float32"}), e.args, span=e.span)
@@ -310,7 +310,7 @@ def _values(e: Call, operands: int) -> list[Quantized] | None:
 
 
 def _onnx_add(e: Call) -> Expr | None:
-    """round(a * (sa / s) + (b * (sb / s) + c)), where c has the zero points; one rounding for each product and sum."""
+    """round(a * (sa / s) + (b * (sb / s) + c)), where c combines the zero points; each product and sum rounds once."""
     found = _values(e, 2)
     return None if found is None else onnx_runtime.summed(*found)
 
@@ -322,13 +322,13 @@ def _onnx_mul(e: Call) -> Expr | None:
 
 
 def _onnx_softmax(e: Call) -> Expr | None:
-    """Exponentials from a table times floor(1 / s), divided by their sum, rounded."""
+    """Multiplies exponentials from a table by floor(1 / s), divides by their sum, and rounds."""
     found = _values(e, 1)
     return None if found is None else onnx_runtime.softmax(found[0], found[1], e.op.axis)
 
 
 def _onnx_average(e: Call) -> Expr | None:
-    """Of whole images by their sums, of windows in real numbers."""
+    """Averages whole images by integer sums, and smaller windows in floating point."""
     found = _values(e, 1)
     if found is None:
         return None
@@ -340,18 +340,18 @@ def _onnx_average(e: Call) -> Expr | None:
 
 
 def _onnx_concatenate(e: Call) -> Expr | None:
-    """Tensors of other scales dequantized, and quantized by division."""
+    """Dequantizes tensors whose scale differs, and quantizes them by division."""
     how = Quantize(str(e.tensor_type.dtype))
     return joined(e, lambda x, s, z: _made(how, _real(x, s, z, e.span), *e.args[-2:], span=e.span))
 
 
 def _onnx_quantize(e: Call) -> Expr | None:
-    """round(data / s) + z, a division, halves to the even number."""
+    """round(data / s) + z, with a true division; halves go to even."""
     return None  # what the operator means
 
 
 def _fast_average(e: Call) -> Expr | None:
-    """The int32 sum of a window, worth a part of the scale, where all windows are of one size."""
+    """Sums each window in int32 and requantizes with the scale divided by the count; only where all windows have the same size."""
     _, scale, zero, to, out_zero = e.args
     found = window_sums(e)
     if found is None or found[1].min() != found[1].max():
@@ -363,7 +363,7 @@ def _fast_average(e: Call) -> Expr | None:
 
 
 def _fast_quantize(e: Call) -> Expr | None:
-    """Times one over the scale."""
+    """Multiplies by the reciprocal of the scale."""
     x, scale, zero = e.args
     if not isinstance(scale, Constant):
         return None

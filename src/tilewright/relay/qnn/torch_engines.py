@@ -121,7 +121,7 @@ def _of_layers(engine: Callable[[_Layer], Expr]) -> Rule:
 
 
 def _fbgemm(layer: _Layer) -> Expr:
-    """round((sums + b / (sx * sw)) * (sx * sw / s)) + z, with the bias as a real number; b * (1 / (sx * sw)) and the sum in one rounding where weights have one scale."""
+    """round((sums + b / (sx * sw)) * (sx * sw / s)) + z, with a float bias. If weights have one scale, b * (1 / (sx * sw)) is added with one rounding."""
     e, real = layer.call, layer.real
     if layer.bias is not None and layer.worth.size > 1:
         real = _call(Add(), real, _f(layer.bias / layer.worth), like=e)
@@ -136,7 +136,7 @@ def _twice_inverted(scale: Array) -> Array:
 
 
 def _onednn(layer: _Layer) -> Expr:
-    """round((sums * sx * sw + b) * (1 / s) + z), each step rounded, with the bias as a real number."""
+    """round((sums * sx * sw + b) * (1 / s) + z), with a float bias; each step rounds."""
     e, product = layer.call, layer.product
     scales = [] if product is None else [p.value for p in product.args[4:6] if isinstance(p, Constant)]
     if product is None or len(scales) < 2:
@@ -164,7 +164,7 @@ def _qnnpack(layer: _Layer) -> Expr:
 
 
 def _x86(layer: _Layer) -> Expr:
-    """As onednn for convolutions of up to 100 groups with symmetric weights, else as fbgemm."""
+    """As torch-onednn for convolutions of up to 100 groups with symmetric weights, otherwise as torch-fbgemm."""
     product = layer.product
     if product is None or isinstance(product.op, QnnDense) or product.attrs.groups > _GROUPS or not N.is_zero(product.args[3]):
         return _fbgemm(layer)
@@ -175,7 +175,7 @@ def _x86(layer: _Layer) -> Expr:
 
 
 def _quantize(e: Call) -> Expr | None:
-    """round(data * (1 / scale) + zero point), in one rounding before that to whole numbers."""
+    """round(data * (1 / scale) + zero point), where the multiply-add rounds once."""
     x, scale, zero = e.args
     if not isinstance(scale, Constant) or not isinstance(zero, Constant):
         return None
@@ -190,7 +190,7 @@ def _centred(x: Expr, zero: int, dtype: str, like: Call) -> Expr:
 
 
 def _add(e: Call) -> Expr | None:
-    """Both numbers dequantized in one rounding each, added, quantized; the last elements of a tensor, after whole vectors, in two."""
+    """Dequantizes both operands with one rounding each, adds and quantizes; the last elements of a tensor, after whole vectors, are dequantized with two."""
     numbers = _numbers(e, 2)
     if numbers is None:
         return None
@@ -233,7 +233,7 @@ _ADD_BITS: Final = 21
 
 
 def _qnnpack_add(e: Call) -> Expr | None:
-    """Integers times factors of 22 bits, shifted back; halves away from zero. Of uint8 only: others as in the other engines."""
+    """Multiplies integers by 22-bit factors and shifts back; halves go away from zero. For uint8 only: other types follow the other engines."""
     numbers = _numbers(e, 2)
     if numbers is None or e.tensor_type.dtype != "uint8":
         return _add(e)
@@ -256,7 +256,7 @@ def _qnnpack_add(e: Call) -> Expr | None:
 
 
 def _multiply(e: Call) -> Expr | None:
-    """The integers' product, times one number: the product of the scales times one over that of the result."""
+    """Multiplies the integers, then the product by one factor: sa * sb * (1 / s)."""
     numbers = _numbers(e, 2)
     if numbers is None:
         return None
@@ -286,7 +286,7 @@ def _whole_image(e: Call) -> bool:
 
 
 def _average(e: Call) -> Expr | None:
-    """Sums times one over the count; for means of whole images, and channels after whole vectors of 16, the zero point is added before rounding."""
+    """Multiplies sums by one over the count. For means of whole images, and for channels after whole vectors of 16, the zero point is added before rounding."""
     found = _means(e)
     if found is None:
         return None
@@ -306,7 +306,7 @@ def _average(e: Call) -> Expr | None:
 
 
 def _qnnpack_average(e: Call) -> Expr | None:
-    """Sums times the scale by scale and count, rounded; padding counts always."""
+    """Multiplies sums by the input scale over the product of result scale and count, and rounds; padding always counts."""
     found = _means(e)
     if found is None:
         return None
@@ -328,7 +328,7 @@ def _requantized(real: Expr, scale: Expr, zero_point: Expr, e: Call) -> Expr | N
 
 
 def _concatenate(e: Call) -> Expr | None:
-    """Tensors of other scales dequantized in one rounding, and quantized."""
+    """Dequantizes tensors whose scale differs with one rounding, and quantizes them."""
     def part(x: Expr, scale: Expr, zero_point: Expr) -> Expr | None:
         if not isinstance(scale, Constant) or not isinstance(zero_point, Constant) or scale.value.size != 1:
             return None
@@ -340,7 +340,7 @@ def _concatenate(e: Call) -> Expr | None:
 
 
 def _softmax(e: Call) -> Expr | None:
-    """The softmax of real numbers, times one over the scale, rounded."""
+    """Computes softmax in floating point, multiplies by one over the scale, and rounds."""
     x, scale, zero_point, to, out_zero = e.args
     real = _call(Softmax(e.attrs.axis), _call(Dequantize(), x, scale, zero_point, like=e), like=e)
     return _requantized(real, to, out_zero, e)

@@ -33,14 +33,14 @@ from tilewright.relay.visitor import rewrite
 
 @dataclass(frozen=True)
 class QnnLegalize(AnyLegalize):
-    """Replace calls by what the hooks of `register_qnn_legalize` return; each call is asked once."""
+    """Replace calls by the expressions that the hooks of `register_qnn_legalize` return; each call is visited once."""
 
     legalize_map_attr_name: str = hooks.QNN_LEGALIZE
 
 
 @dataclass(frozen=True)
 class QnnCanonicalizeOps(FunctionPass):
-    """Replace operators of quantized tensors by the plain operators that they are computed with."""
+    """Lower the operators of quantized tensors to plain operators. Needs known types."""
 
     kind: ClassVar[type] = Function
 

@@ -1,4 +1,4 @@
-"""One shape for quantized networks, whichever framework they come from: `relay.qnn.transform.Unify`."""
+"""Give quantized networks of all frameworks one form: `relay.qnn.transform.Unify`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ _NAMES = "output_tensor_names"
 
 @dataclass(frozen=True)
 class Unify(Pass):
-    """The same network quantized by PyTorch, TensorFlow Lite and ONNX with the same scales becomes the same program.
+    """Rewrite a quantized network so that equal networks of PyTorch, TensorFlow Lite and ONNX become the same program.
 
-    It is one of integer constants and the operators of `relay.qnn`: sums of products with a bias, requantized, then clipped where an activation is
-    narrower than the type; padding stands before convolutions. `layout` is that of images, also of those that come in and go out, unless
-    `keep_signature` leaves these as they are; `dtype` is that of quantized data. All roundings are those of `numerics` ("tflite", "torch", "onnx"; None for the field's defaults), so results may differ by a unit from those of
-    the framework that the model is from. Names of results are left out. Parameters must be constants: `bind_params` them, or import with `freeze_params=True`.
+    The result consists of integer constants and operators of `relay.qnn`: sums of products with a bias, requantized,
+    then clipped where an activation is narrower than the type; padding precedes convolutions. `layout` is that of
+    images, including inputs and results unless `keep_signature`; `dtype` is that of quantized data. `numerics`
+    ("tflite", "torch", "onnx"; None for TVM's defaults) defines all roundings, so results may differ by one unit from
+    those of the original framework. Names of results are dropped.
 
-    Raises `OptionError` for options that are not known.
+    Needs constant parameters: `bind_params`, or import with `freeze_params=True`. Raises `OptionError` for unknown
+    options.
     """
 
     layout: str = "NCHW"

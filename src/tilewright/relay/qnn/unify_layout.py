@@ -1,4 +1,4 @@
-"""One order of the axes for all images of a quantized network, those that come in and go out among them.
+"""Store all images of a quantized network, including inputs and results, in one layout.
 
     fn (%x: (1, 224, 224, 3)) { qnn.conv2d(%x, w, …, data_layout="NHWC", kernel_layout="HWIO") }
     -> fn (%x: (1, 3, 224, 224)) { qnn.conv2d(%x, w', …) }
@@ -31,7 +31,7 @@ from tilewright.relay.qnn.products import QnnConv2d, QnnDense
 from tilewright.relay.transform.chosen_layouts import default_kernel_layout, in_layouts
 from tilewright.relay.transform.chosen_sweep import ChosenSweep
 from tilewright.relay.transform.layout_sweep import Relaid, Stored
-from tilewright.relay.transform.movement import Perm, axes_of
+from tilewright.relay.transform.permutations import Perm, axes_of
 from tilewright.relay.visitor import post_order, rewrite
 from tilewright.topi.orders import order_of
 from tilewright.types import TensorType
@@ -41,10 +41,11 @@ LAYOUTS: Final = ("NCHW", "NHWC")
 
 @dataclass(frozen=True)
 class UnifyLayout(FunctionPass):
-    """Needs known types. Images are inputs and results of four axes of a `main` whose convolutions have one layout; with `keep_signature` they stay
-    in the order that they have, and transposes stand at the edges.
+    """Store all images in `layout`, "NCHW" or "NHWC". Needs known types.
 
-    Raises `OptionError` for a layout other than NCHW and NHWC.
+    Images are the four-dimensional inputs and results of a `main` whose convolutions have one layout. With
+    `keep_signature` they keep their order, and transposes are inserted at the borders. Raises `OptionError` for other
+    layouts.
     """
 
     layout: str = "NCHW"

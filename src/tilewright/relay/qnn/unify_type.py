@@ -1,4 +1,4 @@
-"""One type of quantized data: signed or unsigned bytes, whose zero points differ by 128.
+"""Store quantized data in one type: signed or unsigned bytes, whose zero points differ by 128.
 
     qnn.conv2d(qnn.quantize(%x, s, 114, out_dtype="uint8"), w, 114, …)
     -> qnn.conv2d(qnn.quantize(%x, s, -14, out_dtype="int8"), w, -14, …)
@@ -37,7 +37,7 @@ BYTES: Final = ("int8", "uint8")
 
 @dataclass(frozen=True)
 class UnifyType(FunctionPass):
-    """Needs known types. Raises `OptionError` for a type that is neither int8 nor uint8."""
+    """Store quantized data as `dtype`, "int8" or "uint8". Needs known types. Raises `OptionError` for other types."""
 
     dtype: str = "uint8"
     kind: ClassVar[type] = Function

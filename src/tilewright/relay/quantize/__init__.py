@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 from tilewright.relay.quantize.calibration import QuantizeCalibrate
 from tilewright.relay.quantize.config import QAnnotateKind, QConfig, current_qconfig, kind2str, qconfig
 from tilewright.relay.quantize.errors import LayerError, Report
-from tilewright.relay.quantize.flow import prerequisite_optimize
 from tilewright.relay.quantize.from_data import PostTraining, Quantized
 from tilewright.relay.quantize.integers import QuantizeRealize, realize
+from tilewright.relay.quantize.pipeline import prerequisite_optimize
 from tilewright.relay.quantize.simulate import QuantizeAnnotate, QuantizePartition, annotate, partition
 
 if TYPE_CHECKING:

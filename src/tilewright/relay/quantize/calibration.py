@@ -1,4 +1,4 @@
-"""Calibration under the field's options: the scales and bounds of simulated quantizations.
+"""Calibrate the scales and bounds of simulated quantizations, by TVM's options.
 
     simulated_quantize(%x, %dom_scale, %clip_min, %clip_max) -> simulated_quantize(%x, 0.0625f, -127f, 127f)
 """
@@ -17,8 +17,8 @@ from tilewright.ir.transform import ModulePass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function
 from tilewright.relay.op.annotation import SimulatedQuantize
 from tilewright.relay.quantize.config import QAnnotateKind, QConfig, current_qconfig
+from tilewright.relay.quantize.float_evaluation import Runner, distributions, samples_of
 from tilewright.relay.quantize.ranges import Array, Distribution, Levels, divergence_of, percentile_of
-from tilewright.relay.quantize.running import Runner, distributions, samples_of
 from tilewright.relay.quantize.simulate import constants, float_form, rebuilt
 from tilewright.relay.visitor import calls
 
@@ -28,9 +28,10 @@ _PERCENTILE = 0.99999
 
 @dataclass(frozen=True)
 class QuantizeCalibrate(ModulePass):
-    """Put numbers in the place of the variables of simulated quantizations, as the current `qconfig` says; `dataset` has inputs by name, which `runner` runs the network on.
+    """Replace the variables of simulated quantizations by numbers, as the current `qconfig` requests.
 
-    Raises `OptionError` where the mode needs data and there are none.
+    `dataset` has inputs by name, which `runner` runs the network on. Raises `OptionError` where the mode needs data and
+    there are none.
     """
 
     dataset: Iterable[Any] | None

@@ -1,4 +1,4 @@
-"""How `relay.quantize` quantizes: the field's options under the field's names, on a context variable.
+"""The options of `relay.quantize`, under TVM's names, on a context variable.
 
     with relay.quantize.qconfig(calibrate_mode="kl_divergence", skip_conv_layers=[]):
         quantized = relay.quantize.quantize(mod, params, dataset)

@@ -1,4 +1,5 @@
-"""What quantizes inputs and what dequantizes outputs, as functions of their own, for a device that only knows integers.
+"""Move the quantization of inputs and the dequantization of outputs into functions of their own, for integer-only
+devices.
 
     def @main(%x) { qnn.dequantize(qnn.conv2d(qnn.quantize(%x, …), …), …) }
     -> def @quantize_inputs(%x) { qnn.quantize(%x, …) }   def @quantized_main(%q) { qnn.conv2d(%q, …) }   def @dequantize_outputs(%q) { qnn.dequantize(%q, …) }

@@ -1,4 +1,4 @@
-"""How far a quantized network is from the float one: layer by layer, and at its outputs.
+"""Errors of a quantized network relative to the float one: by layer, and at its outputs.
 
 Errors are relative: the root of the summed squares of the difference, divided by that of the float values. A layer has two. Its `own` error is what quantizing its data and
 weight does where all before it is float, and `error` is that of its result behind all layers before it. Both are measured with simulated quantization,
@@ -17,9 +17,9 @@ import numpy as np
 from tilewright.relay.expr import Call, Constant, Expr, Function
 from tilewright.relay.op.broadcast import Subtract
 from tilewright.relay.op.reduction import Mean
-from tilewright.relay.quantize.places import Places
+from tilewright.relay.quantize.float_evaluation import Runner, Sample
 from tilewright.relay.quantize.ranges import Array
-from tilewright.relay.quantize.running import Runner, Sample
+from tilewright.relay.quantize.selection import Selection
 from tilewright.relay.quantize.simulate import Parameters, channel_axis, simulated, simulated_value, simulated_weight
 
 
@@ -73,7 +73,7 @@ class Setting:
     """A way to quantize a network: where, with which levels, and with which biases in the place of the network's."""
 
     function: Function
-    places: Places
+    places: Selection
     of_value: Callable[[Expr], Parameters]
     of_weight: Callable[[Call], Parameters]
     biases: Mapping[Expr, Constant] = field(default_factory=dict)

@@ -17,11 +17,11 @@ from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple
 from tilewright.relay.op.nn_matmul import BiasAdd
 from tilewright.relay.quantize.errors import LayerError, Report, Setting, channel_shifts, layer_errors, output_errors
-from tilewright.relay.quantize.flow import prerequisite_optimize
+from tilewright.relay.quantize.float_evaluation import Runner, distributions, samples_of
 from tilewright.relay.quantize.integers import QuantizeRealize
-from tilewright.relay.quantize.places import Places, find_places, is_layer, layers
+from tilewright.relay.quantize.pipeline import prerequisite_optimize
 from tilewright.relay.quantize.ranges import Distribution, Levels, divergence_of, least_error_of, percentile_of
-from tilewright.relay.quantize.running import Runner, distributions, samples_of
+from tilewright.relay.quantize.selection import Selection, is_layer, layers, select
 from tilewright.relay.quantize.simulate import Parameters, channel_axis, constants, rebuilt, weight_axis
 from tilewright.relay.transform.fold_constant import FoldConstant
 from tilewright.relay.visitor import consumers, post_order
@@ -100,8 +100,8 @@ class _Work:
         self.ends = {e: self._ends(d) for e, d in self.seen.items()}
         self.weights = {e: constants(self._weight_levels(e)) for e in self.names}
 
-    def places(self, kept: set[Call]) -> Places:
-        return find_places(self.function, lambda e: e not in kept)
+    def places(self, kept: set[Call]) -> Selection:
+        return select(self.function, lambda e: e not in kept)
 
     def _ends(self, d: Distribution) -> tuple[float, float]:
         """The range of one value."""
@@ -123,7 +123,7 @@ class _Work:
         axes = tuple(d for d in range(w.ndim) if d != weight_axis(layer))
         return Levels.symmetric(w.max(axis=axes, keepdims=True) if self.config.per_channel else w.max(), 8)
 
-    def parameters(self, places: Places) -> dict[Expr, Parameters]:
+    def parameters(self, places: Selection) -> dict[Expr, Parameters]:
         """For each scale of these places, the range of all that have it."""
         ends: dict[Expr, tuple[float, float]] = {}
         for e in places.values:
@@ -132,7 +132,7 @@ class _Work:
             ends[places.scales[e]] = min(low, least), max(high, greatest)
         return {e: constants(self._levels(*pair)) for e, pair in ends.items()}
 
-    def setting(self, places: Places) -> Setting:
+    def setting(self, places: Selection) -> Setting:
         """How these places are quantized."""
         values = self.parameters(places)
         plain = Setting(self.function, places, values.__getitem__, self.weights.__getitem__)

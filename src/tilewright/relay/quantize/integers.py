@@ -1,4 +1,4 @@
-"""Simulated quantization becomes real: operators of integers.
+"""Replace simulated quantization by integer operators.
 
     nn.conv2d(simulated_quantize(nn.relu(%x), s, 0f, 255f), simulated_quantize(w, t, -127f, 127f))
     -> %0 = qnn.quantize(%x, s, 0, out_dtype="uint8"); %1 = qnn.conv2d(%0, w', 0, 0, s, t); qnn.dequantize(%1, s * t, 0)
@@ -30,9 +30,9 @@ from tilewright.relay.visitor import rewrite
 
 @dataclass(frozen=True)
 class QuantizeRealize(FunctionPass):
-    """Integers in the place of simulated quantizations, all of which have constant scales and bounds.
+    """Replace simulated quantizations by integer operators. Needs constant scales and bounds.
 
-    `dtype` is what values are stored as whose levels fit both types of a byte; `rounding` is that of requantizations.
+    `dtype` is the type of values whose levels fit both 8-bit types; `rounding` is that of requantizations.
     """
 
     dtype: str = "uint8"

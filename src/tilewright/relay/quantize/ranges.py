@@ -1,4 +1,4 @@
-"""Which range of numbers bytes shall stand for: distributions of values, and how a range is chosen of one.
+"""Ranges of quantized values: distributions of values, and the choice of a range.
 
 A value is quantized as `round(clip(x / scale, low, high))`; low and high are whole numbers, so that zero is one of the levels exactly. A narrow range has
 fine levels and cuts off what is outside of it: the least and greatest value (`minmax`), a part of all values (`percentile`), the least divergence

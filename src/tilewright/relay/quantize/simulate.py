@@ -1,4 +1,5 @@
-"""Simulated quantization: the passes `partition` and `annotate`, and the rewriting that they and post-training quantization share.
+"""Simulated quantization: the passes `partition` and `annotate`, and the rewriting that they share with post-training
+quantization.
 
     partition    nn.conv2d(%x, w) -> nn.conv2d(annotation.cast_hint(%x, dtype="int8"), w)
     annotate     nn.conv2d(annotation.cast_hint(%x, dtype="int8"), w)
@@ -22,8 +23,8 @@ from tilewright.relay.op.annotation import CastHint, SimulatedQuantize
 from tilewright.relay.op.nn_conv import Conv2d
 from tilewright.relay.op.nn_matmul import Dense
 from tilewright.relay.quantize.config import QAnnotateKind, QConfig, current_qconfig
-from tilewright.relay.quantize.places import Choice, Places, find_places, layers
 from tilewright.relay.quantize.ranges import Levels
+from tilewright.relay.quantize.selection import Choice, Selection, layers, select
 from tilewright.relay.visitor import operands, post_order, with_operands
 from tilewright.types import TensorType
 
@@ -49,7 +50,7 @@ def rebuilt(function: Function, replace: Callable[[Expr, Expr], Expr], made: dic
 
 
 def simulated(
-    function: Function, places: Places, of_value: Callable[[Expr], Parameters], of_weight: Callable[[Call], Parameters],
+    function: Function, places: Selection, of_value: Callable[[Expr], Parameters], of_weight: Callable[[Call], Parameters],
     biases: Mapping[Expr, Constant] | None = None, made: dict[Expr, Expr] | None = None,
 ) -> Function:
     """`function` with simulated quantizations of its places' values, whoever reads them, and of their layers' weights.
@@ -116,14 +117,14 @@ def configured(config: QConfig, function: Function) -> Choice:
 
 @dataclass(frozen=True)
 class QuantizePartition(FunctionPass):
-    """Mark what the current `qconfig` quantizes; needs known types and constant weights."""
+    """Mark the values that the current `qconfig` quantizes. Needs known types and constant weights."""
 
     kind: ClassVar[type] = Function
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         config = current_qconfig()
         plain = float_form(function)
-        places = find_places(plain, configured(config, plain), config.debug_enabled_ops)
+        places = select(plain, configured(config, plain), config.debug_enabled_ops)
 
         def marked(old: Expr, new: Expr) -> Expr:
             return Call(CastHint(config.dtype_input), [new], span=new.span) if old in places.values else new
@@ -133,7 +134,7 @@ class QuantizePartition(FunctionPass):
 
 @dataclass(frozen=True)
 class QuantizeAnnotate(FunctionPass):
-    """Simulated quantizations, with variables for their scales and bounds, in the place of marks, which are those that `partition` makes."""
+    """Replace the marks of `partition` by simulated quantizations with variables for their scales and bounds."""
 
     exact: ClassVar[bool] = False
     kind: ClassVar[type] = Function
@@ -141,7 +142,7 @@ class QuantizeAnnotate(FunctionPass):
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         config = current_qconfig()
         plain = float_form(function)
-        places = find_places(plain, configured(config, plain), config.debug_enabled_ops)
+        places = select(plain, configured(config, plain), config.debug_enabled_ops)
         count = iter(range(len(places.values) + len(places.layers)))
 
         def variables(_: Expr) -> Parameters:

@@ -64,7 +64,7 @@ from tilewright.relay.transform.partial_evaluate import PartialEvaluate
 from tilewright.relay.transform.partition_graph import PartitionGraph
 from tilewright.relay.transform.pipeline import graph_passes, optimize
 from tilewright.relay.transform.plan_devices import PlanDevices
-from tilewright.relay.transform.plan_memory import Location, MemoryPlan, Place, Step, plan_memory
+from tilewright.relay.transform.plan_memory import Location, MemoryPlan, MemorySpace, Step, plan_memory
 from tilewright.relay.transform.recast import recast
 from tilewright.relay.transform.remove_standalone_reshapes import RemoveStandaloneReshapes
 from tilewright.relay.transform.remove_unused_functions import RemoveUnusedFunctions
@@ -140,6 +140,7 @@ __all__ = [
     "Location",
     "MarkCompilerFunctionsAsExtern",
     "MemoryPlan",
+    "MemorySpace",
     "MergeCompilerRegions",
     "MergeComposite",
     "NativeTexts",
@@ -149,7 +150,6 @@ __all__ = [
     "Pass",
     "PassContext",
     "PassInfo",
-    "Place",
     "PlanDevices",
     "PrintIR",
     "RemoveStandaloneReshapes",

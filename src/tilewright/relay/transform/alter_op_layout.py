@@ -1,4 +1,4 @@
-"""Layouts by operator, as a target's hooks want them.
+"""Change the layout of single operators, as hooks of a target request.
 
     @relay.op.register_alter_op_layout("nn.conv2d", level=11)
     def in_blocks(attrs, inputs, tinfos, out_type):
@@ -24,9 +24,11 @@ from tilewright.relay.transform.chosen_layouts import operator_of, placeholders,
 
 @dataclass(frozen=True)
 class AlterOpLayout(FunctionPass):
-    """Let the registered hooks choose layouts; operators between follow, and transposes or layout transforms stand at the borders.
+    """Change the layouts of the operators for which a hook of `register_alter_op_layout` returns one, and let the
+    operators between follow.
 
-    A hook is given the attributes, variables in place of the arguments, the types of these, and that of the result.
+    Needs known types. Leaves transposes or layout transforms at the borders. A hook receives the attributes, variables
+    in place of the arguments, the types of the arguments, and the type of the result.
     """
 
     kind: ClassVar[type] = Function

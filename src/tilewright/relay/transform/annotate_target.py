@@ -1,4 +1,4 @@
-"""Mark which target computes what.
+"""Mark the target that computes each call.
 
     nn.relu(add(%x, %y)) -> %0 = add(compiler_begin(%x, "npu"), compiler_begin(%y, "npu"));
                             %1 = nn.relu(compiler_begin(compiler_end(%0, "npu"), "default")); compiler_end(%1, "default")
@@ -23,11 +23,13 @@ _NON_CALLS: Final = (Tuple, TupleGetItem)
 
 @dataclass(frozen=True)
 class AnnotateTarget(FunctionPass):
-    """Give every call to the first of `targets` that supports it, or to `default`.
+    """Assign each call to the first of `targets` that supports it, else to `default`, and mark the borders of the
+    regions.
 
-    A target supports an operator when its attribute `target.<name>` (`register_op_attr`) says so of the call, and a composite function
-    when the function's name begins with the target's. With `include_non_call_ops`, tuples and their fields follow their
-    arguments where these agree. Run again, it keeps what is given to a target already. Calls without arguments are inputs.
+    Needs composite functions made before (`MergeComposite`). A target supports an operator when its attribute
+    `target.<name>` (`register_op_attr`) returns True for the call, and a composite function whose name begins with the
+    target's. With `include_non_call_ops`, tuples and fields follow their arguments where these agree. Existing marks
+    stay. Calls without arguments count as inputs.
     """
 
     kind: ClassVar[type] = Function

@@ -1,4 +1,4 @@
-"""Fewer and larger products: the three passes that combine parallel branches, as one."""
+"""Combine parallel branches into fewer and larger products: three passes in one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewright.relay.transform.combine_parallel_dense import CombineParallelDen
 
 @dataclass(frozen=True)
 class BatchingOps(Pass):
-    """`CombineParallelConv2D`, `CombineParallelDense` and `CombineParallelBatchMatmul`, one after the other."""
+    """Run `CombineParallelConv2D`, `CombineParallelDense` and `CombineParallelBatchMatmul`, in this order."""
 
     opt_level: ClassVar[int] = 4
 

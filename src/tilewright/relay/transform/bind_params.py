@@ -1,4 +1,4 @@
-"""Variables of `main` become constants.
+"""Replace parameters of `main` by constants.
 
     def @main(%x, %w) { nn.dense(%x, %w) }   ->   def @main(%x) { nn.dense(%x, meta[relay.Constant][0]) }
 """

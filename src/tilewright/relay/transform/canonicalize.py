@@ -1,4 +1,4 @@
-"""One form for what can be written in many.
+"""Rewrite equivalent forms of a call to one form.
 
     nn.bias_add(%x, b, axis=1)       -> add(%x, b')                 b' has one axis per axis behind, so that it broadcasts
     add(const, %x)                   -> add(%x, const)
@@ -18,14 +18,16 @@ from tilewright.relay.op.broadcast import Add, Multiply, Subtract
 from tilewright.relay.op.nn_matmul import BiasAdd
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.shaping import Reshape
-from tilewright.relay.transform.movement import reshaped
+from tilewright.relay.transform.permutations import reshaped
 from tilewright.relay.visitor import rewrite
 from tilewright.types import TensorType
 
 
 @dataclass(frozen=True)
 class CanonicalizeOps(FunctionPass):
-    """Rewrite to the form that the later passes look for."""
+    """Rewrite calls to the form that later passes match: bias additions, constants on the right, reshapes. Needs known
+    types.
+    """
 
     kind: ClassVar[type] = Function
 

@@ -1,4 +1,4 @@
-"""One cast for each user of a value that is made wider, so that each can be part of that user's kernel.
+"""Give each consumer of a widened value a cast of its own, so that the cast can be fused into the consumer's kernel.
 
     %0 = cast(%a, "int32"); add(%0, …), multiply(%0, …) -> add(cast(%a, "int32"), …), multiply(cast(%a, "int32"), …)
 """
@@ -18,7 +18,9 @@ from tilewright.relay.visitor import rewrite
 
 @dataclass(frozen=True)
 class CanonicalizeCast(FunctionPass):
-    """Give elementwise calls casts of their own where a cast widens what a call made, so that the narrow value is stored."""
+    """Duplicate widening casts of computed values for their elementwise consumers, so that the narrow value is stored.
+    Needs known types.
+    """
 
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 3

@@ -1,4 +1,4 @@
-"""Another batch size: the parameters that are named have it along the axis that is named, and all types follow.
+"""Change the batch size of a program.
 
     ChangeBatch({%x: 0}, 16):   fn (%x: Tensor[(1, 3, 8, 8), float32]) { … } -> fn (%x: Tensor[(16, 3, 8, 8), float32]) { … }
 """
@@ -20,9 +20,11 @@ from tilewright.types import TensorType
 
 @dataclass(frozen=True, eq=False)
 class ChangeBatch(FunctionPass):
-    """`data` has the axis of the batch for each variable (or its name); reshapes that name the old size in front name the new one.
+    """Set the batch size to `batch_size`; `data` maps each variable, or its name, to its batch axis. All types are
+    inferred again.
 
-    Raises `OptionError` for a variable that no function has, and `CompileError` where an operator refuses the new size.
+    Reshapes that start with the old size get the new one. Raises `OptionError` for an unknown variable, and
+    `CompileError` where an operator refuses the new size.
     """
 
     data: Mapping[Any, int]

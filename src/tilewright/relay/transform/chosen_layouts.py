@@ -1,4 +1,4 @@
-"""Layouts that somebody chose for some operators by name: which operator a call becomes, where its shapes allow it."""
+"""Layouts requested for operators by name: the operator that a call becomes, where its shapes permit."""
 
 from __future__ import annotations
 

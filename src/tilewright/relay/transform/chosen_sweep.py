@@ -1,4 +1,4 @@
-"""The sweep of layouts that somebody chose: a call is asked in which layouts it shall work, and the operators between follow.
+"""The sweep of requested layouts: calls change to the layouts that a rule chooses, and the operators between follow.
 
     nn.conv2d(%x, w) -> layout_transform(nn.conv2d(layout_transform(%x, "NCHW", "NCHW8c"), w', data_layout="NCHW8c", …), "NCHW8c", "NCHW")
 
@@ -20,7 +20,7 @@ from tilewright.relay.op.registry import Op
 from tilewright.relay.op.transform import Transpose
 from tilewright.relay.transform.canonicalize import canonical
 from tilewright.relay.transform.layout_sweep import Relaid, Stored, Sweep
-from tilewright.relay.transform.movement import Perm, axes_of, inverse, is_identity
+from tilewright.relay.transform.permutations import Perm, axes_of, inverse, is_identity
 from tilewright.relay.visitor import consumers, operands
 from tilewright.tir.data_layout import layout
 from tilewright.topi.orders import DIMENSIONS, Order, block, fits, has_blocks, layout_of, order_of, rank, renamed
@@ -30,7 +30,7 @@ Choice = Callable[[Call], "Op | None"]
 
 
 class ChosenSweep(Sweep):
-    """`choose(call)` is the operator with other layouts, over the same arguments, or None."""
+    """Sweep with a rule: `choose(call)` returns the operator with other layouts over the same arguments, or None."""
 
     def __init__(self, order: Sequence[Expr], choose: Choice) -> None:
         super().__init__(consumers(order))

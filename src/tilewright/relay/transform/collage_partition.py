@@ -1,4 +1,4 @@
-"""Give every part of a graph to the target where the whole costs least, and make functions of what targets compute.
+"""Partition a graph among several targets at the least cost.
 
     add(nn.relu(nn.conv2d(%x, w)), %y), where npu has nn.conv2d + nn.relu at 2, dsp has single operators at 3, the host at 5
     -> add on dsp, fn (…, Composite="npu.conv_relu") in @tvmgen_default_npu_main_0
@@ -25,11 +25,13 @@ from tilewright.relay.visitor import operands, with_operands
 
 @dataclass(frozen=True)
 class CollagePartition(Pass):
-    """Partition for several targets by cost, in place of `MergeComposite`, `AnnotateTarget`, `MergeCompilerRegions` and `PartitionGraph`.
+    """Assign every part of a graph to the target that makes the whole cheapest, and make functions of the parts of each
+    target.
 
-    What targets could take is in their pattern tables and their attributes `target.<name>` of operators; the host takes everything, in
-    kernels of up to `host_depth` calls. The choice is the cheapest there is (`relay.collage.cheapest_plan`); then neighbours of one
-    target become one function. Costs are measured, unless `cost_estimator` knows better. Raises `CompileError` where nobody can compute a call.
+    It replaces `MergeComposite`, `AnnotateTarget`, `MergeCompilerRegions` and `PartitionGraph`. Candidates come from
+    the pattern tables of the targets and their attributes `target.<name>` of operators; the host accepts everything, in
+    kernels of up to `host_depth` calls. The plan is the cheapest one (`relay.collage.cheapest_plan`). Costs are
+    measured unless `cost_estimator` is given. Raises `CompileError` for a call that no target supports.
     """
 
     targets: str | Sequence[str]

@@ -1,4 +1,4 @@
-"""Batched products of one tensor with several become one.
+"""Combine batched products that share their left operand into one.
 
     (nn.batch_matmul(%x, %a), nn.batch_matmul(%x, %b), nn.batch_matmul(%x, %c))
     -> %0 = nn.batch_matmul(%x, concatenate((%a, %b, %c), axis=1)); columns of it for each
@@ -17,7 +17,9 @@ from tilewright.relay.transform.parallel_branches import _CombineParallel, joine
 
 @dataclass(frozen=True)
 class CombineParallelBatchMatmul(_CombineParallel):
-    """Combine `min_num_branches` or more batched products whose left operand is the same."""
+    """Combine `min_num_branches` or more batched products that share their left operand into one product. Needs known
+    types.
+    """
 
     def key(self, call: Call) -> Any:
         if type(call.op) is not BatchMatmul:

@@ -1,4 +1,4 @@
-"""Convolutions of one image that differ only in their weights become one.
+"""Combine convolutions of one image that differ in their weights only into one.
 
     (nn.conv2d(%x, w1), nn.conv2d(%x, w2), nn.conv2d(%x, w3))
     -> %0 = nn.conv2d(%x, concatenate((w1, w2, w3))); (strided_slice(%0, …), strided_slice(%0, …), strided_slice(%0, …))
@@ -18,7 +18,9 @@ from tilewright.relay.transform.parallel_branches import _CombineParallel, joine
 
 @dataclass(frozen=True)
 class CombineParallelConv2D(_CombineParallel):
-    """Combine `min_num_branches` or more convolutions of one image, and the elementwise calls after them."""
+    """Combine `min_num_branches` or more convolutions of one image, and equal elementwise calls after them. Needs known
+    types.
+    """
 
     def key(self, call: Call) -> Any:
         axes = _axes(call)

@@ -1,4 +1,4 @@
-"""Products of one matrix with several weights become one.
+"""Combine products of one matrix with several weights into one.
 
     (nn.dense(%x, w1), nn.dense(%x, w2), nn.dense(%x, w3))
     -> %0 = nn.batch_matmul(expand_dims(%x), stack((w1, w2, w3))); one matrix of it for each           to_batch
@@ -13,13 +13,15 @@ from typing import Any
 
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.nn_matmul import BatchMatmul, Dense
-from tilewright.relay.transform.movement import reshaped
 from tilewright.relay.transform.parallel_branches import _CombineParallel, joined, same_but
+from tilewright.relay.transform.permutations import reshaped
 
 
 @dataclass(frozen=True)
 class CombineParallelDense(_CombineParallel):
-    """Combine `min_num_branches` or more products of one matrix; `to_batch` as a batch (equal weights' shapes), else side by side."""
+    """Combine `min_num_branches` or more products of one matrix, as a batch (`to_batch`, for weights of one shape) or
+    side by side.
+    """
 
     to_batch: bool = True
 

@@ -1,4 +1,5 @@
-"""Convolutions with kernels that are mostly zeros skip them: a kernel becomes the blocks that are left and where they stand.
+"""Replace convolutions with sparse kernels by operators that skip zeros: a kernel becomes its nonzero blocks and their
+positions.
 
     nn.conv2d(%x, %w) -> nn.sparse_conv2d(%x, %w.data, %w.indices, %w.indptr)
 """
@@ -28,9 +29,10 @@ KERNELS = {"NHWC": "HWIO", "NCHW": "OIHW"}
 
 @dataclass(frozen=True)
 class Conv2dToSparse(Pass):
-    """In `main`, the parameters `weight_name`, read by `nn.conv2d` alone as kernels, become sparse ones of `weight_shape`: three shapes for each.
+    """Replace the kernel parameters `weight_name` of `main` by sparse ones, of three shapes `weight_shape` each.
 
-    Only convolutions of `layout` and `kernel_size` (1, or 3 in NHWC), of stride 1, whose padding keeps the size.
+    Applies to convolutions of `layout` and `kernel_size` (1, or 3 in NHWC) with stride 1 whose padding keeps the size.
+    Only `nn.conv2d` may read the parameters.
     """
 
     weight_name: Sequence[str]
@@ -65,10 +67,11 @@ class Conv2dToSparse(Pass):
 
 @dataclass(frozen=True)
 class Conv2dToSparse2(FunctionPass):
-    """Constant kernels that have a share of zeros of `sparsity_threshold` or more become sparse, in blocks of `blocksize`.
+    """Replace constant kernels with a share of zeros of at least `sparsity_threshold` by sparse ones, in blocks of
+    `blocksize`.
 
-    Only convolutions of `layout` and `kernel_size` (1, or 3 in NHWC), of stride 1, whose padding keeps the size, and only where blocks
-    divide the kernel.
+    Applies to convolutions of `layout` and `kernel_size` (1, or 3 in NHWC) with stride 1 whose padding keeps the size,
+    and whose kernels the blocks divide.
     """
 
     layout: str = "NHWC"

@@ -1,4 +1,4 @@
-"""One layout for the whole graph: images are stored channels last; or the layouts that somebody chose for some operators.
+"""Choose one layout for the whole graph: channels last, or the layouts requested for some operators.
 
     nn.conv2d(%x, w) -> transpose(nn.conv2d(transpose(%x, axes=[0, 2, 3, 1]), w', data_layout="NHWC", …), axes=[0, 3, 1, 2])
 
@@ -26,11 +26,12 @@ from tilewright.relay.visitor import consumers, post_order, with_operands
 
 @dataclass(frozen=True)
 class ConvertLayout(FunctionPass):
-    """Store images in another order; needs known types. Inputs and results keep the order they had.
+    """Store images channels last, or in `desired_layouts`. Needs known types. Inputs and results of the program keep
+    their order.
 
-    `desired_layouts` are the operators that change, each with the layout of its data and that of its kernel, or "default":
-    `{"nn.conv2d": ["NHWC", "default"]}`; what stands between follows where it can, and `LayoutConfig` says which to leave. Without
-    it every image is stored channels last. Raises `OptionError` for an operator that is unknown or has no layout.
+    `desired_layouts` maps operators to the layouts of their data and kernel, or "default": `{"nn.conv2d": ["NHWC",
+    "default"]}`; operators between follow where they can. `LayoutConfig` excludes single layers. Raises `OptionError`
+    for an operator that is unknown or has no layout.
     """
 
     desired_layouts: Mapping[str, Sequence[str]] | None = None

@@ -1,4 +1,4 @@
-"""Remove what nothing reads: fields taken of literal tuples, variables that are bound and not used.
+"""Remove values that are never read: unused fields of literal tuples, and unused variables.
 
     (%a, %b).0 -> %a;   let %v = e1; e2 -> e2 when e2 does not use %v
 """
@@ -18,10 +18,10 @@ from tilewright.relay.visitor import free_vars, operands, post_order, rewrite
 
 @dataclass(frozen=True)
 class DeadCodeElimination(FunctionPass):
-    """A graph holds no dead calls; what can be dead are lets and the fields of tuples.
+    """Remove unused lets and fields of literal tuples (a graph contains no other dead values).
 
-    A let whose value writes to a reference stays, unless `ignore_impurity`. `inline_once` also puts the pure values of variables that
-    are used once, outside of any inner function, in the place of their use.
+    A let whose value writes to a reference stays, unless `ignore_impurity`. With `inline_once`, a pure value that is
+    used once, outside of inner functions, replaces its variable.
     """
 
     inline_once: bool = False

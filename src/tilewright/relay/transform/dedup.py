@@ -1,4 +1,4 @@
-"""Bind no variable twice.
+"""Bind every variable once.
 
     add((fn (%x) { %x })(%a), (fn (%x) { %x })(%b)), the same %x in both -> the second function has an %x of its own
 """
@@ -22,7 +22,7 @@ NONE: Final[Mapping[Type, Type]] = {}
 
 @dataclass(frozen=True)
 class DeDup(FunctionPass):
-    """Leaves functions in which every variable is bound in one place; what is bound once keeps its variable."""
+    """Rename variables that are bound in several places, so that each variable is bound once."""
 
     kind: ClassVar[type] = Function
 

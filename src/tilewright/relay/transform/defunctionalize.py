@@ -24,7 +24,7 @@ from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.adt import Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar, TypeData
 from tilewright.relay.analysis.variables import free_type_vars
 from tilewright.relay.expr import Call, Expr, Function, GlobalVar, Let, Var
-from tilewright.relay.short_text import short
+from tilewright.relay.node_labels import short
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.lambda_lift import LambdaLift
 from tilewright.relay.transform.plain_closures import bound_types, called_with, plain_closures
@@ -43,10 +43,11 @@ LARGEST: Final = 2000
 
 @dataclass(frozen=True)
 class Defunctionalize(Pass):
-    """Leaves `main` and what it uses, without function values and type parameters. Leaves types known.
+    """Replace function values by data types and `apply` functions. Leaves `main` and its callees without function
+    values and type parameters, all types known.
 
-    Raises `CompileError` for a `main` that is generic, or that takes or returns functions, and for a generic function whose types at
-    a use do not follow from the arguments and the result of a call.
+    Raises `CompileError` for a `main` that is generic or takes or returns functions, and for a generic function whose
+    types at a use do not follow from the arguments and the result of a call.
     """
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:

@@ -1,4 +1,4 @@
-"""The opposite of `FuseOps`: calls of primitive functions become the calls inside them.
+"""Inline primitive functions: the inverse of `FuseOps`.
 
     fn (%p0, %p1, Primitive=1) { nn.relu(add(%p0, %p1)) }(%x, b) -> nn.relu(add(%x, b))
 """
@@ -16,7 +16,7 @@ from tilewright.relay.visitor import rewrite, substitute
 
 @dataclass(frozen=True)
 class DefuseOps(FunctionPass):
-    """Put the bodies of primitive functions where they are called; those of other compilers stay."""
+    """Replace calls of primitive functions by their bodies; functions of other compilers stay."""
 
     kind: ClassVar[type] = Function
 

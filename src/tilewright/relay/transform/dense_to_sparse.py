@@ -1,4 +1,5 @@
-"""Products with weights that are mostly zeros skip them: the parameter becomes three, the blocks that are left and where they stand.
+"""Replace products with sparse weights by operators that skip zeros: a parameter becomes its nonzero blocks and their
+positions.
 
     nn.dense(%x, %w) -> nn.sparse_dense(%x, %w.data, %w.indices, %w.indptr)
 """
@@ -25,7 +26,9 @@ PARTS = ("data", "indices", "indptr")
 
 @dataclass(frozen=True)
 class DenseToSparse(Pass):
-    """In `main`, the parameters `weight_name`, read by `nn.dense` alone, become sparse ones of `weight_shape`: three shapes for each."""
+    """Replace the parameters `weight_name` of `main`, which only `nn.dense` may read, by sparse ones, of three shapes
+    `weight_shape` each.
+    """
 
     weight_name: Sequence[str]
     weight_shape: Sequence[Sequence[Sequence[int]]]

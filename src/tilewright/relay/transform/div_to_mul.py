@@ -1,4 +1,4 @@
-"""Divisions by constants become multiplications.
+"""Replace divisions by constants by multiplications.
 
     divide(%x, 4f) -> multiply(%x, 0.25f)
 """
@@ -18,7 +18,9 @@ from tilewright.relay.visitor import rewrite
 
 @dataclass(frozen=True)
 class DivToMul(FunctionPass):
-    """Multiply by the reciprocal of a float constant: exact for powers of two, else with one rounding more; not for zeros."""
+    """Replace division by a nonzero float constant by a product with its reciprocal: exact for powers of two, else
+    rounded once more.
+    """
 
     kind: ClassVar[type] = Function
 

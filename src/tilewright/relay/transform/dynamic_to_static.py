@@ -1,4 +1,4 @@
-"""Operators whose attributes are computed become static ones where these are known.
+"""Replace operators with computed attributes by static ones where the attributes are constant.
 
     dyn.reshape(%x, shape_of(%y)) -> reshape(%x, newshape=[…])         the shape of %y is known
 """
@@ -21,7 +21,9 @@ from tilewright.relay.visitor import operands, post_order, with_operands
 
 @dataclass(frozen=True)
 class DynamicToStatic(FunctionPass):
-    """Make the operators `dyn.*` static, with what their attributes follow from computed; types lose unknown dimensions."""
+    """Replace operators `dyn.*` by static ones where their attributes can be computed now. Types lose unknown
+    dimensions.
+    """
 
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 2

@@ -20,9 +20,9 @@ from tilewright.relay.visitor import rewrite
 
 @dataclass(frozen=True)
 class EliminateCommonSubexpr(FunctionPass):
-    """Two calls of equal operators on the same arguments become one; so do tuples, fields, and small equal constants.
+    """Merge pure calls of equal operators on the same arguments, equal tuples and fields, and small equal constants.
 
-    Nodes for which `fskip` returns True stay as they are.
+    Nodes for which `fskip` returns True stay.
     """
 
     fskip: Callable[[Expr], bool] | None = None

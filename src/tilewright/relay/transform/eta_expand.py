@@ -1,4 +1,4 @@
-"""Write constructors and global functions that are values as functions that call them.
+"""Wrap constructors and global functions that are used as values in functions that call them.
 
     %f(Some) -> %f(fn [A](%eta0: A) { Some(%eta0) })
 """
@@ -18,7 +18,9 @@ from tilewright.types import FuncType, TypeVar
 
 @dataclass(frozen=True)
 class EtaExpand(FunctionPass):
-    """Leaves constructors (`expand_constructor`) and names of functions (`expand_global_var`) only where they are called. Needs their types."""
+    """Wrap constructors (`expand_constructor`) and global functions (`expand_global_var`) that are used as values.
+    Needs their types.
+    """
 
     expand_constructor: bool = False
     expand_global_var: bool = False

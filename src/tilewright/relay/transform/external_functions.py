@@ -1,4 +1,4 @@
-"""The plumbing of functions that other compilers take: out of calls into the module, marked as extern, and back in place.
+"""Manage functions of other compilers: move them into the module, mark them as extern, and inline them again.
 
     fn (%p, Compiler="npu", global_symbol="npu_0") { … }(%x) -> @npu_0(%x)                 OutlineCompilerFunctionsWithExistingGlobalSymbols
     def @npu_0(…, Compiler="npu") { … }                      -> with the attribute Extern   MarkCompilerFunctionsAsExtern
@@ -26,9 +26,11 @@ def _is_of(function: Any, compiler: str) -> bool:
 
 @dataclass(frozen=True)
 class OutlineCompilerFunctionsWithExistingGlobalSymbols(Pass):
-    """Functions of `compiler_filter` (all without) that are called in place become functions of the module, called `global_symbol`.
+    """Move inline functions of the compiler `compiler_filter` (all without) into the module, under their
+    `global_symbol`.
 
-    Those that are structurally equal are one. Raises `CompileError` for two others of one symbol, and for one that reads variables around it.
+    Structurally equal functions become one. Raises `CompileError` for different functions of one symbol, and for a
+    function with free variables.
     """
 
     compiler_filter: str = ""
@@ -57,7 +59,9 @@ class OutlineCompilerFunctionsWithExistingGlobalSymbols(Pass):
 
 @dataclass(frozen=True)
 class MarkCompilerFunctionsAsExtern(Pass):
-    """Functions of `compiler_filter` (all without) get `Extern`: their code comes from elsewhere, and what is theirs alone is dropped."""
+    """Set `Extern` on the functions of the compiler `compiler_filter` (all without), whose code is linked in, and
+    remove their callees.
+    """
 
     compiler_filter: str = ""
 
@@ -75,7 +79,9 @@ class MarkCompilerFunctionsAsExtern(Pass):
 
 @dataclass(frozen=True)
 class InlineCompilerFunctionsBoundTo(Pass):
-    """Calls of these functions of other compilers become their bodies again; the functions leave the module."""
+    """Inline the functions `global_vars`, made for other compilers, into their callers, and remove them from the
+    module.
+    """
 
     global_vars: Sequence[Any]
 

@@ -1,4 +1,4 @@
-"""Compute in integers what a model describes in real numbers between dequantize and quantize.
+"""Compute in integers the regions that a model describes in real numbers between dequantize and quantize.
 
     %0 = qnn.dequantize(%x, sx, zx); %1 = qnn.dequantize(w, sw, 0); %2 = nn.conv2d(%0, %1); qnn.quantize(%2, s, z)
     -> %0 = qnn.conv2d(%x, w, zx, 0, sx, sw); qnn.requantize(%0, sx * sw, 0, s, z)
@@ -38,13 +38,13 @@ from tilewright.relay.visitor import operands, post_order, rewrite
 
 @dataclass(frozen=True)
 class FakeQuantizationToInteger(FunctionPass):
-    """Rewrite regions between `qnn.dequantize` and `qnn.quantize`; needs known types.
+    """Rewrite regions between `qnn.dequantize` and `qnn.quantize` to integer operators. Needs known types.
 
-    A requantization multiplies by a float32 and rounds halves to even, as the quantization that it replaces. With `hard_fail` an
-    operator of such a region that has no form in integers, or none for its arguments, is a `CompileError`; else it stays one of real
-    numbers. `use_qat` also converts operators that no quantization follows. Every operator that has a form is converted;
-    `optional_qnn_ops` names some that must have one (`OptionError`). A bias of real numbers is rounded to units of the sums, as the field does, but with
-    `keep_real_bias`, as the runtimes do of which such models are: there it is added to real numbers.
+    A requantization multiplies by a float32 and rounds ties to even, as the quantization that it replaces. An operator
+    without an integer form stays real; with `hard_fail` it is a `CompileError`. `use_qat` also converts operators that
+    no quantization follows. Operators in `optional_qnn_ops` must have an integer form (`OptionError`). A real bias is
+    rounded to units of the sums, as in TVM; with `keep_real_bias` it is added in real numbers, as in the runtimes of
+    such models.
     """
 
     hard_fail: bool = False

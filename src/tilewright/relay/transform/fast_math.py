@@ -1,4 +1,4 @@
-"""Functions of real numbers become their approximations.
+"""Replace elementary functions by faster approximations.
 
     exp(%x) -> fast_exp(%x);   tanh, erf -> fast_tanh, fast_erf;   nn.softmax -> nn.fast_softmax
     divide(%x, 3f) -> multiply(%x, 0.33333334f)
@@ -20,7 +20,9 @@ from tilewright.relay.visitor import rewrite
 
 @dataclass(frozen=True)
 class FastMath(FunctionPass):
-    """Replace every operator that declares an approximation (`relay/op/fast_math.py`) by it, and divisions by constants by products."""
+    """Replace operators by their approximations (`relay/op/fast_math.py`), and divisions by constants by products.
+    Changes results.
+    """
 
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 4

@@ -1,4 +1,4 @@
-"""A dilated convolution that was written as one of batches becomes dilated.
+"""Recover dilated convolutions that were exported as convolutions of batches.
 
     %0 = nn.space_to_batch_nd(%x, block_shape=[2, 2], paddings=…); %1 = nn.conv2d(%0, w); nn.batch_to_space_nd(%1, block_shape=[2, 2], crops=…)
     -> nn.conv2d(%x, w, dilation=[2, 2], padding=…)
@@ -20,7 +20,9 @@ from tilewright.relay.visitor import rewrite
 
 @dataclass(frozen=True)
 class FlattenAtrousConv(FunctionPass):
-    """Undo space-to-batch around a convolution of step 1, where the dilated one has the same result; images are channels last."""
+    """Replace space-to-batch, convolution of stride 1, batch-to-space by one dilated convolution of the same result.
+    NHWC images only.
+    """
 
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 3

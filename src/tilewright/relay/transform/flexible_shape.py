@@ -1,4 +1,4 @@
-"""A program for several sizes of one axis: the sizes that it was compiled for are chosen from while it runs.
+"""Compile one program for several sizes of an axis, and choose among them at run time.
 
     fn (%x: Tensor[(8, 3), float32]) { body }
     -> fn (%x: Tensor[(?, 3), float32]) { if (size <= 4) { part(@main_4(padded(%x))) } else { part(@main_8(padded(%x))) } }
@@ -28,10 +28,12 @@ from tilewright.types import INT64, TensorType, TupleType
 
 @dataclass(frozen=True)
 class FlexibleShapeDispatch(Pass):
-    """Make `main` take any size along `axis` of its inputs, up to the largest of `buckets`, and run the smallest that fits.
+    """Make `main` accept any size along `axis` of its inputs, up to the largest of `buckets`, and run the smallest
+    bucket that fits.
 
-    With `auto_pad`, inputs are filled up with `pad_value`; without it the size must be one of the buckets. With `affects_output`
-    results have the size that came in along the same axis; without it they have one size whatever came in. `input_indices` says which inputs vary, all without.
+    With `auto_pad`, inputs are padded with `pad_value`; without it, the size must equal a bucket. With
+    `affects_output`, results are cut to the size of the input along the same axis. `input_indices` are the inputs of
+    variable size (default: all).
     """
 
     buckets: Sequence[int] | None = None

@@ -1,4 +1,4 @@
-"""Compute what can be computed now.
+"""Evaluate constant expressions.
 
     add(const, const) -> const;   shape_of(%x) -> const when the shape is known
 """
@@ -19,9 +19,9 @@ from tilewright.types import TensorType, TupleType, Type
 
 @dataclass(frozen=True)
 class FoldConstant(FunctionPass):
-    """Evaluate calls whose arguments are all constants, by the operator's reference; larger results stay calls.
+    """Evaluate calls whose arguments are all constants, by the reference of the operator. Large results stay calls.
 
-    What tells passes of quantization (`Op.telling`) is only computed with `fold_qnn`.
+    Operators that carry information for quantization passes (`Op.telling`) are evaluated with `fold_qnn` only.
     """
 
     fold_qnn: bool = False

@@ -1,4 +1,4 @@
-"""Fold padding by what stands for zero into the convolution that reads it.
+"""Fold padding by zero, or by the zero point, into the convolution that reads it.
 
     nn.conv2d(nn.pad(%x, 0f, pad_width=((0, 0), (0, 0), (1, 1), (1, 1))), w) -> nn.conv2d(%x, w, padding=(1, 1, 1, 1))
     qnn.conv2d(nn.pad(%x, 7f, …), w, 7, …) -> qnn.conv2d(%x, w, 7, …, padding=(1, 1, 1, 1))
@@ -21,7 +21,9 @@ from tilewright.relay.visitor import rewrite
 
 @dataclass(frozen=True)
 class FoldExplicitPadding(FunctionPass):
-    """Only constant padding of the spatial axes by zero, or by the zero point of quantized data."""
+    """Fold constant padding of the spatial axes, by zero or by the zero point of quantized data, into convolutions.
+    Needs known types.
+    """
 
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 1

@@ -1,4 +1,4 @@
-"""Scale the weights of a 1x1 convolution instead of the image that it reads, where there are fewer of them.
+"""Scale the weights of a 1x1 convolution instead of its input image, where the weights are smaller.
 
     nn.conv2d(multiply(%x, %gate), w) -> nn.conv2d(%x, multiply(w, reshape(%gate, (1, 1, -1, 1))))
 
@@ -18,7 +18,7 @@ from tilewright.relay.expr import Call, Constant, Expr, Function
 from tilewright.relay.op.broadcast import Multiply
 from tilewright.relay.op.nn_conv import Conv
 from tilewright.relay.transform.fold_scale_axis import input_axes
-from tilewright.relay.transform.movement import reshaped
+from tilewright.relay.transform.permutations import reshaped
 from tilewright.relay.visitor import operands, post_order, rewrite
 from tilewright.types import TensorType
 
@@ -28,7 +28,11 @@ _WORTH: Final = 2
 
 @dataclass(frozen=True)
 class FoldGate(FunctionPass):
-    """Only float32, static shapes, one image, and products that nothing else reads; switched by `relay.FoldGate.enabled`."""
+    """Move the gate of a squeeze-and-excite block from the image to the weights of the following 1x1 convolution.
+
+    Applies to float32, static shapes, a batch of one, and products with a single consumer. Switch:
+    `relay.FoldGate.enabled`.
+    """
 
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 2

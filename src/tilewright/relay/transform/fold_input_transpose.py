@@ -1,4 +1,4 @@
-"""A convolution of few channels reads its input in the order it has.
+"""Let a convolution with few input channels read its input in the original order.
 
     nn.conv2d(transpose(%x, axes=[0, 2, 3, 1]), w, data_layout="NHWC")
       -> nn.conv2d(%x, w, data_layout="NCHW", out_layout="NHWC")    when %x has four channels or less
@@ -27,7 +27,9 @@ _CHANNELS_FIRST: Final = {"NWC": "NCW", "NHWC": "NCHW", "NDHWC": "NCDHW"}
 
 @dataclass(frozen=True)
 class FoldInputTranspose(FunctionPass):
-    """Needs the layout decided; right when it is run twice, or not at all."""
+    """Remove the transpose before a convolution of up to four channels; its kernel reads the channels-first input. Run
+    it after `ConvertLayout`.
+    """
 
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 2
@@ -50,7 +52,7 @@ def fold_input_transpose(e: Expr) -> Expr | None:
         return None
     if not few or conv.groups != 1 or tuple(moved.op.axes or ()) != (0, *range(2, rank), 1):
         return None
-    direct = replace(conv, data_layout=_CHANNELS_FIRST[conv.data_layout], out_layout=conv.out_layout or conv.data_layout)  # type: ignore[type-var]
+    direct = replace(conv, data_layout=_CHANNELS_FIRST[conv.data_layout], out_layout=conv.out_layout or conv.data_layout)
     return Call(direct, (x, e.args[1]), span=e.span)
 
 

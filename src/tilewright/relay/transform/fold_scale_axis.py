@@ -1,4 +1,4 @@
-"""Fold scales per channel into the weights of the convolution or product before or behind.
+"""Fold per-channel scales into the weights of the preceding or following convolution or product.
 
     multiply(nn.conv2d(%x, w), s)         -> nn.conv2d(%x, w * s)
     multiply(add(nn.conv2d(%x, w), b), s) -> add(nn.conv2d(%x, w * s), b * s)
@@ -27,7 +27,9 @@ from tilewright.relay.visitor import operands, post_order, rewrite
 
 @dataclass(frozen=True)
 class FoldScaleAxis(FunctionPass):
-    """Only floats, only constants, and only through values that nothing else reads."""
+    """Fold per-channel scales into the weights of convolutions and dense layers. Floating-point, constant scales,
+    single-use values only.
+    """
 
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 1
@@ -47,14 +49,16 @@ class FoldScaleAxis(FunctionPass):
 
 @dataclass(frozen=True)
 class ForwardFoldScaleAxis(FoldScaleAxis):
-    """Only the scales of what a convolution or product reads."""
+    """Fold per-channel scales of the input of a convolution or dense layer into its weights, as `FoldScaleAxis` does.
+    """
 
     backward: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
 class BackwardFoldScaleAxis(FoldScaleAxis):
-    """Only the scales of what a convolution or product makes."""
+    """Fold per-channel scales of the result of a convolution or dense layer into its weights, as `FoldScaleAxis` does.
+    """
 
     forward: ClassVar[bool] = False
 

@@ -1,4 +1,4 @@
-"""Recognise scaled dot-product attention as exporters write it, and make it one operator.
+"""Recognize scaled dot-product attention as exporters write it, and replace it by one operator.
 
     nn.batch_matmul(nn.softmax(nn.batch_matmul(q, k) * scale + mask), v)  ->  nn.attention(q, k, v, transpose(mask), heads=…, scale=…)
 
@@ -23,7 +23,7 @@ from tilewright.relay.op.nn_matmul import BatchMatmul
 from tilewright.relay.op.nn_norm import Softmax
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.transform import Transpose
-from tilewright.relay.transform.movement import reshaped, transposed
+from tilewright.relay.transform.permutations import reshaped, transposed
 from tilewright.relay.transform.simplify_expr import uniform
 from tilewright.relay.transform.strides import merged, strided
 from tilewright.relay.visitor import consumers, post_order, rewrite
@@ -36,7 +36,11 @@ _SWAP: Final = Transpose(axes=(0, 2, 1))
 
 @dataclass(frozen=True)
 class FuseAttention(FunctionPass):
-    """Works on static shapes of floats of 16 bits and more; needs constants folded, and is better after `SimplifyExpr`."""
+    """Replace products, scaling, mask and softmax of attention by `nn.attention`. Needs static shapes, floats, and
+    folded constants.
+
+    Run it after `SimplifyExpr`.
+    """
 
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 2
@@ -56,7 +60,7 @@ class _Scores:
 
 
 @dataclass(frozen=True)
-class _Operand:
+class _HeadColumns:
     """Matrices of tokens as columns of `data` (batch, tokens, columns), the first of them at `start`."""
 
     data: Expr
@@ -151,7 +155,7 @@ def _attention(scores: _Scores, e: Call) -> Expr | None:
     other, k = _scaled(k)
     batch, found = _common([_columns(x) for x in (q, k, v)])
     if not found:
-        batch, found = total, [_Operand(_plain(x), 0) for x in (q, k, v)]
+        batch, found = total, [_HeadColumns(_plain(x), 0) for x in (q, k, v)]
     heads = total // batch
     mask = _masks(scores.masks, batch, heads)
     if mask is False:
@@ -186,7 +190,7 @@ def _scaled(x: Expr) -> tuple[float, Expr]:
     return factor, rest
 
 
-def _columns(x: Expr) -> tuple[int, _Operand] | None:
+def _columns(x: Expr) -> tuple[int, _HeadColumns] | None:
     """The batch, and the matrices [batch * heads, tokens, size] as columns."""
     view = strided(x)
     total, tokens, size = x.tensor_type.shape
@@ -202,10 +206,10 @@ def _columns(x: Expr) -> tuple[int, _Operand] | None:
         return None
     if view.offset + total // batch * size > width:
         return None
-    return batch, _Operand(reshaped(view.base, (batch, tokens, width)), view.offset)
+    return batch, _HeadColumns(reshaped(view.base, (batch, tokens, width)), view.offset)
 
 
-def _common(found: list[tuple[int, _Operand] | None]) -> tuple[int, list[_Operand]]:
+def _common(found: list[tuple[int, _HeadColumns] | None]) -> tuple[int, list[_HeadColumns]]:
     known = [f for f in found if f is not None]
     if len(known) != len(found) or len({b for b, _ in known}) != 1:
         return 0, []

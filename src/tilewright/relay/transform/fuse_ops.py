@@ -1,4 +1,4 @@
-"""Cut the graph into kernels.
+"""Partition the graph into kernels.
 
     %0 = nn.conv2d(%x, w); %1 = add(%0, b); nn.relu(%1)
     -> fn (%p0, %p1, %p2, Primitive=1) { nn.relu(add(nn.conv2d(%p0, %p1), %p2)) }(%x, w, b)
@@ -6,7 +6,7 @@
 A group is convex because it grows from a value to its immediate post-dominator, the first call that every path from the
 value goes through, taking everything between: nothing leaves the group but its last value. Each group becomes a
 function of tensors, with constants among its arguments and never inside. A value that is converted to bytes and back inside a group
-is not converted where it is the same (`relay/analysis/whole_numbers.py`). Calls of functions are left alone. What the memory
+is not converted where it is the same (`relay/analysis/integer_ranges.py`). Calls of functions are left alone. What the memory
 plan can do without a kernel (views, slices, concatenations of what kernels make) is a group of its own.
 """
 
@@ -18,8 +18,8 @@ from typing import Any, ClassVar
 
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
-from tilewright.relay.analysis.boxes import is_place
-from tilewright.relay.analysis.whole_numbers import unconverted
+from tilewright.relay.analysis.integer_ranges import unconverted
+from tilewright.relay.analysis.subarrays import is_place
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.visitor import operands, post_order, with_operands
@@ -28,11 +28,11 @@ from tilewright.types import TensorType, TupleType
 
 @dataclass(frozen=True)
 class FuseOps(FunctionPass):
-    """Make every call of an operator part of a call of a primitive function; needs and leaves known, static types.
+    """Group calls into primitive functions, one for each kernel. Needs and leaves known, static types.
 
-    At level 0 (of the context, or `fuse_opt_level` where that is not negative), or where this pass is disabled, each call is a
-    function of its own. `relay.FuseOps.max_depth` is the most calls in one, and `link_params`, or the switch
-    `relay.FuseOps.link_params` where that is None, puts constants inside, for those who look at single functions.
+    At level 0 (of the context, or of `fuse_opt_level` unless negative), or if the pass is disabled, each call becomes a
+    function of its own. `relay.FuseOps.max_depth` limits the calls of a function. `link_params`, or the switch
+    `relay.FuseOps.link_params` where it is None, keeps constants inside the functions.
     """
 
     fuse_opt_level: int = -1

@@ -1,4 +1,4 @@
-"""Find the type of every value, or say which one is not known, and which variable to annotate.
+"""Infer the type of every value, or name the variable that needs an annotation.
 
 Calls infer their types when they are built, so mostly there is nothing to do. What is left are values made of variables without
 annotation, generic constructors whose arguments do not say all (`Nil()`), and functions that call each other: these get types with
@@ -17,7 +17,7 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
-from tilewright.relay.short_text import short
+from tilewright.relay.node_labels import short
 from tilewright.relay.transform.type_solver import Hole, Solver
 from tilewright.relay.visitor import binders, operands, post_order
 from tilewright.types import BOOL, FuncType, RefType, TensorType, TupleType, Type, join_types
@@ -25,7 +25,10 @@ from tilewright.types import BOOL, FuncType, RefType, TensorType, TupleType, Typ
 
 @dataclass(frozen=True)
 class InferType(Pass):
-    """Needs nothing, leaves every type known; raises `ShapeError` where types contradict each other, `CompileError` where one is not known."""
+    """Infer all types. Needs nothing, and leaves every type known.
+
+    Raises `ShapeError` for types that contradict each other, and `CompileError` for a type that cannot be inferred.
+    """
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         infer_types(dict(mod.items()))

@@ -1,4 +1,4 @@
-"""Put the bodies of the functions marked `Inline` in the place of their calls.
+"""Inline the functions marked `Inline`.
 
     def @main(%x) { @f(%x) }  def @f(%y, Inline=1) { nn.relu(%y) } -> def @main(%x) { nn.relu(%x) }
 """
@@ -18,7 +18,9 @@ from tilewright.relay.visitor import operands, post_order, with_operands
 
 @dataclass(frozen=True)
 class Inline(Pass):
-    """Leaves no call of a function with the attribute `Inline`, and removes these functions; those that call themselves, or are for another compiler, stay."""
+    """Inline the functions with the attribute `Inline`, and remove them; recursive functions and functions of other
+    compilers stay.
+    """
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         graph = CallGraph(mod)

@@ -1,4 +1,4 @@
-"""Make functions inside functions functions of the module.
+"""Move inner functions into the module.
 
     def @main(%x) { let %f = fn (%y) { add(%x, %y) }; %f(%x) }
  -> def @main(%x) { let %f = @lifted_main_0(%x); %f(%x) }   def @lifted_main_0(%x1, Closure=1) { fn (%y) { add(%x1, %y) } }
@@ -19,9 +19,10 @@ from tilewright.types import FuncType
 
 @dataclass(frozen=True)
 class LambdaLift(Pass):
-    """Leaves function values only as the bodies of functions marked `Closure`, whose parameters are what they see. Needs known types.
+    """Move inner functions into the module, as functions marked `Closure` over the variables that they capture. Needs
+    known types.
 
-    A function that sees nothing becomes one of the module itself. Those marked `Primitive` stay where they are.
+    A function without free variables becomes a function of the module itself. Functions marked `Primitive` stay.
     """
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:

@@ -1,4 +1,4 @@
-"""The sweep over a graph that knows, for every value, in which order it is stored: what the passes over layouts share.
+"""The sweep that tracks, for every value, the order in which it is stored: the base of the layout passes.
 
 Each operator says how it works on permuted arguments (`Op.relayout`); transposes appear only where one cannot, and at the results.
 Constants are permuted now.
@@ -16,7 +16,7 @@ from tilewright.relay.op.hooks import is_replaced
 from tilewright.relay.op.nn_matmul import Dense, Matmul
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.transform import Transpose
-from tilewright.relay.transform.movement import Perm, axes_of, between, carried, gathered, inverse, is_identity, reshaped, transposed
+from tilewright.relay.transform.permutations import Perm, axes_of, between, carried, gathered, inverse, is_identity, reshaped, transposed
 from tilewright.relay.visitor import operands, with_operands
 from tilewright.topi.orders import rank, stored_shape
 from tilewright.types import TensorType, TupleType, Type
@@ -29,14 +29,16 @@ CHANNELS_LAST: Final = ((0, 2, 3, 1), (0, 2, 3, 4, 1))
 
 @node
 class Stored:
-    """A value as it is stored: `expr` is `transpose(value, perm)`, or the value itself without `perm`."""
+    """A value as stored: `expr` is `transpose(value, perm)`, or the value itself without `perm`."""
 
     expr: Expr
     perm: Perm | None
 
 
 class Sweep:
-    """`stored` has how each value of the graph seen so far is stored; derived sweeps say `rule`, `special` and `turn`."""
+    """A sweep over a graph; `stored` has the stored form of each value seen so far. Subclasses define `rule`, `special`
+    and `turn`.
+    """
 
     def __init__(self, users: dict[Expr, list[Expr]]) -> None:
         self.users = users

@@ -1,4 +1,4 @@
-"""What programs say about an operator for their target: a call becomes what the hook of its operator returns.
+"""Replace calls by the expressions that hooks of a target return.
 
     @relay.op.register_legalize("nn.dense", level=11)
     def padded(attrs, inputs, types): ...              # an expression of the same type, or None
@@ -22,9 +22,10 @@ from tilewright.relay.visitor import rewrite
 
 @dataclass(frozen=True)
 class Legalize(FunctionPass):
-    """Replace calls by what the hooks registered as `legalize_map_attr_name` return; each call is asked once.
+    """Replace calls by the expressions that the hooks registered as `legalize_map_attr_name` return; each call is
+    visited once.
 
-    Raises `CompileError` where a hook returns an expression of another type.
+    Raises `CompileError` for a hook that returns an expression of another type.
     """
 
     legalize_map_attr_name: str = "FTVMLegalize"

@@ -1,4 +1,5 @@
-"""An order of the calls of a graph in which few bytes live at the same time: of the operands of a call, the one that needs most beside its result comes first.
+"""Order the calls of a graph to reduce the peak memory: of the operands of a call, the one that needs the most memory
+comes first.
 
     f(a(x), c(b(x)))        the results of a and c are small, that of b is large
     -> b, c, a, f           a's is not there yet while b's is

@@ -1,4 +1,4 @@
-"""Make regions of one target that touch each other one region, where that closes no circle through other regions.
+"""Merge adjacent regions of one target, unless that would create a cycle through other regions.
 
     nn.relu(compiler_begin(compiler_end(add(compiler_begin(%x, "npu"), …), "npu"), "npu")) -> nn.relu(add(compiler_begin(%x, "npu"), …))
 """
@@ -18,7 +18,9 @@ from tilewright.relay.visitor import operands, with_operands
 
 @dataclass(frozen=True)
 class MergeCompilerRegions(FunctionPass):
-    """Needs the marks of `AnnotateTarget`. A region takes in those that it reads from, in one scope, of the same target."""
+    """Merge each region with the regions of the same target and scope that it reads from. Needs the marks of
+    `AnnotateTarget`.
+    """
 
     kind: ClassVar[type] = Function
 
@@ -42,7 +44,9 @@ class MergeCompilerRegions(FunctionPass):
 
 
 class _Units:
-    """The regions, and the nodes in none, as one graph of numbers; `above` are the numbers that a unit reads from."""
+    """The regions, and the nodes outside of regions, as a graph of numbers; `above` are the units that a unit reads
+    from.
+    """
 
     def __init__(self, order: list[Expr], region: dict[Expr, Region], scope: dict[Expr, int]) -> None:
         self.number: dict[Expr, int] = {}

@@ -1,4 +1,4 @@
-"""Put what the patterns of a table match into functions of their own, named after the pattern.
+"""Move the matches of a pattern table into functions of their own, named after the pattern.
 
     nn.relu(nn.conv2d(%x, w)) -> fn (%0, %1, PartitionedFromPattern="nn.conv2d_nn.relu_", Composite="npu.conv2d") { … }(%x, w)
 """
@@ -18,10 +18,12 @@ from tilewright.relay.expr import Expr, Function
 
 @dataclass(frozen=True)
 class MergeComposite(FunctionPass):
-    """Rows `(name, pattern)` or `(name, pattern, check)`, tried in order, each over the whole function: an earlier row wins.
+    """Move each match of a row `(name, pattern)` or `(name, pattern, check)` into a function with the attribute
+    `Composite`, the row's name.
 
-    The functions have the attribute `Composite`, the name of the row. What `check` says no to is left alone. Functions that
-    are a target's already are not looked into. Raises `OptionError` for a row of another form.
+    Rows are tried in order, each over the whole function, so an earlier row takes precedence. A match that `check`
+    rejects stays. Functions that belong to a target already are skipped. Raises `OptionError` for a row of another
+    form.
     """
 
     kind: ClassVar[type] = Function

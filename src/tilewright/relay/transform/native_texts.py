@@ -1,4 +1,4 @@
-"""Texts that come in as inputs are looked up where they stand, by kernels.
+"""Compile look-ups and counts of the strings of a program's inputs to kernels.
 
     string_index(reshape(%x, (4,)), keys)                -> reshape(text_index(%x, letters, table), (4,))      for a parameter %x
     string_index(string_normalize(%x, "LOWER"), keys)    -> text_index(%x, letters, table, "LOWER")
@@ -20,12 +20,12 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Var
 from tilewright.relay.op.broadcast import Equal, Greater, Multiply, NotEqual, Where
+from tilewright.relay.op.dictionaries import StringIndex
 from tilewright.relay.op.indexing import Take
-from tilewright.relay.op.maps import StringIndex
 from tilewright.relay.op.native_texts import TextCount, TextCountGrams, TextIndex
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.text import StringNormalize, TokensTfIdf
-from tilewright.relay.transform.movement import reshaped
+from tilewright.relay.transform.permutations import reshaped
 from tilewright.relay.visitor import rewrite
 from tilewright.topi.texts import gram_tree, letters_of, word_table
 from tilewright.types import DataType, TensorType
@@ -38,7 +38,9 @@ _MOST_WALKED: Final = 32
 
 @dataclass(frozen=True)
 class NativeTexts(FunctionPass):
-    """Needs known types; right when it is run twice, or not at all."""
+    """Replace string look-ups and token counts of inputs by `text_index` and `text_count`. Needs known types.
+    Idempotent.
+    """
 
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 1

@@ -1,4 +1,4 @@
-"""Put samples in the place of symbolic dimensions, so that all that follows reckons with numbers (`arith/open_sizes.py`).
+"""Replace symbolic dimensions by sample sizes, so that later passes compute with numbers (`arith/open_sizes.py`).
 
     fn (%x: Tensor[(n, 384), float32]) { reshape(%x, newshape=[n, 12, 32]) }       n: a variable
       -> the same, where n is an int that knows that it is `n`

@@ -1,4 +1,4 @@
-"""Branches that do the same to one value, computed as one: what the passes `CombineParallel…` share.
+"""Combine branches that apply equal operators to one value: the base of the passes `CombineParallel…`.
 
     %0 = nn.dense(%x, w1); %1 = nn.relu(%0); %2 = nn.dense(%x, w2); %3 = nn.relu(%2)
     -> %0 = nn.relu(nn.dense(%x, concatenate((w1, w2)))); strided_slice(%0, …), strided_slice(%0, …)
@@ -22,14 +22,14 @@ from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, Tuple
 from tilewright.relay.op.nn_matmul import BiasAdd
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.op.transform import Concatenate, Stack, StridedSlice
-from tilewright.relay.transform.movement import reshaped
+from tilewright.relay.transform.permutations import reshaped
 from tilewright.relay.visitor import consumers, operands, post_order, with_operands
 from tilewright.types import TensorType
 
 
 @dataclass(frozen=True)
 class _CombineParallel(FunctionPass):
-    """Base: derived passes say which products can be one, how, and along which axis their results then stand."""
+    """Base: subclasses define which products can be combined, how, and the axis of their combined results."""
 
     min_num_branches: int = 3
     kind: ClassVar[type] = Function

@@ -1,4 +1,4 @@
-"""Run what is known while compiling: calls of known functions, branches and matches on known values, operators on constants.
+"""Evaluate at compile time: calls of known functions, branches and matches on known values, operators on constants.
 
     let %f = fn (%y) { add(%y, 1f) }; if (True) { %f(%x) } else { %x } -> add(%x, 1f)
 
@@ -37,9 +37,9 @@ LONGEST: Final = 2_000
 
 @dataclass(frozen=True)
 class PartialEvaluate(Pass):
-    """Needs known types. Leaves functions in A-normal form, without dead code.
+    """Evaluate what is known at compile time. Needs known types. Leaves functions in A-normal form without dead code.
 
-    `fuel` is how deep calls are put in place inside each other: what would take more stays a call.
+    `fuel` limits the depth of nested inlined calls; a call beyond it stays.
     """
 
     fuel: int = 100

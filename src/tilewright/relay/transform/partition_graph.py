@@ -24,11 +24,13 @@ from tilewright.relay.visitor import operands, with_operands
 
 @dataclass(frozen=True)
 class PartitionGraph(Pass):
-    """Needs the marks of `AnnotateTarget`, leaves none. Regions of `default` stay where they are.
+    """Make a global function of each region. Needs the marks of `AnnotateTarget`, and leaves none. Regions of `default`
+    stay inline.
 
-    A function is named `tvmgen_<mod_name>_<target>_<function>_<number of the region>`; several results are a tuple. Constants that go
-    in are inside it, unless `bind_constants` says otherwise. A registered function `relay.ext.<target>.optimize`, module -> module, is
-    given the functions of its target, and what it returns is put in their place. Raises `CompileError` where marks do not fit each other.
+    A function is named `tvmgen_<mod_name>_<target>_<function>_<number of the region>`; several results are a tuple.
+    Constants stay inside, unless `bind_constants` is False. A registered function `relay.ext.<target>.optimize`, module
+    -> module, receives the functions of its target, and its result replaces them. Raises `CompileError` for marks that
+    do not match.
     """
 
     mod_name: str = "default"

@@ -1,4 +1,4 @@
-"""The passes over the graph, in order: from what a frontend imports to what the kernel builder takes."""
+"""The passes over the graph in order, from the imported module to the input of the kernel builder."""
 
 from __future__ import annotations
 

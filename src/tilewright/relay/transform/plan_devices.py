@@ -1,4 +1,4 @@
-"""Where values are computed: what `on_device` and `device_copy` say is checked, and taken out on the one device there is.
+"""Check the devices of values, and remove the marks, since a program runs on one device.
 
     add(on_device(%x, virtual_device="cpu:0"), device_copy(%y, …)) -> add(%x, %y)
 """
@@ -18,7 +18,9 @@ from tilewright.relay.visitor import rewrite
 
 @dataclass(frozen=True)
 class PlanDevices(FunctionPass):
-    """Programs run on one device, `config` (`tvm.cpu()`, or its name); raises `TargetError` where a value is said to be on another."""
+    """Remove `on_device` and `device_copy`. All values must be on the device `config` (a `tvm.device` or its name),
+    else `TargetError`.
+    """
 
     config: Any = "cpu:0"
     kind: ClassVar[type] = Function

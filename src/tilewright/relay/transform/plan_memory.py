@@ -6,7 +6,7 @@ names for memory that is there already. The parts of a concatenation are written
 that continues another one grows around it:
 
     a = f(x); b = g(x); c = concatenate((a, b), axis=1); d = concatenate((a, b, h(c)), axis=1)
-    -> one piece of memory, that of d; c and a are boxes of it (`relay/analysis/boxes.py`)
+    -> one piece of memory, that of d; c and a are boxes of it (`relay/analysis/subarrays.py`)
 
 Values that are Python objects (strings) lie in no memory: each has a number, and no part of it has a name.
 
@@ -27,7 +27,7 @@ import numpy as np
 from tilewright.errors import CompileError, InternalError
 from tilewright.node import node
 from tilewright.pieces import place_pieces
-from tilewright.relay.analysis.boxes import Box, joined, whole, windows
+from tilewright.relay.analysis.subarrays import Box, joined, whole, windows
 from tilewright.relay.expr import Call, Constant, Expr, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.op.elementwise import Copy
 from tilewright.relay.transform.memory_order import least_memory_order
@@ -35,7 +35,7 @@ from tilewright.relay.visitor import operands, post_order
 from tilewright.types import OpenSize, TensorType, TupleType, Type
 
 
-class Place(enum.Enum):
+class MemorySpace(enum.Enum):
     """The memories that a kernel's argument may be in."""
 
     INPUT = "input"
@@ -53,7 +53,7 @@ class Location:
     With `storage`, it lies in the first corner of a larger array of that shape.
     """
 
-    place: Place
+    place: MemorySpace
     index: int
     type: TensorType
     skip: int = 0
@@ -119,7 +119,7 @@ class _Memory:
     on. `values` are the tensors in it, `children` the memories, and `parts` what a concatenation was made of.
     """
 
-    place: Place
+    place: MemorySpace
     index: int = -1
     nbytes: int = 0
     birth: int = 0
@@ -191,14 +191,14 @@ def _planned(function: Function, order: Sequence[Expr], limit: int | None) -> Me
         types = _tensors(p.checked_type, p)
         if not isinstance(p.checked_type, TensorType):
             raise CompileError(f"input '{p.name_hint}' is a tuple; give its tensors as inputs of their own", p.span, code="TW0403")
-        planner.values[p] = [_value(_Memory(Place.INPUT, k), types[0])]
+        planner.values[p] = [_value(_Memory(MemorySpace.INPUT, k), types[0])]
     for e in order:
         planner.visit(e)
     outputs = planner.values[function.body]
     planner.finish(outputs)
     roots = planner.roots()
     workspace = _assign(roots, limit)
-    pieces = tuple(Piece(m.nbytes, m.birth, m.death, -1 if m.place is Place.PIECE else m.index) for m in roots)
+    pieces = tuple(Piece(m.nbytes, m.birth, m.death, -1 if m.place is MemorySpace.PIECE else m.index) for m in roots)
     steps = tuple(Step(c, tuple(map(_location, i)), tuple(map(_location, o))) for c, i, o in planner.steps)
     return MemoryPlan(steps, function.params, tuple(v.type for v in outputs), tuple(planner.constants), workspace, pieces)
 
@@ -252,7 +252,7 @@ class _Planner:
     def _constant(self, array: np.ndarray[Any, Any]) -> _Memory:
         memory = self.known.get(id(array))
         if memory is None:
-            memory = self.known[id(array)] = _Memory(Place.CONSTANT, len(self.constants))
+            memory = self.known[id(array)] = _Memory(MemorySpace.CONSTANT, len(self.constants))
             self.constants.append(array)
         return memory
 
@@ -270,10 +270,10 @@ class _Planner:
 
     def _run(self, call: Call, inputs: list[_Value], types: list[TensorType]) -> list[_Value]:
         at = len(self.steps)
-        outputs = [_value(_Memory(Place.WORKSPACE, nbytes=t.nbytes, birth=at, death=at), t) for t in types]
+        outputs = [_value(_Memory(MemorySpace.WORKSPACE, nbytes=t.nbytes, birth=at, death=at), t) for t in types]
         for v in outputs:
             if v.type.dtype.is_object:
-                v.memory.place, v.memory.index = Place.OBJECT, self.objects
+                v.memory.place, v.memory.index = MemorySpace.OBJECT, self.objects
                 self.objects += 1
         self.memories += [v.memory for v in outputs]
         self._step(call, inputs, outputs)
@@ -299,7 +299,7 @@ class _Planner:
         else:
             call = _only_call(e.op)
             parts = windows(call) if call is not None and call.args[0] is e.op.params[0] else None
-            if parts is None or source[0].memory.place is Place.CONSTANT:
+            if parts is None or source[0].memory.place is MemorySpace.CONSTANT:
                 return None
             outer = source[0].box
             boxes = [p.within(outer.length, outer.pitch, outer.offset) for p in parts]
@@ -320,7 +320,7 @@ class _Planner:
         (kind,) = _tensors(e.checked_type, e)
         if kind.dtype.is_object:
             return None
-        result = _value(_Memory(Place.WORKSPACE, nbytes=kind.nbytes, birth=len(self.steps), death=len(self.steps)), kind)
+        result = _value(_Memory(MemorySpace.WORKSPACE, nbytes=kind.nbytes, birth=len(self.steps), death=len(self.steps)), kind)
         if any(s is None for s in sources) or not any(self._is_free(self.values[s][0]) for s in sources if s is not None):
             return None
         self.memories.append(result.memory)
@@ -343,7 +343,7 @@ class _Planner:
 
     def _is_free(self, v: _Value) -> bool:
         """May the kernel that makes `v` write it elsewhere?"""
-        return v.memory.place is Place.WORKSPACE and v.memory.parent is None and v.is_whole
+        return v.memory.place is MemorySpace.WORKSPACE and v.memory.parent is None and v.is_whole
 
     def _joined_before(self, result: _Memory, parts: list[_Value], widths: list[int]) -> int:
         """How many of the next parts are all of an earlier concatenation along the same axis, which may then stay as it is."""
@@ -365,10 +365,10 @@ class _Planner:
         """Let the results be written where the caller wants them."""
         for k, v in enumerate(outputs):
             memory, found = v.place()
-            if memory.place in (Place.WORKSPACE, Place.OBJECT) and found == whole(memory.nbytes // v.type.dtype.itemsize):
-                memory.place, memory.index = Place.OUTPUT, k
+            if memory.place in (MemorySpace.WORKSPACE, MemorySpace.OBJECT) and found == whole(memory.nbytes // v.type.dtype.itemsize):
+                memory.place, memory.index = MemorySpace.OUTPUT, k
                 continue
-            result = _value(_Memory(Place.OUTPUT, k), v.type)
+            result = _value(_Memory(MemorySpace.OUTPUT, k), v.type)
             contiguous = found is not None and found.rows == 1
             x = Var("x", v.type)
             call = None if contiguous else Call(Function((x,), Copy()(x), attrs={"Primitive": 1}), [x])
@@ -379,7 +379,7 @@ class _Planner:
         for m in self.memories:
             root = _top(m)
             root.birth, root.death = min(root.birth, m.birth), max(root.death, m.death)
-        found = [m for m in self.memories if m.place is Place.WORKSPACE and m.parent is None]
+        found = [m for m in self.memories if m.place is MemorySpace.WORKSPACE and m.parent is None]
         return sorted(found, key=lambda m: m.birth)
 
 
@@ -436,7 +436,7 @@ def _assign(memories: list[_Memory], limit: int | None) -> int:
     """Give every piece its offset in the workspace, or its number where sizes are open; returns the size of the workspace."""
     if any(isinstance(m.nbytes, OpenSize) for m in memories):
         for k, m in enumerate(memories):
-            m.place, m.index = Place.PIECE, k
+            m.place, m.index = MemorySpace.PIECE, k
         return 0
     offsets, total = place_pieces(memories, limit)
     for m, offset in zip(memories, offsets, strict=True):
@@ -451,6 +451,6 @@ def _location(v: _Value) -> Location:
     storage = found.storage(v.type.shape)
     skip = found.offset * v.type.dtype.itemsize
     larger = None if storage == v.type.shape else storage
-    if memory.place is Place.WORKSPACE:
+    if memory.place is MemorySpace.WORKSPACE:
         return Location(memory.place, memory.index + skip, v.type, 0, larger)
     return Location(memory.place, memory.index, v.type, skip, larger)

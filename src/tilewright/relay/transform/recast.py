@@ -1,4 +1,4 @@
-"""The inputs of some operators in another type, and their results back in the one they had.
+"""Compute some operators in another type, and convert their results back.
 
     nn.conv2d(%x, w) -> cast(nn.conv2d(cast(%x, "int8"), cast(w, "int8"), out_dtype="int32"), "float32")
 """

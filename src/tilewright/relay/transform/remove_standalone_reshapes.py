@@ -1,4 +1,4 @@
-"""Primitive functions that only reshape go into those that read their result: no call is left that moves nothing.
+"""Move primitive functions that only reshape into the functions that read their results.
 
     %1 = @reshape_only(%x); %2 = @conv(%1, w)  ->  %2 = @conv'(%x, w)        conv' reshapes its first parameter itself
 
@@ -21,7 +21,9 @@ from tilewright.types import TensorType
 
 @dataclass(frozen=True)
 class RemoveStandaloneReshapes(FunctionPass):
-    """Let the readers of reshaped values reshape them."""
+    """Move reshapes into the kernels that read them. Run it after `FuseOps`. Results of `main` stay; all types are
+    kept.
+    """
 
     kind: ClassVar[type] = Function
 

@@ -1,4 +1,4 @@
-"""Remove the functions that nothing calls: those that no entry function reaches."""
+"""Remove unreachable functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from tilewright.relay.visitor import post_order
 
 @dataclass(frozen=True)
 class RemoveUnusedFunctions(Pass):
-    """Keeps `entry_functions` (default `main`) and all that they call, directly or not; raises `OptionError` for one that is not there."""
+    """Remove the functions that no function of `entry_functions` reaches. Raises `OptionError` for an unknown entry
+    function.
+    """
 
     entry_functions: Sequence[str] = ("main",)
 

@@ -1,4 +1,6 @@
-"""Algebra on the graph. Each rule says `before -> after`; a rule sees a call over operands that are simplified already."""
+"""Simplify the graph algebraically. Each rule reads `before -> after`, and sees a call whose operands are already
+simplified.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ from tilewright.relay.op.sorting import ArgSort
 from tilewright.relay.op.transform import Concatenate, StridedSlice, Transpose
 from tilewright.relay.qnn.scaling import Dequantize
 from tilewright.relay.transform.fold_explicit_padding import both_sides
-from tilewright.relay.transform.movement import axes_of, carried, compose, groups, inverse, is_identity, reshaped, transposed
+from tilewright.relay.transform.permutations import axes_of, carried, compose, groups, inverse, is_identity, reshaped, transposed
 from tilewright.relay.visitor import rewrite
 from tilewright.types import FLOAT32, MINIFLOATS, DataType, TensorType
 
@@ -35,7 +37,7 @@ CallRule = Callable[[Call], "Expr | None"]
 
 @dataclass(frozen=True)
 class SimplifyExpr(FunctionPass):
-    """Apply the algebraic rules until none fires."""
+    """Apply the algebraic rules until none applies. Needs known types."""
 
     kind: ClassVar[type] = Function
 
@@ -69,7 +71,8 @@ def _once(e: Expr) -> Expr | None:
 
 @dataclass(frozen=True)
 class SimplifyExprPostAlterOp(FunctionPass):
-    """Apply the rules for what a change of layouts leaves behind: movement, casts, neighbouring constants."""
+    """Remove leftovers of a layout change: redundant transposes and casts, neighbouring constants. Needs known types.
+    """
 
     kind: ClassVar[type] = Function
 

@@ -1,4 +1,4 @@
-"""Transposes of weights that are parameters are done once, outside of the program.
+"""Transpose weight parameters once, outside of the program.
 
     nn.dense(%x, transpose(%w, axes=[1, 0])) -> nn.dense(%x, %w.T)         and the parameter is transposed by who binds it
 """
@@ -16,14 +16,14 @@ from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.expr import Call, Expr, Function, Var, const
 from tilewright.relay.op.nn_matmul import Dense
 from tilewright.relay.op.transform import Transpose
-from tilewright.relay.transform.movement import axes_of
+from tilewright.relay.transform.permutations import axes_of
 from tilewright.relay.visitor import consumers, post_order, rewrite
 from tilewright.types import TensorType
 
 
 @dataclass(frozen=True)
 class SimplifyFCTranspose(Pass):
-    """In `main`, weights of `target_weight_name` that are only read transposed by `nn.dense` become parameters called `NAME.T`."""
+    """Replace the weights `target_weight_name` of `main` that `nn.dense` reads transposed by parameters `NAME.T`."""
 
     target_weight_name: Sequence[str]
 

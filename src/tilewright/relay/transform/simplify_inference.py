@@ -1,4 +1,4 @@
-"""Replace operators that inference needs less of: batch norm -> scale and shift, dropout -> its input.
+"""Replace training operators by their inference forms: batch norm -> scale and shift, dropout -> its input.
 
     %0 = nn.batch_norm(%x, gamma, beta, mean, var); %0.0 -> add(multiply(%x, scale), shift)
 """
@@ -17,7 +17,7 @@ from tilewright.relay.visitor import rewrite
 
 @dataclass(frozen=True)
 class SimplifyInference(FunctionPass):
-    """Apply `Op.simplify` wherever an operator has one, and in what comes out, until nothing changes."""
+    """Apply `Op.simplify` to every call and to its results, until nothing changes. Needs known types."""
 
     kind: ClassVar[type] = Function
 

@@ -1,4 +1,4 @@
-"""Move reshapes behind the elementwise calls that follow a convolution or product, so that these can be fused with it.
+"""Move reshapes after the elementwise calls that follow a convolution or product, so that these can be fused with it.
 
     add(reshape(nn.dense(%x, w), (1, 128, 768)), b)     -> reshape(add(nn.dense(%x, w), b), (1, 128, 768))
     add(reshape(nn.dense(%x, w), (1, 128, 768)), %y)    -> reshape(add(nn.dense(%x, w), reshape(%y, (128, 768))), …)
@@ -15,14 +15,16 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.op.registry import Fusion, Op
-from tilewright.relay.transform.movement import groups, reshaped
+from tilewright.relay.transform.permutations import groups, reshaped
 from tilewright.relay.visitor import consumers, post_order, rewrite
 from tilewright.types import TensorType
 
 
 @dataclass(frozen=True)
 class SinkReshape(FunctionPass):
-    """Works on static shapes; leaves reshapes where nothing is gained."""
+    """Move reshapes behind elementwise calls where a fusion becomes possible. Needs known types; applies to static
+    shapes only.
+    """
 
     kind: ClassVar[type] = Function
     opt_level: ClassVar[int] = 1

@@ -1,4 +1,4 @@
-"""Where nodes come from, for those who print, debug and profile: spans of the text, of the order, and names told apart.
+"""Spans of nodes, for printing, debugging and profiling: lines of the text, positions in the order, numbered parts.
 
     AnnotateSpans                    every node has the line of the program's text that it stands on
     CapturePostDfsIndexInSpans       every node has its place in the order, operands before users: `index:7`
@@ -20,7 +20,7 @@ from tilewright.relay.visitor import operands, post_order, with_operands
 
 @dataclass(frozen=True)
 class AnnotateSpans(Pass):
-    """The same program with spans of its own text: printed, and read back."""
+    """Print the program and parse it again, so that every node has the position in that text as its span."""
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         from tilewright.relay.parser import parse
@@ -30,7 +30,7 @@ class AnnotateSpans(Pass):
 
 @dataclass(frozen=True)
 class CapturePostDfsIndexInSpans(FunctionPass):
-    """Give every node its index in the order of the function as its span."""
+    """Set the span of every node to its index in post-order."""
 
     kind: ClassVar[type] = Function
 

@@ -1,4 +1,4 @@
-"""Concatenations of very many tensors become several: kernels take so many arguments and no more.
+"""Split concatenations of many tensors, since a kernel has a limited number of arguments.
 
     concatenate((%a, %b, %c, %d)) -> concatenate((concatenate((%a, %b)), concatenate((%c, %d))))         at most 2
 """
@@ -18,7 +18,7 @@ from tilewright.relay.visitor import rewrite
 
 @dataclass(frozen=True)
 class SplitArgs(FunctionPass):
-    """Let no concatenation have more than `max_function_args` tensors; 0 is no limit."""
+    """Split concatenations of more than `max_function_args` tensors; 0 is no limit."""
 
     max_function_args: int
     kind: ClassVar[type] = Function

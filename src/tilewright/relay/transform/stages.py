@@ -1,4 +1,4 @@
-"""Programs whose sizes are only known while they run, cut into stages that are typed and compiled one after another.
+"""Split programs with sizes known at run time into stages, which are typed and compiled one after another.
 
     def @main(%x, %n) { relu(onnx.deferred(exp(%x), add(%n, 1)) }
     ->  stage       (%x, %n)  { (exp(%x), add(%n, 1)) }

@@ -1,4 +1,4 @@
-"""Where the elements of a value lie in the memory of another that it is only a rearrangement of.
+"""Strides of a value that only rearranges the elements of another.
 
     transpose(reshape(%x, (1, 128, 12, 64)), axes=[0, 2, 1, 3])  ->  %x, offset 0, sizes and strides 1 | 12 by 64 | 128 by 768 | 64 by 1
 """
@@ -12,7 +12,7 @@ from math import prod
 from tilewright.relay.expr import Call, Expr, TupleGetItem
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.transform import Split, StridedSlice, Transpose
-from tilewright.relay.transform.movement import axes_of
+from tilewright.relay.transform.permutations import axes_of
 
 Factors = tuple[tuple[int, int], ...]
 """Sizes and strides, in elements, outermost first."""

@@ -1,4 +1,4 @@
-"""Give every value a name, in the order of evaluation.
+"""Bind every value to a name, in the order of evaluation.
 
     add(nn.relu(%x), 1f) -> let %x1 = nn.relu(%x); let %x2 = 1f; let %x3 = add(%x1, %x2); %x3
 
@@ -25,7 +25,7 @@ ATOMS = (Var, GlobalVar, Constructor)
 
 @dataclass(frozen=True)
 class ToANormalForm(FunctionPass):
-    """Leaves functions whose bodies are lets of one step each, and in the end a variable. Functions marked `Primitive` are one step."""
+    """Rewrite bodies to lets of one step each and a final variable. Functions marked `Primitive` count as one step."""
 
     kind: ClassVar[type] = Function
 

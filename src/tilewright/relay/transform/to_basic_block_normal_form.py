@@ -1,4 +1,4 @@
-"""Name what several scopes use, before the first of them; within a scope the graph stays a graph.
+"""Bind the values that several scopes use before the first of these scopes; within a scope the graph stays a graph.
 
     if (%c) { nn.relu(%0) } else { tanh(%0) } with %0 = exp(%x) -> let %x1 = exp(%x); if (%c) { nn.relu(%x1) } else { tanh(%x1) }
 """
@@ -18,7 +18,7 @@ from tilewright.relay.transform.to_a_normal_form import Sequencer
 
 @dataclass(frozen=True)
 class ToBasicBlockNormalForm(FunctionPass):
-    """Leaves no value that is used in two scopes and has no name; what reads or writes references is named too where the order matters."""
+    """Bind values used in several scopes to names, and accesses to references where their order matters."""
 
     kind: ClassVar[type] = Function
 

@@ -1,4 +1,4 @@
-"""Continuation passing style: a function gives its result to a function, its last parameter, and calls come last.
+"""Convert to continuation passing style: a function passes its result to its last parameter, and calls come last.
 
     fn (%x) { add(@f(%x), 1f) } -> fn [R](%x, %k: fn (float32) -> R) -> R { @f(%x, fn (%v) { %k(add(%v, 1f)) }) }
 """
@@ -21,7 +21,10 @@ from tilewright.types import FuncType, Type, TypeVar, type_children, with_type_c
 
 @dataclass(frozen=True)
 class ToCPS(Pass):
-    """Every function of the module, under its name, in continuation passing style; those marked `Primitive` are called as before. Needs known types."""
+    """Convert every function of the module to continuation passing style, under its name. Needs known types.
+
+    Functions marked `Primitive` are called as before.
+    """
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         functions = {n: f for n, f in mod.items() if isinstance(f, Function) and not f.attrs.get("Primitive")}

@@ -1,4 +1,4 @@
-"""Replace lets by sharing.
+"""Replace let bindings by sharing.
 
     let %v = nn.relu(%x); add(%v, %v) -> %0 = nn.relu(%x); add(%0, %0)
 """
@@ -17,7 +17,7 @@ from tilewright.relay.visitor import free_vars, post_order, rewrite
 
 @dataclass(frozen=True)
 class ToGraphNormalForm(FunctionPass):
-    """Leaves no let of a pure value, in straight-line code and in branches alike; those that read or write references keep their order."""
+    """Replace lets of pure values by shared nodes, in branches, too; accesses to references keep their order."""
 
     kind: ClassVar[type] = Function
 

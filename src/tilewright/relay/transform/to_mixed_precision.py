@@ -1,4 +1,4 @@
-"""Compute in 16-bit floats where the operators say that it pays: products always, what stands between them as they come.
+"""Compute in 16-bit floats where that pays: products always, operators between them by their inputs.
 
     %0 = nn.conv2d(%x, w); nn.relu(add(%0, b))
     -> %0 = cast(%x, "bfloat16"); %1 = nn.conv2d(%0, w16, out_dtype="float32"); nn.relu(cast(add(%1, b), "bfloat16"))
@@ -44,12 +44,12 @@ CATEGORIES: Final = (Precision.ALWAYS, Precision.FOLLOW, Precision.NEVER)
 
 @dataclass(frozen=True)
 class ToMixedPrecision(FunctionPass):
-    """float32 -> `mixed_precision_type` by the categories of the operators; needs and leaves known types.
+    """Convert float32 to `mixed_precision_type` by the categories of the operators. Needs and leaves known types.
 
-    `acc_dtype` is what products sum in. Operators that have no category are refused, all in one `CompileError`, with
-    `missing_op_mode` 0; they stay in float32, as NEVER, with 1, which warns once for each of them, and with 2, which does not.
-    Results keep their types with `relay.ToMixedPrecision.keep_orig_output_dtype`. Fold scales and constants before, or
-    their roundings stay in the weights. Raises `OptionError` for another type or mode, and for hooks that return none of those.
+    `acc_dtype` is the type of the sums of products. `missing_op_mode` treats operators without a category: 0 raises one
+    `CompileError` for all, 1 keeps float32 and warns once for each, 2 keeps float32. Results keep their types with
+    `relay.ToMixedPrecision.keep_orig_output_dtype`. Fold scales and constants before, so that their roundings are not
+    stored. Raises `OptionError` for other types and modes, and for hooks with other results.
     """
 
     mixed_precision_type: str = "float16"

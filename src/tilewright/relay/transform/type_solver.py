@@ -1,4 +1,4 @@
-"""Unification: types with holes in them, made equal by filling the holes.
+"""Unification: types with holes are made equal by filling the holes.
 
 A `Hole` is a type that is not known yet. Whoever needs to know it waits on it, and is called again when it is filled. A size
 of which nothing is known goes with any size, so unifying says nothing about sizes.

@@ -17,8 +17,8 @@ from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.rounding import converted
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, dtype_of, fields, rank, reshape, scalar, shape_of
-from tilewright.relay.groups import NOTHING, opened
 from tilewright.relay.op.selection import first_of
+from tilewright.relay.sequence_values import NOTHING, opened
 from tilewright.types import DataType
 
 

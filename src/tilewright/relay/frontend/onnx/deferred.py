@@ -22,8 +22,8 @@ from tilewright.errors import Origin
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from tilewright.relay.frontend.known import KnownValues
 from tilewright.relay.frontend.shaping import fields
-from tilewright.relay.groups import NOTHING
 from tilewright.relay.op.deferred import Ask, Deferred
+from tilewright.relay.sequence_values import NOTHING
 
 _RANDOM: Final = frozenset({"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli", "Dropout"})
 _EMPTY: Final = onnx.TypeProto(optional_type=onnx.TypeProto.Optional())

@@ -40,7 +40,7 @@ from tilewright.relay.frontend.onnx.specified import (
 )
 from tilewright.relay.frontend.onnx.wire import Span
 from tilewright.relay.frontend.origins import locate, shortly
-from tilewright.relay.groups import NOTHING, with_outputs
+from tilewright.relay.sequence_values import NOTHING, with_outputs
 from tilewright.types import TensorType
 
 _OPTIONS: Final[dict[str, Any]] = {"use_nt_batch_matmul": False}

@@ -15,7 +15,7 @@ from tilewright.errors import ModelError
 from tilewright.limits import refused_size
 from tilewright.relay import expr as relay
 from tilewright.relay.frontend.onnx.reading import element_type
-from tilewright.relay.groups import NOTHING
+from tilewright.relay.sequence_values import NOTHING
 from tilewright.types import DataType, TensorType, same_shape
 
 Array = np.ndarray[Any, Any]

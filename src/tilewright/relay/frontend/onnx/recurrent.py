@@ -20,8 +20,8 @@ from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, reshape, scalar, shape_of, slice_axis, transpose
-from tilewright.relay.groups import NOTHING
 from tilewright.relay.loops import Turn
+from tilewright.relay.sequence_values import NOTHING
 
 Activation = Callable[[Expr], Expr]
 Cell = Callable[[Expr, Sequence[Expr]], list[Expr]]

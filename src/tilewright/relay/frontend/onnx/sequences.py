@@ -15,7 +15,7 @@ from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import axis_of, rank, reshape, scalar, slice_axis
-from tilewright.relay.groups import NOTHING, opened
+from tilewright.relay.sequence_values import NOTHING, opened
 
 
 def _tensors(sequence: Expr, node: Node) -> list[Expr]:

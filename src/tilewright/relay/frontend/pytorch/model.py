@@ -21,8 +21,8 @@ from tilewright.relay.frontend.pytorch.importer import Importer
 from tilewright.relay.frontend.pytorch.reading import read_model
 from tilewright.relay.frontend.pytorch.references import Reference
 from tilewright.relay.frontend.pytorch.script import ScriptWalk
-from tilewright.relay.groups import with_outputs
 from tilewright.relay.qnn.settle_numerics import with_numerics
+from tilewright.relay.sequence_values import with_outputs
 from tilewright.types import DataType, TensorType
 
 Array = np.ndarray[Any, Any]

@@ -25,8 +25,8 @@ from tilewright.relay.frontend.tflite.model import Graph, Model, Operator, Signa
 from tilewright.relay.frontend.tflite.node import Node, NotKnownError, Outside, Value, is_complex, is_quantized, zero_point_of
 from tilewright.relay.frontend.tflite.registry import CONVERTERS, Converter, described
 from tilewright.relay.frontend.tflite.resources import Resources
-from tilewright.relay.groups import with_outputs
 from tilewright.relay.qnn.settle_numerics import with_numerics
+from tilewright.relay.sequence_values import with_outputs
 from tilewright.types import DataType, TensorType
 
 Array = np.ndarray[Any, Any]

@@ -15,16 +15,18 @@ from tilewright.types import INT32, TensorType, Type
 
 @op("outside", kind=Fusion.OPAQUE, takes_open_sizes=True)
 class Outside(Op):
-    """1 where an element of `indices` is outside of [-size, size), else 0: int32 without dimensions.
-
-    `sizes` is one number for all, or one for each place along the last dimension. Without `negative`, elements below zero are outside.
+    """1 if an element of `indices` lies outside of [-size, size), or of [0, size) without `negative`, else 0: an int32
+    scalar.
     """
 
     precision = Precision.NEVER
     sizes: tuple[int, ...]
+    """Size of the indexed dimension: one for all, or one for each position along the last dimension."""
     negative: bool = True
+    """True allows indices from -size on."""
 
     def infer(self, indices: Type) -> TensorType:
+        """A scalar of int32; the indices are integer."""
         (t,) = tensors(indices)
         if not t.dtype.is_integer:
             raise ShapeError(f"indices must be integers, and they are {t.dtype}; cast them first")
@@ -42,12 +44,14 @@ class Outside(Op):
 
 @op("require_zero", kind=Fusion.ELEMWISE, takes_open_sizes=True)
 class RequireZero(Op):
-    """`data`, provided that `faults`, an int32 without dimensions, is zero; elsewhere the run ends with a `RunError` that says `message`."""
+    """`data`. Where the int32 scalar `faults` is not zero, the run ends with a `RunError` of the text `message`."""
 
     precision = Precision.NEVER
     message: str
+    """Text of the `RunError`."""
 
     def infer(self, data: Type, faults: Type) -> TensorType:
+        """The type of the data; `faults` is a scalar of int32."""
         t, count = tensors(data, faults)
         if count.dtype is not INT32 or count.ndim:
             raise ShapeError(f"faults must be an int32 without dimensions, and it is {count}")

@@ -12,14 +12,14 @@ from tilewright.relay.dataflow_pattern.group import Group, escapes, own_nodes
 from tilewright.relay.dataflow_pattern.match import Matcher
 from tilewright.relay.dataflow_pattern.pattern import DFPattern
 from tilewright.relay.expr import Call, Expr
+from tilewright.relay.node_labels import short
+from tilewright.relay.offload.assignments import Fate
 from tilewright.relay.offload.changes import Change, Edit, changed, node_change
+from tilewright.relay.offload.check_probe import NO_PROGRAM, Questions, probe
 from tilewright.relay.offload.difference import Kind
 from tilewright.relay.offload.edits import once_more
-from tilewright.relay.offload.fates import Fate
-from tilewright.relay.offload.probe import NO_PROGRAM, Questions, probe
 from tilewright.relay.op.contrib import Refusal
 from tilewright.relay.op.registry import Op
-from tilewright.relay.short_text import short
 from tilewright.relay.visitor import operands
 
 _REFUSALS: Final = 4

@@ -1,4 +1,4 @@
-"""A network in float on data, for calibration: part by part, so that no more values are in memory than asked for.
+"""Run a float network on calibration data, part by part, to limit the number of values in memory.
 
 What runs it is given (`Runner`): compiled programs, by `compiler/calibration.py`.
 """

@@ -23,12 +23,12 @@ from tilewright.arith.noted_sizes import Notes, is_noted
 from tilewright.errors import CompileError, RunError, ShapeError
 from tilewright.nd import content
 from tilewright.relay.expr import Call, Constant, Expr, Function, Var
-from tilewright.relay.groups import OPEN, Lists
 from tilewright.relay.interpreter import MEANINGLESS, arrays_of, evaluate, meaningless
+from tilewright.relay.numpy_steps import Step, is_straight, steps_of
 from tilewright.relay.op.deferred import Waiting, pending
 from tilewright.relay.op.registry import Fusion, Op
-from tilewright.relay.parts import content_of, decided, deciding_of, outlined
-from tilewright.relay.straight_line import Step, is_straight, steps_of
+from tilewright.relay.sequence_values import OPEN, Lists
+from tilewright.relay.value_specialization import content_of, decided, deciding_of, outlined
 from tilewright.relay.visitor import calls, free_vars, post_order
 from tilewright.types import DataType, TensorType, TupleType
 from tilewright.worth import Use, Uses
@@ -69,7 +69,7 @@ class Conversions:
         return self._known.setdefault(op.content(), _Converted(self))
 
 
-class OnValues:
+class DynamicProgram:
     """What is left of a program, run on the values that are there."""
 
     def __init__(self, function: Function, conversions: Conversions) -> None:

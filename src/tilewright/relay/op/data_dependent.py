@@ -1,4 +1,5 @@
-"""Operators whose results have as many rows as the values of their arguments say, which is known when the program runs."""
+"""Operators whose number of result rows depends on the values of their arguments, so that it is known at run time only.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +14,14 @@ from tilewright.types import TensorType, TupleType, Type
 
 @op("sparse_fill_empty_rows", kind=Fusion.OPAQUE)
 class SparseFillEmptyRows(Op):
-    """A sparse matrix (points in row order, values) with `default_value` at column 0 of each row that has none; and which rows those were.
+    """A sparse matrix with `default_value` added at column 0 of each empty row, and a mask of the rows that were empty.
 
-    The number of points of the result is known when the program runs; rows are the first of `dense_shape`.
+    The inputs are points in row order, their values, and the dense shape, whose first number is the number of rows
+    (TensorFlow SparseFillEmptyRows).
     """
 
     def infer(self, sparse_indices: Type, sparse_values: Type, dense_shape: Type, default_value: Type) -> TupleType:
+        """Points (n, coordinates) and values (n,), n known at run time; a bool for each row."""
         where, values, shape, filling = tensors(sparse_indices, sparse_values, dense_shape, default_value)
         for t in (where, shape):
             if not t.dtype.is_integer:

@@ -14,9 +14,9 @@ from tilewright.relay.op.broadcast import Add
 from tilewright.relay.op.nn_matmul import BiasAdd
 from tilewright.relay.quantize.calibration import QuantizeCalibrate
 from tilewright.relay.quantize.config import current_qconfig
+from tilewright.relay.quantize.float_evaluation import Runner
 from tilewright.relay.quantize.integers import realize
-from tilewright.relay.quantize.places import is_layer
-from tilewright.relay.quantize.running import Runner
+from tilewright.relay.quantize.selection import is_layer
 from tilewright.relay.quantize.simulate import annotate, channel_axis, partition
 from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.transform.fold_constant import FoldConstant

@@ -1,4 +1,4 @@
-"""Builders of transposes and reshapes that make no call where none is needed, and the arithmetic of permutations.
+"""Builders of transposes and reshapes that omit calls without effect, and arithmetic of permutations.
 
 A value stored in the order `perm` is `transpose(value, perm)`: axis `i` of the memory is axis `perm[i]` of the value.
 """

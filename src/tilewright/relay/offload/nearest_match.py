@@ -29,11 +29,11 @@ from tilewright.relay.dataflow_pattern.pattern import (
     WildcardPattern,
 )
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
+from tilewright.relay.node_labels import short
 from tilewright.relay.offload.difference import NO_EDIT, Difference, Kind, Way
-from tilewright.relay.offload.neutral import CHANGE_NOTHING, can_be_made, has_neutral
-from tilewright.relay.offload.places import calls_in
+from tilewright.relay.offload.identity_operators import CHANGE_NOTHING, can_be_made, has_neutral
+from tilewright.relay.offload.pattern_paths import calls_in
 from tilewright.relay.op.registry import Fusion, Op, get, plain
-from tilewright.relay.short_text import short
 from tilewright.relay.visitor import operands
 from tilewright.types import TensorType, same_shape
 

@@ -20,11 +20,14 @@ OBJECT: Final = DataType("object")
 
 @op("string_index", kind=Fusion.OPAQUE)
 class StringIndex(Op):
-    """Where each string of `data` stands in the vector `keys`, the last place of equal ones; their number for one that is not there."""
+    """The position of each string in the vector `keys`, the last of equal ones; the number of keys for a string that is
+    missing.
+    """
 
     objects = True
 
     def infer(self, data: Type, keys: Type) -> TensorType:
+        """The shape of the data; int64. Data and the vector `keys` are strings."""
         t, k = tensors(data, keys)
         if t.dtype is not STRING or k.dtype is not STRING or k.ndim != 1:
             raise ShapeError(f"strings and a vector of strings were expected, and these are {t!r} and {k!r}")
@@ -47,11 +50,14 @@ class StringIndex(Op):
 
 @op("zip_map", kind=Fusion.OPAQUE)
 class ZipMap(Op):
-    """A dictionary for each row of `data` (rows, keys), or one for a vector: its elements by the elements of the vector `keys` (ONNX ZipMap)."""
+    """A dictionary for each row of `data` (rows, keys), from the elements of the vector `keys` to those of the row
+    (ONNX ZipMap).
+    """
 
     objects = True
 
     def infer(self, data: Type, keys: Type) -> TensorType:
+        """(rows,) of objects, the dictionaries."""
         t, k = tensors(data, keys)
         if t.ndim not in (1, 2) or k.ndim != 1 or differ(t.shape[-1], k.shape[0]):
             raise ShapeError(f"rows of {text(k.shape)} elements were expected, one for each key, and the data are {text(t.shape)}")
@@ -75,12 +81,14 @@ class ZipMap(Op):
 
 @op("dict_vectorize", kind=Fusion.OPAQUE)
 class DictVectorize(Op):
-    """The values that dictionaries have for the keys in the vector `keys`, 0 for those that they have not: (dictionaries, keys) of `dtype`."""
+    """The values of dictionaries for the keys in the vector `keys`, 0 for a missing key: (dictionaries, keys)."""
 
     objects = True
     dtype: str = "float32"
+    """Type of the result."""
 
     def infer(self, data: Type, keys: Type) -> TensorType:
+        """(dictionaries, keys); `dtype`. The data are objects."""
         t, k = tensors(data, keys)
         if t.dtype is not OBJECT or t.ndim > 1 or k.ndim != 1:
             raise ShapeError(f"a dictionary or a row of them was expected, and a vector of keys, and these are {t!r} and {k!r}")
@@ -101,14 +109,18 @@ _CASTS: Final[dict[str, tuple[str, Callable[[Any], Any]]]] = {
 
 @op("cast_map", kind=Fusion.OPAQUE)
 class CastMap(Op):
-    """The values of a dictionary of int64 keys in their order: (1, size). With `sparse` at the places that the keys say, zeros between (ONNX CastMap)."""
+    """The values of a dictionary with int64 keys: (1, size), missing positions zero or empty (ONNX CastMap)."""
 
     objects = True
     size: int = 1
+    """Width of the result."""
     cast_to: str = "TO_FLOAT"
+    """Type of the result: "TO_FLOAT", "TO_INT64" or "TO_STRING"."""
     sparse: bool = False
+    """True puts each value at the column that its key names, False in the order of the keys."""
 
     def infer(self, data: Type) -> TensorType:
+        """(1, size); float32, int64 or string by `cast_to`. The data are one object."""
         (t,) = tensors(data)
         if self.cast_to not in _CASTS:
             raise CompileError(f"cast_map: cast_to is {self.cast_to!r}; it is one of {', '.join(_CASTS)}", code="TW0308")

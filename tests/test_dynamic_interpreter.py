@@ -18,12 +18,12 @@ from small_models import onnxruntime_answers
 from tilewright import relay
 from tilewright.compiler.staged import MOST_EDGES
 from tilewright.errors import ModelError, Origin, RunError, ShapeError
-from tilewright.relay import on_values
+from tilewright.relay import dynamic_interpreter
+from tilewright.relay.dynamic_interpreter import Conversions, DynamicProgram, TooLargeError, meaning_of
 from tilewright.relay.expr import Call, Function, Tuple, Var
 from tilewright.relay.frontend.onnx import registry
 from tilewright.relay.frontend.onnx.deferred import defer
 from tilewright.relay.interpreter import evaluate
-from tilewright.relay.on_values import Conversions, OnValues, TooLargeError, meaning_of
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 Array = np.ndarray[Any, Any]
@@ -88,11 +88,11 @@ def test_conversions_and_sizes_that_are_kept_are_few() -> None:
     call = waiting("ReduceSum", 2)
     made = Conversions(1 << 20)
     run = meaning_of(Function(call.args, call), made)
-    for n in range(on_values.MOST_SIZES + 5):
+    for n in range(dynamic_interpreter.MOST_SIZES + 5):
         run(floats(n + 1), np.array([0]))
     kept = made.of(call.op)
-    assert len(kept._known) <= on_values.MOST_SIZES
-    assert all(len(alike) <= on_values.MOST_CONVERSIONS for alike in kept._all.values())
+    assert len(kept._known) <= dynamic_interpreter.MOST_SIZES
+    assert all(len(alike) <= dynamic_interpreter.MOST_CONVERSIONS for alike in kept._all.values())
 
 
 def test_errors_name_the_node_that_was_given_the_values() -> None:
@@ -130,13 +130,13 @@ def test_operators_with_much_to_do_are_too_large() -> None:
 def test_only_operators_run_on_values() -> None:
     x, c = relay.var("x", shape=(relay.Any(),)), relay.var("c", shape=(), dtype="bool")
     with pytest.raises(TooLargeError):
-        OnValues(Function([x, c], relay.If(c, relay.exp(x), relay.tanh(x))), Conversions(1 << 20))([floats(2), np.array(True)])
+        DynamicProgram(Function([x, c], relay.If(c, relay.exp(x), relay.tanh(x))), Conversions(1 << 20))([floats(2), np.array(True)])
 
 
 def test_outputs_are_arrays_of_their_own() -> None:
     x = relay.var("x", shape=(relay.Any(), 3))
     value = floats(2, 3)
-    (a, b, c), lists = OnValues(Function([x], Tuple((x, relay.transpose(x), Tuple((x,))))), Conversions(1 << 20))([value])
+    (a, b, c), lists = DynamicProgram(Function([x], Tuple((x, relay.transpose(x), Tuple((x,))))), Conversions(1 << 20))([value])
     assert lists == ()
     assert a is not value and b.flags.c_contiguous and not np.shares_memory(b, value) and not np.shares_memory(a, c)
 

@@ -1,4 +1,4 @@
-"""What of a network is quantized: the layers, and the values that are stored as bytes for them.
+"""Choose what to quantize: the layers, and the values that are stored as bytes for them.
 
     conv2d(max_pool2d(relu(add(conv2d(%x, w0), %y))), w1)
         layers: both convolutions     values: %x, conv2d(%x, w0), %y, relu(…)
@@ -31,7 +31,7 @@ Choice = Callable[[Call], bool]
 
 
 @dataclass(eq=False)
-class Places:
+class Selection:
     """`layers`, and the `values` that become bytes, in the order in which they are computed.
 
     `scales` has for each value in bytes, and for what is made of them by moving elements, one that stands for all with the same scale.
@@ -55,13 +55,13 @@ def layers(function: Function) -> list[Call]:
     return [e for e in post_order(function.body, inside=False) if isinstance(e, Call) and is_layer(e)]
 
 
-def find_places(function: Function, chosen: Choice, enabled: Collection[str] | None = None) -> Places:
+def select(function: Function, chosen: Choice, enabled: Collection[str] | None = None) -> Selection:
     """The layers that `chosen` takes, and what is in bytes for them. Of other operators, only those named in `enabled` pass it on; None: all."""
     order = post_order(function.body, inside=False)
     wanted: dict[Expr, None] = {}
     passing: set[Expr] = set()
     same = _Ties()
-    found = Places()
+    found = Selection()
 
     def want(e: Expr) -> None:
         if not isinstance(e, Constant):

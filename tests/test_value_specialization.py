@@ -9,16 +9,16 @@ import pytest
 
 import tilewright
 from small_models import onnxruntime_answers
-from test_on_values import detector, floats, picture
+from test_dynamic_interpreter import detector, floats, picture
 from tilewright import relay
 from tilewright.errors import Origin, RunError
-from tilewright.relay import on_values
+from tilewright.relay import dynamic_interpreter
+from tilewright.relay.dynamic_interpreter import Conversions, DynamicProgram
 from tilewright.relay.expr import Call, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.frontend.onnx import from_onnx
 from tilewright.relay.interpreter import evaluate
-from tilewright.relay.on_values import Conversions, OnValues
 from tilewright.relay.op.deferred import Deferred
-from tilewright.relay.parts import content_of, decided, deciding_of, outlined
+from tilewright.relay.value_specialization import content_of, decided, deciding_of, outlined
 from tilewright.relay.visitor import calls
 from tilewright.types import TensorType
 
@@ -83,7 +83,7 @@ def test_a_part_for_known_numbers() -> None:
 
 def test_parts_are_known_for_numbers_that_come_often(slow_clock: int) -> None:
     conversions = Conversions(1 << 20)
-    run, x = OnValues(two_counts(), conversions), floats(6, 4)
+    run, x = DynamicProgram(two_counts(), conversions), floats(6, 4)
     random = np.random.default_rng(0)
     for _ in range(3 * slow_clock):
         n, m = random.integers(0, 3, 2)
@@ -95,10 +95,10 @@ def test_parts_are_known_for_numbers_that_come_often(slow_clock: int) -> None:
 
 
 def test_most_numbers_that_are_kept(monkeypatch: pytest.MonkeyPatch, slow_clock: int) -> None:
-    monkeypatch.setattr(on_values, "MOST_SIZES", 2)
+    monkeypatch.setattr(dynamic_interpreter, "MOST_SIZES", 2)
     monkeypatch.setattr("tilewright.worth.RESOLVING.of", lambda operators: 0.0)
     conversions = Conversions(1 << 20)
-    run, x = OnValues(two_counts(), conversions), floats(6, 4)
+    run, x = DynamicProgram(two_counts(), conversions), floats(6, 4)
     for n in range(7):
         (found,), _ = run([x, np.array([n]), np.array([6 - n])])
         np.testing.assert_array_equal(found, wanted(x, n, 6 - n))
@@ -117,7 +117,7 @@ def test_an_error_names_the_node_of_its_own_part(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(type(relay.op.get("exp")()), "reference", refusing)
     x, n, m = Var("x", TensorType((6, 4))), Var("n", TensorType((1,), "int64")), Var("m", TensorType((1,), "int64"))
     first, second = (relay.transpose(Call(relay.op.get("exp")(), [part(x, c)], span=Origin(name, "Exp")), (1, 0)) for c, name in ((n, "first"), (m, "second")))
-    run = OnValues(Function([x, n, m], relay.concatenate(Tuple((first, second)), axis=1)), Conversions(1 << 20))
+    run = DynamicProgram(Function([x, n, m], relay.concatenate(Tuple((first, second)), axis=1)), Conversions(1 << 20))
     value = floats(6, 4)
     value[5] = np.nan
     for n_rows in (2, 6, 6):

@@ -1,0 +1,67 @@
+"""Operators of TVM that are left out, each with the reason and a replacement: the text of the error that a use raises."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tilewright.errors import CompileError
+
+_GRADIENT: Final = "it computes a gradient, but programs are compiled for inference only; differentiate tensor expressions with te.gradient"
+_TRANSFORMED: Final = (
+    "it takes weights that were transformed for one algorithm; use nn.conv2d or nn.conv3d, "
+    "for which the compiler chooses the algorithm and transforms constant weights"
+)
+_PLANNED: Final = (
+    "the compiler itself inserts storage and kernel calls (relay.transform.MemoryPlan, relay.vm.compile); "
+    "use the operators that compute the values"
+)
+_HARDWARE: Final = "it belongs to the compiler of one accelerator; register a target with its own patterns (relay.op.contrib.register_pattern_table)"
+_TUNED: Final = "only a layout tuner inserts it; use layout_transform"
+
+LEFT_OUT: Final[dict[str, str]] = {
+    "nn.conv2d_backward_weight": _GRADIENT,
+    "nn.max_pool2d_grad": _GRADIENT,
+    "nn.avg_pool2d_grad": _GRADIENT,
+    "nn.contrib_conv2d_winograd_weight_transform": _TRANSFORMED,
+    "nn.contrib_conv2d_winograd_without_weight_transform": _TRANSFORMED,
+    "nn.contrib_conv2d_winograd_nnpack_weight_transform": _TRANSFORMED,
+    "nn.contrib_conv2d_gemm_weight_transform": _TRANSFORMED,
+    "nn.contrib_conv2d_gemm_without_weight_transform": _TRANSFORMED,
+    "nn.contrib_conv3d_winograd_weight_transform": _TRANSFORMED,
+    "nn.contrib_conv3d_winograd_without_weight_transform": _TRANSFORMED,
+    "nn.internal.sparse_dense_padded": "it is nn.sparse_dense with rows padded for the threads of one GPU; use nn.sparse_dense",
+    "qnn.contrib_dense_pack": "it is qnn.dense with weights packed for one processor; use qnn.dense, whose constant weights the compiler packs",
+    "auto_scheduler_layout_transform": _TUNED,
+    "meta_schedule_layout_transform": _TUNED,
+    "memory.alloc_storage": _PLANNED,
+    "memory.alloc_tensor": _PLANNED,
+    "memory.kill": _PLANNED,
+    "vm.shape_of": "it is the virtual machine's form of an operator; use shape_of",
+    "vm.shape_func": _PLANNED,
+    "vm.invoke_tvm_op": _PLANNED,
+    "vm.reshape_tensor": "it is the virtual machine's form of an operator; use reshape",
+    "call_lowered": _PLANNED,
+    "debug": "it stops a running program; evaluate a part of it with relay.create_executor, or use the debug executor",
+    "annotation.bitpack_start": _HARDWARE,
+    "annotation.bitpack_end": _HARDWARE,
+    "contrib.ethosu.conv2d": _HARDWARE,
+    "contrib.ethosu.depthwise_conv2d": _HARDWARE,
+    "contrib.ethosu.pooling": _HARDWARE,
+    "contrib.ethosu.binary_elementwise": _HARDWARE,
+    "contrib.ethosu.unary_elementwise": _HARDWARE,
+    "contrib.ethosu.identity": _HARDWARE,
+    "image.resize": "TVM replaced it; use image.resize2d",
+}
+"""Operator name -> the reason, and the replacement."""
+
+
+class OperatorLeftOut(CompileError, AttributeError):
+    """A use of an operator of TVM that is left out. It is also an `AttributeError`, so that `hasattr` returns False."""
+
+    code = "TW0309"
+
+
+def left_out(name: str) -> OperatorLeftOut | None:
+    """Return the error for a use of the operator `name`, or None if it was not left out."""
+    why = LEFT_OUT.get(name)
+    return None if why is None else OperatorLeftOut(f"the operator '{name}' is not supported: {why}")
