@@ -23,23 +23,23 @@ from typing import Any
 import numpy as np
 
 from cost_kernels import modules
-from tilewright.auto_scheduler import measure as scheduled
-from tilewright.auto_scheduler.cost_model import corrected
-from tilewright.auto_scheduler.evolution import Evolution
-from tilewright.auto_scheduler.relay_integration import extract_tasks
-from tilewright.auto_scheduler.search_policy import SketchPolicy
-from tilewright.autotvm.measure import TaskCandidate
-from tilewright.autotvm.prior import KernelPrior
-from tilewright.autotvm.record import of_record
-from tilewright.autotvm.task.relay_integration import tasks_of
 from tilewright.backends.target import Target
 from tilewright.ir.module import IRModule
-from tilewright.tuning.certainty import rank_correlation
-from tilewright.tuning.cost_model import BoostedTrees
-from tilewright.tuning.forests import FILE, write
-from tilewright.tuning.local import LocalBuilder, LocalRunner
-from tilewright.tuning.measure import measure
-from tilewright.tuning.records import Records
+from tilewright.search.auto_scheduler import measure as scheduled
+from tilewright.search.auto_scheduler.cost_model import corrected
+from tilewright.search.auto_scheduler.evolution import Evolution
+from tilewright.search.auto_scheduler.relay_integration import extract_tasks
+from tilewright.search.auto_scheduler.search_policy import SketchPolicy
+from tilewright.search.autotvm.measure import TaskCandidate
+from tilewright.search.autotvm.prior import KernelPrior
+from tilewright.search.autotvm.record import of_record
+from tilewright.search.autotvm.task.relay_integration import tasks_of
+from tilewright.search.certainty import rank_correlation
+from tilewright.search.cost_model import BoostedTrees
+from tilewright.search.forests import FILE, write
+from tilewright.search.local import LocalBuilder, LocalRunner
+from tilewright.search.measure import measure
+from tilewright.search.records import Records
 
 Array = np.ndarray[Any, Any]
 EACH, FIRST, FOLDS, LARGEST = 36, 16, 6, 1e8

@@ -38,9 +38,9 @@ from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.cpu.llvm.jit import LoadedCode
 from tilewright.backends.cpu.llvm.pool import pool_text
 from tilewright.backends.target import Target
+from tilewright.base.nd import aligned_empty
 from tilewright.compiler.kernel import lower
 from tilewright.ir.transform import PassContext
-from tilewright.nd import aligned_empty
 from tilewright.relay.expr import Call, Constant, Function
 from tilewright.relay.frontend.onnx import from_onnx
 from tilewright.relay.interpreter import evaluate

@@ -21,12 +21,14 @@ from typing import Any
 import numpy as np
 
 import tilewright as tvm
-from tilewright import autotvm, relay, rpc
-from tilewright.autotvm.measure import TaskCandidate
-from tilewright.tuning.cluster import ClusterBuilder, ClusterRunner
-from tilewright.tuning.local import LocalBuilder, LocalRunner
-from tilewright.tuning.measure import Candidate, Measured, measure
-from tilewright.tuning.remote import RPCRunner
+from tilewright import relay
+from tilewright.runtime import rpc
+from tilewright.search import autotvm
+from tilewright.search.autotvm.measure import TaskCandidate
+from tilewright.search.cluster import ClusterBuilder, ClusterRunner
+from tilewright.search.local import LocalBuilder, LocalRunner
+from tilewright.search.measure import Candidate, Measured, measure
+from tilewright.search.remote import RPCRunner
 
 OPTIONS: dict[str, Any] = {"number": 2, "repeat": 2, "cooldown_interval": 0}
 SIZES: dict[str, Sequence[int]] = {"here": (1, 2), "cluster": (1, 3), "tracker": (1, 2)}

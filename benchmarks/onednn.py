@@ -53,7 +53,7 @@ def primitives(path: Path, inputs: peers.Inputs, threads: int, precision: str = 
 
 def _library(path: Path, inputs: peers.Inputs) -> Any:
     from tilewright import relay
-    from tilewright.contrib import dnnl
+    from tilewright.backends.accelerators import dnnl
 
     mod, params = relay.frontend.from_onnx(path, {name: array.shape for name, array in inputs.items()})
     return relay.build(dnnl.partition_for_dnnl(mod, params), "llvm")

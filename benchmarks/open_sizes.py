@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 import tilewright
+from tilewright.base.errors import OpenSizeWarning
 from tilewright.driver.options import input_shapes
-from tilewright.errors import OpenSizeWarning
 
 TOLERANCE = 1e-4
 

@@ -20,7 +20,7 @@ from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.cpu.llvm.jit import LoadedCode
 from tilewright.backends.cpu.machine import Microarchitecture, microarchitecture
 from tilewright.backends.target import Target
-from tilewright.nd import aligned_empty
+from tilewright.base.nd import aligned_empty
 from tilewright.runtime.host import host_cache_sizes
 
 _CHAINS, _TRIPS = 15, 200_000

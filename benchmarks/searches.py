@@ -23,9 +23,10 @@ from typing import Any
 import numpy as np
 
 import tilewright as tvm
-from tilewright import auto_scheduler, autotvm, relay
-from tilewright.autotvm.task.space import ConfigEntity
-from tilewright.contrib.graph_executor import GraphModule
+from tilewright import relay
+from tilewright.runtime.graph_executor import GraphModule
+from tilewright.search import auto_scheduler, autotvm
+from tilewright.search.autotvm.task.space import ConfigEntity
 
 ENOUGH = 0.95
 OPTION = {"number": 1, "repeat": 3, "min_repeat_ms": 8}

@@ -64,7 +64,7 @@ def ready(name: str, threads: int) -> tuple[dict[str, Callable[[], Any]], float]
     """Calls of a network by each way, compiled; and how far ours is from torch's."""
     import torch
 
-    from tilewright.contrib.torch_backend import compile_graph
+    from tilewright.compiler.torch_backend import compile_graph
 
     declare_missing_operators()
     torch.manual_seed(0)

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 import tilewright as tvm
-from tilewright import auto_scheduler, te, topi
-from tilewright.expr import const, maximum
+from tilewright import te, topi
+from tilewright.scalar.expr import const, maximum
+from tilewright.search import auto_scheduler
 from tilewright.te.schedule import Schedule
 from tilewright.te.tensor import Tensor
 

@@ -26,7 +26,7 @@ import tilewright
 from tilewright.compiler.grouping import flat
 from tilewright.driver.options import input_shapes
 from tilewright.driver.tensors import Fill, feed
-from tilewright.tuning.comparison import Comparison, in_turn
+from tilewright.search.comparison import Comparison, in_turn
 
 PAIRS = 300
 TOLERANCE = 1e-3

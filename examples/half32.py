@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.contrib.accelerator import Accelerator, Memory, arithmetic, forms
+from tilewright.backends.accelerators.declared import Accelerator, Memory, arithmetic, forms
 
 
 def prepare(mod: Any) -> Any:
     """Networks of real numbers brought to half precision, images channels last, constants computed."""
-    from tilewright import relay, transform  # here, so that programs run where the compiler is not installed
+    from tilewright import relay  # here, so that programs run where the compiler is not installed
+    from tilewright.compat import transform
 
     passes = relay.transform
     mixed = passes.ToMixedPrecision("float16", keep_orig_output_dtype=True)

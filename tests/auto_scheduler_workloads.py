@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import auto_scheduler, te
+from tilewright import te
+from tilewright.search import auto_scheduler
+from tilewright.search.measure import Built, Candidate, Image, Measured, MeasureErrorNo
 from tilewright.te.tensor import Tensor
 from tilewright.tir.parser import parse
 from tilewright.topi.machine import Machine
-from tilewright.tuning.measure import Built, Candidate, Image, Measured, MeasureErrorNo
 
 MACHINE = Machine(vector_bits=256, vector_registers=16, cores=2)
 
@@ -98,7 +99,7 @@ class Pretended:
         return [Built(c, Image(b"", "")) for c in candidates]
 
     def run(self, built: Sequence[Built], on_measured: Any = None) -> list[Measured]:
-        from tilewright.auto_scheduler import features, prior
+        from tilewright.search.auto_scheduler import features, prior
 
         results = []
         for k, b in enumerate(built):

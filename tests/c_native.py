@@ -12,9 +12,9 @@ from tilewright.backends.cpu.c.codegen import emit_module
 from tilewright.backends.cpu.c.compile import Compiler, compile_c
 from tilewright.backends.cpu.llvm.jit import LoadedCode
 from tilewright.backends.cpu.llvm.pool import pool_object
-from tilewright.target import Target
+from tilewright.base.types import MINIFLOATS
+from tilewright.compat.target import Target
 from tilewright.tir.stmt import PrimFunc
-from tilewright.types import MINIFLOATS
 
 C = Target("c")
 

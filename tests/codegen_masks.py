@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from codegen_processors import PROCESSORS, Work, run_all, why_not
-from tilewright import expr as E
-from tilewright.expr import Buffer, Load, PrimExpr, Ramp, Var, as_expr, const
+from tilewright.base.types import DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import Buffer, Load, PrimExpr, Ramp, Var, as_expr, const
 from tilewright.tir import interpreter
 from tilewright.tir.stmt import SERIAL, For, IfThenElse, PrimFunc, Stmt, Store
-from tilewright.types import DataType
 
 Array = np.ndarray[Any, Any]
 GUARD = 64

@@ -16,8 +16,8 @@ from tilewright.backends.cpu.llvm.codegen import emit_module
 from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.cpu.llvm.jit import LoadedCode
 from tilewright.backends.cpu.llvm.pool import pool_object
+from tilewright.compat.target import Target
 from tilewright.runtime.host import host_arch, host_features
-from tilewright.target import Target
 from tilewright.tir.stmt import PrimFunc
 
 Array = np.ndarray[Any, Any]

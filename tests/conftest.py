@@ -47,8 +47,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def slow_clock(monkeypatch: pytest.MonkeyPatch) -> int:
     """A clock by which all that is timed takes a second, and compiling is expected to take so many."""
     ticks, compiling = itertools.count(), 16
-    monkeypatch.setattr("tilewright.worth.clock", lambda: float(next(ticks)))
-    monkeypatch.setattr("tilewright.worth.COMPILING.of", lambda operators: float(compiling))
+    monkeypatch.setattr("tilewright.base.jit_policy.clock", lambda: float(next(ticks)))
+    monkeypatch.setattr("tilewright.base.jit_policy.COMPILING.of", lambda operators: float(compiling))
     return compiling
 
 

@@ -28,9 +28,9 @@ from typing import Any
 import numpy as np
 
 import tilewright
+from tilewright.base.errors import CompileError, InternalError
+from tilewright.base.types import DataType
 from tilewright.driver.main import main as command_line
-from tilewright.errors import CompileError, InternalError
-from tilewright.types import DataType
 
 MEMORY, SECONDS, LONGEST = 1 << 30, 10, 240
 """Bytes of data in a child beyond those it begins with; processor seconds; seconds on the clock, for what waits for ever."""

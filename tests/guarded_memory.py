@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.nd import aligned_empty
-from tilewright.pieces import ALIGNMENT, Living
+from tilewright.base.memory_placement import ALIGNMENT, Living
+from tilewright.base.nd import aligned_empty
 from tilewright.runtime.executable import Executable
 
 Array = np.ndarray[Any, Any]

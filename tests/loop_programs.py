@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tilewright.arith.evaluate import evaluate
-from tilewright.expr import Buffer, Load, PrimExpr, Var, all_of, as_expr, const, if_then_else, maximum
-from tilewright.intrinsics import fma
+from tilewright.scalar.arith.evaluate import evaluate
+from tilewright.scalar.expr import Buffer, Load, PrimExpr, Var, all_of, as_expr, const, if_then_else, maximum
+from tilewright.scalar.intrinsics import fma
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import NUMBERS, Allocate, For, IfThenElse, PrimFunc, Stmt, Store, seq
 

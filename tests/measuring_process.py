@@ -13,8 +13,8 @@ import time
 from collections.abc import Sequence
 
 from planted import planted
-from tilewright.tuning.measure import Builder, Built, Candidate, Image, Measured, OnMeasured, Runner, measure
-from tilewright.tuning.records import Records
+from tilewright.search.measure import Builder, Built, Candidate, Image, Measured, OnMeasured, Runner, measure
+from tilewright.search.records import Records
 
 
 class Quick:
@@ -36,7 +36,7 @@ class Quick:
 
 
 def _local() -> tuple[Builder, Runner]:
-    from tilewright.tuning.local import LocalBuilder, LocalRunner
+    from tilewright.search.local import LocalBuilder, LocalRunner
 
     return LocalBuilder(n_parallel=1), LocalRunner(number=2, repeat=1, cooldown_interval=0)
 

@@ -14,15 +14,15 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay, te, tir
-from tilewright.errors import MemoryFault, Origin
-from tilewright.expr import Buffer
-from tilewright.faults import OVERLAP, READ, UNINITIALIZED, WRITE
-from tilewright.global_functions import FUNCTIONS, remove_global_func
+from tilewright.base.errors import MemoryFault, Origin
+from tilewright.base.global_functions import FUNCTIONS, remove_global_func
+from tilewright.base.memory_faults import OVERLAP, READ, UNINITIALIZED, WRITE
+from tilewright.base.types import TensorType
+from tilewright.compat.target import Target, register_target_kind
 from tilewright.ir.op_attributes import reset_op_attr
 from tilewright.relay.op.registry import OPS
 from tilewright.runtime import ModuleNode
-from tilewright.target import Target, register_target_kind
-from tilewright.types import TensorType
+from tilewright.scalar.expr import Buffer
 
 Array = npt.NDArray[Any]
 N: Final = 16

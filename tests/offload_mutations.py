@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import relay
-from tilewright.errors import Origin
+from tilewright.base.errors import Origin
 from tilewright.ir import IRModule
 from tilewright.relay.dataflow_pattern import is_constant, is_expr, is_op, is_tuple_get_item, is_var, wildcard
 from tilewright.relay.offload import Kind

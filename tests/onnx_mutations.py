@@ -14,7 +14,7 @@ import damaged_files
 import mutated_models
 from damaged_files import Format, Made, Random, an_input, note, usual_doors
 from mutated_models import DATA_BYTES, DATA_FILE
-from tilewright.onnx_session import InferenceSession
+from tilewright.compat.onnx_session import InferenceSession
 
 FILE = "model.onnx"
 

@@ -26,10 +26,10 @@ from onnx import TypeProto
 from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import Runner
 
-import tilewright.onnx_backend as backend
+import tilewright.compat.onnx_backend as backend
 from onnx_verdict import Answer, as_declared, made_up, plain, redeclare, reference, verdict
 from suites import unpack
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
 
 KINDS = ("node", "simple", "pytorch-converted", "pytorch-operator", "real")
 PAGE = Path(__file__).parent.parent / "docs" / "onnx_refused.md"

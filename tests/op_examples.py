@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.base.types import DataType
 from tilewright.relay.expr import Call, Expr, Tuple, Var, var
 from tilewright.relay.op import (
     OPS,
@@ -45,7 +46,6 @@ from tilewright.relay.op.annotation import StopFusion
 from tilewright.relay.op.blocks import BatchToSpaceNd, DepthToSpace, Dilate, LayoutTransform, MirrorPad, SpaceToBatchNd, SpaceToDepth
 from tilewright.relay.op.nn_sparse import SparseAdd, SparseConv2d, SparseDense, SparseTranspose, packed
 from tilewright.relay.op.registry import Op
-from tilewright.types import DataType
 
 Array = np.ndarray[Any, Any]
 

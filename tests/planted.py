@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tilewright import tir
+from tilewright.search.measure import Candidate, MeasureErrorNo
 from tilewright.tir.stmt import PrimFunc
-from tilewright.tuning.measure import Candidate, MeasureErrorNo
 
 _HEAD: Final = 'def double(A: T.Buffer((64,), "float32"), B: T.Buffer((64,), "float32")):\n'
 RIGHT: Final = "    for i in T.serial(64):\n        B[i] = A[i] * 2.0\n"

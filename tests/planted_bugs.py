@@ -15,12 +15,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright import expr as E
 from tilewright import relay
 from tilewright.backends.base import Strategies
 from tilewright.backends.cpu.llvm import values
 from tilewright.compiler import kernel, program
-from tilewright.expr_walk import rewrite as rewrite_scalar
 from tilewright.relay.expr import Call, Constant, Expr, Function
 from tilewright.relay.op.registry import get
 from tilewright.relay.transform import (
@@ -38,6 +36,8 @@ from tilewright.relay.transform import (
     sink_reshape,
 )
 from tilewright.relay.visitor import rewrite
+from tilewright.scalar import expr as E
+from tilewright.scalar.walk import rewrite as rewrite_scalar
 from tilewright.tir.stmt import For, IfThenElse, PrimFunc, Seq, Stmt, Store, bodies, map_bodies
 from tilewright.tir.transform import pipeline
 

@@ -9,7 +9,7 @@ import numpy as np
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.diagnosis.case import Case
+from tilewright.driver.diagnosis.case import Case
 
 
 def _weights(random: np.random.Generator, *shape: int) -> Any:

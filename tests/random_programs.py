@@ -21,9 +21,8 @@ import numpy as np
 from host_examples import HOST_EXAMPLES
 from op_examples import EXAMPLES, Example
 from tilewright import relay, tir
-from tilewright.errors import CompileError
-from tilewright.expr import UnknownDim
-from tilewright.expr import Var as SizeVar
+from tilewright.base.errors import CompileError
+from tilewright.base.types import DataType, FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeVar
 from tilewright.ir.module import IRModule
 from tilewright.relay.adt import Clause, Match, PatternConstructor, PatternTuple, PatternVar, PatternWildcard, TypeData
 from tilewright.relay.adt import Constructor as Ctor
@@ -44,7 +43,8 @@ from tilewright.relay.expr import (
     const,
 )
 from tilewright.relay.op.registry import Op
-from tilewright.types import DataType, FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeVar
+from tilewright.scalar.expr import UnknownDim
+from tilewright.scalar.expr import Var as SizeVar
 
 DTYPES: Final = (
     "float32", "float16", "float64", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool", "int4", "uint4",

@@ -20,7 +20,7 @@ import numpy as np
 import random_te_schedules
 import tilewright as tvm
 from tilewright import tir
-from tilewright.errors import CompileError, InternalError, ScheduleError
+from tilewright.base.errors import CompileError, InternalError, ScheduleError
 from tilewright.te.resolve import schedule_func
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import THREAD, For, PrimFunc, Stmt, block_names, map_bodies

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import te
-from tilewright.errors import ScheduleError
+from tilewright.base.errors import ScheduleError
 
 Choose = random.Random
 

@@ -10,7 +10,7 @@ from tilewright.runtime.worker_main import end_with
 
 def main() -> None:
     end_with(int(sys.argv[1]))
-    sys.exit(importlib.import_module(f"tilewright.exec.{sys.argv[2]}").main(sys.argv[3:]))
+    sys.exit(importlib.import_module(f"tilewright.compat.exec.{sys.argv[2]}").main(sys.argv[3:]))
 
 
 if __name__ == "__main__":

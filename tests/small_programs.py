@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from tilewright import nd
 from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.cpu.llvm.entry import emit_entry
 from tilewright.backends.cpu.llvm.pool import pool_text
 from tilewright.backends.target import Target
+from tilewright.base import nd
+from tilewright.base.types import DataType
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.host import host_triple
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.program import Copy, HostStep, HostValue, KernelCall, Place, TensorInfo
-from tilewright.types import DataType
 
 N = 8
 KERNELS = """

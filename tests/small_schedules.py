@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright import tir
-from tilewright.script import tir as T
+from tilewright.tir.script import tir as T
 from tilewright.tir.stmt import PrimFunc
 
 TEXTS = {

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import expr as E
-from tilewright.expr_walk import walk
-from tilewright.intrinsics import reinterpret
+from tilewright.scalar import expr as E
+from tilewright.scalar.intrinsics import reinterpret
+from tilewright.scalar.walk import walk
 from tilewright.te.create import create_prim_func
 from tilewright.te.extern import ExternOp
 from tilewright.te.tensor import MAX, MIN, PROD, SUM, ComputeOp, Reduce, Tensor, TensorElem

@@ -19,13 +19,24 @@ import half32 as half32_file
 import tilewright as tvm
 from shipped_models import MODELS_FOLDER
 from tilewright import relay
-from tilewright.contrib.accelerator import Accelerator, Memory, Operand, Refused, arithmetic, conformance, cycle_reports, forms, page, share
-from tilewright.contrib.accelerator.__main__ import main
-from tilewright.contrib.accelerator.program import Program, load
-from tilewright.contrib.accelerator.simulator import Simulator, SimulatorError
-from tilewright.contrib.accelerator.stream import LOAD, STORE, Command, Compute, Move, Tile, decode, encode
-from tilewright.contrib.npu import conv, copy, npu
-from tilewright.errors import ArtifactError, CompileError, OptionError, RunError, TargetError
+from tilewright.backends.accelerators.declared import (
+    Accelerator,
+    Memory,
+    Operand,
+    Refused,
+    arithmetic,
+    conformance,
+    cycle_reports,
+    forms,
+    page,
+    share,
+)
+from tilewright.backends.accelerators.declared.__main__ import main
+from tilewright.backends.accelerators.declared.program import Program, load
+from tilewright.backends.accelerators.declared.simulator import Simulator, SimulatorError
+from tilewright.backends.accelerators.declared.stream import LOAD, STORE, Command, Compute, Move, Tile, decode, encode
+from tilewright.backends.accelerators.npu import conv, copy, npu
+from tilewright.base.errors import ArtifactError, CompileError, OptionError, RunError, TargetError
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.contrib import Refusal, get_pattern_table
 
@@ -362,7 +373,7 @@ def copied(source: int, target: int, count: int = 16, dtype: str = "int8") -> Co
 
 
 def program(*commands: Command, far: int = 64) -> Program:
-    from tilewright.contrib.accelerator.program import Layer, Place
+    from tilewright.backends.accelerators.declared.program import Layer, Place
 
     where = (Place(0, (1, 1, 1, 16), "int8"),)
     return Program("f", where, (Place(16, (1, 1, 1, 16), "int8"),), (Layer("layer", "copy", 0, 32),), far, b"", b"".join(map(encode, commands)))
@@ -451,7 +462,7 @@ def test_a_network_that_the_far_memory_has_no_room_for() -> None:
 
 
 def test_arrays_that_a_program_does_not_take() -> None:
-    from tilewright.contrib.accelerator.module import module_of
+    from tilewright.backends.accelerators.declared.module import module_of
 
     module = module_of(npu)(program(*GOOD))
     out = tvm.nd.array(np.zeros((1, 1, 1, 16), "int8"))
@@ -576,7 +587,7 @@ def test_an_accelerator_that_scales_in_real_numbers() -> None:
 
 
 def test_both_files_are_short() -> None:
-    from tilewright.contrib import npu as npu_file
+    from tilewright.backends.accelerators import npu as npu_file
 
     for module, most in ((npu_file, 200), (half32_file, 150)):
         assert len(Path(module.__file__).read_text(encoding="utf-8").splitlines()) <= most

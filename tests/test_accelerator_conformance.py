@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright.contrib import npu as npu_file
-from tilewright.contrib.accelerator import conformance, forms
-from tilewright.contrib.accelerator.testing import ConformanceError
-from tilewright.contrib.npu import npu
+from tilewright.backends.accelerators import npu as npu_file
+from tilewright.backends.accelerators.declared import conformance, forms
+from tilewright.backends.accelerators.declared.testing import ConformanceError
+from tilewright.backends.accelerators.npu import npu
 
 SOURCE = Path(npu_file.__file__).read_text(encoding="utf-8")
 

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewright import expr, interning
-from tilewright.arith import Ranges, assume, bounds, conjuncts, evaluate, expression, linear, prove, simplify, solve
-from tilewright.errors import InternalError
-from tilewright.expr import (
+from tilewright.base import interning
+from tilewright.base.errors import InternalError
+from tilewright.scalar import expr
+from tilewright.scalar.arith import Ranges, assume, bounds, conjuncts, evaluate, expression, linear, prove, simplify, solve
+from tilewright.scalar.expr import (
     EQ,
     GE,
     GT,
@@ -36,7 +37,7 @@ from tilewright.expr import (
     maximum,
     minimum,
 )
-from tilewright.expr_walk import walk
+from tilewright.scalar.walk import walk
 
 x, y, z = Var("x"), Var("y"), Var("z")
 SPANS = {x: (0, 7), y: (-3, 4), z: (0, 2)}

@@ -21,7 +21,7 @@ import pytest
 import small_programs as programs
 from suites import unpack
 from tilewright.backends.cpu import link
-from tilewright.errors import ArtifactError
+from tilewright.base.errors import ArtifactError
 from tilewright.runtime import artifact as artifacts
 from tilewright.runtime import host, load
 from tilewright.runtime.artifact import MAGIC, TRAILER

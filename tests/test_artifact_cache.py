@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import small_programs as programs
+from tilewright.base.errors import InternalError
 from tilewright.compiler import cache as cache_module
 from tilewright.compiler.cache import VARIABLE, Cache, page_sums
 from tilewright.compiler.sources import write_source
 from tilewright.driver.main import main
-from tilewright.errors import InternalError
 
 X = np.arange(8, dtype="float32").reshape(2, 4) - 3
 KEY = "0123456789abcdef"

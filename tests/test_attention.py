@@ -10,6 +10,7 @@ import pytest
 
 from codegen_native import NATIVE, TARGETS
 from tilewright import relay
+from tilewright.compat.target import Target
 from tilewright.compiler.build import build_module
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Expr
@@ -17,7 +18,6 @@ from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op import nn
 from tilewright.relay.op.registry import Op
 from tilewright.relay.transform.strides import strided
-from tilewright.target import Target
 
 pytestmark = pytest.mark.slow
 

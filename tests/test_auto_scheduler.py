@@ -11,12 +11,18 @@ import pytest
 
 import tilewright as tvm
 from auto_scheduler_workloads import arrays, matmul_add, small_matmul
-from tilewright import auto_scheduler, te
-from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult, recover_measure_input
-from tilewright.auto_scheduler.measure_record import distill_record_file, dump_record_to_string, load_best_record, load_record_from_string
-from tilewright.auto_scheduler.relay_integration import detached
-from tilewright.auto_scheduler.transform_step import STEPS, step_from_json
-from tilewright.errors import CompileError, OptionError, ScheduleError, TargetError
+from tilewright import te
+from tilewright.base.errors import CompileError, OptionError, ScheduleError, TargetError
+from tilewright.search import auto_scheduler
+from tilewright.search.auto_scheduler.measure import MeasureInput, MeasureResult, recover_measure_input
+from tilewright.search.auto_scheduler.measure_record import (
+    distill_record_file,
+    dump_record_to_string,
+    load_best_record,
+    load_record_from_string,
+)
+from tilewright.search.auto_scheduler.relay_integration import detached
+from tilewright.search.auto_scheduler.transform_step import STEPS, step_from_json
 from tilewright.tir.interpreter import run
 
 TILED = [
@@ -198,7 +204,7 @@ def test_steps_that_do_not_fit(steps: Any, message: str) -> None:
     inp, _ = load_record_from_string(record(steps))
     with pytest.raises(ScheduleError, match=rf"step 0.*{message}"):
         dag = inp.task.compute_dag
-        from tilewright.auto_scheduler.replay import Replay
+        from tilewright.search.auto_scheduler.replay import Replay
 
         Replay(dag).apply(inp.state.transform_steps)
 

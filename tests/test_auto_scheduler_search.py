@@ -12,13 +12,14 @@ import pytest
 
 import tilewright as tvm
 from auto_scheduler_workloads import Pretended, arrays, small_matmul, softmax
-from tilewright import auto_scheduler, relay
-from tilewright.auto_scheduler.evolution import Evolution
-from tilewright.auto_scheduler.measure import MeasureInput, MeasureResult
-from tilewright.auto_scheduler.measure import measure as measure_inputs
-from tilewright.auto_scheduler.measure_record import dump_record_to_string
-from tilewright.auto_scheduler.program import program_of
-from tilewright.errors import OptionError
+from tilewright import relay
+from tilewright.base.errors import OptionError
+from tilewright.search import auto_scheduler
+from tilewright.search.auto_scheduler.evolution import Evolution
+from tilewright.search.auto_scheduler.measure import MeasureInput, MeasureResult
+from tilewright.search.auto_scheduler.measure import measure as measure_inputs
+from tilewright.search.auto_scheduler.measure_record import dump_record_to_string
+from tilewright.search.auto_scheduler.program import program_of
 
 QUICK = {"sample_init_min_population": 12, "evolutionary_search_population": 6, "evolutionary_search_num_iters": 1}
 
@@ -70,7 +71,7 @@ def test_a_search_measures_nothing_twice_and_keeps_the_best(tmp_path: Path) -> N
 def test_a_search_ends_where_nothing_gets_better(capsys: pytest.CaptureFixture[str]) -> None:
     class Constant(Pretended):
         def run(self, built: Any, on_measured: Any = None) -> Any:
-            from tilewright.tuning.measure import Measured
+            from tilewright.search.measure import Measured
 
             results = [Measured((1.0,)) for _ in built]
             for k, r in enumerate(results):
@@ -237,7 +238,7 @@ def built(config: bool = True) -> Any:
 
 
 def test_a_network_is_built_with_what_was_found(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "tilewright.auto_scheduler.dispatcher")
+    caplog.set_level(logging.INFO, "tilewright.search.auto_scheduler.dispatcher")
     tasks, weights = auto_scheduler.extract_tasks(network(), None, "llvm")
     assert weights == [1, 1] and [t.desc for t in tasks] == ["fused_nn.dense_nn.relu", "fused_nn.dense"]
     file, plain = tmp_path / "log.json", built()

@@ -16,11 +16,12 @@ import pytest
 
 import tilewright as tvm
 from auto_scheduler_workloads import MACHINE, arrays, random_workload, small_matmul, softmax, total, window_sum
-from tilewright import auto_scheduler, te
-from tilewright.auto_scheduler import features, prior
-from tilewright.auto_scheduler.evolution import crossed, mutated
-from tilewright.auto_scheduler.sketch import sketches
-from tilewright.errors import ScheduleError
+from tilewright import te
+from tilewright.base.errors import ScheduleError
+from tilewright.search import auto_scheduler
+from tilewright.search.auto_scheduler import features, prior
+from tilewright.search.auto_scheduler.evolution import crossed, mutated
+from tilewright.search.auto_scheduler.sketch import sketches
 from tilewright.te.tensor import Tensor
 from tilewright.tir.interpreter import run
 from tilewright.tir.transform.lower_blocks import lower_blocks

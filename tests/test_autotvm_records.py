@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from test_autotvm_tasks import kernel_task
-from tilewright import autotvm, relay
-from tilewright.autotvm import record, tvm_logs
-from tilewright.autotvm.task.kernels import KernelTask
+from tilewright import relay
 from tilewright.backends.target import Target
-from tilewright.errors import ModelError, OptionError
+from tilewright.base.errors import ModelError, OptionError
+from tilewright.search import autotvm
+from tilewright.search.autotvm import record, tvm_logs
+from tilewright.search.autotvm.task.kernels import KernelTask
 
 CONV = """fn (%p0: Tensor[(1, 56, 56, 64), float32], %p1: Tensor[(3, 3, 64, 128), float32], Primitive=1) {
   nn.relu(nn.conv2d(%p0, %p1, strides=[2, 2], padding=[1, 1, 1, 1], channels=128, kernel_size=[3, 3], data_layout="NHWC", kernel_layout="HWIO")) }"""

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tilewright import te
-from tilewright.autotvm.feature import KnobFeatures
-from tilewright.autotvm.task.entities import AnnotateEntity, OtherOptionEntity, ReorderEntity, SplitEntity, VirtualAxis
-from tilewright.autotvm.task.space import ConfigEntity, ConfigSpace, FallbackConfigEntity, InstantiationError
-from tilewright.errors import OptionError
+from tilewright.base.errors import OptionError
+from tilewright.search.autotvm.feature import KnobFeatures
+from tilewright.search.autotvm.task.entities import AnnotateEntity, OtherOptionEntity, ReorderEntity, SplitEntity, VirtualAxis
+from tilewright.search.autotvm.task.space import ConfigEntity, ConfigSpace, FallbackConfigEntity, InstantiationError
 
 
 def small_space() -> ConfigSpace:

@@ -11,14 +11,15 @@ import pytest
 
 import tilewright as tvm
 from small_models import mlp
-from tilewright import autotvm, relay, te
-from tilewright.autotvm.measure import TaskCandidate
-from tilewright.autotvm.task.entities import OtherOptionEntity
-from tilewright.autotvm.task.kernels import KernelTask
-from tilewright.autotvm.task.space import ConfigEntity
+from tilewright import relay, te
 from tilewright.backends.target import Target
+from tilewright.base.errors import CompileError, OptionError
 from tilewright.compiler.cache import Cache
-from tilewright.errors import CompileError, OptionError
+from tilewright.search import autotvm
+from tilewright.search.autotvm.measure import TaskCandidate
+from tilewright.search.autotvm.task.entities import OtherOptionEntity
+from tilewright.search.autotvm.task.kernels import KernelTask
+from tilewright.search.autotvm.task.space import ConfigEntity
 from tilewright.topi.decisions import BY_MODEL, Decisions, decide, decide_one, use
 
 CONV = """fn (%p0: Tensor[(1, 14, 15, 16), float32], %p1: Tensor[(3, 3, 16, 40), float32], %p2: Tensor[(1, 1, 1, 40), float32], Primitive=1) {

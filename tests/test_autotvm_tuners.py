@@ -13,17 +13,16 @@ import numpy as np
 import pytest
 
 from test_autotvm_tasks import kernel_task
-from tilewright import autotvm
-from tilewright.autotvm.measure import TaskCandidate, at_once, create_measure_batch
-from tilewright.autotvm.network import NetworkTuning
-from tilewright.autotvm.task.task import create
-from tilewright.autotvm.tuner import TUNERS, GATuner, GridSearchTuner, RandomTuner, XGBTuner, get_tuner
-from tilewright.autotvm.tuner.droplet_tuner import DropletTuner
-from tilewright.autotvm.verdict import judge, settle, unchanged, write
-from tilewright.errors import OptionError
-from tilewright.tuning import comparison
-from tilewright.tuning.measure import Built, Candidate, Measured, MeasureErrorNo, failed
-from tilewright.tuning.records import Records
+from tilewright.base.errors import OptionError
+from tilewright.search import autotvm, comparison
+from tilewright.search.autotvm.measure import TaskCandidate, at_once, create_measure_batch
+from tilewright.search.autotvm.network import NetworkTuning
+from tilewright.search.autotvm.task.task import create
+from tilewright.search.autotvm.tuner import TUNERS, GATuner, GridSearchTuner, RandomTuner, XGBTuner, get_tuner
+from tilewright.search.autotvm.tuner.droplet_tuner import DropletTuner
+from tilewright.search.autotvm.verdict import judge, settle, unchanged, write
+from tilewright.search.measure import Built, Candidate, Measured, MeasureErrorNo, failed
+from tilewright.search.records import Records
 
 FIELD = [
     *(f"xgb{loss}{features}" for loss in ("", "_rank", "_rank_binary") for features in ("", "_knob", "_itervar", "_curve")), "ga", "random", "gridsearch",

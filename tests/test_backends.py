@@ -16,7 +16,7 @@ from tilewright.backends.cpu.c.backend import C
 from tilewright.backends.cpu.llvm.backend import LLVM
 from tilewright.backends.registry import GROUP, backend_names, find_backend
 from tilewright.backends.target import Target
-from tilewright.errors import TargetError
+from tilewright.base.errors import TargetError
 from tilewright.relay.op.elementwise import Exp
 from tilewright.topi.machine import Machine
 from tilewright.topi.schedules.kernel import CpuSchedule

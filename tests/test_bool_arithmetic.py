@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import tilewright as tvm
-from tilewright import expr as E
-from tilewright import intrinsics as I
 from tilewright import relay, te
-from tilewright.arith.evaluate import evaluate as value_of
+from tilewright.base.types import BOOL
 from tilewright.relay import nn
 from tilewright.relay.expr import Expr, Function
 from tilewright.relay.interpreter import evaluate
-from tilewright.types import BOOL
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.arith.evaluate import evaluate as value_of
 
 Array = np.ndarray[Any, Any]
 Case = tuple[Callable[[Expr, Expr], Expr], Callable[[Array, Array], Array]]

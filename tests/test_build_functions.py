@@ -9,8 +9,8 @@ import pytest
 
 import tilewright as tvm
 from tilewright import te
-from tilewright.errors import ArtifactError, CompileError, InputError, OptionError, ScheduleError, TargetError
-from tilewright.expr import Buffer, Load, Var, as_expr
+from tilewright.base.errors import ArtifactError, CompileError, InputError, OptionError, ScheduleError, TargetError
+from tilewright.scalar.expr import Buffer, Load, Var, as_expr
 from tilewright.tir.stmt import For, PrimFunc, Store
 from tilewright.tir.transform.split_vector_elements import split_vector_elements
 

@@ -15,24 +15,24 @@ import tilewright as tvm
 from c_native import CFunctions
 from codegen_native import doubles_between_halves, run
 from test_codegen_random import SIZE, Program
-from tilewright import expr as E
-from tilewright import intrinsics as I
 from tilewright import relay, te
 from tilewright.backends.cpu.c.codegen import emit_module
 from tilewright.backends.cpu.c.compile import STANDARD, Compiler, compile_c, identity_of
 from tilewright.backends.cpu.c.helpers import prelude
-from tilewright.errors import ArtifactError, CompileError, InternalError, TargetError
-from tilewright.expr import Buffer, Var, as_expr, const
-from tilewright.intrinsics import horizontal_max, horizontal_min, reinterpret
+from tilewright.base.errors import ArtifactError, CompileError, InternalError, TargetError
+from tilewright.base.types import DataType
+from tilewright.compat.target import Target
 from tilewright.relay.expr import Function, If, var
 from tilewright.relay.expr import const as constant
-from tilewright.target import Target
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.expr import Buffer, Var, as_expr, const
+from tilewright.scalar.intrinsics import horizontal_max, horizontal_min, reinterpret
 from tilewright.tir import interpreter
 from tilewright.tir.stmt import SERIAL, Evaluate, For, PrimFunc, Seq, Store
 from tilewright.tir.transform.remove_dead_memory import remove_dead_memory
 from tilewright.tir.transform.scalarize import scalarize
 from tilewright.tir.transform.simplify import simplify
-from tilewright.types import DataType
 
 
 def scalars(func: PrimFunc) -> PrimFunc:

@@ -19,12 +19,12 @@ from test_memory_faults import two_takes
 from test_scratch import pool
 from tilewright import relay, te
 from tilewright.backends.cpu.c.compile import compile_c, find_compilers, sanitizer_of
+from tilewright.base.errors import ArtifactError, CompileError, MemoryFault, OptionError, RunError, TargetError
+from tilewright.compat.target import Target
 from tilewright.driver.debug import explained, places_in
-from tilewright.errors import ArtifactError, CompileError, MemoryFault, OptionError, RunError, TargetError
 from tilewright.runtime import load_module
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.host import host_arch
-from tilewright.target import Target
 
 pytestmark = pytest.mark.skipif(not find_compilers(host_arch()), reason="there is no C compiler")
 C = Target("c")

@@ -17,7 +17,7 @@ from shipped_models import MODELS_FOLDER
 from tilewright import relay
 from tilewright.backends.cpu.c.compile import EXACT, STANDARD, find_compilers
 from tilewright.backends.cpu.c.helpers import prelude
-from tilewright.errors import ArtifactError, CompileError, InputError, OptionError
+from tilewright.base.errors import ArtifactError, CompileError, InputError, OptionError
 from tilewright.relay import nn
 from tilewright.relay.expr import Expr, Function, If, const, var
 from tilewright.runtime.host import host_arch

@@ -11,11 +11,11 @@ from c_native import CFunctions, refused_types
 from op_examples import EXAMPLES, Example
 from test_relay_ops import close
 from tilewright.backends.cpu.c.codegen import File
+from tilewright.base.errors import CompileError, NoNativeCompute
+from tilewright.base.types import TensorType, TupleType
+from tilewright.compat.target import Target
 from tilewright.compiler.kernel import Kernel, lower
-from tilewright.errors import CompileError, NoNativeCompute
 from tilewright.relay.expr import Function
-from tilewright.target import Target
-from tilewright.types import TensorType, TupleType
 
 C = Target("c")
 FEW = EXAMPLES[::16]

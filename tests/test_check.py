@@ -13,9 +13,9 @@ from onnx import TensorProto, helper
 
 import small_models as models
 import tilewright
+from tilewright.base.errors import ModelError, NoNativeCompute
 from tilewright.compiler.check import Operator, has_kernel
 from tilewright.driver.main import main
-from tilewright.errors import ModelError, NoNativeCompute
 from tilewright.relay.op.registry import OPS
 
 

@@ -13,13 +13,13 @@ import pytest
 import tilewright as tvm
 from random_programs import random_module
 from tilewright import relay
-from tilewright.errors import Origin
+from tilewright.base.errors import Origin
+from tilewright.compat.transform import PassContext
 from tilewright.ir.module import IRModule
 from tilewright.relay.check_rewrites import RewriteError, difference, work
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, const, var
 from tilewright.relay.op.registry import get
 from tilewright.relay.visitor import rewrite
-from tilewright.transform import PassContext
 
 Rule = Callable[[Expr], "Expr | None"]
 

@@ -20,12 +20,12 @@ import small_programs
 from small_models import cnn, mlp, onnxruntime_answers
 from test_model import bad_files
 from tilewright import __main__ as commands
+from tilewright.base.errors import ArtifactError, InputError, InternalError, OptionError
+from tilewright.base.settings import SETTINGS
 from tilewright.compiler import tuned
 from tilewright.driver import files, options, tensors
 from tilewright.driver.main import main
-from tilewright.errors import ArtifactError, InputError, InternalError, OptionError
 from tilewright.runtime import host
-from tilewright.settings import SETTINGS
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ import pytest
 import tilewright as tvm
 from tilewright import relay
 from tilewright.backends.cpu.llvm.codegen import emit
+from tilewright.compat.target import Target
 from tilewright.compiler.kernel import lower
 from tilewright.relay import nn
 from tilewright.relay.expr import Call, Constant, Function
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.transform.pipeline import graph_passes
 from tilewright.relay.visitor import post_order
-from tilewright.target import Target
 from tilewright.tir.parser import parse
 from tilewright.tir.stmt import For, Store, walk_stmt
 from tilewright.tir.transform.unroll_loops import MOST_STATEMENTS, unroll_loops

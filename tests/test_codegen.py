@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 
 from codegen_native import NATIVE, Native, on_every_target, run
-from tilewright import expr as E
-from tilewright import intrinsics as I
 from tilewright.backends.cpu.llvm.codegen import emit, emit_module
 from tilewright.backends.cpu.llvm.compile import assembly, compile_text, spills
 from tilewright.backends.cpu.llvm.jit import LoadedCode
 from tilewright.backends.cpu.llvm.pool import pool_text
-from tilewright.errors import InternalError, Origin
-from tilewright.expr import Broadcast, Buffer, Load, PrimExpr, Ramp, Select, Var, as_expr, const
-from tilewright.target import Target
+from tilewright.base.errors import InternalError, Origin
+from tilewright.compat.target import Target
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.expr import Broadcast, Buffer, Load, PrimExpr, Ramp, Select, Var, as_expr, const
 from tilewright.tir.stmt import PARALLEL, SERIAL, UNROLLED, Allocate, Evaluate, For, IfThenElse, Let, PrimFunc, Seq, Stmt, Store
 
 RNG = np.random.default_rng(7)

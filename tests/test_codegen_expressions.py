@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from codegen_native import NATIVE, doubles_between_halves, on_every_target, run
-from tilewright import expr as E
-from tilewright import intrinsics as I
 from tilewright.backends.cpu.llvm.codegen import emit
 from tilewright.backends.cpu.llvm.compile import assembly
-from tilewright.expr import Buffer, PrimExpr, Ramp, Var, as_expr
-from tilewright.target import Target
+from tilewright.base.types import DataType
+from tilewright.compat.target import Target
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.expr import Buffer, PrimExpr, Ramp, Var, as_expr
 from tilewright.tir.stmt import SERIAL, For, PrimFunc, Store
-from tilewright.types import DataType
 
 pytestmark = pytest.mark.slow
 

@@ -12,12 +12,12 @@ import daily
 from codegen_masks import Case, all_cases, wrong
 from codegen_native import Native
 from codegen_processors import PROCESSORS, why_not
-from tilewright import expr as E
 from tilewright.backends.cpu.llvm.codegen import emit
 from tilewright.backends.cpu.llvm.compile import assembly
 from tilewright.backends.cpu.llvm.masks import pieces
-from tilewright.expr import Buffer, Load, Ramp, as_expr
-from tilewright.target import Target
+from tilewright.compat.target import Target
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import Buffer, Load, Ramp, as_expr
 from tilewright.tir import interpreter
 from tilewright.tir.stmt import PrimFunc, Seq, Store
 
@@ -74,7 +74,7 @@ def test_a_known_mask_is_no_mask() -> None:
 def test_loads_under_a_mask_serve_that_mask_alone() -> None:
     """A value that was loaded under one condition is not what another condition loads."""
     a, t, out = Buffer("a", (64,), "int32"), Buffer("t", (64,), "int64"), Buffer("out", (64,), "int32")
-    from tilewright.intrinsics import doubled_high_product
+    from tilewright.scalar.intrinsics import doubled_high_product
 
     def product(first: int) -> E.PrimExpr:
         lane = Ramp(as_expr(first), 1, 16)

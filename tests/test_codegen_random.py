@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codegen_native import run
-from tilewright import expr as E
-from tilewright.expr import Broadcast, Buffer, Load, PrimExpr, Ramp, Select, Var, as_expr, const
-from tilewright.intrinsics import doubled_high_product, high_product
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import Broadcast, Buffer, Load, PrimExpr, Ramp, Select, Var, as_expr, const
+from tilewright.scalar.intrinsics import doubled_high_product, high_product
 from tilewright.tir import interpreter
 from tilewright.tir.stmt import PARALLEL, SERIAL, Allocate, For, IfThenElse, Let, PrimFunc, Seq, Stmt, Store
 
@@ -200,7 +200,7 @@ def test_random_programs(seed: int) -> None:
 def test_the_generator_makes_tiles_and_branches() -> None:
     """The programs do contain what they are meant to test."""
     from tilewright.backends.cpu.llvm.codegen import emit
-    from tilewright.target import Target
+    from tilewright.compat.target import Target
 
     text = "".join(emit(Program(seed).func(), Target("llvm")) for seed in range(60))
     for piece in ("phi <4 x i32>", "phi i32", "%either", "masked.load", "masked.store", ".body", "shufflevector", "srem"):

@@ -18,8 +18,8 @@ from tilewright import relay, te
 from tilewright.compiler.build import build_module
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.report import Report
-from tilewright.expr import Select, as_expr
 from tilewright.relay.expr import Expr
+from tilewright.scalar.expr import Select, as_expr
 
 SIZE = 16
 TABLE = np.linspace(0, 9, 64).astype(np.float32)

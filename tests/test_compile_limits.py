@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.errors import CompileError, InternalError, NoNativeCompute, RunError, ShapeError
+from tilewright.base.errors import CompileError, InternalError, NoNativeCompute, RunError, ShapeError
 from tilewright.relay import dynamic_interpreter
 from tilewright.relay.expr import Expr
 from tilewright.relay.op.registry import OPS

@@ -28,15 +28,15 @@ from suites import unpack
 from tilewright import relay
 from tilewright.backends import flow
 from tilewright.backends.ownership import _uses, own
+from tilewright.base.errors import ArtifactError, CompileError, InputError, NoNativeCompute, RunError
+from tilewright.base.types import TensorType
 from tilewright.compiler.build import build_module
 from tilewright.compiler.flow import lower_control, needs_control
 from tilewright.compiler.report import Report
-from tilewright.errors import ArtifactError, CompileError, InputError, NoNativeCompute, RunError
 from tilewright.ir.module import IRModule
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.transform import InferType, ToANormalForm
 from tilewright.runtime.vm import VirtualMachine
-from tilewright.types import TensorType
 
 FILE = Path(__file__).parent / "text" / "control_flow.md"
 CASE = re.compile(r"^## (?P<name>[^\n]+)\n+```relay\n(?P<code>[^`]*)```\n+`(?P<args>[^`]*)`\n+```text\n(?P<text>[^`]*)```\n", re.M)
@@ -244,8 +244,8 @@ def @more(%l: List[Tensor[(2048, 2048, 1024), float32]], %x: float32) -> float32
 def @main(%x: float32) -> float32 { @more(Nil, %x) }
 """)
     code = (
-        "import resource, sys, numpy as np\nfrom tilewright import relay\nfrom tilewright.errors import RunError\n"
-        "from tilewright.transform import PassContext\n"
+        "import resource, sys, numpy as np\nfrom tilewright import relay\nfrom tilewright.base.errors import RunError\n"
+        "from tilewright.compat.transform import PassContext\n"
         "with PassContext(config={'relay.backend.max_memory': 1 << 40}):\n"
         f"    run = relay.build(relay.parse({HEAD + 'X'!r}.replace('X', sys.argv[1])), 'llvm').executable\n"
         "resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))\n"
@@ -266,7 +266,7 @@ def test_files_run_elsewhere(tmp_path: Path, suffix: str) -> None:
         "import sys, numpy as np\nfrom tilewright.runtime import load_module\nfrom tilewright.runtime.vm import VirtualMachine\n"
         f"vm = VirtualMachine(load_module({str(path)!r}))\ncount, y = vm.run(np.array(50, np.int32), np.load({str(tmp_path / 'x.npy')!r}))\n"
         "assert int(count.numpy()) == 50\n"
-        + ("assert not [m for m in sys.modules if m.startswith(('tilewright.relay', 'tilewright.compiler', 'tilewright.backends', 'tilewright.target', 'llvmlite'))]\n" if suffix == ".so" else "")
+        + ("assert not [m for m in sys.modules if m.startswith(('tilewright.relay', 'tilewright.compiler', 'tilewright.backends', 'tilewright.compat.target', 'llvmlite'))]\n" if suffix == ".so" else "")
         + f"np.save({str(tmp_path / 'y.npy')!r}, y.numpy())\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from tilewright.autotvm import feature
-from tilewright.errors import InputError, OptionError
+from tilewright.base.errors import InputError, OptionError
+from tilewright.search import comparison
+from tilewright.search.autotvm import feature
+from tilewright.search.comparison import compared, in_turn
+from tilewright.search.cost_model import LOSSES, CostModel
 from tilewright.tir import parse
-from tilewright.tuning import comparison
-from tilewright.tuning.comparison import compared, in_turn
-from tilewright.tuning.cost_model import LOSSES, CostModel
 
 
 def speeds(x: np.ndarray) -> np.ndarray:

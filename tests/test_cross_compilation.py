@@ -21,7 +21,7 @@ from tilewright.backends.cpu import combine, link
 from tilewright.backends.cpu.combine import has_zig
 from tilewright.backends.cpu.link import user_linker
 from tilewright.backends.target import Target
-from tilewright.errors import ArtifactError
+from tilewright.base.errors import ArtifactError
 from tilewright.runtime.artifact import load
 from tilewright.runtime.host import host_arch, host_features
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tilewright import relay
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
 from tilewright.relay.dataflow_pattern import (
     CallPattern,
     DFPattern,

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tilewright import relay
-from tilewright.errors import CompileError, Origin
+from tilewright.base.errors import CompileError, Origin
 from tilewright.ir import IRModule, assert_structural_equal, structural_equal
 from tilewright.relay.dataflow_pattern import (
     DFPattern,

@@ -13,11 +13,11 @@ import pytest
 import tilewright as tvm
 from small_models import cnn, mlp
 from tilewright import relay
-from tilewright.contrib.debugger import debug_executor
-from tilewright.contrib.debugger.debug_executor import GraphModuleDebug
-from tilewright.errors import ArtifactError, InputError, OptionError, RunError
+from tilewright.base.errors import ArtifactError, InputError, OptionError, RunError
 from tilewright.runtime.benchmark import Pace, measure
 from tilewright.runtime.debug_graph import debug_nodes
+from tilewright.runtime.debugger import debug_executor
+from tilewright.runtime.debugger.debug_executor import GraphModuleDebug
 from tilewright.runtime.intermediate import values_of_steps
 from tilewright.runtime.profiling import Count, Metric, MetricCollector
 

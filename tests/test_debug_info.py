@@ -17,14 +17,14 @@ import pytest
 import tilewright as tvm
 from tilewright import relay, te, tir
 from tilewright.backends.target import Target
+from tilewright.base.errors import OptionError, Origin
 from tilewright.compiler.cache import VARIABLE
-from tilewright.errors import OptionError, Origin
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
 from tilewright.runtime import NullThreadPool, load_module
 from tilewright.runtime.threads import POOLS
 
-PRINTERS = Path(tvm.__file__).parent / "contrib" / "gdb_printers.py"
+PRINTERS = Path(tvm.__file__).parent / "driver" / "gdb_printers.py"
 NODE = "/layer1/layer1.0/conv1/Conv"
 X = np.random.default_rng(0).standard_normal((1, 4, 8, 8), np.float32)
 BASELINE = f"llvm -mtriple={Target('llvm').mtriple} -mcpu=x86-64"

@@ -19,15 +19,15 @@ from onnx import TensorProto, helper
 import tilewright as tvm
 from tflite_small import MODELS
 from tilewright import relay
-from tilewright.diagnosis.bench import Bench
-from tilewright.diagnosis.case import Case, case_of, operators
-from tilewright.diagnosis.find import CONTROL, IMPORT, find
-from tilewright.diagnosis.references import check_reference, compare_import
-from tilewright.diagnosis.shrink import Shrinker
-from tilewright.diagnosis.ways import Settings, Verdict, Way, check, compared
+from tilewright.base.errors import OptionError, PackageError
 from tilewright.driver.diagnose import read_case
+from tilewright.driver.diagnosis.bench import Bench
+from tilewright.driver.diagnosis.case import Case, case_of, operators
+from tilewright.driver.diagnosis.find import CONTROL, IMPORT, find
+from tilewright.driver.diagnosis.references import check_reference, compare_import
+from tilewright.driver.diagnosis.shrink import Shrinker
+from tilewright.driver.diagnosis.ways import Settings, Verdict, Way, check, compared
 from tilewright.driver.main import main
-from tilewright.errors import OptionError, PackageError
 from tilewright.relay.expr import Call
 from tilewright.relay.visitor import rewrite
 from tilewright.runtime.worker import Worker

@@ -9,10 +9,10 @@ import pytest
 
 from planted_bugs import PLANTS, Plant
 from planted_networks import NETWORKS, network
-from tilewright.diagnosis.bench import Bench
-from tilewright.diagnosis.find import Diagnosis, find
-from tilewright.diagnosis.repro import read_case, read_expected, write_repro
-from tilewright.diagnosis.ways import Settings
+from tilewright.driver.diagnosis.bench import Bench
+from tilewright.driver.diagnosis.find import Diagnosis, find
+from tilewright.driver.diagnosis.repro import read_case, read_expected, write_repro
+from tilewright.driver.diagnosis.ways import Settings
 from tilewright.runtime.worker import Worker
 
 QUICK = (

@@ -16,10 +16,10 @@ import pytest
 import random_graphs
 import tilewright as tvm
 from tilewright import relay
-from tilewright.contrib import dnnl
-from tilewright.contrib.dnnl.library import Library, find, library
-from tilewright.contrib.dnnl.program import Program
-from tilewright.errors import ArtifactError, CompileError, TargetError
+from tilewright.backends.accelerators import dnnl
+from tilewright.backends.accelerators.dnnl.library import Library, find, library
+from tilewright.backends.accelerators.dnnl.program import Program
+from tilewright.base.errors import ArtifactError, CompileError, TargetError
 from tilewright.relay.op.contrib import Refusal
 
 Array = np.ndarray[Any, Any]
@@ -307,7 +307,7 @@ def test_it_works_on_the_memory_of_its_caller() -> None:
 
 
 def test_programs_are_checked_when_they_are_read() -> None:
-    from tilewright.contrib.dnnl.codegen import generate
+    from tilewright.backends.accelerators.dnnl.codegen import generate
 
     mod = dnnl.partition_for_dnnl(module("head"))
     (function,) = (f for _, f in mod.items() if "Compiler" in f.attrs)
@@ -339,8 +339,8 @@ def test_a_library_that_is_missing_or_another_one_is_told(monkeypatch: pytest.Mo
 def test_a_program_says_what_to_install_when_it_is_called(tmp_path: Path) -> None:
     relay.build(dnnl.partition_for_dnnl(module("bias")), "llvm").export_library(tmp_path / "m.so")
     code = (
-        "import numpy as np, tilewright.contrib.dnnl\nfrom tilewright.runtime import load_module\n"
-        f"try:\n    load_module({str(tmp_path / 'm.so')!r}).executable(np.zeros({IMAGE}, np.float32))\nexcept tilewright.errors.TargetError as e:\n    print(e)"
+        "import numpy as np, tilewright.backends.accelerators.dnnl\nfrom tilewright.runtime import load_module\n"
+        f"try:\n    load_module({str(tmp_path / 'm.so')!r}).executable(np.zeros({IMAGE}, np.float32))\nexcept tilewright.base.errors.TargetError as e:\n    print(e)"
     )
     environment = {**os.environ, "TILEWRIGHT_DNNL": str(tmp_path / "libdnnl.so.3")}
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment).stdout

@@ -19,13 +19,14 @@ from onnx import helper
 
 import test_relay_transform_text as text_cases
 from small_models import graph
-from tilewright import relay, rpc, te
+from tilewright import relay, te
+from tilewright.backends.accelerators.declared.__main__ import main as accelerator_main
 from tilewright.backends.cpu.combine import has_zig
-from tilewright.contrib.accelerator.__main__ import main as accelerator_main
+from tilewright.base.global_functions import remove_global_func
+from tilewright.base.settings import SETTINGS
 from tilewright.driver.main import app, main
-from tilewright.global_functions import remove_global_func
 from tilewright.relay.op.contrib import _TABLES
-from tilewright.settings import SETTINGS
+from tilewright.runtime import rpc
 from tilewright.tir.parse_expr import _CALLS, _NAMED, INTRINSICS
 from tilewright.tir.parser import _DECLARATIONS, _HEADERS, _LOOPS
 

@@ -16,12 +16,12 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.errors import ArtifactError, OptionError, RunError, TargetError
-from tilewright.global_functions import FUNCTIONS, register_func, remove_global_func
-from tilewright.nd import aligned_empty
+from tilewright.base.errors import ArtifactError, OptionError, RunError, TargetError
+from tilewright.base.global_functions import FUNCTIONS, register_func, remove_global_func
+from tilewright.base.nd import aligned_empty
+from tilewright.base.types import DataType
 from tilewright.runtime import DeviceMemory, Driver, load_driver, load_module, memory_of
 from tilewright.runtime.driver import HEADER
-from tilewright.types import DataType
 
 CC = shutil.which("cc")
 needs_cc = pytest.mark.skipif(CC is None, reason="there is no C compiler here")
@@ -109,7 +109,7 @@ def test_modules_are_saved_and_loaded(driver: Driver, library: Path, suffix: str
     assert [m.type_key for m in again.imported_modules] == ["example-driver"]
     np.testing.assert_array_equal(again.executable(X, Y), lib.executable(X, Y))
     code = (
-        "import sys, numpy as np\nfrom tilewright.runtime import load_driver, load_module\nfrom tilewright.errors import ArtifactError\n"
+        "import sys, numpy as np\nfrom tilewright.runtime import load_driver, load_module\nfrom tilewright.base.errors import ArtifactError\n"
         f"x = np.ones((3, 5), np.float32)\ntry:\n    load_module({str(tmp_path / f'm{suffix}')!r})\nexcept ArtifactError as e:\n    print(e)\n"
         f"load_driver({str(library)!r})\nprint(load_module({str(tmp_path / f'm{suffix}')!r}).executable(x, x).sum())"
     )

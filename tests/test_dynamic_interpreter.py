@@ -16,8 +16,8 @@ from onnx.backend.test.case.node import collect_testcases
 import tilewright
 from small_models import onnxruntime_answers
 from tilewright import relay
+from tilewright.base.errors import ModelError, Origin, RunError, ShapeError
 from tilewright.compiler.staged import MOST_EDGES
-from tilewright.errors import ModelError, Origin, RunError, ShapeError
 from tilewright.relay import dynamic_interpreter
 from tilewright.relay.dynamic_interpreter import Conversions, DynamicProgram, TooLargeError, meaning_of
 from tilewright.relay.expr import Call, Function, Tuple, Var

@@ -10,15 +10,15 @@ import pytest
 
 import tilewright
 from tilewright import relay
-from tilewright.errors import CompileError, ShapeError
-from tilewright.expr import UnknownDim
+from tilewright.base.errors import CompileError, ShapeError
+from tilewright.base.types import TensorType, TupleType
 from tilewright.ir import IRModule, assert_structural_equal
 from tilewright.relay import transform
 from tilewright.relay.expr import Call, Function, const, var
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op import OPS, dynamic
 from tilewright.relay.op.registry import Op
-from tilewright.types import TensorType, TupleType
+from tilewright.scalar.expr import UnknownDim
 
 _random = np.random.default_rng(3)
 
@@ -145,7 +145,7 @@ def test_programs_of_known_shapes_compile() -> None:
     shape = relay.concatenate([relay.strided_slice(relay.shape_of(x, dtype="int64"), begin=(0,), end=(1,)), const(ints(3, 2))])
     mod = IRModule.from_expr(relay.exp(relay.reshape(x, shape)))
     graph = relay.build(mod, target="llvm")
-    from tilewright.contrib.graph_executor import GraphModule
+    from tilewright.runtime.graph_executor import GraphModule
 
     runner = GraphModule(graph["default"](tilewright.cpu()))
     value = real(2, 6)

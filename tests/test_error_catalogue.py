@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from tilewright import catalogue, errors
-from tilewright.catalogue import AREAS, FOLDER, Entry, areas, entries
+from tilewright.base import catalogue, errors
+from tilewright.base.catalogue import AREAS, FOLDER, Entry, areas, entries
 from tilewright.driver.main import main
 
 ROOT = Path(__file__).parent.parent

@@ -10,10 +10,10 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.contrib.library_calls import stand_in
-from tilewright.contrib.library_calls.ethos_u import vela
-from tilewright.contrib.library_calls.ethos_u.tflite_graph import tflite_bytes
-from tilewright.errors import CompileError, InternalError
+from tilewright.backends.accelerators.library_calls import stand_in
+from tilewright.backends.accelerators.library_calls.ethos_u import vela
+from tilewright.backends.accelerators.library_calls.ethos_u.tflite_graph import tflite_bytes
+from tilewright.base.errors import CompileError, InternalError
 from tilewright.ir import IRModule
 from tilewright.relay import transform
 from tilewright.relay.frontend.tflite.model import read_model

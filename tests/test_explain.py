@@ -21,6 +21,7 @@ from tilewright import relay
 from tilewright.backends.cpu.llvm.codegen import emit
 from tilewright.backends.cpu.llvm.compile import assembly
 from tilewright.backends.target import Target
+from tilewright.base.types import FLOAT32
 from tilewright.compiler.report import Report
 from tilewright.driver.explain.content import Content, explained
 from tilewright.driver.explain.difference import ADDED, CHANGED, REMOVED, SAME, Row, difference
@@ -31,7 +32,6 @@ from tilewright.driver.explain.page import page_of, summary_of
 from tilewright.driver.explain.recording import Recording
 from tilewright.driver.main import main
 from tilewright.runtime.manifest import Held
-from tilewright.types import FLOAT32
 
 HOSTILE = "</script><script>window.pwned=1</script><img src=x onerror=window.pwned=1>\u2028"
 CONTROL = '#[version = "0.0.5"]\ndef @main(%x: Tensor[(2, 4), float32], %c: bool) { if (%c) { nn.relu(%x) } else { negative(%x) } }\n'
@@ -175,7 +175,7 @@ def test_control_flow_has_blocks_and_its_own_text() -> None:
     assert "control flow" in found.not_measured
 
 
-@pytest.mark.filterwarnings("ignore::tilewright.errors.NotNativeWarning")
+@pytest.mark.filterwarnings("ignore::tilewright.base.errors.NotNativeWarning")
 def test_what_has_no_kernel_runs_by_its_meaning() -> None:
     params, call = HOST_EXAMPLES[0].call()
     assert "python" in [s.where for s in described(relay.Function(tuple(params), call)).steps]

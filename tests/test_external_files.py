@@ -14,8 +14,8 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.errors import ArtifactError, CompileError
-from tilewright.global_functions import FUNCTIONS, register_func, remove_global_func
+from tilewright.base.errors import ArtifactError, CompileError
+from tilewright.base.global_functions import FUNCTIONS, register_func, remove_global_func
 from tilewright.runtime import load_module, register_module
 
 Array = np.ndarray[Any, Any]

@@ -14,8 +14,8 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.errors import ArtifactError, CompileError, OptionError
-from tilewright.global_functions import FUNCTIONS, register_func, remove_global_func
+from tilewright.base.errors import ArtifactError, CompileError, OptionError
+from tilewright.base.global_functions import FUNCTIONS, register_func, remove_global_func
 from tilewright.relay import transform
 from tilewright.runtime import ModuleNode, load_module, register_module
 
@@ -152,7 +152,7 @@ def test_modules_travel_with_the_program(suffix: str, tmp_path: Path) -> None:
 
 def test_a_file_with_modules_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
     relay.build(partitioned(HEAD, {"nn.bias_add": "alpha"}), target="llvm").export_library(tmp_path / "m.so")
-    code = f"import tilewright\ntry:\n    tilewright.load({str(tmp_path / 'm.so')!r})\nexcept tilewright.errors.ArtifactError as e:\n    print(e)"
+    code = f"import tilewright\ntry:\n    tilewright.load({str(tmp_path / 'm.so')!r})\nexcept tilewright.base.errors.ArtifactError as e:\n    print(e)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "it has a module of the kind 'meaning', and nothing here reads one; import what registers it" in said
 

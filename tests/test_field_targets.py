@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tilewright import relay
-from tilewright.errors import OptionError
+from tilewright.base.errors import OptionError
 from tilewright.ir import IRModule
 from tilewright.relay import transform
 from tilewright.relay.op.contrib import FIELD_TARGETS, Refusal, get_pattern_table, partition_for, register_partitioner

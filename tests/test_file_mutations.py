@@ -23,7 +23,7 @@ import tflite_mutations
 import tilewright
 from damaged_files import EXECUTED
 from tflite_models import Graph, Op, T, model
-from tilewright.errors import ModelError, ShapeError
+from tilewright.base.errors import ModelError, ShapeError
 from tilewright.relay.frontend.tflite import from_tflite
 
 

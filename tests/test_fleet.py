@@ -19,16 +19,16 @@ import pytest
 import tilewright as tvm
 from planted import EXPECTED, planted
 from small_models import cnn
-from tilewright import rpc
+from tilewright.base.errors import OptionError, RPCError, WorkerError
 from tilewright.driver.main import main
 from tilewright.driver.places import Place
 from tilewright.driver.tvmc.main import main as tvmc
-from tilewright.errors import OptionError, RPCError, WorkerError
-from tilewright.tuning.boards import SSHRunner, board_build
-from tilewright.tuning.cluster import ClusterBuilder, ClusterRunner
-from tilewright.tuning.local import LocalBuilder
-from tilewright.tuning.measure import MeasureErrorNo, measure
-from tilewright.tuning.ssh import SSHConnection
+from tilewright.runtime import rpc
+from tilewright.search.boards import SSHRunner, board_build
+from tilewright.search.cluster import ClusterBuilder, ClusterRunner
+from tilewright.search.local import LocalBuilder
+from tilewright.search.measure import MeasureErrorNo, measure
+from tilewright.search.ssh import SSHConnection
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 needs_sshd = pytest.mark.skipif(not Path(SSHD).exists() or not shutil.which("ssh"), reason="needs OpenSSH's server and client")

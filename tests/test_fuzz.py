@@ -22,7 +22,7 @@ from fuzz.outcomes import AGREES, EXPLAINED, FOREIGN, INVALID, REFUSED, WRONG, D
 from fuzz.report import Report
 from fuzz.runner import Result, Runner, Task, smallest
 from fuzz.shrink import shrink
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
 
 pytest.importorskip("onnxruntime", reason="onnxruntime, one of the references, is not installed")
 
@@ -273,7 +273,7 @@ def test_torch_draws_the_same_from_a_number_and_agrees() -> None:
 def test_relay_finds_a_planted_fault_and_makes_it_small(wrong_tanh: None, tmp_path: Path) -> None:
     from fuzz.relay_kind import Case, RelayKind
     from tilewright import relay
-    from tilewright.diagnosis.case import case_of
+    from tilewright.driver.diagnosis.case import case_of
 
     kind = RelayKind()
     x = relay.var("x", shape=(2, 3))

@@ -18,18 +18,18 @@ EQUAL = "each entry is one step for the interpreter, and whoever writes one writ
 OF_THREAD = "each thread has its own"
 OF_WORKER = "of a process that serves one request at a time"
 KNOWN = {
-    "auto_scheduler.workload_registry": {"WORKLOADS": REGISTERED, "_TENSORS": REGISTERED},
-    "autotvm.task.task": {"TEMPLATES": REGISTERED},
-    "autotvm.task.topi_integration": {"_COMPUTES": REGISTERED},
+    "search.auto_scheduler.workload_registry": {"WORKLOADS": REGISTERED, "_TENSORS": REGISTERED},
+    "search.autotvm.task.task": {"TEMPLATES": REGISTERED},
+    "search.autotvm.task.topi_integration": {"_COMPUTES": REGISTERED},
     "compiler.cache": {"_WRITING": "an entry belongs to the thread that it names; whoever waits for one joins that thread"},
-    "diagnosis.probes": {"_RUN": OF_WORKER},
-    "forks": {"_LOCKS": "a weak set of locks, entered when one is made", "_REENTRANT": "the same"},
-    "global_functions": {"FUNCTIONS": REGISTERED},
-    "interning": {"_SWEEP_AT": "a number that says when to look for garbage; a lost change moves the next look", "_INTERNED": LOCKED},
+    "driver.diagnosis.probes": {"_RUN": OF_WORKER},
+    "base.forks": {"_LOCKS": "a weak set of locks, entered when one is made", "_REENTRANT": "the same"},
+    "base.global_functions": {"FUNCTIONS": REGISTERED},
+    "base.interning": {"_SWEEP_AT": "a number that says when to look for garbage; a lost change moves the next look", "_INTERNED": LOCKED},
     "ir.op_attributes": {"OP_ATTRIBUTES": REGISTERED},
     "ir.structural": {"_FIELDS": EQUAL, "_LABELS": EQUAL},
     "ir.transform": {"PASSES": REGISTERED},
-    "plugins": {"_DECLARED": REGISTERED, "_OFFLOADS": REGISTERED},
+    "base.plugins": {"_DECLARED": REGISTERED, "_OFFLOADS": REGISTERED},
     "relay.frontend.onnx.registry": {"CONVERTERS": REGISTERED},
     "relay.frontend.pytorch.complex_numbers": {"COMPUTING": REGISTERED},
     "relay.frontend.pytorch.registry": {"CONVERTERS": REGISTERED, "WRITERS": REGISTERED},
@@ -37,8 +37,8 @@ KNOWN = {
     "relay.op.contrib": {"_PARTITIONERS": REGISTERED, "_TABLES": REGISTERED, "_TAKEN": REGISTERED},
     "relay.op.registry": {"OPS": REGISTERED},
     "relay.qnn.affine": {"RULES": REGISTERED},
-    "rpc.models": {"_MODELS": OF_WORKER},
-    "rpc.service": {"_MODULES": OF_WORKER},
+    "runtime.rpc.models": {"_MODELS": OF_WORKER},
+    "runtime.rpc.service": {"_MODULES": OF_WORKER},
     "runtime.callbacks": {"_MADE": LOCKED, "_STATE": OF_THREAD},
     "runtime.driver": {"_DRIVERS": LOCKED},
     "runtime.faults": {"_LAST": LOCKED},
@@ -49,7 +49,7 @@ KNOWN = {
     "backends.generic_func": {"_NATIVE": REGISTERED},
     "backends.cpu.llvm.perf": {"_dumps": LOCKED},
     "backends.cpu.llvm.text": {"_MEMORY": EQUAL, "_REGISTER": EQUAL},
-    "types": {"_KNOWN": EQUAL, "_NUMPY": EQUAL, "_OF_NUMPY": EQUAL},
+    "base.types": {"_KNOWN": EQUAL, "_NUMPY": EQUAL, "_OF_NUMPY": EQUAL},
 }
 
 

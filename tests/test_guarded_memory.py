@@ -19,11 +19,11 @@ from random_graphs import inputs as graph_inputs
 from random_kernels import KINDS, Maker
 from small_models import onnxruntime_answers
 from test_kernels_native import agree
+from tilewright.compat.target import Target
 from tilewright.compiler.build import build_module
 from tilewright.ir.module import IRModule
 from tilewright.relay.frontend.onnx import from_onnx
 from tilewright.relay.interpreter import evaluate
-from tilewright.target import Target
 
 Array = np.ndarray[Any, Any]
 

@@ -8,7 +8,7 @@ from onnx import ModelProto, TensorProto, helper
 
 import tilewright
 from tflite_models import Graph, Op, T, model
-from tilewright.errors import ModelError
+from tilewright.base.errors import ModelError
 from tilewright.relay.frontend import from_onnx, from_tflite
 
 

@@ -22,24 +22,25 @@ import daily
 from test_auto_scheduler import TILED
 from test_auto_scheduler import record as steps_row
 from test_autotvm_records import CONV_ROW, DENSE_ROW, DEPTHWISE_ROW, PRODUCTS_ROW, kernel_task, rows_of
-from tilewright import auto_scheduler, autotvm, micro
-from tilewright.array_files import read_npz
-from tilewright.auto_scheduler.measure import recover_measure_input
-from tilewright.autotvm import record
-from tilewright.autotvm.record import split_workload
 from tilewright.backends.target import Target
-from tilewright.diagnosis.case import Case
+from tilewright.base.array_files import read_npz
+from tilewright.base.errors import ArtifactError, CompileError, InputError, ModelError, OptionError
+from tilewright.base.json_reading import read_json
+from tilewright.compiler import micro
 from tilewright.driver.config import option_values
+from tilewright.driver.diagnosis.case import Case
 from tilewright.driver.files import read_arrays
 from tilewright.driver.tvmc.model import TVMCModel
 from tilewright.driver.tvmc.package import TVMCPackage
-from tilewright.errors import ArtifactError, CompileError, InputError, ModelError, OptionError
 from tilewright.ir.module import IRModule
-from tilewright.json_texts import read_json
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.profiling import Report
 from tilewright.runtime.roofline import Peaks
-from tilewright.tuning.records import decode
+from tilewright.search import auto_scheduler, autotvm
+from tilewright.search.auto_scheduler.measure import recover_measure_input
+from tilewright.search.autotvm import record
+from tilewright.search.autotvm.record import split_workload
+from tilewright.search.records import decode
 
 SOURCE = Path(__file__).parent.parent / "src" / "tilewright"
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -145,7 +146,7 @@ def test_numpy_archives_are_read_as_numpy_does(tmp_path: Path) -> None:
 
 def test_an_archive_of_more_than_the_memory_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez_compressed(tmp_path / "a.npz", x=np.zeros(1 << 20))
-    monkeypatch.setattr("tilewright.array_files.machine_bytes", lambda: 1 << 20)
+    monkeypatch.setattr("tilewright.base.array_files.machine_bytes", lambda: 1 << 20)
     with pytest.raises(InputError, match=r"its arrays need 83\d+ bytes, and this machine has 1048576"):
         read_arrays(tmp_path / "a.npz")
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from tilewright import rpc
-from tilewright.errors import InputError, RPCError
-from tilewright.rpc.arrays import array_of
-from tilewright.rpc.connection import dial, seconds
-from tilewright.rpc.service import call
+from tilewright.base.errors import InputError, RPCError
+from tilewright.runtime import rpc
+from tilewright.runtime.rpc.arrays import array_of
+from tilewright.runtime.rpc.connection import dial, seconds
+from tilewright.runtime.rpc.service import call
 
 SECRET = "a secret of the tests"
 Peer = rpc.Tracker | rpc.Proxy | rpc.Server
@@ -113,7 +113,7 @@ def test_a_tracker_refuses_senseless_requests(message: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("name", "given"), [
-    ("os:system", {}), ("tilewright.rpc.service:_call", {}), ("tilewright.runtime.worker_main:import_modules", {"modules": ["antigravity"]}), ([], {}), (None, {}),
+    ("os:system", {}), ("tilewright.runtime.rpc.service:_call", {}), ("tilewright.runtime.worker_main:import_modules", {"modules": ["antigravity"]}), ([], {}), (None, {}),
 ])
 def test_a_session_calls_what_is_listed_alone(name: Any, given: Any) -> None:
     with rpc.Server(port=0) as server:
@@ -128,7 +128,7 @@ def test_a_session_calls_what_is_listed_alone(name: Any, given: Any) -> None:
 @pytest.mark.parametrize("sent", [head(1 << 10, 1 << 30)[:7], head(1 << 10, 1 << 30), head(len(TEXT), 100) + TEXT + b"x" * 99])
 def test_a_session_that_stops_within_a_message_is_ended(sent: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever the client falls silent, the server is the next one's."""
-    monkeypatch.setattr("tilewright.rpc.server._IDLE_SECONDS", 0.2)
+    monkeypatch.setattr("tilewright.runtime.rpc.server._IDLE_SECONDS", 0.2)
     with rpc.Server(port=0) as server:
         connection = dial(server.host, server.port, SECRET.encode(), {"role": "session", "key": "", "token": "", "seconds": 0, "patience": 5})
         assert "ready" in connection.receive(10)[0]

@@ -18,7 +18,7 @@ import tflite_models
 import tilewright
 from test_onnx_kinds import node_model
 from tflite_models import Op, T
-from tilewright.errors import ModelError, RunError
+from tilewright.base.errors import ModelError, RunError
 from tilewright.relay.interpreter import evaluate
 
 Array = np.ndarray[Any, Any]

@@ -13,16 +13,16 @@ from codegen_processors import OF_BYTES, Work, run_all, why_not
 from tilewright import te
 from tilewright.backends.cpu.llvm.codegen import emit
 from tilewright.backends.cpu.llvm.compile import assembly
+from tilewright.base.nd import aligned_empty
+from tilewright.compat.target import Target
 from tilewright.compiler.kernel import lower
-from tilewright.intrinsics import dot4
 from tilewright.ir.structural import structural_equal
-from tilewright.nd import aligned_empty
 from tilewright.relay.expr import Function, var
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.fixed_point import HighProduct
 from tilewright.relay.op.nn import BatchMatmul, Conv2d, Dense, Matmul
 from tilewright.runtime.host import host_arch, host_features
-from tilewright.target import Target
+from tilewright.scalar.intrinsics import dot4
 from tilewright.te.create import create_prim_func
 from tilewright.tir.interpreter import run
 from tilewright.tir.parser import parse

@@ -19,15 +19,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tilewright import nd, relay
+from tilewright import relay
 from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.cpu.llvm.entry import emit_entry
 from tilewright.backends.cpu.llvm.interrupts import look_text
 from tilewright.backends.cpu.llvm.jit import LoadedCode
 from tilewright.backends.cpu.llvm.pool import pool_text
 from tilewright.backends.target import Target
+from tilewright.base import nd
+from tilewright.base.global_functions import register_func, remove_global_func
+from tilewright.base.types import DataType
 from tilewright.compiler.build import build_module
-from tilewright.global_functions import register_func, remove_global_func
 from tilewright.ir.module import IRModule
 from tilewright.runtime import interrupts
 from tilewright.runtime.artifact import Artifact, load
@@ -36,7 +38,6 @@ from tilewright.runtime.host import host_triple
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.modules import ModuleNode
 from tilewright.runtime.program import KernelCall, Place, TensorInfo
-from tilewright.types import DataType
 
 KERNELS = f"""
 declare i32 @raise(i32)

@@ -9,8 +9,8 @@ import pytest
 
 import tilewright as tvm
 from tilewright import te, tir
-from tilewright.errors import CompileError, ScheduleError
-from tilewright.expr import Buffer
+from tilewright.base.errors import CompileError, ScheduleError
+from tilewright.scalar.expr import Buffer
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import PrimFunc
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
 from tilewright.ir import IRModule
 from tilewright.relay.expr import Call, Function, GlobalVar, var
 from tilewright.relay.interpreter import evaluate

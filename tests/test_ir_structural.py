@@ -10,17 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tilewright import expr as scalar
 from tilewright import relay, tir
-from tilewright.errors import CompileError
-from tilewright.interning import release
+from tilewright.base.errors import CompileError
+from tilewright.base.interning import release
+from tilewright.base.types import FuncType, RefType, TensorType, TupleType, TypeVar
 from tilewright.ir import IRModule, assert_structural_equal, structural_equal, structural_hash
 from tilewright.ir.structural import first_difference
 from tilewright.relay.adt import Clause, Match, PatternVar
 from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, RefCreate, RefWrite, Tuple, TupleGetItem, Var, const, var
 from tilewright.relay.op.elementwise import Relu
+from tilewright.scalar import expr as scalar
 from tilewright.tir.stmt import SERIAL, For, PrimFunc, Store
-from tilewright.types import FuncType, RefType, TensorType, TupleType, TypeVar
 
 
 def chain(length: int, name: str = "x", shape: tuple[int, ...] = (4, 4)) -> Function:
@@ -188,7 +188,7 @@ def test_the_first_difference_is_shown_with_its_path() -> None:
 
 
 def test_origins_do_not_count() -> None:
-    from tilewright.errors import Origin
+    from tilewright.base.errors import Origin
 
     x = var("x", shape=(2,))
     assert structural_equal(Function((x,), Call(Relu(), (x,), span=Origin("a"))), Function((x,), Call(Relu(), (x,), span=Origin("b"))))

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tilewright import relay
-from tilewright.errors import CompileError, InternalError, OptionError, ShapeError
+from tilewright.base.errors import CompileError, InternalError, OptionError, ShapeError
+from tilewright.base.types import FuncType
 from tilewright.ir import IRModule
 from tilewright.ir.instrument import (
     DumpInstrument,
@@ -28,7 +29,6 @@ from tilewright.relay.analysis import check_well_formed, well_formed
 from tilewright.relay.expr import Call, Expr, Function, GlobalVar, Let, Tuple, Var, var
 from tilewright.relay.op.elementwise import Relu
 from tilewright.relay.transform import function_pass
-from tilewright.types import FuncType
 
 
 def module() -> IRModule:

@@ -10,10 +10,10 @@ from codegen_native import TARGETS
 from random_graphs import Graph
 from random_graphs import inputs as graph_inputs
 from random_kernels import KINDS, Array, Maker
+from tilewright.compat.target import Target
 from tilewright.compiler.build import build_module
 from tilewright.ir.module import IRModule
 from tilewright.relay.interpreter import evaluate
-from tilewright.target import Target
 
 pytestmark = pytest.mark.slow
 

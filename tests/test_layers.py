@@ -16,35 +16,28 @@ SOURCE = ROOT / "src" / "tilewright"
 
 # A module belongs to the longest prefix that fits it, and may import rooms of its own level and of the levels above.
 LEVELS: tuple[tuple[str, ...], ...] = (
-    ("forks", "node", "errors", "error", "faults", "limits", "recursion"),
-    ("settings", "types", "catalogue"),
-    ("global_functions", "plugins"),
-    ("logs", "json_texts"),
-    ("array_files", "contents", "expr", "expr_walk", "interning", "intrinsics", "nd", "pieces", "texts", "worth"),
-    ("params", "testing"),
-    ("arith",),
-    ("ir", "transform", "instrument"),
-    ("te", "tir", "script"),
+    ("base",),
+    ("scalar",),
+    ("ir",),
+    ("te", "tir"),
     ("topi",),
-    ("relay", "parser"),
-    ("relay.frontend", "serialization", "registry"),
-    ("_ffi",),
+    ("relay",),
+    ("relay.frontend", "relay.serialization"),
     ("backends", "runtime"),
-    ("target", "relay.op.strategy"),
-    ("rpc", "exec"),
-    ("compiler", "relay.backend.te_compiler"),
-    ("onnx_backend", "onnx_session", "micro"),
-    ("tuning",),
-    ("autotvm", "auto_scheduler"),
-    ("contrib",),
-    ("diagnosis",),
-    ("driver", "__main__", "debug", "utils"),
+    ("compiler",),
+    ("compiler.micro",),
+    ("search",),
+    ("search.autotvm", "search.auto_scheduler"),
+    ("backends.accelerators", "compiler.torch_backend", "compiler.torch_fallback", "compiler.torch_parts"),
+    ("driver.diagnosis",),
+    ("driver", "__main__"),
+    ("compat",),
 )
 LEVEL = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 
 # What runs where the compiler is not installed, and what it may use.
-STANDALONE = ("runtime", "rpc", "exec", "contrib.graph_executor", "contrib.debugger")
-STANDALONE_USES = {"forks", "node", "errors", "faults", "limits", "settings", "types", "global_functions", "nd", "plugins", "params", "pieces", "texts", "json_texts", "runtime", "rpc", "exec", "contrib"}
+STANDALONE = ("runtime", "compat.exec")
+STANDALONE_USES = {"base", "runtime", "compat"}
 
 # Imports against the order, inside functions, each with its reason. Where the other room is missing, only that function fails.
 ALLOWED_LATE: dict[tuple[str, str], str] = {
@@ -52,8 +45,8 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("ir.module", "relay.visitor"): "the same",
     ("ir.module", "relay.printer"): "a module prints itself",
     ("ir.module", "relay.parser"): "a module reads the standard library",
-    ("ir.module", "serialization"): "a module is pickled as JSON, which knows all dialects",
-    ("relay.expr", "serialization"): "so is an expression",
+    ("ir.module", "relay.serialization"): "a module is pickled as JSON, which knows all dialects",
+    ("relay.expr", "relay.serialization"): "so is an expression",
     ("relay.op.deferred", "relay.frontend.onnx.deferred"): "a node that waits is converted by the frontend that it came from, when its values are known",
     ("relay.op.deferred", "relay.frontend.tflite.deferred"): "the same",
     ("ir.op_attributes", "relay.op.registry"): "who says something of an operator that does not exist is warned, with the nearest name",
@@ -66,8 +59,8 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("relay", "compiler.vm"): "and relay.vm for compiling one with control flow",
     ("relay.quantize", "compiler.calibration"): "relay.quantize.quantize is the field's name for quantizing a network, which runs it on data, compiled",
     ("relay", "compiler.executor"): "relay.create_executor is the field's name for running one",
-    ("relay.op.contrib.rules", "contrib.library_calls"): "who partitions for a library of C functions has its code generator with that",
-    ("compiler.model", "autotvm.task.dispatcher"): "compile(records=) takes what tuning found, as autotvm.apply_history_best does",
+    ("relay.op.contrib.rules", "backends.accelerators.library_calls"): "who partitions for a library of C functions has its code generator with that",
+    ("compiler.model", "search.autotvm.task.dispatcher"): "compile(records=) takes what tuning found, as autotvm.apply_history_best does",
     ("runtime.artifact", "compiler.export"): "save() of a program in memory links it",
     ("runtime.module", "compiler.functions"): "load_module() of C text compiles it",
     ("runtime.functions", "compiler.functions"): "export_library(cc=, options=) compiles C text again",

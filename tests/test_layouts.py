@@ -12,17 +12,17 @@ import pytest
 import tilewright as tvm
 from codegen_native import TARGETS
 from tilewright import relay, te, topi
+from tilewright.base.errors import CompileError, OptionError, ShapeError
+from tilewright.base.types import TensorType
+from tilewright.compat.target import Target
 from tilewright.compiler.build import build_module
-from tilewright.errors import CompileError, OptionError, ShapeError
-from tilewright.expr import Var
 from tilewright.ir import IRModule, assert_structural_equal, reset_op_attr
 from tilewright.relay import nn, transform
 from tilewright.relay.analysis import calls, check_well_formed
 from tilewright.relay.expr import Expr, const, var
 from tilewright.relay.interpreter import evaluate
-from tilewright.target import Target
+from tilewright.scalar.expr import Var
 from tilewright.tir import bijective_layout, layout
-from tilewright.types import TensorType
 
 BLOCKS = {"nn.conv2d": ["NCHW8c", "OIHW8i8o"], "nn.max_pool2d": ["NCHW8c"]}
 _random = np.random.default_rng(11)

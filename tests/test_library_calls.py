@@ -18,10 +18,10 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.contrib.library_calls import GENERATORS, LibraryModule, register_generators, stand_in
-from tilewright.contrib.library_calls.by_meaning import results_of
-from tilewright.errors import ArtifactError, CompileError, RunError
-from tilewright.global_functions import FUNCTIONS, register_func, remove_global_func
+from tilewright.backends.accelerators.library_calls import GENERATORS, LibraryModule, register_generators, stand_in
+from tilewright.backends.accelerators.library_calls.by_meaning import results_of
+from tilewright.base.errors import ArtifactError, CompileError, RunError
+from tilewright.base.global_functions import FUNCTIONS, register_func, remove_global_func
 from tilewright.ir import IRModule
 from tilewright.relay import transform
 from tilewright.relay.collage import CustomCostEstimator
@@ -266,7 +266,7 @@ class NoCompiler(MetaPathFinder):
 sys.meta_path.insert(0, NoCompiler())
 import numpy as np
 from tilewright import runtime
-from tilewright.global_functions import register_func
+from tilewright.base.global_functions import register_func
 seen = []
 def run(module, given, *outs):
     seen.extend(s.function for s in module.steps)

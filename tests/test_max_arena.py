@@ -12,9 +12,9 @@ import pytest
 import tilewright as tvm
 from small_models import cnn, mlp
 from tilewright import relay
+from tilewright.base.errors import CompileError, OpenSizeWarning, OptionError
+from tilewright.base.memory_placement import alive_bytes, peak_bytes, place_pieces
 from tilewright.driver import options
-from tilewright.errors import CompileError, OpenSizeWarning, OptionError
-from tilewright.pieces import alive_bytes, peak_bytes, place_pieces
 from tilewright.relay.transform.memory_order import least_memory_order
 from tilewright.relay.transform.pipeline import optimize
 from tilewright.relay.transform.plan_memory import plan_memory

@@ -24,18 +24,18 @@ import daily
 import tilewright as tvm
 from planted import DEFAULT, EXPECTED, Planted, planted
 from tilewright import tir
-from tilewright.errors import InputError, ModelError, OptionError, WorkerCrashed, WorkerNotStarted, WorkerRaised, WorkerTimedOut
+from tilewright.base.errors import InputError, ModelError, OptionError, WorkerCrashed, WorkerNotStarted, WorkerRaised, WorkerTimedOut
+from tilewright.base.types import DataType
 from tilewright.runtime.manifest import Parameter
 from tilewright.runtime.trial import TrialOptions, flush_caches, load_library, timed, trial
 from tilewright.runtime.trial_data import Guarded, arrays_of, difference, random_array
 from tilewright.runtime.worker import Worker
+from tilewright.search.building import Lowered, default_build, pickled, travelling
+from tilewright.search.lines import LineFile
+from tilewright.search.local import LocalBuilder, LocalRunner
+from tilewright.search.measure import Candidate, Measured, MeasureErrorNo, measure
+from tilewright.search.records import Record, Records, decode, encode
 from tilewright.tir.stmt import PrimFunc
-from tilewright.tuning.building import Lowered, default_build, pickled, travelling
-from tilewright.tuning.lines import LineFile
-from tilewright.tuning.local import LocalBuilder, LocalRunner
-from tilewright.tuning.measure import Candidate, Measured, MeasureErrorNo, measure
-from tilewright.tuning.records import Record, Records, decode, encode
-from tilewright.types import DataType
 
 HERE = Path(__file__).parent
 

@@ -14,11 +14,11 @@ import pytest
 
 from planted import EXPECTED, planted
 from small_models import cnn
+from tilewright.base.errors import OptionError
 from tilewright.driver.main import main
-from tilewright.errors import OptionError
-from tilewright.tuning.cluster import ClusterBuilder, ClusterRunner
-from tilewright.tuning.measure import MeasureErrorNo, measure
-from tilewright.tuning.records import Records
+from tilewright.search.cluster import ClusterBuilder, ClusterRunner
+from tilewright.search.measure import MeasureErrorNo, measure
+from tilewright.search.records import Records
 
 pytest.importorskip("distributed")
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
@@ -94,7 +94,7 @@ def test_one_of_three_workers_is_killed_and_no_trial_is_lost(cluster: tuple[str,
 
 
 def test_a_cluster_that_is_not_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewright.tuning.cluster._CONNECT_SECONDS", 0.3)
+    monkeypatch.setattr("tilewright.search.cluster._CONNECT_SECONDS", 0.3)
     with pytest.raises(OptionError, match=r"no Dask scheduler answers at 'tcp://127.0.0.1:9'"):
         ClusterBuilder("tcp://127.0.0.1:9").build([planted("right")])
     with pytest.raises(OptionError, match="timeout=0 must be above 0"):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tilewright import relay
-from tilewright.errors import ArtifactError, InternalError
+from tilewright.base.errors import ArtifactError, InternalError
 from tilewright.ir.module import IRModule
 from tilewright.relay import var
 from tilewright.relay.analysis.subarrays import Box, box, part, whole

@@ -15,14 +15,14 @@ from memory_faults import CONFIG, HUGE, PLANTED, Planted, built, check_report, i
 from op_examples import EXAMPLES, Example
 from test_relay_ops import close
 from tilewright import relay, tir
+from tilewright.base.errors import CompileError, MemoryFault, Origin, RunError
+from tilewright.base.memory_faults import READ, Site
 from tilewright.compiler.build import build_module
-from tilewright.errors import CompileError, MemoryFault, Origin, RunError
-from tilewright.expr import Load, PrimExpr, Select, as_expr
-from tilewright.faults import READ, Site
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
 from tilewright.runtime import load_module
 from tilewright.runtime.manifest import MEMORY_FAULT
+from tilewright.scalar.expr import Load, PrimExpr, Select, as_expr
 from tilewright.tir.transform.instrument_memory import Checks, instrument_memory
 
 
@@ -37,7 +37,7 @@ def test_there_are_sixty_planted_faults_and_more() -> None:
 
 
 @pytest.mark.parametrize("example", daily.sample(EXAMPLES, 300, "memory faults"), ids=lambda e: e.id)
-@pytest.mark.filterwarnings("ignore::tilewright.errors.NotNativeWarning")
+@pytest.mark.filterwarnings("ignore::tilewright.base.errors.NotNativeWarning")
 def test_operators_without_faults_are_silent(example: Example) -> None:
     params, call = example.call()
     with tvm.transform.PassContext(opt_level=3, config=CONFIG):

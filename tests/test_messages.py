@@ -12,23 +12,33 @@ from onnx import TensorProto, helper
 
 import small_programs as programs
 import tilewright
-from tilewright import expr as E
-from tilewright import nd, relay, te
+from tilewright import relay, te
 from tilewright.backends.cpu.elf import _machine_of
+from tilewright.base import nd
+from tilewright.base.errors import (
+    ArtifactError,
+    CompileError,
+    InputError,
+    InternalError,
+    ModelError,
+    ScheduleError,
+    ShapeError,
+    TargetError,
+)
+from tilewright.base.types import DataType, TensorType
 from tilewright.compiler.build import build, build_module
 from tilewright.compiler.content import digest_file
-from tilewright.errors import ArtifactError, CompileError, InputError, InternalError, ModelError, ScheduleError, ShapeError, TargetError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function, Tuple, TupleGetItem, var
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.transform.plan_memory import plan_memory
 from tilewright.runtime.library import SharedLibrary
 from tilewright.runtime.manifest import Manifest
+from tilewright.scalar import expr as E
 from tilewright.te.create import create_prim_func
 from tilewright.tir.schedule import Schedule
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.topi.shapes import require_static
-from tilewright.types import DataType, TensorType
 
 OPEN = TensorType((E.Var("n"), 4))
 

@@ -13,9 +13,9 @@ import pytest
 import tilewright
 from shipped_models import MODELS_FOLDER
 from test_c_model import network, of_integers
-from tilewright import micro
+from tilewright.base.errors import ArtifactError, InputError, OptionError, RunError, TargetError
+from tilewright.compiler import micro
 from tilewright.driver import tvmc
-from tilewright.errors import ArtifactError, InputError, OptionError, RunError, TargetError
 
 HOST, BOARD = (micro.get_microtvm_template_projects(name) for name in ("host", "qemu-arm"))
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler called cc")

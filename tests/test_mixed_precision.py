@@ -16,19 +16,19 @@ from small_models import cnn, mlp
 from tilewright import relay
 from tilewright.backends.cpu.llvm.codegen import emit
 from tilewright.backends.cpu.llvm.compile import assembly, compile_text
+from tilewright.base.errors import OptionError
+from tilewright.base.types import DataType
+from tilewright.compat.target import Target
 from tilewright.compiler.build import build_module
 from tilewright.driver import options
 from tilewright.driver.main import main
-from tilewright.errors import OptionError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Expr, Function, Tuple, const, var
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op import nn
 from tilewright.relay.op.registry import Precision
 from tilewright.relay.transform import ToMixedPrecision
-from tilewright.target import Target
 from tilewright.tir import PrimFunc
-from tilewright.types import DataType
 
 pytestmark = pytest.mark.slow
 
@@ -147,7 +147,7 @@ FOLLOWING = [e for e in EXAMPLES if e.op.precision not in (None, Precision.NEVER
 
 @pytest.mark.parametrize("dtype", [BFLOAT16, np.float16], ids=["bfloat16", "float16"])
 @pytest.mark.parametrize("example", FOLLOWING, ids=lambda e: e.id)
-@pytest.mark.filterwarnings("ignore::tilewright.errors.NotNativeWarning")
+@pytest.mark.filterwarnings("ignore::tilewright.base.errors.NotNativeWarning")
 def test_operators_in_16_bits(example: Example, dtype: Any) -> None:
     """The compiled operator against its numpy meaning in float32 of the same 16-bit inputs."""
     halves = halved(example, dtype)
@@ -261,9 +261,9 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_an_intrinsic_of_pairs_in_a_loop_program() -> None:
-    from tilewright.expr import Buffer, Var
-    from tilewright.expr import const as number
-    from tilewright.intrinsics import dot2, pair
+    from tilewright.scalar.expr import Buffer, Var
+    from tilewright.scalar.expr import const as number
+    from tilewright.scalar.intrinsics import dot2, pair
     from tilewright.tir.interpreter import run
     from tilewright.tir.stmt import For, Store
 

@@ -20,11 +20,11 @@ from onnx import TensorProto, helper
 import tilewright
 from small_models import cnn, mlp, onnxruntime_answers
 from tilewright import relay
+from tilewright.base.errors import ArtifactError, CompileError, InputError, ModelError, OpNotImplemented, OptionError, TargetError
 from tilewright.compiler import constant_pool, content, program
 from tilewright.compiler.build import build_made
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.content import digest_bytes, digest_file
-from tilewright.errors import ArtifactError, CompileError, InputError, ModelError, OpNotImplemented, OptionError, TargetError
 from tilewright.ir.module import IRModule
 from tilewright.runtime import host
 

@@ -17,9 +17,9 @@ import pytest
 import tilewright as tvm
 from suites import unpack
 from tilewright import relay
-from tilewright.errors import ArtifactError
-from tilewright.global_functions import FUNCTIONS, register_func, remove_global_func
-from tilewright.micro import export_model_library_format
+from tilewright.base.errors import ArtifactError
+from tilewright.base.global_functions import FUNCTIONS, register_func, remove_global_func
+from tilewright.compiler.micro import export_model_library_format
 from tilewright.runtime import ModuleNode, load_module, register_module
 
 NOW = datetime.datetime(2026, 1, 2, 3, 4, 5)

@@ -12,7 +12,7 @@ import pytest
 import tilewright as tvm
 from small_models import mlp
 from tilewright import relay
-from tilewright.errors import CompileError, InputError, OptionError, TargetError
+from tilewright.base.errors import CompileError, InputError, OptionError, TargetError
 
 NAMES = (
     "autotvm.LocalBuilder", "autotvm.LocalRunner", "autotvm.RPCRunner", "autotvm.apply_history_best", "autotvm.callback.log_to_file", "autotvm.callback.progress_bar",

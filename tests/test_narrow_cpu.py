@@ -18,8 +18,8 @@ from test_kernels_native import agree
 from tilewright import relay
 from tilewright.backends import registry
 from tilewright.backends.target import Target
+from tilewright.base.errors import TargetError
 from tilewright.compiler.build import build_module
-from tilewright.errors import TargetError
 from tilewright.ir.module import IRModule
 from tilewright.relay import testing
 from tilewright.relay.interpreter import evaluate

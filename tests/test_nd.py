@@ -6,8 +6,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tilewright import nd
-from tilewright.errors import InputError, TargetError
+from tilewright.base import nd
+from tilewright.base.errors import InputError, TargetError
 
 
 def test_array_is_a_copy_with_the_values():

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewright import relay
-from tilewright.arith.noted_sizes import Notes, is_noted
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import Size, TensorType
 from tilewright.relay.op.shaping import Reshape
-from tilewright.types import Size, TensorType
+from tilewright.scalar.arith.noted_sizes import Notes, is_noted
 
 SIZES = st.integers(0, 6)
 

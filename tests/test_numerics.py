@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import tilewright
-from tilewright import relay, transform
+from tilewright import relay
+from tilewright.base.errors import OptionError
+from tilewright.compat import transform
 from tilewright.driver.main import main
-from tilewright.errors import OptionError
 from tilewright.ir.module import IRModule
 from tilewright.relay.qnn.sources import window_sums
 

@@ -10,13 +10,13 @@ import pytest
 
 from codegen_native import TARGETS
 from tilewright import relay
+from tilewright.base.types import DataType
+from tilewright.compat.target import Target
 from tilewright.compiler.build import build_module
 from tilewright.ir.module import IRModule
 from tilewright.relay import nn
 from tilewright.relay.expr import Expr, Function, const, var
 from tilewright.relay.interpreter import evaluate
-from tilewright.target import Target
-from tilewright.types import DataType
 
 pytestmark = pytest.mark.slow
 

@@ -15,10 +15,10 @@ import pytest
 
 from offload_mutations import call
 from tilewright import relay
-from tilewright.errors import CompileError, OptionError
+from tilewright.base.errors import CompileError, OptionError
+from tilewright.compat.registry import register_func, remove_global_func
 from tilewright.ir import IRModule, assert_structural_equal, register_op_attr, reset_op_attr
 from tilewright.ir.transform import Sequential
-from tilewright.registry import register_func, remove_global_func
 from tilewright.relay.analysis import explain_offload
 from tilewright.relay.dataflow_pattern import (
     FunctionPattern,

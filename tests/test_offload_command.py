@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 import pytest
 
 from small_models import cnn
+from tilewright.base.errors import TargetError
 from tilewright.driver import offload
 from tilewright.driver.main import main
-from tilewright.errors import TargetError
 from tilewright.relay.op.contrib import _TABLES
 
 PLUGIN = '''

@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto, helper
 
 import small_models as models
-import tilewright.onnx_backend as backend
-from tilewright.errors import InputError, OptionError, TargetError
+import tilewright.compat.onnx_backend as backend
+from tilewright.base.errors import InputError, OptionError, TargetError
 
 X = np.random.default_rng(0).standard_normal((2, 16), np.float32)
 

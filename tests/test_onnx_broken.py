@@ -9,7 +9,7 @@ import pytest
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 import tilewright
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
 
 
 def model(*nodes: NodeProto) -> ModelProto:

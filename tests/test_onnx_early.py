@@ -15,7 +15,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import tilewright as tvm
-from tilewright.errors import ModelError
+from tilewright.base.errors import ModelError
 from tilewright.relay.frontend import from_onnx
 
 Array = np.ndarray[Any, Any]

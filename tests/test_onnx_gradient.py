@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tilewright as tvm
-from tilewright.errors import CompileError, ModelError
+from tilewright.base.errors import CompileError, ModelError
 from tilewright.relay.frontend.onnx.derivatives import _RULES
 
 pytestmark = pytest.mark.slow

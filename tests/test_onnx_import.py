@@ -15,14 +15,14 @@ import pytest
 from onnx import TensorProto, defs, helper, numpy_helper
 
 import tilewright
-from tilewright.errors import CompileError, ModelError, OpNotImplemented, OptionError, ShapeError
+from tilewright.base.errors import CompileError, ModelError, OpNotImplemented, OptionError, ShapeError
+from tilewright.base.types import TensorType
 from tilewright.ir import assert_structural_equal
 from tilewright.relay import nn
 from tilewright.relay.expr import Call, Constant, Expr, If
 from tilewright.relay.frontend.onnx import CONVERTERS, FAMILIES, from_onnx, register_converter, registry
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.visitor import post_order
-from tilewright.types import TensorType
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 

@@ -16,10 +16,10 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 import tilewright as tvm
-from tilewright.errors import InputError, ModelError
+from tilewright.base.errors import InputError, ModelError
+from tilewright.base.types import DataType
 from tilewright.relay.frontend import from_onnx
 from tilewright.relay.interpreter import evaluate
-from tilewright.types import DataType
 
 Array = np.ndarray[Any, Any]
 

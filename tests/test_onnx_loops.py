@@ -12,12 +12,12 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tilewright as tvm
 from tilewright import relay
+from tilewright.base.errors import ModelError, ShapeError
+from tilewright.base.types import TensorType
 from tilewright.compiler.flow import needs_control
-from tilewright.errors import ModelError, ShapeError
 from tilewright.relay.frontend.onnx import from_onnx
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.loops import while_loop
-from tilewright.types import TensorType
 
 ort = pytest.importorskip("onnxruntime")
 

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 
 import tilewright
 from forests import MODES, forest, single
-from tilewright.errors import ModelError
+from tilewright.base.errors import ModelError
 from tilewright.relay.frontend.onnx import from_onnx
 from tilewright.relay.interpreter import evaluate
 

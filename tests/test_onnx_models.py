@@ -10,7 +10,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
 from tilewright.relay.frontend.onnx import from_onnx
 from tilewright.relay.interpreter import evaluate
 

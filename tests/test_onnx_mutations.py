@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 import damaged_files
 import mutated_models
 import onnx_mutations
-from tilewright.errors import CompileError, ModelError
+from tilewright.base.errors import CompileError, ModelError
 from tilewright.relay.frontend.onnx import from_onnx
 
 pytestmark = pytest.mark.slow

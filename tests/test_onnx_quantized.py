@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 import tilewright
 from small_models import onnxruntime_answers
 from test_onnx_import import main, model, node, refused
-from tilewright.errors import ModelError
+from tilewright.base.errors import ModelError
 from tilewright.relay.expr import Call
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.visitor import calls

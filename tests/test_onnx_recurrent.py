@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tilewright as tvm
-from tilewright.errors import ModelError
+from tilewright.base.errors import ModelError
 
 ort = pytest.importorskip("onnxruntime")
 

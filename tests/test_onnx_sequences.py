@@ -12,9 +12,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import tilewright as tvm
+from tilewright.base.errors import InputError, ModelError
+from tilewright.base.limits import MOST_WRITTEN_OUT
 from tilewright.compiler.cache import Cache
-from tilewright.errors import InputError, ModelError
-from tilewright.limits import MOST_WRITTEN_OUT
 from tilewright.relay.frontend.onnx import from_onnx, signature
 
 FLOAT = TensorProto.FLOAT

@@ -14,8 +14,8 @@ from onnx import TensorProto, helper
 
 import small_models as models
 import tilewright
-import tilewright.onnx_session as ours
-from tilewright.errors import InputError, OptionError, TargetError
+import tilewright.compat.onnx_session as ours
+from tilewright.base.errors import InputError, OptionError, TargetError
 
 CPU = ["CPUExecutionProvider"]
 
@@ -205,7 +205,7 @@ def _types() -> dict[str, onnx.TypeProto]:
 
 @pytest.mark.parametrize("text", _types())
 def test_types_have_the_names_of_onnx_runtime(text: str) -> None:
-    from tilewright.onnx_session.values import node_arg
+    from tilewright.compat.onnx_session.values import node_arg
 
     assert node_arg(helper.make_value_info("v", _types()[text])).type == text
 

@@ -15,7 +15,7 @@ import onnx_suite
 import small_models as models
 from onnx_suite import Case, Outcome, cases, listed, page, reasons, run
 from onnx_verdict import APART, plain
-from tilewright.errors import NoNativeCompute
+from tilewright.base.errors import NoNativeCompute
 from tilewright.relay.op.registry import OPS
 
 pytestmark = pytest.mark.slow

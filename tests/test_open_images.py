@@ -15,11 +15,11 @@ from onnx import TensorProto, helper, numpy_helper
 
 import tilewright
 from small_models import onnxruntime_answers
-from tilewright.arith import Ranges, simplify
-from tilewright.errors import InputError, OpenSizeWarning
-from tilewright.expr import Var
+from tilewright.base.errors import InputError, OpenSizeWarning
 from tilewright.runtime.artifact import load_executable
 from tilewright.runtime.sizes import multiple_of
+from tilewright.scalar.arith import Ranges, simplify
+from tilewright.scalar.expr import Var
 
 SIZES = [(1, 1), (1, 7), (5, 3), (8, 8), (9, 13), (17, 31), (7, 100)]
 Nodes = Sequence[onnx.NodeProto]

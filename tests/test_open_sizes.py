@@ -18,22 +18,22 @@ import daily
 import tilewright
 from op_examples import EXAMPLES, Example
 from small_models import onnxruntime_answers
-from tilewright.arith import Ranges, prove
-from tilewright.arith.open_sizes import limit, open_size, sample, samples, typical
 from tilewright.backends.target import Target
+from tilewright.base.errors import CompileError, InputError, OpenSizeWarning, OptionError
+from tilewright.base.memory_placement import place_pieces
+from tilewright.base.types import OpenSize, TensorType
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.open_program import OpenSizeError, build_open
 from tilewright.compiler.report import Report
-from tilewright.errors import CompileError, InputError, OpenSizeWarning, OptionError
-from tilewright.expr import Var, as_expr, const, floordiv, floormod, minimum
-from tilewright.pieces import place_pieces
 from tilewright.relay.expr import Expr, Function
 from tilewright.relay.expr import Var as RelayVar
 from tilewright.relay.visitor import operands, post_order, with_operands
 from tilewright.runtime.artifact import load_executable
 from tilewright.runtime.manifest import Piece
 from tilewright.runtime.open_program import MOST_PLANS
-from tilewright.types import OpenSize, TensorType
+from tilewright.scalar.arith import Ranges, prove
+from tilewright.scalar.arith.open_sizes import limit, open_size, sample, samples, typical
+from tilewright.scalar.expr import Var, as_expr, const, floordiv, floormod, minimum
 
 pytestmark = pytest.mark.slow
 

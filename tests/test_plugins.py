@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tilewright.errors import TargetError
-from tilewright.plugins import GROUP, accelerator_names, find_accelerator
+from tilewright.base.errors import TargetError
+from tilewright.base.plugins import GROUP, accelerator_names, find_accelerator
 
 FILE = '''
 import numpy as np
@@ -94,7 +94,7 @@ def test_a_file_that_is_run_again_replaces_its_table(tmp_path: Path) -> None:
     code = """
 import runpy
 from tilewright.relay.op.contrib import get_pattern_table
-from tilewright.plugins import find_accelerator
+from tilewright.base.plugins import find_accelerator
 runpy.run_path("lanes.py")
 assert [row[0] for row in get_pattern_table("lanes")] == ["lanes.larger"]
 source = open("lanes.py").read().replace("def larger", "def other")

@@ -10,20 +10,20 @@ import pytest
 
 from small_models import cnn
 from test_autotvm_tasks import kernel_task
-from tilewright.autotvm.measure import TaskCandidate
-from tilewright.autotvm.prior import WIDTH, KernelPrior
-from tilewright.autotvm.replay import MODELS, PREDICTED, predicted_cycles, replay
-from tilewright.autotvm.task.kernels import KernelTask
-from tilewright.autotvm.tuner import XGBTuner
 from tilewright.backends.target import Target
+from tilewright.base.errors import InternalError, OptionError
 from tilewright.driver.main import main
-from tilewright.errors import InternalError, OptionError
-from tilewright.tuning import forests
-from tilewright.tuning.certainty import rank_correlation
-from tilewright.tuning.cost_model import BoostedTrees
-from tilewright.tuning.forests import FILE, read, shipped, write
-from tilewright.tuning.measure import Measured
-from tilewright.tuning.records import Records
+from tilewright.search import forests
+from tilewright.search.autotvm.measure import TaskCandidate
+from tilewright.search.autotvm.prior import WIDTH, KernelPrior
+from tilewright.search.autotvm.replay import MODELS, PREDICTED, predicted_cycles, replay
+from tilewright.search.autotvm.task.kernels import KernelTask
+from tilewright.search.autotvm.tuner import XGBTuner
+from tilewright.search.certainty import rank_correlation
+from tilewright.search.cost_model import BoostedTrees
+from tilewright.search.forests import FILE, read, shipped, write
+from tilewright.search.measure import Measured
+from tilewright.search.records import Records
 
 X86 = "llvm -mcpu=x86-64-v4"
 

@@ -17,9 +17,10 @@ import pytest
 import tilewright as tvm
 from small_models import cnn, mlp
 from tilewright import relay
+from tilewright.base.errors import InputError, OptionError, RunError
+from tilewright.base.types import DataType
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.peaks import peaks
-from tilewright.errors import InputError, OptionError, RunError
 from tilewright.relay.analysis.features import mac_number
 from tilewright.relay.analysis.operation_counts import operations, product_type
 from tilewright.runtime.executable import Executable
@@ -41,7 +42,6 @@ from tilewright.runtime.profiling import (
 )
 from tilewright.runtime.roofline import BETWEEN, Bound, Peaks, judge
 from tilewright.runtime.trace import CALLER, Slice, Trace, chrome_json, trace_of
-from tilewright.types import DataType
 
 IMAGE = np.random.default_rng(0).random((1, 3, 16, 16), np.float32)
 FLAT = Peaks(1, {"float32": 1e11, "bfloat16": 2e11, "int8": 4e11}, ((1 << 20, 1e11), (1 << 28, 1e10)))
@@ -192,7 +192,7 @@ def test_peaks_are_measured_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_rooflines_under_the_names_of_the_field(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewright.utils.peaks", lambda threads: FLAT)
+    monkeypatch.setattr("tilewright.compat.utils.peaks", lambda threads: FLAT)
     mod, params = relay.frontend.from_onnx(cnn(), freeze_params=False)
     report = tvm.utils.roofline_analysis(mod, params, "llvm", tvm.cpu(), inputs={"x": IMAGE}, runs=2)
     assert [r.get("Bound") in {*Bound} for r in report.calls] == [True] * 4 + [False]

@@ -11,8 +11,9 @@ import pytest
 import tilewright
 from codegen_native import on_every_target
 from tilewright import relay
+from tilewright.base.errors import CompileError, ShapeError
+from tilewright.compat.target import Target
 from tilewright.compiler.build import build_module
-from tilewright.errors import CompileError, ShapeError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Expr, Function, Tuple
 from tilewright.relay.interpreter import evaluate
@@ -20,7 +21,6 @@ from tilewright.relay.op.registry import OPS
 from tilewright.relay.qnn import numerics
 from tilewright.relay.transform.simplify_inference import simplify_call
 from tilewright.relay.visitor import calls
-from tilewright.target import Target
 
 Array = np.ndarray[Any, Any]
 qnn = relay.qnn.op

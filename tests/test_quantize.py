@@ -14,8 +14,8 @@ import pytest
 import tilewright as tvm
 from small_models import cnn, mlp
 from tilewright import relay
+from tilewright.base.errors import CompileError, InputError, OptionError
 from tilewright.driver.main import main
-from tilewright.errors import CompileError, InputError, OptionError
 from tilewright.ir import IRModule
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.interpreter import evaluate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tilewright.errors import InputError
+from tilewright.base.errors import InputError
 from tilewright.relay.quantize.ranges import Distribution, Levels, divergence_of, least_error_of, percentile_of
 
 RANDOM = np.random.default_rng(0)

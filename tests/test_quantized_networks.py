@@ -11,7 +11,7 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.errors import OptionError
+from tilewright.base.errors import OptionError
 from tilewright.ir import assert_structural_equal
 from tilewright.relay import transform
 from tilewright.relay.dataflow_pattern import DFPattern, is_constant, is_op, wildcard

@@ -7,7 +7,7 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
 from tilewright.ir import IRModule, assert_structural_equal, structural_hash
 from tilewright.relay import analysis
 from tilewright.relay.dataflow_pattern import is_op, wildcard

@@ -11,9 +11,9 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.errors import CompileError, OptionError
+from tilewright.base.errors import CompileError, OptionError
+from tilewright.compat.registry import register_func, remove_global_func
 from tilewright.ir import IRModule, register_op_attr, reset_op_attr
-from tilewright.registry import register_func, remove_global_func
 from tilewright.relay.analysis import check_well_formed
 from tilewright.relay.collage import (
     Candidate,

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from tilewright import relay
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
 from tilewright.ir import IRModule, assert_structural_equal
 from tilewright.relay.expr import Call, Expr, Function, Tuple, var
 from tilewright.relay.op.registry import OPS, Op
 from tilewright.relay.parser import fromtext
 from tilewright.relay.printer import astext
-from tilewright.serialization import load_json, save_json
+from tilewright.relay.serialization import load_json, save_json
 
 assert relay.qnn.op is not None  # whose operators are in the table then
 VARIANTS = 12

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from tilewright import relay
-from tilewright.errors import CompileError, ShapeError
-from tilewright.expr import UnknownDim
+from tilewright.base.errors import CompileError, ShapeError
 from tilewright.ir import IRModule, assert_structural_equal
 from tilewright.relay.expr import Expr, Function, var
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.nn_sparse import packed
 from tilewright.relay.op.registry import OPS
 from tilewright.relay.op.unsupported import LEFT_OUT
+from tilewright.scalar.expr import UnknownDim
 
 Array = np.ndarray[Any, Any]
 X = np.arange(24, dtype="float32").reshape(2, 3, 4)

@@ -9,12 +9,12 @@ import pytest
 
 from random_programs import random_module
 from tilewright import relay
-from tilewright.errors import CompileError, InputError, OptionError
+from tilewright.base.errors import CompileError, InputError, OptionError
+from tilewright.base.types import FuncType, TensorType, TupleType, Type
 from tilewright.ir import IRModule, assert_structural_equal
 from tilewright.relay import analysis, transform
 from tilewright.relay.expr import GlobalVar
 from tilewright.relay.interpreter import ConstructorValue, RefValue, evaluate
-from tilewright.types import FuncType, TensorType, TupleType, Type
 
 VERSION = '#[version = "0.0.5"]\n'
 LIST = """

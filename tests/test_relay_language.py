@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 import tilewright as tvm
-from tilewright import logs, nd, relay
-from tilewright.contrib.precision import precision_of
-from tilewright.errors import CompileError, ModelError, OptionError, TargetError, UnknownOperatorWarning
+from tilewright import relay
+from tilewright.backends.accelerators.precision import precision_of
+from tilewright.base import logs, nd
+from tilewright.base.errors import CompileError, ModelError, OptionError, TargetError, UnknownOperatorWarning
 from tilewright.ir.op_attributes import reset_op_attr
 from tilewright.relay.expr import Call, Constant, Function, If, Let, Tuple, TupleGetItem, Var, const, var
 from tilewright.relay.visitor import calls

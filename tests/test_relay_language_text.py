@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from tilewright import relay
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
 from tilewright.ir import IRModule, assert_structural_equal
 from tilewright.relay import transform
 from tilewright.relay.analysis import check_well_formed

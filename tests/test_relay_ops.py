@@ -12,11 +12,11 @@ from host_examples import HOST_EXAMPLES
 from op_examples import EXAMPLES, OWN, Example
 from te_numpy import evaluate as evaluate_te
 from tilewright import te
-from tilewright.expr import Var as Symbol
+from tilewright.base.types import DataType, TensorType, TupleType
 from tilewright.relay.expr import Call, Function, Tuple
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.registry import Op
-from tilewright.types import DataType, TensorType, TupleType
+from tilewright.scalar.expr import Var as Symbol
 
 examples = pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.id)
 
@@ -176,7 +176,7 @@ def test_operators_are_values() -> None:
 
 def test_calls_keep_their_span() -> None:
     from tilewright import relay
-    from tilewright.errors import Origin
+    from tilewright.base.errors import Origin
 
     origin = Origin("relu_1", "Relu")
     call = relay.nn.relu(relay.var("x", shape=(2,)), span=origin)

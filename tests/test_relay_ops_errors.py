@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tilewright import relay
-from tilewright.errors import CompileError, Origin, ShapeError
-from tilewright.expr import Var as Symbol
+from tilewright.base.errors import CompileError, Origin, ShapeError
+from tilewright.base.types import TensorType, TupleType
 from tilewright.relay.op import (
     OPS,
     create,
@@ -35,7 +35,7 @@ from tilewright.relay.op import (
 from tilewright.relay.op import broadcast as b
 from tilewright.relay.op.blocks import DepthToSpace, LayoutTransform, SpaceToDepth
 from tilewright.relay.op.registry import Op
-from tilewright.types import TensorType, TupleType
+from tilewright.scalar.expr import Var as Symbol
 
 N, M = Symbol("n"), Symbol("m")
 

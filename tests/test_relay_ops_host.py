@@ -10,12 +10,12 @@ import pytest
 import tilewright as tvm
 from host_examples import HOST_EXAMPLES, HostExample
 from op_examples import dtype_of
-from tilewright.expr import UnknownDim
+from tilewright.base.types import TensorType, TupleType
 from tilewright.ir import IRModule
 from tilewright.relay.expr import Function
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.registry import Op
-from tilewright.types import TensorType, TupleType
+from tilewright.scalar.expr import UnknownDim
 
 examples = pytest.mark.parametrize("example", HOST_EXAMPLES, ids=[f"{e.op.name}-{k}" for k, e in enumerate(HOST_EXAMPLES)])
 
@@ -45,7 +45,7 @@ def test_the_type_is_that_of_the_result_as_far_as_sizes_are_known(example: HostE
 
 
 @examples
-@pytest.mark.filterwarnings("ignore::tilewright.errors.NotNativeWarning")
+@pytest.mark.filterwarnings("ignore::tilewright.base.errors.NotNativeWarning")
 def test_programs_of_one_operator_give_the_same(example: HostExample) -> None:
     params, call = example.call()
     program = Function(tuple(params), call)

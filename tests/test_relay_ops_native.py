@@ -8,10 +8,10 @@ import daily
 from codegen_native import TARGETS
 from op_examples import EXAMPLES, Example
 from test_relay_ops import close
+from tilewright.compat.target import Target
 from tilewright.compiler.build import build_module
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
-from tilewright.target import Target
 
 pytestmark = pytest.mark.slow
 NATIVE, *LOWER = TARGETS
@@ -19,7 +19,7 @@ CASES = [*((e, NATIVE) for e in EXAMPLES), *((e, t) for t in LOWER for e in dail
 
 
 @pytest.mark.parametrize(("example", "target"), CASES, ids=lambda x: x.mcpu if isinstance(x, Target) else x.id)
-@pytest.mark.filterwarnings("ignore::tilewright.errors.NotNativeWarning")
+@pytest.mark.filterwarnings("ignore::tilewright.base.errors.NotNativeWarning")
 def test_compiled_operator(example: Example, target: Target) -> None:
     params, call = example.call()
     artifact = build_module(IRModule.from_expr(Function(tuple(params), call)), target)

@@ -9,8 +9,10 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay, te
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import DataType
+from tilewright.compat.target import Target
 from tilewright.compiler.build import build_module
-from tilewright.errors import ShapeError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Function, Tuple, var
 from tilewright.relay.interpreter import evaluate
@@ -19,8 +21,6 @@ from tilewright.relay.op.random import ThreefryGenerate
 from tilewright.relay.op.registry import Op
 from tilewright.relay.transform.pipeline import optimize
 from tilewright.relay.visitor import post_order
-from tilewright.target import Target
-from tilewright.types import DataType
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional

@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 import tilewright as tvm
 from random_programs import random_module, with_every_operator
 from tilewright import relay
-from tilewright.errors import CompileError, ParseError
-from tilewright.expr import UnknownDim
+from tilewright.base.errors import CompileError, ParseError
+from tilewright.base.types import DataType, FuncType, GlobalTypeVar, RefType, TensorType, TupleType, TypeCall
 from tilewright.ir import IRModule, assert_structural_equal, structural_equal
 from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, RefWrite, Tuple, TupleGetItem
 from tilewright.relay.parser import fromtext, parse, parse_expr
 from tilewright.relay.printer import astext, constants_of, text_of
 from tilewright.relay.visitor import post_order
-from tilewright.types import DataType, FuncType, GlobalTypeVar, RefType, TensorType, TupleType, TypeCall
+from tilewright.scalar.expr import UnknownDim
 
 TEXTS = Path(__file__).parent / "text"
 ERRORS, WRITTEN = TEXTS / "relay_parse_errors.md", TEXTS / "relay_text.md"

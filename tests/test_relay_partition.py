@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 
 from tilewright import relay
-from tilewright.errors import CompileError, OptionError
+from tilewright.base.errors import CompileError, OptionError
+from tilewright.compat.registry import register_func, remove_global_func
 from tilewright.ir import IRModule, assert_structural_equal, register_op_attr, reset_op_attr
 from tilewright.ir.transform import Sequential
-from tilewright.registry import register_func, remove_global_func
 from tilewright.relay.analysis import check_well_formed
 from tilewright.relay.dataflow_pattern import is_op, is_tuple_get_item, wildcard
 from tilewright.relay.interpreter import evaluate

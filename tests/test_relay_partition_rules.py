@@ -21,8 +21,8 @@ import tilewright as tvm
 from random_programs import random_module
 from test_relay_functional import assert_same, draws, value_of
 from tilewright import relay
-from tilewright.errors import ArtifactError, CompileError, OptionError
-from tilewright.global_functions import register_func, remove_global_func
+from tilewright.base.errors import ArtifactError, CompileError, OptionError
+from tilewright.base.global_functions import register_func, remove_global_func
 from tilewright.ir import IRModule, assert_structural_equal, register_op_attr, reset_op_attr
 from tilewright.ir.transform import Sequential
 from tilewright.relay import analysis, transform

@@ -13,7 +13,8 @@ import pass_table
 import random_graphs
 from random_programs import random_module
 from tilewright import relay
-from tilewright.errors import CompileError, OptionError, Origin, TargetError
+from tilewright.base.errors import CompileError, OptionError, Origin, TargetError
+from tilewright.base.types import TensorType
 from tilewright.ir import IRModule, assert_structural_equal
 from tilewright.ir.op_attributes import reset_op_attr
 from tilewright.ir.transform import PASSES, Pass, PassContext
@@ -26,7 +27,6 @@ from tilewright.relay.qnn import transform as qnn_transform
 from tilewright.relay.transform.dense_to_sparse import convert as convert_to_sparse
 from tilewright.relay.transform.recast import recast
 from tilewright.relay.transform.simplify_fc_transpose import convert
-from tilewright.types import TensorType
 
 X4 = TensorType((1, 4, 6, 6))
 CONV = {"kernel_size": (1, 1)}

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from tilewright import relay, topi
+from tilewright.base.errors import CompileError, ShapeError
+from tilewright.base.types import TensorType, TupleType
+from tilewright.compat.target import Target
 from tilewright.compiler.build import build_module
-from tilewright.errors import CompileError, ShapeError
 from tilewright.ir import IRModule, assert_structural_equal
 from tilewright.ir.op_attributes import reset_op_attr
 from tilewright.relay.expr import Call, Function, var
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.registry import OPS
-from tilewright.target import Target
-from tilewright.types import TensorType, TupleType
 
 NAME = "tests.scaled_sum"
 

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import tilewright as tvm
-from tilewright import autotvm, relay, te, topi
+from tilewright import relay, te, topi
+from tilewright.base.errors import CompileError, OptionError, ScheduleError
 from tilewright.compiler.cache import Cache
-from tilewright.errors import CompileError, OptionError, ScheduleError
 from tilewright.ir.op_attributes import OP_ATTRIBUTES
 from tilewright.relay.testing import TempOpAttr
+from tilewright.search import autotvm
 
 Array = Any
 RNG = np.random.default_rng(7)
@@ -195,7 +196,7 @@ def test_the_implementation_of_the_compiler_has_a_name(target: str, name: str) -
 @contextmanager
 def task_functions() -> Iterator[tuple[Any, Any]]:
     """Two functions of a task `tests/dense`, whose schedule has one split to choose."""
-    from tilewright.autotvm.task.task import TEMPLATES
+    from tilewright.search.autotvm.task.task import TEMPLATES
 
     @autotvm.register_topi_compute("tests/dense")
     def compute(cfg: Any, data: te.Tensor, weight: te.Tensor, bias: Any, out_dtype: str) -> te.Tensor:

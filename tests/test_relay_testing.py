@@ -10,7 +10,7 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
 from tilewright.ir import structural_equal
 from tilewright.relay import testing
 from tilewright.relay.interpreter import evaluate

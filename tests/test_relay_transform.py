@@ -9,7 +9,8 @@ import pytest
 
 import random_graphs
 from tilewright import relay
-from tilewright.errors import CompileError, InternalError
+from tilewright.base.errors import CompileError, InternalError
+from tilewright.base.types import TensorType
 from tilewright.ir import IRModule, assert_structural_equal
 from tilewright.ir.transform import PassContext
 from tilewright.relay import transform
@@ -22,7 +23,6 @@ from tilewright.relay.transform.fuse_ops import is_view, kind_of
 from tilewright.relay.transform.permutations import between, carried, compose, inverse, moves_nothing
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, Place
 from tilewright.relay.visitor import rewrite
-from tilewright.types import TensorType
 
 
 def check_close(left: Any, right: Any) -> None:
@@ -193,7 +193,7 @@ def test_memory_is_reused() -> None:
 
 
 def test_the_plan_refuses_what_it_cannot_do() -> None:
-    from tilewright.expr import Var as Size
+    from tilewright.scalar.expr import Var as Size
 
     n = Size("n")
     x, c = var("x", TensorType((n, 4))), var("c", TensorType((), "bool"))
@@ -273,7 +273,7 @@ def test_the_interpreter_runs_the_branch_that_is_taken_and_names_wrong_inputs() 
     value = np.array([-1.0, 2.0], "float32")
     np.testing.assert_array_equal(evaluate(program, np.array(True), value), [0, 2])
     np.testing.assert_array_equal(evaluate(program, np.array(False), value), [1, -2])
-    from tilewright.errors import InputError
+    from tilewright.base.errors import InputError
 
     with pytest.raises(InputError, match="1 inputs were given, and there are 2: c, x"):
         evaluate(program, value)

@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 from tilewright import relay
+from tilewright.base.types import TensorType
 from tilewright.ir import IRModule, assert_structural_equal, register_op_attr, reset_op_attr
 from tilewright.relay import dataflow_pattern, transform
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.printer import text_of
-from tilewright.types import TensorType
 
 OTHERS = ("relay_parse_errors", "relay_text", "relay_functional_passes", "relay_type_errors")  # of test_relay_parser.py and test_relay_language_text.py
 FILES = sorted(f for f in (Path(__file__).parent / "text").glob("relay_*.md") if f.stem not in OTHERS)

@@ -18,17 +18,18 @@ import pytest
 
 import tilewright as tvm
 from planted import EXPECTED, planted
-from tilewright import rpc, te
-from tilewright.errors import InputError, OptionError, RPCError, WorkerCrashed, WorkerRaised, WorkerTimedOut
-from tilewright.exec import query_rpc_tracker
-from tilewright.rpc import connection
-from tilewright.rpc.connection import Connection, Listener, dial, parse_address
-from tilewright.rpc.secret import secret_file, shared_secret
+from tilewright import te
+from tilewright.base.errors import InputError, OptionError, RPCError, WorkerCrashed, WorkerRaised, WorkerTimedOut
+from tilewright.compat.exec import query_rpc_tracker
+from tilewright.runtime import rpc
+from tilewright.runtime.rpc import connection
+from tilewright.runtime.rpc.connection import Connection, Listener, dial, parse_address
+from tilewright.runtime.rpc.secret import secret_file, shared_secret
 from tilewright.runtime.trial import TRIAL
-from tilewright.tuning.local import LocalBuilder
-from tilewright.tuning.measure import MeasureErrorNo, measure
-from tilewright.tuning.records import Records
-from tilewright.tuning.remote import RPCRunner
+from tilewright.search.local import LocalBuilder
+from tilewright.search.measure import MeasureErrorNo, measure
+from tilewright.search.records import Records
+from tilewright.search.remote import RPCRunner
 
 HERE = Path(__file__).parent
 SECRET = "a secret of the tests"
@@ -137,7 +138,7 @@ def test_what_crashes_or_hangs_ends_its_process_and_not_the_server() -> None:
             remote.upload(one.image.library, "code.so")
             f = remote.load_module("code.so")
             with pytest.raises(kind, match=text):
-                remote.call("tilewright.rpc.service:call", f._arguments("double", [np.zeros(64, "float32")] * 2)[0], [bytes(256)] * 2, 0.5)
+                remote.call("tilewright.runtime.rpc.service:call", f._arguments("double", [np.zeros(64, "float32")] * 2)[0], [bytes(256)] * 2, 0.5)
 
 
 def test_who_does_not_know_the_secret_is_refused(library: Path) -> None:
@@ -193,7 +194,7 @@ def test_a_session_ends_when_its_time_is_over() -> None:
     with rpc.Server(port=0) as server, rpc.connect("127.0.0.1", server.port, session_timeout=0.3) as remote:
         with pytest.raises((RPCError, ConnectionError), match=r"over|closed|gone"):
             for _ in range(100):
-                remote.call("tilewright.rpc.service:about", {})
+                remote.call("tilewright.runtime.rpc.service:about", {})
                 time.sleep(0.05)
         with rpc.connect("127.0.0.1", server.port) as other:
             assert other.machine == remote.machine
@@ -263,8 +264,8 @@ def test_the_most_urgent_request_is_next_and_who_leaves_is_forgotten(tracker: rp
 
 
 def test_a_client_that_never_comes_does_not_keep_the_server(tracker: rpc.Tracker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewright.rpc.server._UNCLAIMED_SECONDS", 0.2)
-    monkeypatch.setattr("tilewright.rpc.server._HEARTBEAT", 0.1)
+    monkeypatch.setattr("tilewright.runtime.rpc.server._UNCLAIMED_SECONDS", 0.2)
+    monkeypatch.setattr("tilewright.runtime.rpc.server._HEARTBEAT", 0.1)
     address = ("127.0.0.1", tracker.port)
     with rpc.Server(port=0, key="board", tracker=address):
         leaver = dial(*address, shared_secret(), {"role": "client"})
@@ -370,7 +371,7 @@ def test_two_servers_of_a_tracker_one_killed_and_no_trial_lost(tmp_path: Path, c
 
 def test_programs_say_what_is_wrong() -> None:
     for options, text in ((["--tracker", "nowhere"], "is no address; write host:port"), (["--tracker", "127.0.0.1:9"], "needs a key")):
-        done = subprocess.run([sys.executable, "-m", "tilewright.exec.rpc_server", *options], capture_output=True, text=True, timeout=60, check=False,
+        done = subprocess.run([sys.executable, "-m", "tilewright.compat.exec.rpc_server", *options], capture_output=True, text=True, timeout=60, check=False,
                               env={**os.environ, "PYTHONPATH": str(HERE.parent / "src")})
         assert done.returncode in (1, 2) and text in done.stderr and "Traceback" not in done.stderr
     assert TRIAL.endswith(":trial")

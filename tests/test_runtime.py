@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 import small_programs as programs
-from tilewright import nd
 from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.cpu.llvm.entry import emit_entry
 from tilewright.backends.target import Target
-from tilewright.errors import InputError, InternalError, OptionError
+from tilewright.base import nd
+from tilewright.base.errors import InputError, InternalError, OptionError
+from tilewright.base.types import DataType
 from tilewright.runtime import threads
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.program import KernelCall, Place, TensorInfo, entry_symbols
-from tilewright.types import DataType
 
 X = np.arange(8, dtype="float32").reshape(2, 4) - 3
 

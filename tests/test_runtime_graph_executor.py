@@ -7,10 +7,11 @@ import onnx
 import pytest
 
 import small_programs as programs
-from tilewright import nd, relay, runtime
-from tilewright.contrib import graph_executor
-from tilewright.errors import InputError
+from tilewright import relay, runtime
+from tilewright.base import nd
+from tilewright.base.errors import InputError
 from tilewright.ir.module import IRModule
+from tilewright.runtime import graph_executor
 from tilewright.runtime.module import FactoryModule
 
 X = np.arange(8, dtype="float32").reshape(2, 4) - 3

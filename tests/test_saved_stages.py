@@ -17,7 +17,7 @@ from onnx import helper
 import tilewright
 from test_dynamic_interpreter import FLOAT, INT64, detector, floats, picture
 from tilewright import relay, runtime
-from tilewright.errors import ArtifactError, InputError
+from tilewright.base.errors import ArtifactError, InputError
 from tilewright.relay.op.selection import UniqueSlices
 
 _READER = """

@@ -10,12 +10,12 @@ import pytest
 
 import daily
 import tilewright as tvm
-from tilewright import expr as E
 from tilewright import te, tir
-from tilewright.errors import CompileError
-from tilewright.expr import Buffer, FloatImm, IntImm, Load, PrimExpr, Var
+from tilewright.base.errors import CompileError
+from tilewright.base.types import DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import Buffer, FloatImm, IntImm, Load, PrimExpr, Var
 from tilewright.tir.stmt import SERIAL, For, PrimFunc, Stmt, Store, seq
-from tilewright.types import DataType
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 TYPES = (*INTEGERS, "bool", "float16", "float32", "float64", "bfloat16")

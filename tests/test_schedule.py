@@ -9,7 +9,7 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay, te
-from tilewright.errors import ScheduleError
+from tilewright.base.errors import ScheduleError
 from tilewright.te.create import create_prim_func
 from tilewright.tir.interpreter import run
 from tilewright.tir.schedule import Schedule

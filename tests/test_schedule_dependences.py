@@ -13,7 +13,7 @@ import pytest
 import random_schedules
 import tilewright as tvm
 from tilewright import te, tir
-from tilewright.errors import ScheduleError
+from tilewright.base.errors import ScheduleError
 from tilewright.tir.interpreter import run
 
 Step = Callable[[tir.Schedule], Any]

@@ -15,13 +15,13 @@ from tilewright import te
 from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.cpu.llvm.pool import pool_object
 from tilewright.backends.cpu.llvm.scratch import MOST_ON_STACK
+from tilewright.base.errors import CompileError, RunError
+from tilewright.compat.target import Target
 from tilewright.compiler import memory, program
-from tilewright.errors import CompileError, RunError
 from tilewright.runtime import scratch
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.scratch import Scratch, most, stack_room
-from tilewright.target import Target
 
 NATIVE = Target("llvm")
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tilewright.backends.cpu.llvm.perf import _write_map
+from tilewright.base.errors import ArtifactError, CacheWarning, InputError
 from tilewright.compiler.cache import _cache_in
 from tilewright.driver.tvmc.package import TVMCPackage
-from tilewright.errors import ArtifactError, CacheWarning, InputError
-from tilewright.rpc.files import file
+from tilewright.runtime.rpc.files import file
 
 
 def test_sparse_members_are_refused_before_they_are_read(tmp_path: Path) -> None:

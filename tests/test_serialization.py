@@ -14,16 +14,17 @@ import pytest
 
 import tilewright as tvm
 from random_programs import random_module
-from tilewright import expr as scalar
-from tilewright import intrinsics, relay
-from tilewright.errors import CompileError, Origin, ParseError
+from tilewright import relay
+from tilewright.base.errors import CompileError, Origin, ParseError
+from tilewright.base.types import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, TypeVar
 from tilewright.ir import IRModule, assert_structural_equal
 from tilewright.relay.adt import Constructor, TypeData
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, Var, const, var
 from tilewright.relay.op.elementwise import Relu
-from tilewright.serialization import load_json, save_json
+from tilewright.relay.serialization import load_json, save_json
+from tilewright.scalar import expr as scalar
+from tilewright.scalar import intrinsics
 from tilewright.tir.stmt import SERIAL, For, PrimFunc, Store
-from tilewright.types import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, TypeVar
 
 
 def there_and_back(mod: IRModule) -> IRModule:

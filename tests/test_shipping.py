@@ -21,9 +21,9 @@ from tilewright.backends.cpu.llvm.c_entry import emit_c_entry
 from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.cpu.llvm.pool import pool_object
 from tilewright.backends.target import Target
+from tilewright.base.errors import ArtifactError
 from tilewright.compiler.model_library import export_model_library_format
 from tilewright.driver.tvmc.package import TVMCPackage, write_package
-from tilewright.errors import ArtifactError
 from tilewright.runtime.artifact import load, load_executable
 from tilewright.runtime.sealed_tar import SEAL, is_sealed
 from tilewright.runtime.webassembly import LOADER

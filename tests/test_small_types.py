@@ -10,10 +10,10 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
+from tilewright.base.types import MINIFLOATS, DataType, DataTypeCode
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.elementwise import converted
-from tilewright.types import MINIFLOATS, DataType, DataTypeCode
 
 Array = np.ndarray[Any, Any]
 

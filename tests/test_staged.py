@@ -14,10 +14,11 @@ from onnx import TensorProto, helper, numpy_helper
 import tilewright
 from small_models import onnxruntime_answers
 from tilewright import relay
+from tilewright.base.errors import CompileError, InputError, ModelError, ShapeError
+from tilewright.base.types import TensorType
 from tilewright.compiler import staged
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.staged import MOST_EDGES, SETTLED
-from tilewright.errors import CompileError, InputError, ModelError, ShapeError
 from tilewright.relay.expr import Call, Tuple, Var
 from tilewright.relay.frontend.onnx import from_onnx
 from tilewright.relay.interpreter import evaluate
@@ -26,7 +27,6 @@ from tilewright.relay.op.selection import UniqueSlices
 from tilewright.relay.op.sorting import TopK
 from tilewright.relay.transform.stages import cut, needs_stages, resolve
 from tilewright.relay.visitor import calls
-from tilewright.types import TensorType
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 

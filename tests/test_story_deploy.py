@@ -13,7 +13,7 @@ import pytest
 import tilewright as tvm
 from small_models import onnxruntime_answers
 from tilewright import relay
-from tilewright.contrib import graph_executor
+from tilewright.runtime import graph_executor
 
 pytestmark = pytest.mark.models
 

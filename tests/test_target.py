@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from tilewright.errors import TargetError
+from tilewright.base.errors import TargetError
+from tilewright.compat.target import Target
 from tilewright.runtime.host import host_arch, host_features, host_triple
-from tilewright.target import Target
 
 
 def test_native_target_is_this_machine() -> None:

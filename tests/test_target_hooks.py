@@ -11,11 +11,11 @@ import pytest
 
 import tilewright as tvm
 from tilewright import relay, te
-from tilewright.errors import ArtifactError, CompileError, OptionError
-from tilewright.global_functions import FUNCTIONS, register_func, remove_global_func
+from tilewright.base.errors import ArtifactError, CompileError, OptionError
+from tilewright.base.global_functions import FUNCTIONS, register_func, remove_global_func
+from tilewright.compat.target import register_target_kind
 from tilewright.relay import transform
 from tilewright.runtime import ModuleNode, load_module, register_module
-from tilewright.target import register_target_kind
 
 Array = np.ndarray[Any, Any]
 HEAD = '#[version = "0.0.5"]\n'

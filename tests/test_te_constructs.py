@@ -11,10 +11,10 @@ import pytest
 
 import tilewright as tvm
 from tilewright import te
-from tilewright.errors import CompileError, InputError, ParseError, ScheduleError
-from tilewright.script import tir as T
+from tilewright.base.errors import CompileError, InputError, ParseError, ScheduleError
 from tilewright.te.resolve import schedule_func
 from tilewright.tir.interpreter import run
+from tilewright.tir.script import tir as T
 from tilewright.tir.transform.lower_blocks import lower_blocks
 
 RNG = np.random.default_rng(0)

@@ -11,7 +11,7 @@ import pytest
 import tilewright as tvm
 from te_numpy import evaluate
 from tilewright import te, topi
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
 from tilewright.te.tensor import ComputeOp, Reduce, producers_first
 
 Array = np.ndarray[Any, Any]

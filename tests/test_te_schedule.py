@@ -10,7 +10,7 @@ import pytest
 
 import tilewright as tvm
 from tilewright import te
-from tilewright.errors import CompileError, ScheduleError
+from tilewright.base.errors import CompileError, ScheduleError
 from tilewright.te.resolve import schedule_func
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import Block, For, PrimFunc

@@ -10,13 +10,13 @@ import pytest
 
 import tilewright as tvm
 from tilewright import te
-from tilewright.errors import CompileError, ScheduleError
+from tilewright.base.errors import CompileError, ScheduleError
 from tilewright.ir.structural import assert_structural_equal
-from tilewright.script import tir as T
 from tilewright.te.create import create_prim_func
 from tilewright.te.resolve import schedule_func
 from tilewright.tir.interpreter import run
 from tilewright.tir.schedule import Schedule
+from tilewright.tir.script import tir as T
 from tilewright.tir.steps import Step
 from tilewright.tir.transform.lower_blocks import lower_blocks
 

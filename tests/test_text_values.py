@@ -13,13 +13,13 @@ from onnx import helper
 
 import tilewright as tvm
 from tilewright import relay
-from tilewright.errors import ArtifactError, CompileError, InputError, ShapeError
+from tilewright.base.errors import ArtifactError, CompileError, InputError, ShapeError
+from tilewright.base.string_tensors import pack_texts
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op import get
 from tilewright.relay.transform import NativeTexts
 from tilewright.runtime.artifact import load_executable
 from tilewright.runtime.program import HostStep, KernelCall
-from tilewright.texts import pack_texts
 
 
 def _strings(*values: str) -> np.ndarray[Any, Any]:

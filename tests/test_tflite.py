@@ -14,7 +14,7 @@ import tilewright as tvm
 from tflite_models import Entry, Graph, Op, T, model, tflite
 from tflite_recurrent import basic_lstm, integer_lstm, integer_svdf
 from tflite_small import MODELS, inputs_of, recorded
-from tilewright.errors import ModelError, OpNotImplemented
+from tilewright.base.errors import ModelError, OpNotImplemented
 from tilewright.relay.frontend.tflite import CONVERTERS, Node, Value, from_tflite, signature
 from tilewright.relay.frontend.tflite.schema import OPERATORS
 from tilewright.relay.interpreter import evaluate

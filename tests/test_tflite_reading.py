@@ -11,7 +11,7 @@ import pytest
 
 from tflite_models import Op, T, model
 from tflite_small import MODELS
-from tilewright.errors import CompileError, ModelError
+from tilewright.base.errors import CompileError, ModelError
 from tilewright.relay.frontend.tflite import from_tflite
 from tilewright.relay.frontend.tflite.flexbuffer import numbers_of
 from tilewright.relay.frontend.tflite.model import read_model

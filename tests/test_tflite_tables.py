@@ -10,7 +10,7 @@ import pytest
 import tilewright as tvm
 from tflite_models import Graph, Op, T, model
 from tflite_tables import GIVEN, INT64, MODELS, NAMES, STRING, hash_table, texts
-from tilewright.errors import ModelError
+from tilewright.base.errors import ModelError
 from tilewright.relay.frontend.tflite import from_tflite
 
 EXPECTED: dict[str, Any] = {
@@ -19,7 +19,7 @@ EXPECTED: dict[str, Any] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::tilewright.errors.NotNativeWarning")
+@pytest.mark.filterwarnings("ignore::tilewright.base.errors.NotNativeWarning")
 @pytest.mark.parametrize("name", MODELS)
 def test_what_stands_in_tables_is_found(name: str) -> None:
     found = tvm.compile(MODELS[name](), threads=1)(*GIVEN[name])

@@ -27,18 +27,20 @@ import daily
 import soak
 import tilewright as tvm
 from small_networks import KINDS
-from tilewright import expr, forks, interning, te
+from tilewright import te
 from tilewright.backends.cpu.llvm import compile as llvm_compile
 from tilewright.backends.target import Target
+from tilewright.base import forks, interning
+from tilewright.base.recursion import room_for
+from tilewright.base.types import DataType
 from tilewright.compiler import collection
 from tilewright.compiler.build import build_module
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.report import Report
 from tilewright.driver.files import _umask
-from tilewright.expr import Add, Var
-from tilewright.recursion import room_for
-from tilewright.types import DataType
+from tilewright.scalar import expr
+from tilewright.scalar.expr import Add, Var
 
 THREADS = 8
 FULL = 10 if daily.ALL else 0

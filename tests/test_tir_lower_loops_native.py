@@ -7,8 +7,8 @@ import pytest
 
 from codegen_native import run as run_native
 from loop_programs import PROGRAMS, S, V, loops, variables
-from tilewright import expr as T
-from tilewright.expr import Buffer, Intrinsic
+from tilewright.scalar import expr as T
+from tilewright.scalar.expr import Buffer, Intrinsic
 from tilewright.tir.interpreter import run
 from tilewright.tir.parser import parse
 from tilewright.tir.stmt import PrimFunc, Store

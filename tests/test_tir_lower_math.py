@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from tilewright import expr as T
-from tilewright import intrinsics as I
-from tilewright.arith import evaluate
-from tilewright.expr import Buffer, Call, Intrinsic, Load, Select, Var
-from tilewright.expr_walk import walk
+from tilewright.scalar import expr as T
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.arith import evaluate
+from tilewright.scalar.expr import Buffer, Call, Intrinsic, Load, Select, Var
+from tilewright.scalar.walk import walk
 from tilewright.tir.stmt import Let, PrimFunc, Store
 from tilewright.tir.transform.lower_math import EXPANSIONS, expand, lower_math
 

@@ -8,9 +8,9 @@ import pytest
 import tilewright as tvm
 from random_schedules import Program, arrays, scheduled
 from tilewright import tir
-from tilewright.errors import CompileError, ScheduleError
-from tilewright.expr import Buffer, Var, as_expr
+from tilewright.base.errors import CompileError, ScheduleError
 from tilewright.ir.module import IRModule
+from tilewright.scalar.expr import Buffer, Var, as_expr
 from tilewright.tir import analysis
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import For, PrimFunc, Seq, Store

@@ -14,13 +14,13 @@ import test_schedule
 import tilewright as tvm
 from loop_programs import conv2d
 from tilewright import tir
-from tilewright.errors import ParseError, ScheduleError
+from tilewright.base.errors import ParseError, ScheduleError
 from tilewright.ir.structural import assert_structural_equal
-from tilewright.script import ir_module
-from tilewright.script import tir as T
 from tilewright.tir.interpreter import run
 from tilewright.tir.module_schedule import LoopRV
 from tilewright.tir.schedule import Schedule as Engine
+from tilewright.tir.script import ir_module
+from tilewright.tir.script import tir as T
 from tilewright.tir.steps import BlockAt, LoopAt, Step
 from tilewright.tir.stmt import PrimFunc, walk_stmt
 

@@ -17,7 +17,7 @@ import pytest
 from random_schedules import arrays
 from small_schedules import PROGRAMS, add_one, add_one_at_once
 from tilewright import tir
-from tilewright.errors import ScheduleError
+from tilewright.base.errors import ScheduleError
 from tilewright.ir.structural import assert_structural_equal
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import PrimFunc

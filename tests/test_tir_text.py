@@ -18,23 +18,23 @@ import tilewright as tvm
 from loop_programs import PROGRAMS, S, loops, variables
 from random_kernels import KINDS, Maker
 from small_models import cnn, mlp
-from tilewright import expr as E
-from tilewright import intrinsics as I
 from tilewright import relay, te, tir
+from tilewright.base.errors import ParseError, ScheduleError
+from tilewright.compat.target import Target
 from tilewright.compiler.kernel import lower
 from tilewright.driver.main import main
-from tilewright.errors import ParseError, ScheduleError
-from tilewright.expr import Buffer, FloatImm, IntImm, PrimExpr, Var, as_expr, const
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import assert_structural_equal
 from tilewright.relay.expr import Call, Constant, Function
 from tilewright.relay.transform.pipeline import optimize
 from tilewright.relay.visitor import post_order
-from tilewright.script import ir_module
-from tilewright.script import tir as T
-from tilewright.target import Target
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.expr import Buffer, FloatImm, IntImm, PrimExpr, Var, as_expr, const
 from tilewright.te.create import create_prim_func
 from tilewright.tir.interpreter import run
+from tilewright.tir.script import ir_module
+from tilewright.tir.script import tir as T
 from tilewright.tir.stmt import Allocate, Block, Evaluate, For, IfThenElse, IterVar, Let, PrimFunc, Seq, Store
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import LOOP_PASSES, lower_loops

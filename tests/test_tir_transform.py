@@ -8,14 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loop_programs import PROGRAMS, P, S, U, V, conv2d, loops, matmul, max_pool, outputs, pad, same, variables
-from tilewright import expr as E
-from tilewright import intrinsics as I
 from tilewright.backends.cpu.llvm.codegen import emit
 from tilewright.backends.target import Target
-from tilewright.errors import InternalError, Origin, ScheduleError
-from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Select, Var, all_of, as_expr, const
-from tilewright.expr_walk import walk
-from tilewright.intrinsics import prefetch
+from tilewright.base.errors import InternalError, Origin, ScheduleError
+from tilewright.base.types import DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, Select, Var, all_of, as_expr, const
+from tilewright.scalar.intrinsics import prefetch
+from tilewright.scalar.walk import walk
 from tilewright.tir.interpreter import run
 from tilewright.tir.stmt import (
     UNROLLED,
@@ -41,7 +42,6 @@ from tilewright.tir.transform.tighten_loop_bounds import tighten_loop_bounds
 from tilewright.tir.transform.unroll_loops import unroll_loops
 from tilewright.tir.transform.vectorize_loops import vectorize_loops
 from tilewright.tir.transform.verify import verify_flat
-from tilewright.types import DataType
 
 i, j, k = variables("i j k")
 

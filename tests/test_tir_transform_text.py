@@ -16,7 +16,8 @@ import pytest
 
 import loop_programs
 from loop_programs import same
-from tilewright import expr, intrinsics, tir
+from tilewright import tir
+from tilewright.scalar import expr, intrinsics
 from tilewright.tir import stmt
 from tilewright.tir.transform.common_subexpressions import common_subexpressions
 from tilewright.tir.transform.hoist_conditions import hoist_conditions

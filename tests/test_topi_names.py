@@ -11,8 +11,8 @@ import pytest
 
 import tilewright as tvm
 from tilewright import te, topi
-from tilewright.errors import CompileError, ScheduleError, ShapeError
-from tilewright.expr import Var
+from tilewright.base.errors import CompileError, ScheduleError, ShapeError
+from tilewright.scalar.expr import Var
 from tilewright.topi.utils import equal_const_int, get_const_float, get_const_int, get_const_tuple, prod, simplify, traverse_inline
 
 TOP = ["abs", "acos", "acosh", "add", "adv_index", "all", "any", "arange", "argmax", "argmin", "asin", "asinh", "atan", "atanh", "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "broadcast_to", "cast", "ceil", "ceil_log2", "clip", "collapse_sum", "concatenate", "cos", "cosh", "divide", "elemwise_sum", "equal", "erf", "exp", "expand_dims", "expand_like", "fast_erf", "fast_exp", "fast_tanh", "fixed_point_multiply", "fixed_point_multiply_per_axis", "flip", "floor", "floor_divide", "floor_mod", "full", "full_like", "gather", "gather_nd", "greater", "greater_equal", "identity", "isfinite", "isinf", "isnan", "layout_transform", "left_shift", "less", "less_equal", "log", "log10", "log2", "logical_and", "logical_not", "logical_or", "logical_xor", "matmul", "matrix_set_diag", "max", "maximum", "meshgrid", "min", "minimum", "mod", "multiply", "ndarray_size", "negative", "not_equal", "one_hot", "power", "prod", "reinterpret", "repeat", "reshape", "reverse_sequence", "right_shift", "round", "rsqrt", "sequence_mask", "shape", "sigmoid", "sign", "sin", "sinh", "sliding_window", "split", "sqrt", "squeeze", "stack", "strided_set", "strided_slice", "subtract", "sum", "take", "tan", "tanh", "tensordot", "tile", "transpose", "trilu", "trunc", "unravel_index", "where", "arm_cpu", "generic", "nn", "tag", "utils", "x86", "cuda", "rocm", "mali", "bifrost", "intel_graphics", "hexagon", "adreno", "hls"]

@@ -13,16 +13,16 @@ import pytest
 import te_numpy
 from codegen_native import on_every_target
 from tilewright import relay, te
+from tilewright.base.errors import OptionError
+from tilewright.compat.target import Target
 from tilewright.compiler.build import build_module
 from tilewright.compiler.kernel import lower
 from tilewright.compiler.report import Report
-from tilewright.errors import OptionError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
 from tilewright.relay import nn
 from tilewright.relay.expr import Function, const, var
 from tilewright.relay.interpreter import evaluate
-from tilewright.target import Target
 from tilewright.topi.machine import Machine, use
 from tilewright.topi.winograd import convolution
 from tilewright.topi.winograd_choice import Cut, VolumeCut, cut, matrices, volume_cut

@@ -10,7 +10,7 @@ import pytest
 
 import tilewright
 import torch_functions
-from tilewright.errors import ModelError
+from tilewright.base.errors import ModelError
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.filterwarnings("ignore")

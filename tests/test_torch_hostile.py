@@ -19,9 +19,9 @@ import numpy as np
 import pytest
 
 import daily
-from tilewright.diagnosis.case import Case
-from tilewright.diagnosis.references import _by_torch
-from tilewright.errors import ModelError
+from tilewright.base.errors import ModelError
+from tilewright.driver.diagnosis.case import Case
+from tilewright.driver.diagnosis.references import _by_torch
 from tilewright.ir.module import IRModule
 from tilewright.relay.frontend.pytorch.archive import checked_copy
 from tilewright.relay.frontend.pytorch.reading import read_model

@@ -16,7 +16,7 @@ import pytest
 
 import tilewright
 from tilewright import relay
-from tilewright.errors import ModelError, OpNotImplemented
+from tilewright.base.errors import ModelError, OpNotImplemented
 
 torch = pytest.importorskip("torch", reason="the PyTorch frontend reads what torch writes; install torch")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::UserWarning"), pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -267,7 +267,7 @@ def test_the_text_of_a_quantized_convolution_is_the_one_of_the_field() -> None:
 
 
 def test_torch_compile_gives_what_torch_gives_and_sees_new_weights_and_shapes() -> None:
-    from tilewright.contrib.torch_backend import compile_graph
+    from tilewright.compiler.torch_backend import compile_graph
 
     module = network()
     fast = torch.compile(module, backend=compile_graph)
@@ -313,7 +313,7 @@ class Counting(torch.nn.Module):
 @pytest.mark.parametrize("norm", [lambda: torch.nn.BatchNorm2d(3), lambda: torch.nn.InstanceNorm2d(3, track_running_stats=True)], ids=["batch", "instance"])
 @pytest.mark.parametrize("training", [True, False])
 def test_what_a_module_writes_into_its_buffers_is_there_after_the_call(norm: Any, training: bool) -> None:
-    from tilewright.contrib.torch_backend import compile_graph
+    from tilewright.compiler.torch_backend import compile_graph
 
     torch.manual_seed(3)
     mine, theirs = Counting(norm()).train(training), Counting(norm()).train(training)
@@ -327,7 +327,7 @@ def test_what_a_module_writes_into_its_buffers_is_there_after_the_call(norm: Any
 
 
 def test_a_function_that_writes_into_its_inputs_gives_them_back() -> None:
-    from tilewright.contrib.torch_backend import compile_graph
+    from tilewright.compiler.torch_backend import compile_graph
 
     def step(cache: Any, new: Any) -> tuple[Any, Any, Any]:
         cache[:, 2] = new
@@ -345,7 +345,7 @@ def test_a_function_that_writes_into_its_inputs_gives_them_back() -> None:
 
 
 def test_a_graph_whose_sizes_are_values_is_refused() -> None:
-    from tilewright.contrib.torch_backend import compile_graph
+    from tilewright.compiler.torch_backend import compile_graph
 
     part = torch.compile(lambda x, start: torch.narrow(x, 1, start, 0), backend=compile_graph, dynamic=False)
     with pytest.raises(Exception, match=r"torch cannot trace the graph before it knows its values \(.*\); keep this part out of it with torch.compiler.disable"):
@@ -357,7 +357,7 @@ def test_a_graph_whose_sizes_are_values_is_refused() -> None:
     (lambda x: x.normal_(3.0, 2.0), 3.0), (lambda x: x.cauchy_(1.0, 0.1).clamp(-9, 11), 1.0),
 ])
 def test_drawn_numbers_have_their_distribution(draw: Any, mean: float) -> None:
-    from tilewright.contrib.torch_backend import compile_graph
+    from tilewright.compiler.torch_backend import compile_graph
 
     found = torch.compile(lambda x: draw(x + 0), backend=compile_graph, dynamic=False)(torch.zeros(40000))
     assert abs(float(found.mean()) - mean) < 0.1

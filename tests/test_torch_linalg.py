@@ -10,7 +10,7 @@ import pytest
 
 import tilewright
 from tilewright import relay
-from tilewright.errors import ModelError, NotNativeWarning, ShapeError
+from tilewright.base.errors import ModelError, NotNativeWarning, ShapeError
 from tilewright.relay.expr import var
 from torch_functions import compiled
 

@@ -139,7 +139,7 @@ def test_a_single_operator_is_left_to_torch_and_named(caplog: pytest.LogCaptureF
 
     x = torch.randn(4, 4)
     torch._dynamo.reset()
-    with caplog.at_level(logging.WARNING, "tilewright.contrib.torch_backend"):
+    with caplog.at_level(logging.WARNING, "tilewright.compiler.torch_backend"):
         found = torch.compile(call, backend="tilewright")(x)
     torch.testing.assert_close(found, call(x))
     assert ["tilewright_tests.cube.default"] in [r.operators for r in caplog.records if hasattr(r, "operators")]

@@ -17,7 +17,7 @@ from torch.ao import quantization  # noqa: E402
 from torch.ao.nn import quantized  # noqa: E402
 
 from test_torch_engines import ENGINES, F, Wrapped, agrees, pytestmark, single_threaded  # noqa: E402, F401
-from tilewright.errors import OpNotImplemented  # noqa: E402
+from tilewright.base.errors import OpNotImplemented  # noqa: E402
 from tilewright.relay.frontend import from_pytorch  # noqa: E402
 
 

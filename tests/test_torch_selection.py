@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tilewright.errors import ModelError
+from tilewright.base.errors import ModelError
 from tilewright.relay.frontend import from_pytorch
 from torch_functions import agrees
 

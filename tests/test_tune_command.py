@@ -10,8 +10,8 @@ import pytest
 
 import tilewright as tvm
 from small_models import cnn
-from tilewright.autotvm.network import NetworkTuning
 from tilewright.driver.main import main
+from tilewright.search.autotvm.network import NetworkTuning
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ import pytest
 
 import tilewright
 from planted import planted
-from tilewright.errors import OptionError
+from tilewright.base.errors import OptionError
 from tilewright.runtime import turns
 from tilewright.runtime.turns import TAKE, VARIABLE, Turns, wait
-from tilewright.tuning.local import LocalBuilder, LocalRunner
-from tilewright.tuning.measure import Measured, measure
+from tilewright.search.local import LocalBuilder, LocalRunner
+from tilewright.search.measure import Measured, measure
 
 
 def test_who_asked_first_is_next(tmp_path: Path) -> None:

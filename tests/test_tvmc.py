@@ -20,17 +20,16 @@ from test_command_lines import rewritten
 from tflite_small import _models
 from tilewright import relay
 from tilewright.backends.target import Target
-from tilewright.contrib import graph_executor
+from tilewright.base.errors import ArtifactError, InputError, ModelError, OptionError, RunError, TargetError
 from tilewright.driver import tvmc
 from tilewright.driver.application import spread
 from tilewright.driver.targets import read_target, split_target_options
 from tilewright.driver.tvmc.composition import Executor, Runtime
 from tilewright.driver.tvmc.transforms import computed_in, with_layouts
-from tilewright.errors import ArtifactError, InputError, ModelError, OptionError, RunError, TargetError
 from tilewright.ir.op_attributes import op_attr
 from tilewright.relay.op.hooks import MIXED_PRECISION
 from tilewright.relay.visitor import calls
-from tilewright.runtime import load_module
+from tilewright.runtime import graph_executor, load_module
 from tilewright.runtime.sealed_tar import SEAL
 
 COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"

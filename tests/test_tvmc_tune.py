@@ -16,18 +16,18 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from small_models import cnn, mlp
-from tilewright import rpc
-from tilewright.auto_scheduler.measure_record import load_records
 from tilewright.backends.target import Target
+from tilewright.base.errors import ModelError, OptionError, RunError, TargetError
 from tilewright.driver import places, tvmc
 from tilewright.driver.main import main as command_line
 from tilewright.driver.tvmc.autotuner import selected, tasks_of
 from tilewright.driver.tvmc.main import main
 from tilewright.driver.tvmc.records import advised, is_of_auto_scheduler
-from tilewright.errors import ModelError, OptionError, RunError, TargetError
-from tilewright.rpc import connection
-from tilewright.tuning.local import LocalRunner
-from tilewright.tuning.measure import Measured, MeasureErrorNo, failed
+from tilewright.runtime import rpc
+from tilewright.runtime.rpc import connection
+from tilewright.search.auto_scheduler.measure_record import load_records
+from tilewright.search.local import LocalRunner
+from tilewright.search.measure import Measured, MeasureErrorNo, failed
 
 QUICK = ["--number", "1", "--parallel", "1"]
 PERCEPTRON = np.random.default_rng(0).random((2, 16), np.float32)
@@ -76,7 +76,7 @@ def test_records_of_auto_scheduler(tmp_path: Path, capfd: pytest.CaptureFixture[
     assert [bool(s) for s in steps] == [False, True]  # the own schedule is the first trial
     records.write_text(records.read_text().splitlines()[1] + "\n")
     plain = answers(path, None)
-    caplog.set_level(logging.INFO, "tilewright.auto_scheduler.dispatcher")
+    caplog.set_level(logging.INFO, "tilewright.search.auto_scheduler.dispatcher")
     np.testing.assert_allclose(answers(path, records), plain, rtol=1e-5)
     assert f"a schedule of {len(steps[1])} steps that was found" in caplog.text
 

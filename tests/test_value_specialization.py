@@ -11,7 +11,8 @@ import tilewright
 from small_models import onnxruntime_answers
 from test_dynamic_interpreter import detector, floats, picture
 from tilewright import relay
-from tilewright.errors import Origin, RunError
+from tilewright.base.errors import Origin, RunError
+from tilewright.base.types import TensorType
 from tilewright.relay import dynamic_interpreter
 from tilewright.relay.dynamic_interpreter import Conversions, DynamicProgram
 from tilewright.relay.expr import Call, Expr, Function, Tuple, TupleGetItem, Var
@@ -20,7 +21,6 @@ from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.deferred import Deferred
 from tilewright.relay.value_specialization import content_of, decided, deciding_of, outlined
 from tilewright.relay.visitor import calls
-from tilewright.types import TensorType
 
 Array = np.ndarray[Any, Any]
 
@@ -96,7 +96,7 @@ def test_parts_are_known_for_numbers_that_come_often(slow_clock: int) -> None:
 
 def test_most_numbers_that_are_kept(monkeypatch: pytest.MonkeyPatch, slow_clock: int) -> None:
     monkeypatch.setattr(dynamic_interpreter, "MOST_SIZES", 2)
-    monkeypatch.setattr("tilewright.worth.RESOLVING.of", lambda operators: 0.0)
+    monkeypatch.setattr("tilewright.base.jit_policy.RESOLVING.of", lambda operators: 0.0)
     conversions = Conversions(1 << 20)
     run, x = DynamicProgram(two_counts(), conversions), floats(6, 4)
     for n in range(7):
@@ -113,7 +113,7 @@ def test_an_error_names_the_node_of_its_own_part(monkeypatch: pytest.MonkeyPatch
             raise ValueError("not a number")
         return np.exp(x)
 
-    monkeypatch.setattr("tilewright.worth.RESOLVING.of", lambda operators: 0.0)
+    monkeypatch.setattr("tilewright.base.jit_policy.RESOLVING.of", lambda operators: 0.0)
     monkeypatch.setattr(type(relay.op.get("exp")()), "reference", refusing)
     x, n, m = Var("x", TensorType((6, 4))), Var("n", TensorType((1,), "int64")), Var("m", TensorType((1,), "int64"))
     first, second = (relay.transpose(Call(relay.op.get("exp")(), [part(x, c)], span=Origin(name, "Exp")), (1, 0)) for c, name in ((n, "first"), (m, "second")))
@@ -139,7 +139,7 @@ def test_the_classes_of_a_detector_are_parts_of_one_content() -> None:
 
 
 def test_a_detector_whose_parts_are_all_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tilewright.worth.RESOLVING.of", lambda operators: 0.0)
+    monkeypatch.setattr("tilewright.base.jit_policy.RESOLVING.of", lambda operators: 0.0)
     proto = detector()
     compiled = tilewright.compile(proto)
     compiled(picture(1, 1, 1))

@@ -26,7 +26,7 @@ from small_models import cnn
 from test_deployment import mathematics
 from tilewright.backends.cpu import link_wasm
 from tilewright.backends.cpu.link_wasm import find_wasm_linkers
-from tilewright.errors import ArtifactError, CompileError
+from tilewright.base.errors import ArtifactError, CompileError
 from tilewright.runtime import host, load, webassembly
 
 NODE, CHROMIUM = shutil.which("node"), shutil.which("chromium")

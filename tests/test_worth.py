@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import tilewright
-from tilewright import relay, worth
-from tilewright.worth import ALIKE, Times, Use, Uses
+from tilewright import relay
+from tilewright.base import jit_policy
+from tilewright.base.jit_policy import ALIKE, Times, Use, Uses
 
 
 def calls_until_compiled(uses: Uses, seconds: float, compiling: float) -> int:
@@ -80,7 +81,7 @@ def test_what_compiling_takes_is_learned() -> None:
 
 def test_what_is_compiled_is_learned_from(slow_clock: int) -> None:
     x = relay.var("x", shape=(2, 3))
-    operators, seconds = worth.COMPILING._operators, worth.COMPILING._seconds
+    operators, seconds = jit_policy.COMPILING._operators, jit_policy.COMPILING._seconds
     tilewright.compile(relay.Function([x], relay.exp(relay.tanh(x))))
-    assert worth.COMPILING._operators == operators + 2
-    assert worth.COMPILING._seconds >= seconds + 1
+    assert jit_policy.COMPILING._operators == operators + 2
+    assert jit_policy.COMPILING._seconds >= seconds + 1

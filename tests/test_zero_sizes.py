@@ -17,7 +17,7 @@ from onnx.reference import ReferenceEvaluator
 import daily
 import tilewright
 from test_onnx_kinds import node_model
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
 
 Array = np.ndarray[Any, Any]
 SAMPLE = 48

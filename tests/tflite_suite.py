@@ -24,7 +24,7 @@ import numpy as np
 
 import tilewright
 from suite_outcome import Outcome
-from tilewright.errors import CompileError, NotNativeWarning
+from tilewright.base.errors import CompileError, NotNativeWarning
 from tilewright.relay.frontend.tflite import from_tflite
 from tilewright.relay.frontend.tflite.signature import signature
 from tilewright.relay.interpreter import evaluate

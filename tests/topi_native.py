@@ -8,7 +8,7 @@ import numpy as np
 
 import tilewright as tvm
 from tilewright import te, topi
-from tilewright.types import DataType
+from tilewright.base.types import DataType
 from topi_cases import Case
 
 Array = np.ndarray[Any, Any]

@@ -354,9 +354,9 @@ def _names_payload(code: types.CodeType) -> bool:
 
 def _reference(folder: Path, made: Made, random: Random) -> str:
     """What `diagnose --reference torch` does: torch runs the program."""
-    from tilewright.diagnosis.case import Case
-    from tilewright.diagnosis.references import _by_torch
-    from tilewright.errors import InputError
+    from tilewright.base.errors import InputError
+    from tilewright.driver.diagnosis.case import Case
+    from tilewright.driver.diagnosis.references import _by_torch
     from tilewright.ir.module import IRModule
     from tilewright.relay.frontend.pytorch.model import signature
 
@@ -380,7 +380,7 @@ TURNS = ("compile", "compile", "check", "reference", "reference", "command check
 def models() -> Format:
     """Hostile files. The small models are made before the first child is."""
     torch_mutations.small_models()
-    return Format(FILE, made, DOORS, TURNS, preloaded=["tilewright.relay.frontend.pytorch", "torch.export", "torch._dynamo", "sympy", "tilewright.diagnosis.references"])
+    return Format(FILE, made, DOORS, TURNS, preloaded=["tilewright.relay.frontend.pytorch", "torch.export", "torch._dynamo", "sympy", "tilewright.driver.diagnosis.references"])
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -151,7 +151,7 @@ def by_export(module: Sample, native: bool) -> tuple[list[Any], list[str]]:
 
 def by_compile(module: Sample, native: bool) -> tuple[list[Any], list[str]]:
     """What `torch.compile` gives, and the operators that were left to torch."""
-    from tilewright.contrib import torch_backend
+    from tilewright.compiler import torch_backend
 
     called: list[int] = []
     left = Left()
@@ -161,7 +161,7 @@ def by_compile(module: Sample, native: bool) -> tuple[list[Any], list[str]]:
         return torch_backend.compile_graph(graph, inputs)
 
     torch._dynamo.reset()
-    logger = logging.getLogger("tilewright.contrib.torch_backend")
+    logger = logging.getLogger("tilewright.compiler.torch_backend")
     logger.addHandler(left)
     try:
         found = torch.compile(module, backend=backend, dynamic=False)(*module.inputs())
@@ -192,7 +192,7 @@ DOORS: dict[str, Callable[[Sample, bool], tuple[list[Any], list[str]]]] = {"expo
 
 def array_of(x: torch.Tensor) -> np.ndarray[Any, Any]:
     """The elements of a tensor; those of bfloat16 by their bits."""
-    from tilewright.types import DataType
+    from tilewright.base.types import DataType
 
     x = x.resolve_conj().resolve_neg().contiguous()
     if x.dtype is torch.bfloat16:
@@ -278,7 +278,7 @@ def tolerance(op: Any, dtype: torch.dtype) -> tuple[float, float]:
 
 def outcome(op: Any, sample: Any, door: str, native: bool) -> tuple[str, str, list[str]]:
     """The state of one sample, the reason, and the operators that were left to torch."""
-    from tilewright.errors import CompileError, InternalError
+    from tilewright.base.errors import CompileError, InternalError
 
     try:
         module = Sample(op, sample)

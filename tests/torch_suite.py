@@ -22,7 +22,7 @@ import numpy as np
 
 import tilewright
 from suite_outcome import Outcome
-from tilewright.errors import CompileError, NotNativeWarning
+from tilewright.base.errors import CompileError, NotNativeWarning
 from tilewright.relay.frontend.pytorch import from_pytorch
 
 ARBITRARY = {"randn", "rand", "multinomial", "bernoulli", "empty", "empty_like", "new_empty"}

@@ -5,8 +5,8 @@
     y = m(x)
     m.save("model.so"); m = tilewright.load("model.so")
 
-The names that scripts written for TVM v0.8 to v0.13 use are here too (`import tilewright as tvm`): `relay`, `transform`, `build`, `lower`,
-`te`, `tir`, `nd`, `device`, `target`, `contrib`, `IRModule`. They are imported when they are first used.
+Scripts for TVM v0.8 to v0.13 find its names here (`import tilewright as tvm`): `relay`, `transform`, `build`, `lower`, `te`, `tir`, `nd`,
+`device`, `target`, `contrib`, `IRModule`. Each is imported at its first use.
 """
 
 from __future__ import annotations
@@ -15,64 +15,67 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any, Final
 
+from tilewright.base import aliases
+
 __version__ = "0.1.0"
 
-_MODULES: Final = frozenset({
-    "arith", "auto_scheduler", "autotvm", "contrib", "driver", "error", "errors", "instrument", "ir", "logs", "micro", "nd", "params", "parser", "registry", "relay", "rpc", "runtime", "script", "serialization", "settings", "target", "te", "testing", "tir", "topi", "transform", "utils", "_ffi",
-})
+_PACKAGES: Final = ("driver", "ir", "relay", "runtime", "te", "tir", "topi")
+_MODULES: Final = frozenset((*_PACKAGES, *(name for name in aliases.PUBLIC if "." not in name)))
 _NAMES: Final = {
-    "IRModule": ("ir.module", "IRModule"), "Model": ("compiler.model", "Model"), "NDArray": ("nd", "NDArray"), "TVMError": ("errors", "TVMError"),
-    "DataType": ("types", "DataType"), "DataTypeCode": ("types", "DataTypeCode"), "Target": ("backends.target", "Target"), "convert": ("ir.container", "convert"),
-    "get_global_func": ("registry", "get_global_func"), "register_func": ("registry", "register_func"), "build": ("compiler.functions", "build"), "check": ("compiler.check", "check"), "compile": ("compiler.model", "compile"), "cpu": ("nd", "cpu"), "device": ("nd", "device"),
-    "InferenceSession": ("onnx_session", "InferenceSession"), "SessionOptions": ("onnx_session", "SessionOptions"),
-    "load": ("runtime.artifact", "load_executable"), "lower": ("compiler.functions", "lower"), "quantize": ("compiler.quantize", "quantize"),
+    "DataType": ("base.types", "DataType"),
+    "DataTypeCode": ("base.types", "DataTypeCode"),
+    "IRModule": ("ir.module", "IRModule"),
+    "InferenceSession": ("compat.onnx_session", "InferenceSession"),
+    "Model": ("compiler.model", "Model"),
+    "NDArray": ("base.nd", "NDArray"),
+    "SessionOptions": ("compat.onnx_session", "SessionOptions"),
+    "TVMError": ("base.errors", "TVMError"),
+    "Target": ("backends.target", "Target"),
+    "build": ("compiler.functions", "build"),
+    "check": ("compiler.check", "check"),
+    "compile": ("compiler.model", "compile"),
+    "convert": ("ir.container", "convert"),
+    "cpu": ("base.nd", "cpu"),
+    "device": ("base.nd", "device"),
+    "get_global_func": ("compat.registry", "get_global_func"),
+    "load": ("runtime.artifact", "load_executable"),
+    "lower": ("compiler.functions", "lower"),
+    "quantize": ("compiler.quantize", "quantize"),
+    "register_func": ("compat.registry", "register_func"),
 }
 """Public name -> the module that has it, and its name there."""
 
 if TYPE_CHECKING:
-    from tilewright import (
-        arith,
-        auto_scheduler,
-        autotvm,
-        contrib,
-        driver,
-        error,
-        errors,
-        instrument,
-        ir,
-        logs,
-        micro,
-        nd,
-        params,
-        parser,
-        registry,
-        relay,
-        rpc,
-        runtime,
-        script,
-        serialization,
-        settings,
-        target,
-        te,
-        testing,
-        tir,
-        topi,
-        transform,
-        utils,
-    )
+    from tilewright import driver, ir, relay, runtime, te, tir, topi
     from tilewright.backends.target import Target
+    from tilewright.base import errors, logs, nd, params, settings
+    from tilewright.base.errors import TVMError
+    from tilewright.base.nd import NDArray, cpu, device
+    from tilewright.base.types import DataType, DataTypeCode
+    from tilewright.compat import contrib, error, instrument, parser, registry, target, testing, transform, utils
+    from tilewright.compat.onnx_session import InferenceSession, SessionOptions
+    from tilewright.compat.registry import get_global_func, register_func
+    from tilewright.compiler import micro
     from tilewright.compiler.check import check
     from tilewright.compiler.functions import build, lower
     from tilewright.compiler.model import Model, compile
     from tilewright.compiler.quantize import quantize
-    from tilewright.errors import TVMError
     from tilewright.ir.container import convert
     from tilewright.ir.module import IRModule
-    from tilewright.nd import NDArray, cpu, device
-    from tilewright.onnx_session import InferenceSession, SessionOptions
-    from tilewright.registry import get_global_func, register_func
+    from tilewright.relay import serialization
+    from tilewright.runtime import rpc
     from tilewright.runtime.artifact import load_executable as load
-    from tilewright.types import DataType, DataTypeCode
+    from tilewright.scalar import arith
+    from tilewright.search import auto_scheduler, autotvm
+    from tilewright.tir import script
+
+__all__ = [
+    "DataType", "DataTypeCode", "IRModule", "InferenceSession", "Model", "NDArray", "SessionOptions", "TVMError", "Target",
+    "__version__", "arith", "auto_scheduler", "autotvm", "build", "check", "compile", "contrib", "convert", "cpu", "device",
+    "driver", "error", "errors", "get_global_func", "instrument", "ir", "load", "logs", "lower", "micro", "nd", "params",
+    "parser", "quantize", "register_func", "registry", "relay", "rpc", "runtime", "script", "serialization", "settings",
+    "target", "te", "testing", "tir", "topi", "transform", "utils",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -89,13 +92,8 @@ def __dir__() -> list[str]:
     return __all__
 
 
-__all__ = [
-    "DataType", "DataTypeCode", "IRModule", "InferenceSession", "Model", "NDArray", "SessionOptions", "TVMError", "Target", "__version__", "arith", "auto_scheduler", "autotvm", "build", "check", "compile", "contrib", "convert", "cpu", "device", "driver",
-    "error", "errors", "get_global_func", "instrument", "ir", "load", "logs", "lower", "micro", "nd", "params", "parser", "quantize", "register_func", "registry", "relay", "rpc", "runtime", "script",
-    "serialization", "settings", "target", "te", "testing", "tir", "topi", "transform", "utils",
-]
-
+aliases.install()
 if os.environ.get("TILEWRIGHT_LOG") or os.environ.get("TVM_LOG_DEBUG"):
-    from tilewright.logs import configure
+    from tilewright.base.logs import configure
 
     configure(os.environ.get("TILEWRIGHT_LOG") or os.environ["TVM_LOG_DEBUG"])

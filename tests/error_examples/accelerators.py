@@ -12,18 +12,18 @@ import numpy as np
 import tilewright as tvm
 from test_accelerator import Layers
 from tilewright import relay
+from tilewright.backends.accelerators.declared import Memory
+from tilewright.backends.accelerators.declared.__main__ import accelerator_of
+from tilewright.backends.accelerators.declared.module import module_of
+from tilewright.backends.accelerators.declared.program import Layer, Place, Program, load
+from tilewright.backends.accelerators.declared.simulator import Simulator
+from tilewright.backends.accelerators.declared.stream import LOAD, Command, Move, encode
+from tilewright.backends.accelerators.declared.testing import Conformance, Failure
+from tilewright.backends.accelerators.dnnl import library
+from tilewright.backends.accelerators.library_calls.ethos_u import vela
+from tilewright.backends.accelerators.npu import npu
 from tilewright.backends.cpu.c.compile import find_compilers
 from tilewright.backends.target import Target
-from tilewright.contrib.accelerator import Memory
-from tilewright.contrib.accelerator.__main__ import accelerator_of
-from tilewright.contrib.accelerator.module import module_of
-from tilewright.contrib.accelerator.program import Layer, Place, Program, load
-from tilewright.contrib.accelerator.simulator import Simulator
-from tilewright.contrib.accelerator.stream import LOAD, Command, Move, encode
-from tilewright.contrib.accelerator.testing import Conformance, Failure
-from tilewright.contrib.dnnl import library
-from tilewright.contrib.library_calls.ethos_u import vela
-from tilewright.contrib.npu import npu
 from tilewright.relay.offload import Offload
 from tilewright.relay.offload.explain import explain_offload
 from tilewright.runtime.driver import HEADER, load_driver
@@ -94,14 +94,14 @@ def tw0909() -> None:
 
 
 def tw0910() -> None:
-    with mock.patch.dict("tilewright.global_functions.FUNCTIONS") as functions:
+    with mock.patch.dict("tilewright.base.global_functions.FUNCTIONS") as functions:
         for name in [n for n in functions if n.startswith("relay.ext.") and not n.startswith("relay.ext.npu")]:
             del functions[name]
         relay.build(global_part("examplenpu"), "llvm")
 
 
 def tw0911() -> None:
-    with mock.patch.dict("tilewright.global_functions.FUNCTIONS"):
+    with mock.patch.dict("tilewright.base.global_functions.FUNCTIONS"):
         tvm.register_func("relay.ext.examplenpu", lambda function: None)
         relay.build(global_part("examplenpu"), "llvm")
 
@@ -132,7 +132,7 @@ def tw0917() -> None:
     source = Path(__file__).parent.parent / "example_driver.c"
     compiler = find_compilers(host_arch())[0]
     subprocess.run([*compiler.command, "-shared", "-fPIC", f"-I{HEADER.parent}", str(source), "-o", "driver.so"], check=True, timeout=120)
-    with mock.patch.dict("tilewright.global_functions.FUNCTIONS") as functions:
+    with mock.patch.dict("tilewright.base.global_functions.FUNCTIONS") as functions:
         functions.pop("runtime.module.loadbinary_example-driver", None)
         load_driver("driver.so").module(b"nonsense")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from unittest import mock
 
 import tilewright as tvm
+from tilewright.compiler.micro import GeneratedProject, get_microtvm_template_projects
 from tilewright.driver.tvmc.package import TVMCPackage
-from tilewright.micro import GeneratedProject, get_microtvm_template_projects
 from tilewright.runtime import manifest
 from tilewright.runtime.artifact import _loaded, check_host, load
 from tilewright.runtime.graph_json import check_graph

@@ -10,13 +10,14 @@ from onnx import TensorProto, helper
 
 import tilewright as tvm
 from small_models import mlp
-from tilewright import expr, relay
-from tilewright.arith.evaluate import evaluate
+from tilewright import relay
+from tilewright.base.errors import NoNativeCompute
+from tilewright.compat.onnx_session import InferenceSession
 from tilewright.compiler.cache import Cache
-from tilewright.errors import NoNativeCompute
 from tilewright.ir.op_attributes import register_op_attr
-from tilewright.onnx_session import InferenceSession
 from tilewright.relay.op.registry import OPS
+from tilewright.scalar import expr
+from tilewright.scalar.arith.evaluate import evaluate
 
 
 def one(body: relay.Expr, *params: relay.Var) -> tvm.IRModule:

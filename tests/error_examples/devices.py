@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from unittest import mock
 
-from tilewright.errors import WorkerNotStarted
-from tilewright.rpc.client import connect
-from tilewright.rpc.connection import Connection, parse_address
-from tilewright.rpc.files import file
-from tilewright.rpc.secret import shared_secret
-from tilewright.rpc.server import Server
+from tilewright.base.errors import WorkerNotStarted
+from tilewright.runtime.rpc.client import connect
+from tilewright.runtime.rpc.connection import Connection, parse_address
+from tilewright.runtime.rpc.files import file
+from tilewright.runtime.rpc.secret import shared_secret
+from tilewright.runtime.rpc.server import Server
 from tilewright.runtime.wire import Channel
 from tilewright.runtime.worker import Worker
 

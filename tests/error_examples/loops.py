@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tilewright as tvm
 from tilewright import te, tir
-from tilewright.expr import as_expr
+from tilewright.scalar.expr import as_expr
 from tilewright.tir.stmt import PrimFunc, Store
 
 from .targets import adding

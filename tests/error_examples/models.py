@@ -13,9 +13,10 @@ from onnx import TensorProto, helper
 
 import tilewright
 from small_models import mlp
-from tilewright import expr, relay
+from tilewright import relay
 from tilewright.relay.frontend.onnx import from_onnx
 from tilewright.relay.frontend.tflite.node import Value
+from tilewright.scalar import expr
 
 
 def one_node(kind: str, shape: tuple[int, ...] | None = (2, 3), kind_of_input: int = TensorProto.FLOAT, inputs: int = 1, domain: str = "", **attributes: object) -> onnx.ModelProto:

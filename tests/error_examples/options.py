@@ -9,12 +9,12 @@ from unittest import mock
 import tilewright as tvm
 from small_models import mlp
 from tilewright import relay
-from tilewright.autotvm.task.relay_integration import extract_from_multiple_program
+from tilewright.base.global_functions import FUNCTIONS, get_global_func, register_func
+from tilewright.compat.onnx_session import SessionOptions
 from tilewright.driver import config, main, options
 from tilewright.driver.application import Invocation
-from tilewright.global_functions import FUNCTIONS, get_global_func, register_func
-from tilewright.onnx_session import SessionOptions
 from tilewright.runtime import threads
+from tilewright.search.autotvm.task.relay_integration import extract_from_multiple_program
 
 
 def tw0201() -> None:

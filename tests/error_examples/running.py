@@ -12,8 +12,8 @@ import numpy as np
 import tilewright as tvm
 from small_models import mlp
 from tilewright import relay
+from tilewright.base.memory_faults import Site
 from tilewright.driver import files
-from tilewright.faults import Site
 from tilewright.relay.interpreter import evaluate
 from tilewright.runtime import scratch
 

@@ -6,13 +6,14 @@ from unittest import mock
 
 import tilewright as tvm
 from small_models import mlp
-from tilewright import expr, relay, te
+from tilewright import relay, te
 from tilewright.backends.target import Target
+from tilewright.base.types import DataType
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.open_program import build_open
 from tilewright.compiler.report import Report
 from tilewright.relay.op.registry import OPS
-from tilewright.types import DataType
+from tilewright.scalar import expr
 
 
 def tw0301() -> None:

@@ -11,7 +11,7 @@ from tilewright import te
 from tilewright.backends.cpu.c.compile import Compiler, named_compiler
 from tilewright.backends.cpu.link import link_shared, user_linker
 from tilewright.backends.cpu.llvm.compile import _machine
-from tilewright.target import Target
+from tilewright.compat.target import Target
 
 
 def adding() -> tuple[te.Schedule, list[te.Tensor]]:

@@ -7,14 +7,15 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
-from tilewright import auto_scheduler, autotvm, te
-from tilewright.auto_scheduler.transform_step import step_from_json
-from tilewright.autotvm.task.task import TEMPLATES
+from tilewright import te
 from tilewright.driver import tune
 from tilewright.driver.tvmc.autotuner import Outcome
-from tilewright.tuning.cluster import _Cluster
-from tilewright.tuning.cost_model import CostModel
-from tilewright.tuning.local import LocalBuilder
+from tilewright.search import auto_scheduler, autotvm
+from tilewright.search.auto_scheduler.transform_step import step_from_json
+from tilewright.search.autotvm.task.task import TEMPLATES
+from tilewright.search.cluster import _Cluster
+from tilewright.search.cost_model import CostModel
+from tilewright.search.local import LocalBuilder
 
 
 def tw1101() -> None:

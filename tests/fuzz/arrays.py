@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from fuzz.outcomes import Draw
-from tilewright.types import DataType
+from tilewright.base.types import DataType
 
 Array = np.ndarray[Any, Any]
 SPECIAL: Final = (np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-45, -1e-40, 1.1754944e-38, 3e38, -3e38, 65504.0, 1e-8, 0.5, -0.5, 1.5, 2.5, 16777217.0, 2147483648.0)

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.types import DataType
+from tilewright.base.types import DataType
 
 Array = np.ndarray[Any, Any]
 EPS: Final = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}

@@ -15,7 +15,7 @@ from onnx import NodeProto, defs, helper, numpy_helper
 from fuzz import arrays
 from fuzz.onnx_evaluate import IR_VERSION, REFERENCES, NoAnswer, type_of
 from fuzz.outcomes import Draw
-from tilewright.types import DataType
+from tilewright.base.types import DataType
 
 NUMBERS: Final = (-3, -2, -1, 0, 1, 2, 3, 5)
 REALS: Final = (0.0, 1.0, -1.0, 0.5, 1e-3, 2.0, -0.25)

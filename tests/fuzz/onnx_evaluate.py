@@ -12,7 +12,7 @@ import onnx
 from onnx import NodeProto, TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
-from tilewright.types import DataType
+from tilewright.base.types import DataType
 
 Array = np.ndarray[Any, Any]
 Values = Mapping[str, Any]

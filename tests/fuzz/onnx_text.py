@@ -22,7 +22,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from fuzz.onnx_kind import Case, OnnxKind
 from fuzz.outcomes import AGREES, EXPLAINED, REFUSED, silent
-from tilewright.types import DataType
+from tilewright.base.types import DataType
 
 nan, inf = float("nan"), float("inf")
 

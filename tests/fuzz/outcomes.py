@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 
-from tilewright.errors import CompileError, InternalError
+from tilewright.base.errors import CompileError, InternalError
 
 Array = np.ndarray[Any, Any]
 AGREES: Final = "agrees"

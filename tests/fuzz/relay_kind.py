@@ -16,13 +16,13 @@ from fuzz import arrays, compare, rules
 from fuzz.outcomes import AGREES, EXPLAINED, INVALID, WRONG, Array, Draw, Outcome, raised
 from op_examples import EXAMPLES
 from random_programs import random_module, varied
-from tilewright.diagnosis.case import Case as Program
-from tilewright.diagnosis.case import case_of
-from tilewright.diagnosis.shrink import Shrinker
-from tilewright.errors import TVMError
+from tilewright.base.errors import TVMError
+from tilewright.base.types import DataType, TensorType
+from tilewright.driver.diagnosis.case import Case as Program
+from tilewright.driver.diagnosis.case import case_of
+from tilewright.driver.diagnosis.shrink import Shrinker
 from tilewright.relay.expr import Call, Constant, Function, Tuple, var
 from tilewright.relay.visitor import post_order, rewrite
-from tilewright.types import DataType, TensorType
 
 SHAKEN: Final = 4
 TRIES: Final = 20
@@ -34,7 +34,7 @@ import numpy as np
 
 from fuzz.outcomes import AGREES, EXPLAINED, REFUSED, silent
 from fuzz.relay_kind import Case, RelayKind
-from tilewright.diagnosis.case import Case as Program
+from tilewright.driver.diagnosis.case import Case as Program
 
 TEXT = """
 PROGRAM_TEXT

@@ -17,7 +17,7 @@ import tilewright
 from fuzz import te_programs
 from fuzz.outcomes import AGREES, REFUSED, WRONG, Array, Draw, Outcome, message_kind, raised
 from tilewright import te, tir
-from tilewright.errors import ScheduleError
+from tilewright.base.errors import ScheduleError
 from tilewright.ir.module import IRModule
 from tilewright.te.resolve import schedule_func
 from tilewright.tir.interpreter import run

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from tilewright import te
-from tilewright.errors import ScheduleError
+from tilewright.base.errors import ScheduleError
 
 Choose = random.Random
 

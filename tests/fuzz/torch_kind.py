@@ -15,8 +15,8 @@ import tilewright
 from fuzz import compare, rules, torch_draw
 from fuzz.onnx_text import array_text
 from fuzz.outcomes import AGREES, EXPLAINED, INVALID, REFUSED, WRONG, Array, Draw, Outcome, raised
+from tilewright.base.types import DataType
 from tilewright.relay.frontend.pytorch import from_pytorch
-from tilewright.types import DataType
 
 DOORS: Final = ("script", "export", "compile")
 SHAKEN: Final = 4
@@ -28,7 +28,7 @@ import numpy as np
 
 from fuzz.outcomes import AGREES, EXPLAINED, REFUSED, silent
 from fuzz.torch_kind import Case, TorchKind, tensors
-from tilewright.types import DataType
+from tilewright.base.types import DataType
 
 nan, inf = float("nan"), float("inf")
 CASE = Case(

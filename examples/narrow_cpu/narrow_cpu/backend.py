@@ -14,7 +14,7 @@ from narrow_cpu import conv2d
 from tilewright.backends.base import NUMBER, Strategy
 from tilewright.backends.cpu.llvm.backend import LLVM, LlvmBackend
 from tilewright.backends.target import Target
-from tilewright.errors import TargetError
+from tilewright.base.errors import TargetError
 from tilewright.relay.op.nn_conv import Conv2d
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import math
 from dataclasses import dataclass
 
 from tilewright import te
-from tilewright.expr import PrimExpr, Var
 from tilewright.relay.op.nn_conv import Conv2d
+from tilewright.scalar.expr import PrimExpr, Var
 from tilewright.topi import machine
 from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.expr import Buffer, Load, PrimExpr, Var
+from tilewright.scalar.expr import Buffer, Load, PrimExpr, Var
 from tilewright.tir.stmt import Allocate, For, Let, Stmt, Store, expressions, walk_stmt
 
 

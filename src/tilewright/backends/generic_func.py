@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from tilewright.backends.target import Target
-from tilewright.errors import OptionError
+from tilewright.base.errors import OptionError
 
 Function = Callable[..., Any]
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from tilewright.errors import OptionError
-from tilewright.global_functions import GlobalFunction, get_global_func, register_func
-from tilewright.settings import nearest
+from tilewright.base.errors import OptionError
+from tilewright.base.global_functions import GlobalFunction, get_global_func, register_func
+from tilewright.base.settings import nearest
 
 HOOKS: Final = {"RelayToTIR": "relay_to_tir", "TIRToRuntime": "tir_to_runtime"}
 """The names of the field, and how the functions are registered."""

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from tilewright.backends.base import Backend
-from tilewright.errors import TargetError
-from tilewright.plugins import import_value, installed
+from tilewright.base.errors import TargetError
+from tilewright.base.plugins import import_value, installed
 
 GROUP: Final = "tilewright.backends"
 BUILT_IN: Final[Mapping[str, str]] = {"llvm": "tilewright.backends.cpu.llvm.backend:LLVM", "c": "tilewright.backends.cpu.c.backend:C"}

@@ -19,17 +19,17 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from tilewright.backends.accelerators import Accelerator, split_accelerators
+from tilewright.backends.accelerator_targets import Accelerator, split_accelerators
 from tilewright.backends.base import LIST, NUMBER
 from tilewright.backends.cpu import processors
 from tilewright.backends.cpu.backend import nearest
 from tilewright.backends.registry import backend_names, find_backend, has_backend
-from tilewright.errors import TargetError
-from tilewright.forks import lazy_attribute
+from tilewright.base.errors import TargetError
+from tilewright.base.forks import lazy_attribute
+from tilewright.base.json_reading import read_json
+from tilewright.base.types import DataType
 from tilewright.ir.op_attributes import known_targets
-from tilewright.json_texts import read_json
 from tilewright.runtime.host import host_arch, host_features, host_triple
-from tilewright.types import DataType
 
 if TYPE_CHECKING:
     from tilewright.backends.base import Backend

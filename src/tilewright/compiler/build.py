@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tilewright import interning, worth
 from tilewright.backends.target import Target
+from tilewright.base import interning, jit_policy
+from tilewright.base.errors import CompileError, InputError, OptionError
+from tilewright.base.nd import Device
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.front_half import FrontHalf, front_half, off_loaded
@@ -19,10 +21,8 @@ from tilewright.compiler.program import Unfinished, build_flow, build_program
 from tilewright.compiler.report import Report
 from tilewright.compiler.staged import Edge, Point, Program, Stages
 from tilewright.compiler.staged_session import StagedSession
-from tilewright.errors import CompileError, InputError, OptionError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
-from tilewright.nd import Device
 from tilewright.relay.expr import Expr, Function, Tuple
 from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.transform.pipeline import optimize
@@ -45,7 +45,7 @@ def build_made(
     """The same for the module that `make` returns; where nobody else holds it, its weights are released while they are packed."""
     report = Report() if report is None else report
     chosen = Target(target)
-    begin = worth.clock()
+    begin = jit_policy.clock()
     with no_garbage_collection():
         try:
             taken = off_loaded(make(), chosen)
@@ -58,7 +58,7 @@ def build_made(
             program = _program(front, chosen.processor, name, report, cache or Cache.default())
             del taken, front
             made = program.finish()
-            worth.COMPILING.took(operators, worth.clock() - begin)
+            jit_policy.COMPILING.took(operators, jit_policy.clock() - begin)
             return replace(made, manifest=replace(made.manifest, lists=lists), modules=modules) if lists or modules else made
         finally:
             interning.release()

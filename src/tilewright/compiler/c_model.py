@@ -9,9 +9,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from tilewright import interning
 from tilewright.backends.cpu.c.model import CModel, emit_model
 from tilewright.backends.target import Target
+from tilewright.base import interning
+from tilewright.base.errors import ArtifactError, CompileError
 from tilewright.compiler.build import build_made
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
@@ -19,7 +20,6 @@ from tilewright.compiler.flow import needs_control
 from tilewright.compiler.front_half import front_half, off_loaded
 from tilewright.compiler.program import build_parts
 from tilewright.compiler.report import Report
-from tilewright.errors import ArtifactError, CompileError
 from tilewright.ir.module import IRModule
 from tilewright.runtime.files import write_atomically
 from tilewright.tir.transform.instrument_memory import Checks

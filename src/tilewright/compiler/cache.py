@@ -30,8 +30,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import ArtifactError, CacheWarning, InternalError
-from tilewright.forks import new_lock
+from tilewright.base.errors import ArtifactError, CacheWarning, InternalError
+from tilewright.base.forks import new_lock
 from tilewright.runtime.artifact import Artifact, map_constants
 from tilewright.runtime.files import write_atomically
 from tilewright.runtime.manifest import Manifest

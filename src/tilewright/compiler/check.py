@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import onnx
 
+from tilewright.base.errors import CompileError
 from tilewright.compiler.formats import ONNX, PYTORCH, TFLITE, Format, format_of, require_torch
-from tilewright.errors import CompileError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.frontend.known import has_unknown_sizes

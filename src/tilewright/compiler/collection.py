@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from tilewright.forks import new_lock
+from tilewright.base.forks import new_lock
 
 MOST_UNCOLLECTED: Final = 500_000
 """Objects that may be made without a collection where compiles of several threads follow each other without a pause."""

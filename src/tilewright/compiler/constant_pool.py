@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import InternalError
-from tilewright.nd import aligned_empty
+from tilewright.base.errors import InternalError
+from tilewright.base.nd import aligned_empty
 
 Array = np.ndarray[Any, Any]
 Pack = Callable[..., Array]

@@ -17,8 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
+from tilewright.base.errors import ModelError
 from tilewright.compiler.cache import Cache
-from tilewright.errors import ModelError
 
 _PIECE: Final = 16 << 20
 _BUFFER: Final = 1 << 20

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
+from tilewright.base.types import FuncType, RefType, TensorType, TupleType, Type, TypeCall
 from tilewright.relay.expr import Function, Var
-from tilewright.types import FuncType, RefType, TensorType, TupleType, Type, TypeCall
 
 _TAKEN = {
     TensorType: "give its dimensions sizes",

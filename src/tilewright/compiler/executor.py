@@ -11,19 +11,19 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.base.errors import InputError, OptionError
+from tilewright.base.nd import Device, NDArray, array
+from tilewright.base.settings import nearest
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.compiler.build import build
 from tilewright.compiler.growth import typed
-from tilewright.errors import InputError, OptionError
 from tilewright.ir.module import IRModule
-from tilewright.nd import Device, NDArray, array
 from tilewright.relay.expr import Expr, Function, GlobalVar, Var
 from tilewright.relay.interpreter import ConstructorValue, RefValue, evaluate
 from tilewright.relay.scope_builder import ScopeBuilder
 from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.stages import needs_stages
-from tilewright.settings import nearest
-from tilewright.types import TensorType, TupleType, Type
 
 KINDS: Final = ("debug", "graph", "vm", "aot")
 

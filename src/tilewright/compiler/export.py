@@ -22,8 +22,8 @@ from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.cpu.llvm.data import data_object
 from tilewright.backends.cpu.llvm.wasm_memory import MEMORY
 from tilewright.backends.target import Target
-from tilewright.errors import ArtifactError
-from tilewright.faults import RECORD
+from tilewright.base.errors import ArtifactError
+from tilewright.base.memory_faults import RECORD
 from tilewright.runtime.artifact import MAGIC, TRAILER, Artifact, debug_folder
 from tilewright.runtime.callbacks import CALLBACK
 from tilewright.runtime.files import copy_hashed, write_atomically

@@ -13,12 +13,13 @@ from typing import Any
 
 from tilewright.backends.hooks import hook_of
 from tilewright.backends.target import Target
+from tilewright.base.errors import CompileError
+from tilewright.base.global_functions import FUNCTIONS, get_global_func
+from tilewright.base.nd import NDArray, array
+from tilewright.base.plugins import find_accelerator
+from tilewright.base.types import TensorType, TupleType
 from tilewright.compiler.target_hooks import take_hooked
-from tilewright.errors import CompileError
-from tilewright.global_functions import FUNCTIONS, get_global_func
 from tilewright.ir.module import IRModule
-from tilewright.nd import NDArray, array
-from tilewright.plugins import find_accelerator
 from tilewright.relay.expr import Call, Expr, Function, GlobalVar
 from tilewright.relay.op.external import ExternalCall
 from tilewright.relay.qnn.choose_numerics import ChooseNumerics
@@ -28,7 +29,6 @@ from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import rewrite
 from tilewright.runtime.constants_module import ConstantsModule
 from tilewright.runtime.modules import ModuleNode
-from tilewright.types import TensorType, TupleType
 
 _GENERATOR = "relay.ext."
 

@@ -17,8 +17,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tilewright.backends import flow
+from tilewright.base.errors import CompileError, InternalError
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.compiler.entry_types import check_entry_types, input_error, result_types
-from tilewright.errors import CompileError, InternalError
 from tilewright.ir.module import IRModule
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from tilewright.relay.analysis.branches import Branches, is_kernel
@@ -27,7 +28,6 @@ from tilewright.relay.op.create import Zeros
 from tilewright.relay.op.indexing import WriteRow
 from tilewright.relay.scopes import ATOMS, Scopes
 from tilewright.relay.visitor import operands
-from tilewright.types import TensorType, TupleType, Type
 
 Value: TypeAlias = "flow.Reg | tuple[Value, ...]"
 """A register, or a tuple that is no cell."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tilewright.errors import ModelError, PackageError
+from tilewright.base.errors import ModelError, PackageError
 
 if TYPE_CHECKING:
     from tilewright.ir.module import IRModule

@@ -17,12 +17,12 @@ from tilewright.backends.cpu.llvm.compile import compile_import, compile_text
 from tilewright.backends.cpu.llvm.faults import faults_text
 from tilewright.backends.cpu.llvm.pool import pool_object
 from tilewright.backends.target import Target
+from tilewright.base.errors import ArtifactError, CompileError, InternalError, OptionError, TargetError
+from tilewright.base.memory_faults import Site
+from tilewright.base.recursion import room_for
 from tilewright.compiler import sources
 from tilewright.compiler.signature import refuse_gpu_threads, with_numbers
-from tilewright.errors import ArtifactError, CompileError, InternalError, OptionError, TargetError
-from tilewright.faults import Site
 from tilewright.ir.module import IRModule
-from tilewright.recursion import room_for
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.host import host_arch

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright import interning
 from tilewright.backends.target import Target
+from tilewright.base import interning
+from tilewright.base.errors import CompileError
 from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.front_half import front_half, off_loaded
-from tilewright.errors import CompileError
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
 from tilewright.relay.expr import Call, Function

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import InputError
+from tilewright.base.errors import InputError
 
 Groups = Mapping[str, Any]
 """The shapes of the inputs that are sequences or optionals, by name: see `shape_of`."""

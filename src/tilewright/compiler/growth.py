@@ -7,9 +7,10 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
+from tilewright.base.errors import CompileError, InternalError
+from tilewright.base.types import DataType, TensorType, TupleType
 from tilewright.compiler.entry_types import check_entry_types
 from tilewright.compiler.staged import SMALL, Edge, Point
-from tilewright.errors import CompileError, InternalError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, Var
 from tilewright.relay.interpreter import apply_op, evaluate
@@ -21,7 +22,6 @@ from tilewright.relay.transform.eliminate_common_subexpr import merge_equal
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.transform.stages import cut, is_static, needs_stages, resolve, work
 from tilewright.relay.visitor import operands, post_order
-from tilewright.types import DataType, TensorType, TupleType
 
 Array = np.ndarray[Any, Any]
 

@@ -15,16 +15,17 @@ import numpy as np
 from tilewright import te
 from tilewright.backends.registry import find_backend
 from tilewright.backends.target import Target
+from tilewright.base.errors import InternalError, Origin
+from tilewright.base.memory_faults import Site
+from tilewright.base.recursion import KERNEL, room_for
+from tilewright.base.types import DataType, TensorType, TupleType
 from tilewright.compiler.signature import refuse_gpu_threads
-from tilewright.errors import InternalError, Origin
-from tilewright.expr import Buffer, const
-from tilewright.expr import Var as Symbol
-from tilewright.faults import Site
-from tilewright.recursion import KERNEL, room_for
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.strategy import OpImplementation, Seconds, registered_implementation, result_of, workload_of
 from tilewright.relay.visitor import post_order
+from tilewright.scalar.expr import Buffer, const
+from tilewright.scalar.expr import Var as Symbol
 from tilewright.te.create import computations, create_prim_func
 from tilewright.te.resolve import apply_schedule
 from tilewright.te.schedule import Schedule as TeSchedule
@@ -40,7 +41,6 @@ from tilewright.topi.decisions import Decisions
 from tilewright.topi.machine import Machine
 from tilewright.topi.schedules import open_rows
 from tilewright.topi.schedules.arrange import arrange, heights
-from tilewright.types import DataType, TensorType, TupleType
 
 Array = np.ndarray[Any, Any]
 

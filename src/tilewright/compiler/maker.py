@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tilewright.backends.accelerators import identity
+from tilewright.backends.accelerator_targets import identity
 from tilewright.backends.target import Target
 from tilewright.compiler import decided
 from tilewright.compiler.cache import Cache
@@ -80,7 +80,7 @@ class Maker:
     def build_open(self, wanted: OpenShapes, report: Report | None = None, instruments: Sequence[PassInstrument] = ()) -> Artifact:
         """One program for all of these sizes. Raises `OpenSizeError` where there is none."""
         from tilewright.compiler.open_program import build_open
-        from tilewright.expr import Var
+        from tilewright.scalar.expr import Var
 
         names = {d: wanted.symbol(d) for dims in wanted.dims.values() for d in dims if isinstance(d, str)}
         symbols = {d: Var(name) * step for d, (name, step) in names.items()}

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tilewright.backends.target import Target
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
+from tilewright.base.limits import machine_bytes, shown_bytes
+from tilewright.base.memory_placement import alive_bytes
+from tilewright.base.types import TensorType, Type
 from tilewright.ir.transform import PassContext
-from tilewright.limits import machine_bytes, shown_bytes
-from tilewright.pieces import alive_bytes
 from tilewright.relay.analysis.operation_counts import operator_names
 from tilewright.relay.expr import Function
 from tilewright.relay.transform.plan_memory import MemoryPlan, MemorySpace, plan_memory
 from tilewright.runtime.host import host_arch
 from tilewright.runtime.scratch import Scratch
-from tilewright.types import TensorType, Type
 
 _NAMED: Final = 6
 """Values that a message names."""

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tilewright import settings
 from tilewright.backends.target import Target
+from tilewright.base import settings
+from tilewright.base.errors import InputError, OpenSizeWarning, OptionError
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.formats import PYTORCH, RELAY, format_of
@@ -28,7 +29,6 @@ from tilewright.compiler.open_shapes import OpenShapes, has_open, open_shapes
 from tilewright.compiler.options import Options
 from tilewright.compiler.report import Report
 from tilewright.compiler.staged import MOST_EDGES, Dims, Edge, Key, Point, Program, Stages, described, in_order
-from tilewright.errors import InputError, OpenSizeWarning, OptionError
 from tilewright.runtime.artifact import Artifact, runs_here
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.executable import Executable
@@ -117,7 +117,7 @@ def _advised(records: Any) -> Any:
     """The context in which `records` say how kernels are made."""
     if records is None:
         return nullcontext()
-    from tilewright.autotvm.task.dispatcher import apply_history_best
+    from tilewright.search.autotvm.task.dispatcher import apply_history_best
 
     return apply_history_best(records)
 

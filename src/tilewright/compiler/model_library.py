@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from tilewright.backends.cpu.c.model import CModel
+from tilewright.base.errors import ArtifactError
+from tilewright.base.params import save_param_dict
 from tilewright.compiler.export import artifact_parts, write_constants
-from tilewright.errors import ArtifactError
 from tilewright.ir.module import IRModule
-from tilewright.params import save_param_dict
 from tilewright.runtime.files import write_atomically
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.module import FactoryModule

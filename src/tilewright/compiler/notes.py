@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tilewright.base.types import DataType
 from tilewright.relay.analysis.operation_counts import only_moves, operations, operator_names, product_type
 from tilewright.relay.expr import Function
 from tilewright.relay.transform.plan_memory import Location, MemoryPlan, MemorySpace
@@ -11,7 +12,6 @@ from tilewright.relay.transform.plan_memory import Step as PlanStep
 from tilewright.runtime.manifest import Held
 from tilewright.runtime.notes import Note
 from tilewright.runtime.program import HostValue
-from tilewright.types import DataType
 
 
 def notes_of(plan: MemoryPlan, value: Callable[[Location], HostValue]) -> tuple[Note, ...]:

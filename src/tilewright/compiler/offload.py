@@ -5,9 +5,9 @@ One accelerator after another, in the order of the target's text, so that the fi
 
 from __future__ import annotations
 
-from tilewright.backends.accelerators import Accelerator
+from tilewright.backends.accelerator_targets import Accelerator
 from tilewright.backends.target import Target
-from tilewright.errors import CompileError, TargetError
+from tilewright.base.errors import CompileError, TargetError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
 from tilewright.relay.op.contrib import partition_for

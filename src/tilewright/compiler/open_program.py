@@ -15,16 +15,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright import interning
-from tilewright.arith.open_sizes import Limit, open_size, samples
 from tilewright.backends.target import Target
+from tilewright.base import interning
+from tilewright.base.errors import CompileError, InputError, ShapeError
+from tilewright.base.types import INT64
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
 from tilewright.compiler.program import Unfinished, build_program
 from tilewright.compiler.report import Report
-from tilewright.errors import CompileError, InputError, ShapeError
-from tilewright.expr import IntImm, PrimExpr, Var
-from tilewright.expr_walk import free_vars
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_equal
 from tilewright.ir.transform import PassContext
@@ -35,7 +33,9 @@ from tilewright.relay.transform.split_batch import PARTS
 from tilewright.relay.transform.stages import needs_stages
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.manifest import Symbol
-from tilewright.types import INT64
+from tilewright.scalar.arith.open_sizes import Limit, open_size, samples
+from tilewright.scalar.expr import IntImm, PrimExpr, Var
+from tilewright.scalar.walk import free_vars
 
 Array = np.ndarray[Any, Any]
 _FEWEST: Final = 4

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tilewright.errors import InputError
+from tilewright.base.errors import InputError
 
 _DIMENSION: Final = re.compile(r"(?:(?P<name>[^\W\d]\w*)\s*=?\s*)?(?:(?P<least>\d+)\s*\.\.\s*(?P<most>\d*))?(?:\s*:\s*(?P<step>[1-9]\d*))?", re.ASCII)
 _NAMELESS: Final = frozenset({"", "?", "*", "-1", "None"})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tilewright.expr_walk import text_of
+from tilewright.base.types import OpenSize
 from tilewright.runtime.sizes import Size
-from tilewright.types import OpenSize
+from tilewright.scalar.walk import text_of
 
 
 def written(size: int) -> Size:

@@ -14,6 +14,7 @@ from typing import Final
 import numpy as np
 
 from tilewright import __version__
+from tilewright.base.types import DataType
 from tilewright.compiler.build import build_module
 from tilewright.compiler.cache import Cache
 from tilewright.ir.module import IRModule
@@ -24,7 +25,6 @@ from tilewright.runtime.executable import Executable
 from tilewright.runtime.host import host_features
 from tilewright.runtime.roofline import Peaks
 from tilewright.runtime.threads import checked_threads, default_threads
-from tilewright.types import DataType
 
 _ROWS, _DEPTH, _COLUMNS = 384, 384, 512
 _SIZES: Final = (128 << 10, 1 << 20, 8 << 20, 256 << 20)

@@ -30,6 +30,9 @@ from tilewright.backends.cpu.llvm.pool import pool_text
 from tilewright.backends.flow import has_calls
 from tilewright.backends.ownership import own
 from tilewright.backends.target import Target
+from tilewright.base.errors import CompileError, InternalError, NoNativeCompute, NotNativeWarning
+from tilewright.base.memory_faults import Site
+from tilewright.base.types import TensorType, Type, tensors_of
 from tilewright.compiler import tuned
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.constant_pool import ConstantPool
@@ -43,9 +46,6 @@ from tilewright.compiler.run_time import LONG, SPAN, looks_of, step_times
 from tilewright.compiler.sources import MODEL, OFF, asked_for, kernel_source, loops_source
 from tilewright.compiler.stand_ins import STAND_IN
 from tilewright.compiler.target_hooks import host_kernel
-from tilewright.errors import CompileError, InternalError, NoNativeCompute, NotNativeWarning
-from tilewright.expr import Var as Symbol
-from tilewright.faults import Site
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
 from tilewright.relay.expr import Call, Function, Var
@@ -64,9 +64,9 @@ from tilewright.runtime.manifest import Symbol as OpenSymbol
 from tilewright.runtime.program import Check, Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step, TensorInfo, overlapping
 from tilewright.runtime.scratch import Scratch, most
 from tilewright.runtime.table import derived_sizes
+from tilewright.scalar.expr import Var as Symbol
 from tilewright.tir.stmt import PrimFunc
 from tilewright.tir.transform.instrument_memory import Checks
-from tilewright.types import TensorType, Type, tensors_of
 
 Array = np.ndarray[Any, Any]
 

@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.array_files import read_npz
+from tilewright.base.array_files import read_npz
+from tilewright.base.errors import InputError, OptionError
+from tilewright.base.settings import nearest
 from tilewright.compiler.calibration import post_training
 from tilewright.compiler.formats import format_of
 from tilewright.compiler.model import Model, compile
-from tilewright.errors import InputError, OptionError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Expr
 from tilewright.relay.quantize.errors import Report
 from tilewright.relay.quantize.from_data import PostTraining
-from tilewright.settings import nearest
 
 
 @dataclass(frozen=True)

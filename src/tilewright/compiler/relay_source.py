@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tilewright.base.types import INT64, TensorType
 from tilewright.compiler.flow import needs_control
 from tilewright.compiler.growth import signature_of, typed, with_main
 from tilewright.compiler.model_source import ModelSource
 from tilewright.compiler.report import Report
-from tilewright.expr import PrimExpr, as_expr
-from tilewright.expr import Var as Symbol
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
 from tilewright.relay.transform.open_sizes import has_symbolic_attributes, with_samples
-from tilewright.types import INT64, TensorType
+from tilewright.scalar.expr import PrimExpr, as_expr
+from tilewright.scalar.expr import Var as Symbol
 
 
 class RelaySource(ModelSource):

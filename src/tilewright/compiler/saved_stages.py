@@ -25,6 +25,8 @@ import numpy as np
 
 from tilewright import __version__
 from tilewright.backends.target import Target
+from tilewright.base.errors import ArtifactError, InputError, ParseError
+from tilewright.base.json_reading import read_json
 from tilewright.compiler.build import build_made
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
@@ -34,14 +36,12 @@ from tilewright.compiler.growth import Sizer, grow
 from tilewright.compiler.options import Options
 from tilewright.compiler.report import Report
 from tilewright.compiler.staged import Edge, Key, Point, Program, Stages, described
-from tilewright.errors import ArtifactError, InputError, ParseError
 from tilewright.ir.module import IRModule
-from tilewright.json_texts import read_json
 from tilewright.relay.expr import Call, Expr, Function, Tuple, Var
+from tilewright.relay.serialization import load_json, save_json
 from tilewright.runtime.artifact import STAGES_MEMBER, Artifact, load_tar
 from tilewright.runtime.files import write_atomically
 from tilewright.runtime.sealed_tar import is_sealed, member, plain_members, sealed_tar
-from tilewright.serialization import load_json, save_json
 
 Array = np.ndarray[Any, Any]
 

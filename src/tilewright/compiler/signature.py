@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilewright.errors import CompileError, TargetError
-from tilewright.expr import Buffer, IntImm, PrimExpr, Var
-from tilewright.expr_walk import free_vars, substitute, text_of
+from tilewright.base.errors import CompileError, TargetError
 from tilewright.runtime.manifest import Parameter, Scalar
 from tilewright.runtime.sizes import Size
+from tilewright.scalar.expr import Buffer, IntImm, PrimExpr, Var
+from tilewright.scalar.walk import free_vars, substitute, text_of
 from tilewright.tir.stmt import NUMBERS, SCALARS, THREAD, For, PrimFunc, stored_buffers, walk_stmt
 
 

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 from tilewright.backends.cpu.llvm.debug_info import Source
 from tilewright.backends.target import Target
+from tilewright.base.errors import OptionError, Origin
 from tilewright.compiler.cache import Cache
-from tilewright.errors import OptionError, Origin
 from tilewright.ir.transform import PassContext
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.printer import astext

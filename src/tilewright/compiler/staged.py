@@ -8,7 +8,7 @@ dictionary, a new one has the rest resolved for it, the stage that has known siz
 calls of the same sizes stay in native code, and a program all of whose sizes are known is one edge.
 
 Sizes that differ in every call must not compile for ever. Behind its first key a point runs all that is left on the values themselves
-(`relay/dynamic_interpreter.py`), with steps that are made once, and compiles a stage for a key when that pays (`worth.py`). Where an operator has
+(`relay/dynamic_interpreter.py`), with steps that are made once, and compiles a stage for a key when that pays (`jit_policy.py`). Where an operator has
 too much to do for that, or the rest has other nodes than operators, the stage of a new key is compiled at once; behind `SETTLED` keys a
 small one runs by its numpy meaning until it pays. A point keeps the `MOST_EDGES` edges that were used last.
 
@@ -24,16 +24,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from tilewright import worth
-from tilewright.errors import InputError
-from tilewright.forks import new_reentrant_lock
-from tilewright.nd import content
+from tilewright.base import jit_policy
+from tilewright.base.errors import InputError
+from tilewright.base.forks import new_reentrant_lock
+from tilewright.base.jit_policy import COMPILING, Use, Uses
+from tilewright.base.nd import content
+from tilewright.base.types import DataType
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.executable import Executable, check_texts, readable
 from tilewright.runtime.program import TensorInfo
-from tilewright.types import DataType
-from tilewright.worth import COMPILING, Use, Uses
 
 if TYPE_CHECKING:
     from tilewright.compiler.growth import Sizer
@@ -123,14 +123,14 @@ class Edge:
 
     def evaluated(self, stage: Function, given: Sequence[Array]) -> Sequence[Array]:
         """The results of the stage by its numpy meaning, which is timed."""
-        begin = worth.clock()
+        begin = jit_policy.clock()
         if self._meaning is None:
             from tilewright.relay.dynamic_interpreter import meaning_of
 
             self._meaning = meaning_of(stage)
         made = self._meaning(*given)
         found = [np.ascontiguousarray(v).reshape(v.shape) for v in (made if isinstance(made, tuple) else (made,))]
-        self.use.ran(worth.clock() - begin)
+        self.use.ran(jit_policy.clock() - begin)
         return found
 
     def take_stage(self) -> Function:
@@ -290,14 +290,14 @@ class Stages:
                 self._conversions = Conversions(SMALL)
             if point.steps is None:
                 point.steps = DynamicProgram(point.function, self._conversions)
-        begin = worth.clock()
+        begin = jit_policy.clock()
         try:
             found = point.steps(values)
         except TooLargeError:
             point.too_large += 1
             return None
         with self._lock:
-            point.ran(key, use, worth.clock() - begin)
+            point.ran(key, use, jit_policy.clock() - begin)
         point.too_large = 0
         return found
 

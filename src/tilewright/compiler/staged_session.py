@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tilewright.base.errors import InputError
+from tilewright.base.nd import Device, NDArray, array, as_numpy, empty
 from tilewright.compiler.staged import Stages
-from tilewright.errors import InputError
-from tilewright.nd import Device, NDArray, array, as_numpy, empty
 from tilewright.runtime.module import Session
 from tilewright.runtime.program import TensorInfo
 

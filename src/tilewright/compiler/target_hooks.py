@@ -12,20 +12,20 @@ from typing import Any
 
 from tilewright.backends.hooks import hook_of
 from tilewright.backends.target import Target
-from tilewright.errors import CompileError
-from tilewright.expr import Buffer, Load, PrimExpr
-from tilewright.expr_walk import rewrite
-from tilewright.faults import Site
+from tilewright.base.errors import CompileError
+from tilewright.base.memory_faults import Site
+from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
 from tilewright.runtime.modules import ModuleNode
+from tilewright.scalar.expr import Buffer, Load, PrimExpr
+from tilewright.scalar.walk import rewrite
 from tilewright.tir.stmt import Block, PrimFunc, Stmt, Store, map_bodies, map_expressions, walk_stmt
 from tilewright.tir.transform.instrument_memory import Checks
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.pipeline import lower_checked
 from tilewright.tir.transform.simplify import simplify
 from tilewright.topi import machine as machines
-from tilewright.types import TensorType
 
 
 def take_hooked(external: Mapping[str, Function], results: Mapping[str, Sequence[TensorType]], target: Target) -> tuple[dict[str, PrimFunc], list[ModuleNode]]:

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from tilewright.backends.target import Target
+from tilewright.base.errors import CompileError
 from tilewright.compiler import decided, kernel
 from tilewright.compiler.kernel import Kernel
-from tilewright.errors import CompileError
 from tilewright.relay.expr import Function
 from tilewright.topi.decisions import Decisions
 

@@ -17,12 +17,12 @@ from typing import Annotated, Any, Final, get_type_hints
 
 import typer
 
-from tilewright import logs
-from tilewright.backends.accelerators import parts
+from tilewright.backends.accelerator_targets import parts
 from tilewright.backends.registry import has_backend
+from tilewright.base import logs
+from tilewright.base.errors import InternalError, OptionError, TVMError, with_code
 from tilewright.driver.config import option_values
 from tilewright.driver.targets import TargetOption, read_target, split_target_options
-from tilewright.errors import InternalError, OptionError, TVMError, with_code
 
 # typer brings its own click in new versions and uses the installed one in old ones: ask it for its class.
 UsageError: Final[type[Any]] = typer.BadParameter.__bases__[0]

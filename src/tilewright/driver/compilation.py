@@ -15,9 +15,9 @@ from typing import Annotated, Any
 
 import typer
 
+from tilewright.base.errors import InputError, OptionError
 from tilewright.driver import offload, options
 from tilewright.driver.application import Target
-from tilewright.errors import InputError, OptionError
 
 Shapes = Annotated[str, typer.Option("--input-shapes", help='Sizes of inputs: "x:[1,3,224,224] y:[1,10]"; dynamic ones by name or range: "x:[1..64,3,h,w]".')]
 Threads = Annotated[int | None, typer.Option("--threads", min=1, help="Number of threads. Default: all cores.")]

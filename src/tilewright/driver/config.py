@@ -15,9 +15,9 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tilewright.errors import OptionError
-from tilewright.json_texts import read_json
-from tilewright.settings import nearest
+from tilewright.base.errors import OptionError
+from tilewright.base.json_reading import read_json
+from tilewright.base.settings import nearest
 
 SHIPPED: Final = Path(__file__).parent / "configs" / "host"
 

@@ -18,8 +18,8 @@ from typing import Annotated, Final
 import typer
 
 from tilewright.backends.cpu.c.compile import find_compilers, named_compiler, sanitizer_of
+from tilewright.base.errors import InputError
 from tilewright.driver.application import examples
-from tilewright.errors import InputError
 from tilewright.runtime.host import host_arch
 
 _OPTIONS: Final = "detect_leaks=0:allocator_may_return_null=1"

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from tilewright.base.errors import InputError, OptionError
 from tilewright.driver import tensors
-from tilewright.errors import InputError, OptionError
 
 if TYPE_CHECKING:
-    from tilewright.diagnosis.case import Array, Case
-    from tilewright.diagnosis.find import Diagnosis
-    from tilewright.diagnosis.ways import Settings
+    from tilewright.driver.diagnosis.case import Array, Case
+    from tilewright.driver.diagnosis.find import Diagnosis
+    from tilewright.driver.diagnosis.ways import Settings
 
 INTERPRETER: Final = "interpreter"
 
@@ -22,8 +22,8 @@ INTERPRETER: Final = "interpreter"
 def read_settings(target: str, opt_level: int, config: Mapping[str, Any], disabled: list[str], plugins: list[str]) -> Settings:
     """How the model is compiled. Raises `OptionError` for a target with accelerators."""
     from tilewright.backends.target import Target
-    from tilewright.diagnosis.ways import Settings
-    from tilewright.settings import checked
+    from tilewright.base.settings import checked
+    from tilewright.driver.diagnosis.ways import Settings
 
     chosen = Target(target)
     if chosen.accelerators:
@@ -34,7 +34,7 @@ def read_settings(target: str, opt_level: int, config: Mapping[str, Any], disabl
 def check_reference(name: str, model: Path) -> None:
     """Raise `OptionError`, or `PackageError`, where the reference cannot be taken for the model."""
     if name != INTERPRETER:
-        from tilewright.diagnosis import references
+        from tilewright.driver.diagnosis import references
 
         references.check_reference(name, model)
 
@@ -45,7 +45,7 @@ def read_case(model: Path, shapes: Mapping[str, Any], given: Mapping[str, Array]
     Raises `ModelError`, `InputError` for inputs that do not fit, `OptionError` for an input whose size is open.
     """
     from tilewright.compiler.formats import format_of
-    from tilewright.diagnosis.case import Case
+    from tilewright.driver.diagnosis.case import Case
     from tilewright.relay.transform.bind_params import bind_params
     from tilewright.relay.transform.infer_type import InferType
 
@@ -79,9 +79,9 @@ def diagnose(model: Path, case: Case, settings: Settings, folder: Path, timeout:
     from rich.console import Console
     from rich.markup import escape
 
-    from tilewright.diagnosis.bench import Bench
-    from tilewright.diagnosis.find import find
-    from tilewright.diagnosis.repro import write_repro
+    from tilewright.driver.diagnosis.bench import Bench
+    from tilewright.driver.diagnosis.find import find
+    from tilewright.driver.diagnosis.repro import write_repro
 
     console = Console(stderr=True, highlight=False)
     with console.status("the whole program") as status, Bench(settings, timeout) as bench:
@@ -95,7 +95,7 @@ def diagnose(model: Path, case: Case, settings: Settings, folder: Path, timeout:
         bench.tried = lambda: status.update(escape(f"{stage} ({bench.probes} tries)"))
         found: Diagnosis | None = None
         if reference != INTERPRETER:
-            from tilewright.diagnosis.references import compare_import
+            from tilewright.driver.diagnosis.references import compare_import
 
             told(f"the import, by {reference}")
             found, wanted = compare_import(reference, model, case, bench)

@@ -10,7 +10,7 @@ from rich.markdown import Markdown
 from rich.markup import escape
 from rich.table import Table
 
-from tilewright import catalogue
+from tilewright.base import catalogue
 from tilewright.driver.application import Verbose, examples
 
 EXPLAIN_EXAMPLES: Final = examples("tilewright explain-error TW0101", "tilewright explain-error")

@@ -12,9 +12,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.array_files import read_npz
-from tilewright.errors import ArtifactError, InputError
-from tilewright.forks import new_lock
+from tilewright.base.array_files import read_npz
+from tilewright.base.errors import ArtifactError, InputError
+from tilewright.base.forks import new_lock
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from tilewright.backends import target
+from tilewright.base.errors import OptionError, TVMError
 from tilewright.compiler.grouping import flat
 from tilewright.driver import debug, diagnose, files, micro, offload, options, tensors
 from tilewright.driver import profile as profiles
@@ -38,7 +39,6 @@ from tilewright.driver.compilation import Compilation, Pipeline, Plugins, Shapes
 from tilewright.driver.explain.command import report_path, write_report
 from tilewright.driver.explain_error import EXPLAIN_EXAMPLES, explain_error_command
 from tilewright.driver.tune import EXAMPLES, tune_command
-from tilewright.errors import OptionError, TVMError
 
 app = application("tilewright", "Compile trained models to native programs, and run them.")
 app.info.no_args_is_help = True

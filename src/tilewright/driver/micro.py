@@ -8,10 +8,10 @@ from typing import Annotated, Final
 
 import typer
 
+from tilewright.base.errors import OptionError
+from tilewright.compiler.micro.project import GeneratedProject, generate_project_from_mlf
+from tilewright.compiler.micro.template import TemplateProject, get_microtvm_template_projects, shipped_templates
 from tilewright.driver.application import examples
-from tilewright.errors import OptionError
-from tilewright.micro.project import GeneratedProject, generate_project_from_mlf
-from tilewright.micro.template import TemplateProject, get_microtvm_template_projects, shipped_templates
 
 _OWN: Final = "template"
 """What is said in the place of a template's name where `--template-dir` has one."""

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tilewright.base.errors import OptionError
+from tilewright.base.plugins import run_plugin
 from tilewright.driver import files
-from tilewright.errors import OptionError
-from tilewright.plugins import run_plugin
 
 if TYPE_CHECKING:
-    from tilewright.backends.accelerators import Accelerator
+    from tilewright.backends.accelerator_targets import Accelerator
     from tilewright.ir.module import IRModule
     from tilewright.relay.offload import Offload
 
@@ -22,7 +22,7 @@ _SHARE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
 
 def accelerators_of(target: str) -> tuple[Accelerator, ...]:
     """The accelerators of a target: all that it names before the processor. Raises `OptionError` where there are none."""
-    from tilewright.backends.accelerators import parts
+    from tilewright.backends.accelerator_targets import parts
     from tilewright.backends.registry import has_backend
     from tilewright.backends.target import Target
 

@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
-from tilewright import settings
-from tilewright.errors import OptionError
+from tilewright.base import settings
+from tilewright.base.errors import OptionError
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu.link import Linker

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tilewright.errors import OptionError, RPCError
+from tilewright.base.errors import OptionError, RPCError
 
 if TYPE_CHECKING:
-    from tilewright.tuning.measure import Builder, Runner
+    from tilewright.search.measure import Builder, Runner
 
 
 DEVICE_SECONDS = 10.0
@@ -54,26 +54,26 @@ class Place:
         """
         if not self.tracker:
             return
-        from tilewright.rpc.client import connect_tracker
+        from tilewright.runtime.rpc.client import connect_tracker
 
         end = time.monotonic() + DEVICE_SECONDS
         with connect_tracker(*address(self.tracker)) as tracker:
             while f"server:{self.rpc_key}" not in (keys := {str(s["key"]) for s in tracker.summary()["server_info"]}):
                 if time.monotonic() > end:
                     there = ", ".join(sorted(k.removeprefix("server:") for k in keys)) or "none"
-                    raise RPCError(f"the tracker at {self.tracker} has no device '{self.rpc_key}'; it has: {there}; start tilewright.exec.rpc_server with this key", code="TW1201")
+                    raise RPCError(f"the tracker at {self.tracker} has no device '{self.rpc_key}'; it has: {there}; start tilewright.compat.exec.rpc_server with this key", code="TW1201")
                 time.sleep(0.2)
 
     def builder(self, timeout: float = 10, n_parallel: int | None = None) -> Builder:
         """Who builds: workers of the cluster, or this machine."""
         if self.cluster:
-            from tilewright.tuning.cluster import ClusterBuilder
+            from tilewright.search.cluster import ClusterBuilder
 
             return ClusterBuilder(self.cluster, timeout)
-        from tilewright.tuning.local import LocalBuilder
+        from tilewright.search.local import LocalBuilder
 
         if self.ssh:
-            from tilewright.tuning.boards import board_build
+            from tilewright.search.boards import board_build
 
             return LocalBuilder(timeout, n_parallel, board_build)
         return LocalBuilder(timeout, n_parallel)
@@ -87,20 +87,20 @@ class Place:
             "timeout": timeout, "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms, "cooldown_interval": cooldown_interval, "noise": noise,
         }
         if self.cluster:
-            from tilewright.tuning.cluster import ClusterRunner
+            from tilewright.search.cluster import ClusterRunner
 
             return ClusterRunner(self.cluster, threads=threads, resources={self.worker_tag: 1} if self.worker_tag else None, **timing)
         if self.tracker:
-            from tilewright.tuning.remote import RPCRunner
+            from tilewright.search.remote import RPCRunner
 
             if threads is not None:
-                raise OptionError("how many threads a session uses is said where its server is started: python -m tilewright.exec.rpc_server --threads", code="TW0204")
+                raise OptionError("how many threads a session uses is said where its server is started: python -m tilewright.compat.exec.rpc_server --threads", code="TW0204")
             return RPCRunner(self.rpc_key, *address(self.tracker), **timing)
         if self.ssh:
-            from tilewright.tuning.boards import SSHRunner
+            from tilewright.search.boards import SSHRunner
 
             return SSHRunner(self.ssh, threads=threads or 1, config=self.ssh_config, **timing)
-        from tilewright.tuning.local import LocalRunner
+        from tilewright.search.local import LocalRunner
 
         return LocalRunner(threads=threads, **timing)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from tilewright.base.errors import OptionError
 from tilewright.driver import files
-from tilewright.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

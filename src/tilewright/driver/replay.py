@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import typer
 
-from tilewright.errors import OptionError, TargetError
+from tilewright.base.errors import OptionError, TargetError
 
 if TYPE_CHECKING:
-    from tilewright.autotvm.replay import Outcome
     from tilewright.backends.target import Target
     from tilewright.ir.module import IRModule
+    from tilewright.search.autotvm.replay import Outcome
 
 _SHOWN: Final = 20
 _SOURCES: Final = {"recorded": "recorded", "cycles": "by cycles", "trained": "by the trained model", "own": "the compiler's own"}
@@ -22,11 +22,11 @@ _SOURCES: Final = {"recorded": "recorded", "cycles": "by cycles", "trained": "by
 
 def tune_by_replay(mod: IRModule, output: Path, given: Path, wanted: str | Mapping[str, Any] | Target) -> None:
     """Write what the records of `given`, and models as far as they are sure, choose for a network, and say how sure they are."""
-    from tilewright.autotvm.record import write_lines
-    from tilewright.autotvm.replay import replay
-    from tilewright.autotvm.task.relay_integration import tasks_of
     from tilewright.backends.target import Target
-    from tilewright.tuning.records import Records
+    from tilewright.search.autotvm.record import write_lines
+    from tilewright.search.autotvm.replay import replay
+    from tilewright.search.autotvm.task.relay_integration import tasks_of
+    from tilewright.search.records import Records
 
     target = Target(wanted)
     if target.accelerators:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tilewright.backends.accelerators import parts
+from tilewright.backends.accelerator_targets import parts
 from tilewright.backends.registry import backend_names
 from tilewright.backends.target import Target
-from tilewright.errors import OptionError
+from tilewright.base.errors import OptionError
+from tilewright.base.settings import nearest
 from tilewright.ir.op_attributes import known_targets
-from tilewright.settings import nearest
 
 _PREFIX: Final = "--target-"
 _OTHERS: Final = ("--target-host",)

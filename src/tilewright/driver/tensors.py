@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewright.errors import InputError, OptionError
-from tilewright.limits import machine_bytes, shown_bytes
+from tilewright.base.errors import InputError, OptionError
+from tilewright.base.limits import machine_bytes, shown_bytes
 
 
 class Fill(StrEnum):

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import numpy as np
 import typer
 
+from tilewright.base.errors import OptionError, TargetError
 from tilewright.driver import options
 from tilewright.driver.application import Target, Verbose, examples
 from tilewright.driver.places import Place
-from tilewright.errors import OptionError, TargetError
 
 if TYPE_CHECKING:
-    from tilewright.autotvm.network import NetworkTuning, TaskState
-    from tilewright.autotvm.verdict import Verdict
     from tilewright.backends.target import Target as Processor
     from tilewright.ir.module import IRModule
+    from tilewright.search.autotvm.network import NetworkTuning, TaskState
+    from tilewright.search.autotvm.verdict import Verdict
 
 _FOR_PROOF: Final = 0.2
 """The part of the time that goes into proving what was found."""
@@ -65,7 +65,7 @@ def tune_command(
     verbose: Verbose = 0,
 ) -> None:
     """Tune MODEL: measure its kernels and keep the fastest. Ctrl-C keeps the results so far; the same command continues."""
-    from tilewright.autotvm.tuner.names import tuner_named
+    from tilewright.search.autotvm.tuner.names import tuner_named
 
     tuner_named(tuner)  # a wrong name is told before anything takes time
     place = Place(cluster, worker_tag, tracker, rpc_key, ssh, ssh_config)
@@ -127,10 +127,10 @@ class _Session:
 
     def begin(self, earlier: Path | None) -> None:
         """Extract the tasks, and read what is known of them."""
-        from tilewright.autotvm.measure import measure_option
-        from tilewright.autotvm.network import NetworkTuning
-        from tilewright.autotvm.task.relay_integration import tasks_of
-        from tilewright.tuning.records import Records
+        from tilewright.search.autotvm.measure import measure_option
+        from tilewright.search.autotvm.network import NetworkTuning
+        from tilewright.search.autotvm.task.relay_integration import tasks_of
+        from tilewright.search.records import Records
 
         if earlier is not None and not self.trials_file.exists():
             self.trials_file.write_bytes(earlier.read_bytes())
@@ -189,8 +189,8 @@ class _Session:
 
     def prove(self, interrupted: bool) -> None:
         """Compare the best of each task, and then the model, with what the compiler does by itself; write what helps."""
-        from tilewright.autotvm.measure import measure_option
-        from tilewright.autotvm.verdict import judge, settle, unchanged, write
+        from tilewright.search.autotvm.measure import measure_option
+        from tilewright.search.autotvm.verdict import judge, settle, unchanged, write
 
         begin, allowed = time.perf_counter(), (_FOR_PROOF if not interrupted else _FOR_PROOF / 4) * self.seconds
         option = measure_option(self.tuning.option["builder"], self.place.runner(number=1, repeat=2, min_repeat_ms=1, cooldown_interval=0, threads=self.threads, noise=_ANY))
@@ -228,8 +228,8 @@ class _Session:
     def _compiled(self, verdicts: Sequence[Verdict]) -> Callable[[], object]:
         """The model as a function of no arguments, with these kernels; its outputs are compared with those of the untuned one."""
         import tilewright
-        from tilewright.autotvm.measure import MeasureInput, result_of
         from tilewright.compiler.model import compile as compile_model
+        from tilewright.search.autotvm.measure import MeasureInput, result_of
 
         records = [(MeasureInput(v.state.task.target, v.state.task, v.config), result_of(v.measured)) for v in verdicts]
         made = compile_model(self.model, self.shapes, self.target, self.threads, records=records or None)

@@ -9,21 +9,21 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
-from tilewright.expr import FloatImm, IntImm, PrimExpr
+from tilewright.base.types import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
 from tilewright.ir import container, instrument, transform
 from tilewright.ir.container import Array, Map
 from tilewright.ir.module import IRModule
 from tilewright.ir.op_attributes import register_op_attr, reset_op_attr
 from tilewright.ir.source import SequentialSpan, SourceName, Span
 from tilewright.ir.structural import assert_structural_equal, structural_equal, structural_hash
-from tilewright.types import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
+from tilewright.scalar.expr import FloatImm, IntImm, PrimExpr
 
 if TYPE_CHECKING:
     from tilewright.relay.adt import Constructor, TypeData
     from tilewright.relay.expr import Expr as RelayExpr
     from tilewright.relay.expr import GlobalVar
     from tilewright.relay.op.registry import Op
-    from tilewright.serialization import load_json, save_json
+    from tilewright.relay.serialization import load_json, save_json
 
 _LATE: Final = {
     "Constructor": ("relay.adt", "Constructor"), "GlobalVar": ("relay.expr", "GlobalVar"), "Op": ("relay.op.registry", "Op"), "RelayExpr": ("relay.expr", "Expr"),

@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tilewright import expr as scalar
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
+from tilewright.scalar import expr as scalar
 
 
 class Array(tuple[Any, ...]):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tilewright.errors import InternalError, TVMError
+from tilewright.base.errors import InternalError, TVMError
 
 if TYPE_CHECKING:
     from tilewright.ir.module import IRModule

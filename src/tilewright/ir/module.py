@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tilewright.errors import CompileError
-from tilewright.settings import nearest
-from tilewright.types import GlobalTypeVar
+from tilewright.base.errors import CompileError
+from tilewright.base.settings import nearest
+from tilewright.base.types import GlobalTypeVar
 
 
 class IRModule:
@@ -226,7 +226,7 @@ class IRModule:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as JSON."""
-        from tilewright.serialization import load_json, save_json
+        from tilewright.relay.serialization import load_json, save_json
 
         return load_json, (save_json(self),)
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Final
 
-from tilewright.errors import OptionError, UnknownOperatorWarning
-from tilewright.plugins import offload_names
-from tilewright.settings import nearest
+from tilewright.base.errors import OptionError, UnknownOperatorWarning
+from tilewright.base.plugins import offload_names
+from tilewright.base.settings import nearest
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.errors import Origin
+from tilewright.base.errors import Origin
 
 
 class SourceName(str):

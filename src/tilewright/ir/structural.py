@@ -21,11 +21,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright import expr as scalar
-from tilewright.contents import to_bytes
-from tilewright.errors import CompileError
-from tilewright.expr_walk import walk
-from tilewright.types import FuncType, TensorType, Type, TypeVar, type_children
+from tilewright.base.array_bytes import to_bytes
+from tilewright.base.errors import CompileError
+from tilewright.base.types import FuncType, TensorType, Type, TypeVar, type_children
+from tilewright.scalar import expr as scalar
+from tilewright.scalar.walk import walk
 
 _SKIPPED: Final = frozenset({"span", "origin", "function_type", "tensors", "_type", "_declared", "reference", "__weakref__", "__dict__"})
 _BINDERS: Final = ("type_params", "type_vars", "params", "var", "buffer", "iters")

@@ -14,8 +14,8 @@ from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
 
-from tilewright import settings
-from tilewright.errors import CompileError, InternalError, OptionError, TVMError
+from tilewright.base import settings
+from tilewright.base.errors import CompileError, InternalError, OptionError, TVMError
 from tilewright.ir.instrument import PassInstrument
 from tilewright.ir.module import IRModule
 

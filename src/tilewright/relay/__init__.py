@@ -8,8 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Final
 
-from tilewright.expr import UnknownDim as Any
-from tilewright.params import load_param_dict, save_param_dict
+from tilewright.base.params import load_param_dict, save_param_dict
+from tilewright.base.types import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar, scalar_type
 from tilewright.relay import image, linalg, nn, op, qnn, random, special, vision
 from tilewright.relay.adt import (
     Clause,
@@ -60,7 +60,7 @@ from tilewright.relay.op.registry import operator_names, public_function
 from tilewright.relay.parser import fromtext, parse, parse_expr
 from tilewright.relay.printer import astext
 from tilewright.relay.scope_builder import ScopeBuilder, bind
-from tilewright.types import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar, scalar_type
+from tilewright.scalar.expr import UnknownDim as Any
 
 if TYPE_CHECKING:
     from tilewright.compiler import vm

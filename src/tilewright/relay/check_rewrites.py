@@ -15,14 +15,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import InternalError, RewriteWarning, TVMError
+from tilewright.base.errors import InternalError, RewriteWarning, TVMError
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Expr, Function, GlobalVar
 from tilewright.relay.first_difference import first_difference
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.registry import Fusion
 from tilewright.relay.visitor import post_order
-from tilewright.types import TensorType, TupleType, Type
 
 RANGES: Final = ((-1.0, 1.0), (0.125, 1.0))
 """Where the floats of each trial are drawn from: the second leaves roots and logarithms of variances finite."""

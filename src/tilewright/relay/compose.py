@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, const
 from tilewright.relay.op.broadcast import Add, BroadcastTo, Subtract
 from tilewright.relay.op.create import Arange, Ones, Zeros

@@ -18,10 +18,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright import worth
-from tilewright.arith.noted_sizes import Notes, is_noted
-from tilewright.errors import CompileError, RunError, ShapeError
-from tilewright.nd import content
+from tilewright.base import jit_policy
+from tilewright.base.errors import CompileError, RunError, ShapeError
+from tilewright.base.jit_policy import Use, Uses
+from tilewright.base.nd import content
+from tilewright.base.types import DataType, TensorType, TupleType
 from tilewright.relay.expr import Call, Constant, Expr, Function, Var
 from tilewright.relay.interpreter import MEANINGLESS, arrays_of, evaluate, meaningless
 from tilewright.relay.numpy_steps import Step, is_straight, steps_of
@@ -30,8 +31,7 @@ from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.sequence_values import OPEN, Lists
 from tilewright.relay.value_specialization import content_of, decided, deciding_of, outlined
 from tilewright.relay.visitor import calls, free_vars, post_order
-from tilewright.types import DataType, TensorType, TupleType
-from tilewright.worth import Use, Uses
+from tilewright.scalar.arith.noted_sizes import Notes, is_noted
 
 Array = np.ndarray[Any, Any]
 
@@ -255,22 +255,22 @@ class _Part:
         if key in of.known:
             return self._steps(*args)
         use = of.use(key)
-        if of.uses.pays(use, worth.RESOLVING.of(of.operators)):
+        if of.uses.pays(use, jit_policy.RESOLVING.of(of.operators)):
             self._find(args)
             return self(*args)
-        begin = worth.clock()
+        begin = jit_policy.clock()
         found = self._steps(*args)
-        use.ran(worth.clock() - begin)
+        use.ran(jit_policy.clock() - begin)
         return found
 
     def _find(self, args: Sequence[Array]) -> None:
         """Find out what the part is for these values."""
-        begin, of = worth.clock(), self._decided
+        begin, of = jit_policy.clock(), self._decided
         found, asked = decided(self._function, args)
         if not asked <= set(of.asked):
             of.widen(asked)
         of.keep(self._key(args), None if found is None or not is_straight(found) else steps_of(found, functools.partial(_step, self._conversions)))
-        worth.RESOLVING.took(of.operators, worth.clock() - begin)
+        jit_policy.RESOLVING.took(of.operators, jit_policy.clock() - begin)
 
 
 _SIZES: Final = operator.attrgetter("shape", "dtype")

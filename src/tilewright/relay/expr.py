@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.errors import CompileError, Origin, ShapeError
-from tilewright.expr import FloatImm, IntImm
-from tilewright.node import node
-from tilewright.types import DataType, FuncType, RefType, TensorType, TupleType, Type, TypeVar, bind_types, join_types, substitute_type
+from tilewright.base.errors import CompileError, Origin, ShapeError
+from tilewright.base.node import node
+from tilewright.base.types import DataType, FuncType, RefType, TensorType, TupleType, Type, TypeVar, bind_types, join_types, substitute_type
+from tilewright.scalar.expr import FloatImm, IntImm
 
 if TYPE_CHECKING:
-    from tilewright.nd import NDArray
+    from tilewright.base.nd import NDArray
 
 
 class Expr:
@@ -75,7 +75,7 @@ class Expr:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled and copied as JSON, which depth does not matter to."""
-        from tilewright.serialization import load_json, save_json
+        from tilewright.relay.serialization import load_json, save_json
 
         return load_json, (save_json(self),)
 
@@ -191,7 +191,7 @@ class Constant(Expr):
     @property
     def data(self) -> NDArray:
         """The value as an array of the package, without a copy."""
-        from tilewright.nd import NDArray
+        from tilewright.base.nd import NDArray
 
         return NDArray(self.value)
 

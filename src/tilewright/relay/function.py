@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilewright.errors import Origin
+from tilewright.base.errors import Origin
+from tilewright.base.types import Type, TypeVar
 from tilewright.relay.expr import Expr, Function, Var
-from tilewright.types import Type, TypeVar
 
 __all__ = ["Function", "FunctionWithFields"]
 

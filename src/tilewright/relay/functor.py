@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tilewright.errors import InternalError
-from tilewright.recursion import room_for
+from tilewright.base.errors import InternalError
+from tilewright.base.recursion import room_for
 from tilewright.relay.adt import Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 from tilewright.relay.visitor import operands, post_order

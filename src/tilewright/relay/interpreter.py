@@ -15,14 +15,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import CompileError, InputError, InternalError, RunError
+from tilewright.base.errors import CompileError, InputError, InternalError, RunError
+from tilewright.base.types import TensorType
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 from tilewright.relay.numpy_steps import is_straight, steps_of
 from tilewright.relay.op.registry import Op
 from tilewright.relay.scopes import Scopes
 from tilewright.relay.visitor import free_vars, operands, post_order
-from tilewright.types import TensorType
 
 Functions = Mapping[str, Any]
 Values = dict[Expr, Any]

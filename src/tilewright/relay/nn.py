@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import CompileError, Origin
+from tilewright.base.errors import CompileError, Origin
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, const
 from tilewright.relay.op.blocks import MirrorPad
 from tilewright.relay.op.dynamic import DynPad

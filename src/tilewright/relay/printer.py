@@ -22,9 +22,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.contents import to_bytes
-from tilewright.errors import InternalError
-from tilewright.recursion import room_for
+from tilewright.base.array_bytes import to_bytes
+from tilewright.base.errors import InternalError
+from tilewright.base.recursion import room_for
+from tilewright.base.types import DataType, Type
 from tilewright.relay.adt import (
     Constructor,
     Match,
@@ -53,7 +54,6 @@ from tilewright.relay.op.registry import OPS
 from tilewright.relay.scopes import Scopes
 from tilewright.relay.type_text import KEYWORDS, TypeNames, word
 from tilewright.relay.visitor import free_vars
-from tilewright.types import DataType, Type
 
 VERSION: Final = '#[version = "0.0.5"]'
 SUFFIXES: Final = {"float16": "f16", "float32": "f", "float64": "f64", "int32": "", "int64": "i64"}

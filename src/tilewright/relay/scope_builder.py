@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
+from tilewright.base.types import Type
 from tilewright.relay.expr import Expr, If, Let, Tuple, Var, const
 from tilewright.relay.visitor import substitute
-from tilewright.types import Type
 
 
 def bind(expr: Expr, binds: Mapping[Var, Expr]) -> Expr:

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from tilewright.base.types import TupleType
 from tilewright.relay.expr import Expr, Function, Tuple, TupleGetItem, Var
-from tilewright.types import TupleType
 
 NOTHING: Final = Tuple(())
 """In the place of a value that is not there: an empty optional, an output that nobody wants."""

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tilewright.errors import InternalError
-from tilewright.relay.adt import TypeData
-from tilewright.types import (
+from tilewright.base.errors import InternalError
+from tilewright.base.types import (
     FuncType,
     GlobalTypeVar,
     RefType,
@@ -21,6 +20,7 @@ from tilewright.types import (
     type_children,
     with_type_children,
 )
+from tilewright.relay.adt import TypeData
 
 _METHODS: Final[dict[type, str]] = {
     FuncType: "visit_func_type", GlobalTypeVar: "visit_global_type_var", RefType: "visit_ref_type", TensorType: "visit_tensor_type",

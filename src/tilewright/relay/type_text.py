@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from tilewright.expr import Binary, PrimExpr, UnknownDim, Var
-from tilewright.types import INT64, FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
+from tilewright.base.types import INT64, FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
+from tilewright.scalar.expr import Binary, PrimExpr, UnknownDim, Var
 
 WORD: Final = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _DTYPE: Final = re.compile(r"(bool|handle|void|bfloat|float|int|uint)\d*(x\d+)?")

@@ -18,15 +18,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import CompileError
-from tilewright.nd import content
+from tilewright.base.errors import CompileError
+from tilewright.base.nd import content
+from tilewright.base.types import TensorType
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.op.deferred import Waiting, pending
 from tilewright.relay.transform.fold_constant import fold
 from tilewright.relay.transform.stages import is_static, needs_stages, resolve
 from tilewright.relay.visitor import consumers, free_vars, operands, post_order, rewrite
-from tilewright.types import TensorType
 
 Array = np.ndarray[Any, Any]
 Deciding = frozenset[int]

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, Final
 
-from tilewright.errors import InternalError
+from tilewright.base.errors import InternalError
+from tilewright.base.types import bind_types
 from tilewright.relay.adt import Clause, Match, pattern_vars
 from tilewright.relay.expr import Call, Expr, Function, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
-from tilewright.types import bind_types
 
 Rule = Callable[[Expr], "Expr | None"]
 

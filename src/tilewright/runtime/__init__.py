@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from tilewright.nd import NDArray, cpu, device
-from tilewright.params import load_param_dict, save_param_dict
+from tilewright.base.nd import NDArray, cpu, device
+from tilewright.base.params import load_param_dict, save_param_dict
+from tilewright.base.types import DataType
 from tilewright.runtime import profiling, vm
 from tilewright.runtime.artifact import Artifact, load
 from tilewright.runtime.benchmark import BenchmarkResult
@@ -15,7 +16,6 @@ from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.module import FactoryModule, load_module
 from tilewright.runtime.modules import ModuleNode, register_module
 from tilewright.runtime.threads import NullThreadPool
-from tilewright.types import DataType
 
 __all__ = [
     "Artifact", "BenchmarkResult", "ConstantsModule", "DataType", "DeviceMemory", "Driver", "Executable", "FactoryModule", "FunctionModule", "ModuleNode", "NDArray", "NullThreadPool", "convert", "cpu", "device", "load", "load_driver", "load_module",

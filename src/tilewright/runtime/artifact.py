@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import numpy as np
 
-from tilewright.errors import ArtifactError
-from tilewright.faults import RECORD
-from tilewright.nd import under_sanitizer
+from tilewright.base.errors import ArtifactError
+from tilewright.base.memory_faults import RECORD
+from tilewright.base.nd import under_sanitizer
 from tilewright.runtime import host, webassembly
 from tilewright.runtime.callbacks import CALLBACK
 from tilewright.runtime.executable import Executable

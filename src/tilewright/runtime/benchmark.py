@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from tilewright.errors import OptionError
+from tilewright.base.errors import OptionError
 
 
 @dataclass(frozen=True, slots=True)

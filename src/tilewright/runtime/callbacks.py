@@ -15,9 +15,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import MemoryFault
-from tilewright.forks import new_lock
-from tilewright.nd import NDArray
+from tilewright.base.errors import MemoryFault
+from tilewright.base.forks import new_lock
+from tilewright.base.nd import NDArray
 from tilewright.runtime.program import Code, ExternalStep, HostValue
 
 CALLBACK: Final = "tw_external"

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import ArtifactError
-from tilewright.json_texts import read_json
-from tilewright.nd import NDArray, array, as_numpy
+from tilewright.base.errors import ArtifactError
+from tilewright.base.json_reading import read_json
+from tilewright.base.nd import NDArray, array, as_numpy
+from tilewright.base.types import DataType
 from tilewright.runtime.modules import INITIALIZER, ModuleNode, register_module
-from tilewright.types import DataType
 
 _HEAD: Final = struct.Struct("<Q")
 

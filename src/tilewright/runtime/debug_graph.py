@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.errors import RunError
+from tilewright.base.errors import RunError
+from tilewright.base.types import DataType
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.notes import Note
 from tilewright.runtime.program import CONSTANT, INPUT, WORKSPACE, Copy, KernelCall, Place, Step
 from tilewright.runtime.stepping import step_name
-from tilewright.types import DataType
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import OptionError
-from tilewright.types import DataType
+from tilewright.base.errors import OptionError
+from tilewright.base.types import DataType
 
 HOST_SCOPE: Final = "global"
 """The memory of the host, which tensors of programs are in."""

@@ -19,9 +19,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import ArtifactError, RunError, TargetError
-from tilewright.forks import new_lock
-from tilewright.nd import NDArray, aligned_empty, as_numpy
+from tilewright.base.errors import ArtifactError, RunError, TargetError
+from tilewright.base.forks import new_lock
+from tilewright.base.nd import NDArray, aligned_empty, as_numpy
 from tilewright.runtime.device_memory import HOST_SCOPE, DeviceMemory, memory_of
 from tilewright.runtime.modules import ModuleNode, register_module
 

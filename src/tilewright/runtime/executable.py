@@ -16,9 +16,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import InputError, InternalError, RunError
-from tilewright.limits import machine_bytes, shown_bytes
-from tilewright.nd import ALIGNMENT, NDArray, aligned_empty, as_numpy
+from tilewright.base.errors import InputError, InternalError, RunError
+from tilewright.base.limits import machine_bytes, shown_bytes
+from tilewright.base.nd import ALIGNMENT, NDArray, aligned_empty, as_numpy
+from tilewright.base.string_tensors import pack_texts
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.callbacks import CALL_FAILED, DONE, call_function, raised, set_callback, signals_kept
 from tilewright.runtime.faults import last_reported
@@ -45,7 +46,6 @@ from tilewright.runtime.program import (
 from tilewright.runtime.scratch import ALWAYS_THERE, check_stack
 from tilewright.runtime.stepping import Subject
 from tilewright.runtime.threads import POOLS, checked_threads, default_threads, set_threads_of_call
-from tilewright.texts import pack_texts
 
 Array = np.ndarray[Any, Any]
 _KERNEL_ALIGNMENT: Final = 16

@@ -7,9 +7,9 @@ import weakref
 from collections.abc import Sequence
 from typing import Final
 
-from tilewright.errors import MemoryFault
-from tilewright.faults import ARITIES, HEADER, RECORD
-from tilewright.forks import new_lock
+from tilewright.base.errors import MemoryFault
+from tilewright.base.forks import new_lock
+from tilewright.base.memory_faults import ARITIES, HEADER, RECORD
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.program import Code, KernelCall, Step
 

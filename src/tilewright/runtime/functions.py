@@ -18,8 +18,9 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
-from tilewright.errors import ArtifactError, InputError, MemoryFault, OptionError
-from tilewright.nd import Device, NDArray, aligned_empty, as_numpy
+from tilewright.base.errors import ArtifactError, InputError, MemoryFault, OptionError
+from tilewright.base.nd import Device, NDArray, aligned_empty, as_numpy
+from tilewright.base.types import DataType
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.benchmark import USUAL, BenchmarkResult, Pace, measure
 from tilewright.runtime.faults import reported
@@ -29,7 +30,6 @@ from tilewright.runtime.program import Code
 from tilewright.runtime.scratch import ALWAYS_THERE, check_stack, refused
 from tilewright.runtime.sizes import value as size_of
 from tilewright.runtime.threads import POOLS, default_threads
-from tilewright.types import DataType
 
 Array = np.ndarray[Any, Any]
 Sources = Mapping[str, Callable[[], str]]

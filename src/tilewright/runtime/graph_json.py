@@ -14,8 +14,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tilewright.errors import ArtifactError
-from tilewright.json_texts import read_json
+from tilewright.base.errors import ArtifactError
+from tilewright.base.json_reading import read_json
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.program import TensorInfo, kernel_symbols
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.errors import InputError
+from tilewright.base.errors import InputError
 from tilewright.runtime.callbacks import view_of
 from tilewright.runtime.profiling import DeviceWrapper, Metric, MetricCollector, measured_call
 from tilewright.runtime.program import OBJECT

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import ArtifactError
+from tilewright.base.errors import ArtifactError
 from tilewright.runtime.symbols import symbol_values
 
 _ANCHOR: Final = "tw_pool_create"

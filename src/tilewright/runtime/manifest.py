@@ -7,9 +7,10 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from tilewright.errors import ArtifactError, CompileError
-from tilewright.faults import OVERLAP, Site
-from tilewright.json_texts import read_json
+from tilewright.base.errors import ArtifactError, CompileError
+from tilewright.base.json_reading import read_json
+from tilewright.base.memory_faults import OVERLAP, Site
+from tilewright.base.types import DataType
 from tilewright.runtime.notes import Note
 from tilewright.runtime.program import (
     ExternalStep,
@@ -24,7 +25,6 @@ from tilewright.runtime.program import (
 )
 from tilewright.runtime.scratch import NOTHING, Scratch
 from tilewright.runtime.sizes import Size, check_size
-from tilewright.types import DataType
 
 FORMAT: Final = 1
 """Raised whenever a reader of the older form would misread the newer one."""

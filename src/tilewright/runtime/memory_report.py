@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from tilewright.errors import RunError
-from tilewright.limits import shown_bytes
-from tilewright.pieces import alive_bytes
+from tilewright.base.errors import RunError
+from tilewright.base.limits import shown_bytes
+from tilewright.base.memory_placement import alive_bytes
 from tilewright.runtime.manifest import Held, Manifest
 from tilewright.runtime.program import WORKSPACE
 from tilewright.runtime.stepping import step_name

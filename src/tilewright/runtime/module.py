@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import InputError
-from tilewright.nd import Device, NDArray, empty
+from tilewright.base.errors import InputError
+from tilewright.base.nd import Device, NDArray, empty
 from tilewright.runtime.artifact import Artifact, load
 from tilewright.runtime.benchmark import USUAL, BenchmarkResult, Pace, measure
 from tilewright.runtime.executable import Executable

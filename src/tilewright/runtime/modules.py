@@ -19,15 +19,15 @@ import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, TypeVar
 
-from tilewright.errors import ArtifactError, OptionError
-from tilewright.global_functions import FUNCTIONS, get_global_func, register_func
-from tilewright.plugins import find_accelerator
-from tilewright.settings import nearest
+from tilewright.base.errors import ArtifactError, OptionError
+from tilewright.base.global_functions import FUNCTIONS, get_global_func, register_func
+from tilewright.base.plugins import find_accelerator
+from tilewright.base.settings import nearest
 
 _LOADER = "runtime.module.loadbinary_"
 INITIALIZER = "__init_"
 """What the name of a function begins with that takes the constants of another one, once."""
-_OWN_KINDS = {"library_calls": "tilewright.contrib.library_calls"}
+_OWN_KINDS = {"library_calls": "tilewright.backends.accelerators.library_calls"}
 """The kinds that come with this package, and what registers them; imported when a file has one."""
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tilewright.base.types import DataType
 from tilewright.runtime.program import HostValue, value_from_json, value_to_json
-from tilewright.types import DataType
 
 
 @dataclass(frozen=True, slots=True)

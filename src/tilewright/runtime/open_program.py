@@ -17,10 +17,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import InputError
-from tilewright.forks import new_lock
-from tilewright.nd import as_numpy
-from tilewright.pieces import place_pieces
+from tilewright.base.errors import InputError
+from tilewright.base.forks import new_lock
+from tilewright.base.memory_placement import place_pieces
+from tilewright.base.nd import as_numpy
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.manifest import Manifest, Piece, Symbol

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import OptionError
+from tilewright.base.errors import OptionError
 from tilewright.runtime.notes import Note
 from tilewright.runtime.profiling import Report
 from tilewright.runtime.program import OutsideStep, kernel_symbols, segments

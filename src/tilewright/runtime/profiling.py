@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from tilewright.errors import InputError
-from tilewright.json_texts import read_json
+from tilewright.base.errors import InputError
+from tilewright.base.json_reading import read_json
 
 
 @dataclass(frozen=True, slots=True)

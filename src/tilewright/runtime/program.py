@@ -14,9 +14,9 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from tilewright.errors import ArtifactError
+from tilewright.base.errors import ArtifactError
+from tilewright.base.types import DataType
 from tilewright.runtime.sizes import Size, check_size
-from tilewright.types import DataType
 
 INPUT, OUTPUT, CONSTANT, WORKSPACE, OBJECT, PIECE = "input", "output", "constant", "workspace", "object", "piece"
 _KINDS: Final = (INPUT, OUTPUT, CONSTANT, WORKSPACE, PIECE)

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from tilewright.errors import InputError
-from tilewright.json_texts import read_json
+from tilewright.base.errors import InputError
+from tilewright.base.json_reading import read_json
+from tilewright.base.types import DataType
 from tilewright.runtime.notes import Note
 from tilewright.runtime.profiling import Count, Duration, Metric, Percent, Ratio, Report
-from tilewright.types import DataType
 
 if TYPE_CHECKING:
     from tilewright.runtime.profile import Profile, StepTime

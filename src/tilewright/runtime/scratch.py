@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from tilewright.errors import RunError
-from tilewright.limits import shown_bytes
+from tilewright.base.errors import RunError
+from tilewright.base.limits import shown_bytes
 
 REFUSED_AT: Final = 24
 """The byte of a context where the count of refused requests is, an int64."""

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewright.errors import ArtifactError, RunError
+from tilewright.base.errors import ArtifactError, RunError
 from tilewright.runtime.manifest import FIRST_MESSAGE, Manifest
 from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, WORKSPACE, Check, Code, Copy, KernelCall, OutsideStep, Place, Step
 from tilewright.runtime.table import part_bytes

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tilewright.errors import InternalError, OptionError
-from tilewright.forks import new_lock
+from tilewright.base.errors import InternalError, OptionError
+from tilewright.base.forks import new_lock
 from tilewright.runtime.program import Code
 
 VARIABLE: Final = "TILEWRIGHT_NUM_THREADS"

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from tilewright.errors import OptionError
-from tilewright.pieces import alive_bytes
+from tilewright.base.errors import OptionError
+from tilewright.base.memory_placement import alive_bytes
 from tilewright.runtime.files import write_whole
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.profile import Profile, Run

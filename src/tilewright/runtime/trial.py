@@ -17,7 +17,8 @@ from typing import Final
 
 import numpy as np
 
-from tilewright.errors import InputError
+from tilewright.base.errors import InputError
+from tilewright.base.types import DataType
 from tilewright.runtime import turns
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.manifest import Parameter
@@ -25,7 +26,6 @@ from tilewright.runtime.module import load_module
 from tilewright.runtime.threads import default_threads
 from tilewright.runtime.trial_data import Array, Guarded, arrays_of, difference, random_array
 from tilewright.runtime.wire import Message
-from tilewright.types import DataType
 
 ATTEMPTS: Final = 3
 LONGER_MS: Final = 5.0

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import InputError
-from tilewright.nd import aligned_empty
+from tilewright.base.errors import InputError
+from tilewright.base.nd import aligned_empty
+from tilewright.base.types import DataType
 from tilewright.runtime.manifest import Parameter, Scalar
-from tilewright.types import DataType
 
 Array = np.ndarray[Any, Any]
 Ranges = Mapping[str, Sequence[float]]

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from tilewright.errors import OptionError
+from tilewright.base.errors import OptionError
 from tilewright.runtime.wire import Message
 
 VARIABLE: Final = "TILEWRIGHT_TIMING_LOCK"

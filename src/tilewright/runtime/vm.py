@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.errors import InputError
-from tilewright.nd import Device, NDArray, array
+from tilewright.base.errors import InputError
+from tilewright.base.nd import Device, NDArray, array
 from tilewright.runtime.benchmark import BenchmarkResult
 from tilewright.runtime.module import FactoryModule
 

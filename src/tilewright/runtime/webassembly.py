@@ -11,7 +11,7 @@ import hashlib
 from pathlib import Path
 from typing import Final
 
-from tilewright.errors import ArtifactError
+from tilewright.base.errors import ArtifactError
 from tilewright.runtime.manifest import Manifest
 
 MAGIC: Final = b"\0asm\1\0\0\0"

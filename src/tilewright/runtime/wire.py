@@ -16,8 +16,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tilewright.errors import RPCError
-from tilewright.json_texts import read_json
+from tilewright.base.errors import RPCError
+from tilewright.base.json_reading import read_json
 
 Message = dict[str, Any]
 _HEAD: Final = struct.Struct("<4sIQ")

@@ -20,8 +20,8 @@ import weakref
 from collections.abc import Iterable, Sequence
 from typing import BinaryIO, Final
 
-from tilewright.errors import WorkerCrashed, WorkerNotStarted, WorkerRaised, WorkerTimedOut
-from tilewright.forks import new_lock
+from tilewright.base.errors import WorkerCrashed, WorkerNotStarted, WorkerRaised, WorkerTimedOut
+from tilewright.base.forks import new_lock
 from tilewright.runtime.threads import VARIABLE
 from tilewright.runtime.wire import Channel, Message
 

@@ -1,13 +1,13 @@
 """Tensor expressions: `placeholder`, `compute`, reductions, `scan`, `extern`, `hybrid`; and their schedules, `create_schedule`."""
 
-from tilewright.expr import all_of as all
-from tilewright.expr import any_of as any
-from tilewright.expr import div as div
-from tilewright.expr import floordiv, floormod, truncdiv, truncmod
-from tilewright.expr import floordiv as indexdiv
-from tilewright.expr import floormod as indexmod
-from tilewright.expr import literal as const
-from tilewright.intrinsics import (
+from tilewright.scalar.expr import all_of as all
+from tilewright.scalar.expr import any_of as any
+from tilewright.scalar.expr import div as div
+from tilewright.scalar.expr import floordiv, floormod, truncdiv, truncmod
+from tilewright.scalar.expr import floordiv as indexdiv
+from tilewright.scalar.expr import floormod as indexmod
+from tilewright.scalar.expr import literal as const
+from tilewright.scalar.intrinsics import (
     acos,
     acosh,
     asin,
@@ -37,9 +37,9 @@ from tilewright.intrinsics import (
     tanh,
     trunc,
 )
-from tilewright.intrinsics import fabs as abs
-from tilewright.intrinsics import nearbyint as round
-from tilewright.intrinsics import pow as power
+from tilewright.scalar.intrinsics import fabs as abs
+from tilewright.scalar.intrinsics import nearbyint as round
+from tilewright.scalar.intrinsics import pow as power
 from tilewright.te import hybrid
 from tilewright.te.create import tensors_as_prim_func as create_prim_func
 from tilewright.te.extern import ExternOp, extern, extern_primfunc

@@ -16,17 +16,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tilewright.errors import CompileError, Origin
-from tilewright.expr import Buffer, Call, IntImm, Load, Mul, PrimExpr, Select, Var, const, number_of
-from tilewright.expr_walk import rewrite, substitute
-from tilewright.intrinsics import ACCUMULATING, fma
+from tilewright.base.errors import CompileError, Origin
+from tilewright.base.types import BOOL
+from tilewright.scalar.expr import Buffer, Call, IntImm, Load, Mul, PrimExpr, Select, Var, const, number_of
+from tilewright.scalar.intrinsics import ACCUMULATING, fma
+from tilewright.scalar.walk import rewrite, substitute
 from tilewright.te.extern import ExternOp
 from tilewright.te.scan import ScanOp
 from tilewright.te.scan_loops import compute_in_steps, join_steps
 from tilewright.te.tensor import SUM, Combiner, ComputeOp, Operation, PlaceholderOp, Reduce, Tensor, TensorElem
 from tilewright.tir.block_rewrites import redirect, reduction_step
 from tilewright.tir.stmt import SCALARS, SERIAL, Block, For, IfThenElse, PrimFunc, Reducer, Stmt, Store, seq
-from tilewright.types import BOOL
 
 _TRUE = IntImm(BOOL, 1)
 

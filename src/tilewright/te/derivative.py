@@ -12,10 +12,10 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
-from tilewright.errors import CompileError
-from tilewright.expr import Call, Intrinsic, PrimExpr
+from tilewright.base.errors import CompileError
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.expr import Call, Intrinsic, PrimExpr
 
 
 def derivative(e: PrimExpr, by: PrimExpr, memo: dict[PrimExpr, PrimExpr | None] | None = None) -> PrimExpr | None:

@@ -16,14 +16,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import field
 from typing import Any, TypeAlias, overload
 
-from tilewright.errors import CompileError
-from tilewright.expr import Buffer, IntImm, PrimExpr, Value
-from tilewright.node import node
+from tilewright.base.errors import CompileError
+from tilewright.base.node import node
+from tilewright.base.types import DataType
+from tilewright.scalar.expr import Buffer, IntImm, PrimExpr, Value
 from tilewright.te.tensor import Operation, Tensor, dimension
 from tilewright.tir.buffers import decl_buffer
 from tilewright.tir.stmt import SCALARS, Block, Evaluate, PrimFunc, Stmt, walk_stmt
 from tilewright.tir.transform.lower_blocks import lower_blocks
-from tilewright.types import DataType
 
 
 @node

@@ -15,10 +15,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.arith import Ranges, assume, simplify
-from tilewright.arith.system import solve_system
-from tilewright.errors import CompileError
-from tilewright.expr import (
+from tilewright.base.errors import CompileError
+from tilewright.base.types import INT64
+from tilewright.scalar.arith import Ranges, assume, simplify
+from tilewright.scalar.arith.system import solve_system
+from tilewright.scalar.expr import (
     Add,
     Max,
     Min,
@@ -35,11 +36,10 @@ from tilewright.expr import (
     min_value,
     mul,
 )
-from tilewright.expr_walk import substitute, walk
+from tilewright.scalar.walk import substitute, walk
 from tilewright.te.derivative import derivative
 from tilewright.te.tensor import SUM, Combiner, ComputeOp, Operation, Reduce, Tensor, TensorElem, comm_reducer, compute, producers_first
 from tilewright.tir.stmt import IterVar
-from tilewright.types import INT64
 
 
 def gradient(output: Tensor, inputs: Sequence[Tensor] | Tensor, head: Tensor | None = None) -> list[Tensor]:

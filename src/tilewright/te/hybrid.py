@@ -28,9 +28,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright import expr as E
-from tilewright.errors import CompileError, ParseError
-from tilewright.expr import PrimExpr
+from tilewright.base.errors import CompileError, ParseError
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import PrimExpr
 from tilewright.te.extern import ExternOp
 from tilewright.te.hybrid_reader import FUNCTIONS, Reader
 from tilewright.te.tensor import Tensor

@@ -7,17 +7,17 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
-from tilewright.errors import CompileError, ParseError
-from tilewright.expr import Buffer, PrimExpr
+from tilewright.base.errors import CompileError, ParseError
+from tilewright.base.types import INT64
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.expr import Buffer, PrimExpr
 from tilewright.te.tensor import Tensor
 from tilewright.tir import ir_builder
 from tilewright.tir.buffers import decl_buffer
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.tir.parse_expr import Source
 from tilewright.tir.stmt import Stmt
-from tilewright.types import INT64
 
 LOOPS: Final = {"range": "serial", "serial": "serial", "parallel": "parallel", "vectorize": "vectorize", "unroll": "unroll"}
 _TYPES: Final = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")

@@ -15,10 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tilewright.arith import linear
-from tilewright.errors import ScheduleError
-from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Var, add, const, mul, number_of
-from tilewright.expr_walk import free_vars, substitute, walk
+from tilewright.base.errors import ScheduleError
+from tilewright.base.types import INT64
+from tilewright.scalar.arith import linear
+from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, Var, add, const, mul, number_of
+from tilewright.scalar.walk import free_vars, substitute, walk
 from tilewright.te.create import create_blocks
 from tilewright.te.scan import ScanOp
 from tilewright.te.schedule import CacheRead, CacheWrite, Rewrite, Schedule
@@ -31,7 +32,6 @@ from tilewright.tir.layout_rewrites import transform_block_layout, transform_lay
 from tilewright.tir.legality import check_any_order, check_threads, fault
 from tilewright.tir.schedule import Schedule as Engine
 from tilewright.tir.stmt import IMPORTS, SCALARS, THREAD, Block, IterVar, PrimFunc, expressions, stored_buffers, walk_stmt
-from tilewright.types import INT64
 
 
 def schedule_func(s: Schedule, args: Sequence[Any], name: str = "main", binds: Mapping[Tensor, Buffer] | None = None) -> PrimFunc:

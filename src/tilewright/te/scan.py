@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import field
 from typing import Any, overload
 
-from tilewright.errors import CompileError
-from tilewright.expr import PrimExpr, Var, sub
-from tilewright.node import node
+from tilewright.base.errors import CompileError
+from tilewright.base.node import node
+from tilewright.scalar.expr import PrimExpr, Var, sub
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from tilewright.tir.stmt import IterVar
 

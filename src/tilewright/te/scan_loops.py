@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tilewright.errors import InternalError
-from tilewright.expr import PrimExpr, Var
+from tilewright.base.errors import InternalError
+from tilewright.scalar.expr import PrimExpr, Var
 from tilewright.te.scan import ScanOp
 from tilewright.te.tensor import Operation
 from tilewright.tir.schedule import Schedule as Engine

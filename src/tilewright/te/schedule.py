@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from tilewright.errors import ScheduleError
-from tilewright.expr import PrimExpr, Var
-from tilewright.expr_walk import substitute
+from tilewright.base.errors import ScheduleError
+from tilewright.scalar.expr import PrimExpr, Var
+from tilewright.scalar.walk import substitute
 from tilewright.te.stage import Group, Relation, Reorder, Stage, root_axes, values_of
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Reduce, Tensor, producers_first
 from tilewright.tir.block_rewrites import check_scope

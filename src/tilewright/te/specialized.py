@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Any, Final
 
-from tilewright.expr import as_expr, number_of
+from tilewright.scalar.expr import as_expr, number_of
 
 _ENTERED: Final[ContextVar[tuple[SpecializedCondition, ...]]] = ContextVar("specialized", default=())
 

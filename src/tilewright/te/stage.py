@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from tilewright.errors import ScheduleError
-from tilewright.expr import IntImm, PrimExpr, Var, add, floordiv, mul
+from tilewright.base.errors import ScheduleError
+from tilewright.scalar.expr import IntImm, PrimExpr, Var, add, floordiv, mul
 from tilewright.te.scan import ScanOp
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
 from tilewright.te.thread import ThreadAxis

@@ -14,9 +14,12 @@ from typing import Any, Final, Protocol, Self, TypeAlias, overload
 
 import numpy as np
 
-from tilewright.arith.open_sizes import open_size
-from tilewright.errors import CompileError
-from tilewright.expr import (
+from tilewright.base.errors import CompileError
+from tilewright.base.interning import interned, publish
+from tilewright.base.node import node
+from tilewright.base.types import INT64, DataType
+from tilewright.scalar.arith.open_sizes import open_size
+from tilewright.scalar.expr import (
     IntImm,
     PrimExpr,
     Value,
@@ -33,12 +36,9 @@ from tilewright.expr import (
     minimum,
     mul,
 )
-from tilewright.expr_walk import walk
-from tilewright.interning import interned, publish
-from tilewright.node import node
+from tilewright.scalar.walk import walk
 from tilewright.te.tag import current_tag
 from tilewright.tir.stmt import IterVar
-from tilewright.types import INT64, DataType
 
 Prepack: TypeAlias = "Callable[..., np.ndarray[Any, Any]]"
 """A computation on numpy arrays, one for each input tensor."""

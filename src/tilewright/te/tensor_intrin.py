@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tilewright.errors import CompileError
-from tilewright.expr import Buffer, PrimExpr
+from tilewright.base.errors import CompileError
+from tilewright.scalar.expr import Buffer, PrimExpr
 from tilewright.te.create import create_prim_func
 from tilewright.te.tensor import ComputeOp, PlaceholderOp, Tensor
 from tilewright.tir.buffers import DeclaredBuffer, decl_buffer

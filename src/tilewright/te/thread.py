@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from tilewright.errors import ScheduleError
-from tilewright.expr import IntImm, PrimExpr, Var, as_expr
-from tilewright.node import node
+from tilewright.base.errors import ScheduleError
+from tilewright.base.node import node
+from tilewright.scalar.expr import IntImm, PrimExpr, Var, as_expr
 from tilewright.tir.stmt import IterVar
 
 _TAGS: Final = re.compile(r"(threadIdx|blockIdx)\.[xyz]|vthread(\.[xyz])?|cthread")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilewright.expr import IntImm
+from tilewright.scalar.expr import IntImm
 from tilewright.tir.stmt import SERIAL, UNROLLED, For, PrimFunc, Stmt, Store, bodies, map_bodies
 
 STEP, EXPLICIT = "pragma_auto_unroll_max_step", "pragma_unroll_explicit"

@@ -5,15 +5,15 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
-from tilewright.expr import floordiv as indexdiv
-from tilewright.expr import floormod as indexmod
+from tilewright.scalar.expr import floordiv as indexdiv
+from tilewright.scalar.expr import floormod as indexmod
 
 if TYPE_CHECKING:
-    from tilewright.expr import Buffer, FloatImm, IntImm, PrimExpr, Var, if_then_else
-    from tilewright.expr import all_of as all
-    from tilewright.expr import any_of as any
-    from tilewright.expr import literal as const
-    from tilewright.intrinsics import call_extern, call_pure_extern
+    from tilewright.scalar.expr import Buffer, FloatImm, IntImm, PrimExpr, Var, if_then_else
+    from tilewright.scalar.expr import all_of as all
+    from tilewright.scalar.expr import any_of as any
+    from tilewright.scalar.expr import literal as const
+    from tilewright.scalar.intrinsics import call_extern, call_pure_extern
     from tilewright.tir import analysis, ir_builder, transform
     from tilewright.tir.buffers import decl_buffer
     from tilewright.tir.data_layout import BijectiveLayout, Layout, bijective_layout, layout

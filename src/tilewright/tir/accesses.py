@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tilewright.expr import EQ, Buffer, Call, Load, PrimExpr, compare, const, logical_not, number_of
-from tilewright.expr_walk import rewrite
-from tilewright.intrinsics import address_of, prefetch
+from tilewright.base.types import INT64
+from tilewright.scalar.expr import EQ, Buffer, Call, Load, PrimExpr, compare, const, logical_not, number_of
+from tilewright.scalar.intrinsics import address_of, prefetch
+from tilewright.scalar.walk import rewrite
 from tilewright.tir.stmt import Block, Evaluate, For, IfThenElse, Let, Stmt, Store, bodies, expressions
-from tilewright.types import INT64
 
 Points = Mapping[PrimExpr, PrimExpr]
 

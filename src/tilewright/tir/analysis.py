@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tilewright.errors import CompileError
-from tilewright.expr import Buffer, Load, PrimExpr, Var
-from tilewright.expr_walk import walk
+from tilewright.base.errors import CompileError
+from tilewright.scalar.expr import Buffer, Load, PrimExpr, Var
+from tilewright.scalar.walk import walk
 from tilewright.tir.stmt import NUMBERS, SCALARS, Allocate, Block, For, Let, PrimFunc, Stmt, Store, bodies, expressions, walk_stmt
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tilewright.arith import Ranges, linear, simplify
-from tilewright.arith.solve import conjuncts
-from tilewright.errors import ScheduleError
-from tilewright.expr import LT, Buffer, Load, PrimExpr, Var, all_of, compare, const
-from tilewright.expr_walk import free_vars, rewrite, substitute, walk
+from tilewright.base.errors import ScheduleError
+from tilewright.base.types import INT64
+from tilewright.scalar.arith import Ranges, linear, simplify
+from tilewright.scalar.arith.solve import conjuncts
+from tilewright.scalar.expr import LT, Buffer, Load, PrimExpr, Var, all_of, compare, const
+from tilewright.scalar.walk import free_vars, rewrite, substitute, walk
 from tilewright.tir.block_rewrites import free_name, reads
 from tilewright.tir.legality import (
     check_all_points,
@@ -45,7 +46,6 @@ from tilewright.tir.stmt import (
     without_note,
 )
 from tilewright.tir.transform.lower_blocks import mixed_loops
-from tilewright.types import INT64
 
 
 def stored_at_its_axes(func: PrimFunc, block: Block) -> None:

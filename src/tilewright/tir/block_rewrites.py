@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tilewright.arith.solve import conjuncts
-from tilewright.errors import ScheduleError
-from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Var, all_of, as_expr, const
-from tilewright.expr_walk import free_vars, rewrite, substitute, walk
+from tilewright.base.errors import ScheduleError
+from tilewright.base.types import BOOL, INT64
+from tilewright.scalar.arith.solve import conjuncts
+from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, Var, all_of, as_expr, const
+from tilewright.scalar.walk import free_vars, rewrite, substitute, walk
 from tilewright.tir.stmt import (
     ALIGNED,
     SERIAL,
@@ -36,7 +37,6 @@ from tilewright.tir.stmt import (
     walk_stmt,
     without_note,
 )
-from tilewright.types import BOOL, INT64
 
 SCOPES = ("global", "local")
 Access = Callable[[tuple[PrimExpr, ...]], tuple[PrimExpr, ...]]

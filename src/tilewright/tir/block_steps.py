@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tilewright.errors import ScheduleError
-from tilewright.expr import Buffer
+from tilewright.base.errors import ScheduleError
+from tilewright.scalar.expr import Buffer
 from tilewright.tir import block_moves, layout_rewrites
 from tilewright.tir.block_rewrites import check_scope
 from tilewright.tir.blockize import blockize

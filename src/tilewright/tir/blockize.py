@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tilewright.arith import Ranges, linear, simplify
-from tilewright.arith.linear import LinearForm, expression
-from tilewright.expr import IntImm, PrimExpr, Var, add, const, floordiv, mul
-from tilewright.expr_walk import free_vars
+from tilewright.base.types import BOOL, INT64
+from tilewright.scalar.arith import Ranges, linear, simplify
+from tilewright.scalar.arith.linear import LinearForm, expression
+from tilewright.scalar.expr import IntImm, PrimExpr, Var, add, const, floordiv, mul
+from tilewright.scalar.walk import free_vars
 from tilewright.tir.legality import constant, fault, reduces_over
 from tilewright.tir.schedule import Schedule
 from tilewright.tir.stmt import Block, For, IterVar, PrimFunc, Stmt, substitute_stmt
 from tilewright.tir.transform.lower_blocks import mixed_loops
-from tilewright.types import BOOL, INT64
 
 
 def blockize(func: PrimFunc, loop: Var) -> tuple[PrimFunc, str]:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tilewright.errors import CompileError
-from tilewright.expr import Buffer, Call, IntImm, Load, PrimExpr, Ramp, Value, Var, as_expr, cast, const
-from tilewright.intrinsics import address_of
+from tilewright.base.errors import CompileError
+from tilewright.base.types import INT64, DataType
+from tilewright.scalar.expr import Buffer, Call, IntImm, Load, PrimExpr, Ramp, Value, Var, as_expr, cast, const
+from tilewright.scalar.intrinsics import address_of
 from tilewright.tir.stmt import Store
-from tilewright.types import INT64, DataType
 
 _ACCESS: Final = {"r": 1, "w": 2, "rw": 3, "wr": 3}
 

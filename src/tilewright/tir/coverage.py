@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tilewright.arith import Ranges, bounds, linear, prove, simplify
-from tilewright.arith.bounds import bounds_of_form
-from tilewright.arith.linear import LinearForm
-from tilewright.arith.solve import conjuncts
-from tilewright.expr import GE, LT, Buffer, Comparison, IntImm, PrimExpr, Var
-from tilewright.expr_walk import free_vars, walk
+from tilewright.scalar.arith import Ranges, bounds, linear, prove, simplify
+from tilewright.scalar.arith.bounds import bounds_of_form
+from tilewright.scalar.arith.linear import LinearForm
+from tilewright.scalar.arith.solve import conjuncts
+from tilewright.scalar.expr import GE, LT, Buffer, Comparison, IntImm, PrimExpr, Var
+from tilewright.scalar.walk import free_vars, walk
 from tilewright.tir.accesses import Access, accesses
 from tilewright.tir.dependence import across_trips
 from tilewright.tir.stmt import For, Stmt

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
 
 Array = np.ndarray[Any, Any]
 

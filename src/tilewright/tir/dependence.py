@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from math import gcd
 from typing import TypeAlias
 
-from tilewright.arith import Interval, Ranges, bounds, linear
-from tilewright.arith.simplify import is_index
-from tilewright.arith.solve import conjuncts
-from tilewright.expr import (
+from tilewright.scalar.arith import Interval, Ranges, bounds, linear
+from tilewright.scalar.arith.simplify import is_index
+from tilewright.scalar.arith.solve import conjuncts
+from tilewright.scalar.expr import (
     EQ,
     GE,
     GT,
@@ -38,7 +38,7 @@ from tilewright.expr import (
     Var,
     sub,
 )
-from tilewright.expr_walk import free_vars, walk
+from tilewright.scalar.walk import free_vars, walk
 from tilewright.tir.accesses import Access
 from tilewright.tir.stmt import For
 

@@ -13,9 +13,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.arith import Ranges, bounds, linear, simplify
-from tilewright.errors import ScheduleError
-from tilewright.expr import (
+from tilewright.base.errors import ScheduleError
+from tilewright.base.types import INT64
+from tilewright.scalar.arith import Ranges, bounds, linear, simplify
+from tilewright.scalar.expr import (
     Add,
     FloorDiv,
     FloorMod,
@@ -33,8 +34,7 @@ from tilewright.expr import (
     mul,
     sub,
 )
-from tilewright.expr_walk import free_vars, substitute
-from tilewright.types import INT64
+from tilewright.scalar.walk import free_vars, substitute
 
 _OPERATORS: Final[dict[type, Callable[[Any, Any], Any]]] = {
     ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.FloorDiv: floordiv, ast.Mod: floormod,

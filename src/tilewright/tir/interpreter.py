@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.arith.evaluate import Evaluator, typed
-from tilewright.errors import InternalError
-from tilewright.expr import Buffer, Call, Load, Var
-from tilewright.intrinsics import prefetch
+from tilewright.base.errors import InternalError
+from tilewright.scalar.arith.evaluate import Evaluator, typed
+from tilewright.scalar.expr import Buffer, Call, Load, Var
+from tilewright.scalar.intrinsics import prefetch
 from tilewright.tir.stmt import Allocate, Block, Evaluate, For, IfThenElse, Let, PrimFunc, Seq, Stmt, Store
 
 

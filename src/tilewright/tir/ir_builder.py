@@ -22,12 +22,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from tilewright.errors import CompileError
-from tilewright.expr import Buffer, Load, PrimExpr, Value, Var, as_expr, cast, floordiv, floormod, sub
+from tilewright.base.errors import CompileError
+from tilewright.base.types import BOOL, INT64, DataType
+from tilewright.scalar.expr import Buffer, Load, PrimExpr, Value, Var, as_expr, cast, floordiv, floormod, sub
 from tilewright.tir.block_rewrites import check_scope
 from tilewright.tir.buffers import fitted
 from tilewright.tir.stmt import PARALLEL, SERIAL, UNROLLED, VECTORIZED, Allocate, Evaluate, For, IfThenElse, Let, Seq, Stmt, Store, seq
-from tilewright.types import BOOL, INT64, DataType
 
 _KINDS: Final = {"serial": SERIAL, "parallel": PARALLEL, "vectorize": VECTORIZED, "vectorized": VECTORIZED, "unroll": UNROLLED, "unrolled": UNROLLED}
 _Part = Stmt | Callable[[Stmt], Stmt]

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from tilewright.arith import Ranges, simplify
-from tilewright.errors import ScheduleError
-from tilewright.expr import LT, Buffer, FloatImm, IntImm, Load, PrimExpr, Select, Var, all_of, as_expr, compare, const, number_of
-from tilewright.expr_walk import free_vars, rewrite, substitute, walk
+from tilewright.base.errors import ScheduleError
+from tilewright.base.types import BOOL, INT64
+from tilewright.scalar.arith import Ranges, simplify
+from tilewright.scalar.expr import LT, Buffer, FloatImm, IntImm, Load, PrimExpr, Select, Var, all_of, as_expr, compare, const, number_of
+from tilewright.scalar.walk import free_vars, rewrite, substitute, walk
 from tilewright.tir.block_rewrites import free_name, nest_of, redirect
 from tilewright.tir.index_map import IndexMap
 from tilewright.tir.legality import check_all_points, check_any_order, constant, fault
@@ -33,7 +34,6 @@ from tilewright.tir.stmt import (
     substitute_stmt,
     walk_stmt,
 )
-from tilewright.types import BOOL, INT64
 
 
 def sizes(buffer: Buffer) -> tuple[int, ...]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tilewright.arith import Ranges
-from tilewright.errors import ScheduleError
-from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Var
-from tilewright.expr_walk import free_vars, substitute, walk
+from tilewright.base.errors import ScheduleError
+from tilewright.scalar.arith import Ranges
+from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, Var
+from tilewright.scalar.walk import free_vars, substitute, walk
 from tilewright.tir.accesses import Access, accesses
 from tilewright.tir.coverage import fills, lives_in_trips, writes_whole
 from tilewright.tir.dependence import Meeting, across_trips, pairs, turned, written_in

@@ -9,10 +9,11 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tilewright.arith import Ranges, linear
-from tilewright.errors import ScheduleError
-from tilewright.expr import Buffer, IntImm, Var, add, as_expr, const
-from tilewright.expr_walk import walk
+from tilewright.base.errors import ScheduleError
+from tilewright.base.types import INT64
+from tilewright.scalar.arith import Ranges, linear
+from tilewright.scalar.expr import Buffer, IntImm, Var, add, as_expr, const
+from tilewright.scalar.walk import walk
 from tilewright.tir.legality import fault
 from tilewright.tir.region import region_of
 from tilewright.tir.stmt import (
@@ -34,7 +35,6 @@ from tilewright.tir.stmt import (
 )
 from tilewright.tir.transform.convert_ssa import convert_ssa
 from tilewright.tir.transform.lower_blocks import mixed_loops
-from tilewright.types import INT64
 
 
 def merge(func: PrimFunc, loops: Sequence[For]) -> tuple[PrimFunc, Var]:

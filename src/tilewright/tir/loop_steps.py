@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tilewright.errors import ScheduleError
-from tilewright.expr import Buffer, Load, Var
-from tilewright.expr_walk import walk
+from tilewright.base.errors import ScheduleError
 from tilewright.ir.module import IRModule
+from tilewright.scalar.expr import Buffer, Load, Var
+from tilewright.scalar.walk import walk
 from tilewright.tir import schedule as engine
 from tilewright.tir.block_moves import stored_at_its_axes, whole_domain
 from tilewright.tir.legality import (

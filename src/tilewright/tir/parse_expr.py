@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
-from tilewright.errors import CompileError, ParseError, excerpt
-from tilewright.expr import Binary, Buffer, FloatImm, IntImm, Intrinsic, Load, PrimExpr, Var, max_value, min_value
-from tilewright.settings import nearest
-from tilewright.types import DataType
+from tilewright.base.errors import CompileError, ParseError, excerpt
+from tilewright.base.settings import nearest
+from tilewright.base.types import DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.expr import Binary, Buffer, FloatImm, IntImm, Intrinsic, Load, PrimExpr, Var, max_value, min_value
 
 INTRINSICS: Final = {f.name: f for f in vars(I).values() if isinstance(f, Intrinsic)}
 _BINARY: Final[dict[type[ast.operator], type[Binary]]] = {

@@ -19,10 +19,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from tilewright import expr as E
-from tilewright.errors import Origin, ParseError
-from tilewright.expr import Buffer, PrimExpr, Var
+from tilewright.base.errors import Origin, ParseError
+from tilewright.base.types import BOOL, DataType
 from tilewright.ir.module import IRModule
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import Buffer, PrimExpr, Var
 from tilewright.tir.buffers import fitted
 from tilewright.tir.parse_expr import MODULES, ExprReader, Source, module_name
 from tilewright.tir.printer import INNER, extent_between
@@ -46,7 +47,6 @@ from tilewright.tir.stmt import (
     Store,
     walk_stmt,
 )
-from tilewright.types import BOOL, DataType
 
 _LOOPS: Final = {"serial": SERIAL, "parallel": PARALLEL, "vectorized": VECTORIZED, "unrolled": UNROLLED, "unroll": UNROLLED}
 _AXES: Final = {"spatial": "spatial", "reduce": "reduce", "S": "spatial", "R": "reduce"}

@@ -18,8 +18,9 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tilewright.arith.linear import expression, linear
-from tilewright.expr import (
+from tilewright.ir.structural import structural_equal
+from tilewright.scalar.arith.linear import expression, linear
+from tilewright.scalar.expr import (
     Add,
     Binary,
     Broadcast,
@@ -41,9 +42,8 @@ from tilewright.expr import (
     integer_range,
     sub,
 )
-from tilewright.expr_walk import LONGEST_TEXT, text_of, walk
-from tilewright.intrinsics import Extern
-from tilewright.ir.structural import structural_equal
+from tilewright.scalar.intrinsics import Extern
+from tilewright.scalar.walk import LONGEST_TEXT, text_of, walk
 from tilewright.tir.stmt import (
     NUMBERS,
     SCALARS,

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
-from tilewright.arith import Ranges, bounds, linear, simplify
-from tilewright.expr import Buffer, Call, IntImm, Load, PrimExpr, Var, add, const, sub
-from tilewright.expr_walk import substitute, walk
-from tilewright.intrinsics import address_of
+from tilewright.base.types import INT64
+from tilewright.scalar.arith import Ranges, bounds, linear, simplify
+from tilewright.scalar.expr import Buffer, Call, IntImm, Load, PrimExpr, Var, add, const, sub
+from tilewright.scalar.intrinsics import address_of
+from tilewright.scalar.walk import substitute, walk
 from tilewright.tir.stmt import Block, For, Let, Stmt, Store, bodies, expressions
-from tilewright.types import INT64
 
 Size: TypeAlias = int | PrimExpr
 Span: TypeAlias = tuple[PrimExpr, int, int]

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tilewright.arith import Ranges, prove, simplify
-from tilewright.expr import EQ, GE, LT, Buffer, IntImm, PrimExpr, add, all_of, any_of, compare, floormod, sub
-from tilewright.expr_walk import substitute
+from tilewright.scalar.arith import Ranges, prove, simplify
+from tilewright.scalar.expr import EQ, GE, LT, Buffer, IntImm, PrimExpr, add, all_of, any_of, compare, floormod, sub
+from tilewright.scalar.walk import substitute
 from tilewright.tir.block_rewrites import redirect, swap
 from tilewright.tir.legality import fault
 from tilewright.tir.region import Box, region_of

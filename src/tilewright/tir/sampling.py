@@ -9,7 +9,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright.errors import ScheduleError
+from tilewright.base.errors import ScheduleError
 from tilewright.tir.block_steps import BlockSteps
 from tilewright.tir.loop_steps import LoopRV
 from tilewright.tir.steps import BlockAt, Step, notes_itself, recorded

@@ -14,11 +14,12 @@ from dataclasses import replace
 from math import prod
 from typing import Any
 
-from tilewright.arith import Interval, Ranges, prove, simplify
-from tilewright.arith.open_sizes import limit, open_size, sampled
-from tilewright.errors import ScheduleError
-from tilewright.expr import LT as LESS
-from tilewright.expr import (
+from tilewright.base.errors import ScheduleError
+from tilewright.base.types import INT64, OpenSize
+from tilewright.scalar.arith import Interval, Ranges, prove, simplify
+from tilewright.scalar.arith.open_sizes import limit, open_size, sampled
+from tilewright.scalar.expr import LT as LESS
+from tilewright.scalar.expr import (
     Buffer,
     IntImm,
     Load,
@@ -36,7 +37,7 @@ from tilewright.expr import (
     mul,
     sub,
 )
-from tilewright.expr_walk import rewrite, walk
+from tilewright.scalar.walk import rewrite, walk
 from tilewright.tir import block_rewrites, loop_rewrites
 from tilewright.tir.block_rewrites import check_scope, reads, redirect
 from tilewright.tir.legality import check_bounds, check_fuse, check_inlined, check_order, check_passed, check_trips, fault, only_maker
@@ -66,7 +67,6 @@ from tilewright.tir.stmt import (
 )
 from tilewright.tir.tensorize import TensorIntrin, tensorize
 from tilewright.tir.transform.place_prefetches import NEXT, SHARE
-from tilewright.types import INT64, OpenSize
 
 
 class Schedule(Recorder):

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from tilewright.errors import ScheduleError
-from tilewright.settings import nearest
+from tilewright.base.errors import ScheduleError
+from tilewright.base.settings import nearest
 from tilewright.tir.printer import value_text
 
 P = ParamSpec("P")

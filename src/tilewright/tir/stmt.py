@@ -22,12 +22,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import Any
 
-from tilewright.errors import Origin
-from tilewright.expr import Buffer, Call, Load, Operand, PrimExpr, Var, number_of
-from tilewright.expr_walk import rewrite, substitute, walk
-from tilewright.intrinsics import address_of
-from tilewright.node import node
-from tilewright.types import DataType
+from tilewright.base.errors import Origin
+from tilewright.base.node import node
+from tilewright.base.types import DataType
+from tilewright.scalar.expr import Buffer, Call, Load, Operand, PrimExpr, Var, number_of
+from tilewright.scalar.intrinsics import address_of
+from tilewright.scalar.walk import rewrite, substitute, walk
 
 SERIAL, PARALLEL, VECTORIZED, UNROLLED = "serial", "parallel", "vectorized", "unrolled"
 

@@ -16,10 +16,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from tilewright.arith import Ranges, bounds, prove, simplify
-from tilewright.arith.solve import conjuncts
-from tilewright.errors import ScheduleError
-from tilewright.expr import (
+from tilewright.base.errors import ScheduleError
+from tilewright.base.node import node
+from tilewright.base.settings import nearest
+from tilewright.base.types import BOOL, INT64
+from tilewright.scalar.arith import Ranges, bounds, prove, simplify
+from tilewright.scalar.arith.solve import conjuncts
+from tilewright.scalar.expr import (
     Add,
     Binary,
     Buffer,
@@ -39,10 +42,8 @@ from tilewright.expr import (
     mul,
     sub,
 )
-from tilewright.expr_walk import free_vars, rewrite, substitute, walk
-from tilewright.intrinsics import address_of, expect, fma, stride_of
-from tilewright.node import node
-from tilewright.settings import nearest
+from tilewright.scalar.intrinsics import address_of, expect, fma, stride_of
+from tilewright.scalar.walk import free_vars, rewrite, substitute, walk
 from tilewright.tir.block_rewrites import redirect
 from tilewright.tir.legality import constant, fault, reduces_over
 from tilewright.tir.stmt import (
@@ -65,7 +66,6 @@ from tilewright.tir.stmt import (
     walk_stmt,
 )
 from tilewright.tir.transform.lower_blocks import lower_blocks
-from tilewright.types import BOOL, INT64
 
 
 @node

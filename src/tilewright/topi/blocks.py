@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import TensorType
 from tilewright.topi.layouts import axes_between
 from tilewright.topi.shapes import Perm, Shape, product, require_rank
-from tilewright.types import TensorType
 
 Plan = tuple[Shape, Perm, Shape]
 """See the tensor under the first shape, order its dimensions by the axes, see the result under the second shape."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
 from tilewright import te
-from tilewright.expr import PrimExpr
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.expr import PrimExpr
 from tilewright.topi import elementwise as of
 from tilewright.topi.shapes import broadcast_shapes, require_broadcast
 from tilewright.topi.transform import dims

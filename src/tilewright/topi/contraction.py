@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import Any, Final
 
-from tilewright import expr as E
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.scalar import expr as E
 from tilewright.topi.transform import dims
 
 __all__ = ["einsum"]

@@ -17,8 +17,9 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import te
-from tilewright.expr import PrimExpr, Value, Var, all_of, as_expr, cast, const, floordiv, floormod, if_then_else, mul
-from tilewright.intrinsics import dot4, reinterpret
+from tilewright.base.types import INT32, DataType, OpenSize
+from tilewright.scalar.expr import PrimExpr, Value, Var, all_of, as_expr, cast, const, floordiv, floormod, if_then_else, mul
+from tilewright.scalar.intrinsics import dot4, reinterpret
 from tilewright.tir.data_layout import layout
 from tilewright.tir.stmt import IterVar
 from tilewright.topi import planes, winograd
@@ -31,7 +32,6 @@ from tilewright.topi.schedules.tile import ConvSchedule, writes_out_taps
 from tilewright.topi.schedules.window import WindowSchedule, crowds, outputs_together
 from tilewright.topi.winograd_choice import cut, volume_cut
 from tilewright.topi.winograd_volume import volume_convolution
-from tilewright.types import INT32, DataType, OpenSize
 
 _MOST_SHARED: Final = 32
 """Taps along a row that are written out to share their inputs in registers."""

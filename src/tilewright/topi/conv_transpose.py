@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import expr as E
 from tilewright import te
-from tilewright.expr import PrimExpr, Var
+from tilewright.base.types import DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import PrimExpr, Var
 from tilewright.topi.products import flatten, row_products, unflatten
 from tilewright.topi.schedules.open_rows import balanced_pixels
 from tilewright.topi.schedules.reduce import ReduceSchedule
-from tilewright.types import DataType
 
 Ints = Sequence[int]
 

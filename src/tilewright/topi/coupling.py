@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
 from tilewright import te
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, loops
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tilewright import te
-from tilewright.expr import PrimExpr, Var, add, cast, const, floordiv, if_then_else, mul
-from tilewright.intrinsics import exp
+from tilewright.base.types import DataType
+from tilewright.scalar.expr import PrimExpr, Var, add, cast, const, floordiv, if_then_else, mul
+from tilewright.scalar.intrinsics import exp
 from tilewright.topi.transform import dims
-from tilewright.types import DataType
 
 
 def sum_dtype(dtype: DataType) -> DataType:

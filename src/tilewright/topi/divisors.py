@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from tilewright import expr as E
 from tilewright import te
+from tilewright.scalar import expr as E
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.broadcast import broadcast_to
 from tilewright.topi.elementwise import absolute

@@ -16,11 +16,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.expr import Broadcast, PrimExpr, Ramp, Value, as_expr, cast, const, mul
-from tilewright.intrinsics import bitwise_and, bitwise_or, dot2, dot4, pair, reinterpret, shift_left
+from tilewright.base.types import INT32, DataType
+from tilewright.scalar.expr import Broadcast, PrimExpr, Ramp, Value, as_expr, cast, const, mul
+from tilewright.scalar.intrinsics import bitwise_and, bitwise_or, dot2, dot4, pair, reinterpret, shift_left
 from tilewright.te.tensor import TensorElem
 from tilewright.topi import machine
-from tilewright.types import INT32, DataType
 
 Array = np.ndarray[Any, Any]
 Along = Callable[[Value], PrimExpr]

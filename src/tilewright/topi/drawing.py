@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, Final
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
 from tilewright import te
-from tilewright.expr import PrimExpr
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.expr import PrimExpr
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, loops
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
 from tilewright import te
-from tilewright.expr import PrimExpr, Value
+from tilewright.base.types import BOOL, DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.expr import PrimExpr, Value
 from tilewright.topi.tag import BROADCAST, ELEMWISE
-from tilewright.types import BOOL, DataType
 
 
 def elementwise(x: te.Tensor, f: Callable[[PrimExpr], Value], name: str) -> te.Tensor:

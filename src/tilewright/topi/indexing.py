@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright import expr as E
 from tilewright import te
-from tilewright.expr import PrimExpr, Value, Var
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import PrimExpr, Value, Var
 from tilewright.topi.transform import dims
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
 
 SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, Final
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
 from tilewright import te
-from tilewright.expr import PrimExpr, Value
+from tilewright.base.types import DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, Output, loops
-from tilewright.types import DataType
 
 __all__ = [
     "cholesky",

@@ -6,16 +6,16 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright import expr as E
 from tilewright import te
-from tilewright.errors import ShapeError
-from tilewright.expr import PrimExpr, Value, Var
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import PrimExpr, Value, Var
 from tilewright.topi import indexing as of
 from tilewright.topi.elementwise import at
 from tilewright.topi.shapes import axis_of, broadcast_shapes, differ, product, text
 from tilewright.topi.tag import ELEMWISE, INJECTIVE, tagged
 from tilewright.topi.transform import dims
-from tilewright.types import DataType
 
 
 @tagged(ELEMWISE)

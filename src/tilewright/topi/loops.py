@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, overload
 
-from tilewright import expr as E
 from tilewright import te
-from tilewright.expr import PrimExpr, Value
+from tilewright.base.types import DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar, IRBuilder
 from tilewright.topi import machine as machines
-from tilewright.types import DataType
 
 
 @dataclass(frozen=True, slots=True)

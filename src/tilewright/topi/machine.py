@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Final
 
-from tilewright.types import DataType
+from tilewright.base.types import DataType
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
 from tilewright import te
-from tilewright.errors import CompileError
-from tilewright.expr import PrimExpr
+from tilewright.base.errors import CompileError
+from tilewright.base.types import DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.expr import PrimExpr
 from tilewright.topi import elementwise as of
-from tilewright.types import DataType
 
 Unary = Callable[[te.Tensor], te.Tensor]
 

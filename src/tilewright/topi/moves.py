@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright import expr as E
 from tilewright import te
-from tilewright.errors import ShapeError
-from tilewright.expr import PrimExpr, Value, Var
+from tilewright.base.errors import ShapeError
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import PrimExpr, Value, Var
 from tilewright.topi import transform as of
 from tilewright.topi.products import matmul as product_of
 from tilewright.topi.shapes import (

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from tilewright import expr as E
 from tilewright import te
-from tilewright.expr import PrimExpr
+from tilewright.base.types import OpenSize
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import PrimExpr
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, loops
 from tilewright.topi.schedules.reduce import ReduceSchedule
 from tilewright.topi.tag import COMM_REDUCE
-from tilewright.types import OpenSize
 
 
 def outside(indices: te.Tensor, sizes: Sequence[int], negative: bool = True) -> te.Tensor:

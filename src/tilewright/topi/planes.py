@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.expr import PrimExpr, Value, Var, all_of, as_expr, cast, const, floordiv, floormod, if_then_else
+from tilewright.scalar.expr import PrimExpr, Value, Var, all_of, as_expr, cast, const, floordiv, floormod, if_then_else
 from tilewright.topi import machine
 from tilewright.topi.dots import PAIRS, dot_of
 from tilewright.topi.products import unroll

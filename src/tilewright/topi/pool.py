@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tilewright import te
-from tilewright.expr import IntImm, PrimExpr, Var, as_expr, cast, if_then_else, maximum, minimum
+from tilewright.scalar.expr import IntImm, PrimExpr, Var, as_expr, cast, if_then_else, maximum, minimum
 from tilewright.topi import channel_blocks
 from tilewright.topi.conv import Geometry, Ints, channels_last, placed, window, windows_of
 from tilewright.topi.elementwise import greatest

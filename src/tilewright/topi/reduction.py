@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilewright import expr as E
 from tilewright import te
-from tilewright.errors import ShapeError
-from tilewright.expr import PrimExpr, Var
+from tilewright.base.errors import ShapeError
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import PrimExpr, Var
 from tilewright.tir.stmt import IterVar
 from tilewright.topi.schedules.reduce import ReduceSchedule
 from tilewright.topi.shapes import axes_of, broadcast_shapes, text

@@ -9,12 +9,12 @@ from functools import partial
 from math import lcm
 from typing import Any
 
-from tilewright import expr as E
 from tilewright import te
-from tilewright.arith.open_sizes import limit
-from tilewright.errors import CompileError
-from tilewright.expr import PrimExpr, Value, Var
-from tilewright.types import OpenSize
+from tilewright.base.errors import CompileError
+from tilewright.base.types import OpenSize
+from tilewright.scalar import expr as E
+from tilewright.scalar.arith.open_sizes import limit
+from tilewright.scalar.expr import PrimExpr, Value, Var
 
 Tap = tuple[PrimExpr, PrimExpr | None]
 """An index along one dimension, and its weight: None for one."""

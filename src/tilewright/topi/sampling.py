@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
 from tilewright import te
-from tilewright.expr import PrimExpr, Var
+from tilewright.base.types import DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.expr import PrimExpr, Var
 from tilewright.topi.elementwise import greatest
 from tilewright.topi.indexing import bounded
-from tilewright.types import DataType
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from math import prod
 from typing import Any
 
-from tilewright import expr as E
 from tilewright import te
+from tilewright.base.types import DataType
+from tilewright.scalar import expr as E
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, Rows, loops
-from tilewright.types import DataType
 
 __all__ = ["cumprod", "cumsum", "extremes"]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any, Final
 
-from tilewright import expr as E
 from tilewright import te
-from tilewright.expr import PrimExpr
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import PrimExpr
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.elementwise import greater_of, lesser_of
 from tilewright.topi.loops import Loops, Rows, from_end, held, loops

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tilewright import expr as E
 from tilewright import te
+from tilewright.scalar import expr as E
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, loops
 

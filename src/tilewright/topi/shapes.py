@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tilewright.arith.open_sizes import limit, open_size
-from tilewright.errors import ShapeError
-from tilewright.expr import PrimExpr, as_expr, minimum, sub
-from tilewright.types import OpenSize, TensorType
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import OpenSize, TensorType
+from tilewright.scalar.arith.open_sizes import limit, open_size
+from tilewright.scalar.expr import PrimExpr, as_expr, minimum, sub
 
 Shape = tuple[Any, ...]
 """Dimensions: ints, or integer `PrimExpr`s where the size is symbolic."""

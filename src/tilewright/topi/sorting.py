@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from math import ceil, log2, nan
 from typing import Any
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
 from tilewright import te
-from tilewright.expr import PrimExpr, Value, Var
+from tilewright.base.types import DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.expr import PrimExpr, Value, Var
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, Rows, before, loops
-from tilewright.types import DataType
 
 __all__ = ["argsort", "searchsorted", "sort", "topk", "unique"]
 

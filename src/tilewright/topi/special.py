@@ -13,15 +13,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
 from tilewright import te
-from tilewright.expr import PrimExpr
+from tilewright.base.types import DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.expr import PrimExpr
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi import special_tables as tables
 from tilewright.topi.broadcast import broadcast_to
 from tilewright.topi.loops import Loops, loops
-from tilewright.types import DataType
 
 __all__ = ["apply", "evaluate"]
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from math import pi, prod, sqrt
 from typing import Any
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
 from tilewright import te
-from tilewright.expr import PrimExpr
+from tilewright.base.types import DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.expr import PrimExpr
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, loops
-from tilewright.types import DataType
 
 __all__ = ["dft", "stft"]
 

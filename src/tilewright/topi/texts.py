@@ -1,6 +1,6 @@
 """Texts read byte by byte: words looked up in a table, and counted.
 
-A tensor of texts is one block of bytes here (`tilewright.texts.pack_texts`): six whole numbers of eight bytes, where the texts begin and
+A tensor of texts is one block of bytes here (`tilewright.base.string_tensors.pack_texts`): six whole numbers of eight bytes, where the texts begin and
 end as they are, in lower and in upper case; then the texts in UTF-8, one after another, each with a zero byte behind it. Where the three
 begin at the same place all is ASCII, and the reader changes the case itself, byte by byte.
 
@@ -16,11 +16,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
 from tilewright import te
-from tilewright.expr import PrimExpr, Value
-from tilewright.texts import FORMS, text_bytes
+from tilewright.base.string_tensors import FORMS, text_bytes
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, loops
 

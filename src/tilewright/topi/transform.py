@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright import expr as E
 from tilewright import te
-from tilewright.expr import PrimExpr, Value, Var
+from tilewright.base.types import TensorType
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import PrimExpr, Value, Var
 from tilewright.tir.data_layout import bijective_layout
 from tilewright.topi.shapes import differ, product
-from tilewright.types import TensorType
 
 Dims = Sequence[Any]
 

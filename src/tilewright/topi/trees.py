@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from math import inf, log2
 from typing import Any, Final
 
-from tilewright import expr as E
 from tilewright import te
-from tilewright.expr import PrimExpr, Value
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.elementwise import greater_of, lesser_of
 from tilewright.topi.loops import Loops, loops

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tilewright import te
-from tilewright.arith import Ranges
-from tilewright.arith import simplify as simplified
-from tilewright.errors import CompileError
-from tilewright.expr import IntImm, PrimExpr
+from tilewright.base.errors import CompileError
+from tilewright.scalar.arith import Ranges
+from tilewright.scalar.arith import simplify as simplified
+from tilewright.scalar.expr import IntImm, PrimExpr
 from tilewright.te.schedule import Schedule
 from tilewright.te.tensor import Operation, producers_first
 from tilewright.topi.shapes import product as prod

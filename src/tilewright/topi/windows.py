@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright.arith.ranges import Ranges
-from tilewright.arith.simplify import simplify
-from tilewright.errors import ShapeError
-from tilewright.expr import PrimExpr
+from tilewright.base.errors import ShapeError
+from tilewright.scalar.arith.ranges import Ranges
+from tilewright.scalar.arith.simplify import simplify
+from tilewright.scalar.expr import PrimExpr
 from tilewright.topi.shapes import Shape, text
 
 Ints = Sequence[int]

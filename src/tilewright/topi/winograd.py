@@ -24,8 +24,8 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import te
-from tilewright.expr import EQ, PrimExpr, Value, Var, add, all_of, cast, compare, const, floordiv, floormod, if_then_else, mul, sub
-from tilewright.intrinsics import fma
+from tilewright.scalar.expr import EQ, PrimExpr, Value, Var, add, all_of, cast, compare, const, floordiv, floormod, if_then_else, mul, sub
+from tilewright.scalar.intrinsics import fma
 from tilewright.topi import machine
 from tilewright.topi.products import unroll
 from tilewright.topi.schedules.winograd import WinogradSchedule

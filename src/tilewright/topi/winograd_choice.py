@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from tilewright import te
+from tilewright.base.types import DataType
 from tilewright.ir.transform import PassContext
 from tilewright.te.tensor import PlaceholderOp
 from tilewright.topi import machine as machines
@@ -20,7 +21,6 @@ from tilewright.topi.decisions import decide
 from tilewright.topi.dots import ONE, Dot, dot_of
 from tilewright.topi.machine import Machine
 from tilewright.topi.tiles import product_cycles
-from tilewright.types import DataType
 
 Row = tuple[Fraction, ...]
 TAPS: Final = 3

@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import te
-from tilewright.expr import PrimExpr, Var, add, all_of, cast, const, floordiv, floormod, if_then_else, mul
+from tilewright.scalar.expr import PrimExpr, Var, add, all_of, cast, const, floordiv, floormod, if_then_else, mul
 from tilewright.topi import machine
 from tilewright.topi.products import unroll
 from tilewright.topi.schedules.winograd import WinogradSchedule

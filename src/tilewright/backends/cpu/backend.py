@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tilewright.backends.base import Backend
 from tilewright.backends.cpu import processors
-from tilewright.errors import TargetError
+from tilewright.base.errors import TargetError
 from tilewright.runtime.host import host_arch
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pathlib import Path
 from tilewright.backends.cpu import processors
 from tilewright.backends.cpu.link import NO_LINKER_NEEDED, ZIG, Linker, emulation, find_linkers, has_zig, run_first
 from tilewright.backends.cpu.link_wasm import find_wasm_linkers
-from tilewright.errors import ArtifactError
+from tilewright.base.errors import ArtifactError
 from tilewright.runtime.host import host_arch
 
 _NEEDS_NONE = "`pip install ziglang`, or save as .tar, which needs none"

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO, Final
 
 import numpy as np
 
-from tilewright.errors import InternalError
+from tilewright.base.errors import InternalError
 
 DATA_OFFSET: Final = 64
 """Where the first contents start in the file: right behind the header, at the alignment they need in memory."""

@@ -18,7 +18,7 @@ from typing import Final
 
 from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.target import Target
-from tilewright.errors import ArtifactError, OptionError
+from tilewright.base.errors import ArtifactError, OptionError
 from tilewright.runtime.host import host_arch
 
 ZIG: Final = (sys.executable, "-m", "ziglang")

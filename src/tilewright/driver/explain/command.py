@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from tilewright.base.errors import OptionError
 from tilewright.driver import files
-from tilewright.errors import OptionError
 
 if TYPE_CHECKING:
     from tilewright.compiler.model import Model

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tilewright.base.errors import ArtifactError, InternalError, OptionError, RunError
 from tilewright.compiler.report import Report
 from tilewright.driver.explain.graphs import ProgramStep, steps_of
 from tilewright.driver.explain.kernels import Text, plain_texts, texts_of
 from tilewright.driver.explain.measurement import Measurement, measure
 from tilewright.driver.explain.memory import Memory, memory_of
 from tilewright.driver.explain.recording import Recording, State
-from tilewright.errors import ArtifactError, InternalError, OptionError, RunError
 from tilewright.runtime.artifact import runs_here
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tilewright.base.types import TensorType, TupleType
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, Var
 from tilewright.relay.op.external import ExternalCall
 from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import operands, post_order
-from tilewright.types import TensorType, TupleType
 
 if TYPE_CHECKING:
     from tilewright.ir.module import IRModule

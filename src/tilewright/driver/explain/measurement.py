@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tilewright.base.errors import RunError
 from tilewright.compiler.peaks import peaks
-from tilewright.errors import RunError
 from tilewright.relay.analysis.operation_counts import operations
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from tilewright import __version__
+from tilewright.base.types import FLOAT32
 from tilewright.driver.explain.content import Content
 from tilewright.driver.explain.difference import ADDED, CHANGED, REMOVED, Row, difference
 from tilewright.driver.explain.graphs import Graph, compared
 from tilewright.driver.explain.kernels import Text
 from tilewright.driver.explain.recording import State
-from tilewright.types import FLOAT32
 
 FOLDER: Final = Path(__file__).parent / "page"
 STYLES: Final = ("page.css", "views.css")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tilewright.driver.explain.graphs import Graph, graph_of_module
-from tilewright.instrument import PassInstrument
+from tilewright.ir.instrument import PassInstrument
 from tilewright.relay.expr import Function
 
 if TYPE_CHECKING:

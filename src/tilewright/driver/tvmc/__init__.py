@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+from tilewright.base.errors import CompileError as TVMCException
+from tilewright.base.errors import PackageError as TVMCImportError
 from tilewright.driver.tvmc.autotuner import tune_model
 from tilewright.driver.tvmc.autotuner import tune_model as tune
 from tilewright.driver.tvmc.compiler import compile_model as compile  # the field's name
@@ -18,7 +20,5 @@ from tilewright.driver.tvmc.package import TVMCPackage
 from tilewright.driver.tvmc.result import TVMCResult
 from tilewright.driver.tvmc.runner import run_module
 from tilewright.driver.tvmc.runner import run_module as run
-from tilewright.errors import CompileError as TVMCException
-from tilewright.errors import PackageError as TVMCImportError
 
 __all__ = ["TVMCException", "TVMCImportError", "TVMCModel", "TVMCPackage", "TVMCResult", "compile", "load", "load_model", "run", "run_module", "tune", "tune_model"]

@@ -14,15 +14,15 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from tilewright.base.errors import OptionError, RunError
 from tilewright.driver.places import Place
 from tilewright.driver.tune import measurable
 from tilewright.driver.tvmc.records import is_of_auto_scheduler
-from tilewright.errors import OptionError, RunError
 
 if TYPE_CHECKING:
     from tilewright.backends.target import Target
     from tilewright.driver.tvmc.model import TVMCModel
-    from tilewright.tuning.measure import Builder, Runner
+    from tilewright.search.measure import Builder, Runner
 
 T = TypeVar("T")
 _LONG: Final = 1000.0
@@ -59,8 +59,8 @@ def tune_model(
     Raises `OptionError` for what cannot be asked for, `TargetError` for a target that does not run here, `RPCError` where the tracker does not answer,
     `RunError` where not one candidate could be measured, and what reading the model and the records raises.
     """
-    from tilewright.autotvm.tuner.names import tuner_named
-    from tilewright.tuning.lines import LineFile
+    from tilewright.search.autotvm.tuner.names import tuner_named
+    from tilewright.search.lines import LineFile
 
     place = Place(tracker=f"{hostname}:{port}" if hostname else "", rpc_key=rpc_key or "")
     chosen = measurable(target, place)
@@ -117,11 +117,11 @@ def tasks_of(model: TVMCModel, target: Target, enable_autoscheduler: bool = Fals
     """The tasks of a model, and how many times it runs the kernel of each. Raises `OptionError` where there are none."""
     tasks: list[Any]
     if enable_autoscheduler:
-        from tilewright.auto_scheduler.relay_integration import extract_tasks
+        from tilewright.search.auto_scheduler.relay_integration import extract_tasks
 
         tasks, weights = extract_tasks(model.mod, model.params, target)
     else:
-        from tilewright.autotvm.task import relay_integration
+        from tilewright.search.autotvm.task import relay_integration
 
         found = relay_integration.tasks_of(model.mod, model.params, target)
         tasks, weights = [task for task, _ in found], [calls for _, calls in found]
@@ -157,7 +157,7 @@ def _begin_with(prior: str | PathLike[str], records: Path, enable_autoscheduler:
 
 def _tune(tasks: Sequence[Any], builder: Builder, runner: Runner, records: Path, trials: int, tuner: str, early_stopping: int | None, outcome: Outcome) -> None:
     """One task after the other, by a tuner of `autotvm`."""
-    from tilewright import autotvm
+    from tilewright.search import autotvm
 
     option = autotvm.measure_option(builder, runner)
     known = list(autotvm.record.load_from_file(records)) if records.exists() else []
@@ -173,7 +173,7 @@ def _search(
     tasks: Sequence[Any], weights: Sequence[int], builder: Builder, runner: Runner, records: Path, trials: int, early_stopping: int | None, outcome: Outcome,
 ) -> None:
     """All tasks in turns, by the scheduler of `auto_scheduler`."""
-    from tilewright import auto_scheduler
+    from tilewright.search import auto_scheduler
 
     scheduler = auto_scheduler.TaskScheduler(tasks, weights, load_log_file=str(records) if records.exists() else None)
     options = auto_scheduler.TuningOptions(trials, early_stopping, builder=builder, runner=runner, measure_callbacks=[auto_scheduler.RecordToFile(records), outcome])

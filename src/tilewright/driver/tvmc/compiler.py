@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import tilewright
 from tilewright.backends.target import Target
+from tilewright.base.errors import InputError, OptionError
 from tilewright.driver import files, offload, options
 from tilewright.driver.tvmc.composition import Executor, Runtime, WorkspacePool
 from tilewright.driver.tvmc.model import TVMCModel
 from tilewright.driver.tvmc.package import TVMCPackage, write_package
 from tilewright.driver.tvmc.records import advised
 from tilewright.driver.tvmc.transforms import computed_in, with_layouts
-from tilewright.errors import InputError, OptionError
 from tilewright.runtime.program import kernel_symbols
 
 if TYPE_CHECKING:

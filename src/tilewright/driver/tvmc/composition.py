@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
+from tilewright.base.errors import OptionError
+from tilewright.base.limits import shown_bytes
+from tilewright.base.settings import nearest
 from tilewright.driver.options import flag
-from tilewright.errors import OptionError
-from tilewright.limits import shown_bytes
 from tilewright.runtime.artifact import Artifact
-from tilewright.settings import nearest
 
 _ALIGNMENT: Final = 64
 """Bytes to whose multiples constants and workspace are aligned."""

@@ -13,7 +13,9 @@ from typing import Annotated, Final
 
 import typer
 
-from tilewright.backends.accelerators import parts
+from tilewright.backends.accelerator_targets import parts
+from tilewright.base.errors import OptionError, PackageError, TVMError
+from tilewright.compiler.micro.project import GeneratedProject
 from tilewright.driver import micro, options, tensors, tune
 from tilewright.driver.application import Config, Target, Verbose, Version, application, check_target_options, examples, run
 from tilewright.driver.places import Place, address
@@ -24,8 +26,6 @@ from tilewright.driver.tvmc.composition import HINTS, Executor, Runtime, workspa
 from tilewright.driver.tvmc.model import load_model
 from tilewright.driver.tvmc.package import TVMCPackage
 from tilewright.driver.tvmc.runner import DEVICES, run_module
-from tilewright.errors import OptionError, PackageError, TVMError
-from tilewright.micro.project import GeneratedProject
 
 NOTHING, REFUSED, PACKAGE_MISSING = 1, 4, 5
 """Exit codes without a command, for what cannot be done, and when a Python package is missing."""

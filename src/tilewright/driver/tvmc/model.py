@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from tilewright.base.errors import InputError, ModelError, OptionError
+from tilewright.base.params import load_param_dict, save_param_dict
 from tilewright.compiler.formats import ONNX, PYTORCH, RELAY, TFLITE, Format, format_of
 from tilewright.driver import files
-from tilewright.errors import InputError, ModelError, OptionError
-from tilewright.params import load_param_dict, save_param_dict
 from tilewright.runtime.sealed_tar import member, plain_members
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class TVMCModel:
 
     def save(self, model_path: str | os.PathLike[str]) -> None:
         """Write network and parameters to a tar, which `TVMCModel(model_path=…)` reads."""
-        from tilewright.serialization import save_json
+        from tilewright.relay.serialization import save_json
 
         content = {_MODULE: save_json(self.mod).encode(), _PARAMS: save_param_dict(self.params)}
         with files.replacing(Path(model_path)) as scratch, tarfile.open(scratch, "w", format=tarfile.PAX_FORMAT) as archive:
@@ -130,7 +130,7 @@ def load_model(path: str | os.PathLike[str], model_format: str | None = None, sh
 
 def _read_saved(path: Path) -> tuple[IRModule, dict[str, Any]]:
     from tilewright.ir.module import IRModule
-    from tilewright.serialization import load_json
+    from tilewright.relay.serialization import load_json
 
     try:
         with tarfile.open(path, "r:") as archive:

@@ -20,11 +20,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from tilewright.base.errors import ArtifactError
+from tilewright.base.json_reading import read_json
+from tilewright.base.params import save_param_dict
 from tilewright.compiler.model_library import artifact_members
 from tilewright.driver import files
-from tilewright.errors import ArtifactError
-from tilewright.json_texts import read_json
-from tilewright.params import save_param_dict
 from tilewright.runtime.graph_json import graph_json
 from tilewright.runtime.sealed_tar import is_sealed, member, plain_members, sealed_tar
 

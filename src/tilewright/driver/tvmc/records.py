@@ -10,15 +10,15 @@ from contextlib import AbstractContextManager, nullcontext
 from os import PathLike
 from typing import Any
 
-from tilewright.errors import OptionError
-from tilewright.json_texts import read_json
+from tilewright.base.errors import OptionError
+from tilewright.base.json_reading import read_json
 
 File = str | PathLike[str]
 
 
 def is_of_auto_scheduler(path: File) -> bool:
     """Whether the records are of `auto_scheduler`, and not of `autotvm`. Raises `ModelError` for a file that cannot be read, `OptionError` for one without records."""
-    from tilewright.autotvm.record import lines
+    from tilewright.search.autotvm.record import lines
 
     for row, _ in lines(path):
         try:
@@ -34,9 +34,9 @@ def advised(path: File | None) -> tuple[AbstractContextManager[Any], dict[str, A
     if path is None or not str(path):
         return nullcontext(), {}
     if is_of_auto_scheduler(path):
-        from tilewright.auto_scheduler.dispatcher import OPTION, ApplyHistoryBest
+        from tilewright.search.auto_scheduler.dispatcher import OPTION, ApplyHistoryBest
 
         return ApplyHistoryBest(path), {OPTION: True}
-    from tilewright.autotvm.task.dispatcher import apply_history_best
+    from tilewright.search.autotvm.task.dispatcher import apply_history_best
 
     return apply_history_best(path), {}

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.errors import InputError
 from tilewright.driver import files
-from tilewright.errors import InputError
 from tilewright.runtime.benchmark import BenchmarkResult
 
 

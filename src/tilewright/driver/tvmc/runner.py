@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.base.errors import OptionError
 from tilewright.compiler.grouping import flat
+from tilewright.compiler.micro.project import GeneratedProject
 from tilewright.driver import files, tensors
 from tilewright.driver.places import Place, address
 from tilewright.driver.profile import reported
 from tilewright.driver.tvmc.package import TVMCPackage
 from tilewright.driver.tvmc.result import TVMCResult
-from tilewright.errors import OptionError
-from tilewright.micro.project import GeneratedProject
 
 DEVICES: Final[Mapping[str, str]] = {
     "cpu": "",
@@ -86,7 +86,7 @@ def _on_device(
     package: TVMCPackage, place: Place, given: Mapping[str, np.ndarray[Any, Any]], fill: tensors.Fill, repeat: int, number: int, profile: bool, end_to_end: bool,
 ) -> TVMCResult:
     """The same in a session on a device. Raises `RPCError` where there is none, `WorkerError` for what goes wrong there."""
-    from tilewright.rpc import RemoteModel, connect_tracker
+    from tilewright.runtime.rpc import RemoteModel, connect_tracker
 
     with connect_tracker(*address(place.tracker)) as tracker, tracker.request(place.rpc_key) as session:
         program = RemoteModel(session, package.lib_name, Path(package.lib_path).read_bytes())

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from tilewright.errors import OptionError
+from tilewright.base.errors import OptionError
 from tilewright.ir.module import IRModule
 from tilewright.ir.op_attributes import OP_ATTRIBUTES, register_op_attr, reset_op_attr
 from tilewright.ir.transform import Sequential

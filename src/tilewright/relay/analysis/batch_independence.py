@@ -13,21 +13,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-from tilewright import expr as scalar
 from tilewright import te
-from tilewright.arith.bounds import bounds
-from tilewright.arith.ranges import Interval, Ranges
-from tilewright.arith.simplify import simplify
-from tilewright.errors import NoNativeCompute
-from tilewright.expr import PrimExpr, add, mul, sub
-from tilewright.expr_walk import free_vars, rewrite
-from tilewright.node import node
+from tilewright.base.errors import NoNativeCompute
+from tilewright.base.node import node
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import post_order
+from tilewright.scalar import expr as scalar
+from tilewright.scalar.arith.bounds import bounds
+from tilewright.scalar.arith.ranges import Interval, Ranges
+from tilewright.scalar.arith.simplify import simplify
+from tilewright.scalar.expr import PrimExpr, add, mul, sub
+from tilewright.scalar.walk import free_vars, rewrite
 from tilewright.te.create import computations
 from tilewright.te.tensor import ComputeOp, Tensor, TensorElem
-from tilewright.types import TensorType, TupleType, Type
 
 Reads: TypeAlias = tuple[tuple[bool | None, ...], ...]
 SHARED: Final = -1

@@ -6,13 +6,13 @@ import enum
 import math
 from typing import Any, Final
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
+from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.relay.adt import Constructor, Match
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
 from tilewright.relay.scopes import Scopes
 from tilewright.relay.visitor import operands, post_order
-from tilewright.types import TensorType
 
 
 class Feature(enum.IntEnum):

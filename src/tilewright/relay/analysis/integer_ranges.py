@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.base.types import FLOAT32, INT32
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.broadcast import Add
 from tilewright.relay.op.elementwise import Cast, Clip, Round
-from tilewright.types import FLOAT32, INT32
 
 Range = tuple[float, float]
 _EXACT: Final = 1 << 24

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Final
 
+from tilewright.base.types import DataType, TensorType, TupleType, Type, tensors_of
 from tilewright.relay.analysis.features import known_mac_number
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.op.registry import Fusion
 from tilewright.relay.visitor import calls
-from tilewright.types import DataType, TensorType, TupleType, Type, tensors_of
 
 _NORMALISING: Final = 5
 """Operations on each element of a softmax or a norm: a sum, a sum of squares or an exponential, a difference, a product, a maximum."""

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
+from tilewright.base.types import TensorType, Type, type_children
 from tilewright.ir.module import IRModule
 from tilewright.ir.structural import structural_hash
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem
 from tilewright.relay.qnn.scaling import Dequantize, Quantize
 from tilewright.relay.visitor import binders, free_vars, operands, post_order
-from tilewright.types import TensorType, Type, type_children
 
 Array = np.ndarray[Any, Any]
 

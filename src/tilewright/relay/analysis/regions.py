@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeGuard
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
 from tilewright.relay.adt import Match
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let
 from tilewright.relay.op.annotation import CompilerBegin, CompilerEnd, Mark

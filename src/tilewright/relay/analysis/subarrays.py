@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from tilewright.relay.op.registry import Op
-from tilewright.types import TensorType, TupleType, Type
 
 _SHORTEST_RUN: Final = 64
 """Bytes in one piece under which a copy is better than to read and write the pieces where they are."""

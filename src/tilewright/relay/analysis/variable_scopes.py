@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
 from tilewright.relay.adt import Match, pattern_vars
 from tilewright.relay.expr import Expr, Function, If, Let, Var
 from tilewright.relay.node_labels import short

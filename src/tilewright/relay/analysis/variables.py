@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tilewright.base.types import FuncType, Type, TypeVar, type_children
 from tilewright.ir.module import IRModule
 from tilewright.relay.adt import Pattern, pattern_vars
 from tilewright.relay.expr import Expr, Function, GlobalVar, Var
 from tilewright.relay.visitor import binders, post_order
-from tilewright.types import FuncType, Type, TypeVar, type_children
 
 
 def post_order_visit(expr: Expr, fvisit: Callable[[Expr], Any]) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tilewright.errors import CompileError, TVMError
+from tilewright.base.errors import CompileError, TVMError
+from tilewright.base.types import GlobalTypeVar, Type, TypeCall, type_children
 from tilewright.ir.module import IRModule
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, pattern_children
 from tilewright.relay.analysis.variable_scopes import check_variable_scopes
 from tilewright.relay.expr import Expr, Function, GlobalVar
 from tilewright.relay.visitor import binders, free_vars, post_order
-from tilewright.types import GlobalTypeVar, Type, TypeCall, type_children
 
 
 def check_well_formed(what: Any) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 from tilewright import te
 from tilewright.backends.target import Target
+from tilewright.base.types import Type
 from tilewright.compiler import decided
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.strategy import OpImplementation, get_valid_implementations, select
-from tilewright.types import Type
 
 
 def select_implementation(

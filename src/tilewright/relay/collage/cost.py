@@ -9,8 +9,8 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from tilewright.errors import OptionError
-from tilewright.global_functions import get_global_func
+from tilewright.base.errors import OptionError
+from tilewright.base.global_functions import get_global_func
 from tilewright.ir.module import IRModule
 from tilewright.relay.analysis.regions import DEFAULT
 from tilewright.relay.expr import Call, Function, Var

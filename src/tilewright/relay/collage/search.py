@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.ir.structural import structural_hash
 from tilewright.relay.analysis.regions import DEFAULT, open_nodes
 from tilewright.relay.collage.candidates import Candidate
@@ -19,7 +20,6 @@ from tilewright.relay.collage.cost import CostEstimator
 from tilewright.relay.expr import Call, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import operands
-from tilewright.types import TensorType, TupleType, Type
 
 _NOWHERE: Final = -1
 _HOST: Final = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tilewright.forks import lazy_attribute
+from tilewright.base.forks import lazy_attribute
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import consumers, operands, post_order

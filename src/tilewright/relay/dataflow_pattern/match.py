@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeGuard
 
+from tilewright.base.types import TensorType, same_shape
 from tilewright.ir.op_attributes import op_attr
 from tilewright.ir.structural import structural_equal
 from tilewright.relay.dataflow_pattern.graph import Graph, Key, key_of
@@ -35,7 +36,6 @@ from tilewright.relay.dataflow_pattern.pattern import (
 from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.op.registry import OPS, Op, plain
 from tilewright.relay.visitor import operands
-from tilewright.types import TensorType, same_shape
 
 NodeMap = dict[DFPattern, list[Any]]
 """The expressions that each pattern matched: one, or several on the path of a dominator."""

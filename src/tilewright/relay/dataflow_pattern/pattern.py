@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from tilewright.errors import CompileError
-from tilewright.node import node
+from tilewright.base.errors import CompileError
+from tilewright.base.node import node
+from tilewright.base.types import DataType, Type
 from tilewright.relay.expr import Expr
 from tilewright.relay.op.registry import Op, get, plain
-from tilewright.types import DataType, Type
 
 Parts: TypeAlias = "tuple[DFPattern, ...]"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilewright.errors import InputError, ModelError
+from tilewright.base.errors import InputError, ModelError
+from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Expr, Function, Var
 from tilewright.relay.parser import parse
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import substitute
-from tilewright.types import TensorType
 
 
 def from_text(text: str, shapes: Mapping[str, Sequence[Any]] | None = None, name: str = "model.relay") -> IRModule:

@@ -12,10 +12,10 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+from tilewright.base.types import INT64
 from tilewright.relay.expr import Call, Constant, Expr, TupleGetItem
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import Refusing, cast, dtype_of, rank, reshape, scalar, shape_of
-from tilewright.types import INT64
 
 
 class Located(Refusing, Protocol):

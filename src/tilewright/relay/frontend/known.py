@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.arith.noted_sizes import is_noted
-from tilewright.expr import PrimExpr, UnknownDim
-from tilewright.limits import MOST_KNOWN_FLOATS, MOST_KNOWN_INTEGERS
+from tilewright.base.limits import MOST_KNOWN_FLOATS, MOST_KNOWN_INTEGERS
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from tilewright.relay.op.registry import Op
-from tilewright.types import TensorType, TupleType, Type
+from tilewright.scalar.arith.noted_sizes import is_noted
+from tilewright.scalar.expr import PrimExpr, UnknownDim
 
 Array = np.ndarray[Any, Any]
 

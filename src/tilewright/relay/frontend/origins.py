@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from tilewright.errors import CompileError, ModelError, Origin
+from tilewright.base.errors import CompileError, ModelError, Origin
 from tilewright.relay.expr import Call, Expr, Function, If, Let, Tuple, TupleGetItem
 from tilewright.relay.visitor import operands
 

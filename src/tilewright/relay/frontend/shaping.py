@@ -8,9 +8,9 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
+from tilewright.base.types import DataType
 from tilewright.relay.expr import Constant, Expr, TupleGetItem
 from tilewright.relay.frontend.operators import op
-from tilewright.types import DataType
 
 Array = np.ndarray[Any, Any]
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.errors import OptionError, Origin
+from tilewright.base.errors import OptionError, Origin
+from tilewright.base.settings import nearest
 from tilewright.ir.module import IRModule
 from tilewright.ir.op_attributes import known_targets
 from tilewright.ir.transform import Sequential
@@ -18,7 +19,6 @@ from tilewright.relay.transform.merge_compiler_regions import MergeCompilerRegio
 from tilewright.relay.transform.merge_composite import MergeComposite
 from tilewright.relay.transform.partition_graph import PartitionGraph
 from tilewright.relay.visitor import operands, post_order, with_operands
-from tilewright.settings import nearest
 
 Partition = Callable[[IRModule], IRModule]
 _MARK = "\0offload"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tilewright.errors import CompileError, OptionError, ShapeError
+from tilewright.base.errors import CompileError, OptionError, ShapeError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass
 from tilewright.relay.expr import Expr, Function

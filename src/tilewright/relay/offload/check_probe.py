@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
+from tilewright.base.types import DataType, TensorType
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, Var
 from tilewright.relay.offload.changes import Change, Edit, changed, node_change
@@ -18,7 +19,6 @@ from tilewright.relay.offload.edits import all_cast, batch_of, computed_in, conv
 from tilewright.relay.op.registry import Op
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import operands
-from tilewright.types import DataType, TensorType
 
 _MOST: Final = 200
 """Questions that a check is asked at most for one match."""

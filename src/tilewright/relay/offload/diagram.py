@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Final
 from xml.sax.saxutils import escape
 
+from tilewright.base.types import TensorType
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, Var
 from tilewright.relay.offload.report import Offload, Record, shown_macs
 from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import operands, post_order
-from tilewright.types import TensorType
 
 ROW: Final = 26
 """Height of a row, in pixels, with the gap below it."""

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
+from tilewright.base.types import DataType, TensorType
 from tilewright.ir.structural import structural_equal
 from tilewright.ir.transform import Pass
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem, Var
@@ -22,7 +23,6 @@ from tilewright.relay.transform.convert_layout import ConvertLayout
 from tilewright.relay.transform.eliminate_common_subexpr import EliminateCommonSubexpr
 from tilewright.relay.transform.fold_constant import FoldConstant
 from tilewright.relay.visitor import operands, post_order
-from tilewright.types import DataType, TensorType
 
 _LAYOUTS: Final = ("data_layout", "kernel_layout", "layout")
 _OUT: Final = ("out_dtype", "dtype")

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
+from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.op_attributes import op_attr
 from tilewright.relay.analysis.features import known_mac_number
@@ -37,7 +38,6 @@ from tilewright.relay.op.contrib import PatternTable, Refusal, has_partitioner
 from tilewright.relay.op.registry import Op
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import operands
-from tilewright.types import TensorType
 
 _KEPT: Final = 3
 """The rows that differ, of each end of a match, which are looked at for an operator: the nearest whose edit proves right is told."""

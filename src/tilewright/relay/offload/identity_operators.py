@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
+from tilewright.base.types import TensorType, Type
 from tilewright.relay.dataflow_pattern.pattern import (
     AltPattern,
     AttrPattern,
@@ -24,7 +25,6 @@ from tilewright.relay.dataflow_pattern.pattern import (
 )
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.registry import Fusion, Op, get
-from tilewright.types import TensorType, Type
 
 Attrs = Mapping[str, Any]
 Made = tuple[Attrs, list[Constant]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from tilewright.base.types import TensorType, same_shape
 from tilewright.ir.structural import structural_equal
 from tilewright.relay.dataflow_pattern.graph import Graph
 from tilewright.relay.dataflow_pattern.match import Matcher, attribute, named
@@ -35,7 +36,6 @@ from tilewright.relay.offload.identity_operators import CHANGE_NOTHING, can_be_m
 from tilewright.relay.offload.pattern_paths import calls_in
 from tilewright.relay.op.registry import Fusion, Op, get, plain
 from tilewright.relay.visitor import operands
-from tilewright.types import TensorType, same_shape
 
 Conditions = tuple[DFPattern, ...]
 _CONDITIONS: Final = (TypePattern, DataTypePattern, ShapePattern, AttrPattern)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, overload
 
-from tilewright.errors import CompileError, OptionError, Origin
+from tilewright.base.errors import CompileError, OptionError, Origin
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.offload.changes import Edit, applied

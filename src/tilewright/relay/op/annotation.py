@@ -11,14 +11,14 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import CompileError, ShapeError
+from tilewright.base.errors import CompileError, ShapeError
+from tilewright.base.types import FLOAT32, TensorType, Type
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.broadcast import Divide, Maximum, Minimum, Multiply
 from tilewright.relay.op.elementwise import Round
 from tilewright.relay.op.registry import Array, Fusion, Op, attributes, function, op, public_function, tensors
 from tilewright.topi.math import identity
 from tilewright.topi.shapes import broadcast_shapes
-from tilewright.types import FLOAT32, TensorType, Type
 
 
 @attributes

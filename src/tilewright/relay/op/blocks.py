@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import TensorType, Type
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.tir.data_layout import bijective_layout
@@ -15,7 +16,6 @@ from tilewright.topi import transform as topi
 from tilewright.topi.blocks import Plan, depth_to_space_plan, space_to_depth_plan
 from tilewright.topi.nn import blocks as of_batches
 from tilewright.topi.shapes import Shape, text
-from tilewright.types import TensorType, Type
 
 
 class Regrouping(Op):

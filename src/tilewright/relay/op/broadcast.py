@@ -8,18 +8,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
 from tilewright import te
-from tilewright.errors import NoNativeCompute, ShapeError
+from tilewright.base.errors import NoNativeCompute, ShapeError
+from tilewright.base.types import BOOL, FLOAT32, DataType, TensorType, Type
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
 from tilewright.topi import elementwise as topi
 from tilewright.topi.divisors import greatest_divisor
 from tilewright.topi.orders import Order, block, fits, rank, single
 from tilewright.topi.shapes import Perm, broadcast_shapes, require_broadcast, require_same_dtype
 from tilewright.topi.transform import dims
-from tilewright.types import BOOL, FLOAT32, DataType, TensorType, Type
 
 
 def common_order(perms: Sequence[Perm | None]) -> Perm | None:

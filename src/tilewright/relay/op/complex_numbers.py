@@ -6,9 +6,9 @@ from typing import Final
 
 import numpy as np
 
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import DataType, TensorType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.types import DataType, TensorType, Type
 
 _PARTS: Final = {"complex64": "float32", "complex128": "float64"}
 _WHOLE: Final = {part: whole for whole, part in _PARTS.items()}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import TensorType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.topi import coupling as topi
 from tilewright.topi.shapes import differ, text
-from tilewright.types import TensorType, Type
 
 
 @op("pairwise_coupling", kind=Fusion.OPAQUE)

@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
-from tilewright.expr import PrimExpr
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import DataType, OpenSize, TensorType, Type
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, attributes, op, tensors
+from tilewright.scalar.expr import PrimExpr
 from tilewright.topi import indexing as topi
 from tilewright.topi import lookup, moves
 from tilewright.topi.shapes import axis_of, product, text
-from tilewright.types import DataType, OpenSize, TensorType, Type
 
 
 @op("full", kind=Fusion.BROADCAST)

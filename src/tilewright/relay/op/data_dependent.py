@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright.errors import ShapeError
-from tilewright.expr import UnknownDim
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.scalar.expr import UnknownDim
 from tilewright.topi.shapes import differ, require_same_dtype, text
-from tilewright.types import TensorType, TupleType, Type
 
 
 @op("sparse_fill_empty_rows", kind=Fusion.OPAQUE)

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.contents import of_strings
-from tilewright.errors import CompileError, ShapeError
+from tilewright.base.array_bytes import of_strings
+from tilewright.base.errors import CompileError, ShapeError
+from tilewright.base.types import INT64, DataType, TensorType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.topi.shapes import differ, text
-from tilewright.types import INT64, DataType, TensorType, Type
 
 STRING: Final = DataType("string")
 OBJECT: Final = DataType("object")

@@ -12,14 +12,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tilewright.errors import CompileError, Origin, ShapeError
-from tilewright.expr import UnknownDim
+from tilewright.base.errors import CompileError, Origin, ShapeError
+from tilewright.base.types import TensorType, Type
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op import broadcast, create, image, scattering, shaping, sorting, transform
 from tilewright.relay.op.deferred import Ask, all_known
 from tilewright.relay.op.registry import OPS, Array, Fusion, Op, Precision, attributes, op, tensors
+from tilewright.scalar.expr import UnknownDim
 from tilewright.topi.shapes import axis_of, require_rank, text
-from tilewright.types import TensorType, Type
 
 
 class Dynamic(Op):

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Expr, Tuple
 from tilewright.relay.op.broadcast import Multiply
 from tilewright.relay.op.nn_matmul import BatchMatmul
@@ -18,7 +19,6 @@ from tilewright.relay.op.shaping import sized
 from tilewright.relay.op.transform import Transpose
 from tilewright.topi.contraction import einsum, letters
 from tilewright.topi.shapes import product, require_same_dtype, same
-from tilewright.types import TensorType, TupleType, Type
 
 
 @op("einsum", kind=Fusion.OPAQUE, variadic=True)

@@ -8,18 +8,18 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
 from tilewright import te
-from tilewright.errors import InputError, ShapeError
+from tilewright.base.errors import InputError, ShapeError
+from tilewright.base.types import BOOL, MINIFLOATS, DataType, TensorType, Type
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
 from tilewright.topi import elementwise as topi
 from tilewright.topi.math import log10
 from tilewright.topi.nn.activation import prelu
 from tilewright.topi.orders import Order
 from tilewright.topi.shapes import Perm, axis_of, differ
-from tilewright.types import BOOL, MINIFLOATS, DataType, TensorType, Type
 
 _WHOLE: Final = re.compile(r"\s*[+-]?\d+\s*")
 

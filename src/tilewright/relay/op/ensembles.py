@@ -7,11 +7,11 @@ from typing import Final
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import CompileError, ShapeError
+from tilewright.base.errors import CompileError, ShapeError
+from tilewright.base.types import TensorType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.topi import trees as topi
 from tilewright.topi.shapes import differ, text
-from tilewright.types import TensorType, Type
 
 _COMBINE: Final = {"sum": np.add, "min": np.minimum, "max": np.maximum}
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tilewright.base.types import DataType, TensorType, TupleType, Type
 from tilewright.relay.op.registry import Fusion, Op, op
-from tilewright.types import DataType, TensorType, TupleType, Type
 
 
 @op("external_call", kind=Fusion.OPAQUE)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from tilewright import intrinsics as I
 from tilewright.relay.op.elementwise import Erf, Exp, FloatFunction, Tanh
 from tilewright.relay.op.nn_norm import Softmax
 from tilewright.relay.op.registry import Fusion, Op, Precision, op
+from tilewright.scalar import intrinsics as I
 
 
 @op("fast_exp", kind=Fusion.ELEMWISE)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
-from tilewright.intrinsics import doubled_high_product, high_product
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import TensorType, Type
 from tilewright.relay.op.broadcast import Broadcasting
 from tilewright.relay.op.elementwise import Elementwise
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.scalar.intrinsics import doubled_high_product, high_product
 from tilewright.topi import elementwise as topi
 from tilewright.topi.math import fixed_point_multiply_per_axis
 from tilewright.topi.shapes import axis_of, broadcast_shapes, differ, text
 from tilewright.topi.transform import dims
-from tilewright.types import TensorType, Type
 
 
 @op("fixed_point_multiply", kind=Fusion.ELEMWISE)

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import DataType, TensorType, Type
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.nn_pool import Spatial
 from tilewright.relay.op.registry import Array, Fusion, Precision, attributes, op, tensors
@@ -17,7 +18,6 @@ from tilewright.topi import resize as topi
 from tilewright.topi.resize import Line, line_of
 from tilewright.topi.shapes import text
 from tilewright.topi.windows import per_dimension
-from tilewright.types import DataType, TensorType, Type
 
 METHODS = ("nearest_neighbor", "linear", "cubic")
 ROUNDINGS = ("floor", "ceil", "round", "round_prefer_floor", "round_prefer_ceil")

@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from tilewright.errors import InputError, ShapeError
-from tilewright.expr import UnknownDim
+from tilewright.base.errors import InputError, ShapeError
+from tilewright.base.types import TensorType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.types import TensorType, Type
+from tilewright.scalar.expr import UnknownDim
 
 _CHANNELS: Final = {"RGB": 3, "BGR": 3, "Grayscale": 1}
 

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import DataType, TensorType, Type
 from tilewright.relay.op.nn_conv import ordered
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.topi import sampling as topi
 from tilewright.topi.layouts import axes_between, data_axes
 from tilewright.topi.shapes import differ, inverse, require_rank, require_same_dtype, text
 from tilewright.topi.windows import both_sides, per_dimension
-from tilewright.types import DataType, TensorType, Type
 
 Taps = list[tuple[Any, Any]]
 """Indices (-1 for a zero) and weights along one dimension."""

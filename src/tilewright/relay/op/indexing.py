@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import TensorType, Type
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import indexing as topi
 from tilewright.topi import scattering
 from tilewright.topi.shapes import Shape, axis_of, differ, require_same_dtype, text
 from tilewright.topi.transform import dims
-from tilewright.types import TensorType, Type
 
 
 def _integers(t: TensorType) -> None:

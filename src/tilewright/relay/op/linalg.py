@@ -13,11 +13,11 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import linalg as topi
 from tilewright.topi.shapes import differ, require_same_dtype, require_static, text
-from tilewright.types import TensorType, TupleType, Type
 
 _COMPLEX: Final = {"float32": "complex64", "float64": "complex128"}
 

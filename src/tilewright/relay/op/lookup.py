@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.topi import lookup as topi
 from tilewright.topi import moves
 from tilewright.topi.shapes import axis_of, broadcast_shapes, differ, product, require_same_dtype, slices, text
-from tilewright.types import TensorType, TupleType, Type
 
 
 def _integers(t: TensorType, what: str) -> TensorType:

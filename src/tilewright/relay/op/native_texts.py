@@ -11,11 +11,11 @@ import itertools
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.string_tensors import FORMS, text_bytes
+from tilewright.base.types import FLOAT32, INT64, DataType, TensorType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.texts import FORMS, text_bytes
 from tilewright.topi import texts as topi
-from tilewright.types import FLOAT32, INT64, DataType, TensorType, Type
 
 _TABLE = ("int32", "uint64", "int32", "uint8", "int32")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import FLOAT32, TensorType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import definitions
 from tilewright.topi.shapes import differ, require_rank, require_same_dtype, text
-from tilewright.types import FLOAT32, TensorType, Type
 
 
 @op("nn.attention", kind=Fusion.OUT_FUSABLE)

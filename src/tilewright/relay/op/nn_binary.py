@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import DataType, TensorType, Type
 from tilewright.relay.op.nn_conv import Conv2d, normalized
 from tilewright.relay.op.nn_matmul import product_of
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.topi.nn import binary as topi
 from tilewright.topi.shapes import axis_of, differ, require_rank, text
-from tilewright.types import DataType, TensorType, Type
 
 
 def word_of(pack_dtype: str) -> DataType:

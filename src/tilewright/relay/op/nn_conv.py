@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import DataType, TensorType, Type
 from tilewright.relay.op.nn_matmul import accumulator, multiplied, product_dtype
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, attributes, op, tensors
 from tilewright.tir.data_layout import bijective_layout
@@ -23,7 +24,6 @@ from tilewright.topi.channel_blocks import is_blocked, plain_data, plain_kernel
 from tilewright.topi.layouts import SPATIAL, axes_between, channels_first, channels_last, data_axes, kernel_axes
 from tilewright.topi.shapes import Perm, Shape, differ, inverse, last_channels, require_rank, text
 from tilewright.topi.windows import both_sides, per_dimension, window_count
-from tilewright.types import DataType, TensorType, Type
 
 Ints = Sequence[int]
 

@@ -6,10 +6,10 @@ called for them again.
 
 from __future__ import annotations
 
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import TensorType, Type
 from tilewright.relay.op.nn_conv import Conv
 from tilewright.relay.op.registry import Fusion, op, tensors
-from tilewright.types import TensorType, Type
 
 
 @op("nn.contrib_conv2d_NCHWc", kind=Fusion.OUT_FUSABLE)

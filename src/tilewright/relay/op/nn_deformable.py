@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import TensorType, Type
 from tilewright.relay.op.nn_conv import normalized
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.topi.nn import deformable as topi
 from tilewright.topi.shapes import differ, require_rank, text
 from tilewright.topi.windows import window_count
-from tilewright.types import TensorType, Type
 
 LAYOUTS = {"NCHW": ("OIHW", (0, 1, 2, 3), (0, 1, 2, 3)), "NHWC": ("HWIO", (0, 3, 1, 2), (3, 2, 0, 1))}
 """For each layout of the data that of its kernels, and the orders that make them NCHW and OIHW."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import TensorType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.topi.nn import displacement as topi
 from tilewright.topi.shapes import axis_of, differ, require_rank, require_same_dtype, text
 from tilewright.topi.windows import both_sides
-from tilewright.types import TensorType, Type
 
 
 @op("nn.correlation", kind=Fusion.OPAQUE)

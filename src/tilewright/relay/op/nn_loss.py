@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from tilewright import expr as E
 from tilewright import te
-from tilewright.errors import Origin, ShapeError
+from tilewright.base.errors import Origin, ShapeError
+from tilewright.base.types import TensorType, Type
 from tilewright.relay.expr import Call, Expr, const
 from tilewright.relay.op.broadcast import Divide, Multiply
 from tilewright.relay.op.elementwise import Log, Negative
 from tilewright.relay.op.reduction import Sum
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
+from tilewright.scalar import expr as E
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, Rows, loops
 from tilewright.topi.shapes import differ, require_rank, require_same_dtype, text
-from tilewright.types import TensorType, Type
 
 
 @op("nn.nll_loss", kind=Fusion.OPAQUE)

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import DataType, TensorType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import definitions
 from tilewright.topi.nn.activation import bias_add
 from tilewright.topi.nn.multiplication import dense_pack
 from tilewright.topi.shapes import Perm, axis_of, broadcast_shapes, differ, require_rank, require_same_dtype, text
-from tilewright.types import DataType, TensorType, Type
 
 
 def product_dtype(a: DataType, b: DataType, out_dtype: str) -> DataType:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Expr, Tuple
 from tilewright.relay.op.broadcast import Add, Multiply, Subtract
 from tilewright.relay.op.elementwise import Negative, Rsqrt
@@ -17,7 +18,6 @@ from tilewright.relay.op.shaping import sized
 from tilewright.topi import norm as topi
 from tilewright.topi.orders import Order, block
 from tilewright.topi.shapes import Perm, axes_of, axis_of, differ, require_same_dtype, text
-from tilewright.types import TensorType, TupleType, Type
 
 
 def _floating(t: TensorType) -> TensorType:

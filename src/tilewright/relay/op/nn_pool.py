@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import DataType, TensorType, Type
 from tilewright.relay.op.nn_conv import normalized, ordered
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, attributes, op, tensors
 from tilewright.tir.data_layout import bijective_layout, layout
@@ -22,7 +23,6 @@ from tilewright.topi.math import cast
 from tilewright.topi.orders import Order, block, layout_of
 from tilewright.topi.shapes import Perm, Shape, differ, inverse, last_channels, require_rank
 from tilewright.topi.windows import per_dimension, pooled_size, reaching
-from tilewright.types import DataType, TensorType, Type
 
 Relaid = tuple[Op, tuple[Perm | None, ...], Perm | None]
 

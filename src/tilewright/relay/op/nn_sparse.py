@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.op.nn_conv import Conv2d
 from tilewright.relay.op.nn_matmul import product_of
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.topi.nn import sparse as topi
 from tilewright.topi.shapes import differ, require_rank, require_same_dtype, text
 from tilewright.topi.windows import per_dimension
-from tilewright.types import TensorType, TupleType, Type
 
 
 @op("nn.sparse_dense", kind=Fusion.OPAQUE)

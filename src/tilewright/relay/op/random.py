@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import DataType, TensorType, TupleType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, attributes, op, tensors
 from tilewright.topi import drawing as topi
 from tilewright.topi.shapes import product, require_static, text
-from tilewright.types import DataType, TensorType, TupleType, Type
 
 STATE = TensorType((topi.STATE,), "uint64")
 

@@ -8,17 +8,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tilewright import expr as E
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import BOOL, DataType, TensorType, Type
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.broadcast import difference
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, attributes, op, tensors
+from tilewright.scalar import expr as E
 from tilewright.topi import reduction as topi
 from tilewright.topi.elementwise import greatest, least
 from tilewright.topi.orders import Order, places, single, without
 from tilewright.topi.shapes import Perm, Shape, axes_of, product, require_broadcast, require_same_dtype, text
-from tilewright.types import BOOL, DataType, TensorType, Type
 
 Axis = int | tuple[int, ...] | None
 

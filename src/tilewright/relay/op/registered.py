@@ -16,13 +16,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import CompileError, ShapeError
+from tilewright.base.errors import CompileError, ShapeError
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.ir.op_attributes import op_attr
 from tilewright.relay.op.hooks import COMPUTE
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.tir import interpreter
 from tilewright.topi.transform import dims
-from tilewright.types import TensorType, TupleType, Type
 
 TypeRelation = Callable[[Sequence[Type], Any], Type]
 """From the types of the arguments and the operator, which has its attributes, to the type of the result."""

@@ -15,15 +15,15 @@ from typing import Any, ClassVar, Final, TypeVar, dataclass_transform
 
 import numpy as np
 
-from tilewright.errors import CompileError, NoNativeCompute, Origin, ShapeError
-from tilewright.expr import PrimExpr, UnknownDim
-from tilewright.expr import Var as ScalarVar
-from tilewright.expr_walk import walk
+from tilewright.base.errors import CompileError, NoNativeCompute, Origin, ShapeError
+from tilewright.base.limits import refused_size
+from tilewright.base.types import DataType, TensorType, TupleType, Type
 from tilewright.ir.op_attributes import op_attr, register_op_attr, reset_op_attr
-from tilewright.limits import refused_size
 from tilewright.relay.expr import Call, Expr, Tuple, const
 from tilewright.relay.op.unsupported import left_out
-from tilewright.types import DataType, TensorType, TupleType, Type
+from tilewright.scalar.expr import PrimExpr, UnknownDim
+from tilewright.scalar.expr import Var as ScalarVar
+from tilewright.scalar.walk import walk
 
 Array = np.ndarray[Any, Any]
 T = TypeVar("T", bound="Op")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import RunError, ShapeError
+from tilewright.base.errors import RunError, ShapeError
+from tilewright.base.types import INT32, TensorType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi.elementwise import elementwise
 from tilewright.topi.outside import outside
 from tilewright.topi.shapes import text
-from tilewright.types import INT32, TensorType, Type
 
 
 @op("outside", kind=Fusion.OPAQUE, takes_open_sizes=True)

@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilewright import te
+from tilewright.base.types import DataType, TensorType, TupleType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, attributes, op, tensors
 from tilewright.topi import scans as topi
 from tilewright.topi.shapes import axis_of, product
-from tilewright.types import DataType, TensorType, TupleType, Type
 
 
 @attributes

@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.op.indexing import ScatterElements
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.topi import scattering as topi
 from tilewright.topi.shapes import differ, product, require_same_dtype, text
-from tilewright.types import TensorType, TupleType, Type
 
 
 def _integers(*types: TensorType) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
-from tilewright.expr import UnknownDim
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem, const
 from tilewright.relay.op.broadcast import FloorDivide, FloorMod, NotEqual
 from tilewright.relay.op.deferred import Ask
@@ -21,9 +21,9 @@ from tilewright.relay.op.dynamic import DynStridedSlice
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.relay.op.shaping import Reshape
 from tilewright.relay.op.transform import Stack
+from tilewright.scalar.expr import UnknownDim
 from tilewright.topi import selection as topi
 from tilewright.topi.shapes import axis_of, text
-from tilewright.types import TensorType, TupleType, Type
 
 
 @op("true_places", kind=Fusion.OPAQUE)

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from tilewright import te
-from tilewright.errors import ShapeError
-from tilewright.expr import PrimExpr
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import TensorType, Type
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
+from tilewright.scalar.expr import PrimExpr
 from tilewright.topi import transform as topi
 from tilewright.topi.orders import Order, places, without
 from tilewright.topi.shapes import Shape, axes_of, differ, expanded, fill_left_over, product, require_elements, same, squeezed, text
-from tilewright.types import TensorType, Type
 
 
 class View(Op):

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.topi import spectra as topi
 from tilewright.topi.shapes import differ, require_same_dtype, require_static, text
-from tilewright.types import TensorType, TupleType, Type
 
 
 def _floats(t: TensorType) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import DataType, TensorType, TupleType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import sorting as topi
 from tilewright.topi.shapes import axis_of, differ, require_same_dtype, text
-from tilewright.types import DataType, TensorType, TupleType, Type
 
 
 def sorted_places(data: Array, axis: int, ascending: bool) -> Any:

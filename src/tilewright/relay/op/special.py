@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import TensorType, Type
 from tilewright.relay.op.elementwise import Elementwise
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import special as topi
 from tilewright.topi.shapes import broadcast_shapes, require_same_dtype
-from tilewright.types import TensorType, Type
 
 
 def _floats(t: TensorType) -> None:

@@ -24,7 +24,8 @@ from tilewright import te
 from tilewright.backends.generic_func import GenericFunc
 from tilewright.backends.registry import find_backend
 from tilewright.backends.target import Target
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
+from tilewright.base.types import TupleType, Type
 from tilewright.ir.op_attributes import op_attr, register_op_attr
 from tilewright.relay.op.hooks import COMPUTE, SCHEDULE, STRATEGY, register_schedule
 from tilewright.relay.op.registered import Registered
@@ -35,7 +36,6 @@ from tilewright.te.tensor import ComputeOp, producers_first
 from tilewright.topi import generic as topi_generic
 from tilewright.topi import machine
 from tilewright.topi import x86 as topi_x86
-from tilewright.types import TupleType, Type
 
 Compute = Callable[[Any, list[te.Tensor], Type], Any]
 """`compute(attrs, inputs, out_type)` returns the list of the output tensors."""

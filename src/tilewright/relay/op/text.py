@@ -12,15 +12,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.contents import of_strings
-from tilewright.errors import ShapeError
-from tilewright.expr import UnknownDim
-from tilewright.forks import lazy_attribute
+from tilewright.base.array_bytes import of_strings
+from tilewright.base.errors import ShapeError
+from tilewright.base.forks import lazy_attribute
+from tilewright.base.string_tensors import FORMS
+from tilewright.base.types import BOOL, FLOAT32, INT64, DataType, TensorType, TupleType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
-from tilewright.texts import FORMS
+from tilewright.scalar.expr import UnknownDim
 from tilewright.topi.shapes import broadcast_shapes
 from tilewright.topi.texts import letters_of
-from tilewright.types import BOOL, FLOAT32, INT64, DataType, TensorType, TupleType, Type
 
 STRING: Final = DataType("string")
 

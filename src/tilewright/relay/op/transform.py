@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Expr, Tuple
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import transform as topi
 from tilewright.topi.orders import Order, block, fits, has_blocks
 from tilewright.topi.shapes import Perm, Shape, axes_of, axis_of, cuts, differ, permutation, product, require_same_dtype, slices, text
-from tilewright.types import TensorType, TupleType, Type
 
 Relaid = tuple[Op, tuple[Perm | None, ...], Perm | None]
 

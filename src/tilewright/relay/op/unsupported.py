@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
 
 _GRADIENT: Final = "it computes a gradient, but programs are compiled for inference only; differentiate tensor expressions with te.gradient"
 _TRANSFORMED: Final = (

@@ -8,12 +8,12 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.relay.op.sorting import sorted_places
 from tilewright.topi.shapes import Shape, differ, require_rank, require_same_dtype, text
 from tilewright.topi.vision import suppression as topi
-from tilewright.types import TensorType, TupleType, Type
 
 _COMPARED: Final = 64
 """So many boxes are compared with all others at once."""

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.op.nn_conv import ordered
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.relay.op.sorting import sorted_places
@@ -17,7 +18,6 @@ from tilewright.topi.shapes import Shape, differ, inverse, require_rank, text
 from tilewright.topi.vision import multibox
 from tilewright.topi.vision import rois as regions
 from tilewright.topi.windows import per_dimension
-from tilewright.types import TensorType, TupleType, Type
 
 
 class OfRegions(Op):

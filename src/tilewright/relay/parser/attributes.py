@@ -14,14 +14,14 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
+from tilewright.base.settings import nearest
+from tilewright.base.types import DataType
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.op.registry import Op
 from tilewright.relay.parser.errors import Source
 from tilewright.relay.parser.lexer import Token, plain_word, string_value
 from tilewright.relay.parser.types import TypeReader, shown
-from tilewright.settings import nearest
-from tilewright.types import DataType
 
 _NUMBER: Final = re.compile(r"(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)(.*)")
 _SUFFIX: Final = {"f": "float32", "h": "float16", "bf16": "bfloat16"}

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
 
-from tilewright.errors import Origin, ParseError, excerpt
+from tilewright.base.errors import Origin, ParseError, excerpt
 
 MOST_ERRORS: Final = 10
 """Errors that are reported together; what comes after is mostly their consequence."""

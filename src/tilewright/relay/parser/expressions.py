@@ -14,7 +14,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import CompileError, Origin, ParseError
+from tilewright.base.errors import CompileError, Origin, ParseError
+from tilewright.base.settings import nearest
+from tilewright.base.types import Type, TypeVar, bind_types
 from tilewright.relay.adt import (
     Clause,
     Constructor,
@@ -34,8 +36,6 @@ from tilewright.relay.parser.attributes import AttributeReader
 from tilewright.relay.parser.errors import Source
 from tilewright.relay.parser.lexer import Token, plain_word
 from tilewright.relay.parser.types import shown
-from tilewright.settings import nearest
-from tilewright.types import Type, TypeVar, bind_types
 
 _INFIX: Final = {
     "==": ("equal", 1), "!=": ("not_equal", 1), "<": ("less", 1), "<=": ("less_equal", 1), ">": ("greater", 1), ">=": ("greater_equal", 1),

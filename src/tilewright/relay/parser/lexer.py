@@ -11,7 +11,7 @@ import json
 import re
 from typing import Final, NamedTuple
 
-from tilewright.errors import ParseError
+from tilewright.base.errors import ParseError
 from tilewright.relay.parser.errors import Source
 
 _SKIPPED: Final = re.compile(r"(?:\s+|//[^\n]*|/\*(?:(?!/\*).)*?\*/)*", re.S)

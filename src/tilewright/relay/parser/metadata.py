@@ -12,11 +12,11 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from tilewright.contents import from_bytes
-from tilewright.errors import CompileError
-from tilewright.json_texts import read_json
-from tilewright.params import read_array
-from tilewright.types import DataType
+from tilewright.base.array_bytes import from_bytes
+from tilewright.base.errors import CompileError
+from tilewright.base.json_reading import read_json
+from tilewright.base.params import read_array
+from tilewright.base.types import DataType
 
 
 def read_metadata(text: str) -> dict[str, list[Any]]:

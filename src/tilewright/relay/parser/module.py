@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tilewright import tir
-from tilewright.errors import CompileError, ParseError
+from tilewright.base.errors import CompileError, ParseError
+from tilewright.base.recursion import room_for
+from tilewright.base.types import FuncType, GlobalTypeVar, Type, TypeVar
 from tilewright.ir.module import IRModule
-from tilewright.recursion import room_for
 from tilewright.relay.adt import Constructor, TypeData
 from tilewright.relay.expr import Expr, Function, GlobalVar, Var
 from tilewright.relay.parser.errors import Source, together
@@ -29,7 +30,6 @@ from tilewright.relay.parser.expressions import CLOSE, OPEN, ExprReader, similar
 from tilewright.relay.parser.lexer import Token, plain_word, string_value
 from tilewright.relay.parser.metadata import read_metadata
 from tilewright.relay.parser.types import shown
-from tilewright.types import FuncType, GlobalTypeVar, Type, TypeVar
 
 VERSION: Final = "0.0.5"
 _METADATA: Final = re.compile(r"^#\[metadata\]", re.M)

@@ -6,24 +6,13 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final
 
-from tilewright.errors import CompileError, Origin, ParseError
-from tilewright.expr import UnknownDim, floordiv, floormod, maximum, minimum
-from tilewright.expr import Var as SizeVar
+from tilewright.base.errors import CompileError, Origin, ParseError
+from tilewright.base.settings import nearest
+from tilewright.base.types import INT64, DataType, FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
 from tilewright.relay.parser.errors import Source
 from tilewright.relay.parser.lexer import Token, plain_word, tokens_of
-from tilewright.settings import nearest
-from tilewright.types import (
-    INT64,
-    DataType,
-    FuncType,
-    GlobalTypeVar,
-    RefType,
-    TensorType,
-    TupleType,
-    Type,
-    TypeCall,
-    TypeVar,
-)
+from tilewright.scalar.expr import UnknownDim, floordiv, floormod, maximum, minimum
+from tilewright.scalar.expr import Var as SizeVar
 
 _SIZES: Final[dict[str, Callable[[Any, Any], Any]]] = {"floordiv": floordiv, "floormod": floormod, "min": minimum, "max": maximum}
 _SUMS: Final[dict[str, Callable[[Any, Any], Any]]] = {"+": operator.add, "-": operator.sub}

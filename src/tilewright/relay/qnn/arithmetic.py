@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from tilewright.relay.op import broadcast
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
@@ -15,7 +16,6 @@ from tilewright.relay.op.transform import Concatenate
 from tilewright.relay.qnn import numerics as N
 from tilewright.relay.qnn.scaling import Requantize
 from tilewright.topi.shapes import broadcast_shapes, require_same_dtype
-from tilewright.types import TensorType, TupleType, Type
 
 _PARAMETERS = ("lhs_scale", "lhs_zero_point", "rhs_scale", "rhs_zero_point", "output_scale", "output_zero_point")
 

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
-from tilewright.errors import Origin, ShapeError
+from tilewright.base.errors import Origin, ShapeError
+from tilewright.base.types import TensorType, Type
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op import elementwise
 from tilewright.relay.op.broadcast import Add, Multiply
@@ -25,7 +26,6 @@ from tilewright.relay.qnn import numerics as N
 from tilewright.relay.qnn.scaling import Dequantize, Quantize
 from tilewright.topi.nn import quantization as topi
 from tilewright.topi.shapes import product
-from tilewright.types import TensorType, Type
 
 _PARAMETERS = ("scale", "zero_point", "output_scale", "output_zero_point")
 

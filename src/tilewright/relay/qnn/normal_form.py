@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from tilewright.base.types import INT32, DataType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple
@@ -36,7 +37,6 @@ from tilewright.relay.qnn.settle_numerics import narrow, quantized_constant
 from tilewright.relay.qnn.sources import product_below
 from tilewright.relay.visitor import rewrite
 from tilewright.topi.windows import both_sides
-from tilewright.types import INT32, DataType
 
 Rule = Callable[[Call], "Expr | None"]
 

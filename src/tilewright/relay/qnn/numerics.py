@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import CompileError, Origin, ShapeError
+from tilewright.base.errors import CompileError, Origin, ShapeError
+from tilewright.base.types import FLOAT32, INT32, DataType, TensorType
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.broadcast import (
     Add,
@@ -28,7 +29,6 @@ from tilewright.relay.op.fixed_point import HighProduct
 from tilewright.relay.op.registry import Array
 from tilewright.relay.op.shaping import Reshape, sized
 from tilewright.topi.shapes import axis_of, differ, text
-from tilewright.types import FLOAT32, INT32, DataType, TensorType
 
 QUANTIZED: Final = ("int8", "uint8", "int16", "uint16", "int32")
 ROUNDING: Final = ("UPWARD", "TONEAREST", "TOEVEN", "TFLITE")

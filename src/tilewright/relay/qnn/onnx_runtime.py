@@ -18,7 +18,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import Origin
+from tilewright.base.errors import Origin
+from tilewright.base.types import FLOAT32, DataType
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.broadcast import Add, Multiply, MultiplyAdd, Quotient, Subtract
 from tilewright.relay.op.elementwise import Clip, Round
@@ -29,7 +30,6 @@ from tilewright.relay.op.reduction import Max, Sum
 from tilewright.relay.qnn import numerics as N
 from tilewright.relay.qnn.affine import Quantized
 from tilewright.relay.qnn.scaling import Requantize
-from tilewright.types import FLOAT32, DataType
 
 _F: Final = np.float32
 _BYTES: Final = ("int8", "uint8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tilewright.errors import CompileError, Origin
+from tilewright.base.errors import CompileError, Origin
 from tilewright.relay.expr import Call, const
 from tilewright.relay.op.hooks import register_qnn_legalize
 from tilewright.relay.op.registry import operator_names, public_function

@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import Origin, ShapeError
+from tilewright.base.errors import Origin, ShapeError
+from tilewright.base.types import INT32, DataType, TensorType, Type
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.broadcast import Add, BitwiseXor, Multiply, Subtract
 from tilewright.relay.op.nn_conv import Conv2d, Conv2dTranspose, convolve, narrowed
@@ -26,7 +27,6 @@ from tilewright.relay.op.shaping import sized
 from tilewright.relay.op.transform import Pad, StridedSlice
 from tilewright.relay.qnn import numerics as N
 from tilewright.topi.dots import FOURS
-from tilewright.types import INT32, DataType, TensorType, Type
 
 _LONGEST_RUN: Final = 64
 """Bytes along a row of a kernel that are multiplied without a loop."""

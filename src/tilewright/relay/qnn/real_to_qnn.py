@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from tilewright.base.types import DataType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple
@@ -36,7 +37,6 @@ from tilewright.relay.qnn.arithmetic import QnnAdd, QnnMul
 from tilewright.relay.qnn.functions import QnnAvgPool2d, QnnSigmoid, QnnSoftmax, QnnTanh
 from tilewright.relay.qnn.scaling import Dequantize, Quantize, Requantize
 from tilewright.relay.visitor import rewrite
-from tilewright.types import DataType
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import CompileError, ShapeError
+from tilewright.base.errors import CompileError, ShapeError
+from tilewright.base.types import FLOAT32, INT64, DataType, TensorType, Type
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.broadcast import Multiply
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.relay.qnn import numerics as N
 from tilewright.topi.shapes import Perm
-from tilewright.types import FLOAT32, INT64, DataType, TensorType, Type
 
 
 class Scaling(Op):

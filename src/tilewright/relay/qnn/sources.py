@@ -18,7 +18,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.limits import MOST_TABLE
+from tilewright.base.limits import MOST_TABLE
+from tilewright.base.types import FLOAT32
 from tilewright.relay.expr import Call, Constant, Expr, Tuple
 from tilewright.relay.op.broadcast import Add, Divide, FloorDivide, Greater, GreaterEqual, LeftShift, Less, Multiply, Subtract, Where
 from tilewright.relay.op.elementwise import Abs, Floor, Negative, Round, Sign, Trunc
@@ -37,7 +38,6 @@ from tilewright.relay.qnn.arithmetic import QnnAdd, QnnConcatenate, QnnMul
 from tilewright.relay.qnn.functions import QnnAvgPool2d, QnnSoftmax
 from tilewright.relay.qnn.products import QnnConv2d, QnnConv2dTranspose, QnnDense
 from tilewright.relay.qnn.scaling import Dequantize, Quantize, Requantize
-from tilewright.types import FLOAT32
 
 Rule = Callable[[Call], "Expr | None"]
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.base.types import FLOAT32, DataType
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.broadcast import Add, BitwiseAnd, Greater, Multiply, MultiplyAdd, RightShift, Subtract, Where
 from tilewright.relay.op.elementwise import Clip, Round
@@ -32,7 +33,6 @@ from tilewright.relay.qnn.functions import QnnAvgPool2d, QnnSoftmax
 from tilewright.relay.qnn.products import QnnConv2dTranspose, QnnDense
 from tilewright.relay.qnn.scaling import Dequantize, Quantize, Requantize
 from tilewright.relay.qnn.sources import Rule, is_open, joined, product_below, window_sums
-from tilewright.types import FLOAT32, DataType
 
 _F: Final = np.float32
 _LANES: Final = 64

@@ -17,7 +17,8 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from tilewright.errors import OptionError
+from tilewright.base.errors import OptionError
+from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, Var
@@ -34,7 +35,6 @@ from tilewright.relay.transform.layout_sweep import Relaid, Stored
 from tilewright.relay.transform.permutations import Perm, axes_of
 from tilewright.relay.visitor import post_order, rewrite
 from tilewright.topi.orders import order_of
-from tilewright.types import TensorType
 
 LAYOUTS: Final = ("NCHW", "NHWC")
 

@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from tilewright.errors import OptionError
+from tilewright.base.errors import OptionError
+from tilewright.base.types import DataType, TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple
@@ -30,7 +31,6 @@ from tilewright.relay.qnn.functions import Requantized
 from tilewright.relay.qnn.products import QnnConv2d, QnnDense
 from tilewright.relay.qnn.scaling import Dequantize, Quantize, Requantize
 from tilewright.relay.visitor import operands, post_order, with_operands
-from tilewright.types import DataType, TensorType
 
 BYTES: Final = ("int8", "uint8")
 

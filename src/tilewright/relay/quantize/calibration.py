@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tilewright.errors import OptionError
+from tilewright.base.errors import OptionError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import ModulePass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function

@@ -12,8 +12,8 @@ from contextvars import ContextVar, Token
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Self
 
-from tilewright.errors import OptionError
-from tilewright.settings import nearest
+from tilewright.base.errors import OptionError
+from tilewright.base.settings import nearest
 
 CALIBRATE_MODES: Final = ("global_scale", "kl_divergence", "percentile")
 WEIGHT_SCALES: Final = ("power2", "max")

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
+from tilewright.base.types import FuncType, TensorType
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, Tuple, TupleGetItem, Var
 from tilewright.relay.qnn.scaling import Quantize
 from tilewright.relay.visitor import consumers, operands, post_order, substitute
-from tilewright.types import FuncType, TensorType
 
 NAMES = ("quantize_inputs", "quantized_main", "dequantize_outputs")
 

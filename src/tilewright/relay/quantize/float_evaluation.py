@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import InputError
+from tilewright.base.errors import InputError
+from tilewright.base.types import TensorType
 from tilewright.relay.expr import Expr, Function, Var
 from tilewright.relay.quantize.ranges import Array, Distribution
-from tilewright.types import TensorType
 
 Sample = Mapping[str, Array]
 Runner = Callable[[Function, Sequence[Expr]], Callable[[Sample], list[Array]]]

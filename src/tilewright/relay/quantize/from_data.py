@@ -12,7 +12,8 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from tilewright.errors import CompileError, OptionError
+from tilewright.base.errors import CompileError, OptionError
+from tilewright.base.settings import nearest
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple
 from tilewright.relay.op.nn_matmul import BiasAdd
@@ -25,7 +26,6 @@ from tilewright.relay.quantize.selection import Selection, is_layer, layers, sel
 from tilewright.relay.quantize.simulate import Parameters, channel_axis, constants, rebuilt, weight_axis
 from tilewright.relay.transform.fold_constant import FoldConstant
 from tilewright.relay.visitor import consumers, post_order
-from tilewright.settings import nearest
 
 T = TypeVar("T")
 CALIBRATIONS: Final = ("minmax", "percentile", "kl", "mse")

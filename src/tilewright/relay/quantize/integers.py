@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, Pass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import InputError
+from tilewright.base.errors import InputError
 
 Array = np.ndarray[Any, Any]
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tilewright.base.types import FLOAT32, TensorType
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple
 from tilewright.relay.op.broadcast import Add
 from tilewright.relay.op.elementwise import Clip, Relu
@@ -23,7 +24,6 @@ from tilewright.relay.op.registry import Op
 from tilewright.relay.op.shaping import BatchFlatten, ExpandDims, Reshape, Squeeze
 from tilewright.relay.op.transform import Concatenate, StridedSlice, Transpose
 from tilewright.relay.visitor import post_order
-from tilewright.types import FLOAT32, TensorType
 
 LAYERS: Final = (Conv2d, Dense)
 MOVING: Final = (MaxPool1d, MaxPool2d, MaxPool3d, Reshape, Squeeze, ExpandDims, BatchFlatten, Transpose, StridedSlice)

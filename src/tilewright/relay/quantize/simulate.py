@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, Pass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Var
@@ -26,7 +27,6 @@ from tilewright.relay.quantize.config import QAnnotateKind, QConfig, current_qco
 from tilewright.relay.quantize.ranges import Levels
 from tilewright.relay.quantize.selection import Choice, Selection, layers, select
 from tilewright.relay.visitor import operands, post_order, with_operands
-from tilewright.types import TensorType
 
 Parameters = tuple[Expr, Expr, Expr]
 """Scale, least and greatest level of a simulated quantization."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
 from tilewright.relay import nn
 from tilewright.relay.expr import Expr, Function
 from tilewright.relay.op.elementwise import Relu

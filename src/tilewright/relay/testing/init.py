@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tilewright import nd
+from tilewright.base import nd
+from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Function
 from tilewright.relay.transform.infer_type import InferType
-from tilewright.types import TensorType
 
 Array = np.ndarray[Any, Any]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
+from tilewright.base.nd import NDArray
 from tilewright.ir.module import IRModule
-from tilewright.nd import NDArray
 from tilewright.relay import nn
 from tilewright.relay.expr import Expr, Function, Var, var
 from tilewright.relay.op.elementwise import Relu

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
 from tilewright.relay import nn
 from tilewright.relay.expr import Expr, Function, var
 from tilewright.relay.testing.layers import Workload, batch_norm_infer, conv2d, data_of, dense_add_bias, network, workload

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tilewright.errors import InputError
+from tilewright.base.errors import InputError
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Constant, Expr, Function, Var, const
 from tilewright.relay.visitor import substitute

@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from tilewright.base.types import INT32, TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function
@@ -31,7 +32,6 @@ from tilewright.relay.op.fixed_point import HighProduct
 from tilewright.relay.op.registry import Array
 from tilewright.relay.qnn.numerics import constant
 from tilewright.relay.visitor import consumers, post_order, rewrite
-from tilewright.types import INT32, TensorType
 
 _BYTES: Final = ("int8", "uint8")
 _STEPS: Final = (Add, Subtract, Multiply, LeftShift, RightShift, HighProduct, Cast, Clip, BitwiseXor)

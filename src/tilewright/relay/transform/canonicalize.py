@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function
@@ -20,7 +21,6 @@ from tilewright.relay.op.registry import Op
 from tilewright.relay.op.shaping import Reshape
 from tilewright.relay.transform.permutations import reshaped
 from tilewright.relay.visitor import rewrite
-from tilewright.types import TensorType
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tilewright.errors import CompileError, OptionError
+from tilewright.base.errors import CompileError, OptionError
+from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Expr, Function, Var
 from tilewright.relay.op.shaping import Reshape
 from tilewright.relay.visitor import operands, post_order, with_operands
-from tilewright.types import TensorType
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from tilewright.errors import OptionError
+from tilewright.base.errors import OptionError
+from tilewright.base.types import TensorType
 from tilewright.ir.op_attributes import op_attr
 from tilewright.relay.expr import Call, Expr, Function, Var
 from tilewright.relay.op import hooks
@@ -15,7 +16,6 @@ from tilewright.relay.op.registry import Op
 from tilewright.relay.transform.chosen_sweep import Choice, ChosenSweep, layout_names
 from tilewright.relay.visitor import post_order, with_operands
 from tilewright.tir.data_layout import bijective_layout, layout
-from tilewright.types import TensorType
 
 
 class LayoutConfig:

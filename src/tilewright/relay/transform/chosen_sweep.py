@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tilewright.errors import CompileError, InternalError, OptionError
+from tilewright.base.errors import CompileError, InternalError, OptionError
+from tilewright.base.types import TensorType, Type
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from tilewright.relay.op.blocks import LayoutTransform
 from tilewright.relay.op.nn_conv import Convolution
@@ -24,7 +25,6 @@ from tilewright.relay.transform.permutations import Perm, axes_of, inverse, is_i
 from tilewright.relay.visitor import consumers, operands
 from tilewright.tir.data_layout import layout
 from tilewright.topi.orders import DIMENSIONS, Order, block, fits, has_blocks, layout_of, order_of, rank, renamed
-from tilewright.types import TensorType, Type
 
 Choice = Callable[[Call], "Op | None"]
 

@@ -12,7 +12,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tilewright.errors import OptionError
+from tilewright.base.errors import OptionError
+from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, Pass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Var, const
@@ -21,7 +22,6 @@ from tilewright.relay.op.nn_sparse import SparseConv2d, packed
 from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.transform.dense_to_sparse import PARTS, sparse_parts
 from tilewright.relay.visitor import consumers, post_order, rewrite
-from tilewright.types import TensorType
 
 KERNELS = {"NHWC": "HWIO", "NCHW": "OIHW"}
 """The layout of a kernel that goes with one of the data."""

@@ -18,7 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tilewright.errors import CompileError, Origin
+from tilewright.base.errors import CompileError, Origin
+from tilewright.base.types import FuncType, GlobalTypeVar, Type, TypeCall, substitute_type, type_children, with_type_children
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.adt import Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar, TypeData
@@ -31,7 +32,6 @@ from tilewright.relay.transform.plain_closures import bound_types, called_with, 
 from tilewright.relay.transform.remove_unused_functions import RemoveUnusedFunctions
 from tilewright.relay.transform.to_basic_block_normal_form import ToBasicBlockNormalForm
 from tilewright.relay.visitor import binders, operands, post_order, with_operands
-from tilewright.types import FuncType, GlobalTypeVar, Type, TypeCall, substitute_type, type_children, with_type_children
 
 Bound = dict[Type, Type]
 Key = tuple[str, tuple[Type, ...]]

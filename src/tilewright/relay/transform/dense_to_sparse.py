@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import OptionError
+from tilewright.base.errors import OptionError
+from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.expr import Call, Expr, Function, Var, const
 from tilewright.relay.op.nn_matmul import Dense
 from tilewright.relay.op.nn_sparse import SparseDense, packed
 from tilewright.relay.visitor import consumers, post_order, rewrite
-from tilewright.types import TensorType
 
 PARTS = ("data", "indices", "indptr")
 

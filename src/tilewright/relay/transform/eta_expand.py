@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tilewright.base.types import FuncType, TypeVar
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.adt import Constructor
 from tilewright.relay.expr import Call, Expr, Function, GlobalVar, Var
 from tilewright.relay.visitor import operands, post_order, with_operands
-from tilewright.types import FuncType, TypeVar
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tilewright.errors import OptionError
-from tilewright.expr import UnknownDim
+from tilewright.base.errors import OptionError
+from tilewright.base.types import INT64, TensorType, TupleType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Tuple, TupleGetItem, Var, const
@@ -23,7 +23,7 @@ from tilewright.relay.op.indexing import Take
 from tilewright.relay.op.shaping import Reshape
 from tilewright.relay.op.transform import Concatenate, Stack
 from tilewright.relay.transform.change_batch import ChangeBatch
-from tilewright.types import INT64, TensorType, TupleType
+from tilewright.scalar.expr import UnknownDim
 
 
 @dataclass(frozen=True)

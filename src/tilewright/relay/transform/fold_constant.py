@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
 from tilewright.relay.interpreter import apply_op
 from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import rewrite
-from tilewright.types import TensorType, TupleType, Type
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function
@@ -20,7 +21,6 @@ from tilewright.relay.op.nn_conv import Conv
 from tilewright.relay.transform.fold_scale_axis import input_axes
 from tilewright.relay.transform.permutations import reshaped
 from tilewright.relay.visitor import operands, post_order, rewrite
-from tilewright.types import TensorType
 
 _WORTH: Final = 2
 """Bytes of the image to a byte of weights: it is read and written less, they are read and written more, and not in one run."""

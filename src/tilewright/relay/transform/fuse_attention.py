@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function
@@ -27,7 +28,6 @@ from tilewright.relay.transform.permutations import reshaped, transposed
 from tilewright.relay.transform.simplify_expr import uniform
 from tilewright.relay.transform.strides import merged, strided
 from tilewright.relay.visitor import consumers, post_order, rewrite
-from tilewright.types import TensorType
 
 _NEVER: Final = -1e30
 """Scores that a mask sets to less than this have no weight."""

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tilewright.base.types import TensorType, TupleType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.analysis.integer_ranges import unconverted
@@ -23,7 +24,6 @@ from tilewright.relay.analysis.subarrays import is_place
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.visitor import operands, post_order, with_operands
-from tilewright.types import TensorType, TupleType
 
 
 @dataclass(frozen=True)

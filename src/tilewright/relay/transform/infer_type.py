@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
-from tilewright.errors import CompileError, ShapeError
+from tilewright.base.errors import CompileError, ShapeError
+from tilewright.base.types import BOOL, FuncType, RefType, TensorType, TupleType, Type, join_types
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
@@ -20,7 +21,6 @@ from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If,
 from tilewright.relay.node_labels import short
 from tilewright.relay.transform.type_solver import Hole, Solver
 from tilewright.relay.visitor import binders, operands, post_order
-from tilewright.types import BOOL, FuncType, RefType, TensorType, TupleType, Type, join_types
 
 
 @dataclass(frozen=True)

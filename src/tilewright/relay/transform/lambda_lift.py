@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.base.types import FuncType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.expr import Call, Expr, Function, GlobalVar, Let, Var
 from tilewright.relay.transform.dedup import fresh_copy
 from tilewright.relay.transform.to_basic_block_normal_form import ToBasicBlockNormalForm
 from tilewright.relay.visitor import free_vars, operands, post_order, with_operands
-from tilewright.types import FuncType
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tilewright.errors import InternalError
-from tilewright.node import node
+from tilewright.base.errors import InternalError
+from tilewright.base.node import node
+from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from tilewright.relay.op.hooks import is_replaced
 from tilewright.relay.op.nn_matmul import Dense, Matmul
@@ -19,7 +20,6 @@ from tilewright.relay.op.transform import Transpose
 from tilewright.relay.transform.permutations import Perm, axes_of, between, carried, gathered, inverse, is_identity, reshaped, transposed
 from tilewright.relay.visitor import operands, with_operands
 from tilewright.topi.orders import rank, stored_shape
-from tilewright.types import TensorType, TupleType, Type
 
 Relaid = tuple[Op, tuple[Perm | None, ...], Perm | None]
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tilewright.base.types import tensors_of
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.visitor import operands, post_order
-from tilewright.types import tensors_of
 
 
 def least_memory_order(function: Function) -> list[Expr]:

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from tilewright.base.types import DataType, TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Var
@@ -28,7 +29,6 @@ from tilewright.relay.op.text import StringNormalize, TokensTfIdf
 from tilewright.relay.transform.permutations import reshaped
 from tilewright.relay.visitor import rewrite
 from tilewright.topi.texts import gram_tree, letters_of, word_table
-from tilewright.types import DataType, TensorType
 
 Array = np.ndarray[Any, Any]
 STRING: Final = DataType("string")

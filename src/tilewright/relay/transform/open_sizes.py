@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilewright.arith.open_sizes import open_size
-from tilewright.errors import CompileError
-from tilewright.expr import PrimExpr
-from tilewright.expr import Var as Symbol
-from tilewright.expr_walk import free_vars, substitute
+from tilewright.base.errors import CompileError
+from tilewright.base.types import TensorType
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.visitor import operands, post_order, with_operands
-from tilewright.types import TensorType
+from tilewright.scalar.arith.open_sizes import open_size
+from tilewright.scalar.expr import PrimExpr
+from tilewright.scalar.expr import Var as Symbol
+from tilewright.scalar.walk import free_vars, substitute
 
 
 def symbols_of(function: Function) -> list[Symbol]:

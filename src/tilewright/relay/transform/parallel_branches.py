@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
+from tilewright.base.node import node
+from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
-from tilewright.node import node
 from tilewright.relay.adt import Match
 from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, Tuple
 from tilewright.relay.op.nn_matmul import BiasAdd
@@ -24,7 +25,6 @@ from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.op.transform import Concatenate, Stack, StridedSlice
 from tilewright.relay.transform.permutations import reshaped
 from tilewright.relay.visitor import consumers, operands, post_order, with_operands
-from tilewright.types import TensorType
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
@@ -27,7 +28,6 @@ from tilewright.relay.transform.dead_code import DeadCodeElimination
 from tilewright.relay.transform.dedup import fresh_copy
 from tilewright.relay.transform.to_a_normal_form import ToANormalForm
 from tilewright.relay.visitor import free_vars, operands, post_order, rewrite, with_operands
-from tilewright.types import TensorType
 
 LARGEST: Final = 1 << 20
 """Bytes of the largest tensor that is computed."""

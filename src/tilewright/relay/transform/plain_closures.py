@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
+from tilewright.base.types import FuncType, Type, bind_types, substitute_type
 from tilewright.relay.analysis.branches import is_one_kernel
 from tilewright.relay.expr import Call, Expr, Function, Let, Var
 from tilewright.relay.node_labels import short
 from tilewright.relay.transform.dedup import fresh_copy
 from tilewright.relay.visitor import operands, post_order, with_operands
-from tilewright.types import FuncType, Type, bind_types, substitute_type
 
 Bound = dict[Type, Type]
 

@@ -24,15 +24,15 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import CompileError, InternalError
-from tilewright.node import node
-from tilewright.pieces import place_pieces
+from tilewright.base.errors import CompileError, InternalError
+from tilewright.base.memory_placement import place_pieces
+from tilewright.base.node import node
+from tilewright.base.types import OpenSize, TensorType, TupleType, Type
 from tilewright.relay.analysis.subarrays import Box, joined, whole, windows
 from tilewright.relay.expr import Call, Constant, Expr, Function, Let, Tuple, TupleGetItem, Var
 from tilewright.relay.op.elementwise import Copy
 from tilewright.relay.transform.memory_order import least_memory_order
 from tilewright.relay.visitor import operands, post_order
-from tilewright.types import OpenSize, TensorType, TupleType, Type
 
 
 class MemorySpace(enum.Enum):

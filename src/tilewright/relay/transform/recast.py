@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tilewright.errors import OptionError
+from tilewright.base.errors import OptionError
+from tilewright.base.types import DataType
 from tilewright.relay.expr import Call, Expr, Tuple
 from tilewright.relay.op.elementwise import Cast
 from tilewright.relay.op.registry import Op, get
 from tilewright.relay.visitor import post_order, rewrite
-from tilewright.types import DataType
 
 
 def recast(expr: Expr, dtype: str, out_dtype: str, ops: Sequence[str] | None = None, skip_layers: Sequence[int] | None = None) -> Expr:

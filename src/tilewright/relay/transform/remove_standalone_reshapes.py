@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Expr, Function, Var
 from tilewright.relay.op.shaping import Reshape
 from tilewright.relay.visitor import rewrite
-from tilewright.types import TensorType
 
 
 @dataclass(frozen=True)

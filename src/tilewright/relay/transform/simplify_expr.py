@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from tilewright.base.types import FLOAT32, MINIFLOATS, DataType, TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem
@@ -30,7 +31,6 @@ from tilewright.relay.qnn.scaling import Dequantize
 from tilewright.relay.transform.fold_explicit_padding import both_sides
 from tilewright.relay.transform.permutations import axes_of, carried, compose, groups, inverse, is_identity, reshaped, transposed
 from tilewright.relay.visitor import rewrite
-from tilewright.types import FLOAT32, MINIFLOATS, DataType, TensorType
 
 CallRule = Callable[[Call], "Expr | None"]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.expr import Call, Expr, Function, Var, const
@@ -18,7 +19,6 @@ from tilewright.relay.op.nn_matmul import Dense
 from tilewright.relay.op.transform import Transpose
 from tilewright.relay.transform.permutations import axes_of
 from tilewright.relay.visitor import consumers, post_order, rewrite
-from tilewright.types import TensorType
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.expr import Call, Expr, Function
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.transform.permutations import groups, reshaped
 from tilewright.relay.visitor import consumers, post_order, rewrite
-from tilewright.types import TensorType
 
 
 @dataclass(frozen=True)

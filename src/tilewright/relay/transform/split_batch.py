@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from tilewright.errors import ShapeError
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import TensorType, TupleType, Type, tensors_of
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.analysis.batch_independence import Batch, batch_of, images_of
@@ -24,7 +25,6 @@ from tilewright.relay.op.nn_conv import Conv2d
 from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.visitor import operands, post_order, with_operands
 from tilewright.topi import machine as machines
-from tilewright.types import TensorType, TupleType, Type, tensors_of
 
 PARTS: Final = "Parts"
 _THIRD_LEVEL: Final = 16 << 20

@@ -20,7 +20,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
+from tilewright.base.types import FuncType, TensorType, TupleType, Type, tensors_of
 from tilewright.relay.adt import Match
 from tilewright.relay.analysis.branches import is_kernel
 from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
@@ -30,7 +31,6 @@ from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.qnn.sources import NUMERICS
 from tilewright.relay.transform.fold_constant import fold
 from tilewright.relay.visitor import binders, free_vars, operands, post_order, rewrite, with_operands
-from tilewright.types import FuncType, TensorType, TupleType, Type, tensors_of
 
 Array = np.ndarray[Any, Any]
 

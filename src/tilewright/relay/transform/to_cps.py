@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilewright.base.types import FuncType, Type, TypeVar, type_children, with_type_children
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.adt import Clause, Constructor, Match, pattern_vars
@@ -16,7 +17,6 @@ from tilewright.relay.transform.dedup import rename_pattern
 from tilewright.relay.transform.infer_type import infer_types
 from tilewright.relay.transform.to_a_normal_form import Sequencer
 from tilewright.relay.visitor import free_vars, operands, with_operands
-from tilewright.types import FuncType, Type, TypeVar, type_children, with_type_children
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from tilewright.errors import CompileError, MixedPrecisionWarning, OptionError
+from tilewright.base.errors import CompileError, MixedPrecisionWarning, OptionError
+from tilewright.base.types import FLOAT32, DataType, TensorType, TupleType, tensors_of
 from tilewright.ir.module import IRModule
 from tilewright.ir.op_attributes import op_attr
 from tilewright.ir.transform import FunctionPass, PassContext
@@ -35,7 +36,6 @@ from tilewright.relay.op import hooks
 from tilewright.relay.op.elementwise import Cast, converted
 from tilewright.relay.op.registry import Fusion, Op, Precision
 from tilewright.relay.visitor import consumers, operands, post_order, with_operands
-from tilewright.types import FLOAT32, DataType, TensorType, TupleType, tensors_of
 
 TYPES: Final = ("float16", "bfloat16")
 CATEGORIES: Final = (Precision.ALWAYS, Precision.FOLLOW, Precision.NEVER)

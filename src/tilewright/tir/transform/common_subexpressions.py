@@ -16,8 +16,8 @@ from collections import Counter
 from dataclasses import replace
 from typing import Final
 
-from tilewright.expr import Binary, Call, Cast, FloorDiv, FloorMod, Load, PrimExpr, TruncDiv, TruncMod, Var, number_of
-from tilewright.expr_walk import rewrite, walk
+from tilewright.scalar.expr import Binary, Call, Cast, FloorDiv, FloorMod, Load, PrimExpr, TruncDiv, TruncMod, Var, number_of
+from tilewright.scalar.walk import rewrite, walk
 from tilewright.tir.stmt import For, Let, PrimFunc, Stmt, expressions, map_bodies, map_expressions, walk_stmt
 
 _DIVISIONS: Final = (FloorDiv, FloorMod, TruncDiv, TruncMod)

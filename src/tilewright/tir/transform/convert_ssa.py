@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from tilewright.expr import Var
-from tilewright.expr_walk import substitute
+from tilewright.scalar.expr import Var
+from tilewright.scalar.walk import substitute
 from tilewright.tir.stmt import Block, For, Let, PrimFunc, Stmt, map_bodies, substitute_stmt
 
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from math import prod
 
-from tilewright.errors import ScheduleError
-from tilewright.expr import Buffer, Call, IntImm, Load, PrimExpr, add, as_expr, mul, sub
-from tilewright.expr_walk import rewrite, walk
-from tilewright.intrinsics import expect, stride_of
+from tilewright.base.errors import ScheduleError
+from tilewright.scalar.expr import Buffer, Call, IntImm, Load, PrimExpr, add, as_expr, mul, sub
+from tilewright.scalar.intrinsics import expect, stride_of
+from tilewright.scalar.walk import rewrite, walk
 from tilewright.tir.stmt import Allocate, Evaluate, PrimFunc, Seq, Stmt, Store, map_bodies, map_expressions, walk_stmt
 from tilewright.tir.transform.simplify import simplify
 

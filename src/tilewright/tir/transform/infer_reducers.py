@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from tilewright import expr as E
-from tilewright.expr import Binary, Load, PrimExpr, Var
-from tilewright.intrinsics import ACCUMULATING
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import Binary, Load, PrimExpr, Var
+from tilewright.scalar.intrinsics import ACCUMULATING
 from tilewright.te.tensor import MAX, MIN, PROD, SUM, Combiner
 from tilewright.tir.stmt import Block, PrimFunc, Reducer, Stmt, Store, map_bodies
 

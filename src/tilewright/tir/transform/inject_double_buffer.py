@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilewright.arith import Ranges
-from tilewright.expr import LT, Buffer, Load, PrimExpr, add, all_of, compare, floormod, sub
-from tilewright.expr_walk import walk
+from tilewright.scalar.arith import Ranges
+from tilewright.scalar.expr import LT, Buffer, Load, PrimExpr, add, all_of, compare, floormod, sub
+from tilewright.scalar.walk import walk
 from tilewright.tir.block_rewrites import free_name, reads, redirect, swap
 from tilewright.tir.region import region_of
 from tilewright.tir.stmt import (

@@ -9,7 +9,7 @@
 Needs a lowered program (no blocks); vectorized and unrolled loops around checks become serial. What the ranges of loops prove is not checked again.
 With `uninitialized`, a buffer that the function allocates gets a second one of truth values, what of it is written. With `overlaps`, no
 parameter that is written may share memory with another. A wrong access is left out, and the program goes on, so that checks work in
-parallel loops: what it computes then is not to be used. Raises nothing; `tilewright.faults` says what reports look like.
+parallel loops: what it computes then is not to be used. Raises nothing; `tilewright.base.memory_faults` says what reports look like.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias, TypeGuard
 
-from tilewright.arith.bounds import bounds
-from tilewright.arith.ranges import Ranges
-from tilewright.arith.simplify import is_index, prove, simplify
-from tilewright.arith.solve import assume, conjuncts
-from tilewright.errors import CompileError, Origin
-from tilewright.expr import (
+from tilewright.base.errors import CompileError, Origin
+from tilewright.base.memory_faults import ARITIES, FAULT, OVERLAP, OVERLAPS, READ, UNINITIALIZED, WRITE, Site
+from tilewright.base.types import BOOL, INT64
+from tilewright.ir.transform import PassContext
+from tilewright.scalar.arith.bounds import bounds
+from tilewright.scalar.arith.ranges import Ranges
+from tilewright.scalar.arith.simplify import is_index, prove, simplify
+from tilewright.scalar.arith.solve import assume, conjuncts
+from tilewright.scalar.expr import (
     GE,
     LT,
     NE,
@@ -51,10 +54,8 @@ from tilewright.expr import (
     mul,
     sub,
 )
-from tilewright.expr_walk import walk
-from tilewright.faults import ARITIES, FAULT, OVERLAP, OVERLAPS, READ, UNINITIALIZED, WRITE, Site
-from tilewright.intrinsics import address_of, call_extern, call_pure_extern, expect, prefetch, stride_of
-from tilewright.ir.transform import PassContext
+from tilewright.scalar.intrinsics import address_of, call_extern, call_pure_extern, expect, prefetch, stride_of
+from tilewright.scalar.walk import walk
 from tilewright.tir.printer import PrintedFunc
 from tilewright.tir.stmt import (
     PARALLEL,
@@ -74,7 +75,6 @@ from tilewright.tir.stmt import (
     stored_buffers,
 )
 from tilewright.tir.transform.scope import inside
-from tilewright.types import BOOL, INT64
 
 _LONGEST_LINE: Final = 140
 _MOST_WAYS: Final = 256

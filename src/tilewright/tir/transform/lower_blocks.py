@@ -17,10 +17,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from tilewright.errors import ScheduleError
-from tilewright.expr import EQ, And, Buffer, IntImm, Intrinsic, Load, PrimExpr, Ramp, Var, all_of, compare, const
-from tilewright.expr_walk import free_vars, rewrite, walk
-from tilewright.intrinsics import horizontal_max, horizontal_min, horizontal_prod, horizontal_sum
+from tilewright.base.errors import ScheduleError
+from tilewright.base.types import INT64
+from tilewright.scalar.expr import EQ, And, Buffer, IntImm, Intrinsic, Load, PrimExpr, Ramp, Var, all_of, compare, const
+from tilewright.scalar.intrinsics import horizontal_max, horizontal_min, horizontal_prod, horizontal_sum
+from tilewright.scalar.walk import free_vars, rewrite, walk
 from tilewright.tir.stmt import (
     ALIGNED,
     VECTORIZED,
@@ -41,7 +42,6 @@ from tilewright.tir.stmt import (
 from tilewright.tir.transform.place_buffers import Alignment, place_buffers
 from tilewright.tir.transform.place_prefetches import place_prefetches
 from tilewright.tir.transform.scope import runs_once
-from tilewright.types import INT64
 
 _ACROSS_LANES: dict[str, Intrinsic] = {"sum": horizontal_sum, "prod": horizontal_prod, "max": horizontal_max, "min": horizontal_min}
 APART: Final = "apart"

@@ -21,13 +21,13 @@ from collections.abc import Callable, Sequence
 from math import inf, log, log2, nan
 from typing import Final
 
-from tilewright import expr as T
-from tilewright import intrinsics as I
-from tilewright.expr import Call, Cast, Intrinsic, Load, PrimExpr, Select, Var, const, if_then_else
-from tilewright.expr_walk import walk
-from tilewright.intrinsics import fma, reinterpret, shift_left, shift_right
+from tilewright.base.types import DataType
+from tilewright.scalar import expr as T
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.expr import Call, Cast, Intrinsic, Load, PrimExpr, Select, Var, const, if_then_else
+from tilewright.scalar.intrinsics import fma, reinterpret, shift_left, shift_right
+from tilewright.scalar.walk import walk
 from tilewright.tir.stmt import IfThenElse, Let, PrimFunc, Stmt, Store, bodies, map_bodies
-from tilewright.types import DataType
 
 _MAGIC: Final = 12582912.0
 """1.5 * 2**23: adding it rounds a float32 to an integer, which then stands in its low bits."""

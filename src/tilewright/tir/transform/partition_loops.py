@@ -33,11 +33,12 @@ from functools import reduce
 from itertools import pairwise, product
 from typing import Final
 
-from tilewright.arith.bounds import bounds_of_form
-from tilewright.arith.linear import LinearForm, expression, linear
-from tilewright.arith.ranges import Ranges
-from tilewright.arith.simplify import difference, is_index, simplify
-from tilewright.expr import (
+from tilewright.base.types import BOOL
+from tilewright.scalar.arith.bounds import bounds_of_form
+from tilewright.scalar.arith.linear import LinearForm, expression, linear
+from tilewright.scalar.arith.ranges import Ranges
+from tilewright.scalar.arith.simplify import difference, is_index, simplify
+from tilewright.scalar.expr import (
     EQ,
     GE,
     LT,
@@ -58,7 +59,7 @@ from tilewright.expr import (
     minimum,
     sub,
 )
-from tilewright.expr_walk import free_vars, substitute, walk
+from tilewright.scalar.walk import free_vars, substitute, walk
 from tilewright.tir.stmt import (
     NUMBERS,
     PARALLEL,
@@ -78,7 +79,6 @@ from tilewright.tir.stmt import (
     walk_stmt,
 )
 from tilewright.tir.transform.scope import inside, runs_once, trips
-from tilewright.types import BOOL
 
 MOST_SEGMENTS: Final = 8
 MOST_BRANCHES: Final = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tilewright.faults import Site
+from tilewright.base.memory_faults import Site
 from tilewright.tir.stmt import PrimFunc
 from tilewright.tir.transform.flatten_buffers import flatten_buffers
 from tilewright.tir.transform.instrument_memory import Checks, instrument_memory

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeAlias
 
-from tilewright.arith import Ranges, simplify
-from tilewright.errors import InternalError, ScheduleError
-from tilewright.expr import Buffer, Load, PrimExpr, sub
-from tilewright.expr_walk import rewrite, walk
+from tilewright.base.errors import InternalError, ScheduleError
+from tilewright.scalar.arith import Ranges, simplify
+from tilewright.scalar.expr import Buffer, Load, PrimExpr, sub
+from tilewright.scalar.walk import rewrite, walk
 from tilewright.tir.block_rewrites import redirect
 from tilewright.tir.coverage import fills, lives_in_trips
 from tilewright.tir.region import Box, region_of

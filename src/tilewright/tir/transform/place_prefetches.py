@@ -14,14 +14,14 @@ import math
 from dataclasses import replace
 from typing import Final
 
-from tilewright.arith import Ranges, simplify
-from tilewright.errors import ScheduleError
-from tilewright.expr import Buffer, IntImm, Load, PrimExpr, add, const, minimum, mul
-from tilewright.expr_walk import substitute
-from tilewright.intrinsics import prefetch
+from tilewright.base.errors import ScheduleError
+from tilewright.base.types import INT64
+from tilewright.scalar.arith import Ranges, simplify
+from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, add, const, minimum, mul
+from tilewright.scalar.intrinsics import prefetch
+from tilewright.scalar.walk import substitute
 from tilewright.tir.region import Box, region_of
 from tilewright.tir.stmt import Evaluate, For, PrimFunc, Stmt, map_bodies, seq
-from tilewright.types import INT64
 
 NEXT: Final = "prefetch_next"
 SHARE: Final = "prefetch_share"

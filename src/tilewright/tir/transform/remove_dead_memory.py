@@ -9,9 +9,9 @@ LLVM does it for its back end; C compilers warn of it.
 
 from __future__ import annotations
 
-from tilewright.expr import Buffer, Call, Load, PrimExpr, Var
-from tilewright.expr_walk import walk
-from tilewright.intrinsics import Extern
+from tilewright.scalar.expr import Buffer, Call, Load, PrimExpr, Var
+from tilewright.scalar.intrinsics import Extern
+from tilewright.scalar.walk import walk
 from tilewright.tir.stmt import Allocate, Evaluate, Let, PrimFunc, Seq, Stmt, Store, expressions, map_bodies, walk_stmt
 
 

@@ -7,8 +7,8 @@
 
 from __future__ import annotations
 
-from tilewright.expr import Call, Load
-from tilewright.expr_walk import walk
+from tilewright.scalar.expr import Call, Load
+from tilewright.scalar.walk import walk
 from tilewright.tir.stmt import Allocate, Evaluate, Let, PrimFunc, Seq, Stmt, Store, expressions, map_bodies, walk_stmt
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from tilewright.expr import (
+from tilewright.scalar.expr import (
     NE,
     Broadcast,
     Buffer,
@@ -31,13 +31,8 @@ from tilewright.expr import (
     minimum,
     mul,
 )
-from tilewright.expr_walk import rewrite, walk
-from tilewright.intrinsics import (
-    horizontal_max,
-    horizontal_min,
-    horizontal_prod,
-    horizontal_sum,
-)
+from tilewright.scalar.intrinsics import horizontal_max, horizontal_min, horizontal_prod, horizontal_sum
+from tilewright.scalar.walk import rewrite, walk
 from tilewright.tir.stmt import (
     SERIAL,
     Allocate,

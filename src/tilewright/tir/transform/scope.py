@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tilewright.arith.bounds import bounds
-from tilewright.arith.ranges import Ranges
-from tilewright.arith.simplify import simplify
-from tilewright.arith.solve import conjuncts
-from tilewright.expr import IntImm, Load, PrimExpr, add, all_of, sub
-from tilewright.expr_walk import walk
+from tilewright.scalar.arith.bounds import bounds
+from tilewright.scalar.arith.ranges import Ranges
+from tilewright.scalar.arith.simplify import simplify
+from tilewright.scalar.arith.solve import conjuncts
+from tilewright.scalar.expr import IntImm, Load, PrimExpr, add, all_of, sub
+from tilewright.scalar.walk import walk
 from tilewright.tir.stmt import For, Stmt, stored_buffers
 
 

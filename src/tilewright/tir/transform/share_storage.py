@@ -9,8 +9,8 @@ same run of statements; registers (`local`) do not, since code generation gives 
 
 from __future__ import annotations
 
-from tilewright.expr import Buffer, Load
-from tilewright.expr_walk import walk
+from tilewright.scalar.expr import Buffer, Load
+from tilewright.scalar.walk import walk
 from tilewright.tir.block_rewrites import redirect
 from tilewright.tir.stmt import Allocate, PrimFunc, Seq, Stmt, Store, expressions, map_bodies, walk_stmt
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilewright.arith.bounds import bounds
-from tilewright.arith.ranges import Ranges
-from tilewright.arith.simplify import is_index
-from tilewright.arith.simplify import simplify as simplify_expr
-from tilewright.arith.solve import assume
-from tilewright.expr import FloatImm, IntImm, Var, logical_and, logical_not, number_of
+from tilewright.scalar.arith.bounds import bounds
+from tilewright.scalar.arith.ranges import Ranges
+from tilewright.scalar.arith.simplify import is_index
+from tilewright.scalar.arith.simplify import simplify as simplify_expr
+from tilewright.scalar.arith.solve import assume
+from tilewright.scalar.expr import FloatImm, IntImm, Var, logical_and, logical_not, number_of
 from tilewright.tir.stmt import Evaluate, For, IfThenElse, Let, PrimFunc, Seq, Stmt, Store, map_bodies, substitute_stmt
 from tilewright.tir.transform.scope import inside, lasting, runs_once
 

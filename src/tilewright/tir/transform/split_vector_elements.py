@@ -7,11 +7,11 @@
 
 from __future__ import annotations
 
-from tilewright.errors import ScheduleError
-from tilewright.expr import Broadcast, Buffer, IntImm, Load, PrimExpr, Ramp, Var, add, as_expr, mul
-from tilewright.expr_walk import rewrite, walk
+from tilewright.base.errors import ScheduleError
+from tilewright.base.types import INT64
+from tilewright.scalar.expr import Broadcast, Buffer, IntImm, Load, PrimExpr, Ramp, Var, add, as_expr, mul
+from tilewright.scalar.walk import rewrite, walk
 from tilewright.tir.stmt import VECTORIZED, Allocate, For, PrimFunc, Stmt, Store, expressions, map_bodies, walk_stmt
-from tilewright.types import INT64
 
 
 def split_vector_elements(func: PrimFunc) -> PrimFunc:

@@ -18,10 +18,11 @@ from dataclasses import replace
 from math import inf
 from typing import Final
 
-from tilewright.arith.ranges import Ranges
-from tilewright.arith.simplify import simplify
-from tilewright.arith.solve import conjuncts, solve
-from tilewright.expr import (
+from tilewright.base.types import DataType
+from tilewright.scalar.arith.ranges import Ranges
+from tilewright.scalar.arith.simplify import simplify
+from tilewright.scalar.arith.solve import conjuncts, solve
+from tilewright.scalar.expr import (
     Add,
     And,
     Binary,
@@ -44,8 +45,8 @@ from tilewright.expr import (
     number_of,
     sub,
 )
-from tilewright.expr_walk import walk
-from tilewright.intrinsics import fma
+from tilewright.scalar.intrinsics import fma
+from tilewright.scalar.walk import walk
 from tilewright.tir.stmt import (
     SERIAL,
     VECTORIZED,
@@ -60,7 +61,6 @@ from tilewright.tir.stmt import (
     map_bodies,
 )
 from tilewright.tir.transform.scope import inside
-from tilewright.types import DataType
 
 Guarded = tuple[list[PrimExpr], Stmt]
 """Conditions, and the statement that runs where all of them hold."""

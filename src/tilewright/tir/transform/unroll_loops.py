@@ -14,14 +14,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from tilewright.arith.bounds import bounds_of_form
-from tilewright.arith.linear import LinearForm, expression
-from tilewright.arith.ranges import Interval, Ranges
-from tilewright.arith.simplify import decide, difference, form_of, is_index, simplify
-from tilewright.arith.solve import assume
-from tilewright.errors import ScheduleError
-from tilewright.expr import Add, Comparison, IntImm, Load, PrimExpr, Select, Var, const, logical_not, number_of
-from tilewright.expr_walk import walk
+from tilewright.base.errors import ScheduleError
+from tilewright.scalar.arith.bounds import bounds_of_form
+from tilewright.scalar.arith.linear import LinearForm, expression
+from tilewright.scalar.arith.ranges import Interval, Ranges
+from tilewright.scalar.arith.simplify import decide, difference, form_of, is_index, simplify
+from tilewright.scalar.arith.solve import assume
+from tilewright.scalar.expr import Add, Comparison, IntImm, Load, PrimExpr, Select, Var, const, logical_not, number_of
+from tilewright.scalar.walk import walk
 from tilewright.tir.stmt import (
     SERIAL,
     UNROLLED,

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tilewright.arith.bounds import bounds
-from tilewright.arith.ranges import Ranges
-from tilewright.arith.simplify import as_ramp, form_of, is_index, prove, simplify
-from tilewright.errors import ScheduleError
-from tilewright.expr import (
+from tilewright.base.errors import ScheduleError
+from tilewright.scalar.arith.bounds import bounds
+from tilewright.scalar.arith.ranges import Ranges
+from tilewright.scalar.arith.simplify import as_ramp, form_of, is_index, prove, simplify
+from tilewright.scalar.expr import (
     And,
     Broadcast,
     Buffer,
@@ -36,8 +36,8 @@ from tilewright.expr import (
     mul,
     number_of,
 )
-from tilewright.expr_walk import rewrite, shared_choices, walk
-from tilewright.intrinsics import Extern
+from tilewright.scalar.intrinsics import Extern
+from tilewright.scalar.walk import rewrite, shared_choices, walk
 from tilewright.tir.stmt import (
     SERIAL,
     VECTORIZED,

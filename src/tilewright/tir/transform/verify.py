@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
-from tilewright.errors import InternalError
-from tilewright.expr import Buffer, Load, PrimExpr, Var
-from tilewright.expr_walk import text_of, walk
+from tilewright.base.errors import InternalError
+from tilewright.base.types import DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.expr import Buffer, Load, PrimExpr, Var
+from tilewright.scalar.walk import text_of, walk
 from tilewright.tir.stmt import NUMBERS, Allocate, Block, For, IfThenElse, Let, PrimFunc, Stmt, Store, bodies, expressions
-from tilewright.types import DataType
 
 
 def verify_flat(func: PrimFunc) -> None:

@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from tilewright.expr import Broadcast, Buffer, Call, Cast, FloatImm, Load, PrimExpr, Select, Var, cast, if_then_else
-from tilewright.expr_walk import walk
-from tilewright.intrinsics import pair, reinterpret
+from tilewright.base.types import FLOAT32, MINIFLOATS, DataType
+from tilewright.scalar.expr import Broadcast, Buffer, Call, Cast, FloatImm, Load, PrimExpr, Select, Var, cast, if_then_else
+from tilewright.scalar.intrinsics import pair, reinterpret
+from tilewright.scalar.walk import walk
 from tilewright.tir.stmt import Allocate, Evaluate, For, IfThenElse, Let, PrimFunc, Stmt, Store, expressions, map_bodies, walk_stmt
-from tilewright.types import FLOAT32, MINIFLOATS, DataType
 
 
 def widen_halves(func: PrimFunc) -> PrimFunc:

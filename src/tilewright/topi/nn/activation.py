@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewright import te
-from tilewright.expr import PrimExpr, Var
+from tilewright.scalar.expr import PrimExpr, Var
 from tilewright.topi import elementwise as of
 from tilewright.topi.norm import scaled
 from tilewright.topi.shapes import axis_of

@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import Any
 
 from tilewright import te
-from tilewright.errors import ShapeError
-from tilewright.expr import EQ, PrimExpr, Var, all_of, cast, compare, const, floordiv, floormod, if_then_else
+from tilewright.base.errors import ShapeError
+from tilewright.scalar.expr import EQ, PrimExpr, Var, all_of, cast, compare, const, floordiv, floormod, if_then_else
 from tilewright.topi import transform as of
 from tilewright.topi.blocks import depth_to_space_plan, space_to_depth_plan
 from tilewright.topi.layouts import data_axes

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tilewright import te
-from tilewright.errors import ShapeError
-from tilewright.expr import cast, floordiv, floormod
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import DataType
+from tilewright.scalar.expr import cast, floordiv, floormod
 from tilewright.topi import channel_blocks as of
 from tilewright.topi.shapes import text
 from tilewright.topi.tag import INJECTIVE, tagged
 from tilewright.topi.windows import Ints, Padding, padding_of, per_dimension, window_count
-from tilewright.types import DataType
 
 
 def _block_of(layout: str) -> int:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import te
-from tilewright.errors import ShapeError
-from tilewright.expr import PrimExpr, Var, add, all_of, cast, const, floordiv, if_then_else, mul, sub
-from tilewright.intrinsics import floor
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import DataType
+from tilewright.scalar.expr import PrimExpr, Var, add, all_of, cast, const, floordiv, if_then_else, mul, sub
+from tilewright.scalar.intrinsics import floor
 from tilewright.topi.schedules.reduce import ReduceSchedule
 from tilewright.topi.shapes import text
 from tilewright.topi.tag import tagged
 from tilewright.topi.windows import Ints, Padding, padding_of, per_dimension, window_count
-from tilewright.types import DataType
 
 
 def _sampled(pixel: Any, y: PrimExpr, x: PrimExpr, height: int, width: int) -> PrimExpr:

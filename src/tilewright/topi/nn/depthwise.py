@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import te
-from tilewright.expr import EQ, PrimExpr, Var, all_of, cast, compare, const, floordiv, floormod, if_then_else
+from tilewright.base.types import DataType
+from tilewright.scalar.expr import EQ, PrimExpr, Var, all_of, cast, compare, const, floordiv, floormod, if_then_else
 from tilewright.topi import conv as of
 from tilewright.topi.schedules.reduce import ReduceSchedule
 from tilewright.topi.tag import tagged
 from tilewright.topi.transform import reshape
 from tilewright.topi.windows import Ints, Padding, padding_of, per_dimension
-from tilewright.types import DataType
 
 
 def _depthwise(

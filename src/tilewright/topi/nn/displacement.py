@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import te
-from tilewright.errors import ShapeError
-from tilewright.expr import PrimExpr, Var, all_of, const, div, floordiv, floormod, if_then_else
+from tilewright.base.errors import ShapeError
+from tilewright.scalar.expr import PrimExpr, Var, all_of, const, div, floordiv, floormod, if_then_else
 from tilewright.topi.elementwise import absolute
 from tilewright.topi.schedules.reduce import ReduceSchedule
 from tilewright.topi.shapes import axis_of, differ, text

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright import te
-from tilewright.errors import ShapeError
-from tilewright.expr import PrimExpr, Var, add, cast, mul
-from tilewright.intrinsics import sqrt
+from tilewright.base.errors import ShapeError
+from tilewright.scalar.expr import PrimExpr, Var, add, cast, mul
+from tilewright.scalar.intrinsics import sqrt
 from tilewright.topi import norm as of
 from tilewright.topi.shapes import axes_of, axis_of, differ, text
 from tilewright.topi.tag import tagged

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import te
-from tilewright.errors import ShapeError
-from tilewright.expr import EQ, PrimExpr, Var, all_of, cast, compare, const, floordiv, floormod, if_then_else, maximum, minimum
+from tilewright.base.errors import ShapeError
+from tilewright.scalar.expr import EQ, PrimExpr, Var, all_of, cast, compare, const, floordiv, floormod, if_then_else, maximum, minimum
 from tilewright.topi import pool as of
 from tilewright.topi.adaptive import adaptive_pool as to_size
 from tilewright.topi.conv import channels_last

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import te
-from tilewright.errors import ShapeError
-from tilewright.expr import EQ, PrimExpr, Value, Var, add, cast, compare, const, div, if_then_else, maximum, minimum, mul, sub
-from tilewright.intrinsics import nearbyint
+from tilewright.base.errors import ShapeError
+from tilewright.base.types import DataType
+from tilewright.scalar.expr import EQ, PrimExpr, Value, Var, add, cast, compare, const, div, if_then_else, maximum, minimum, mul, sub
+from tilewright.scalar.intrinsics import nearbyint
 from tilewright.topi.elementwise import integer_range
 from tilewright.topi.shapes import axis_of
 from tilewright.topi.tag import BROADCAST, tagged
-from tilewright.types import DataType
 
 SQNN_DISABLE, SQNN_INT8, SQNN_UINT8, SQNN_INT32 = range(4)
 SQNN_DTYPE_TO_CODE = {"disable": SQNN_DISABLE, "int8": SQNN_INT8, "uint8": SQNN_UINT8, "int32": SQNN_INT32}

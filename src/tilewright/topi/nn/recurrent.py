@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewright import te
-from tilewright.errors import ShapeError
-from tilewright.expr import PrimExpr, Value, Var, add, const, mul
+from tilewright.base.errors import ShapeError
+from tilewright.scalar.expr import PrimExpr, Value, Var, add, const, mul
 from tilewright.topi import math
 from tilewright.topi.shapes import text
 from tilewright.topi.transform import stack

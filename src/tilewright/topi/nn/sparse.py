@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import te
-from tilewright.errors import ShapeError
-from tilewright.expr import PrimExpr, all_of, cast, const, floordiv, floormod, if_then_else
+from tilewright.base.errors import ShapeError
+from tilewright.scalar.expr import PrimExpr, all_of, cast, const, floordiv, floormod, if_then_else
 from tilewright.tir.ir_builder import BufferVar, IRBuilder
 from tilewright.topi.loops import Output, loops
 from tilewright.topi.shapes import product, text

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.expr import Var
+from tilewright.base.types import OpenSize
+from tilewright.scalar.expr import Var
 from tilewright.te.tensor import Tensor
 from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks
 from tilewright.topi.schedules.tile import accumulate
 from tilewright.topi.tiles import Tile
-from tilewright.types import OpenSize
 
 _GROUP = 4
 _COPIES = 16

@@ -9,9 +9,9 @@ from __future__ import annotations
 import itertools
 import math
 
-from tilewright.arith.open_sizes import typical
-from tilewright.expr import Buffer, IntImm, Load, PrimExpr, number_of
-from tilewright.expr_walk import walk
+from tilewright.scalar.arith.open_sizes import typical
+from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, number_of
+from tilewright.scalar.walk import walk
 from tilewright.tir.schedule import Schedule
 from tilewright.tir.stmt import Block, Store, expressions, walk_stmt
 from tilewright.topi.machine import Machine

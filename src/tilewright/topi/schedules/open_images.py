@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from tilewright.errors import ScheduleError
-from tilewright.expr import Var, as_expr
+from tilewright.base.errors import ScheduleError
+from tilewright.base.types import OpenSize
+from tilewright.scalar.expr import Var, as_expr
 from tilewright.te.tensor import Tensor
 from tilewright.tir.schedule import Schedule
 from tilewright.topi.schedules.kernel import KernelBlocks
-from tilewright.types import OpenSize
 
 _BAND: Final = 8
 """Rows of outputs for which a panel of weights stays in the cache."""

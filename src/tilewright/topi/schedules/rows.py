@@ -16,8 +16,8 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from tilewright.arith.open_sizes import typical
-from tilewright.expr import Var
+from tilewright.scalar.arith.open_sizes import typical
+from tilewright.scalar.expr import Var
 from tilewright.topi.decisions import decide
 from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
 

@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from tilewright.expr import Var
+from tilewright.scalar.expr import Var
 from tilewright.te.tensor import Tensor
 from tilewright.topi.decisions import decide_one
 from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over

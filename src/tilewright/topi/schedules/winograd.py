@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewright.expr import Var
+from tilewright.scalar.expr import Var
 from tilewright.te.tensor import Tensor
 from tilewright.tir.stmt import ALIGNED
 from tilewright.tir.transform.partition_loops import WHOLE

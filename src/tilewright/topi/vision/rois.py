@@ -7,10 +7,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
 from tilewright import te
-from tilewright.expr import PrimExpr, Value
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.elementwise import greater_of
 from tilewright.topi.loops import Loops, held, loops

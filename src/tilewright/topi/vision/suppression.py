@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tilewright import expr as E
 from tilewright import te
-from tilewright.expr import PrimExpr, Value
+from tilewright.base.types import DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import PrimExpr, Value
 from tilewright.tir.ir_builder import BufferVar
 from tilewright.topi.loops import Loops, Output, held, loops
 from tilewright.topi.sorting import sorted_places
-from tilewright.types import DataType
 
 _NS = 20.0
 

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tilewright.arith.bounds import bounds
 from tilewright.backends.cpu.c.expressions import Writer
 from tilewright.backends.cpu.c.helpers import prelude
 from tilewright.backends.cpu.c.memory import CONTEXT, memory_of
@@ -22,12 +21,13 @@ from tilewright.backends.cpu.c.text import c_type, comment, identifier
 from tilewright.backends.cpu.c.tiles import DotLanes, dot_lanes, is_tile
 from tilewright.backends.cpu.c.values import Values
 from tilewright.backends.free_names import free_names
-from tilewright.errors import CompileError, InternalError
-from tilewright.expr import Add, Buffer, Call, Cast, Load, PrimExpr, Var, add, as_expr, number_of
-from tilewright.expr_walk import walk
-from tilewright.intrinsics import Extern
-from tilewright.recursion import KERNEL, room_for
+from tilewright.base.errors import CompileError, InternalError
+from tilewright.base.recursion import KERNEL, room_for
 from tilewright.runtime.scratch import Scratch, most
+from tilewright.scalar.arith.bounds import bounds
+from tilewright.scalar.expr import Add, Buffer, Call, Cast, Load, PrimExpr, Var, add, as_expr, number_of
+from tilewright.scalar.intrinsics import Extern
+from tilewright.scalar.walk import walk
 from tilewright.tir.stmt import (
     NUMBERS,
     PARALLEL,

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from tilewright.backends.target import Target
-from tilewright.errors import InternalError, TargetError
+from tilewright.base.errors import InternalError, TargetError
 from tilewright.runtime.host import host_arch
 
 STANDARD: Final = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-pedantic")

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
-from tilewright.arith.bounds import bounds
-from tilewright.arith.ranges import Interval, Ranges
 from tilewright.backends.cpu.c.text import MATHEMATICS, c_type, constant, suffix
-from tilewright.errors import CompileError, InternalError
-from tilewright.expr import Buffer, Load, PrimExpr, Var, number_of
-from tilewright.faults import OVERLAPS
-from tilewright.types import DataType
+from tilewright.base.errors import CompileError, InternalError
+from tilewright.base.memory_faults import OVERLAPS
+from tilewright.base.types import DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.arith.bounds import bounds
+from tilewright.scalar.arith.ranges import Interval, Ranges
+from tilewright.scalar.expr import Buffer, Load, PrimExpr, Var, number_of
 
 PRIMARY, UNARY, PRODUCT, SUM, SHIFT, ORDER, EQUALITY, BITS, AND, OR, CHOICE = 16, 14, 13, 12, 11, 10, 9, 8, 5, 4, 3
 Text = tuple[str, int]

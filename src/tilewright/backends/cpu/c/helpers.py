@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tilewright.errors import InternalError
+from tilewright.base.errors import InternalError
 
 _KINDS: Final = {
     **{f"i{n}": f"int{n}_t" for n in (8, 16, 32, 64)}, **{f"u{n}": f"uint{n}_t" for n in (8, 16, 32, 64)}, "f32": "float", "f64": "double",

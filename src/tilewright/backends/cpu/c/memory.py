@@ -16,8 +16,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tilewright.expr import Buffer
 from tilewright.runtime.scratch import Scratch
+from tilewright.scalar.expr import Buffer
 from tilewright.tir.stmt import Allocate, PrimFunc, walk_stmt
 
 _LARGEST: Final = 64 << 10

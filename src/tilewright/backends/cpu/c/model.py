@@ -17,13 +17,13 @@ import numpy as np
 from tilewright.backends.cpu.c.codegen import HEADERS, File
 from tilewright.backends.cpu.c.helpers import prelude
 from tilewright.backends.cpu.c.text import c_type, comment, hexadecimal, identifier, whole
-from tilewright.errors import CompileError, InternalError
-from tilewright.expr import Buffer
+from tilewright.base.errors import CompileError, InternalError
+from tilewright.base.types import DataType
 from tilewright.runtime.manifest import FIRST_MESSAGE, Manifest
 from tilewright.runtime.program import INPUT, Copy, KernelCall, Place, TensorInfo, overlapping
 from tilewright.runtime.table import part_bytes
+from tilewright.scalar.expr import Buffer
 from tilewright.tir.stmt import PrimFunc
-from tilewright.types import DataType
 
 Array = np.ndarray[Any, Any]
 _WIDTH: Final = 118

@@ -14,8 +14,8 @@ import ml_dtypes
 import numpy as np
 
 from tilewright.backends.cpu.c.helpers import is_helper
-from tilewright.errors import CompileError
-from tilewright.types import DataType
+from tilewright.base.errors import CompileError
+from tilewright.base.types import DataType
 
 _TYPES: Final = {"float32": "float", "float64": "double", "bool": "bool", "float16": "uint16_t", "bfloat16": "uint16_t"}
 SUFFIX: Final = {"float": "f32", "double": "f64", "bool": "bool"}

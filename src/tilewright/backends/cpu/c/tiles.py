@@ -14,11 +14,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tilewright.arith.ranges import Ranges
-from tilewright.arith.simplify import simplify
-from tilewright.expr import Call, Load, PrimExpr, Var, number_of, sub
-from tilewright.expr_walk import walk
-from tilewright.intrinsics import dot4
+from tilewright.scalar.arith.ranges import Ranges
+from tilewright.scalar.arith.simplify import simplify
+from tilewright.scalar.expr import Call, Load, PrimExpr, Var, number_of, sub
+from tilewright.scalar.intrinsics import dot4
+from tilewright.scalar.walk import walk
 from tilewright.tir.stmt import SERIAL, For, Stmt, Store
 
 _MOST: Final = 64

@@ -10,12 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
-from tilewright.arith.simplify import is_index
 from tilewright.backends.cpu.c.expressions import OR, Writer
 from tilewright.backends.cpu.c.text import c_type
-from tilewright.expr import Load, PrimExpr
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.arith.simplify import is_index
+from tilewright.scalar.expr import Load, PrimExpr
 
 _WORTH_A_NAME: Final = 4
 """Parts of a value, from which on it is written once."""

@@ -24,11 +24,11 @@ from tilewright.backends.cpu.llvm.text import comment, local_name, memory_type, 
 from tilewright.backends.cpu.llvm.values import RULES, is_not_negative
 from tilewright.backends.free_names import free_names
 from tilewright.backends.target import Target
-from tilewright.errors import InternalError
-from tilewright.expr import Buffer, Call, IntImm, Load, PrimExpr, Var, add, as_expr, floordiv, mul
-from tilewright.intrinsics import Extern, prefetch
-from tilewright.recursion import KERNEL, room_for
+from tilewright.base.errors import InternalError
+from tilewright.base.recursion import KERNEL, room_for
 from tilewright.runtime.scratch import Scratch, most
+from tilewright.scalar.expr import Buffer, Call, IntImm, Load, PrimExpr, Var, add, as_expr, floordiv, mul
+from tilewright.scalar.intrinsics import Extern, prefetch
 from tilewright.tir.stmt import (
     NUMBERS,
     PARALLEL,

@@ -16,7 +16,7 @@ from typing import Any, Final
 import llvmlite.binding as llvm
 
 from tilewright.backends.target import Target
-from tilewright.errors import CompileError, InternalError, TargetError
+from tilewright.base.errors import CompileError, InternalError, TargetError
 
 USUAL: Final = 2
 """The effort of code generation where nothing else is said."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
 from tilewright.backends.cpu.llvm.small_floats import narrow_double, narrow_small, widen_small
 from tilewright.backends.cpu.llvm.text import float_constant, register_type, shuffle_mask, vector
-from tilewright.expr import PrimExpr, number_of
-from tilewright.types import BOOL, FLOAT32, MINIFLOATS, DataType
+from tilewright.base.types import BOOL, FLOAT32, MINIFLOATS, DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
+from tilewright.scalar.expr import PrimExpr, number_of
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu.llvm.function import FunctionText, Value

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tilewright.errors import Origin
-from tilewright.expr import Buffer
+from tilewright.base.errors import Origin
+from tilewright.base.types import DataType
+from tilewright.scalar.expr import Buffer
 from tilewright.tir.stmt import Stmt
-from tilewright.types import DataType
 
 _ENCODINGS: Final = {"float": "DW_ATE_float", "bfloat": "DW_ATE_float", "int": "DW_ATE_signed", "uint": "DW_ATE_unsigned", "bool": "DW_ATE_boolean"}
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tilewright import expr as E
 from tilewright.backends.cpu.llvm.memory import as_ramp, linear, offset, pointer
 from tilewright.backends.cpu.llvm.text import register_type, vector
-from tilewright.expr import Load, PrimExpr
-from tilewright.types import DataType
+from tilewright.base.types import DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import Load, PrimExpr
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu.llvm.function import FunctionText, Value

@@ -21,7 +21,7 @@ from tilewright.backends.cpu.llvm.text import vector
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu.llvm.function import FunctionText
-    from tilewright.expr import Call, PrimExpr
+    from tilewright.scalar.expr import Call, PrimExpr
 
 _EVEN_BYTES = 0x00FF00FF
 _SIGN_BITS = 0x80808080 - (1 << 32)

@@ -15,7 +15,7 @@ from tilewright.backends.cpu import processors
 from tilewright.backends.cpu.llvm import faults
 from tilewright.backends.cpu.llvm.external import EXTERNAL, emit_external
 from tilewright.backends.cpu.llvm.interrupts import DECLARATIONS, entries_text, look_lines
-from tilewright.errors import InternalError
+from tilewright.base.errors import InternalError
 from tilewright.runtime.manifest import FIRST_MESSAGE, MEMORY_FAULT, NO_SCRATCH, Manifest
 from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, PIECE, Check, Copy, KernelCall, Place, Step, entry_symbols, segments
 from tilewright.runtime.scratch import REFUSED_AT

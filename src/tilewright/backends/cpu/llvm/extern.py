@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
 from tilewright.backends.cpu.llvm.function import FunctionText, Value
 from tilewright.backends.cpu.llvm.memory import address
 from tilewright.backends.cpu.llvm.text import register_type
-from tilewright.errors import InternalError
+from tilewright.base.errors import InternalError
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
 
 
 def call_extern(f: FunctionText, e: E.Call) -> Value:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from tilewright.errors import InternalError
-from tilewright.expr import Broadcast, Buffer, Call, IntImm, Load, PrimExpr, Ramp, Var
-from tilewright.expr_walk import free_vars
+from tilewright.base.errors import InternalError
+from tilewright.scalar.expr import Broadcast, Buffer, Call, IntImm, Load, PrimExpr, Ramp, Var
+from tilewright.scalar.walk import free_vars
 from tilewright.tir.stmt import (
     PARALLEL,
     Allocate,

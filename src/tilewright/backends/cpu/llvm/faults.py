@@ -1,4 +1,4 @@
-"""What checked code calls when an access is wrong, as LLVM text; `tilewright.faults` says what the names mean.
+"""What checked code calls when an access is wrong, as LLVM text; `tilewright.base.memory_faults` says what the names mean.
 
 The first report of all threads is kept: whoever changes the first word of the record from 0 to 1 writes it, and sets the word to 2.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tilewright.faults import ARITIES, FAULT, HEADER, OVERLAPS, RECORD
+from tilewright.base.memory_faults import ARITIES, FAULT, HEADER, OVERLAPS, RECORD
 
 WORDS: Final = HEADER + ARITIES[-1]
 TYPE: Final = f"[{WORDS} x i64]"

@@ -14,10 +14,10 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from tilewright.backends.cpu.llvm.facts import Facts, Key
 from tilewright.backends.cpu.llvm.text import constant, register_type, vector
 from tilewright.backends.target import Target
-from tilewright.errors import InternalError
-from tilewright.expr import Buffer, Load, PrimExpr, Var, const
-from tilewright.expr_walk import walk
-from tilewright.types import DataType
+from tilewright.base.errors import InternalError
+from tilewright.base.types import DataType
+from tilewright.scalar.expr import Buffer, Load, PrimExpr, Var, const
+from tilewright.scalar.walk import walk
 
 Value: TypeAlias = tuple[str, int]
 """The text of a value and the level at which it is defined."""

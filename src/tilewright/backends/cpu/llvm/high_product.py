@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tilewright import intrinsics as I
 from tilewright.backends.cpu.llvm.dot4 import once
 from tilewright.backends.cpu.llvm.text import vector
+from tilewright.scalar import intrinsics as I
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu.llvm.function import FunctionText
-    from tilewright.expr import Call
+    from tilewright.scalar.expr import Call
 
 _HALVED = (4, 8, 16)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from tilewright.backends.cpu.llvm.text import register_type
-from tilewright.types import DataType
+from tilewright.base.types import DataType
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu.llvm.function import FunctionText

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from tilewright import expr as E
-from tilewright import intrinsics as I
 from tilewright.backends.cpu.llvm import dot2
 from tilewright.backends.cpu.llvm.conversion import convert, is_short, narrow, widen
 from tilewright.backends.cpu.llvm.dot4 import dot4
@@ -15,8 +13,10 @@ from tilewright.backends.cpu.llvm.high_product import high_product
 from tilewright.backends.cpu.llvm.integer_power import integer_power
 from tilewright.backends.cpu.llvm.remainder import remainder
 from tilewright.backends.cpu.llvm.text import float_constant, register_type, suffix
-from tilewright.errors import InternalError
-from tilewright.types import BOOL, FLOAT32, DataType
+from tilewright.base.errors import InternalError
+from tilewright.base.types import BOOL, FLOAT32, DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar import intrinsics as I
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu.llvm.function import FunctionText, Value

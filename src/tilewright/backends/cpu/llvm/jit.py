@@ -12,7 +12,7 @@ from tilewright.backends.cpu.elf import functions_of
 from tilewright.backends.cpu.llvm import perf
 from tilewright.backends.cpu.llvm.compile import target_machine
 from tilewright.backends.target import Target
-from tilewright.errors import InternalError
+from tilewright.base.errors import InternalError
 
 
 class LoadedCode:

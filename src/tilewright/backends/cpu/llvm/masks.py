@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
 
-from tilewright import expr as E
-from tilewright.arith.evaluate import Evaluator, typed
-from tilewright.expr import PrimExpr, Var
-from tilewright.expr_walk import walk
-from tilewright.types import INT64, DataType
+from tilewright.base.types import INT64, DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar.arith.evaluate import Evaluator, typed
+from tilewright.scalar.expr import PrimExpr, Var
+from tilewright.scalar.walk import walk
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu.llvm.function import FunctionText

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tilewright import expr as E
 from tilewright.backends.cpu.llvm.function import FunctionText, Mask, Value
 from tilewright.backends.cpu.llvm.masks import Lanes, fixed_lanes, most_pieces, pieces
 from tilewright.backends.cpu.llvm.text import local_name, memory_type, register_type, shuffle_mask, suffix, truth_constant, vector
-from tilewright.errors import InternalError
-from tilewright.expr import Buffer, IntImm, Load, PrimExpr, Ramp, number_of
+from tilewright.base.errors import InternalError
+from tilewright.base.types import BOOL, INT64, DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, Ramp, number_of
 from tilewright.tir.stmt import Store
-from tilewright.types import BOOL, INT64, DataType
 
 _MOST_PIECES: Final = 4
 

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from tilewright.backends.cpu.elf import code_symbols
-from tilewright.errors import OptionError
-from tilewright.forks import new_lock
+from tilewright.base.errors import OptionError
+from tilewright.base.forks import new_lock
 from tilewright.runtime.artifact import PERF
 
 FOLDER: Final = "JITDUMPDIR"

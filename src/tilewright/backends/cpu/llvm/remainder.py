@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from tilewright.backends.cpu.llvm.conversion import convert, is_short, narrow, widen
 from tilewright.backends.cpu.llvm.text import float_constant, register_type, suffix
-from tilewright.types import BOOL, FLOAT32, DataType
+from tilewright.base.types import BOOL, FLOAT32, DataType
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu.llvm.function import FunctionText, Value

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from tilewright.backends.cpu.llvm.text import register_type
-from tilewright.types import BOOL, FLOAT32, DataType
+from tilewright.base.types import BOOL, FLOAT32, DataType
 
 if TYPE_CHECKING:
     from tilewright.backends.cpu.llvm.function import FunctionText

@@ -15,9 +15,9 @@ from typing import Final
 import ml_dtypes
 import numpy as np
 
-from tilewright.errors import InternalError
-from tilewright.expr import Broadcast, FloatImm, IntImm, PrimExpr
-from tilewright.types import MINIFLOATS, DataType
+from tilewright.base.errors import InternalError
+from tilewright.base.types import MINIFLOATS, DataType
+from tilewright.scalar.expr import Broadcast, FloatImm, IntImm, PrimExpr
 
 _REGISTER: Final[dict[DataType, str]] = {}
 _MEMORY: Final[dict[DataType, str]] = {}

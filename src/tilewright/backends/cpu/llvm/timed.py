@@ -19,7 +19,7 @@ from tilewright.backends.cpu.llvm.compile import compile_text
 from tilewright.backends.cpu.llvm.entry import emit_entry
 from tilewright.backends.cpu.llvm.jit import LoadedCode
 from tilewright.backends.target import Target
-from tilewright.faults import RECORD
+from tilewright.base.memory_faults import RECORD
 from tilewright.runtime.manifest import Manifest
 from tilewright.runtime.program import entry_symbols
 

@@ -12,16 +12,16 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final
 
-from tilewright import expr as E
 from tilewright.backends.cpu.llvm.conversion import cast, convert, is_short, narrow, widen
 from tilewright.backends.cpu.llvm.function import FunctionText, Mask, Rule, Value
 from tilewright.backends.cpu.llvm.intrinsics import call
 from tilewright.backends.cpu.llvm.masks import fixed_lanes
 from tilewright.backends.cpu.llvm.memory import as_ramp, load
 from tilewright.backends.cpu.llvm.text import constant, lanes_constant, register_type, suffix, vector
-from tilewright.expr import PrimExpr, number_of
-from tilewright.expr_walk import shared_choices
-from tilewright.types import BOOL, FLOAT32, INT64, DataType
+from tilewright.base.types import BOOL, FLOAT32, INT64, DataType
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import PrimExpr, number_of
+from tilewright.scalar.walk import shared_choices
 
 _COMPARE: Final = {E.EQ: "eq", E.NE: "ne", E.LT: "lt", E.LE: "le", E.GT: "gt", E.GE: "ge"}
 _MIRROR: Final = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}

@@ -8,11 +8,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.base.types import FLOAT32
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, dtype_of, reshape, shape_of, transpose
-from tilewright.types import FLOAT32
 
 Array = np.ndarray[Any, Any]
 

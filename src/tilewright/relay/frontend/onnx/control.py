@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import onnx
 
-from tilewright.contents import of_strings
-from tilewright.errors import CompileError
+from tilewright.base.array_bytes import of_strings
+from tilewright.base.errors import CompileError
+from tilewright.base.types import DataType
 from tilewright.relay.expr import Constant, Expr, If, Tuple
 from tilewright.relay.frontend.known import has_unknown_sizes
 from tilewright.relay.frontend.onnx.node import Node
@@ -19,7 +20,6 @@ from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, dtype_of, fields, rank, reshape, scalar, shape_of
 from tilewright.relay.op.selection import first_of
 from tilewright.relay.sequence_values import NOTHING, opened
-from tilewright.types import DataType
 
 
 @converter("Constant")

@@ -18,7 +18,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 
-from tilewright.errors import Origin
+from tilewright.base.errors import Origin
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from tilewright.relay.frontend.known import KnownValues
 from tilewright.relay.frontend.shaping import fields

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
+from tilewright.base.types import TensorType, TupleType
 from tilewright.relay.expr import Call, Expr, Tuple, TupleGetItem
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, dtype_of, rank, reshape, scalar, shape_of
 from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import operands, post_order
-from tilewright.types import TensorType, TupleType
 
 Rule = Callable[[Call, Any], Any]
 """From a call and the derivative by its result to that by one argument; of tuples, lists of them, None for nothing."""

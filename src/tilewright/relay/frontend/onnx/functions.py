@@ -12,12 +12,12 @@ from typing import Any, NoReturn
 import onnx
 from onnx import defs
 
-from tilewright.errors import ModelError, OpNotImplemented, Origin
+from tilewright.base.errors import ModelError, OpNotImplemented, Origin
+from tilewright.base.types import TensorType, TupleType
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.onnx import registry
 from tilewright.relay.frontend.onnx.reading import Source
 from tilewright.relay.frontend.onnx.specified import schema_of
-from tilewright.types import TensorType, TupleType
 
 FunctionKey = tuple[str, str, str]
 

@@ -15,9 +15,10 @@ from typing import Any, Final
 import onnx
 from onnx import AttributeProto
 
-from tilewright.errors import CompileError, ModelError, OptionError, Origin, ShapeError
+from tilewright.base.errors import CompileError, ModelError, OptionError, Origin, ShapeError
+from tilewright.base.limits import DEEPEST, MOST_FOR_A_NODE, MOST_WRITTEN_OUT
+from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
-from tilewright.limits import DEEPEST, MOST_FOR_A_NODE, MOST_WRITTEN_OUT
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.known import KnownValues, has_unknown_sizes
 from tilewright.relay.frontend.onnx import functions, registry
@@ -41,7 +42,6 @@ from tilewright.relay.frontend.onnx.specified import (
 from tilewright.relay.frontend.onnx.wire import Span
 from tilewright.relay.frontend.origins import locate, shortly
 from tilewright.relay.sequence_values import NOTHING, with_outputs
-from tilewright.types import TensorType
 
 _OPTIONS: Final[dict[str, Any]] = {"use_nt_batch_matmul": False}
 """`convert_config`: whether batched MatMul becomes batch_matmul with a transposed right side, as TVM's default was."""

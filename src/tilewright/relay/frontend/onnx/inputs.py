@@ -10,13 +10,13 @@ from typing import Any, Final
 import numpy as np
 import onnx
 
-from tilewright import expr as scalar
-from tilewright.errors import ModelError
-from tilewright.limits import refused_size
+from tilewright.base.errors import ModelError
+from tilewright.base.limits import refused_size
+from tilewright.base.types import DataType, TensorType, same_shape
 from tilewright.relay import expr as relay
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.sequence_values import NOTHING
-from tilewright.types import DataType, TensorType, same_shape
+from tilewright.scalar import expr as scalar
 
 Array = np.ndarray[Any, Any]
 

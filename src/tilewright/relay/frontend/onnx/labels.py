@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.contents import of_strings
+from tilewright.base.array_bytes import of_strings
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.look_up import looked_up
 from tilewright.relay.frontend.onnx.node import Node

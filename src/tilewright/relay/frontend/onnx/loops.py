@@ -12,8 +12,8 @@ from typing import Final, NoReturn
 import numpy as np
 import onnx
 
-from tilewright.errors import CompileError, ShapeError
-from tilewright.limits import MOST_TURNS
+from tilewright.base.errors import CompileError, ShapeError
+from tilewright.base.limits import MOST_TURNS
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.onnx.node import Node, NotKnownError
 from tilewright.relay.frontend.onnx.registry import converter

@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.base.types import DataType
 from tilewright.relay.expr import Expr, const
 from tilewright.relay.frontend import linear_algebra, shaping
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, dtype_of, log_1p, rank, reshape, scalar, shape_of
-from tilewright.types import DataType
 
 _UNARY: Final = {
     "Abs": op.abs, "Neg": op.negative, "Floor": op.floor, "Ceil": op.ceil, "Round": op.round, "Sign": op.sign,

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from tilewright.errors import ModelError, Origin
-from tilewright.expr import PrimExpr
-from tilewright.expr_walk import free_vars
-from tilewright.limits import MOST_TABLE
+from tilewright.base.errors import ModelError, Origin
+from tilewright.base.limits import MOST_TABLE
+from tilewright.base.types import DataType
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.known import KnownValues
-from tilewright.types import DataType
+from tilewright.scalar.expr import PrimExpr
+from tilewright.scalar.walk import free_vars
 
 if TYPE_CHECKING:
     import onnx

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import onnx
 
-from tilewright.errors import ModelError
+from tilewright.base.errors import ModelError
 
 _OPEN, _DONE = 1, 2
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tilewright.base.types import INT64
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.onnx.node import Array, Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, pad, reshape, scalar, shape_of, transpose
-from tilewright.types import INT64
 
 
 @converter("MaxUnpool", since=9)

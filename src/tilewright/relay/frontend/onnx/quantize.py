@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from onnx import TensorProto
 
+from tilewright.base.types import FLOAT32, INT32, MINIFLOATS, DataType
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.frontend.onnx.linear import matmul
 from tilewright.relay.frontend.onnx.nn import conv, paddings
@@ -24,7 +25,6 @@ from tilewright.relay.op.nn_matmul import BiasAdd
 from tilewright.relay.qnn.numerics import QUANTIZED
 from tilewright.relay.qnn.products import QnnConv2d, QnnDense
 from tilewright.topi.elementwise import integer_range
-from tilewright.types import FLOAT32, INT32, MINIFLOATS, DataType
 
 _DEFAULT_AXIS: Final = 1
 _INTEGERS: Final = ("int2", "uint2", "int4", "uint4", "int8", "uint8", "int16", "uint16")

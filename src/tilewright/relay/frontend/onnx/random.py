@@ -12,6 +12,7 @@ from typing import Any
 
 from onnx import TensorProto
 
+from tilewright.base.types import DataType
 from tilewright.relay.expr import Expr, TupleGetItem, const
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.reading import element_type
@@ -19,7 +20,6 @@ from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, dtype_of, rank, reshape
 from tilewright.relay.random import threefry_key
-from tilewright.types import DataType
 
 _DRAWN = ("float32", "float64")
 

@@ -20,10 +20,10 @@ import onnx
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import TensorProto
 
-from tilewright.contents import of_strings
-from tilewright.errors import CompileError, ModelError, Origin
+from tilewright.base.array_bytes import of_strings
+from tilewright.base.errors import CompileError, ModelError, Origin
+from tilewright.base.types import DataType
 from tilewright.relay.frontend.onnx.wire import FileData, MalformedError, MemoryData, ModelData, Span, split
-from tilewright.types import DataType
 
 Array = np.ndarray[Any, Any]
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from tilewright.errors import ModelError
+from tilewright.base.errors import ModelError
 
 if TYPE_CHECKING:
     from tilewright.relay.expr import Expr

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.arith.open_sizes import takes_open
-from tilewright.limits import MOST_BYTES
+from tilewright.base.limits import MOST_BYTES
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.onnx.antialias import resize_antialiased
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import axis_of, rank, reshape, shape_of, transpose
+from tilewright.scalar.arith.open_sizes import takes_open
 
 _RESIZE: Final = {1: (op.image.resize1d, "NCW"), 2: (op.image.resize2d, "NCHW"), 3: (op.image.resize3d, "NCDHW")}
 _METHODS: Final = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic", "bilinear": "linear", "trilinear": "linear"}

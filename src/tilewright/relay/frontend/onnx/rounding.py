@@ -6,11 +6,11 @@ from typing import Final
 
 import ml_dtypes
 
+from tilewright.base.types import FLOAT32, INT32, MINIFLOATS, DataType
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, dtype_of, scalar
-from tilewright.types import FLOAT32, INT32, MINIFLOATS, DataType
 
 _SATURATING: Final = frozenset({"float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"})
 """The types that have more to say of a number that is too large than the largest."""

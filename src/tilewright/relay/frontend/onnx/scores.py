@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from tilewright.contents import of_strings
+from tilewright.base.array_bytes import of_strings
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.operators import op

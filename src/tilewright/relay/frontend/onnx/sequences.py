@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from tilewright.limits import MOST_WRITTEN_OUT
+from tilewright.base.limits import MOST_WRITTEN_OUT
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter

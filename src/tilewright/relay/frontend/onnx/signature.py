@@ -8,9 +8,9 @@ from typing import Any
 import onnx
 from onnx import TensorProto
 
-from tilewright import expr as scalar
 from tilewright.relay.frontend.onnx.inputs import ModelInputs
 from tilewright.relay.frontend.onnx.reading import read_model
+from tilewright.scalar import expr as scalar
 
 Signature = list[tuple[str, list[int | str], str]]
 

@@ -16,10 +16,10 @@ from typing import Any, Final
 import onnx
 from onnx import AttributeProto, defs
 
-from tilewright.limits import MOST_BYTES, MOST_TAPS
+from tilewright.base.limits import MOST_BYTES, MOST_TAPS
+from tilewright.base.types import TensorType
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.onnx import registry
-from tilewright.types import TensorType
 
 _HIGHEST_VERSION: Final = (1 << 31) - 1
 """Of an opset, as `onnx.defs` takes it."""

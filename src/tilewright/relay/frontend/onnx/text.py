@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.expr import UnknownDim
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.frontend.onnx.node import Node, NotKnownError
 from tilewright.relay.frontend.onnx.registry import converter
@@ -17,6 +16,7 @@ from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, dtype_of, fields, rank, reshape, scalar, shape_of, slice_axis
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.text import StringNormalize, StringTokenize
+from tilewright.scalar.expr import UnknownDim
 
 Array = np.ndarray[Any, Any]
 

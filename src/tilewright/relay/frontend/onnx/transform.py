@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.arith.noted_sizes import is_noted
-from tilewright.expr import PrimExpr, UnknownDim
-from tilewright.limits import MOST_BYTES
+from tilewright.base.limits import MOST_BYTES
 from tilewright.relay.expr import Constant, Expr, const
 from tilewright.relay.frontend.index_checks import from_front, tuples_from_front
 from tilewright.relay.frontend.onnx.node import Node, NotKnownError
@@ -30,6 +28,8 @@ from tilewright.relay.frontend.shaping import (
     transpose,
 )
 from tilewright.relay.op.selection import places_of
+from tilewright.scalar.arith.noted_sizes import is_noted
+from tilewright.scalar.expr import PrimExpr, UnknownDim
 
 
 @converter("Reshape")

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
-from tilewright.errors import ModelError
+from tilewright.base.errors import ModelError
 from tilewright.relay.frontend.pytorch.pickles import check_pickle
 from tilewright.relay.frontend.pytorch.program_json import checked_payloads, checked_program
 from tilewright.relay.frontend.pytorch.script_code import check_code

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.types import BOOL
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch.linear import linear, product
@@ -14,7 +15,6 @@ from tilewright.relay.frontend.pytorch.math import gelu
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.shaping import dtype_of, rank, reshape, scalar, shape_of, slice_axis, transpose
-from tilewright.types import BOOL
 
 
 @converter("scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_efficient_attention", "_scaled_dot_product_attention_math")

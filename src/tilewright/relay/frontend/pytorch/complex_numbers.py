@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 
+from tilewright.base.types import DataType
 from tilewright.relay.expr import Call, Expr, Tuple
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch.node import Node
@@ -19,7 +20,6 @@ from tilewright.relay.frontend.pytorch.registry import Converter, converter
 from tilewright.relay.frontend.shaping import cast, dtype_of, rank, scalar, shape_of, slice_axis
 from tilewright.relay.op.complex_numbers import ComplexOfParts
 from tilewright.relay.op.transform import Stack
-from tilewright.types import DataType
 
 F = TypeVar("F", bound=Callable[..., Any])
 

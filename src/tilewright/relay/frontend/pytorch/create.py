@@ -9,6 +9,7 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
+from tilewright.base.types import INT64, DataType
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend import shaping
 from tilewright.relay.frontend.operators import op
@@ -19,7 +20,6 @@ from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.pytorch.transform import broadcast_shape, dims_of
 from tilewright.relay.frontend.shaping import cast, dtype_of, reshape, shape_of
 from tilewright.relay.random import threefry_key
-from tilewright.types import INT64, DataType
 
 _FILLS: Final = {"zeros": 0, "ones": 1, "empty": 0}
 

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from tilewright.errors import CompileError, InternalError
+from tilewright.base.errors import CompileError, InternalError
 
 Missing = Callable[[str, str], bool]
 """Whether an operator, by name and overload, must be decomposed."""

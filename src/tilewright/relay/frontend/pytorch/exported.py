@@ -7,11 +7,11 @@ import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from tilewright import expr as scalar
-from tilewright.errors import ModelError, Origin
+from tilewright.base.errors import ModelError, Origin
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.pytorch.importer import Importer, refuse_missing
 from tilewright.relay.frontend.pytorch.references import read
+from tilewright.scalar import expr as scalar
 
 _INLINED: Final = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4, "invoke_subgraph": 0, "hints_wrapper": 0, "strict_mode": 0}
 """Operators that call a graph, by how many arguments stand before it."""

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import ModelError, OpNotImplemented, Origin
-from tilewright.expr import PrimExpr
+from tilewright.base.errors import ModelError, OpNotImplemented, Origin
+from tilewright.base.types import DataType, TensorType
 from tilewright.relay.expr import Call, Constant, Expr, If, Tuple, TupleGetItem, Var
 from tilewright.relay.frontend.known import KnownValues
 from tilewright.relay.frontend.operators import op
@@ -26,7 +26,7 @@ from tilewright.relay.frontend.pytorch.scalars import PYTHON, SCALARS, is_scalar
 from tilewright.relay.frontend.shaping import cast, shape_of
 from tilewright.relay.qnn.scaling import Quantize
 from tilewright.relay.visitor import post_order
-from tilewright.types import DataType, TensorType
+from tilewright.scalar.expr import PrimExpr
 
 VIEWS: Final = frozenset({
     "alias", "as_strided", "chunk", "contiguous", "detach", "diagonal", "expand", "expand_as", "flatten", "getitem", "lift_fresh", "movedim", "narrow", "numpy_T", "permute",

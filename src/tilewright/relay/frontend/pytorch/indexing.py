@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.base.types import BOOL, FLOAT32, INT64
 from tilewright.relay.expr import Constant, Expr, Tuple, TupleGetItem
 from tilewright.relay.frontend import shaping
 from tilewright.relay.frontend.operators import op
@@ -18,7 +19,6 @@ from tilewright.relay.frontend.pytorch.references import spread
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.pytorch.transform import broadcast_shape, diagonal_of, dims_of, movedim
 from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, number, rank, reshape, scalar, shape_of, slice_axis
-from tilewright.types import BOOL, FLOAT32, INT64
 
 _REDUCTIONS: Final = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min", "mean": "add"}
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.types import FLOAT32
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend import linear_algebra as L
 from tilewright.relay.frontend.operators import op
@@ -29,7 +30,6 @@ from tilewright.relay.frontend.shaping import (
     shape_of,
     transpose,
 )
-from tilewright.types import FLOAT32
 
 # Cholesky
 

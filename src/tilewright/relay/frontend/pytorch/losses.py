@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.base.types import INT64
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch.linear import linear
@@ -16,7 +17,6 @@ from tilewright.relay.frontend.pytorch.promotion import promoted
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.pytorch.transform import movedim
 from tilewright.relay.frontend.shaping import cast, dtype_of, number, per_channel, rank, reshape, scalar, shape_of
-from tilewright.types import INT64
 
 NONE, MEAN, SUM = range(3)
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.base.types import BOOL, FLOAT32, DataType
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend import shaping
 from tilewright.relay.frontend.operators import op
@@ -15,7 +16,6 @@ from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.promotion import dtype_named, floating, promoted, result_type, tensor
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.shaping import angle_of, cast, dtype_of, log_1p, rank, reshape, scalar, shape_of
-from tilewright.types import BOOL, FLOAT32, DataType
 
 _FLOAT_UNARY: Final = {
     "exp": op.exp, "log": op.log, "log2": op.log2, "log10": op.log10, "sqrt": op.sqrt, "rsqrt": op.rsqrt, "sin": op.sin, "cos": op.cos, "tan": op.tan,

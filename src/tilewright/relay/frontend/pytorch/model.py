@@ -9,9 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright import expr as scalar
-from tilewright.errors import ModelError
-from tilewright.expr import PrimExpr
+from tilewright.base.errors import ModelError
+from tilewright.base.types import DataType, TensorType
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Expr, Var
 from tilewright.relay.frontend.pytorch import exported, script
@@ -23,7 +22,8 @@ from tilewright.relay.frontend.pytorch.references import Reference
 from tilewright.relay.frontend.pytorch.script import ScriptWalk
 from tilewright.relay.qnn.settle_numerics import with_numerics
 from tilewright.relay.sequence_values import with_outputs
-from tilewright.types import DataType, TensorType
+from tilewright.scalar import expr as scalar
+from tilewright.scalar.expr import PrimExpr
 
 Array = np.ndarray[Any, Any]
 Infos = Sequence[tuple[str, Any]]

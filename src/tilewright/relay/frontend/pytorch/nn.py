@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.base.types import FLOAT32
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend import shaping
 from tilewright.relay.frontend.operators import op
@@ -16,7 +17,6 @@ from tilewright.relay.frontend.pytorch.promotion import dtype_named
 from tilewright.relay.frontend.pytorch.reduce import vector_norm
 from tilewright.relay.frontend.pytorch.registry import converter, writer
 from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, per_channel, rank, reshape, scalar, shape_of
-from tilewright.types import FLOAT32
 
 _CONV: Final = {1: op.nn.conv1d, 2: op.nn.conv2d, 3: op.nn.conv3d}
 _TRANSPOSED: Final = {1: op.nn.conv1d_transpose, 2: op.nn.conv2d_transpose, 3: op.nn.conv3d_transpose}

@@ -7,11 +7,11 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-from tilewright.errors import ModelError, Origin
+from tilewright.base.errors import ModelError, Origin
+from tilewright.base.types import DataType
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.known import KnownValues
 from tilewright.relay.qnn.numerics import along
-from tilewright.types import DataType
 
 Array = np.ndarray[Any, Any]
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tilewright.errors import ModelError
+from tilewright.base.errors import ModelError
 
 _MAX_OPERATIONS: Final = 5_000_000
 MAX_REPEATED_ELEMENTS: Final = 16 << 20

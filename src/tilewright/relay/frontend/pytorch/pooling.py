@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.base.types import INT64
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend import shaping
 from tilewright.relay.frontend.operators import op
@@ -16,7 +17,6 @@ from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.pytorch.transform import dims_of
 from tilewright.relay.frontend.shaping import cast, dtype_of, rank, reshape, scalar, shape_of, slice_axis
-from tilewright.types import INT64
 
 _LAYOUTS: Final = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 _MAX: Final = {1: op.nn.max_pool1d, 2: op.nn.max_pool2d, 3: op.nn.max_pool3d}

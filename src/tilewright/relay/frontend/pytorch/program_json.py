@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from tilewright.errors import ModelError
-from tilewright.json_texts import read_json
+from tilewright.base.errors import ModelError
+from tilewright.base.json_reading import read_json
 from tilewright.relay.frontend.pytorch.pickles import check_extent
 from tilewright.relay.frontend.pytorch.script_code import UNSAFE_NAMESPACES
 from tilewright.relay.frontend.pytorch.size_expressions import canonical_size, is_symbol

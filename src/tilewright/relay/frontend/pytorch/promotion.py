@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.expr import PrimExpr
+from tilewright.base.types import BOOL, FLOAT32, INT64, DataType
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.shaping import cast, dtype_of, rank
-from tilewright.types import BOOL, FLOAT32, INT64, DataType
+from tilewright.scalar.expr import PrimExpr
 
 Operand = Any
 """A tensor, or a Python number."""

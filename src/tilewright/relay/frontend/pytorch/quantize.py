@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.base.types import FLOAT32, INT32, DataType
 from tilewright.relay.expr import Call, Constant, Expr, Tuple
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch import math as elementwise
@@ -22,7 +23,6 @@ from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, res
 from tilewright.relay.op.nn_pool import AdaptiveAvgPool2d, AvgPool2d
 from tilewright.relay.op.reduction import Mean
 from tilewright.relay.qnn.numerics import limits
-from tilewright.types import FLOAT32, INT32, DataType
 
 KEPT: Final = frozenset({
     "view", "reshape", "flatten", "permute", "transpose", "squeeze", "unsqueeze", "select", "slice", "contiguous", "clone", "detach", "dropout", "max_pool1d", "max_pool2d",

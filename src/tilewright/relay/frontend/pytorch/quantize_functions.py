@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.base.types import FLOAT32, INT32, INT64
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch import pooling
@@ -16,7 +17,6 @@ from tilewright.relay.frontend.pytorch.quantize import Quantized, marked, parame
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.shaping import cast, dtype_of, per_channel, rank, reshape, scalar, shape_of
 from tilewright.relay.qnn.numerics import limits
-from tilewright.types import FLOAT32, INT32, INT64
 
 _MOST_SUMMED: Final = (1 << 31) // (255 * 255)
 """How many squares of bytes an int32 has room for."""

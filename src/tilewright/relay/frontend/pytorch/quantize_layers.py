@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.types import FLOAT32, INT32
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch.linear import linear
@@ -22,7 +23,6 @@ from tilewright.relay.frontend.pytorch.recurrent import CELLS, Products, network
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.shaping import cast, dtype_of, pad, rank, reshape, scalar, shape_of, transpose
 from tilewright.relay.qnn.numerics import limits
-from tilewright.types import FLOAT32, INT32
 
 
 @dataclass(frozen=True, slots=True)

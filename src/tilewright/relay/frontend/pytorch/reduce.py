@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.base.types import BOOL, INT64
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend import shaping
 from tilewright.relay.frontend.operators import op
@@ -17,7 +18,6 @@ from tilewright.relay.frontend.pytorch.promotion import dtype_named, floating, p
 from tilewright.relay.frontend.pytorch.references import spread
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, scalar, shape_of
-from tilewright.types import BOOL, INT64
 
 Dims = Any
 """A dimension, a list of them, or None for all."""

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import Any, Final
 
-from tilewright.expr import PrimExpr, cast
+from tilewright.scalar.expr import PrimExpr, cast
 
 
 def _floor(a: Any) -> Any:

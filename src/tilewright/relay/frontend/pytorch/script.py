@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from tilewright.errors import ModelError, Origin
+from tilewright.base.errors import ModelError, Origin
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.pytorch.importer import Importer, array_of, refuse_missing
 from tilewright.relay.frontend.pytorch.promotion import DTYPES

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from tilewright.errors import ModelError
+from tilewright.base.errors import ModelError
 
 _ALLOWED: Final = re.compile(rb"[\t\n\x20-\x7e]*")
 _WORKING: Final = (ast.While, ast.For, ast.FunctionDef, ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.DictComp, ast.SetComp, ast.Import, ast.ImportFrom, ast.JoinedStr)

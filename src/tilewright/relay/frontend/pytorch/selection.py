@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.base.types import BOOL, INT64
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch.indexing import places_of, scatter_reduce
@@ -29,7 +30,6 @@ from tilewright.relay.frontend.shaping import (
     shape_of,
     slice_axis,
 )
-from tilewright.types import BOOL, INT64
 
 # Extremes and counts along a dimension
 

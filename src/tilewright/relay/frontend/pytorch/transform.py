@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.expr import PrimExpr, as_expr, maximum, minimum
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend import shaping
 from tilewright.relay.frontend.operators import op
@@ -18,6 +17,7 @@ from tilewright.relay.frontend.pytorch.promotion import result_type, tensor
 from tilewright.relay.frontend.pytorch.references import spread
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, scalar, shape_of, slice_axis, transpose
+from tilewright.scalar.expr import PrimExpr, as_expr, maximum, minimum
 
 _END = 2**62
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.types import INT32, INT64
 from tilewright.relay.expr import Constant, Expr, TupleGetItem
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.pytorch.nn import on_axes
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.shaping import cast, reshape, shape_of
-from tilewright.types import INT32, INT64
 
 
 @converter("torchvision::roi_align")

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from tilewright.base.types import DataType
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import angle_of, cast, reshape
@@ -15,7 +16,6 @@ from tilewright.relay.frontend.tflite.node import Node, Value, constant, is_quan
 from tilewright.relay.frontend.tflite.quotients import quotient_table
 from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.frontend.tflite.rescale import activate, centred, limits, requantize, rescaled, saturated
-from tilewright.types import DataType
 
 _HEADROOM: Final = {"int8": 20, "uint8": 20, "int16": 15}
 """By how many bits operands are shifted before they are brought to a common scale."""

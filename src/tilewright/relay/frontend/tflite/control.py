@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tilewright.errors import CompileError, ModelError, ShapeError
+from tilewright.base.errors import CompileError, ModelError, ShapeError
 from tilewright.relay.expr import Expr, If, Tuple
 from tilewright.relay.frontend.known import has_unknown_sizes
 from tilewright.relay.frontend.operators import op

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from tilewright.errors import Origin
+from tilewright.base.errors import Origin
 from tilewright.relay.expr import Call, Expr, Tuple, TupleGetItem
 from tilewright.relay.frontend.known import KnownValues
 from tilewright.relay.frontend.shaping import fields

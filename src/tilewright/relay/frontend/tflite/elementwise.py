@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewright.base.types import DataType
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, reshape
@@ -14,7 +15,6 @@ from tilewright.relay.frontend.tflite.quotients import inverse_root_table
 from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.frontend.tflite.rescale import centred, limits, requantize, saturated
 from tilewright.relay.frontend.tflite.tables import by_table, function_of, numbers, truncated
-from tilewright.types import DataType
 
 Array = np.ndarray[Any, Any]
 

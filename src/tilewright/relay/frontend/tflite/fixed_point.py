@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import ModelError
+from tilewright.base.errors import ModelError
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast

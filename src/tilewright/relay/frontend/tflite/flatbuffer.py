@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from tilewright.errors import ModelError
+from tilewright.base.errors import ModelError
 from tilewright.relay.frontend.tflite.schema import SCALARS, TABLES, UNIONS, Field
 
 _NUMPY: Final = {"i8": "i1", "u8": "u1", "bool": "u1", "u16": "<u2", "i32": "<i4", "u32": "<u4", "i64": "<i8", "u64": "<u8", "f32": "<f4"}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Final, NoReturn
 
-from tilewright.errors import ModelError
+from tilewright.base.errors import ModelError
 
 _INT, _UINT, _FLOAT, _MAP, _BOOL = 1, 2, 3, 9, 26
 _INDIRECT: Final = {6: _INT, 7: _UINT, 8: _FLOAT}

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.base.types import DataType
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast
 from tilewright.relay.frontend.tflite.node import Node, Value, constant
 from tilewright.relay.frontend.tflite.registry import converter
-from tilewright.types import DataType
 
 Array = np.ndarray[Any, Any]
 

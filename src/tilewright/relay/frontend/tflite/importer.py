@@ -14,7 +14,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import ModelError, OpNotImplemented, Origin
+from tilewright.base.errors import ModelError, OpNotImplemented, Origin
+from tilewright.base.types import DataType, TensorType
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Constant, Expr, Var
 from tilewright.relay.frontend.known import KnownValues, has_unknown_sizes
@@ -27,7 +28,6 @@ from tilewright.relay.frontend.tflite.registry import CONVERTERS, Converter, des
 from tilewright.relay.frontend.tflite.resources import Resources
 from tilewright.relay.qnn.settle_numerics import with_numerics
 from tilewright.relay.sequence_values import with_outputs
-from tilewright.types import DataType, TensorType
 
 Array = np.ndarray[Any, Any]
 

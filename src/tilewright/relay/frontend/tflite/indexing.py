@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from ml_dtypes import finfo
 
+from tilewright.base.types import DataType
 from tilewright.relay.expr import Constant, Expr, TupleGetItem
 from tilewright.relay.frontend.index_checks import inside
 from tilewright.relay.frontend.operators import op
@@ -16,7 +17,6 @@ from tilewright.relay.frontend.tflite.node import Node, Value, constant
 from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.frontend.tflite.rescale import limits
 from tilewright.relay.op.selection import first_of
-from tilewright.types import DataType
 
 
 @converter("GATHER")

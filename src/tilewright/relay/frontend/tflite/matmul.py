@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from tilewright.base.types import INT32
 from tilewright.relay.expr import Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, dtype_of, reshape, transpose
@@ -15,7 +16,6 @@ from tilewright.relay.frontend.tflite.node import Node, Value, constant
 from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.frontend.tflite.rescale import activate, centred, open_requantize, to_output
 from tilewright.topi.shapes import broadcast_shapes
-from tilewright.types import INT32
 
 
 @converter("FULLY_CONNECTED")

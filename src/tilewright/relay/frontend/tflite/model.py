@@ -17,9 +17,9 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from tilewright.contents import of_strings
-from tilewright.errors import ModelError, Origin
-from tilewright.forks import lazy_attribute
+from tilewright.base.array_bytes import of_strings
+from tilewright.base.errors import ModelError, Origin
+from tilewright.base.forks import lazy_attribute
 from tilewright.relay.frontend.tflite.flatbuffer import Flatbuffer
 from tilewright.relay.frontend.tflite.schema import ELEMENT_TYPES, OPERATORS
 from tilewright.relay.frontend.tflite.sparsity import densified

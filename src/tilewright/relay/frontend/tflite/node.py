@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from tilewright.errors import ModelError, Origin
+from tilewright.base.errors import ModelError, Origin
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.known import KnownValues
 from tilewright.relay.frontend.tflite.model import Model, Operator, Quantization, Tensor

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tilewright.base.types import DataType
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast
@@ -22,7 +23,6 @@ from tilewright.relay.frontend.tflite.node import (
 from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.frontend.tflite.rescale import centred, requantize
 from tilewright.relay.frontend.tflite.rounding import rounded_away
-from tilewright.types import DataType
 
 
 @converter("QUANTIZE")

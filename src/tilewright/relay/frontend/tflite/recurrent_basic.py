@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from tilewright.base.types import INT32
 from tilewright.relay.expr import Expr, Tuple
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, slice_axis
 from tilewright.relay.frontend.tflite.gate_tables import by_sigmoid, by_tanh
 from tilewright.relay.frontend.tflite.node import Node, Value, constant
 from tilewright.relay.frontend.tflite.rescale import requantize
-from tilewright.types import INT32
 
 _CELL_BITS = 4
 """Bits before the point of the cells' state, which has 16."""

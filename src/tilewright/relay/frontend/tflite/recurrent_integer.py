@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.base.types import INT32
 from tilewright.relay.expr import Constant, Expr, Tuple
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, reshape, slice_axis
@@ -24,7 +25,6 @@ from tilewright.relay.frontend.tflite.node import Node, Value, constant, scale_o
 from tilewright.relay.frontend.tflite.rescale import by_fixed_point, requantize, rescaled, saturated
 from tilewright.relay.frontend.tflite.sequences import sequence
 from tilewright.relay.qnn.numerics import fixed_point
-from tilewright.types import INT32
 
 Array = np.ndarray[Any, Any]
 Inputs = Sequence["Value | None"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from tilewright.errors import ModelError
+from tilewright.base.errors import ModelError
 
 if TYPE_CHECKING:
     from tilewright.relay.frontend.tflite.node import Node, Value

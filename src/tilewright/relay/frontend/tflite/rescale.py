@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import ModelError
+from tilewright.base.errors import ModelError
+from tilewright.base.types import DataType
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import cast, dtype_of
@@ -20,7 +21,6 @@ from tilewright.relay.frontend.tflite.model import Tensor
 from tilewright.relay.frontend.tflite.node import Node, constant, scale_of, zero_point_of
 from tilewright.relay.frontend.tflite.schema import ACTIVATIONS
 from tilewright.relay.qnn.numerics import twice_rounded_graph
-from tilewright.types import DataType
 
 Array = np.ndarray[Any, Any]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from tilewright.errors import ModelError
+from tilewright.base.errors import ModelError
 from tilewright.relay.expr import Expr, Tuple
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import number, reshape, slice_axis, transpose

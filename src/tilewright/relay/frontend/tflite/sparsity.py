@@ -12,7 +12,7 @@ from typing import Any, Final, NoReturn
 
 import numpy as np
 
-from tilewright.errors import ModelError
+from tilewright.base.errors import ModelError
 
 Array = np.ndarray[Any, Any]
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import InternalError
+from tilewright.base.errors import InternalError
 from tilewright.relay.frontend.tflite.schema import SCALARS, TABLES, UNIONS, Field
 
 _SIZES: Final = {kind: struct.calcsize("<" + letter) for kind, letter in SCALARS.items()}

@@ -7,13 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from tilewright.errors import OptionError
+from tilewright.base.errors import OptionError
+from tilewright.base.plugins import FIELD_TARGETS, declared_accelerator, find_accelerator, list_offloads
+from tilewright.base.settings import nearest
 from tilewright.ir.module import IRModule
 from tilewright.ir.op_attributes import known_targets, op_attr
-from tilewright.plugins import FIELD_TARGETS, declared_accelerator, find_accelerator, list_offloads
 from tilewright.relay.expr import Call, Function
 from tilewright.relay.op.registry import Op
-from tilewright.settings import nearest
 
 PatternTable = Sequence[tuple[Any, ...]]
 """Rows `(name, pattern)` or `(name, pattern, check)`, in the order in which they are tried."""

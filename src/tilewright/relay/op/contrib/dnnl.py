@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from tilewright.base.types import TensorType, TupleType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Sequential
 from tilewright.relay.dataflow_pattern import DFPattern, WildcardPattern, is_constant, is_op, is_tuple, wildcard
@@ -33,7 +34,6 @@ from tilewright.relay.transform.merge_composite import MergeComposite
 from tilewright.relay.transform.partition_graph import PartitionGraph
 from tilewright.relay.transform.simplify_inference import SimplifyInference
 from tilewright.relay.visitor import post_order, rewrite, substitute
-from tilewright.types import TensorType, TupleType
 
 TARGET: Final = "dnnl"
 CONVOLUTIONS: Final = ("nn.conv1d", "nn.conv2d", "nn.conv3d")

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.errors import OptionError
+from tilewright.base.errors import OptionError
 from tilewright.ir.module import IRModule
 from tilewright.relay.dataflow_pattern import DFPattern, is_constant, is_op, wildcard
 from tilewright.relay.expr import Call, Constant, Expr

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from tilewright.errors import CompileError
+from tilewright.base.errors import CompileError
+from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, Sequential
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.contrib import PatternTable, Refusal
 from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import operands, with_operands
-from tilewright.types import TensorType
 
 Rule = tuple[bool, str, str] | tuple[bool, str, str, Callable[[Any], Any]]
 """Whether it is kept, the rule, the edit that keeps it, and what makes that edit of the match, where a program can (`edited`)."""
@@ -146,7 +146,7 @@ def partition_with(
     table: PatternTable, target: str, mod: IRModule, params: dict[str, Any] | None, mod_name: str = "default", before: Sequence[Pass] = (), after: Sequence[Pass] = (),
 ) -> IRModule:
     """The field's `partition_for_<target>`: bind the parameters, put the patterns of `table` together, give them to `target`, make functions of them."""
-    from tilewright.contrib import library_calls
+    from tilewright.backends.accelerators import library_calls
     from tilewright.relay import transform
     from tilewright.relay.transform.bind_params import bind_params_by_name
 

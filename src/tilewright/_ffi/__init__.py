@@ -1,6 +1,0 @@
-"""The field's `tvm._ffi`: the registry of functions. There is no foreign function interface here: everything is Python."""
-
-from tilewright._ffi import registry
-from tilewright._ffi.registry import get_global_func, register_func
-
-__all__ = ["get_global_func", "register_func", "registry"]

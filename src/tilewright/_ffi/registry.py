@@ -1,5 +1,0 @@
-"""The field's `tvm._ffi.registry`."""
-
-from tilewright.registry import get_global_func, list_global_func_names, register_func, remove_global_func
-
-__all__ = ["get_global_func", "list_global_func_names", "register_func", "remove_global_func"]

@@ -1,0 +1,71 @@
+"""The accelerators that stand before the processor in a target's text: `npu -size=16, llvm -mcpu=znver4`.
+
+A comma behind a word, or within one that is no option, ends a target; those within options, as in `-mattr=+avx2,+fma`, belong to them.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import Final
+
+from tilewright.base.errors import TargetError
+from tilewright.base.plugins import find_accelerator
+
+_WORD: Final = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+|['"]""")
+"""A word, with what is quoted in it; a quote without its other half is one of its own."""
+
+
+@dataclass(frozen=True)
+class Accelerator:
+    """The name of an accelerator, and its options as they were written, each a name and a value."""
+
+    name: str
+    options: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return " ".join([self.name, *(f"-{k}={shlex.quote(v)}" for k, v in self.options)])
+
+
+def split_accelerators(text: str) -> tuple[tuple[Accelerator, ...], str]:
+    """The accelerators of a target's text, and the processor's part. Raises `TargetError` for what cannot be read."""
+    *first, last = parts(text)
+    return tuple(map(_accelerator, first)), last
+
+
+def parts(text: str) -> list[str]:
+    """The targets that commas separate."""
+    found: list[list[str]] = [[]]
+    for word in _WORD.findall(text):
+        option = word.startswith("-") or "'" in word or '"' in word
+        pieces = [word.removesuffix(","), *[""] * word.endswith(",")] if option else word.split(",")
+        for k, piece in enumerate(pieces):
+            if k:
+                found.append([])
+            if piece:
+                found[-1].append(piece)
+    targets = [" ".join(words) for words in found]
+    if len(targets) > 1 and not all(targets):
+        raise TargetError(f"the target '{text}' has nothing between two commas, or behind the last; write for example 'npu, llvm'", code="TW0501")
+    return targets
+
+
+def _accelerator(text: str) -> Accelerator:
+    try:
+        name, *words = shlex.split(text)
+    except ValueError as error:
+        raise TargetError(f"the target '{text}' cannot be read: {error}", code="TW0501") from error
+    options = []
+    for word in words:
+        key, equals, value = word.lstrip("-").partition("=")
+        if not word.startswith("-") or not equals or not value:
+            raise TargetError(f"'{word}' of the accelerator {name} is no option; write -name=value", code="TW0902")
+        options.append((key, value))
+    return Accelerator(name, tuple(options))
+
+
+def identity(accelerators: tuple[Accelerator, ...]) -> str:
+    """What programs for accelerators depend on beside the target's text: the versions of their declarations."""
+    found = ((a.name, find_accelerator(a.name)) for a in accelerators)
+    return " ".join(f"{name}:{getattr(f, 'version', '')}:{getattr(f, 'fingerprint', '')}" for name, f in found)

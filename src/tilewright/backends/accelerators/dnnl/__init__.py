@@ -1,0 +1,31 @@
+"""oneDNN as a back end: parts of a network run by its primitives, the rest by this compiler.
+
+    tilewright.compile("resnet50.onnx", target="dnnl, llvm")
+    relay.build(dnnl.partition_for_dnnl(mod, params), "llvm")      # the same, in the field's words
+
+Needs `libdnnl.so.3` when the program runs (`pip install onednn-cpu-gomp`), and nothing when it is compiled.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+from tilewright.backends.accelerators.dnnl.runtime import DNNLModule
+
+if TYPE_CHECKING:
+    from tilewright.relay.op.contrib.dnnl import partition_for_dnnl, pattern_table
+
+    partition_for = partition_for_dnnl
+
+_LATE: Final = {"partition_for": "partition_for_dnnl", "partition_for_dnnl": "partition_for_dnnl", "pattern_table": "pattern_table"}
+"""What only compiling needs; the first is what targets with accelerators ("dnnl, llvm") call."""
+
+__all__ = ["DNNLModule", "partition_for", "partition_for_dnnl", "pattern_table"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATE:
+        raise AttributeError(f"module 'tilewright.backends.accelerators.dnnl' has no attribute '{name}'")
+    importlib.import_module("tilewright.backends.accelerators.dnnl.codegen")
+    return getattr(importlib.import_module("tilewright.relay.op.contrib.dnnl"), _LATE[name])

@@ -1,0 +1,59 @@
+"""Back ends that are libraries of C functions: Arm Compute Library, BNNS, the drivers of Ethos-N and Ethos-U, CMSIS-NN. A part of a network becomes calls in C.
+
+    mod = relay.op.contrib.bnns.partition_for_bnns(mod, params)
+    lib = relay.build(mod, "llvm")                    # relay.ext.bnns: a LibraryModule for each part
+    print(lib.imported_modules[0].get_source())       # the C text, one call for each row of the pattern table
+    with stand_in("bnns"): lib.executable(x)          # here, without the library: by the meaning of the operators, in numpy
+
+A program that holds such parts runs where something registered `runtime.library.<name>`, which runs the calls of a module; nothing
+does by itself, so no answer comes from a stand-in that nobody asked for. Importing this needs no compiler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from tilewright.backends.accelerators.library_calls.module import LibraryModule, Step, Tensor
+from tilewright.base.global_functions import FUNCTIONS, register_func
+from tilewright.runtime.modules import register_module
+
+__all__ = ["GENERATORS", "LibraryModule", "Step", "Tensor", "register_generators", "stand_in"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "stand_in":
+        from tilewright.backends.accelerators.library_calls.by_meaning import stand_in
+
+        return stand_in
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name)
+
+
+def _calls_of(library: str) -> Callable[[Any], LibraryModule]:
+    def generate(function: Any) -> LibraryModule:
+        from tilewright.backends.accelerators.library_calls.codegen import library_module
+
+        return library_module(library, function)
+
+    return generate
+
+
+def _command_stream(function: Any) -> LibraryModule:
+    from tilewright.backends.accelerators.library_calls.ethos_u.codegen import command_stream_module
+
+    return command_stream_module(function)
+
+
+GENERATORS: Final = {**{name: _calls_of(name) for name in ("arm_compute_lib", "bnns", "cmsis-nn", "ethos-n")}, "ethos-u": _command_stream}
+"""The code generators by the target's name: a call for each row, and for Ethos-U one of what Vela makes of the part."""
+
+
+def register_generators() -> None:
+    """Make the code generators known, `relay.ext.<library>`, but for those that somebody registered before."""
+    for library, generator in GENERATORS.items():
+        if f"relay.ext.{library}" not in FUNCTIONS:
+            register_func(f"relay.ext.{library}", generator)
+
+
+register_module(LibraryModule)
+register_generators()

@@ -1,0 +1,319 @@
+"""Arrays and devices: what goes into a compiled model and what comes out of it.
+
+An `NDArray` is a device and a numpy array: host memory, any strides, any dtype of `DataType` (bfloat16 and the 4-bit
+integers through ml_dtypes). Memory is shared, never copied, with numpy and with whatever speaks DLPack; `numpy()`
+copies, as it does in the field, `np.asarray` does not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import difflib
+import functools
+import math
+import weakref
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from tilewright.base.errors import InputError, TargetError
+from tilewright.base.types import DataType
+
+ALIGNMENT: Final = 64
+_KINDS: Final = {"cpu": "cpu", "llvm": "cpu", "c": "cpu", "stackvm": "cpu"}
+_BFLOAT16: Final = np.dtype(ml_dtypes.bfloat16)
+_DL_UINT, _DL_BFLOAT = 1, 4
+
+
+def content(value: np.ndarray[Any, Any]) -> Hashable:
+    """The elements of a numpy array, for dictionaries: its bytes, or its texts, whose bytes are only where they lie."""
+    return tuple(value.flat) if value.dtype.hasobject else value.tobytes()
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Where an array lives: a kind (`cpu`) and the number of the device among its kind."""
+
+    kind: str = "cpu"
+    index: int = 0
+
+    @property
+    def device_type(self) -> int:
+        """The number of the kind in DLPack."""
+        return 1
+
+    @property
+    def device_id(self) -> int:
+        return self.index
+
+    @property
+    def exist(self) -> bool:
+        return self.kind == "cpu" and self.index == 0
+
+    def sync(self) -> None:
+        """Wait for the device; work on a CPU is done when its call returns."""
+
+    def __repr__(self) -> str:
+        return f"{self.kind}({self.index})"
+
+
+def device(kind: str, index: int = 0) -> Device:
+    """The device called `kind`, or the one that code of the target kind `kind` runs on: `device("llvm") == cpu(0)`."""
+    name = kind.split(maxsplit=1)[0] if kind.strip() else kind
+    known = _KINDS.get(name)
+    if known is None:
+        near = difflib.get_close_matches(name, _KINDS, 1)
+        hint = f"did you mean '{near[0]}'?" if near else "use one of: " + ", ".join(_KINDS)
+        raise TargetError(f"there is no device '{kind}' here; {hint}", code="TW0506")
+    return Device(known, index)
+
+
+def cpu(index: int = 0) -> Device:
+    """The host."""
+    return Device("cpu", index)
+
+
+class NDArray:
+    """A tensor in host memory, over a numpy array of any strides.
+
+    A tensor of vectors (dtype `float32x2`) is a numpy array whose last axis, not part of `shape`, holds the `lanes` of each element.
+    """
+
+    __array_priority__ = 1
+    __slots__ = ("__weakref__", "_array", "device", "lanes")
+    device: Device
+    lanes: int
+
+    def __init__(self, array: np.ndarray[Any, Any], device: Device | None = None, lanes: int = 1) -> None:
+        self._array = array
+        self.device = device or cpu()
+        self.lanes = lanes
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        shape: tuple[int, ...] = self._array.shape[: self.ndim]
+        return shape
+
+    @property
+    def dtype(self) -> DataType:
+        return DataType(self._array.dtype).with_lanes(self.lanes)
+
+    @property
+    def ndim(self) -> int:
+        return self._array.ndim - (self.lanes > 1)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from one element to the next, along each axis."""
+        return self._array.strides[: self.ndim]
+
+    @property
+    def nbytes(self) -> int:
+        return self._array.nbytes
+
+    ctx = property(lambda self: self.device, doc="The field's older name of `device`.")
+
+    def numpy(self) -> np.ndarray[Any, Any]:
+        """A copy as a numpy array; the lanes of vectors are its last axis."""
+        return self._array.copy()
+
+    asnumpy = numpy
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """This array's own memory where `dtype` and `copy` allow it."""
+        if dtype is None or np.dtype(dtype) == self._array.dtype:
+            return self._array.copy() if copy else self._array
+        if copy is False:
+            raise ValueError(f"a {self.dtype} array cannot be seen as {np.dtype(dtype)} without a copy")
+        return self._array.astype(dtype)
+
+    def copyfrom(self, source: Any) -> NDArray:
+        """Overwrite the elements with those of `source`: same shape, values cast to this dtype. uint16 copied into bfloat16 are its bits."""
+        values = as_numpy(source)
+        if values.shape != self._array.shape:
+            lanes = f", whose {self.lanes} lanes are a last axis" if self.lanes > 1 else ""
+            raise InputError(f"an array of shape {values.shape} cannot be copied into one of shape {self.shape} and dtype {self.dtype}{lanes}", code="TW0704")
+        if self._array.dtype == _BFLOAT16 and values.dtype == np.uint16:
+            values = values.view(_BFLOAT16)
+        np.copyto(self._array, values, casting="unsafe")
+        return self
+
+    def copyto(self, target: NDArray | Device) -> NDArray:
+        """Copy into another array, or into a new one on a device; returns it."""
+        if isinstance(target, Device):
+            return NDArray(_aligned_copy(self._array), target, self.lanes)
+        return target.copyfrom(self)
+
+    def __getitem__(self, index: Any) -> np.ndarray[Any, Any]:
+        return np.asarray(self._array[index])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._array[index] = as_numpy(value)
+
+    def __len__(self) -> int:
+        return len(self._array)
+
+    def same_as(self, other: object) -> bool:
+        """Whether this is that very array."""
+        return self is other
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """A DLPack capsule of this memory; `options` are those of the array API (`max_version`, `copy`, …)."""
+        if self._array.dtype != _BFLOAT16:
+            return self._array.__dlpack__(**options)
+        return _retag(self._array.view(np.uint16).__dlpack__(**options), _DL_UINT, _DL_BFLOAT)[0]
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.device.device_type, self.device.index
+
+    def to_dlpack(self) -> Any:
+        return self.__dlpack__()
+
+    def __repr__(self) -> str:
+        return f"<tilewright.base.nd.NDArray shape={self.shape}, {self.device}>\n{self._array!r}"
+
+
+def array(source: Any, device: Device | None = None) -> NDArray:
+    """A new array with the elements of `source` (anything that numpy or DLPack understands), contiguous, 64-byte aligned."""
+    return NDArray(_aligned_copy(as_numpy(source)), device)
+
+
+def empty(shape: int | Sequence[int], dtype: str | DataType = "float32", device: Device | None = None) -> NDArray:
+    """A new array whose elements are undefined."""
+    dims, element = (shape,) if isinstance(shape, int) else tuple(int(d) for d in shape), DataType(dtype)
+    lanes = (element.lanes,) if element.lanes > 1 else ()
+    return NDArray(aligned_empty((*dims, *lanes), element.numpy()), device, element.lanes)
+
+
+def from_dlpack(source: Any) -> NDArray:
+    """The memory of a DLPack exporter, or of a capsule, as an array: no copy, strides kept."""
+    return NDArray(_import_dlpack(source))
+
+
+def as_numpy(source: Any) -> np.ndarray[Any, Any]:
+    """`source` as a numpy array, sharing its memory where it has any: numpy, `NDArray`, DLPack, then `np.asarray`."""
+    if isinstance(source, np.ndarray):
+        return source
+    if isinstance(source, NDArray):
+        return source._array
+    return _import_dlpack(source) if hasattr(source, "__dlpack__") else np.asarray(source)
+
+
+def aligned_empty(shape: Sequence[int], dtype: np.dtype[Any] | str = "uint8") -> np.ndarray[Any, Any]:
+    """An undefined contiguous numpy array that starts at a multiple of 64 bytes; of Python objects, wherever numpy puts it."""
+    element = np.dtype(dtype)
+    if element.hasobject:
+        return np.empty(tuple(shape), element)
+    nbytes = math.prod(shape) * element.itemsize
+    if under_sanitizer():
+        return _exact(nbytes).view(element).reshape(tuple(shape))
+    block = np.empty(nbytes + ALIGNMENT, np.uint8)
+    start = -block.__array_interface__["data"][0] % ALIGNMENT
+    return block[start : start + nbytes].view(element).reshape(tuple(shape))
+
+
+@functools.cache
+def under_sanitizer() -> bool:
+    """Whether AddressSanitizer is in this process (`tilewright debug asan`)."""
+    return hasattr(ctypes.CDLL(None), "__asan_init")
+
+
+def _exact(nbytes: int) -> np.ndarray[Any, Any]:
+    """Aligned bytes with nothing behind them, so that the sanitizer sees where they end."""
+    library, address = ctypes.CDLL(None), ctypes.c_void_p()
+    if library.posix_memalign(ctypes.byref(address), ctypes.c_size_t(ALIGNMENT), ctypes.c_size_t(max(1, nbytes))):
+        raise MemoryError(f"{nbytes} bytes")
+    block = (ctypes.c_uint8 * max(1, nbytes)).from_address(address.value or 0)
+    weakref.finalize(block, library.free, address).atexit = False
+    return np.frombuffer(memoryview(block), np.uint8)[:nbytes]
+
+
+def _aligned_copy(source: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    copy = aligned_empty(source.shape, source.dtype)
+    np.copyto(copy, source)
+    return copy
+
+
+class _Capsule:
+    """Gives numpy a capsule that was made already."""
+
+    def __init__(self, capsule: Any) -> None:
+        self.capsule = capsule
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+def _import_dlpack(source: Any) -> np.ndarray[Any, Any]:
+    """numpy's own import, with the memory of a bfloat16 tensor, which numpy does not know, passed through it as uint16."""
+    if hasattr(source, "__dlpack_device__") and source.__dlpack_device__()[0] != 1:
+        raise InputError("this tensor is not in host memory; copy it to the CPU first", code="TW0706")
+    try:
+        capsule = _capsule_of(source) if hasattr(source, "__dlpack__") else source
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise InputError(f"this tensor cannot be shared through DLPack: {error}", code="TW0706") from error
+    if _capsule_name(capsule) is None:
+        raise InputError(f"expected a DLPack exporter or an unused DLPack capsule, not {type(source).__name__}", code="TW0706")
+    capsule, retagged = _retag(capsule, _DL_BFLOAT, _DL_UINT)
+    try:
+        result: np.ndarray[Any, Any] = np.from_dlpack(_Capsule(capsule))
+    except (BufferError, RuntimeError) as error:
+        raise InputError(f"this tensor cannot be read through DLPack: {error}", code="TW0706") from error
+    return result.view(_BFLOAT16) if retagged else result
+
+
+def _capsule_of(source: Any) -> Any:
+    """A capsule of the versioned form, which says that the memory may be written; the older form where that is unknown."""
+    try:
+        return source.__dlpack__(max_version=(1, 0))
+    except TypeError:
+        return source.__dlpack__()
+
+
+class _Tensor(ctypes.Structure):
+    """`DLTensor` of dlpack.h, up to its dtype code."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+    )
+
+
+_TENSOR_OFFSET: Final = {b"dltensor": 0, b"dltensor_versioned": 32}
+"""Where the `DLTensor` stands in `DLManagedTensor` and in `DLManagedTensorVersioned` (version, context, deleter, flags)."""
+
+_capsule_is_valid = ctypes.pythonapi.PyCapsule_IsValid
+_capsule_is_valid.restype, _capsule_is_valid.argtypes = ctypes.c_int, [ctypes.py_object, ctypes.c_char_p]
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype, _capsule_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+def _capsule_name(capsule: Any) -> bytes | None:
+    return next((name for name in _TENSOR_OFFSET if _capsule_is_valid(capsule, name)), None)
+
+
+def _retag(capsule: Any, old: int, new: int) -> tuple[Any, bool]:
+    """Change a 16-bit element code of a capsule that nobody has used yet; says whether it did."""
+    name = _capsule_name(capsule)
+    if name is None:
+        return capsule, False
+    tensor = _Tensor.from_address(_capsule_pointer(capsule, name) + _TENSOR_OFFSET[name])
+    if tensor.code != old or tensor.bits != 16:
+        return capsule, False
+    tensor.code = new
+    return capsule, True

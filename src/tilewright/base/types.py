@@ -1,0 +1,525 @@
+"""`DataType` and the types of graph values: tensors, tuples, functions, references, algebraic data.
+
+A `DataType` is a string (`"float32"`, `"int8x16"`), so it compares with and passes for the names that numpy and the
+field's scripts use, and carries its code, bits and lanes. A dimension of a `TensorType` is an `int`, or an integer
+`PrimExpr` when the size is symbolic (`Any()` where nothing is known of it). Types are values: two that are written alike
+are equal, and printing one gives its text in Relay.
+
+    type ::= TensorType(shape, dtype) | TupleType(types) | FuncType(types, type, type_params) | RefType(type)
+           | TypeVar(name) | TypeCall(GlobalTypeVar, types)
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+
+from tilewright.base.errors import CompileError
+from tilewright.base.node import node
+
+MINIFLOATS: Final = {
+    "float8_e4m3fn": 8, "float8_e4m3fnuz": 8, "float8_e5m2": 8, "float8_e5m2fnuz": 8, "float8_e8m0fnu": 8, "float6_e2m3fn": 6, "float6_e3m2fn": 6,
+    "float4_e2m1fn": 4,
+}
+"""The floats of a byte or less and their bits, each under one name for its exponent, its mantissa and its special values."""
+_OBJECTS: Final = ("string", "object")
+_NAMED: Final = {"bool": 1, "handle": 64, "void": 0, **MINIFLOATS, **dict.fromkeys(_OBJECTS, 64)}
+_NAME: Final = re.compile(rf"({'|'.join(_OBJECTS)}|{'|'.join(sorted(MINIFLOATS, reverse=True))}|bool|handle|void|bfloat|float|complex|int|uint)(\d*)(?:x(\d+))?")
+_BITS: Final = {"int": (2, 4, 8, 16, 32, 64), "uint": (1, 2, 4, 8, 16, 32, 64), "float": (16, 32, 64), "bfloat": (16,), "complex": (64, 128)}
+_KNOWN: dict[str, DataType] = {}
+_NUMPY: dict[DataType, np.dtype[Any]] = {}
+_OF_NUMPY: dict[np.dtype[Any], DataType] = {}
+
+
+class DataTypeCode(enum.IntEnum):
+    """The numbers of the codes in the field, and in DLPack. From 129 on they are custom types, which there are none of here."""
+
+    INT = 0
+    UINT = 1
+    FLOAT = 2
+    HANDLE = 3
+    BFLOAT = 4
+    COMPLEX = 5
+    FLOAT8_E4M3FN = 10
+    FLOAT8_E4M3FNUZ = 11
+    FLOAT8_E5M2 = 12
+    FLOAT8_E5M2FNUZ = 13
+    FLOAT8_E8M0FNU = 14
+    FLOAT6_E2M3FN = 15
+    FLOAT6_E3M2FN = 16
+    FLOAT4_E2M1FN = 17
+
+
+_CODE_NUMBERS: Final = {
+    "int": DataTypeCode.INT, "uint": DataTypeCode.UINT, "bool": DataTypeCode.UINT, "float": DataTypeCode.FLOAT, "handle": DataTypeCode.HANDLE,
+    "void": DataTypeCode.HANDLE, "bfloat": DataTypeCode.BFLOAT, "complex": DataTypeCode.COMPLEX, **{name: DataTypeCode[name.upper()] for name in MINIFLOATS},
+    **dict.fromkeys(_OBJECTS, DataTypeCode.HANDLE),
+}
+FIRST_CUSTOM_CODE: Final = 129
+
+
+class DataType(str):
+    """A scalar or vector element type: a code (`int uint float bfloat complex bool handle void`, or the name of a small float), bits, and lanes.
+
+    Compiled code takes complex numbers apart and puts them together, and computes with their parts (`relay/op/complex_numbers.py`).
+    `string` and `object` are Python objects: a tensor of them is a numpy array of dtype object, of which compiled code never reads an element.
+    """
+
+    code: str
+    bits: int
+    lanes: int
+
+    __slots__ = ("bits", "code", "lanes")
+
+    def __new__(cls, name: str | np.dtype[Any] | type) -> DataType:
+        """Parse `name`; raises `CompileError` for anything that is not a type."""
+        if isinstance(name, DataType):
+            return name
+        if isinstance(name, np.dtype):
+            found = _OF_NUMPY.get(name)
+            if found is None:
+                found = _OF_NUMPY[name] = cls(_numpy_name(name))
+            return found
+        text = name if isinstance(name, str) else _numpy_name(np.dtype(name))
+        known = _KNOWN.get(text)
+        return known if known is not None else cls._parse(text)
+
+    @classmethod
+    def _parse(cls, text: str) -> DataType:
+        match = _NAME.fullmatch(text)
+        if match is None and text.startswith("custom["):
+            raise CompileError(f"'{text}' is a custom data type, and there are none here; compute in float32, int8 or another type of the machine", code="TW0302")
+        if match is None:
+            raise CompileError(f"'{text}' is not a data type; write for example float32, int8, bfloat16 or float32x4", code="TW0302")
+        code, bits, lanes = match[1], int(match[2] or 0), int(match[3] or 1)
+        if code in _NAMED:
+            allowed = (0, 1, 8) if code == "bool" else (0, 64) if code == "handle" else (0,)
+            if bits not in allowed:
+                raise CompileError(f"'{text}' is not a data type: {code} takes no width", code="TW0302")
+            bits = _NAMED[code]
+        elif bits not in _BITS[code]:
+            widths = ", ".join(map(str, _BITS[code]))
+            raise CompileError(f"'{text}' is not a data type: {code} is {widths} bits wide", code="TW0302")
+        if lanes < 1:
+            raise CompileError(f"'{text}' is not a data type: it needs at least one lane", code="TW0302")
+        base = code if code in _NAMED else f"{code}{bits}"
+        full = base if lanes == 1 else f"{base}x{lanes}"
+        found = _KNOWN.get(full)
+        if found is None:
+            found = str.__new__(cls, full)
+            found.code, found.bits, found.lanes = code, bits, lanes
+            found = _KNOWN.setdefault(full, found)  # another thread may have made it meanwhile: types are compared by identity
+        return _KNOWN.setdefault(text, found)
+
+    def __getnewargs__(self) -> tuple[str]:
+        return (str(self),)
+
+    @classmethod
+    def of_code(cls, type_code: int, bits: int, lanes: int = 1) -> DataType:
+        """The type of a code, as DLPack and the field number them; raises `CompileError` for custom types, from 129 on, and unknown codes."""
+        if type_code not in list(DataTypeCode):
+            wrong = f"type code {type_code} is a custom data type, and there are none here" if type_code >= FIRST_CUSTOM_CODE else f"there is no type code {type_code}"
+            raise CompileError(f"{wrong}; the codes are {', '.join(f'{c.value} ({c.name.lower()})' for c in DataTypeCode)}", code="TW0302")
+        code = DataTypeCode(type_code)
+        name = code.name.lower()
+        base = "bool" if (code, bits) == (DataTypeCode.UINT, 1) else name if name in _NAMED else f"{name}{bits}"
+        return cls(base if lanes == 1 else f"{base}x{lanes}")
+
+    @property
+    def type_code(self) -> DataTypeCode:
+        """The number of the code in the field, and in DLPack; bool is an unsigned integer of one bit."""
+        return _CODE_NUMBERS[self.code]
+
+    @property
+    def is_float(self) -> bool:
+        return self.code in ("float", "bfloat") or self.code in MINIFLOATS
+
+    @property
+    def is_object(self) -> bool:
+        """True for Python objects, which only Python computes with."""
+        return self.code in _OBJECTS
+
+    @property
+    def is_integer(self) -> bool:
+        """True for signed and unsigned integers, not for bool."""
+        return self.code in ("int", "uint")
+
+    @property
+    def element(self) -> DataType:
+        """The same type with one lane."""
+        return self if self.lanes == 1 else DataType(str(self).rsplit("x", 1)[0])
+
+    def with_lanes(self, lanes: int) -> DataType:
+        base = str(self.element)
+        return DataType(base if lanes == 1 else f"{base}x{lanes}")
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one value in memory, lanes included; types narrower than a byte take one."""
+        return max(1, self.bits // 8) * self.lanes
+
+    def numpy(self) -> np.dtype[Any]:
+        """The numpy type of one element; `bfloat16`, the small floats and integers of 2 and 4 bits come from ml_dtypes."""
+        found = _NUMPY.get(self)
+        if found is None:
+            found = _NUMPY[self] = self._numpy()
+        return found
+
+    def _numpy(self) -> np.dtype[Any]:
+        base = str(self.element)
+        if self.code == "bfloat" or self.code in MINIFLOATS or (self.is_integer and 1 < self.bits < 8):
+            kind: np.dtype[Any] = np.dtype(getattr(ml_dtypes, base))
+            return kind
+        if self.is_object:
+            return np.dtype(object)
+        if base in ("void", "handle"):
+            raise CompileError(f"{base} has no numpy type", code="TW0302")
+        return np.dtype(base if base != "uint1" else "bool")
+
+
+def _numpy_name(kind: np.dtype[Any]) -> str:
+    """numpy's name of a type; of all its types of text, and of Python objects, which are text until something else is said, one."""
+    return "string" if kind.kind in "OUST" else str(kind)
+
+
+BOOL: Final = DataType("bool")
+INT32: Final = DataType("int32")
+INT64: Final = DataType("int64")
+FLOAT32: Final = DataType("float32")
+
+Dim = "int | PrimExpr"
+
+
+class Size(int):
+    """A known dimension: an `int`, whose `value` is what that of the field's `IntImm` is."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> int:
+        return int(self)
+
+
+class OpenSize(Size):
+    """A dimension that is known when the program runs: `expr` says what it is, and the `int` is a sample of it (`arith/open_sizes.py`)."""
+
+    expr: Any
+
+
+class Type:
+    """Base of the types of graph values; compared by value."""
+
+    __slots__ = ()
+
+    @property
+    def type_key(self) -> str:
+        """The name of the kind of type in the field's reflection: `relay.TensorType`."""
+        return f"relay.{type(self).__name__}"
+
+
+class TensorType(Type):
+    """A dense tensor: `shape` is a tuple of ints (`Size`) or integer `PrimExpr`s, `dtype` a `DataType`."""
+
+    __slots__ = ("dtype", "shape")
+    shape: tuple[Any, ...]
+    dtype: DataType
+
+    def __init__(self, shape: Sequence[Any], dtype: str | DataType = "float32") -> None:
+        self.shape = tuple(_dim(d) for d in shape)
+        self.dtype = DataType(dtype)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def is_static(self) -> bool:
+        return all(isinstance(d, int) for d in self.shape)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a dimension is known only when the program runs, and a sample of it now."""
+        return any(isinstance(d, OpenSize) for d in self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements; raises `CompileError` when a dimension is symbolic."""
+        total = 1
+        for d in self.shape:
+            if not isinstance(d, int):
+                raise CompileError(f"the size of {self} is not known: dimension {d} is symbolic", code="TW0303")
+            total *= d
+        return total
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    @property
+    def concrete_shape(self) -> tuple[int, ...]:
+        """The shape as Python ints; raises `CompileError` when a dimension is symbolic."""
+        if not self.is_static:
+            raise CompileError(f"the shape of {self} is not known: it has symbolic dimensions", code="TW0303")
+        return self.shape
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TensorType) and self.dtype is other.dtype and same_shape(self.shape, other.shape)
+
+    def __hash__(self) -> int:
+        return hash((self.dtype, tuple(d if isinstance(d, int) else -1 for d in self.shape)))
+
+    def __repr__(self) -> str:
+        if not self.shape:
+            return str(self.dtype)
+        inner = ", ".join(map(str, self.shape))
+        return f"Tensor[({inner}), {self.dtype}]"
+
+
+class TupleType(Type):
+    """A fixed tuple of types."""
+
+    __slots__ = ("fields",)
+    fields: tuple[Type, ...]
+
+    def __init__(self, fields: Sequence[Type]) -> None:
+        self.fields = tuple(fields)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TupleType) and self.fields == other.fields
+
+    def __hash__(self) -> int:
+        return hash(self.fields)
+
+    def __repr__(self) -> str:
+        inner = ", ".join(map(repr, self.fields))
+        return f"({inner}{',' if len(self.fields) == 1 else ''})"
+
+
+def tensors_of(kind: Type | None) -> list[TensorType]:
+    """The tensors of a value, in order, nested tuples flattened; none of a type that is not known."""
+    found: list[TensorType] = []
+    stack = [kind]
+    while stack:
+        t = stack.pop()
+        if isinstance(t, TupleType):
+            stack += reversed(t.fields)
+        elif isinstance(t, TensorType):
+            found.append(t)
+    return found
+
+
+class FuncType(Type):
+    """The type of a function: argument types, the type of its result, and the type variables that both may use."""
+
+    __slots__ = ("arg_types", "ret_type", "type_params")
+    arg_types: tuple[Type, ...]
+    ret_type: Type
+    type_params: tuple[TypeVar, ...]
+
+    def __init__(
+        self, arg_types: Sequence[Type], ret_type: Type, type_params: Sequence[TypeVar] | None = None, type_constraints: Sequence[Any] | None = None
+    ) -> None:
+        """`type_constraints` is the field's, of which there are none: raises `CompileError` when one is given."""
+        if type_constraints:
+            raise CompileError(f"types are not constrained here, and {type_constraints!r} are given; leave type_constraints out", code="TW0215")
+        self.arg_types = tuple(arg_types)
+        self.ret_type = ret_type
+        self.type_params = tuple(type_params or ())
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FuncType) or len(self.type_params) != len(other.type_params):
+            return False
+        if self.type_params != other.type_params:
+            other = other.instantiate(self.type_params)
+        return (self.arg_types, self.ret_type) == (other.arg_types, other.ret_type)
+
+    def __hash__(self) -> int:
+        return hash((len(self.arg_types), len(self.type_params)))
+
+    def __repr__(self) -> str:
+        params = f"[{', '.join(map(repr, self.type_params))}]" if self.type_params else ""
+        return f"fn {params}({', '.join(map(repr, self.arg_types))}) -> {self.ret_type!r}"
+
+    def instantiate(self, types: Sequence[Type]) -> FuncType:
+        """The same function for these types in place of its type variables, in order."""
+        bound: dict[Type, Type] = dict(zip(self.type_params, types, strict=True))
+        return FuncType([substitute_type(a, bound) for a in self.arg_types], substitute_type(self.ret_type, bound))
+
+
+@node
+class RefType(Type):
+    """A reference: a place that holds one value of type `value`, and can be written to."""
+
+    value: Type
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RefType) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash((RefType, self.value))
+
+    def __repr__(self) -> str:
+        return f"ref({self.value!r})"
+
+
+@node
+class TypeVar(Type):
+    """A type that a function, or the definition of a data type, is generic in. Compared by identity."""
+
+    name_hint: str
+
+    def __repr__(self) -> str:
+        return self.name_hint
+
+
+@node
+class GlobalTypeVar(Type):
+    """The name of a data type of the module. Compared by name."""
+
+    name_hint: str
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GlobalTypeVar) and self.name_hint == other.name_hint
+
+    def __hash__(self) -> int:
+        return hash((GlobalTypeVar, self.name_hint))
+
+    def __call__(self, *args: Type) -> TypeCall:
+        """The data type for these type arguments: `List(TensorType((), "int32"))`."""
+        return TypeCall(self, args)
+
+    def __repr__(self) -> str:
+        return self.name_hint
+
+
+class TypeCall(Type):
+    """A data type applied to types: `List[Tensor[(3), float32]]`."""
+
+    __slots__ = ("args", "func")
+    func: GlobalTypeVar
+    args: tuple[Type, ...]
+
+    def __init__(self, func: GlobalTypeVar, args: Sequence[Type]) -> None:
+        self.func = func
+        self.args = tuple(args)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TypeCall) and (self.func, self.args) == (other.func, other.args)
+
+    def __hash__(self) -> int:
+        return hash((self.func, self.args))
+
+    def __repr__(self) -> str:
+        return f"{self.func!r}[{', '.join(map(repr, self.args))}]" if self.args else f"{self.func!r}[]"
+
+
+def type_children(t: Type) -> tuple[Type, ...]:
+    """The types directly inside `t`."""
+    match t:
+        case TupleType():
+            return t.fields
+        case FuncType():
+            return (*t.arg_types, t.ret_type)
+        case RefType():
+            return (t.value,)
+        case TypeCall():
+            return t.args
+        case _:
+            return ()
+
+
+def with_type_children(t: Type, new: Sequence[Type]) -> Type:
+    """The same kind of type over others."""
+    match t:
+        case TupleType():
+            return TupleType(tuple(new))
+        case FuncType():
+            return FuncType(new[:-1], new[-1], t.type_params)
+        case RefType():
+            return RefType(new[0])
+        case TypeCall():
+            return TypeCall(t.func, new)
+        case _:
+            return t
+
+
+def substitute_type(t: Type, bound: Mapping[Type, Type]) -> Type:
+    """`t` with others in place of its type variables."""
+    if not bound:
+        return t
+    if isinstance(t, TypeVar):
+        return bound.get(t, t)
+    old = type_children(t)
+    new = [substitute_type(c, bound) for c in old]
+    return t if all(a is b for a, b in zip(old, new, strict=True)) else with_type_children(t, new)
+
+
+def bind_types(pattern: Type, given: Type, variables: AbstractSet[Type], bound: dict[Type, Type]) -> bool:
+    """Whether `given` is `pattern` for some types in place of `variables`; those found are added to `bound`.
+
+    A dimension of which nothing is known fits any size, either way round.
+    """
+    if pattern in variables:
+        return bound.setdefault(pattern, given) == given
+    if isinstance(pattern, TensorType) and isinstance(given, TensorType):
+        return pattern.dtype is given.dtype and sizes_fit(pattern.shape, given.shape)
+    if isinstance(pattern, FuncType) and isinstance(given, FuncType) and given.type_params and not pattern.type_params:
+        return bind_types(given, substitute_type(pattern, bound), frozenset(given.type_params), {})
+    ours, theirs = type_children(pattern), type_children(given)
+    if type(pattern) is not type(given) or len(ours) != len(theirs):
+        return False
+    if isinstance(pattern, TypeCall) and isinstance(given, TypeCall) and pattern.func != given.func:
+        return False
+    return (bool(ours) or pattern == given) and all(bind_types(p, g, variables, bound) for p, g in zip(ours, theirs, strict=True))
+
+
+def join_types(a: Type, b: Type) -> Type | None:
+    """The type of a value that is of one type or the other: sizes that differ because one is not known are not known.
+
+    None where the types differ in more than that.
+    """
+    if a == b:
+        return a
+    if isinstance(a, TensorType) and isinstance(b, TensorType):
+        if a.dtype is not b.dtype or not sizes_fit(a.shape, b.shape):
+            return None
+        return TensorType([x if same_shape((x,), (y,)) else (y if isinstance(x, int) else x) for x, y in zip(a.shape, b.shape, strict=True)], a.dtype)
+    ours, theirs = type_children(a), type_children(b)
+    if type(a) is not type(b) or not ours or len(ours) != len(theirs) or getattr(a, "func", None) != getattr(b, "func", None):
+        return None
+    joined = [join_types(x, y) for x, y in zip(ours, theirs, strict=True)]
+    return None if any(j is None for j in joined) else with_type_children(a, [j for j in joined if j is not None])
+
+
+def sizes_fit(wanted: Sequence[Any], given: Sequence[Any]) -> bool:
+    """Whether two shapes may be the same: a size that is not a number goes with any."""
+    return len(wanted) == len(given) and all(
+        not isinstance(w, int) or not isinstance(g, int) or w == g for w, g in zip(wanted, given, strict=True)
+    )
+
+
+def scalar_type(dtype: str | DataType = "float32") -> TensorType:
+    """The type of a tensor without dimensions."""
+    return TensorType((), dtype)
+
+
+def same_shape(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    """Whether two shapes are written alike; a dimension that nothing is known of is like any other such."""
+    return len(a) == len(b) and all(
+        x is y or (isinstance(x, int) and isinstance(y, int) and x == y) or (getattr(x, "unknown", False) and getattr(y, "unknown", False))
+        for x, y in zip(a, b, strict=True)
+    )
+
+
+def _dim(value: Any) -> Any:
+    """A dimension in normal form: an int where the value is known."""
+    if isinstance(value, Size):
+        return value
+    known = value if isinstance(value, (int, np.integer)) else getattr(value, "value", None)
+    return Size(known) if isinstance(known, (int, np.integer)) else value

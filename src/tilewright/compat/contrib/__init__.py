@@ -1,0 +1,21 @@
+"""`tvm.contrib`: executors, and libraries and accelerators beside the processor, each imported at its first use."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any, Final
+
+_MODULES: Final = {"debugger": "runtime.debugger", "graph_executor": "runtime.graph_executor"}
+"""Attribute -> the module, without `tilewright.`."""
+
+if TYPE_CHECKING:
+    from tilewright.runtime import debugger, graph_executor
+
+__all__ = ["debugger", "graph_executor"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        found = globals()[name] = importlib.import_module(f"tilewright.{_MODULES[name]}")
+        return found
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

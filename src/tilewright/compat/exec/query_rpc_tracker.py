@@ -1,0 +1,31 @@
+"""`python -m tilewright.exec.query_rpc_tracker --port 9190`: which devices a tracker has, and who waits for them."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+from tilewright.base.errors import RPCError, with_code
+from tilewright.runtime.rpc.client import connect_tracker
+from tilewright.runtime.rpc.connection import LOOPBACK
+from tilewright.runtime.rpc.tracker import PORT
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The status to exit with."""
+    parser = argparse.ArgumentParser(description="Show the devices of a tracker.", formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--host", default=LOOPBACK)
+    parser.add_argument("--port", type=int, default=PORT)
+    options = parser.parse_args(arguments)
+    try:
+        with connect_tracker(options.host, options.port) as tracker:
+            print(tracker.text_summary())
+    except RPCError as error:
+        print(f"Error: {with_code(error)}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,19 @@
+"""`python -m tilewright.exec.rpc_proxy --port 9090`: where servers wait that nobody can connect to."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from tilewright.compat.exec.serving import parse, parser, serve
+from tilewright.runtime.rpc.proxy import PORT, PORT_END, Proxy
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The status to exit with."""
+    options = parse(parser("Join clients to servers that connect to here.", PORT, PORT_END), arguments)
+    return serve(lambda o: Proxy(o.host, o.port, o.port_end), options, "proxy")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

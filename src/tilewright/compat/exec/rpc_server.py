@@ -1,0 +1,33 @@
+"""`python -m tilewright.exec.rpc_server --tracker host:9190 --key board`: lets clients run programs on this machine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from tilewright.compat.exec.serving import parse, parser, serve
+from tilewright.runtime.rpc.connection import parse_address
+from tilewright.runtime.rpc.server import PORT, PORT_END, Server
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The status to exit with."""
+    made = parser("Let clients who know the secret run programs on this machine.", PORT, PORT_END)
+    made.add_argument("--key", default="", help="what clients ask the tracker or proxy for")
+    made.add_argument("--tracker", type=parse_address, help="host:port of a tracker to register at")
+    made.add_argument("--through-proxy", type=parse_address, metavar="HOST:PORT", help="wait for clients at this proxy, and listen to nobody")
+    made.add_argument("--custom-addr", help="the host that the tracker sends clients to, where that is not --host")
+    made.add_argument("--threads", type=int, help="how many threads a program may use by itself; all cores where not given")
+    made.add_argument("--memory-limit", type=int, metavar="BYTES", help="how much memory a session may use; half of this machine's where not given")
+    options = parse(made, arguments)
+    return serve(
+        lambda o: Server(
+            o.host, o.port, o.port_end, key=o.key, tracker=o.tracker, proxy=o.through_proxy, custom_addr=o.custom_addr, threads=o.threads,
+            memory_limit=o.memory_limit,
+        ),
+        options, f"server {options.key}".strip(),
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+"""The smallest part of a program that still goes wrong.
+
+    isolate: a window of the graph, by halving          conv -> relu -> [pool -> dense] -> softmax
+    prune:   one node after another is given by its value, left out, or becomes the result
+    sizes:   every extent becomes 1, 2, 3, …            (`sizes.py`)
+
+`fails(case)` says whether a case goes wrong in the way that is looked for. What stands around a part is replaced by the values that the
+interpreter computes there, so that a part sees the numbers that it saw in the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import numpy as np
+
+from tilewright.base.errors import TVMError
+from tilewright.driver.diagnosis.case import Array, Case
+from tilewright.driver.diagnosis.sizes import smaller_sizes
+from tilewright.driver.diagnosis.ways import NoReference
+from tilewright.relay.expr import Call, Expr, Tuple, TupleGetItem
+from tilewright.relay.visitor import consumers, operands, post_order, rewrite
+
+Fails = Callable[[Case], bool]
+MOST: Final = 150
+"""Cases that are tried at most."""
+_DEPTHS: Final = (1, 2, 4, 8)
+_LEVELS: Final = 3
+_FEW: Final = 4
+"""Nodes that are pruned at once, without looking for a window first."""
+
+
+class _Spent(Exception):
+    """As many cases were tried as may be."""
+
+
+class Shrinker:
+    """Makes cases smaller as long as they fail; `best` is the smallest that did."""
+
+    def __init__(self, case: Case, fails: Fails, most: int = MOST) -> None:
+        """`case` is known to fail."""
+        self.best, self._fails, self._left = case, fails, most
+
+    def run(self, hint: int = -1) -> Case:
+        """The smallest case; `hint` is the place of a value that is likely to be wrong, in the order of evaluation."""
+        try:
+            if self.best.nodes > _FEW:
+                self._isolate(hint)
+            self._prune()
+            smaller_sizes(self.best, self._takes)
+        except _Spent:
+            pass  # what is small enough by now stays
+        return self.best
+
+    def stop(self) -> None:
+        """Try no more cases."""
+        self._left = 0
+
+    def _takes(self, case: Case | None) -> bool:
+        """Whether a case goes wrong, too; it is the best one then."""
+        if case is None or not case.nodes:
+            return False
+        if self._left <= 0:
+            raise _Spent
+        self._left -= 1
+        try:
+            if not self._fails(case):
+                return False
+        except NoReference:
+            return False
+        self.best = case
+        return True
+
+    # A window of the graph
+
+    def _isolate(self, hint: int) -> None:
+        known = _known(self.best)
+        order = post_order(self.best.main.body, inside=False)
+        if 0 <= hint < len(order) and self._around(order[hint], order, known):
+            return
+        self._window(known)
+
+    def _around(self, wrong: Expr, order: Sequence[Expr], known: dict[Expr, Array]) -> bool:
+        """Try what is near a value: what it is made of, and what is made of it."""
+        users, case = consumers(order), self.best
+        roots, level = [wrong], [wrong]
+        for _ in range(_LEVELS):
+            level = [u for e in level for u in users.get(e, ())]
+            roots += level
+        for root in dict.fromkeys(roots):
+            for depth in _DEPTHS:
+                if self._takes(_cut(case, root, [e for e in known if e not in _near(root, depth)], known)):
+                    return True
+        return False
+
+    def _window(self, known: dict[Expr, Array]) -> None:
+        """Halve from both ends: as many first values as can be given are, then the result is as early as can be."""
+        case, order = self.best, list(known)
+        low, high = 0, len(order)
+        while low < high - 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._takes(_cut(case, case.main.body, order[:middle], known)) else (low, middle)
+        given, first = order[:low], low
+        low, high = first, len(order)
+        while low < high - 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._takes(_cut(case, order[middle], given, known)) else (middle, high)
+
+    # One node after another
+
+    def _prune(self) -> None:
+        while any(self._takes(c) for c in self._smaller()):
+            pass
+
+    def _smaller(self) -> Iterable[Case | None]:
+        """Cases with a node less: a value is given, the result is what it was made of, a node is replaced by its operand of the same type."""
+        case, known = self.best, _known(self.best)
+        body = case.main.body
+        for e in _parts(body):
+            if e in known or isinstance(e, (Tuple, TupleGetItem)):
+                yield _cut(case, e, (), known)
+        nodes = [e for e in known if e is not body]
+        for e in reversed(nodes):
+            yield _cut(case, body, [e], known)
+        for e in post_order(body, inside=False):
+            for o in operands(e) if isinstance(e, Call) and not isinstance(e.op, Expr) else ():
+                if o.known_type() == e.known_type():
+                    yield _made(lambda e=e, o=o: case.around(rewrite(body, lambda x: None, memo={e: o}), dict(zip(case.main.params, case.values, strict=True))))  # type: ignore[misc]
+
+
+def _known(case: Case) -> dict[Expr, Array]:
+    with np.errstate(all="ignore"):
+        return {e: v for e, v in case.known().items() if v.dtype != object}
+
+
+def _parts(body: Expr) -> list[Expr]:
+    """What the result is made of, tuples looked through."""
+    found = []
+    stack = [*operands(body)] if not (isinstance(body, Call) and isinstance(body.op, Expr)) else [*body.args]
+    while stack:
+        e = stack.pop(0)
+        found.append(e)
+        stack += operands(e) if isinstance(e, (Tuple, TupleGetItem)) else ()
+    return found
+
+
+def _near(root: Expr, depth: int) -> set[Expr]:
+    """The calls at most so many calls below a value, that one included."""
+    found: set[Expr] = set()
+    level = [root]
+    for _ in range(depth):
+        below: list[Expr] = []
+        while level:
+            e = level.pop()
+            if e in found:
+                continue
+            found.add(e)
+            (below if isinstance(e, Call) else level).extend(operands(e))
+        level = below
+    return found
+
+
+def _cut(case: Case, root: Expr, given: Iterable[Expr], known: dict[Expr, Array]) -> Case | None:
+    return _made(lambda: case.cut(root, {e: known[e] for e in given if e is not root}))
+
+
+def _made(make: Callable[[], Case]) -> Case | None:
+    """A case, or None where the types of its operators do not fit any more."""
+    try:
+        return make()
+    except TVMError:
+        return None

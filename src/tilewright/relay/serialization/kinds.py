@@ -1,0 +1,155 @@
+"""What can be written: the kinds of nodes by name, with the fields that make one, and what each field holds.
+
+A node that is a dataclass says it all itself; the rest are listed. A new kind of node is one entry in `_DATACLASSES` or `_LISTED`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.base.errors import Origin
+from tilewright.base.types import DataType, FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar
+from tilewright.relay import adt
+from tilewright.relay import expr as graph
+from tilewright.relay.op.registry import Op
+from tilewright.scalar import expr as scalar
+from tilewright.tir import stmt
+
+Dim = int | scalar.PrimExpr
+Scalars = tuple[scalar.PrimExpr, ...]
+Span = Origin | None
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of node: its class, and for each argument that makes one the attribute that has it and what it may be."""
+
+    name: str
+    cls: type
+    fields: Mapping[str, tuple[str, Any]]
+    build: Callable[..., Any]
+
+    def values(self, x: Any) -> dict[str, Any]:
+        """The arguments that make `x`."""
+        return {name: getattr(x, attribute) for name, (attribute, _) in self.fields.items()}
+
+
+def _constructor(name_hint: str, inputs: Sequence[Type], belong_to: GlobalTypeVar, span: Span, tag: int, type_vars: Sequence[TypeVar]) -> adt.Constructor:
+    made = adt.Constructor(name_hint, inputs, belong_to, span)
+    if tag >= 0:
+        made.tag, made.type_vars = tag, tuple(type_vars)
+        made.set_type(FuncType(made.inputs, TypeCall(belong_to, made.type_vars), made.type_vars))
+    return made
+
+
+def _intrinsic_call(dtype: DataType, op: scalar.Intrinsic, args: Scalars) -> scalar.PrimExpr:
+    return scalar.Call(dtype, op, args)
+
+
+_DATACLASSES: Final[dict[str, tuple[type, ...]]] = {
+    "relay": (
+        graph.Var, graph.GlobalVar, graph.Constant, graph.Tuple, graph.TupleGetItem, graph.If, graph.Let, graph.RefCreate, graph.RefRead, graph.RefWrite,
+        adt.PatternWildcard, adt.PatternVar, adt.PatternTuple, adt.PatternConstructor, adt.Clause, adt.Match, adt.TypeData, RefType, TypeVar, GlobalTypeVar,
+    ),
+    "tir": (
+        stmt.For, stmt.IfThenElse, stmt.Store, stmt.Seq, stmt.Allocate, stmt.Evaluate, stmt.IterVar, stmt.Reducer, stmt.Block, stmt.PrimFunc,
+    ),
+}
+_BINARY: Final = (
+    scalar.Add, scalar.Sub, scalar.Mul, scalar.Div, scalar.FloorDiv, scalar.FloorMod, scalar.TruncDiv, scalar.TruncMod, scalar.Min, scalar.Max,
+    scalar.EQ, scalar.NE, scalar.LT, scalar.LE, scalar.GT, scalar.GE, scalar.And, scalar.Or,
+)
+_LISTED: Final[tuple[tuple[str, type, dict[str, Any]], ...]] = (
+    ("relay.Call", graph.Call, {"op": Op | graph.Expr, "args": tuple[graph.Expr, ...], "span": Span}),
+    ("relay.Function", graph.Function, {
+        "params": tuple[graph.Var, ...], "body": graph.Expr, "ret_type": Type | None, "type_params": tuple[TypeVar, ...], "attrs": dict[str, Any], "span": Span,
+    }),
+    ("relay.Constructor", adt.Constructor, {
+        "name_hint": str, "inputs": tuple[Type, ...], "belong_to": GlobalTypeVar, "span": Span, "tag": int, "type_vars": tuple[TypeVar, ...],
+    }),
+    ("relay.TensorType", TensorType, {"shape": tuple[Dim, ...], "dtype": DataType}),
+    ("relay.TupleType", TupleType, {"fields": tuple[Type, ...]}),
+    ("relay.FuncType", FuncType, {"arg_types": tuple[Type, ...], "ret_type": Type, "type_params": tuple[TypeVar, ...]}),
+    ("relay.TypeCall", TypeCall, {"func": GlobalTypeVar, "args": tuple[Type, ...]}),
+    ("tir.Var", scalar.Var, {"name": str, "dtype": DataType}),
+    ("tir.Any", scalar.UnknownDim, {}),
+    ("tir.Buffer", scalar.Buffer, {"name": str, "shape": tuple[Dim, ...], "dtype": DataType, "scope": str, "strides": tuple[Dim, ...]}),
+    ("tir.IntImm", scalar.IntImm, {"dtype": DataType, "value": int}),
+    ("tir.FloatImm", scalar.FloatImm, {"dtype": DataType, "value": float}),
+    *((f"tir.{c.__name__}", c, {"a": scalar.PrimExpr, "b": scalar.PrimExpr}) for c in _BINARY),
+    ("tir.Not", scalar.Not, {"a": scalar.PrimExpr}),
+    ("tir.Cast", scalar.Cast, {"dtype": DataType, "value": scalar.PrimExpr}),
+    ("tir.Select", scalar.Select, {"condition": scalar.PrimExpr, "true_value": scalar.PrimExpr, "false_value": scalar.PrimExpr}),
+    ("tir.Call", scalar.Call, {"dtype": DataType, "op": scalar.Intrinsic, "args": Scalars}),
+    ("tir.Load", scalar.Load, {"buffer": scalar.Buffer, "indices": Scalars}),
+    ("tir.Ramp", scalar.Ramp, {"base": scalar.PrimExpr, "stride": scalar.PrimExpr, "lanes": int}),
+    ("tir.Broadcast", scalar.Broadcast, {"value": scalar.PrimExpr, "lanes": int}),
+    ("tir.LetStmt", stmt.Let, {"var": scalar.Var, "value": scalar.PrimExpr, "body": stmt.Stmt}),
+)
+_ATTRIBUTE: Final = {("relay.Function", "ret_type"): "_declared"}
+_BUILD: Final[dict[str, Callable[..., Any]]] = {"relay.Constructor": _constructor}
+MAXIMUM_LANES: Final = 1 << 16
+
+
+def _tables() -> tuple[dict[str, Kind], dict[type, Kind]]:
+    kinds = []
+    for room, classes in _DATACLASSES.items():
+        for cls in classes:
+            hints = typing.get_type_hints(cls)
+            fields = {f.name: (f.name, hints[f.name]) for f in dataclasses.fields(cls)}
+            kinds.append(Kind(f"{room}.{cls.__name__}", cls, fields, cls))
+    for name, cls, holds in _LISTED:
+        fields = {n: (_ATTRIBUTE.get((name, n), n), hint) for n, hint in holds.items()}
+        kinds.append(Kind(name, cls, fields, _BUILD.get(name, cls)))
+    return {k.name: k for k in kinds}, {k.cls: k for k in kinds}
+
+
+@cache
+def kinds_by_name() -> dict[str, Kind]:
+    """The kinds by the name that a text uses."""
+    return _tables()[0]
+
+
+@cache
+def kinds_by_class() -> dict[type, Kind]:
+    """The kinds by the class of the node."""
+    return {k.cls: k for k in kinds_by_name().values()}
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a value is what an annotation says; of containers every element is looked at."""
+    if hint is Any:
+        return True
+    origin = typing.get_origin(hint)
+    if origin is None:
+        if hint is None or hint is type(None):
+            return value is None
+        return isinstance(value, hint) and not (hint is int and isinstance(value, bool))
+    inner = typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        return any(fits(value, h) for h in inner)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(fits(v, inner[0]) for v in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(isinstance(k, inner[0]) for k in value)
+    return isinstance(value, np.ndarray if origin is np.ndarray else origin)
+
+
+def hint_text(hint: Any) -> str:
+    """An annotation in words, for messages."""
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        return " or ".join(map(hint_text, inner))
+    if origin is tuple:
+        return f"a list of {hint_text(inner[0])}"
+    if hint is None or hint is type(None):
+        return "null"
+    return getattr(origin or hint, "__name__", str(hint))

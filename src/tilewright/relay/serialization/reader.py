@@ -1,0 +1,227 @@
+"""A program read from JSON: `load_json`, for texts of any origin.
+
+Nothing in a text is run. A node refers only to nodes before it, so there are no cycles and no recursion over the program; arrays are
+measured before they are decoded. Every fault is a `ParseError` that names the place.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.base.array_bytes import from_bytes
+from tilewright.base.errors import CompileError, Origin, ParseError, TVMError
+from tilewright.base.settings import nearest
+from tilewright.base.types import DataType, Type, bind_types
+from tilewright.ir.module import IRModule
+from tilewright.relay.adt import TypeData
+from tilewright.relay.expr import Expr, Function, GlobalVar
+from tilewright.relay.op.registry import get
+from tilewright.relay.serialization.kinds import MAXIMUM_LANES, fits, hint_text, kinds_by_name
+from tilewright.relay.serialization.writer import FORMAT, VERSION
+from tilewright.scalar import intrinsics
+from tilewright.scalar.expr import Intrinsic
+from tilewright.tir.stmt import PrimFunc
+
+DEEPEST: Final = 64
+"""Lists and maps within each other, in one field."""
+MOST_BYTES: Final = 1 << 34
+_FAULTS: Final = (TVMError, TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
+_INTRINSICS: Final = {f.name: f for f in vars(intrinsics).values() if isinstance(f, Intrinsic)}
+
+
+def load_json(text: str, max_bytes: int = MOST_BYTES) -> Any:
+    """What `save_json` wrote. Safe for texts from anywhere.
+
+    Raises `ParseError` naming the place of a fault: of the syntax, of a node, a field or an array, of another version; and where the
+    constants take more than `max_bytes`.
+    """
+    try:
+        found = json.loads(text, parse_constant=_no_number)
+    except json.JSONDecodeError as error:
+        raise ParseError(f"the text is no JSON: {error.msg} at line {error.lineno}, column {error.colno}", code="TW0406") from None
+    except (ValueError, RecursionError) as error:
+        raise ParseError(f"the text is no JSON that is read here: {error}", code="TW0406") from None
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise ParseError(f"the text is no program saved as JSON: it does not begin with 'format': '{FORMAT}'", code="TW0406")
+    if found.get("version") != VERSION:
+        raise ParseError(f"the text is of version {found.get('version')!r}, and version {VERSION} is read; save the program again", code="TW0406")
+    return _Reader(max_bytes).whole(found)
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number in JSON")
+
+
+class _Reader:
+    """What has been read: the nodes and arrays by number. `place` is where reading is."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.nodes: list[Any] = []
+        self.arrays: list[np.ndarray[Any, Any]] = []
+        self.left = max_bytes
+        self.place = "the text"
+
+    def whole(self, found: dict[str, Any]) -> Any:
+        try:
+            for i, a in enumerate(_listed(found, "arrays")):
+                self.place = f"arrays[{i}]"
+                self.arrays.append(self._array(a))
+            for i, n in enumerate(_listed(found, "nodes")):
+                self.place = f"nodes[{i}]"
+                self.nodes.append(self._node(i, n))
+            self.place = "root"
+            root = found.get("root")
+            return self._module(root["module"]) if isinstance(root, dict) and "module" in root else self._value(root, 0)
+        except _FAULTS as error:
+            message = error.message if isinstance(error, CompileError) else f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            raise ParseError(f"the saved program is damaged at {self.place}: {message}", code="TW0406") from None
+        except (MemoryError, RecursionError) as error:
+            raise ParseError(f"the saved program is damaged at {self.place}: it asks for too much ({type(error).__name__})", code="TW0406") from None
+
+    def _array(self, a: Any) -> np.ndarray[Any, Any]:
+        dtype, shape, data = DataType(_text(a["dtype"])), a["shape"], _text(a["data"])
+        if not isinstance(shape, list) or len(shape) > 32 or not all(fits(d, int) and d >= 0 for d in shape):
+            raise ParseError(f"{shape!r} is no shape", code="TW0406")
+        given = len(data) * 3 // 4 - data[-2:].count("=")
+        wanted = given if dtype.is_object else math.prod(shape) * dtype.itemsize
+        self.left -= wanted
+        if self.left < 0:
+            raise ParseError(f"the arrays take more than the limit; this one has {wanted} bytes", code="TW0406")
+        if given != wanted:
+            raise ParseError(f"an array of {dtype} of shape {tuple(shape)} has {wanted} bytes, and there are {given}", code="TW0406")
+        try:
+            raw = base64.b64decode(data, validate=True)
+        except binascii.Error as error:
+            raise ParseError(f"its contents are no base64: {error}", code="TW0406") from None
+        return from_bytes(raw, dtype, shape)
+
+    def _node(self, number: int, given: Any) -> Any:
+        if not isinstance(given, dict):
+            raise ParseError("a node is a map", code="TW0406")
+        kinds = kinds_by_name()
+        name = _text(given.get("class"))
+        kind = kinds.get(name)
+        if kind is None:
+            raise ParseError(f"there is no kind of node '{name}'{nearest(name, kinds)}", code="TW0406")
+        self.place = f"nodes[{number}] ({name})"
+        extra = set(given) - set(kind.fields) - {"class", "type"}
+        if extra:
+            raise ParseError(f"a {name} has no field '{min(extra)}'{nearest(min(extra), kind.fields)}", code="TW0406")
+        fields: dict[str, Any] = {}
+        for field, (_, hint) in kind.fields.items():
+            if field not in given:
+                raise ParseError(f"the field '{field}' is missing", code="TW0406")
+            value = fields[field] = self._value(given[field], 0)
+            if not fits(value, hint):
+                raise ParseError(f"the field '{field}' is {hint_text(hint)}, and this is {_shown(value)}", code="TW0406")
+        if fields.get("lanes", 1) not in range(1, MAXIMUM_LANES):
+            raise ParseError(f"{fields['lanes']} is no number of lanes", code="TW0406")
+        made = kind.build(**fields)
+        if "type" in given:
+            self._found_type(made, self._value(given["type"], 0))
+        return made
+
+    def _found_type(self, e: Any, found: Any) -> None:
+        """Record the type that inference had found for a node whose operands do not say it."""
+        if not isinstance(e, Expr) or not isinstance(found, Type):
+            raise ParseError("the field 'type' is the type of an expression", code="TW0406")
+        own = e.known_type()
+        if own is not None and not bind_types(own, found, frozenset(), {}):
+            raise ParseError(f"its type is {own!r}, and the text says {found!r}", code="TW0406")
+        e.set_type(found)
+
+    def _module(self, given: Any) -> IRModule:
+        mod = IRModule()
+        for i, d in enumerate(_listed(given, "types")):
+            self.place = f"root, types[{i}]"
+            data = self._value(d, 0)
+            if not isinstance(data, TypeData):
+                raise ParseError("the definition of a data type is expected", code="TW0406")
+            mod[data.header] = data
+        for i, entry in enumerate(_listed(given, "functions")):
+            self.place = f"root, functions[{i}]"
+            name, var, function = (self._value(v, 0) for v in entry)
+            if not isinstance(name, str) or not isinstance(var, GlobalVar) or var.name_hint != name or not isinstance(function, (Function, PrimFunc)):
+                raise ParseError("a name, its GlobalVar and a function are expected", code="TW0406")
+            if name in mod:
+                raise ParseError(f"the function '{name}' is there twice", code="TW0406")
+            mod[var] = function
+        self.place = "root, attrs"
+        attrs = self._value(given["attrs"], 0)
+        if not fits(attrs, dict[str, Any]):
+            raise ParseError("attributes are a map from names", code="TW0406")
+        mod.attrs.update(attrs)
+        return mod
+
+    def _value(self, x: Any, depth: int) -> Any:
+        if depth > DEEPEST:
+            raise ParseError(f"a value nests deeper than {DEEPEST}", code="TW0406")
+        if isinstance(x, list):
+            return tuple(self._value(v, depth + 1) for v in x)
+        if not isinstance(x, dict):
+            return x
+        tag = next(iter(x), "")
+        inner: Any = x.get(tag)
+        if tag == "node":
+            return self._known(self.nodes, inner, "node")
+        if tag == "list":
+            return [self._value(v, depth + 1) for v in inner]
+        if tag == "map":
+            return {self._value(k, depth + 1): self._value(v, depth + 1) for k, v in inner}
+        if tag == "op":
+            return get(_text(inner))(**{k: self._value(v, depth + 1) for k, v in x["attrs"].items()})
+        return self._plain(tag, inner, x)
+
+    def _plain(self, tag: str, inner: Any, x: dict[str, Any]) -> Any:
+        match tag:
+            case "dtype":
+                return DataType(_text(inner))
+            case "array":
+                return self._known(self.arrays, inner, "array")
+            case "number":
+                return self._known(self.arrays, inner, "array").reshape(-1)[0]
+            case "float":
+                return float({"inf": "inf", "-inf": "-inf", "nan": "nan"}[inner])
+            case "span":
+                name, kind, file, line = inner
+                if not all(isinstance(v, str) for v in (name, kind, file)) or not fits(line, int):
+                    raise ParseError("a span is a name, a kind, a file and a line", code="TW0406")
+                return Origin(name, kind, file, line)
+            case "intrinsic":
+                if inner not in _INTRINSICS:
+                    raise ParseError(f"there is no intrinsic function '{inner}'{nearest(str(inner), _INTRINSICS)}", code="TW0406")
+                return _INTRINSICS[inner]
+            case "extern":
+                return intrinsics.extern(_text(inner), pure=bool(x.get("pure")))
+            case "bytes":
+                return base64.b64decode(_text(inner), validate=True)
+        raise ParseError(f"there is no kind of value '{tag}'", code="TW0406")
+
+    def _known(self, table: list[Any], number: Any, what: str) -> Any:
+        if not fits(number, int) or not 0 <= number < len(table):
+            raise ParseError(f"there is no {what} {number!r} before it; there are {len(table)}", code="TW0406")
+        return table[number]
+
+
+def _listed(given: Any, name: str) -> list[Any]:
+    found = given.get(name) if isinstance(given, dict) else None
+    if not isinstance(found, list):
+        raise ParseError(f"the list '{name}' is missing", code="TW0406")
+    return found
+
+
+def _text(x: Any) -> str:
+    if not isinstance(x, str):
+        raise ParseError(f"a string is expected, and this is {_shown(x)}", code="TW0406")
+    return x
+
+
+def _shown(value: Any) -> str:
+    """A value of a damaged text in a message: what it is, and itself where that is short."""
+    return f"{value!r}"[:60] if isinstance(value, (str, int, float, bool, type(None))) else f"a {type(value).__name__}"

@@ -1,0 +1,117 @@
+"""`GraphModule`: set inputs, run, get outputs, as scripts of the field do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tilewright.base.errors import InputError
+from tilewright.base.nd import Device, NDArray
+from tilewright.base.params import load_param_dict
+from tilewright.runtime.benchmark import BenchmarkResult, Pace
+from tilewright.runtime.graph_json import check_graph
+from tilewright.runtime.module import FactoryModule, Session
+
+
+def create(graph_json: str, lib: FactoryModule, device: Device) -> GraphModule:
+    """The older way in, with what `graph, lib, params = relay.build(…)` gave, or the files `mod.json` and `mod.so` of a package.
+
+    Raises `ArtifactError` for a graph that cannot be read, or is of another program.
+    """
+    check_graph(graph_json, lib.artifact.manifest)
+    return GraphModule(lib["default"](device))
+
+
+class GraphModule:
+    """A model with its own input and output arrays: `GraphModule(lib["default"](device))`.
+
+    Arrays from `get_input` and `get_output` are these arrays themselves: the next `set_input` or `run` changes them.
+    """
+
+    def __init__(self, module: Session) -> None:
+        self.module = module
+
+    def set_input(self, key: str | int | Mapping[str, Any] | None = None, value: Any = None, **params: Any) -> None:
+        """Copy values into inputs: one by name or number, or several by name; of `params`, names of no input are skipped."""
+        if isinstance(key, Mapping):
+            for name, entry in key.items():
+                self.set_input(name, entry)
+        elif key is not None:
+            if value is None:
+                raise InputError(f"set_input({key!r}) was given no value", code="TW0701")
+            self.module.set_input(self.module.input_index(key), value)
+        names = {t.name for t in self.module.input_infos}
+        for name, entry in params.items():
+            if name in names:
+                self.module.set_input(self.module.input_index(name), entry)
+
+    def run(self, **inputs: Any) -> None:
+        """Set `inputs`, then compute all outputs."""
+        self.set_input(**inputs)
+        self.module.run()
+
+    def get_input(self, index: str | int, out: NDArray | None = None) -> NDArray:
+        """An input's array, or `out` with a copy of it."""
+        array = self.module.inputs[self.module.input_index(index)]
+        return array if out is None else array.copyto(out)
+
+    def get_output(self, index: int, out: NDArray | None = None) -> NDArray:
+        """An output's array, or `out` with a copy of it."""
+        outputs, count = self.module.outputs, self.module.output_count
+        if not 0 <= index < count:
+            raise InputError(f"the model has no output {index}; it has {count}", code="TW0707")
+        if not outputs:
+            raise InputError("the sizes of the outputs are only known when the model has run; call run() first", code="TW0708")
+        return outputs[index] if out is None else outputs[index].copyto(out)
+
+    def get_num_inputs(self) -> int:
+        return len(self.module.inputs)
+
+    def get_num_outputs(self) -> int:
+        return self.module.output_count
+
+    def get_input_index(self, name: str) -> int:
+        """The position of the input, -1 when there is none."""
+        return next((i for i, t in enumerate(self.module.input_infos) if t.name == name), -1)
+
+    def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+        """Shapes and dtypes of the inputs by name."""
+        inputs = self.module.input_infos
+        return {t.name: t.shape for t in inputs}, {t.name: str(t.dtype) for t in inputs}
+
+    def get_output_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:
+        """Shapes and dtypes of the outputs by name."""
+        outputs = self.module.output_infos
+        return {t.name: t.shape for t in outputs}, {t.name: str(t.dtype) for t in outputs}
+
+    def load_params(self, params: bytes | bytearray | Mapping[str, Any]) -> None:
+        """Set the inputs that are named in `params`, a mapping or what `save_param_dict` wrote; other parameters are constants of the program already."""
+        self.set_input(**dict(params if isinstance(params, Mapping) else load_param_dict(params)))
+
+    def share_params(self, other: GraphModule, params: Mapping[str, Any]) -> None:
+        """Use the input arrays of `other`, without a copy, for the inputs that are named in `params`."""
+        for name in params:
+            if self.get_input_index(name) >= 0:
+                self.module.inputs[self.get_input_index(name)] = other.get_input(name)
+
+    def benchmark(
+        self,
+        device: Device,
+        func_name: str = "run",
+        repeat: int = 5,
+        number: int = 5,
+        min_repeat_ms: float | None = None,
+        limit_zero_time_iterations: int = 100,
+        end_to_end: bool = False,
+        cooldown_interval_ms: float = 0,
+        repeats_to_cooldown: int = 1,
+        **inputs: Any,
+    ) -> BenchmarkResult:
+        """Time `run`, with `inputs` set before; `end_to_end` counts copying inputs and outputs too.
+
+        `repeat` measurements of `number` calls each, of more calls while one takes less than `min_repeat_ms`; the other options are those of `runtime.benchmark.Pace`.
+        """
+        if func_name != "run":
+            raise InputError(f"only 'run' can be timed, not '{func_name}'", code="TW0717")
+        self.set_input(**inputs)
+        return self.module.benchmark(repeat, number, min_repeat_ms or 0, end_to_end, Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown))

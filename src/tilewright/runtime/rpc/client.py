@@ -1,0 +1,305 @@
+"""The client's side: sessions on devices, straight, through a tracker, or through a proxy.
+
+    remote = rpc.connect("127.0.0.1", 9090)                                        # or
+    remote = rpc.connect_tracker("127.0.0.1", 9190).request("board", priority=1, session_timeout=60)
+    remote.upload("matmul.so")
+    f = remote.load_module("matmul.so")
+    f(a, b, c)
+    print(f.time_evaluator(f.entry_name, remote.cpu(0), number=10)(a, b, c).mean)
+
+Arrays stay with the client, and are sent with each call; what a call writes comes back. Times are taken on the device and are of the calls alone.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+import numpy as np
+
+from tilewright.base.errors import InputError, RPCError, WorkerCrashed, WorkerRaised, WorkerTimedOut
+from tilewright.base.nd import Device, NDArray, as_numpy, device
+from tilewright.base.types import DataType
+from tilewright.runtime.benchmark import BenchmarkResult
+from tilewright.runtime.rpc.connection import Connection, dial
+from tilewright.runtime.rpc.secret import shared_secret
+from tilewright.runtime.trial import machine_name
+from tilewright.runtime.wire import Message
+from tilewright.runtime.worker import Worker
+
+_SERVICE: Final = "tilewright.runtime.rpc.service:"
+_MARGIN: Final = 30.0
+"""How much longer the answer to a call may take than the call: a process may have to be started."""
+_CALL_SECONDS: Final = 60.0
+
+
+class Calls(Protocol):
+    """What makes the calls of a session."""
+
+    def call(self, function: str, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = None) -> tuple[Message, list[bytes]]:
+        """As `runtime.worker.Worker.call`."""
+
+    def restart(self) -> None:
+        """Go on in a new process."""
+
+    def close(self) -> None:
+        """End."""
+
+
+class _Remote:
+    """Calls over a connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def call(self, function: str, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = None) -> tuple[Message, list[bytes]]:
+        limit = _CALL_SECONDS if timeout is None else timeout
+        try:
+            self._connection.send({"call": function, "with": message, "timeout": limit}, pieces)
+            answer, got = self._connection.receive(limit + _MARGIN)
+        except BaseException:
+            self._connection.close()  # an answer that comes later must not be taken for that of another call
+            raise
+        if "refused" in answer:
+            raise RPCError(str(answer["refused"]), code="TW1203")
+        if "raised" in answer:
+            raise WorkerRaised(str(answer["raised"]), str(answer["text"]))
+        if "timed_out" in answer:
+            raise WorkerTimedOut(str(answer["timed_out"]))
+        if "crashed" in answer:
+            raise WorkerCrashed(str(answer["crashed"]))
+        return answer["gives"], got
+
+    def restart(self) -> None:
+        self._connection.ask({"restart": True}, timeout=_MARGIN)
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class RPCSession:
+    """A session on a device: a process there, which has files and modules of its own.
+
+    Calls raise `WorkerError` for what goes wrong in that process, which is replaced when it crashes or hangs (and has no modules then);
+    `ConnectionError`, `TimeoutError` or `RPCError` where the device itself cannot be reached any more.
+    """
+
+    def __init__(self, calls: Calls, machine: str) -> None:
+        self._calls, self.machine = calls, machine
+        self.call, self.restart = calls.call, calls.restart
+
+    def upload(self, data: str | os.PathLike[str] | bytes | bytearray, target: str | None = None) -> None:
+        """Send a file, or bytes under the name `target`."""
+        if isinstance(data, (bytes, bytearray)):
+            if target is None:
+                raise InputError("bytes are uploaded under a name: target=", code="TW1206")
+            self._do("upload", {"name": target}, [bytes(data)])
+        else:
+            self._do("upload", {"name": target or Path(data).name}, [Path(data).read_bytes()])
+
+    def download(self, path: str) -> bytearray:
+        """The bytes of a file of the session."""
+        return bytearray(self._do("download", {"name": path})[1][0])
+
+    def remove(self, path: str) -> None:
+        """Forget a file of the session."""
+        self._do("remove", {"name": path})
+
+    def load_module(self, path: str) -> RemoteModule:
+        """The functions of a library that was uploaded. A `.so` needs no compiler on the device, a `.tar` does."""
+        found, _ = self._do("load", {"name": Path(path).name})
+        return RemoteModule(self, found["module"], found["functions"])
+
+    def device(self, dev_type: str, dev_id: int = 0) -> Device:
+        """A device of the session, for `nd.array` and `time_evaluator`."""
+        return device(dev_type, dev_id)
+
+    context = device
+
+    def cpu(self, dev_id: int = 0) -> Device:
+        """The device's processor."""
+        return self.device("cpu", dev_id)
+
+    def close(self) -> None:
+        """End the session; the device is free."""
+        self._calls.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _do(self, name: str, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = None) -> tuple[Message, list[bytes]]:
+        return self._calls.call(f"{_SERVICE}{name}", message, pieces, timeout)
+
+
+class RemoteModule:
+    """Native functions on a device. Calling the module calls its first function."""
+
+    def __init__(self, session: RPCSession, number: int, functions: dict[str, str]) -> None:
+        self._session, self._number, self._functions = session, number, functions
+
+    @property
+    def entry_name(self) -> str:
+        return next(iter(self._functions))
+
+    def __call__(self, *args: Any) -> None:
+        self[self.entry_name](*args)
+
+    def __getitem__(self, name: str) -> Callable[..., None]:
+        return self.get_function(name)
+
+    def get_function(self, name: str) -> Callable[..., None]:
+        """The function of that name; raises `InputError` when there is none."""
+        self._check(name)
+
+        def call(*args: Any) -> None:
+            message, pieces = self._arguments(name, args)
+            answer, written = self._session._do("call", message, pieces)
+            for k, data in zip(answer["written"], written, strict=True):
+                x = as_numpy(args[k])
+                np.copyto(x, np.frombuffer(data, x.dtype).reshape(x.shape))
+
+        return call
+
+    def time_evaluator(
+        self, func_name: str, dev: Device | None = None, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0
+    ) -> Callable[..., BenchmarkResult]:
+        """A function that takes the arguments and times calls with them on the device."""
+        name = self.entry_name if func_name == "__tvm_main__" else func_name
+        self._check(name)
+
+        def evaluate(*args: Any) -> BenchmarkResult:
+            message, pieces = self._arguments(name, args)
+            found, _ = self._session._do("time", {**message, "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms}, pieces)
+            return BenchmarkResult(tuple(found["results"]))
+
+        return evaluate
+
+    def _check(self, name: str) -> None:
+        if name not in self._functions:
+            raise InputError(f"the module has no function '{name}'; it has {', '.join(self._functions)}", code="TW1206")
+
+    def _arguments(self, name: str, args: Sequence[Any]) -> tuple[Message, list[bytes]]:
+        described: list[Any] = []
+        pieces = []
+        for arg in args:
+            if isinstance(arg, (np.ndarray, NDArray)) or hasattr(arg, "__dlpack__"):
+                x = as_numpy(arg)
+                described.append([str(DataType(x.dtype)), list(x.shape)])
+                pieces.append(np.ascontiguousarray(x).tobytes())
+            else:
+                described.append(arg)
+        return {"module": self._number, "function": name, "args": described}, pieces
+
+    def __repr__(self) -> str:
+        return f"RemoteModule({', '.join(self._functions)} on {self._session.machine})"
+
+
+class LocalSession(RPCSession):
+    """A session in a process of this machine: the same without a network."""
+
+    def __init__(self) -> None:
+        super().__init__(Worker(), machine_name())
+
+
+def connect(
+    url: str, port: int, key: str = "", session_timeout: float = 0, *, token: str = "", secret: str | None = None, patience: float = 10
+) -> RPCSession:
+    """A session on the server at an address, or on one that waits at the proxy there.
+
+    `session_timeout` is how long the session may last in seconds (0: as long as the client is heard of), `patience` how long to wait
+    for a server that is busy. Raises `RPCError`.
+    """
+    known = shared_secret(secret)
+    wanted = {"role": "session", "key": key, "token": token, "seconds": session_timeout, "patience": patience}
+    connection = dial(url, port, known, wanted)
+    try:
+        if connection.peer.get("role") == "proxy":
+            connection.answer(patience + _MARGIN)
+            connection.open(known, wanted)
+        ready = connection.answer(patience + _MARGIN)
+        return RPCSession(_Remote(connection), str(ready["ready"]))
+    except (OSError, RPCError) as error:
+        connection.close()
+        raise RPCError(f"no session at {url}:{port}: {error}", code="TW1201") from error
+
+
+def connect_tracker(url: str, port: int, secret: str | None = None) -> TrackerSession:
+    """A connection to the tracker at an address. Raises `RPCError`."""
+    return TrackerSession(url, port, secret)
+
+
+class TrackerSession:
+    """Asks a tracker for devices."""
+
+    def __init__(self, host: str, port: int, secret: str | None = None) -> None:
+        self._address, self._secret = (host, port), secret
+        self._connection = self._dial()
+
+    def _dial(self) -> Connection:
+        return dial(*self._address, shared_secret(self._secret), {"role": "client"})
+
+    def request(self, key: str, priority: int = 1, session_timeout: float = 0, max_retry: int = 5, *, patience: float = 60) -> RPCSession:
+        """A session on a device of that key, waited for up to `patience` seconds; of several clients the one with the highest priority is next.
+
+        A device that dies between being given and being reached is replaced by another, `max_retry` times. Raises `RPCError`.
+        """
+        end = time.monotonic() + patience
+        for attempt in range(max_retry + 1):
+            left = max(end - time.monotonic(), 0.0)
+            found = self._ask({"request": key, "priority": priority, "timeout": left}, left + _MARGIN)
+            try:
+                return connect(found["host"], found["port"], key, session_timeout, token=found["token"], secret=self._secret)
+            except RPCError as error:
+                if attempt == max_retry or time.monotonic() >= end:
+                    raise RPCError(f"the tracker's server for '{key}' cannot be used: {error}", code="TW1201") from error
+        raise AssertionError("not reached")
+
+    def summary(self) -> dict[str, Any]:
+        """`{"queue_info": {key: {"free", "pending"}}, "server_info": [{"key", "addr"}]}`."""
+        return self._ask({"summary": True}, _MARGIN)
+
+    def text_summary(self) -> str:
+        """The same as two tables."""
+        summary = self.summary()
+        total: dict[str, int] = {}
+        for server in summary["server_info"]:
+            name = server["key"].removeprefix("server:")
+            total[name] = total.get(name, 0) + 1
+        servers = [("server-address", "key"), *((f"{s['addr'][0]}:{s['addr'][1]}", s["key"]) for s in summary["server_info"])]
+        queues = [("key", "total", "free", "pending"), *((k, str(total.get(k, 0)), str(q["free"]), str(q["pending"])) for k, q in summary["queue_info"].items())]
+        return f"Server List\n{_table(servers)}\nQueue Status\n{_table(queues)}"
+
+    def close(self) -> None:
+        """Leave the tracker."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _ask(self, message: Message, timeout: float) -> Message:
+        try:
+            return self._connection.ask(message, timeout=timeout)
+        except OSError:
+            self._connection.close()
+            self._connection = self._dial()  # the tracker may have been started anew; once
+            try:
+                return self._connection.ask(message, timeout=timeout)
+            except OSError as error:
+                raise RPCError(f"the tracker at {self._address[0]}:{self._address[1]} does not answer: {error}", code="TW1201") from error
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[k]) for row in rows) + 2 for k in range(len(rows[0]))]
+    lines = ["".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    rule = "-" * max(sum(widths), 28)
+    return "\n".join([rule, lines[0], rule, *lines[1:], rule, ""])

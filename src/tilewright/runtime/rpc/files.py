@@ -1,0 +1,30 @@
+"""The files of a session on a device: a folder of its own, names without folders."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tilewright.base.errors import InputError
+
+
+@functools.cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="tilewright-rpc-")
+
+
+def file(name: Any) -> Path:
+    """A file of the session; raises `InputError` for a name that leads elsewhere."""
+    if not isinstance(name, str) or not name or name in (".", "..") or Path(name).name != name or not name.isprintable() or len(name.encode()) > 255:
+        raise InputError(f"'{name}' is no name of a file of a session; use one without folders", code="TW1206")
+    return Path(_folder().name) / name
+
+
+def present(name: Any) -> Path:
+    """One that is there. Raises `InputError`."""
+    path = file(name)
+    if not path.is_file():
+        raise InputError(f"the session has no file '{name}'; upload it first", code="TW1206")
+    return path

@@ -1,0 +1,200 @@
+"""The server of a device: one session at a time, each in a process of its own, which may crash and hang without harm to the server."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from types import TracebackType
+from typing import Any, Final, Self
+
+from tilewright.base.errors import RPCError, WorkerCrashed, WorkerNotStarted, WorkerRaised, WorkerTimedOut
+from tilewright.runtime.rpc.connection import DAY, LOOPBACK, Connection, Listener, dial, seconds, serve
+from tilewright.runtime.rpc.secret import shared_secret
+from tilewright.runtime.rpc.service import OPERATIONS
+from tilewright.runtime.trial import machine_name
+from tilewright.runtime.wire import Message
+from tilewright.runtime.worker import Worker
+
+PORT, PORT_END = 9090, 9199
+_LONGEST_CALL: Final = 600.0
+_IDLE_SECONDS: Final = 600.0
+"""A session of a client that has said nothing for so long ends."""
+_HEARTBEAT: Final = 1.0
+_UNCLAIMED_SECONDS: Final = 5.0
+"""A client that was given this server by the tracker comes within this time, or the server is free again."""
+
+Address = tuple[str, int]
+
+
+class Server:
+    """Serves sessions until `close`: to who connects, to who comes from a tracker, or through a proxy."""
+
+    def __init__(
+        self, host: str = LOOPBACK, port: int = PORT, port_end: int = PORT_END, *, key: str = "", tracker: Address | None = None,
+        proxy: Address | None = None, custom_addr: str | None = None, secret: str | None = None, threads: int | None = None,
+        memory_limit: int | None = None,
+    ) -> None:
+        """`key` is what clients ask the tracker for; `custom_addr` is the host that they are sent to, where that is not `host`.
+
+        With `proxy` the server listens to nobody: it connects to the proxy, which clients connect to. `threads` is how many a session
+        may use, `memory_limit` its bytes. Raises `RPCError` when no port is free.
+        """
+        if (tracker or proxy) and not key:
+            raise RPCError("a server behind a tracker or proxy needs a key, by which clients find it", code="TW1211")
+        self.key, self.tracker, self.proxy = key, tracker, proxy
+        self._secret = shared_secret(secret)
+        self._worker = (memory_limit, threads, ("tilewright.runtime.rpc.service",))
+        self._token = ""
+        self._changed, self._closed, self._session = threading.Condition(), threading.Event(), threading.Lock()
+        self._threads: list[threading.Thread] = []
+        self._listener = None if proxy else Listener(host, port, port_end, self._secret, self._role, self._handle)
+        self.host, self.port = proxy or (host, self._listener.port if self._listener else 0)
+        self._address = (custom_addr or self.host, self.port)
+        self._renew()
+        for present, work in ((tracker, self._announce), (proxy, self._wait_at_proxy)):
+            if present:
+                self._threads.append(threading.Thread(target=self._again_and_again, args=(work,), daemon=True))
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def _role(self) -> Message:
+        return {"role": "server", "key": self.key, "machine": machine_name()}
+
+    def close(self) -> None:
+        """End it with its session."""
+        self._closed.set()
+        with self._changed:
+            self._changed.notify_all()
+        if self._listener is not None:
+            self._listener.close()
+        for thread in self._threads:
+            thread.join(5)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    # ---- sessions
+
+    def _handle(self, connection: Connection, wanted: Message) -> None:
+        if wanted["role"] != "session":
+            raise RPCError(f"this is a server of sessions, and '{wanted['role']}' was asked for", code="TW1203")
+        if wanted["key"] not in ("", self.key):
+            raise RPCError(f"this server has the key '{self.key}', and '{wanted['key']}' was asked for", code="TW1203")
+        patience, length = seconds(wanted["patience"], "the patience of a session"), seconds(wanted["seconds"], "the length of a session", 366 * DAY)
+        if not self._claim(str(wanted["token"])):
+            raise RPCError("the server was given to another client, or its offer has lapsed; ask the tracker again", code="TW1203")
+        if not self._session.acquire(timeout=patience):
+            raise RPCError("the server is busy with another session; try again later, or use a tracker", code="TW1203")
+        worker = Worker(*self._worker)
+        try:
+            self._serve(connection, worker, length)
+        finally:
+            worker.close()
+            self._session.release()
+            self._renew()
+
+    def _serve(self, connection: Connection, worker: Worker, length: float) -> None:
+        end = time.monotonic() + length if length > 0 else float("inf")
+        connection.send({"ready": machine_name()})
+        while True:
+            left = end - time.monotonic()
+            if left <= 0:
+                raise RPCError(f"the session's {length:g} s are over", code="TW1205")
+            try:
+                message, pieces = connection.receive(min(left, _IDLE_SECONDS))
+            except ConnectionError:
+                return
+            except TimeoutError as error:
+                raise RPCError("the session's time is over" if end - time.monotonic() <= 0 else "the client was silent for too long", code="TW1205") from error
+            if "restart" in message:
+                worker.restart()
+                connection.send({})
+                continue
+            if message["call"] not in OPERATIONS:
+                raise RPCError(f"a session cannot call '{message['call']}'", code="TW1204")
+            limit = min(seconds(message["timeout"] or _LONGEST_CALL, "the timeout of a call", 366 * DAY), _LONGEST_CALL, end - time.monotonic())
+            answer, out = self._call(worker, message, pieces, max(limit, 0.01))
+            connection.send(answer, out)
+
+    @staticmethod
+    def _call(worker: Worker, message: Message, pieces: list[bytes], limit: float) -> tuple[Message, list[bytes]]:
+        try:
+            gives, out = worker.call(message["call"], message["with"], pieces, limit)
+            return {"gives": gives}, out
+        except WorkerRaised as error:
+            return {"raised": error.kind, "text": error.text}, []
+        except WorkerTimedOut as error:
+            return {"timed_out": str(error)}, []
+        except WorkerCrashed as error:
+            return {"crashed": str(error)}, []
+        except WorkerNotStarted as error:
+            raise RPCError(f"the device cannot run anything: {error}", code="TW1212") from error
+
+    # ---- the offer
+
+    def _claim(self, token: str) -> bool:
+        """Whether the client may have the server: it has the word of the offer, or there is no tracker to give one."""
+        with self._changed:
+            if not self.tracker:
+                return True
+            taken = bool(token) and token == self._token
+            if taken:
+                self._token = ""
+                self._changed.notify_all()
+            return taken
+
+    def _renew(self) -> None:
+        with self._changed:
+            self._token = secrets.token_hex(16)
+            self._changed.notify_all()
+
+    def _again_and_again(self, work: Any) -> None:
+        """Connections break, and are made again, until the server is closed."""
+        while not self._closed.is_set():
+            try:
+                work()
+            except (OSError, RPCError):
+                self._closed.wait(_HEARTBEAT)
+
+    def _announce(self) -> None:
+        """Tell the tracker when we are free; offer ourselves again where a client was sent and never came."""
+        assert self.tracker is not None
+        host, port = self._address
+        connection = dial(*self.tracker, self._secret, {"role": "server", "key": self.key, "host": host, "port": port})
+        offered, since = "", 0.0
+        try:
+            while not self._closed.is_set():
+                with self._changed:
+                    token = self._token
+                waits = connection.ask({"free": bool(token) and token != offered, "token": token}).get("waits")
+                if token and token != offered:
+                    offered, since = token, time.monotonic()
+                elif waits:
+                    since = time.monotonic()
+                elif token and token == offered and time.monotonic() - since > _UNCLAIMED_SECONDS:
+                    self._renew()
+                    continue
+                with self._changed:
+                    self._changed.wait_for(lambda seen=token: self._token != seen or self._closed.is_set(), _HEARTBEAT)  # type: ignore[misc]
+        finally:
+            connection.close()
+
+    def _wait_at_proxy(self) -> None:
+        """Be there for the next client of the proxy, and serve it."""
+        assert self.proxy is not None
+        with self._changed:
+            token = self._token
+        connection = dial(*self.proxy, self._secret, {"role": "server", "key": self.key, "token": token if self.tracker else ""})
+        try:
+            while not self._closed.is_set() and (not self.tracker or token == self._token):
+                if connection.waits(_HEARTBEAT):
+                    connection.receive()
+                    serve(connection, self._secret, self._role, self._handle)
+                    return
+        finally:
+            connection.close()

@@ -1,0 +1,1 @@
+"""Scalar expressions, their intrinsics, and integer arithmetic (`arith`)."""

@@ -1,0 +1,88 @@
+"""Linear forms: an integer expression as `sum(coefficient * atom) + constant`.
+
+An atom is anything that is not a sum or a multiple: a variable, a load, a floor division, …
+"""
+
+from __future__ import annotations
+
+from tilewright.base.types import INT64, DataType
+from tilewright.scalar.expr import Add, IntImm, Mul, PrimExpr, Sub
+from tilewright.scalar.expr import const as number
+
+
+class LinearForm:
+    """`sum(coefs[atom] * atom) + const`; coefficients are never 0. Treat as read-only."""
+
+    __slots__ = ("coefs", "const")
+
+    def __init__(self, coefs: dict[PrimExpr, int], const: int = 0) -> None:
+        self.coefs, self.const = coefs, const
+
+    def plus(self, other: LinearForm, scale: int = 1) -> LinearForm:
+        """`self + scale * other`."""
+        coefs = dict(self.coefs)
+        for atom, k in other.coefs.items():
+            total = coefs.get(atom, 0) + scale * k
+            if total:
+                coefs[atom] = total
+            else:
+                coefs.pop(atom, None)
+        return LinearForm(coefs, self.const + scale * other.const)
+
+    def times(self, k: int) -> LinearForm:
+        return LinearForm({a: c * k for a, c in self.coefs.items()} if k else {}, self.const * k)
+
+    def without(self, atom: PrimExpr) -> tuple[int, LinearForm]:
+        """The coefficient of `atom`, and the form without it."""
+        k = self.coefs.get(atom, 0)
+        return k, LinearForm({a: c for a, c in self.coefs.items() if a is not atom}, self.const) if k else self
+
+    def __repr__(self) -> str:
+        return " + ".join([*(f"{c}*{a}" for a, c in self.coefs.items()), str(self.const)])
+
+
+def linear(e: PrimExpr) -> LinearForm:
+    """The linear form of `e` as it is written: sums and constant multiples are opened, nothing else is."""
+    coefs: dict[PrimExpr, int] = {}
+    const = 0
+    stack = [(e, 1)]
+    while stack:
+        x, k = stack.pop()
+        kind = type(x)
+        if kind is IntImm:
+            const += k * x.value  # type: ignore[attr-defined]
+        elif kind is Add:
+            stack += ((x.b, k), (x.a, k))  # type: ignore[attr-defined]
+        elif kind is Sub:
+            stack += ((x.b, -k), (x.a, k))  # type: ignore[attr-defined]
+        elif kind is Mul and type(x.b) is IntImm:  # type: ignore[attr-defined]
+            stack.append((x.a, k * x.b.value))  # type: ignore[attr-defined]
+        elif kind is Mul and type(x.a) is IntImm:  # type: ignore[attr-defined]
+            stack.append((x.b, k * x.a.value))  # type: ignore[attr-defined]
+        else:
+            coefs[x] = coefs.get(x, 0) + k
+    if not all(coefs.values()):
+        coefs = {a: c for a, c in coefs.items() if c}
+    return LinearForm(coefs, const)
+
+
+def expression(form: LinearForm, dtype: DataType = INT64) -> PrimExpr:
+    """The sum as an expression: positive terms before negative ones, great coefficients before small, the constant last,
+    except that `1 - i` starts with it.
+    """
+    total: PrimExpr | None = None
+    items = list(form.coefs.items())
+    if len(items) > 1:
+        items.sort(key=lambda item: (item[1] < 0, -abs(item[1])))
+    const = form.const
+    if items and const > 0 and items[0][1] < 0:
+        total, const = number(const, dtype), 0
+    for atom, k in items:
+        if k < 0 and total is not None:
+            total = Sub(total, atom if k == -1 else Mul(atom, number(-k, dtype)))
+        else:
+            term = atom if k == 1 else Mul(atom, number(k, dtype))
+            total = term if total is None else Add(total, term)
+    if total is None:
+        return number(form.const, dtype)
+    return Add(total, number(const, dtype)) if const else total

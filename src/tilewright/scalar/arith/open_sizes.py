@@ -1,0 +1,395 @@
+"""Sizes that are known when a program runs, as numbers that know what they stand for.
+
+    n = sample(Var("n"), 61)        an int, 61, that says `n`
+    n * 384 // 64                   366, that says `n * 6`
+    as_expr(n + 1)                  n + 1: what is stored in types, tensors and loops
+
+Whatever reckons with sizes (inference, passes over the graph, plans of memory, schedules) reckons with a sample: a prime in general
+position, which no constant of a model is likely to equal, or to divide. What goes into a program is what the sample stands for.
+A decision that depends on a sample alone would be wrong for other sizes, so a program is made twice, from two samples, and has to
+come out the same (`compiler/open_program.py`).
+
+A size is a polynomial over variables and over quotients that do not come out even, brought into one form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final, TypeAlias
+
+from tilewright.base.errors import CompileError
+from tilewright.base.types import FLOAT32, INT64, OpenSize, Size
+from tilewright.scalar.arith.linear import linear
+from tilewright.scalar.arith.ranges import Ranges
+from tilewright.scalar.arith.simplify import simplify
+from tilewright.scalar.expr import (
+    Add,
+    Cast,
+    FloorDiv,
+    FloorMod,
+    IntImm,
+    Max,
+    Min,
+    Mul,
+    PrimExpr,
+    Sub,
+    Var,
+    add,
+    cast,
+    const,
+    div,
+    floordiv,
+    floormod,
+    mul,
+    number_of,
+    sub,
+)
+from tilewright.scalar.walk import free_vars, substitute, text_of
+
+TYPICAL: Final = 64
+"""What estimates take an open dimension for."""
+Limit: TypeAlias = tuple[int, int | None]
+Terms: TypeAlias = dict[tuple[PrimExpr, ...], int]
+
+
+
+class Samples(dict[PrimExpr, int]):
+    """The samples of variables, and the `limits` that were found: the least and the most that each may be."""
+
+    def __init__(self, known: Mapping[Var, int], spare: Sequence[int]) -> None:
+        super().__init__(known.items())
+        self._spare = list(spare)
+        self.limits: dict[PrimExpr, Limit] = {}
+
+
+    def of(self, v: Var) -> int | None:
+        """The sample of a variable, a spare one where it has none yet."""
+        if v not in self and self._spare:
+            self[v] = self._spare.pop(0)
+        return self.get(v)
+
+
+_SAMPLES: Final[ContextVar[Samples | None]] = ContextVar("samples", default=None)
+
+
+_GRANTED: Final[ContextVar[bool]] = ContextVar("granted", default=False)
+
+
+@contextmanager
+def samples(known: Mapping[Var, int], spare: Sequence[int] = ()) -> Iterator[Samples]:
+    """Inside, `open_size` knows these variables, with `spare` samples any, and `limit` notes what they may be."""
+    found = Samples(known, spare)
+    token = _SAMPLES.set(found)
+    try:
+        yield found
+    finally:
+        _SAMPLES.reset(token)
+
+
+@contextmanager
+def granted() -> Iterator[None]:
+    """Inside, what `limit` is asked for is seen to by whoever runs the code."""
+    token = _GRANTED.set(True)
+    try:
+        yield
+    finally:
+        _GRANTED.reset(token)
+
+
+def limit(size: int, least: int) -> None:
+    """Note that a size has to be at least so large; raises `CompileError` where it is known not to be, or that limits no single variable."""
+    terms = _terms(size)
+    found = _SAMPLES.get()
+    if _GRANTED.get():
+        return
+    known, rest = terms.get((), 0), [(atoms, k) for atoms, k in terms.items() if atoms]
+    if not rest and known >= least:
+        return
+    if len(rest) != 1 or found is None or len(rest[0][0]) != 1 or rest[0][0][0] not in found or abs(rest[0][1]) != 1:
+        raise CompileError(f"the size {size} has to be {least} or more, and whether it is, no range of a single dimension says", code="TW0304")
+    ((variable,), sign) = rest[0]
+    low, high = found.limits.get(variable, (0, None))
+    if sign > 0:
+        low = max(low, least - known)
+    else:
+        high = known - least if high is None else min(high, known - least)
+    found.limits[variable] = low, high
+
+
+def open_size(e: PrimExpr) -> int | None:
+    """The size that `e` is: an int, or a sample of one; None where a variable in it has no sample."""
+    if isinstance(e, IntImm):
+        return e.value
+    known = _SAMPLES.get()
+    return None if known is None else _read(e, known)
+
+
+def takes_open() -> bool:
+    """Whether a program for open sizes is being made."""
+    return _SAMPLES.get() is not None
+
+
+def sampled() -> tuple[PrimExpr, ...]:
+    """The variables that have samples."""
+    return tuple(_SAMPLES.get() or ())
+
+
+def sample(v: Var, number: int) -> OpenSize:
+    """The size that `v` will be, of which `number` is a sample."""
+    return _Open(number, {(v,): 1})
+
+
+def _read(e: PrimExpr, known: Samples) -> int | None:
+    if isinstance(e, IntImm):
+        return e.value
+    if isinstance(e, Var):
+        number = known.of(e)
+        return None if number is None else sample(e, number)
+    if isinstance(e, Cast):
+        return _read(e.value, known) if e.dtype.is_integer else None
+    rule = _RULES.get(type(e))
+    if rule is None:
+        return None
+    a, b = (_read(x, known) for x in e.operands())
+    return None if a is None or b is None else rule(a, b)
+
+
+class _Open(OpenSize):
+    """A size as the sum of `coefficient * product of atoms`; the constant has no atoms."""
+
+    terms: Terms
+
+    def __new__(cls, number: int, terms: Terms) -> _Open:
+        self = super().__new__(cls, number)
+        self.terms = terms
+        self.expr = _expression(terms)
+        return self
+
+    def __add__(self, other: Any) -> Any:
+        return _sum(self, other, 1) if isinstance(other, int) else NotImplemented
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return _sum(self, other, -1) if isinstance(other, int) else NotImplemented
+
+    def __rsub__(self, other: Any) -> Any:
+        return _sum(-self, other, 1) if isinstance(other, int) else NotImplemented
+
+    def __mul__(self, other: Any) -> Any:
+        return _product(self, other) if isinstance(other, int) else NotImplemented
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> Any:
+        return _product(self, -1)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _quotient(self, other) if isinstance(other, int) else NotImplemented
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _quotient(other, self) if isinstance(other, int) else NotImplemented
+
+    def __mod__(self, other: Any) -> Any:
+        return _remainder(self, other) if isinstance(other, int) else NotImplemented
+
+    def __rmod__(self, other: Any) -> Any:
+        return _remainder(other, self) if isinstance(other, int) else NotImplemented
+
+    def __divmod__(self, other: Any) -> Any:
+        return (self // other, self % other) if isinstance(other, int) else NotImplemented
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return (other // self, other % self) if isinstance(other, int) else NotImplemented
+
+    def __float__(self) -> float:
+        raise CompileError(f"the size {self} is known when the program runs, and a number is needed while compiling", code="TW0304")
+
+    def __truediv__(self, other: Any) -> Any:
+        return float(self)
+
+    def __lt__(self, other: Any) -> bool:
+        return _below(self, other, int(self) < other)
+
+    def __le__(self, other: Any) -> bool:
+        return _below(self, other, int(self) <= other)
+
+    def __gt__(self, other: Any) -> bool:
+        return _below(self, other, int(self) > other)
+
+    def __ge__(self, other: Any) -> bool:
+        return _below(self, other, int(self) >= other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        """A share of the size, as an expression: what a mean multiplies with."""
+        return div(const(other, FLOAT32), cast(FLOAT32, self.expr)) if isinstance(other, (int, float)) else NotImplemented
+
+    def __repr__(self) -> str:
+        return text_of(self.expr)
+
+    __str__ = __repr__
+
+    def __format__(self, spec: str) -> str:
+        return format(repr(self), spec)
+
+
+def _below(a: _Open, b: Any, answer: bool) -> bool:
+    """`answer`, which the samples give, where it is that of all sizes: one of two is the other one with more to it, or a multiple of it.
+
+    To be compared with a number is a question of how large sizes usually are.
+    """
+    if isinstance(b, _Open):
+        signs = {k > 0 for k in _terms(a - b).values()}
+        if len(signs) > 1 and not _is_zero(a % b) and not _is_zero(b % a):
+            raise CompileError(f"which of the sizes {a} and {b} is larger depends on what they are", code="TW0304")
+    return answer
+
+
+def typical(size: int) -> int:
+    """A number for estimates: `size` where it is known, else what it comes to where every variable is `TYPICAL`."""
+    if not isinstance(size, _Open):
+        return size
+    total = 0
+    for atoms, k in size.terms.items():
+        product = k
+        for a in atoms:
+            number = TYPICAL if isinstance(a, Var) else number_of(simplify(substitute(a, dict.fromkeys(free_vars(a), const(TYPICAL, INT64))), Ranges()))
+            product *= int(number) if number is not None else TYPICAL
+        total += product
+    return total
+
+
+def _terms(x: int) -> Terms:
+    return x.terms if isinstance(x, _Open) else {(): int(x)} if x else {}
+
+
+def _made(number: int, terms: Terms) -> int:
+    """The size of these terms: a plain number where no variable is left."""
+    terms = {atoms: k for atoms, k in terms.items() if k}
+    return _Open(number, terms) if any(terms) else Size(terms.get((), 0))
+
+
+def _sum(a: int, b: int, sign: int) -> int:
+    total = dict(_terms(a))
+    for atoms, k in _terms(b).items():
+        total[atoms] = total.get(atoms, 0) + sign * k
+    return _made(int(a) + sign * int(b), total)
+
+
+def _product(a: int, b: int) -> int:
+    total: Terms = {}
+    for x, k in _terms(a).items():
+        for y, n in _terms(b).items():
+            atoms = tuple(sorted((*x, *y), key=text_of))
+            total[atoms] = total.get(atoms, 0) + k * n
+    return _made(int(a) * int(b), total)
+
+
+def _quotient(a: int, b: int) -> int:
+    """The quotient, exact where it is: (8*n*m) // (4*n) -> 2*m, (8*n + 3) // 4 -> 2*n, and -((-n) // 4) -> (n + 3) // 4."""
+    number, top, bottom = int(a) // int(b), _terms(a), _terms(b)
+    if len(bottom) == 1:
+        ((atoms, k),) = bottom.items()
+        if k > 0:
+            whole, rest = _divided(top, atoms, k)
+            if not rest:
+                return _made(number, whole)
+            if not atoms:
+                if all(n < 0 for n in top.values()):
+                    return -(((-a) + (k - 1)) // b)
+                return _made(number, _with_quotient(whole, rest, k))
+    elif bottom and top and set(top) == set(bottom):
+        factors = {divmod(top[t], k) for t, k in bottom.items()}
+        if len(factors) == 1 and not next(iter(factors))[1]:
+            return Size(next(iter(factors))[0])
+    return _made(number, {(floordiv(_expression(top), _expression(bottom)),): 1})
+
+
+def _with_quotient(whole: Terms, rest: Terms, k: int) -> Terms:
+    """`whole + rest // k` in one form: (n - 1)//2 -> (n + 1)//2 - 1, so that what is 0 of a sum is gone; ((n + 1)//2 + 1)//2 -> (n + 3)//4."""
+    left, known = {atoms: n for atoms, n in rest.items() if atoms}, rest.get((), 0)
+    if left:
+        ((atoms, n), *others) = left.items()
+        inner = atoms[0]
+        if not others and n == 1 and len(atoms) == 1 and isinstance(inner, FloorDiv) and isinstance(inner.b, IntImm):
+            dividend = linear(inner.a)
+            left, known, k = {(a,): c for a, c in dividend.coefs.items()}, dividend.const + known * inner.b.value, k * inner.b.value
+        atom = (floordiv(_expression({**left, (): known % k}), const(k, INT64)),)
+        whole[atom] = whole.get(atom, 0) + 1
+    whole[()] = whole.get((), 0) + known // k
+    return whole
+
+
+def _atom(e: PrimExpr, number: int) -> int:
+    return e.value if isinstance(e, IntImm) else _made(number, {(e,): 1})
+
+
+def _remainder(a: int, b: int) -> int:
+    number, top, bottom = int(a) % int(b), _terms(a), _terms(b)
+    if len(bottom) == 1:
+        ((atoms, k),) = bottom.items()
+        if k > 0:
+            _, rest = _divided(top, atoms, k)
+            if not atoms and not any(rest):
+                return rest.get((), 0) % k
+            if not rest:
+                return 0
+            if not atoms:
+                top = rest
+    return _made(number, {(floormod(_expression(top), _expression(bottom)),): 1})
+
+
+def _divided(top: Terms, atoms: tuple[PrimExpr, ...], k: int) -> tuple[Terms, Terms]:
+    """The terms that `k * atoms` divides, divided, and the others."""
+    whole: Terms = {}
+    rest: Terms = {}
+    for t, n in top.items():
+        left = list(t)
+        fits = n % k == 0
+        for a in atoms:
+            if a in left:
+                left.remove(a)
+            else:
+                fits = False
+        if fits:
+            whole[tuple(left)] = n // k
+        else:
+            rest[t] = n
+    return whole, rest
+
+
+def _expression(terms: Terms) -> PrimExpr:
+    """The sum as an expression, in one order: longer products first, the constant last."""
+    total: PrimExpr | None = None
+    for atoms, k in sorted(terms.items(), key=lambda t: (-len(t[0]), t[1] < 0, [text_of(a) for a in t[0]])):
+        product: PrimExpr | None = None
+        for a in atoms:
+            product = a if product is None else mul(product, a)
+        size = abs(k) if total is not None else k
+        term = const(size, INT64) if product is None else product if size == 1 else mul(product, size)
+        total = term if total is None else add(total, term) if k > 0 else sub(total, term)
+    return const(0, INT64) if total is None else total
+
+
+def _least(a: int, b: int, kind: type) -> int:
+    """The smaller or the larger of two; of an open size and a number it is taken to be the open one, which limits that."""
+    if isinstance(a, _Open) != isinstance(b, _Open):
+        chosen, other = (a, b) if isinstance(a, _Open) else (b, a)
+        limit(other - chosen if kind is Min else chosen - other, 0)
+        return chosen
+    return _atom(kind(_expression(_terms(a)), _expression(_terms(b))), min(int(a), int(b)) if kind is Min else max(int(a), int(b)))
+
+
+_RULES: Final[dict[type, Any]] = {
+    Add: lambda a, b: a + b, Sub: lambda a, b: a - b, Mul: lambda a, b: a * b, FloorDiv: lambda a, b: a // b, FloorMod: lambda a, b: a % b,
+    Min: lambda a, b: _least(a, b, Min), Max: lambda a, b: _least(a, b, Max),
+}
+
+
+def _is_zero(size: int) -> bool:
+    return not isinstance(size, _Open) and size == 0

@@ -1,0 +1,152 @@
+"""Intrinsic functions of scalar and vector values: mathematics, bits, dot products, C functions, and what is a statement in disguise.
+
+Each has its meaning in numpy, where it has one; a back end knows each by name.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, Final
+
+import numpy as np
+
+from tilewright.base.types import DataType
+from tilewright.scalar.expr import FLOOR, FMOD, Call, Intrinsic, PrimExpr, Value, as_expr
+
+
+def _dot4(a: Any, b: Any, total: Any) -> Any:
+    x, y = np.asarray(a, np.uint32)[..., None].view(np.uint8), np.asarray(b, np.int32)[..., None].view(np.int8)
+    return total + (x.astype(np.int32) * y).sum(-1, dtype=np.int32)
+
+
+def _product_part(a: Any, b: Any, c: Any, shift: int) -> Any:
+    """32 bits of an int64 from bit `shift` on, wrapping around."""
+    return ((np.asarray(a, np.int64) * b + c) >> shift).astype(np.int32)[()]
+
+
+def power(x: Any, y: Any) -> Any:
+    """`x` to the power `y`, the meaning of `pow` in numpy."""
+    if not np.issubdtype(np.result_type(x, y), np.integer):
+        return np.power(x, y)
+    whole = np.power(x, np.maximum(y, np.zeros_like(y)))
+    fraction = np.where(np.equal(x, 1), 1, np.where(np.equal(x, -1), np.where(np.bitwise_and(y, 1), -1, 1), 0))
+    return np.where(np.less(y, 0), fraction.astype(whole.dtype), whole)[()]
+
+
+def _erf(x: Any) -> Any:
+    return np.vectorize(math.erf, otypes=[np.result_type(x, np.float32)])(x)
+
+
+def _multiply_add(x: Any, y: Any, z: Any) -> Any:
+    return np.asarray(np.asarray(x, np.float64) * y + z, np.float32)[()]
+
+
+def _bits(x: Any) -> Any:
+    """The bits of bfloat16 values, as uint32."""
+    return np.asarray(x, DataType("bfloat16").numpy()).view(np.uint16).astype(np.uint32)[()]
+
+
+def _halves(x: Any) -> tuple[Any, Any]:
+    """The low and the high bfloat16 of a pair, as float32."""
+    bits = np.asarray(x, np.uint32)
+    return (bits << np.uint32(16)).view(np.float32)[()], (bits & np.uint32(0xFFFF0000)).view(np.float32)[()]
+
+
+exp: Final = Intrinsic("exp", np.exp)
+log: Final = Intrinsic("log", np.log)
+log2: Final = Intrinsic("log2", np.log2)
+exp2: Final = Intrinsic("exp2", np.exp2)
+sqrt: Final = Intrinsic("sqrt", np.sqrt)
+rsqrt: Final = Intrinsic("rsqrt", lambda x: 1 / np.sqrt(x))
+tanh: Final = Intrinsic("tanh", np.tanh)
+sigmoid: Final = Intrinsic("sigmoid", lambda x: 1 / (1 + np.exp(-x)))
+erf: Final = Intrinsic("erf", _erf)
+sin: Final = Intrinsic("sin", np.sin)
+cos: Final = Intrinsic("cos", np.cos)
+tan: Final = Intrinsic("tan", np.tan)
+asin: Final = Intrinsic("asin", np.arcsin)
+acos: Final = Intrinsic("acos", np.arccos)
+atan: Final = Intrinsic("atan", np.arctan)
+sinh: Final = Intrinsic("sinh", np.sinh)
+cosh: Final = Intrinsic("cosh", np.cosh)
+asinh: Final = Intrinsic("asinh", np.arcsinh)
+acosh: Final = Intrinsic("acosh", np.arccosh)
+atanh: Final = Intrinsic("atanh", np.arctanh)
+floor: Final = FLOOR
+ceil: Final = Intrinsic("ceil", np.ceil)
+trunc: Final = Intrinsic("trunc", np.trunc)
+fmod: Final = FMOD
+nearbyint: Final = Intrinsic("nearbyint", np.rint)
+fabs: Final = Intrinsic("fabs", np.abs)
+pow: Final = Intrinsic("pow", power)
+"""`pow(x, y)`: of integers in integers, which wrap around; a negative power of an integer is 1 / x^-y without its fraction, and 0 of zero."""
+fma: Final = Intrinsic("fma", lambda a, b, c: a * b + c)
+multiply_add: Final = Intrinsic("multiply_add", _multiply_add)
+"""`x * y + z` of float32, rounded once whatever the machine; `fma` is that where the machine has an instruction for it, which is faster on others."""
+pair: Final = Intrinsic("pair", lambda low, high: _bits(low) | _bits(high) << np.uint32(16))
+"""`pair(low, high)`: two bfloat16 as the halves of a uint32, as they stand side by side in memory."""
+dot2: Final = Intrinsic("dot2", lambda a, b, c: c + _halves(a)[0] * _halves(b)[0] + _halves(a)[1] * _halves(b)[1])
+"""`dot2(a, b, c)`: float32 `c` plus the two products of the bfloat16 that uint32 `a` and `b` are pairs of.
+
+In which order they are added, and whether a product is rounded before, is the machine's choice; one with an instruction for
+it (`vdpbf16ps`, `bfdot`) may take subnormal numbers as zero.
+"""
+dot4: Final = Intrinsic("dot4", _dot4)
+"""`dot4(a, b, total)`: int32 `total` plus the products of the four unsigned bytes of uint32 `a` with the four signed bytes of
+int32 `b`, byte by byte; wraps around. The widest integer products that processors have."""
+high_product: Final = Intrinsic("high_product", lambda a, b, c: _product_part(a, b, c, 32))
+doubled_high_product: Final = Intrinsic("doubled_high_product", lambda a, b, c: _product_part(a, b, c, 31))
+"""`high_product(a, b, c)`: bits 32 to 63 of `a * b + c`, of int32 `a` and `b` and int64 `c`, as int32; of the doubled one bits 31 to 62:
+products with numbers in fixed point."""
+ACCUMULATING: Final = (fma, dot2, dot4)
+"""Functions that add products to their last argument."""
+isnan: Final = Intrinsic("isnan", np.isnan)
+isinf: Final = Intrinsic("isinf", np.isinf)
+reinterpret: Final = Intrinsic("reinterpret")
+bitwise_and: Final = Intrinsic("bitwise_and", np.bitwise_and)
+bitwise_or: Final = Intrinsic("bitwise_or", np.bitwise_or)
+bitwise_xor: Final = Intrinsic("bitwise_xor", np.bitwise_xor)
+bitwise_not: Final = Intrinsic("bitwise_not", np.bitwise_not)
+shift_left: Final = Intrinsic("shift_left", np.left_shift)
+shift_right: Final = Intrinsic("shift_right", np.right_shift)
+horizontal_sum: Final = Intrinsic("horizontal_sum", np.sum)
+horizontal_prod: Final = Intrinsic("horizontal_prod", np.prod)
+horizontal_max: Final = Intrinsic("horizontal_max", np.max)
+horizontal_min: Final = Intrinsic("horizontal_min", np.min)
+"""`horizontal_*(vector)`: all lanes combined into one scalar, in an order of the machine's choosing."""
+prefetch: Final = Intrinsic("prefetch", effect=True)
+"""`prefetch(load, level=1)`: bring the address of `load` into the cache of that level, 1 to 3; has no other effect."""
+
+address_of: Final = Intrinsic("address_of", effect=True)
+"""`address_of(load, access, size, …)`: the address of an element, for a function from outside that reads (access 1), writes
+(2) or updates (3) a box of that many elements along each dimension from there."""
+stride_of: Final = Intrinsic("stride_of", effect=True)
+"""`stride_of(load, d)`: by how many elements dimension `d` of a buffer is apart, known once its memory is laid out."""
+expect: Final = Intrinsic("expect", effect=True)
+"""`expect(value, wanted)`: a promise about strides that is checked when memory is laid out; then it is gone."""
+
+
+class Extern(Intrinsic):
+    """A C function that is linked in: takes numbers and addresses; `pure` ones are values, the others statements."""
+
+    __slots__ = ()
+
+
+@functools.cache
+def extern(name: str, *, pure: bool = False) -> Extern:
+    """The C function of that symbol."""
+    return Extern(name, effect=not pure)
+
+
+def call_extern(dtype: str | DataType, name: str, *args: Value) -> PrimExpr:
+    """A call of the C function `name`, which returns `dtype`, for its effect; whole numbers are passed as `int64`."""
+    return Call(dtype, extern(name), [as_expr(a) for a in args])
+
+
+def call_pure_extern(dtype: str | DataType, name: str, *args: Value) -> PrimExpr:
+    """The value of the C function `name` at numbers; it has no effect."""
+    return Call(dtype, extern(name, pure=True), [as_expr(a) for a in args])
+
+
+PREDICATES: Final = (isnan, isinf)

@@ -1,0 +1,134 @@
+"""Walks over scalar expressions: every subexpression, rebuilding, substitution, and their text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from tilewright.scalar.expr import And, Binary, Broadcast, Call, Cast, FloatImm, IntImm, Load, Not, Or, PrimExpr, Ramp, Select, Var
+
+
+def walk(e: PrimExpr) -> Iterator[PrimExpr]:
+    """Every distinct subexpression, operands before users."""
+    seen: set[int] = set()
+    stack: list[tuple[PrimExpr, bool]] = [(e, False)]
+    while stack:
+        x, done = stack.pop()
+        if done:
+            yield x
+        elif id(x) not in seen:
+            seen.add(id(x))
+            operands = x.operands()
+            if operands:
+                stack.append((x, True))
+                stack.extend([(o, False) for o in reversed(operands)])
+            else:
+                yield x
+
+
+def certain(e: PrimExpr) -> dict[PrimExpr, None]:
+    """The subexpressions that are evaluated whenever `e` is, in no order: not those that only one side of a `Select`, or a second condition, has."""
+    found: dict[PrimExpr, None] = {e: None}
+    stack = [e]
+    while stack:
+        x = stack.pop()
+        operands = (x.condition,) if isinstance(x, Select) else (x.a,) if isinstance(x, (And, Or)) else x.operands()
+        for o in operands:
+            if o not in found:
+                found[o] = None
+                stack.append(o)
+    return found
+
+
+def shared_choices(a: PrimExpr, b: PrimExpr) -> list[PrimExpr]:
+    """The outermost values with a `Select` inside that are evaluated whenever `a` is, and whenever `b` is.
+
+    What both sides of a choice begin with is evaluated once, before the choice: choices in choices would double it at each level.
+    """
+    choices: set[PrimExpr] = set()
+    for x in walk(a):
+        if isinstance(x, Select) or any(o in choices for o in x.operands()):
+            choices.add(x)
+    other = certain(b) if choices else {}
+    both = [x for x in certain(a) if x in choices and x in other] if other else []
+    inner = {o for x in both for o in x.operands()}
+    return [x for x in both if x not in inner]
+
+
+def rewrite(e: PrimExpr, rule: Callable[[PrimExpr], PrimExpr | None], memo: dict[PrimExpr, PrimExpr] | None = None) -> PrimExpr:
+    """Rebuild bottom up; `rule` sees each rebuilt expression and returns its replacement, or None to keep it."""
+    memo = {} if memo is None else memo
+    known = memo.get(e)
+    if known is not None:
+        return known
+    old = e.operands()
+    new = e
+    if old:
+        operands = [rewrite(o, rule, memo) for o in old]
+        if any(a is not b for a, b in zip(old, operands, strict=True)):
+            new = e.with_operands(operands)
+    replaced = rule(new)
+    result = new if replaced is None else replaced
+    memo[e] = result
+    return result
+
+
+def substitute(e: PrimExpr, mapping: dict[PrimExpr, PrimExpr], memo: dict[PrimExpr, PrimExpr] | None = None) -> PrimExpr:
+    """Replace variables (or any subexpressions) by `mapping`; pass one `memo` to share work between calls."""
+    if not mapping:
+        return e
+    return rewrite(e, mapping.get, memo)
+
+
+def free_vars(e: PrimExpr) -> list[Var]:
+    return [x for x in walk(e) if isinstance(x, Var)]
+
+
+LONGEST_TEXT: Final = 200_000
+"""Characters of an expression's text: shared subexpressions are written out at each use, which can be many more than they are."""
+
+
+def text_of(e: PrimExpr) -> str:
+    """Python-syntax text of an expression; operands are left out, as `...`, of which the text would be longer than `LONGEST_TEXT`."""
+    texts: dict[PrimExpr, str] = {}
+    for x in walk(e):
+        text = _text(x, texts)
+        texts[x] = text if len(text) <= LONGEST_TEXT else "..."
+    return texts[e]
+
+
+def _text(e: PrimExpr, texts: dict[PrimExpr, str]) -> str:
+    match e:
+        case Var():
+            return e.name
+        case IntImm():
+            return str(bool(e.value)) if e.dtype.code == "bool" else str(e.value)
+        case FloatImm():
+            return repr(e.value) if math.isfinite(e.value) else f"float('{e.value}')"
+        case Binary():
+            a, b = texts[e.a], texts[e.b]
+            return f"({a} {e.symbol} {b})" if not e.symbol[0].isalpha() or e.symbol in ("and", "or") else f"{e.symbol}({a}, {b})"
+        case _:
+            return _other_text(e, texts)
+
+
+def _other_text(e: PrimExpr, texts: dict[PrimExpr, str]) -> str:
+    inner = ", ".join(texts[o] for o in e.operands())
+    match e:
+        case Not():
+            return f"(not {inner})"
+        case Cast():
+            return f"cast('{e.dtype}', {inner})"
+        case Load():
+            return f"{e.buffer.name}[{inner}]"
+        case Call():
+            return f"{e.op.name}({inner})"
+        case Ramp():
+            return f"ramp({inner}, {e.dtype.lanes})"
+        case Broadcast():
+            return f"broadcast({inner}, {e.dtype.lanes})"
+        case Select():
+            return f"if_then_else({inner})"
+        case _:
+            return f"{type(e).__name__.lower()}({inner})"

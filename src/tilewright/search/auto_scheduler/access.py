@@ -1,0 +1,127 @@
+"""What computations read, and what follows from it for schedules: which are inlined, tiled, or reduced in two stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from math import prod
+from typing import Final
+
+from tilewright.scalar import expr as E
+from tilewright.scalar.expr import Call, PrimExpr, Select, Var, number_of
+from tilewright.scalar.walk import free_vars, walk
+from tilewright.te.tensor import ComputeOp, Operation, Reduce, TensorElem
+
+_ARITHMETIC: Final = (E.Add, E.Sub, E.Mul, E.Div, E.Min, E.Max)
+
+
+def trips(op: Operation) -> int:
+    """Over how many points a computation goes, reduction included."""
+    return spatial_size(op) * reduction_size(op)
+
+
+def spatial_size(op: Operation) -> int:
+    return prod(int(a.extent) for a in op.axis) if isinstance(op, ComputeOp) else 0  # type: ignore[call-overload]
+
+
+def reduction_size(op: Operation) -> int:
+    return prod(int(a.extent) for a in op.reduce_axis) if isinstance(op, ComputeOp) else 0  # type: ignore[call-overload]
+
+
+def reads(reader: Operation, op: Operation) -> list[TensorElem]:
+    """The elements of `op` that `reader` reads at a point."""
+    return [e for e in _elements(reader) if e.tensor.op is op]
+
+
+@lru_cache(maxsize=4096)
+def _elements(reader: Operation) -> tuple[TensorElem, ...]:
+    return tuple(dict.fromkeys(e for body in getattr(reader, "body", ()) for e in walk(body) if isinstance(e, TensorElem)))
+
+
+def reads_point_by_point(reader: Operation, op: Operation) -> bool:
+    """Whether each point of `reader` reads one point of `op`, at the same indices: `C[i, j] = B[i, j] + …`."""
+    if not isinstance(reader, ComputeOp) or not isinstance(op, ComputeOp) or len(reader.axis) != len(op.axis):
+        return False
+    found = reads(reader, op)
+    return bool(found) and all(
+        all(i is a.var for i, a in zip(e.indices, reader.axis, strict=True)) for e in found
+    ) and all(a.extent is b.extent for a, b in zip(reader.axis, op.axis, strict=True))
+
+
+def is_cheap(op: Operation) -> bool:
+    """Whether computing a value anew costs no more than reading it: no reduction, no function and no condition."""
+    return isinstance(op, ComputeOp) and not op.reduce_axis and not any(isinstance(e, (Call, Select)) or e.dtype.code == "bool" for b in op.body for e in walk(b))
+
+
+def is_elementwise(op: Operation) -> bool:
+    """No reduction: each point is computed by itself."""
+    return isinstance(op, ComputeOp) and not op.reduce_axis
+
+
+def has_reuse(op: Operation) -> bool:
+    """Whether a reduction reads elements that several of its results need: there a register tile saves loads."""
+    if not isinstance(op, ComputeOp) or not op.reduce_axis:
+        return False
+    spatial = {a.var for a in op.axis if number_of(a.extent) != 1}
+    return any(not spatial <= {v for i in e.indices for v in free_vars(i)} for e in _elements(op))
+
+
+def missing_axes(op: ComputeOp, element: TensorElem) -> list[int]:
+    """The places of the spatial axes that an element does not depend on."""
+    used = {v for i in element.indices for v in free_vars(i)}
+    return [k for k, a in enumerate(op.axis) if a.var not in used and number_of(a.extent) != 1]
+
+
+def elements_read(op: Operation) -> tuple[TensorElem, ...]:
+    """All elements that a computation reads at a point."""
+    return _elements(op)
+
+
+def stride_along(element: TensorElem, axis: Var) -> int | None:
+    """By how much the last index of an element moves with `axis`; None when another index moves, or it is not linear."""
+    if any(axis in free_vars(i) for i in element.indices[:-1]):
+        return None
+    last = element.indices[-1] if element.indices else None
+    if last is None or axis not in free_vars(last):
+        return 0
+    return _coefficient(last, axis)
+
+
+def _coefficient(e: PrimExpr, axis: Var) -> int | None:
+    if e is axis:
+        return 1
+    if axis not in free_vars(e):
+        return 0
+    if isinstance(e, (E.Add, E.Sub)):
+        a, b = _coefficient(e.a, axis), _coefficient(e.b, axis)
+        return None if a is None or b is None else a + b if isinstance(e, E.Add) else a - b
+    if isinstance(e, E.Mul):
+        factor = number_of(e.b) if axis in free_vars(e.a) else number_of(e.a)
+        inner = _coefficient(e.a if axis in free_vars(e.a) else e.b, axis)
+        return int(factor) * inner if factor is not None and inner is not None else None
+    return None
+
+
+def flops(op: Operation) -> float:
+    """The operations on numbers that are not indices that a computation makes over all its points; a function counts as one."""
+    if not isinstance(op, ComputeOp):
+        return 0.0
+    return float(trips(op)) * sum(_operations(b) for b in op.body)
+
+
+def _operations(body: PrimExpr) -> int:
+    sources = body.sources if isinstance(body, Reduce) else (body,)
+    found = sum(1 for s in sources for e in _values(s) if isinstance(e, (*_ARITHMETIC, Call)))
+    return found + len(sources) if isinstance(body, Reduce) else found
+
+
+def _values(e: PrimExpr) -> Iterator[PrimExpr]:
+    """The nodes of an expression, without those that compute indices and conditions."""
+    stack = [e]
+    while stack:
+        x = stack.pop()
+        yield x
+        if isinstance(x, Select):
+            stack += [x.true_value, x.false_value]
+        elif not isinstance(x, TensorElem):
+            stack += x.operands()

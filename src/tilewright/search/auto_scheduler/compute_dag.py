@@ -1,0 +1,193 @@
+"""The computations of a workload, as the search sees them: in a fixed order, with who reads what and how much is computed.
+
+The order is that in which records number the stages: inputs as soon as they come up, then whatever has all it needs, the one
+furthest from the results first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewright.base.errors import CompileError
+from tilewright.base.forks import lazy_attribute
+from tilewright.scalar.expr import Buffer, Load, PrimExpr, Var
+from tilewright.scalar.walk import rewrite, text_of
+from tilewright.search.auto_scheduler import access
+from tilewright.search.auto_scheduler.loop_state import State
+from tilewright.search.auto_scheduler.replay import Replay
+from tilewright.te.resolve import schedule_func
+from tilewright.te.schedule import Schedule
+from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Reduce, Tensor, TensorElem
+from tilewright.tir.stmt import PrimFunc
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Facts:
+    """`ops` in order, those whose results are asked for, and the readers of each."""
+
+    ops: tuple[Operation, ...]
+    outputs: frozenset[Operation]
+    readers: dict[Operation, list[Operation]]
+
+
+class ComputeDAG:
+    """The computations behind `tensors`, which are the arguments of the function to make: inputs, and results that nobody else there needs.
+
+    Takes the tensors, or the key of a registered workload. Raises `CompileError` for what is no `te.compute` of known sizes.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor] | str | Schedule) -> None:
+        if isinstance(tensors, str):
+            from tilewright.search.auto_scheduler.workload_registry import workload_key_to_tensors
+
+            tensors = workload_key_to_tensors(tensors)
+        elif isinstance(tensors, Schedule):
+            ops = tensors.stages
+            tensors = [t for s in ops if isinstance(s.op, PlaceholderOp) or s.op in tensors.outputs for t in s.op.outputs]
+        self.tensors: list[Tensor] = list(tensors)
+        if not self.tensors or not all(isinstance(t, Tensor) for t in self.tensors):
+            raise CompileError(f"a ComputeDAG is made of tensors (te.placeholder, te.compute), and was given {tensors!r}", code="TW1109")
+        self._facts = _facts(self.tensors)
+        self.ops = self._facts.ops
+        for op in self.ops:
+            if not isinstance(op, (ComputeOp, PlaceholderOp)):
+                raise CompileError(f"'{op.name}' is a {type(op).__name__}; the search schedules te.compute alone", code="TW1109")
+            for t in op.outputs:
+                t.extents  # raises for sizes that are not known  # noqa: B018
+        self.flop_ct = sum(map(access.flops, self.ops)) or float(sum(map(access.trips, self.ops)))
+
+    @property
+    def output_ops(self) -> frozenset[Operation]:
+        """The computations whose results the caller gets."""
+        return self._facts.outputs
+
+    def readers(self, op: Operation) -> list[Operation]:
+        """The computations that read what `op` makes, in order."""
+        return self._facts.readers[op]
+
+    @lazy_attribute
+    def init_state(self) -> State:
+        """The state without a step."""
+        return State(self)
+
+    def get_init_state(self) -> State:
+        return self.init_state
+
+    def infer_bound_from_state(self, state: State) -> State:
+        """The state itself: its loops have the sizes they have where the steps split them."""
+        return state
+
+    def apply_steps_from_state(self, state: State, layout_rewrite: Any = None) -> tuple[Schedule, list[Tensor]]:
+        """The schedule that a state describes, and the arguments to lower or build it with. Raises `ScheduleError`.
+
+        Layouts of arguments stay as they are: `layout_rewrite` of the field is accepted for 0, no rewriting.
+        """
+        if layout_rewrite not in (None, 0, False):
+            raise CompileError("layout_rewrite changes the arguments of a function; constants of networks are packed by relay.build, so leave it out here", code="TW1109")
+        replay = Replay(self)
+        replay.apply(state.transform_steps)
+        return replay.finish(), list(self.tensors)
+
+    def print_python_code_from_state(self, state: State) -> str:
+        """The calls on `s`, a schedule of the outputs, that make what a state describes."""
+        replay = Replay(self)
+        replay.apply(state.transform_steps)
+        replay.finish()
+        return "\n".join(replay.lines) + "\n"
+
+    def func(self, state: State, name: str = "main") -> PrimFunc:
+        """The loop program of a state, with its blocks. Raises `ScheduleError`."""
+        schedule, args = self.apply_steps_from_state(state)
+        return schedule_func(schedule, args, name)
+
+    @lazy_attribute
+    def plain_script(self) -> str:
+        """The text of the loop program without a step, whose answers are the right ones."""
+        return self.func(self.init_state).script()
+
+    @lazy_attribute
+    def text(self) -> str:
+        """The computations with canonical names: equal for equal workloads, whatever their tensors are called."""
+        return _text(self)
+
+    def hash_key(self) -> str:
+        """`["<digest>", [shape], …]`, JSON as records have it for workloads without a name."""
+        import json
+
+        return json.dumps([hashlib.md5(self.text.encode(), usedforsecurity=False).hexdigest(), *(list(t.extents) for t in self.tensors)])
+
+    workload_key = hash_key
+
+    def __str__(self) -> str:
+        lines = []
+        for op in self.ops:
+            if isinstance(op, ComputeOp):
+                lines.append(f"{op.name}({', '.join(a.var.name for a in op.axis)}) = {_body(op, {t: t.name for o in self.ops for t in o.outputs}, False)}")
+            else:
+                lines.append(f"{op.name} = PLACEHOLDER {list(op.outputs[0].extents)}")
+        return "\n".join(lines) + "\n"
+
+
+def _facts(tensors: Sequence[Tensor]) -> _Facts:
+    rank: dict[Operation, int] = {}
+    readers: dict[Operation, list[Operation]] = {}
+    missing: dict[Operation, int] = {}
+    stack = [t.op for t in tensors]
+    while stack:
+        op = stack.pop()
+        if op in rank:
+            continue
+        rank[op] = len(rank)
+        missing[op] = len(op.inputs)
+        readers.setdefault(op, [])
+        for t in op.inputs:
+            readers.setdefault(t.op, []).append(op)
+            stack.append(t.op)
+    ready = [(-rank[op], k, op) for k, op in enumerate(rank) if not missing[op]]
+    heapq.heapify(ready)
+    order: list[Operation] = []
+    while ready:
+        *_, op = heapq.heappop(ready)
+        order.append(op)
+        for reader in readers[op]:
+            missing[reader] -= 1
+            if not missing[reader]:
+                heapq.heappush(ready, (-rank[reader], rank[reader], reader))
+    asked = {t.op for t in tensors}
+    outputs = frozenset(op for op in order if not isinstance(op, PlaceholderOp) and (op in asked or not readers[op]))
+    return _Facts(tuple(order), outputs, {op: list(dict.fromkeys(readers[op])) for op in order})
+
+
+def _text(dag: ComputeDAG) -> str:
+    names = {t: f"t{k}_{t.index}" if len(op.outputs) > 1 else f"t{k}" for k, op in enumerate(dag.ops) for t in op.outputs}
+    lines = []
+    for op in dag.ops:
+        head = ", ".join(f"{names[t]}: {t.dtype}{list(t.extents)}" for t in op.outputs)
+        lines.append(f"{head} = {_body(op, names, True)}" if isinstance(op, ComputeOp) else f"{head} = input")
+    return "\n".join([*lines, "of " + ", ".join(names[t] for t in dag.tensors)])
+
+
+def _body(op: ComputeOp, names: dict[Tensor, str], canonical: bool) -> str:
+    points: dict[PrimExpr, PrimExpr] = {}
+    axes = (*op.axis, *op.reduce_axis)
+    if canonical:
+        points = {a.var: Var(f"{'r' if a.kind == 'reduce' else 'i'}{k}", a.var.dtype) for k, a in enumerate(axes)}
+    buffers = {t: Buffer(n, t.shape, t.dtype) for t, n in names.items()}
+
+    def written(e: PrimExpr) -> PrimExpr | None:
+        if isinstance(e, TensorElem):
+            return Load(buffers[e.tensor], [rewrite(i, written) for i in e.indices])
+        return points.get(e)
+
+    parts = []
+    for b in op.body:
+        if isinstance(b, Reduce):
+            over = ", ".join(f"{points.get(a.var, a.var)}:{a.extent}" for a in b.axes)
+            parts.append(f"{b.combiner.name}[{b.index}]({', '.join(text_of(rewrite(s, written)) for s in b.sources)} over {over})")
+        else:
+            parts.append(text_of(rewrite(b, written)))
+    return ", ".join(parts)

@@ -1,0 +1,76 @@
+"""A guess at the time of a scheduled program, from its statements and the processor alone.
+
+A region of unrolled loops takes as long as what is scarcest: multiply-adds (two vectors a cycle), loads (two a cycle), stores (one),
+or the latency of sums whose steps wait for each other (four cycles). Beside that run the cache lines that come from each
+level. The guess orders candidates that nothing has been measured of; it is no promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from tilewright.search.auto_scheduler.features import Statement, traffic
+from tilewright.topi.machine import Machine
+
+_LATENCY: Final = 4.0
+_LOOP: Final = 1.5
+_LINE_CYCLES: Final = (2.0, 5.0, 12.0)
+"""Cycles for a line from the second level, the third, and memory."""
+_OVERLAP: Final = 0.35
+_LAUNCH: Final = 12000.0
+"""Cycles until all threads have begun a parallel loop and ended it."""
+_GUARD: Final = 1.15
+_SCALAR_GATHER: Final = 1.6
+_CODE: Final = 4000.0
+"""Statements written out beyond which code no longer stays in the caches for it."""
+
+
+def cycles(found: Sequence[Statement], machine: Machine) -> list[float]:
+    """Cycles of each statement, on all cores that its loops are shared between."""
+    return [_cycles(s, machine) for s in found]
+
+
+def _cycles(s: Statement, machine: Machine) -> float:
+    lanes = machine.vector_bits // 32
+    vectors = s.unrolled * max(1.0, -(-s.vector // lanes))
+    operations = max(1.0, s.operations) * vectors
+    loads = stores = 0.0
+    for a in s.accesses:
+        if s.sums and a.writes:
+            if not s.in_registers:
+                loads += vectors
+                stores += vectors
+            continue
+        if a.buffer.scope == "local" and not a.writes and s.region < len(s.loops):
+            continue
+        touched = a.elements[s.region]
+        if a.lanes == "contiguous":
+            moves = touched / min(lanes, s.vector)
+        elif a.lanes == "same":
+            moves = touched
+        else:
+            moves = touched * _SCALAR_GATHER
+        loads, stores = (loads, stores + moves) if a.writes else (loads + moves, stores)
+    chain = _chain(s)
+    spilled = max(0.0, vectors / max(1.0, chain / _LATENCY) - (machine.vector_registers - 3)) if s.in_registers else 0.0
+    region = max(operations / 2, (loads + 2 * spilled) / 2, stores + spilled, chain) + 0.1 * loads + _LOOP
+    compute = region * s.trips(s.region) * (_GUARD if s.guarded else 1.0) * (1.0 + s.unrolled / _CODE)
+    sizes = (machine.l1_bytes * 0.75, machine.l2_bytes * 0.75, 16.0 * machine.l2_bytes)
+    memory = sum(traffic(s, size) * cost for size, cost in zip(sizes, _LINE_CYCLES, strict=True))
+    total = max(compute, memory) + _OVERLAP * min(compute, memory)
+    share = s.parallel
+    if share < 2 or machine.cores < 2:
+        return total
+    turns = -(-share // machine.cores)
+    outside = next((k for k, f in enumerate(s.loops) if f.kind == "parallel"), 0)
+    return total * turns / share + _LAUNCH * s.trips(outside)
+
+
+def _chain(s: Statement) -> float:
+    """The cycles that the steps of one sum in a region wait for each other."""
+    if not s.sums:
+        return 0.0
+    results = max((a.elements[s.region] for a in s.accesses if a.writes), default=1.0)
+    points = s.unrolled * s.vector
+    return _LATENCY * max(1.0, points / max(1.0, results))

@@ -1,0 +1,78 @@
+"""The tasks of a network: its fused functions, as the computations of their kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewright import te
+from tilewright.backends.target import Target
+from tilewright.base.errors import CompileError, NoNativeCompute, TargetError
+from tilewright.compiler.fused import fused_functions
+from tilewright.compiler.kernel import computed
+from tilewright.ir.module import IRModule
+from tilewright.ir.transform import PassContext
+from tilewright.relay.expr import Call, Expr, Function
+from tilewright.relay.transform.bind_params import bind_params
+from tilewright.relay.visitor import post_order
+from tilewright.scalar.expr import PrimExpr
+from tilewright.scalar.walk import rewrite
+from tilewright.search.auto_scheduler.compute_dag import ComputeDAG
+from tilewright.search.auto_scheduler.search_task import HardwareParams, SearchTask
+from tilewright.te.create import computations
+from tilewright.te.tensor import ComputeOp, Tensor, TensorElem
+
+
+def extract_tasks(
+    mod: IRModule | Function, params: Mapping[str, Any] | None, target: str | Target, target_host: Any = None,
+    hardware_params: HardwareParams | None = None, include_simple_tasks: bool = False, opt_level: int = 3,
+) -> tuple[list[SearchTask], list[int]]:
+    """The tasks of a network, and how many times each is run in it, in the order of the program.
+
+    Kernels without a sum are left out, unless `include_simple_tasks` is set. Constants are packed as the compiler packs them before
+    they come to a kernel, so a task has them as inputs in that layout. Raises `CompileError` where sizes are not known.
+    """
+    chosen = Target(target)
+    if target_host is not None and str(Target(target_host)) != str(chosen):
+        raise TargetError(f"target_host is '{target_host}', and code for '{chosen}' runs on that target itself; leave target_host out", code="TW0505")
+    module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
+    tasks: dict[str, SearchTask] = {}
+    weights: dict[str, int] = {}
+    with PassContext(opt_level, config=PassContext.current().config):  # which algorithm a kernel has depends on it, too
+        for f in fused_functions(bind_params(module, params) if params else module, chosen):
+            try:
+                args, outputs, own = computed(f.function, f.constants, chosen.machine)
+                dag = ComputeDAG(detached(args, outputs))
+            except (NoNativeCompute, CompileError):
+                continue  # no native kernel, or one whose loops the search does not know
+            if not include_simple_tasks and not any(isinstance(op, ComputeOp) and op.reduce_axis for op in dag.ops):
+                continue
+            key = dag.hash_key()
+            if key not in tasks:
+                tasks[key] = SearchTask(workload_key=key, compute_dag=dag, target=chosen, hardware_params=hardware_params, desc=_title(f.function), own=own)
+            weights[key] = weights.get(key, 0) + f.calls
+    return list(tasks.values()), list(weights.values())
+
+
+def detached(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]:
+    """The computations between `args` and `outputs` over placeholders in the place of `args`, without schedules of their own.
+
+    Returns the new arguments and outputs. A stage that packs constants before a kernel is so one of its inputs.
+    """
+    given: dict[Tensor, Tensor] = {t: te.placeholder(t.shape, t.dtype, name=t.name) for t in args}
+    for op in computations(args, outputs):
+        if not isinstance(op, ComputeOp):
+            raise CompileError(f"'{op.name}' is a {type(op).__name__}; the search schedules te.compute alone", code="TW1109")
+
+        def moved(e: PrimExpr) -> PrimExpr | None:  # its indices have been moved before it
+            return TensorElem(given[e.tensor], e.indices) if isinstance(e, TensorElem) else None
+
+        made = ComputeOp(op.name, op.axis, tuple(rewrite(b, moved) for b in op.body), op.reduce_axis, None, None, {})
+        made.tensors.extend(Tensor(made, t.index, t.shape, t.dtype) for t in op.outputs)
+        given.update(zip(op.outputs, made.outputs, strict=True))
+    return [given[t] for t in (*args, *outputs)]
+
+
+def _title(function: Function) -> str:
+    names = [e.op.name for e in post_order(function.body) if isinstance(e, Call) and not isinstance(e.op, Expr)]
+    return "fused_" + "_".join(names)

@@ -1,0 +1,38 @@
+"""AutoTVM: kernels whose schedules are found by measuring, in the names of the field.
+
+    tasks = autotvm.task.extract_from_program(mod["main"], target="llvm", params=params)
+    for task in tasks:
+        autotvm.tuner.XGBTuner(task).tune(100, autotvm.measure_option(autotvm.LocalBuilder(), autotvm.LocalRunner()),
+                                          callbacks=[autotvm.callback.log_to_file("records.json")])
+    with autotvm.apply_history_best("records.json"):
+        lib = relay.build(mod, "llvm", params=params)
+"""
+
+from tilewright.search.autotvm import callback, env, feature, measure, record, task, tuner
+from tilewright.search.autotvm.env import GLOBAL_SCOPE
+from tilewright.search.autotvm.measure import MeasureInput, MeasureResult, create_measure_batch, measure_option
+from tilewright.search.autotvm.task import (
+    ApplyConfig,
+    ApplyFixedConfig,
+    ApplyHistoryBest,
+    ConfigEntity,
+    ConfigSpace,
+    DispatchContext,
+    FallbackContext,
+    apply_history_best,
+    args_to_workload,
+    get_config,
+    register_topi_compute,
+    register_topi_schedule,
+    template,
+)
+from tilewright.search.local import LocalBuilder, LocalRunner
+from tilewright.search.measure import MeasureErrorNo
+from tilewright.search.remote import RPCRunner
+
+__all__ = [
+    "GLOBAL_SCOPE", "ApplyConfig", "ApplyFixedConfig", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace", "DispatchContext", "FallbackContext",
+    "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult", "RPCRunner", "apply_history_best", "args_to_workload", "callback",
+    "create_measure_batch", "env", "feature", "get_config", "measure", "measure_option", "record", "register_topi_compute",
+    "register_topi_schedule", "task", "template", "tuner",
+]

@@ -1,0 +1,180 @@
+"""What tuners measure: configurations of tasks, as candidates of the engine under `tilewright.search`.
+
+    option = autotvm.measure_option(builder=autotvm.LocalBuilder(), runner=autotvm.LocalRunner(number=4, repeat=3))
+    results = create_measure_batch(task, option)([MeasureInput(target, task, config)])
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tilewright.backends.target import Target
+from tilewright.base.errors import OptionError
+from tilewright.base.settings import nearest
+from tilewright.base.types import DataType
+from tilewright.compiler.kernel import Kernel
+from tilewright.search.autotvm.task.kernels import KernelTask, constant_values
+from tilewright.search.autotvm.task.space import ConfigEntity, ConfigSpace
+from tilewright.search.autotvm.task.task import Task, create
+from tilewright.search.local import LocalBuilder, LocalRunner
+from tilewright.search.measure import Builder, Candidate, Measured, MeasureErrorNo, Memory, OnMeasured, Runner, measure
+from tilewright.tir.stmt import PrimFunc
+
+FAILED_COST = 1e9
+"""Seconds that stand for a configuration that failed, as in records."""
+
+
+class MeasureInput(NamedTuple):
+    """A configuration to measure."""
+
+    target: Target
+    task: Task
+    config: Any
+
+
+class _Result(NamedTuple):
+    costs: tuple[float, ...]
+    error_no: int
+    all_cost: float
+    timestamp: float
+
+
+class MeasureResult(_Result):
+    """What measuring gave: seconds per call (1e9 where it failed), a `MeasureErrorNo`, seconds that it took in all, and when."""
+
+    details: Measured | None = None
+    """All that the engine knows of it."""
+
+    @property
+    def cost(self) -> float:
+        """The median of the costs."""
+        return float(np.median(self.costs))
+
+    @property
+    def error(self) -> str:
+        """Why it failed, as far as is known."""
+        return "" if self.details is None else self.details.error
+
+
+def result_of(m: Measured) -> MeasureResult:
+    """A result of the engine as tuners take it."""
+    made = MeasureResult(m.costs if m.ok else (FAILED_COST,), int(m.error_no), m.all_cost, m.timestamp)
+    made.details = m
+    return made
+
+
+def measured_of(r: MeasureResult) -> Measured:
+    """The same the other way round."""
+    if r.details is not None:
+        return r.details
+    kind = MeasureErrorNo(r.error_no)
+    return Measured(tuple(map(float, r.costs)) if kind == MeasureErrorNo.NO_ERROR else (), kind, float(r.all_cost), float(r.timestamp))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCandidate(Candidate):
+    """One configuration of a task. Its template may be a function of a script, so its loops are made here, and travel."""
+
+    key: str
+    config: str
+    target: str
+
+    @staticmethod
+    def of(task: Task, config: ConfigSpace) -> TaskCandidate:
+        """The candidate of a configuration."""
+        assert isinstance(config, ConfigEntity)
+        made = KernelCandidate if isinstance(task, KernelTask) else TaskCandidate
+        return made(json.dumps([task.name, task.args, task.kwargs]), json.dumps(config.to_json_dict()), str(task.target))
+
+    @property
+    def task(self) -> Task:
+        """The task."""
+        name, args, kwargs = json.loads(self.key)
+        return create(name, args, self.target, kwargs=kwargs)
+
+    def lower(self) -> PrimFunc:
+        return self.task.lower(ConfigEntity.from_json_dict(json.loads(self.config)))
+
+    def __reduce__(self) -> Any:
+        from tilewright.search.building import Lowered
+
+        return _travelled, (Lowered.of(self),)
+
+
+def _travelled(candidate: Candidate) -> Candidate:
+    return candidate
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCandidate(TaskCandidate):
+    """One configuration of a kernel of a network. Its constants are given, packed as this configuration wants them."""
+
+    def __reduce__(self) -> Any:
+        return KernelCandidate, (self.key, self.config, self.target)
+
+    def lower(self) -> PrimFunc:
+        return self._lowered()[1].func
+
+    def default(self) -> Candidate:
+        return KernelCandidate(self.key, json.dumps(ConfigEntity(-1, None, {}).to_json_dict()), self.target)
+
+    def values(self) -> Mapping[str, np.ndarray[Any, Any]]:
+        task, kernel = self._lowered()
+        drawn = {k: _random(k, p.tensor_type.shape, p.tensor_type.dtype) for k, p in enumerate(task.function.params) if task.constants[k]}
+        return constant_values(kernel, drawn)
+
+    def _lowered(self) -> tuple[KernelTask, Kernel]:
+        task = self.task
+        assert isinstance(task, KernelTask)
+        return task, task.lowered(ConfigEntity.from_json_dict(json.loads(self.config)))
+
+
+def _random(k: int, shape: Sequence[Any], dtype: DataType) -> np.ndarray[Any, Any]:
+    """Weights: the same for argument k of every configuration, and small enough that sums of many stay near one."""
+    rng, kind = np.random.default_rng(k), dtype.numpy()
+    if dtype.is_float:
+        depth = max(1, int(np.prod(shape[:-1])) if len(shape) > 1 else 1)
+        return np.asarray(rng.standard_normal(shape) / np.sqrt(depth)).astype(kind)
+    if dtype == "bool":
+        return rng.integers(0, 2, shape).astype(kind)
+    info = np.iinfo(kind)
+    return rng.integers(max(-64, int(info.min)), min(63, int(info.max)) + 1, shape).astype(kind)
+
+
+def measure_option(builder: str | Builder, runner: str | Runner) -> dict[str, Any]:
+    """Who builds and who runs; "local" is this machine. Raises `OptionError` for anything else."""
+    return {"builder": _one("builder", builder, LocalBuilder, "build"), "runner": _one("runner", runner, LocalRunner, "run")}
+
+
+def _one(what: str, given: Any, local: Callable[[], Any], method: str) -> Any:
+    if isinstance(given, str):
+        if given != "local":
+            raise OptionError(f"there is no {what} '{given}'{nearest(given, ('local',))}; write '{what}=\"local\"', or give a {local.__name__}(…)", code="TW1110")
+        return local()
+    if not callable(getattr(given, method, None)):
+        raise OptionError(f"{what} is a {type(given).__name__}, which cannot {method}; give a {local.__name__}(…), or 'local'", code="TW1110")
+    return given
+
+
+MeasureBatch = Callable[[Sequence[MeasureInput]], list[MeasureResult]]
+
+
+def create_measure_batch(task: Task, option: Mapping[str, Any], records: Memory | None = None) -> MeasureBatch:
+    """A function that measures configurations of `task`; what `records` know is not measured again."""
+    builder, runner = option["builder"], option["runner"]
+
+    def measure_batch(inputs: Sequence[MeasureInput], on_measured: OnMeasured | None = None) -> list[MeasureResult]:
+        candidates = [TaskCandidate.of(i.task, i.config) for i in inputs]
+        return [result_of(m) for m in measure(candidates, builder, runner, records, on_measured)]
+
+    return measure_batch
+
+
+def at_once(option: Mapping[str, Any]) -> int:
+    """How many configurations are best given to `measure_batch` together."""
+    return max(1, int(getattr(option["builder"], "n_parallel", 0) or 4))

@@ -1,0 +1,176 @@
+"""Tasks: a workload whose kernel can be made in many ways, and templates, functions that make it as a configuration says.
+
+    @autotvm.template("matmul")
+    def matmul(n, m, k, dtype):
+        …
+        cfg = autotvm.get_config()
+        cfg.define_split("tile_y", y, num_outputs=2)
+        yo, yi = cfg["tile_y"].apply(s, c, y)
+        return s, [a, b, c]
+
+    task = autotvm.task.create("matmul", args=(512, 512, 512, "float32"), target="llvm")
+
+A template is run once to fill the space of its task, and once for each configuration that is measured. Called as a function,
+it makes the schedule that the current `DispatchContext` has a record for.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from tilewright.backends.target import Target
+from tilewright.base.errors import OptionError
+from tilewright.base.forks import lazy_attribute
+from tilewright.base.settings import nearest
+from tilewright.search.autotvm.task.dispatcher import ApplyConfig, DispatchContext, Workload
+from tilewright.search.autotvm.task.space import ConfigEntity, ConfigSpace, InstantiationError
+from tilewright.te.resolve import schedule_func
+from tilewright.te.tensor import Tensor
+from tilewright.tir.stmt import PrimFunc
+from tilewright.topi import machine as machines
+
+TEMPLATES: Final[dict[str, Callable[..., Any]]] = {}
+"""The templates by name."""
+
+
+def serialize_args(args: Sequence[Any]) -> tuple[Any, ...]:
+    """Arguments of a task as they stand in a record: a tensor is `("TENSOR", shape, dtype)`, lists are tuples."""
+
+    def one(x: Any) -> Any:
+        if isinstance(x, Tensor):
+            return ("TENSOR", tuple(int(n) for n in x.extents), str(x.dtype))
+        if isinstance(x, (list, tuple)):
+            return tuple(map(one, x))
+        if x is None or isinstance(x, (str, int, float, bool)):
+            return x
+        return str(x)
+
+    return tuple(map(one, args))
+
+
+def deserialize_args(args: Sequence[Any]) -> list[Any]:
+    """The arguments that `serialize_args` wrote: tensors are placeholders."""
+    from tilewright import te
+
+    return [te.placeholder(x[1], x[2], name=f"arg{k}") if isinstance(x, (tuple, list)) and x and x[0] == "TENSOR" else x for k, x in enumerate(args)]
+
+
+def args_to_workload(args: Sequence[Any], task_name: str | None = None) -> Workload:
+    """What a task is known by: its name, then its arguments."""
+    return (task_name, *serialize_args(args)) if task_name else serialize_args(args)
+
+
+class Task:
+    """A workload to tune: a template, its arguments, a target, and the space of its configurations."""
+
+    def __init__(self, name: str, args: Sequence[Any], target: Target, kwargs: Mapping[str, Any] | None = None) -> None:
+        """Raises `OptionError` where there is no template of that name."""
+        self.name, self.args, self.kwargs, self.target = name, tuple(serialize_args(args)), dict(kwargs or {}), target
+        self._flop: float | None = None
+
+    @lazy_attribute
+    def func(self) -> Callable[..., Any]:
+        """The template."""
+        return template_of(self.name)
+
+    @property
+    def workload(self) -> Workload:
+        return (self.name, *self.args)
+
+    @property
+    def title(self) -> str:
+        """The task in a few words."""
+        return self.name
+
+    @lazy_attribute
+    def config_space(self) -> ConfigSpace:
+        """All that the template leaves open."""
+        space = ConfigSpace()
+        self._run(space)
+        return space
+
+    @property
+    def flop(self) -> float:
+        """Operations of one run: as the template counts them (`add_flop`), or else the multiplications and additions of its loops."""
+        if self._flop is None:
+            from tilewright.search.autotvm.feature import arithmetic
+
+            space = self.config_space
+            self._flop = space.flop or arithmetic(self.lower(space.get(space.index_at(0))))
+        return self._flop
+
+    @property
+    def default_config(self) -> ConfigEntity | None:
+        """The configuration that is taken without a record; None: what the template's fallback is, only the template knows."""
+        return None
+
+    def _run(self, config: ConfigSpace) -> tuple[Any, list[Any]]:
+        with self.target, ApplyConfig(config):
+            schedule, tensors = self.func(*deserialize_args(self.args), **self.kwargs)
+        return schedule, list(tensors)
+
+    def instantiate(self, config: ConfigSpace) -> tuple[Any, Any]:
+        """The schedule and its tensors for a configuration. Raises `InstantiationError` where it gives none."""
+        config.errors.clear()
+        made = self._run(config)
+        if not config.valid():
+            raise InstantiationError("; ".join(config.errors))
+        return made
+
+    def lower(self, config: ConfigSpace) -> PrimFunc:
+        """The loops for a configuration."""
+        with machines.use(self.target.machine):
+            schedule, tensors = self.instantiate(config)
+            return schedule_func(schedule, tensors, "main")
+
+    def __repr__(self) -> str:
+        return f"Task(func_name={self.name}, args={self.args}, kwargs={self.kwargs}, workload={self.workload})"
+
+
+def template(task_name: str, func: Callable[..., Any] | None = None) -> Any:
+    """Register a function as the template of that name (a decorator). It returns a schedule and its tensors."""
+
+    def register(f: Callable[..., Any]) -> Callable[..., Any]:
+        if task_name in TEMPLATES and _place(TEMPLATES[task_name]) != _place(f):
+            raise OptionError(f"there is a template '{task_name}' already, {_place(TEMPLATES[task_name])}; give this one another name", code="TW1105")
+        TEMPLATES[task_name] = f
+
+        @functools.wraps(f)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            config = DispatchContext.current.query(Target.current(), args_to_workload(args, task_name))
+            with ApplyConfig(config):
+                return f(*args, **kwargs)
+
+        return call
+
+    return register(func) if func is not None else register
+
+
+def _place(f: Callable[..., Any]) -> tuple[str, str]:
+    return f.__module__, f.__qualname__
+
+
+def template_of(name: str) -> Callable[..., Any]:
+    """The template of a name; raises `OptionError` naming the nearest."""
+    if name not in TEMPLATES:
+        hint = nearest(name, TEMPLATES) or f"; the templates are: {', '.join(sorted(TEMPLATES)) or 'none yet'}"
+        raise OptionError(f"there is no template '{name}'{hint}. A template is registered by @autotvm.template, before its task is created or a record of it is read", code="TW1105")
+    return TEMPLATES[name]
+
+
+def get_config() -> Any:
+    """The configuration, or the space that is being filled, of the template that runs."""
+    return DispatchContext.current.query(Target.current(), None)
+
+
+def create(task_name: str, args: Sequence[Any], target: str | Target, target_host: Any = None, kwargs: Mapping[str, Any] | None = None) -> Task:
+    """The task of a template, or of a kernel of a network, with these arguments. Raises `OptionError` for an unknown name."""
+    from tilewright.search.autotvm.task import kernels
+
+    chosen = Target(target)
+    if kernels.is_kernel(task_name):
+        return kernels.KernelTask(task_name, args, chosen)
+    template_of(task_name)
+    return Task(task_name, args, chosen, kwargs)

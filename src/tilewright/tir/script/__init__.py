@@ -1,0 +1,18 @@
+"""Loop programs as Python functions: `from tilewright.script import tir as T`, then `@T.prim_func`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewright.ir.module import IRModule
+from tilewright.tir.script import tir
+from tilewright.tir.stmt import PrimFunc
+
+
+def ir_module(cls: type) -> IRModule:
+    """A class of `@T.prim_func` functions as a module of them."""
+    found: dict[str, Any] = {name: f for name, f in vars(cls).items() if isinstance(f, PrimFunc)}
+    return IRModule(found)
+
+
+__all__ = ["ir_module", "tir"]
