@@ -3,7 +3,7 @@
 A `Source` is the text of one function: its loops, the Relay function that it computes, or the list of the model's nodes in it. With
 `locals`, every parameter, inner buffer and loop variable has a place on the stack from which a debugger reads it, whatever becomes of the
 registers; without, there are lines alone, which change no instruction. The type of a buffer is a pointer to its elements under the name
-`tensor <dtype> <shape>`, by which `contrib/gdb_printers.py` knows it.
+`tensor <dtype> <shape>`, by which `driver/gdb_printers.py` knows it.
 """
 
 from __future__ import annotations
