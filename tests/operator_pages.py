@@ -128,11 +128,11 @@ def pages() -> dict[Path, str]:
 
 _INDEX_HEAD: Final = """# Operator reference
 
-This page lists the Relay operators. Each name leads to its entry: the signature, the formula, the attributes with their meaning,
-the type of the result, how the operator fuses, and the back ends that have native code for it.
+After reading this page you can look up any Relay operator. The entry of an operator has its signature, formula, attributes, result type,
+fusion class, and the back ends with native code for it.
 
 The function of an operator takes its inputs, then its attributes: `relay.nn.softmax(x, axis=1)`. `tvm.ir.Op.get(name)` is its class.
-The pages are derived from the classes in `src/tilewright/relay/op` and `relay/qnn` by `python tests/operator_pages.py`.
+`python tests/operator_pages.py` derives the pages from the classes in `src/tilewright/relay/op` and `relay/qnn`.
 
 """
 

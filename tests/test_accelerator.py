@@ -598,7 +598,7 @@ def test_the_page_of_an_accelerator() -> None:
     for line in ("# npu, version 1", "| sram | 262,144 | 16 | | |", "### 0x10 conv", "| x | `n h*sh+kh*dh w*sw+kw*dw ci` | int8 or uint8 |", "| in_zero | 14 to 22 | -256 | 255 |",
                  "### depthwise_conv2d", "- refused: sh is 17, and conv has room for 0 to 15"):
         assert line in text.splitlines(), line
-    assert "Of whole blocks: ci of 32, co of 32." in page(half32)
+    assert "Whole blocks only: ci of 32, co of 32." in page(half32)
 
 
 def test_the_page_in_the_documents_is_that_of_the_declaration() -> None:

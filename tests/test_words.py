@@ -95,7 +95,7 @@ def sentences(text: str) -> list[str]:
 
 def words(sentence: str) -> int:
     """Return the number of words of a sentence; names that follow each other in a list count once."""
-    return len(re.findall(r"[^\s,]*\w[^\s,]*", re.sub(r"(?:CODE,? (?:and |or )?)+CODE", "CODE", sentence)))
+    return len(re.findall(r"[^\s,]*\w[^\s,]*", re.sub(r"(?:\[?CODE\]?,? (?:and |or )?)+\[?CODE\]?", "CODE", sentence)))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

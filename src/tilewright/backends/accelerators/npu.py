@@ -1,7 +1,7 @@
-"""A virtual NPU: a 16x16 array of 8-bit multipliers with 32-bit sums, 256 KiB on chip, one engine for transfers. It is all in this file.
+"""A virtual NPU, declared in this file: a 16x16 array of 8-bit multipliers with 32-bit sums, 256 KiB on chip, and one transfer engine.
 
-Data are int8 or uint8, channels last; weights are int8 less a zero point of their own; sums are scaled in fixed point, rounded as TensorFlow Lite's
-reference kernels do. Its command stream is that of `contrib/accelerator/stream.py`.
+Data are int8 or uint8, channels last. Weights are int8 with a zero point. Sums are scaled in fixed point, with the rounding of TensorFlow Lite's
+reference kernels. `backends/accelerators/declared/stream.py` specifies the command stream.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tilewright.backends.accelerators.declared import Accelerator, Memory, arith
 
 BYTE: Final = ("int8", "uint8")
 SCALED: Final = {"out_zero": -9, "low": -9, "high": -9}
-"""Fields of what ends in a byte: its zero point, and its bounds."""
+"""Fields of an 8-bit result: its zero point, and its bounds."""
 
 npu = Accelerator(
     "npu", dtypes=BYTE, layout="NHWC", numerics="tflite", macs_per_cycle=256,
@@ -27,7 +27,7 @@ def ceil(a: int, b: int) -> int:
 
 
 def finish(sums: Any, q: Any, once: int, out_zero: int, low: int, high: int, dtype: Any) -> Any:
-    """Sums, each channel with its bias and its scale, as bytes."""
+    """Convert sums to 8 bits, with the bias and the scale of each channel."""
     scaled = arithmetic.rescaled(sums + q[:, 0], q[:, 1], q[:, 2], once)
     return arithmetic.saturated(scaled + out_zero, low, high, dtype)
 
@@ -41,7 +41,7 @@ WINDOW: Final = {"sh": 4, "sw": 4, "dh": 3, "dw": 3}
     cycles=lambda n, h, w, co, kh, kw, ci, **_: n * h * w * kh * kw * ceil(ci, 16) * ceil(co, 16) + 32,
 )
 def conv(x: Any, w: Any, q: Any, *, sh: int, sw: int, dh: int, dw: int, in_zero: int, once: int, out_zero: int, low: int, high: int) -> Any:
-    """A convolution. `q` has bias, multiplier, exponent and the weight's zero point of each output channel."""
+    """A convolution. For each output channel, `q` has the bias, the multiplier, the exponent and the zero point of the weight."""
     sums = arithmetic.convolve(x.astype(np.int32) - in_zero, w.astype(np.int32) - q[:, 3], (sh, sw), (dh, dw))
     return finish(sums, q, once, out_zero, low, high, x.dtype)
 
@@ -52,7 +52,7 @@ def conv(x: Any, w: Any, q: Any, *, sh: int, sw: int, dh: int, dw: int, in_zero:
     cycles=lambda n, h, w, c, kh, kw, **_: n * h * w * kh * kw * ceil(c, 16) + 32,
 )
 def depthwise(x: Any, w: Any, q: Any, *, sh: int, sw: int, dh: int, dw: int, in_zero: int, once: int, out_zero: int, low: int, high: int) -> Any:
-    """A convolution of each channel by itself, on one row of the array."""
+    """A depthwise convolution, on one row of the array."""
     sums = arithmetic.convolve_depthwise(x.astype(np.int32) - in_zero, w.astype(np.int32) - q[:, 3], (sh, sw), (dh, dw))
     return finish(sums, q, once, out_zero, low, high, x.dtype)
 
@@ -65,7 +65,7 @@ def depthwise(x: Any, w: Any, q: Any, *, sh: int, sw: int, dh: int, dw: int, in_
 def add(
     a: Any, b: Any, *, a_zero: int, a_by: int, a_exp: int, b_zero: int, b_by: int, b_exp: int, by: int, exp: int, out_zero: int, low: int, high: int,
 ) -> Any:
-    """A sum: both, shifted left by 20 bits, brought to one scale, and their sum to that of the result."""
+    """A sum: shifts both operands left by 20 bits, rescales them to one scale, and rescales the sum to the result's scale."""
     left = arithmetic.rescaled((a.astype(np.int64) - a_zero) << 20, a_by, a_exp)
     right = arithmetic.rescaled((b.astype(np.int64) - b_zero) << 20, b_by, b_exp)
     return arithmetic.saturated(arithmetic.rescaled(left + right, by, exp) + out_zero, low, high, a.dtype)
@@ -79,32 +79,32 @@ POOL: Final[dict[str, Any]] = {
 
 @npu.instruction(0x13, **POOL)
 def average(x: Any, *, kh: int, kw: int, sh: int, sw: int) -> Any:
-    """The mean of windows, halves away from zero."""
+    """The mean of windows; halves round away from zero."""
     sums = arithmetic.windows(x, (kh, kw), (sh, sw)).sum((3, 4), dtype=np.int64)
     return arithmetic.rounded_quotient(sums, kh * kw).astype(x.dtype)
 
 
 @npu.instruction(0x16, **{**POOL, "fields": {**POOL["fields"], "in_zero": -9, "by": -32, "exp": -8, **SCALED}})
 def mean(x: Any, *, kh: int, kw: int, sh: int, sw: int, in_zero: int, by: int, exp: int, out_zero: int, low: int, high: int) -> Any:
-    """The sums of windows under another scale, in which one over their size is."""
+    """The sums of windows, rescaled; the scale includes the division by the window size."""
     sums = arithmetic.windows(x, (kh, kw), (sh, sw)).sum((3, 4), dtype=np.int64) - kh * kw * in_zero
     return arithmetic.saturated(arithmetic.rescaled(sums, by, exp) + out_zero, low, high, x.dtype)
 
 
 @npu.instruction(0x14, **POOL)
 def largest(x: Any, *, kh: int, kw: int, sh: int, sw: int) -> Any:
-    """The largest of windows."""
+    """The maximum of windows."""
     return arithmetic.windows(x, (kh, kw), (sh, sw)).max((3, 4))
 
 
 @npu.instruction(0x15, x="n h w c", y="n h w c", dtypes={"x": BYTE, "y": BYTE}, cycles=lambda n, h, w, c, **_: n * h * w * ceil(c, 16))
 def copy(x: Any) -> Any:
-    """The same bytes."""
+    """A copy."""
     return x
 
 
 def scaled(f: Any) -> dict[str, Any]:
-    """What all sums of products have in common."""
+    """Return the arguments that all sums of products share."""
     return {
         "q": np.stack([f.bias, f.multiplier, f.exponent, f.weight_zero], 1), "once": f.once, "in_zero": f.in_zero, "out_zero": f.out_zero,
         "low": f.low, "high": f.high,
@@ -138,7 +138,7 @@ def dense(f: Any) -> Any:
 
 
 def images(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """A shape of up to four dimensions as that of images."""
+    """Return a shape of up to four dimensions as an image shape."""
     return (*(1,) * (4 - len(shape)), *shape)
 
 

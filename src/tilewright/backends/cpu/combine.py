@@ -1,7 +1,8 @@
-"""Join object files into one object file (`.o`) or one archive (`.a`), for programs that are linked with a C library later.
+"""Join object files into one object file (`.o`) or one archive (`.a`), for programs that are linked with a C library
+later.
 
-Both hold the plain C entry functions (`<name>_run`) and the code behind them. A program can have one model in this form; as shared libraries
-it can have any number.
+Both hold the plain C entry functions (`<name>_run`) and the code behind them. A program can have one model in this
+form; as shared libraries it can have any number.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ def combine_object(objects: Sequence[Path], out: Path, triple: str, linker: Link
     form, arch = processors.object_format(triple), triple.split("-", maxsplit=1)[0]
     if form == "coff":
         raise ArtifactError(
-            f"{out.name}: object files of Windows cannot be joined into one; save as .a, which has them all, as .dll, or as .tar", code="TW0802"
+            f"{out.name}: object files of Windows cannot be joined into one; save as .a, which has them all, as .dll, "
+            "or as .tar",
+            code="TW0802"
         )
     if linker is not None:
         linkers = [linker]
@@ -44,7 +47,10 @@ def combine_object(objects: Sequence[Path], out: Path, triple: str, linker: Link
 
 
 def combine_archive(objects: Sequence[Path], out: Path, triple: str, linker: Linker | None = None) -> None:
-    """Write `objects` for `triple` as the archive `out`, without times or owners, and with an index. Raises `ArtifactError` where no archiver can."""
+    """Write `objects` for `triple` as the archive `out`, without times or owners, and with an index.
+
+    Raises `ArtifactError` where no archiver can.
+    """
     arch, form = triple.split("-", maxsplit=1)[0], processors.object_format(triple)
     found = []
     if linker is not None and linker.driver:
@@ -64,6 +70,7 @@ def combine_archive(objects: Sequence[Path], out: Path, triple: str, linker: Lin
 def _archiver_of(compiler: Linker) -> str:
     """Return the archiver that comes with a compiler driver."""
     done = subprocess.run(
-        [*compiler.command, "-print-prog-name=ar"], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, check=False,
+        [*compiler.command, "-print-prog-name=ar"], capture_output=True, text=True, stdin=subprocess.DEVNULL,
+        timeout=60, check=False,
     )
     return done.stdout.strip() or "ar"

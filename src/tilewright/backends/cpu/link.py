@@ -1,7 +1,7 @@
 """Link object files into a shared library of Linux or Windows, by the first linker that is installed.
 
-The order is: the system's C compiler driver (for this architecture), `ld.lld`, and the linker inside the Python package `ziglang`. The two
-bare linkers know no C library, so they are given empty libraries with its names.
+The order is: the system's C compiler driver (for this architecture), `ld.lld`, and the linker inside the Python package
+`ziglang`. The two bare linkers know no C library, so they are given empty libraries with its names.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ _KEYWORDS: Final = ("noexecstack", "now")
 _LIBRARIES: Final = ("libc.so.6", "libm.so.6")
 _ARM: Final = ("arm", "armv7", "armv7a", "armv7l")
 _EMULATIONS: Final = {
-    "x86_64": "elf_x86_64", "aarch64": "aarch64linux", "riscv64": "elf64lriscv", **dict.fromkeys(_ARM, "armelf_linux_eabi"),
+    "x86_64": "elf_x86_64", "aarch64": "aarch64linux", "riscv64": "elf64lriscv",
+    **dict.fromkeys(_ARM, "armelf_linux_eabi"),
 }
 _COMPILERS: Final = dict.fromkeys(_ARM, "arm-linux-gnueabihf-gcc")
 """Cross compilers whose name is not `<arch>-linux-gnu-gcc`."""
@@ -49,7 +50,9 @@ class Linker:
         """Return the command that links a shared library of Linux."""
         files = [str(o) for o in objects]
         if self.driver:
-            options = [f"-Wl,{flag}" for flag in (*_FLAGS, f"--version-script={version_script}", "--as-needed", "-z,defs")]
+            options = [
+                f"-Wl,{flag}" for flag in (*_FLAGS, f"--version-script={version_script}", "--as-needed", "-z,defs")
+            ]
             options += [f"-Wl,-z,{word}" for word in _KEYWORDS]
             return [*self.command, "-shared", "-nostartfiles", "-o", str(out), *files, *options, "-lm", "-lpthread"]
         options = [*_FLAGS, f"--version-script={version_script}", "-m", emulation(arch)]
@@ -78,7 +81,10 @@ def find_linkers(arch: str) -> list[Linker]:
 
 
 def emulation(arch: str) -> str:
-    """Return the name that bare linkers use for the libraries of Linux for `arch`. Raises `ArtifactError` where there is none."""
+    """Return the name that bare linkers use for the libraries of Linux for `arch`.
+
+    Raises `ArtifactError` where there is none.
+    """
     if arch not in _EMULATIONS:
         raise ArtifactError(f"libraries for {arch} cannot be linked here; {NO_LINKER_NEEDED}", code="TW0507")
     return _EMULATIONS[arch]
@@ -91,7 +97,9 @@ def user_linker(compiler: str, options: str = "") -> Linker:
     """
     path = shutil.which(compiler)
     if path is None:
-        raise OptionError(f"there is no compiler '{compiler}' on the search path; install it, or give its path", code="TW0507")
+        raise OptionError(
+            f"there is no compiler '{compiler}' on the search path; install it, or give its path", code="TW0507"
+        )
     try:
         words = shlex.split(options)
     except ValueError as error:
@@ -99,7 +107,9 @@ def user_linker(compiler: str, options: str = "") -> Linker:
     return Linker(compiler, (path, *words), True)
 
 
-def link_shared(objects: Sequence[Path], out: Path, exports: Sequence[str], triple: str, linker: Linker | None = None) -> None:
+def link_shared(
+    objects: Sequence[Path], out: Path, exports: Sequence[str], triple: str, linker: Linker | None = None
+) -> None:
     """Link `objects` for `triple`, one of Linux, into the shared library `out` that shows only `exports`.
 
     Temporary files go into the folder of `out`. Raises `ArtifactError` where there is no linker, or all of them fail.
@@ -109,16 +119,21 @@ def link_shared(objects: Sequence[Path], out: Path, exports: Sequence[str], trip
     script.write_text(f"{{ global: {' '.join(f'{name};' for name in exports)} local: *; }};\n")
 
     def command(tool: Linker) -> Sequence[str]:
-        return tool.arguments(arch, [*objects, *([] if tool.driver else _empty_libraries(tool, triple, out.parent))], out, script)
+        return tool.arguments(
+            arch, [*objects, *([] if tool.driver else _empty_libraries(tool, triple, out.parent))], out, script
+        )
 
     run_first(
         [linker] if linker else find_linkers(arch), command,
-        f"no linker for {arch} was found (cc, ld.lld, the Python package ziglang); `pip install ziglang`, or save as .tar, which needs none",
+        f"no linker for {arch} was found (cc, ld.lld, the Python package ziglang); `pip install ziglang`, or save as "
+        ".tar, which needs none",
         f"the library could not be linked; {NO_LINKER_NEEDED}",
     )
 
 
-def link_dll(objects: Sequence[Path], out: Path, exports: Sequence[str], triple: str, linker: Linker | None = None) -> None:
+def link_dll(
+    objects: Sequence[Path], out: Path, exports: Sequence[str], triple: str, linker: Linker | None = None
+) -> None:
     """Link `objects` into the library of Windows `out`, by MinGW's compiler or that of the Python package `ziglang`.
 
     Raises `ArtifactError` where there is no linker, or all of them fail.
@@ -130,14 +145,16 @@ def link_dll(objects: Sequence[Path], out: Path, exports: Sequence[str], triple:
         linkers.append(Linker("mingw32-gcc", (path,), True))
     if not linker and has_zig():
         linkers.append(Linker("ziglang", (*ZIG, "cc", "-target", f"{arch}-windows-gnu"), True))
-    mark = out.with_name("mark.o")  # of a program that computes with floats; Microsoft's C library defines it, MinGW's does not
+    # of a program that computes with floats; Microsoft's C library defines it, MinGW's does not
+    mark = out.with_name("mark.o")
     mark.write_bytes(compile_text("@_fltused = global i32 1", Target(f"llvm -mtriple={triple}")))
     marked = objects if triple.endswith("gnu") else [*objects, mark]
     definitions = out.with_suffix(".def")
     definitions.write_text("".join([f"LIBRARY {out.name}\nEXPORTS\n", *(f"  {name}\n" for name in exports)]))
     run_first(
         linkers, lambda tool: [*tool.command, "-shared", "-o", str(out), *map(str, marked), str(definitions), "-s"],
-        f"no linker for {triple} was found ({mingw}, the Python package ziglang); `pip install ziglang`, or save as .tar, which needs none",
+        f"no linker for {triple} was found ({mingw}, the Python package ziglang); `pip install ziglang`, or save as "
+        ".tar, which needs none",
         f"the library could not be linked; {NO_LINKER_NEEDED}",
     )
     _clear_time(out)
@@ -159,7 +176,9 @@ def _empty_libraries(linker: Linker, triple: str, folder: Path) -> list[Path]:
     nothing.write_bytes(compile_text("", Target(f"llvm -mtriple={triple}")))
     for name in _LIBRARIES:
         path = folder / name
-        failure = _run([*linker.command, "-shared", "-m", emulation(arch), "-soname", name, "-o", str(path), str(nothing)])
+        failure = _run([
+            *linker.command, "-shared", "-m", emulation(arch), "-soname", name, "-o", str(path), str(nothing)
+        ])
         if failure is not None:
             raise ArtifactError(f"{linker.name} could not make a library: {failure}", code="TW0508")
         made.append(path)
@@ -169,7 +188,8 @@ def _empty_libraries(linker: Linker, triple: str, folder: Path) -> list[Path]:
 def run_first(linkers: Sequence[Linker], command: Callable[[Linker], Sequence[str]], missing: str, failed: str) -> None:
     """Run the command of each linker until one succeeds.
 
-    Raises `ArtifactError` with the message `missing` where there are no linkers, and with `failed` and all reasons where none succeeds.
+    Raises `ArtifactError` with the message `missing` where there are no linkers, and with `failed` and all reasons
+    where none succeeds.
     """
     if not linkers:
         raise ArtifactError(missing, code="TW0507")

@@ -8,7 +8,7 @@ from typing import Any
 from tilewright import te
 from tilewright.backends.target import Target
 from tilewright.base.types import Type
-from tilewright.compiler import decided
+from tilewright.compiler import tuning_advisor
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.strategy import OpImplementation, get_valid_implementations, select
 
@@ -20,7 +20,7 @@ def select_implementation(
 
     With `use_autotvm`, records of the current dispatch context decide where they have the workload of an implementation.
     """
-    advisor = decided.current() if use_autotvm else None
+    advisor = tuning_advisor.current() if use_autotvm else None
     found = get_valid_implementations(op, attrs, inputs, out_type, target)
     return select(found, attrs, inputs, out_type, target, lambda workload: None if advisor is None else advisor.seconds(target, workload))
 

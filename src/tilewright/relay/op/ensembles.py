@@ -21,9 +21,9 @@ class TreeEnsemble(Op):
     """The sums of the leaf weights that each row of `data` (rows, width) reaches in an ensemble of decision trees, by
     target.
 
-    Node k continues at `children[k, 0]` where feature `features[k]` is at most `thresholds[k]`, else at `children[k,
-    1]`. NaN continues at the second child. The leaves are the first nodes and their own children. `roots` and `depths`
-    (trees,) are the first node and the longest path of each tree.
+    Node k continues at `children[k, 0]` if feature `features[k]` is at most `thresholds[k]`, otherwise at
+    `children[k, 1]`. NaN continues at the second child. The leaves are the first nodes and their own children.
+    `roots` and `depths` (trees,) are the first node and the longest path of each tree.
 
     `weights` (leaves, entries) belong to the targets `targets` (leaves, entries). With as many entries as targets,
     `targets` is not read and weight j belongs to target j. A target that no weight belongs to gets 0 (sum), inf (min)

@@ -53,9 +53,9 @@ class View(Op):
 class Reshape(View):
     """The elements in row-major order under `newshape`.
 
-    In `newshape`, 0 copies the dimension of the input (unless `allowzero`), -1 is inferred from the number of elements,
-    -2 copies all remaining dimensions, -3 is the product of the next two, and -4 splits the next one into the two
-    numbers that follow (one may be -1).
+    In `newshape`, 0 copies the dimension of the input (unless `allowzero`), and -1 is inferred from the number of
+    elements. -2 copies all remaining dimensions, and -3 is the product of the next two. -4 splits the next one into the
+    two numbers that follow (one may be -1).
     """
 
     newshape: tuple[Any, ...]

@@ -1,4 +1,4 @@
-"""Replace let bindings by sharing.
+"""Replace lets by sharing.
 
     let %v = nn.relu(%x); add(%v, %v) -> %0 = nn.relu(%x); add(%0, %0)
 """

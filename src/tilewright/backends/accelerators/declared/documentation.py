@@ -18,17 +18,17 @@ def page(accelerator: Accelerator, refused: Mapping[str, Mapping[str, int]] | No
     rounding = f'the roundings of "{a.numerics}"' if a.numerics else "the roundings of the field's defaults"
     lines += [f"Data are {' or '.join(a.dtypes)}, images {a.layout}; quantized operators have {rounding}.", ""]
     if a.macs_per_cycle:
-        lines += [f"A cycle has room for {a.macs_per_cycle:,} multiplications.", ""]
-    lines += ["## Memories", "", "| memory | bytes | values at multiples of | bytes a cycle | cycles to begin |", "|---|---|---|---|---|"]
+        lines += [f"The array computes up to {a.macs_per_cycle:,} multiplications a cycle.", ""]
+    lines += ["## Memories", "", "| memory | bytes | alignment | bytes a cycle | latency in cycles |", "|---|---|---|---|---|"]
     lines += [
         f"| {a.far.name} | {a.far.size:,} | {a.far.align} | {a.far.bytes_per_cycle} | {a.far.latency} |",
         f"| {a.near.name} | {a.near.size:,} | {a.near.align} | | |",
         "",
     ]
-    lines += ["## Instructions", "", f"Beside LOAD and STORE, as `contrib/accelerator/stream.py` has them. Fingerprint {a.fingerprint:08x}.", ""]
+    lines += ["## Instructions", "", f"The instructions besides LOAD and STORE, which `backends/accelerators/declared/stream.py` specifies. Fingerprint {a.fingerprint:08x}.", ""]
     for i in a.instructions.values():
         lines += _instruction(i)
-    lines += ["## Operators", "", "In the order in which they are tried.", ""]
+    lines += ["## Operators", "", "The forms, in the order of matching.", ""]
     for o in a.operators.values():
         lines += _operator(o, (refused or {}).get(o.name, {}))
     return "\n".join(lines).rstrip() + "\n"
@@ -38,7 +38,7 @@ def _instruction(i: Instruction) -> list[str]:
     lines = [f"### {i.opcode:#x} {i.name}", "", inspect.getdoc(i.meaning) or "", "", "| operand | dimensions | dtype |", "|---|---|---|"]
     lines += [f"| {name} | `{text}` | {' or '.join(i.dtypes[name])} |" for name, text in i.texts.items()]
     if i.blocks:
-        lines += ["", "Of whole blocks: " + ", ".join(f"{a} of {n}" for a, n in i.blocks.items()) + "."]
+        lines += ["", "Whole blocks only: " + ", ".join(f"{a} of {n}" for a, n in i.blocks.items()) + "."]
     if i.fields:
         lines += ["", "| field | bits | from | to |", "|---|---|---|---|"]
         at = 0

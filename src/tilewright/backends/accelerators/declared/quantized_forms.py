@@ -69,9 +69,8 @@ class conv2d(Form):
     """A convolution: `x` with its padding, `weight` (kh, kw, ci, co), `bias`, `weight_zero`, `multiplier` and `exponent` (co), `once`, `in_zero`,
     `out_zero`, `low`, `high`, `kernel`, `strides`, `dilation`.
 
-    `depthwise`: each channel by its own weight of (kh, kw, c). Without `pad`, padding before it is another operator's. With `real`, sums
-    are scaled in float32
-    by `factor` (co), which is in the place of `multiplier`, `exponent` and `once`.
+    With `depthwise`, each channel has its own weight (kh, kw, c). Without `pad`, a preceding padding is a separate operator.
+    With `real`, sums are scaled in float32 by `factor` (co), which replaces `multiplier`, `exponent` and `once`.
     """
 
     depthwise: bool = False
@@ -126,7 +125,7 @@ class conv2d(Form):
 
 @dataclass(frozen=True)
 class dense(Form):
-    """A matrix product: `x` (n, k), `weight` (k, units), and what `conv2d` has of its sums."""
+    """A matrix product: `x` (n, k), `weight` (k, units), and the attributes of `conv2d` for its sums."""
 
     real: bool = False
 
@@ -192,7 +191,7 @@ class avg_pool2d(Form):
 
 @dataclass(frozen=True)
 class max_pool2d(Form):
-    """The largest of windows: `x` with its padding, `kernel`, `strides`. Of bytes and of floats."""
+    """The maximum of windows: `x` with its padding, `kernel`, `strides`. For 8-bit integers and floats."""
 
     def pattern(self) -> DFPattern:
         from tilewright.relay.dataflow_pattern import is_op, wildcard
@@ -232,7 +231,7 @@ class concatenate(Form):
 
 @dataclass(frozen=True)
 class reshape(Form):
-    """The same elements in order under another shape: `x`; an operator of it returns `f.x`, since nothing moves."""
+    """The same elements in the same order with another shape: `x`; its operator returns `f.x`, since no data move."""
 
     def pattern(self) -> DFPattern:
         from tilewright.relay.dataflow_pattern import is_op, wildcard

@@ -36,7 +36,7 @@ function load(id) {
 }
 
 async function unpacked(text) {
-  if (!('DecompressionStream' in window)) throw new Error('this browser cannot unpack gzip; take Chrome 80, Firefox 113 or Safari 16.4, or newer');
+  if (!('DecompressionStream' in window)) throw new Error('this browser cannot unpack gzip; use Chrome 80, Firefox 113, Safari 16.4, or newer');
   const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream('gzip'));
   return JSON.parse(await new Response(stream).text());

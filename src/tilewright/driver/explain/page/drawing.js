@@ -24,7 +24,7 @@ function drawn(nodes, choose, { label }) {
   const fit = () => zoom(Math.min(1, (frame.clientWidth - 4) / (width + 2 * pad), (frame.clientHeight - 4) / (height + 2 * pad)));
   const tools = el('div.zoom', { role: 'group', 'aria-label': 'Size of the picture' },
     el('button', { type: 'button', 'aria-label': 'Smaller', onclick: () => zoom(scale / 1.3) }, '−'),
-    el('button', { type: 'button', 'aria-label': 'All of it', onclick: fit }, '⤢'),
+    el('button', { type: 'button', 'aria-label': 'Fit', onclick: fit }, '⤢'),
     el('button', { type: 'button', 'aria-label': 'Larger', onclick: () => zoom(scale * 1.3) }, '+'));
   frame.addEventListener('wheel', (event) => {
     if (!event.ctrlKey) return;

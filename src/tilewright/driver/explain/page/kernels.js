@@ -17,7 +17,7 @@ function kernelsView() {
   const draw = async () => {
     const k = current;
     const kernel = summary.kernels[k];
-    if (!kernel) { content.replaceChildren(el('p.note', {}, 'This program has no kernels: nothing of it is computed by generated code.')); return; }
+    if (!kernel) { content.replaceChildren(el('p.note', {}, 'This program has no kernels: it contains no generated code.')); return; }
     const texts = await load(`kernel-${k}`);
     if (k !== current) return;
     const steps = kernel.steps.map((i, n) => [n ? ', ' : '', el('a', { href: `#program/${i}` }, String(i + 1))]);

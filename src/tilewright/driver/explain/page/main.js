@@ -34,7 +34,7 @@ function cView() {
 
 // Search: names of passes, kernels, operators and nodes of the model.
 
-const found = el('ul.found', { role: 'listbox', id: 'found', 'aria-label': 'What was found', hidden: true });
+const found = el('ul.found', { role: 'listbox', id: 'found', 'aria-label': 'Search results', hidden: true });
 const search = el('input', { type: 'search', placeholder: 'Search   /', 'aria-label': 'Search passes, kernels, operators and nodes', role: 'combobox', 'aria-expanded': 'false', 'aria-controls': 'found', autocomplete: 'off', spellcheck: 'false', oninput: lookUp, onkeydown: searchKeys });
 let index, picked = 0;
 
@@ -55,7 +55,7 @@ function lookUp() {
   const hits = words.length ? index.filter((e) => words.every((w) => e[4].includes(w))).sort((a, b) => byName(b) - byName(a) || a[1].length - b[1].length).slice(0, 40) : [];
   picked = 0;
   found.replaceChildren(...hits.map(([kind, name, target, words], i) => el('li', { role: 'option', 'aria-selected': String(i === 0), 'data-target': target, onpointerdown: (event) => { event.preventDefault(); leave(target); } }, el('small', {}, kind), el('span', {}, name), el('em', {}, words))));
-  if (words.length && !hits.length) found.replaceChildren(el('li.none', {}, `nothing is called '${search.value}'`));
+  if (words.length && !hits.length) found.replaceChildren(el('li.none', {}, `no name contains '${search.value}'`));
   found.hidden = !words.length;
   search.setAttribute('aria-expanded', String(!found.hidden));
 }
@@ -100,7 +100,7 @@ function kept() {
 
 // Keys.
 
-const KEYS = [['1 … 7', 'the views'], ['j  k', 'next and previous: pass, step, kernel, value'], ['/', 'search'], ['↑ ↓', 'in a text: the line whose links are shown'], ['Tab', 'from text to text'], ['t', 'light, dark, as the system says'], ['?', 'these keys']];
+const KEYS = [['1 … 7', 'the views'], ['j  k', 'next and previous: pass, step, kernel, value'], ['/', 'search'], ['↑ ↓', 'in a text: select the line whose links are shown'], ['Tab', 'next text'], ['t', 'light, dark, or the setting of the system'], ['?', 'this list']];
 const help = el('dialog', { 'aria-label': 'Keys' }, el('h2', {}, 'Keys'), el('table.plain', {}, el('tbody', {}, KEYS.map(([k, words]) => el('tr', {}, el('td', {}, el('kbd', {}, k)), el('td', {}, words))))), el('button', { type: 'button', onclick: () => help.close() }, 'Close'));
 
 document.addEventListener('keydown', (event) => {

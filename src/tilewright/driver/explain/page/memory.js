@@ -3,11 +3,11 @@
 function memoryView() {
   const { values, workspace, constants, peak, peak_step: at } = summary.memory;
   const detail = el('aside.detail', { 'aria-live': 'polite' });
-  const facts = [['workspace', bytesText(workspace)], ['alive at most', values.length ? `${bytesText(peak)}, during step ${at + 1}` : 'nothing'], ['constants', bytesText(constants)], ['values', String(values.length)]];
+  const facts = [['workspace', bytesText(workspace)], ['peak', values.length ? `${bytesText(peak)}, during step ${at + 1}` : 'nothing'], ['constants', bytesText(constants)], ['values', String(values.length)]];
   let current = -1, picture;
-  const content = el('div.content.scroll', {}, el('header.bar', {}, el('div', {}, el('h2', {}, 'Memory between the kernels'), el('p', {}, 'Steps from left to right, the workspace from bottom to top. Values whose lives do not overlap share their place.')),
+  const content = el('div.content.scroll', {}, el('header.bar', {}, el('div', {}, el('h2', {}, 'Memory between the kernels'), el('p', {}, 'Steps from left to right, addresses of the workspace from bottom to top. Values with disjoint live ranges share memory.')),
     legend([...new Set(values.map((v) => kindOfStep(summary.steps[v[2]])))].map((k) => [k, kindColour(k)]))),
-  el('section.panel', {}, values.length ? (picture = memoryPicture(values, workspace, peak, at, (k) => go('memory', k))).root : el('p.note', {}, 'No value lies in the workspace: kernels write the outputs at once.')),
+  el('section.panel', {}, values.length ? (picture = memoryPicture(values, workspace, peak, at, (k) => go('memory', k))).root : el('p.note', {}, 'The workspace is empty: kernels write the outputs directly.')),
   el('section.panel', {}, el('table.plain', {}, el('tbody', {}, facts.map(([n, v]) => el('tr', {}, el('td.dim', {}, n), el('td', {}, v)))))));
   return {
     root: el('div.split.right', {}, content, detail),
@@ -15,15 +15,15 @@ function memoryView() {
       current = k === undefined ? -1 : Number(k);
       picture?.select(current);
       const v = values[current];
-      detail.replaceChildren(...(v ? valueDetail(v) : [el('p.note', {}, 'Choose a value to see who makes and who reads it.')]));
+      detail.replaceChildren(...(v ? valueDetail(v) : [el('p.note', {}, 'Choose a value to see its producer and its readers.')]));
     },
     step: (by) => { if (values.length) go('memory', Math.max(0, Math.min(values.length - 1, current + by))); },
   };
 }
 
 function valueDetail([offset, nbytes, birth, death]) {
-  const rows = [['bytes', bytesText(nbytes)], ['from', number(offset, 12)], ['made by', el('a', { href: `#program/${birth}` }, `step ${birth + 1}`)], ['read until', el('a', { href: `#program/${death}` }, `step ${death + 1}`)]];
-  return [el('h2', {}, titleOf(summary.steps[birth].symbol)), el('table.plain', {}, el('tbody', {}, rows.map(([n, v]) => el('tr', {}, el('td.dim', {}, n), el('td', {}, v))))), el('h3', {}, 'made by'), ...stepDetail(birth).slice(1)];
+  const rows = [['bytes', bytesText(nbytes)], ['from', number(offset, 12)], ['producer', el('a', { href: `#program/${birth}` }, `step ${birth + 1}`)], ['last reader', el('a', { href: `#program/${death}` }, `step ${death + 1}`)]];
+  return [el('h2', {}, titleOf(summary.steps[birth].symbol)), el('table.plain', {}, el('tbody', {}, rows.map(([n, v]) => el('tr', {}, el('td.dim', {}, n), el('td', {}, v))))), el('h3', {}, 'producer'), ...stepDetail(birth).slice(1)];
 }
 
 function memoryPicture(values, workspace, peak, at, choose) {

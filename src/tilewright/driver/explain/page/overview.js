@@ -3,9 +3,9 @@
 function overview() {
   const tiles = [
     measured && ['Time of a call', timeText(summary.run.seconds), `median, ${plural(summary.run.threads, 'thread')}`],
-    measured && ['Reached', rateText(allWork() / summary.run.seconds), `a product of matrices: ${rateText(summary.run.operations)}`],
+    measured && ['Reached', rateText(allWork() / summary.run.seconds), `a matrix product reaches ${rateText(summary.run.operations)}`],
     ['Operators', number(sumOf(Object.values(summary.operators))), `became ${plural(summary.steps.length, 'step')} of ${plural(summary.kernels.length, 'kernel')}`],
-    ['Constants', bytesText(summary.memory.constants), 'packed as the kernels read them'],
+    ['Constants', bytesText(summary.memory.constants), 'packed in the order of the kernels'],
     ['Workspace', bytesText(summary.memory.workspace), `${plural(summary.memory.values.length, 'value')} share it`],
     ['Compiled in', timeText(sumOf(summary.phases.filter(([n]) => n !== 'cache').map(([, s]) => s))), `${summary.states.length - 1} of ${summary.passes} passes changed the graph`],
   ].filter(Boolean);
@@ -14,11 +14,11 @@ function overview() {
     el('p.lead', {}, 'compiled for ', el('code', {}, summary.target), ` by Tilewright ${summary.compiler}`),
     el('div.tiles', {}, tiles.map(([name, value, words]) => el('div.tile', {}, el('span', {}, name), el('b', {}, value), el('small', {}, words)))),
     el('div.columns', {},
-      panel('What it takes and gives', signature()),
-      panel('Who computes it', shares()),
-      panel('Where compiling took its time', bars(summary.phases.filter(([, s]) => s > 0).map(([n, s]) => [n, s, timeText(s)]))),
+      panel('Inputs and outputs', signature()),
+      panel('Steps by device', shares()),
+      panel('Compile time by phase', bars(summary.phases.filter(([, s]) => s > 0).map(([n, s]) => [n, s, timeText(s)]))),
       panel('Passes that changed the graph', passList()),
-      panel(measured ? 'Kernels that take the most time' : 'Kernels', topKernels()),
+      panel(measured ? 'Slowest kernels' : 'Kernels', topKernels()),
       panel('Operators of the model', bars(Object.entries(summary.operators).sort((a, b) => b[1] - a[1]).slice(0, 12).map(([n, c]) => [n, c, String(c), kindColour(kindOf(n))])))),
     measured ? null : el('p.note', {}, `Not measured: ${summary.not_measured}.`));
 }

@@ -5,15 +5,15 @@ const CONTEXT = 3;
 function passesView() {
   const content = el('div.content', {});
   let current = 0, form = 'Text';
-  const side = menu('States of the graph', summary.states.map((s, k) => ({ key: k, content: [el('b', {}, s.name), k ? changeCounts(s) : el('span.counts', {}, 'as it was read')] })), (k) => go('passes', k));
+  const side = menu('States of the graph', summary.states.map((s, k) => ({ key: k, content: [el('b', {}, s.name), k ? changeCounts(s) : el('span.counts', {}, 'as imported')] })), (k) => go('passes', k));
   const draw = async () => {
     const [k, state] = [current, summary.states[current]];
     const data = await load(`state-${k}`);
     if (k !== current) return;
-    const words = k ? [plural(state.removed, 'line') + ' removed', `${state.added} added`, `${state.changed} changed`, state.seconds ? timeText(state.seconds) : ''].filter(Boolean).join(' · ') : 'The graph as the frontend read it, before any pass.';
+    const words = k ? [plural(state.removed, 'line') + ' removed', `${state.added} added`, `${state.changed} changed`, state.seconds ? timeText(state.seconds) : ''].filter(Boolean).join(' · ') : 'The imported graph, before any pass.';
     content.replaceChildren(
       el('header.bar', {}, el('div', {}, el('h2', {}, state.name), el('p', {}, words)),
-        choice('How to show it', ['Text', 'Graph'], form, (f) => { form = f; draw(); })),
+        choice('View', ['Text', 'Graph'], form, (f) => { form = f; draw(); })),
       state.operators.length ? el('p.chips', {}, state.operators.map(([name, old, now]) => el('span.chip', {}, el('i', { style: { background: kindColour(kindOf(name)) } }), `${name} ${old} → ${now}`))) : '',
       form === 'Text' ? diff(data) : pictures(data, k));
     content.querySelectorAll('.drawn').forEach((d) => d.center());
@@ -52,7 +52,7 @@ function fold(data, begin, end) {
     const rows = [];
     for (let i = begin; i < end; i += 1) rows.push(...rowsOf(data, i));
     button.replaceWith(...rows);
-  } }, `${end - begin} lines as before`);
+  } }, `${end - begin} unchanged lines`);
   return button;
 }
 
@@ -118,7 +118,7 @@ function pictures(data, k) {
     const marks = ['', 'altered', i ? 'came' : 'went'];
     const count = (mark) => data.compared[i].filter((m) => m === mark).length;
     const words = [count(2) && `${count(2)} ${i ? 'new' : 'gone'}`, count(1) && `${count(1)} changed`].filter(Boolean).join(', ');
-    if (graph.length > MOST_DRAWN) return el('p.note', {}, `${graph.length} operators are too many for a picture; the text has them all.`);
+    if (graph.length > MOST_DRAWN) return el('p.note', {}, `${graph.length} operators are too many for a picture; the text shows all of them.`);
     const picture = drawn(graph.map(([label, type, origin, where, region, reads, attributes, inner], n) => ({
       label: inner.length ? (label === 'function' ? inner.length === 1 ? inner[0] : `${inner.length} operators` : label) : label,
       lines: inner.length > 1 || label !== 'function' ? inner.slice(0, 6) : [], type, reads,

@@ -17,7 +17,7 @@ function programView() {
     const used = places.filter((p) => summary.steps.some((s) => s.where === p)).map((p) => [placeName(p), placeColour(p)]);
     const kinds = [...new Set(summary.steps.map(kindOfStep))].map((kind) => [kind, kindColour(kind)]);
     picture = nodes.length > MOST_DRAWN ? Object.assign(el('p.note', {}, `${nodes.length} steps are too many for a picture.`), { select() {}, center() {} }) : drawn(nodes, (k) => go('program', k), { label: 'Steps of the program' });
-    content.replaceChildren(el('header.bar', {}, el('div', {}, el('h2', {}, 'The program'), el('p', {}, `${plural(summary.steps.length, 'step')} in order; operators that were fused stand in one card.`)),
+    content.replaceChildren(el('header.bar', {}, el('div', {}, el('h2', {}, 'The program'), el('p', {}, `${plural(summary.steps.length, 'step')} in order; fused operators share a card.`)),
       legend(several ? used : kinds)), picture);
     picture.center();
   };
@@ -58,7 +58,7 @@ function stepDetail(k) {
   const facts = [
     ['step', `${k + 1} of ${summary.steps.length}${s.block ? `, block ${s.block}` : ''}`],
     ['computed by', placeName(s.where)],
-    measured && ['time', `${timeText(s.seconds)}, ${percent(s.seconds / allSeconds)} of all`],
+    measured && ['time', `${timeText(s.seconds)}, ${percent(s.seconds / allSeconds)} of the total`],
     measured && s.work > 0 && ['work', `${workText(s.work)}, ${rateText(s.work / s.seconds)}`],
     ['memory', `${bytesText(s.bytes)} read and written`],
     kernel && ['kernel', el('a', { href: `#kernels/${s.kernel}` }, s.symbol)],

@@ -7,9 +7,9 @@ function runView() {
   const kinds = [...new Set(summary.steps.map(kindOfStep))];
   let current = -1;
   const content = el('div.content.scroll', {},
-    el('header.bar', {}, el('div', {}, el('h2', {}, 'The run'), el('p', {}, `${timeText(summary.run.seconds)} for a call, ${plural(summary.run.threads, 'thread')}; the steps one by one take ${timeText(allSeconds)}.`)), legend(kinds.map((k) => [k, kindColour(k)]))),
+    el('header.bar', {}, el('div', {}, el('h2', {}, 'The run'), el('p', {}, `${timeText(summary.run.seconds)} for a call, ${plural(summary.run.threads, 'thread')}; the steps, measured one by one, take ${timeText(allSeconds)}.`)), legend(kinds.map((k) => [k, kindColour(k)]))),
     el('section.panel', {}, el('h2', {}, 'Timeline'), line.root),
-    el('section.panel', {}, el('h2', {}, 'Roofline'), roof.root, el('p.note', {}, 'Each dot is a step, the larger the more time it takes. The lines are what a product of matrices and a sum of long vectors reach on this machine in float32: a step below the slope waits for memory, one below the level for arithmetic. Algorithms that need fewer operations than are counted, Winograd’s for convolutions, may stand above.')));
+    el('section.panel', {}, el('h2', {}, 'Roofline'), roof.root, el('p.note', {}, 'Each dot is a step; larger dots take more time. The lines show the speed of a matrix product and of a sum of long vectors on this machine, in float32. A step below the slope is bound by memory, one below the level line by arithmetic. Algorithms with fewer operations than are counted, such as Winograd’s convolutions, may be above the lines.')));
   return {
     root: el('div.split.right', {}, content, detail),
     show(k) {

@@ -1,4 +1,4 @@
-"""The tasks of a network: its fused functions that leave something open."""
+"""Extracts the tasks of a network: its fused functions that leave something open."""
 
 from __future__ import annotations
 
@@ -17,59 +17,67 @@ from tilewright.relay.op.hooks import is_replaced
 from tilewright.relay.transform.bind_params import bind_params
 from tilewright.relay.visitor import post_order
 from tilewright.search.autotvm.env import GLOBAL_SCOPE
-from tilewright.search.autotvm.task.kernels import KernelTask
+from tilewright.search.autotvm.task.kernels import LEVEL, KernelTask
 from tilewright.search.autotvm.task.task import Task
 
-_LEVEL = 3
-Progress = Callable[[int, int], None]
+Params = Mapping[str, Any] | None
 
 
 def extract_from_program(
-    mod: IRModule | Function, params: Mapping[str, Any] | None, target: str | Target, target_host: Any = None, ops: Sequence[Any] | None = None,
+    mod: IRModule | Function, params: Params, target: str | Target, target_host: Any = None,
+    ops: Sequence[Any] | None = None,
 ) -> list[Task]:
-    """The tasks of a network with these parameters, in the order of the program; equal kernels are one task.
+    """Return the tasks of a network with these parameters, in the order of the program; equal kernels are one task.
 
-    `ops` leaves out kernels without one of these operators: `relay.op.get("nn.conv2d")`, or names. How far it is stands on the
-    standard error. Raises `CompileError` where sizes are only known while the program runs.
+    `ops` leaves out kernels without one of these operators: `relay.op.get("nn.conv2d")`, or names. Progress is printed
+    to the standard error. Raises `CompileError` where sizes are only known while the program runs.
     """
     return extract_from_multiple_program([mod], [params], target, target_host, ops)
 
 
 def extract_from_multiple_program(
-    mods: Sequence[IRModule | Function], params: Sequence[Mapping[str, Any] | None], target: str | Target, target_host: Any = None,
+    mods: Sequence[IRModule | Function], params: Sequence[Params], target: str | Target, target_host: Any = None,
     ops: Sequence[Any] | None = None,
 ) -> list[Task]:
-    """The tasks of several networks; those that they share once."""
+    """Return the tasks of several networks; shared ones once."""
     if len(mods) != len(params):
-        raise OptionError(f"there are {len(mods)} programs and parameters for {len(params)}; give one dictionary, or None, for each", code="TW0211")
+        raise OptionError(
+            f"there are {len(mods)} programs and parameters for {len(params)}; give one dictionary, or None, for each",
+            code="TW0211")
     chosen, begin = Target(target), time.perf_counter()
     wanted = None if ops is None else {str(getattr(o, "name", o)) for o in ops}
     found: dict[Any, Task] = {}
-    kernels = 0
-    for k, (mod, given) in enumerate(zip(mods, params, strict=True)):
-        _say(f"[{k + 1}/{len(mods)}] optimizing the program …")
+    for k, (mod, given) in enumerate(zip(mods, params, strict=True), 1):
+        prefix = f"[{k}/{len(mods)}]"
+        _say(f"{prefix} optimizing the program …")
         module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
-        for task, _ in _all_tasks(module, given, chosen, wanted, lambda done, total: _say(f"[{k + 1}/{len(mods)}] looking at kernel {done} of {total}")):  # noqa: B023
-            kernels += 1
+
+        def progress(done: int, total: int, prefix: str = prefix) -> None:
+            _say(f"{prefix} looking at kernel {done} of {total}")
+
+        for task, _ in _all_tasks(module, given, chosen, wanted, progress):
             found.setdefault(task.workload, task)
     _say(f"{len(found)} tasks extracted in {time.perf_counter() - begin:.1f} s", last=True)
     return list(found.values())
 
 
-def tasks_of(mod: IRModule, params: Mapping[str, Any] | None, target: Target, ops: set[str] | None = None) -> list[tuple[KernelTask, int]]:
-    """Return the kernels of a network that can be tuned, each with the number of times that the network runs it."""
+def tasks_of(
+    mod: IRModule, params: Params, target: Target, ops: set[str] | None = None,
+) -> list[tuple[KernelTask, int]]:
+    """Return the kernels of a network that can be tuned, and how many times it runs each."""
     return [(t, n) for t, n in _all_tasks(mod, params, target, ops) if isinstance(t, KernelTask)]
 
 
 def _all_tasks(
-    mod: IRModule, params: Mapping[str, Any] | None, target: Target, ops: set[str] | None = None, progress: Progress | None = None,
+    mod: IRModule, params: Params, target: Target, ops: set[str] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[tuple[Task, int]]:
     """Yield the tasks of a network, those of implementations that programs registered among them."""
-    with PassContext(_LEVEL, config=PassContext.current().config):
+    with PassContext(LEVEL, config=PassContext.current().config):
         functions = fused_functions(bind_params(mod, params) if params else mod, target)
-    for k, f in enumerate(functions):
+    for k, f in enumerate(functions, 1):
         if progress is not None:
-            progress(k + 1, len(functions))
+            progress(k, len(functions))
         names = {e.op.name for e in post_order(f.function.body) if isinstance(e, Call) and not isinstance(e.op, Expr)}
         if ops is not None and not names & ops:
             continue
@@ -87,7 +95,6 @@ def _all_tasks(
 
 
 def _say(text: str, last: bool = False) -> None:
-    if GLOBAL_SCOPE.silent or not (last or sys.stderr.isatty()):
-        return
-    sys.stderr.write(f"\r{text:<70}" + ("\n" if last else ""))
-    sys.stderr.flush()
+    if not GLOBAL_SCOPE.silent and (last or sys.stderr.isatty()):
+        sys.stderr.write(f"\r{text:<70}" + ("\n" if last else ""))
+        sys.stderr.flush()
