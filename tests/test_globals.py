@@ -20,6 +20,7 @@ OF_WORKER = "of a process that serves one request at a time"
 KNOWN = {
     "search.auto_scheduler.workload_registry": {"WORKLOADS": REGISTERED, "_TENSORS": REGISTERED},
     "search.autotvm.task.task": {"TEMPLATES": REGISTERED},
+    "backends.generic_func": {"_NATIVE": REGISTERED},
     "search.autotvm.task.topi_integration": {"_COMPUTES": REGISTERED},
     "compiler.cache": {"_WRITING": "an entry belongs to the thread that it names; whoever waits for one joins that thread"},
     "driver.diagnosis.probes": {"_RUN": OF_WORKER},
