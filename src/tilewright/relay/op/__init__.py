@@ -144,7 +144,8 @@ def __getattr__(name: str) -> Any:
         found = importlib.import_module("tilewright.relay.op.strategy")
         return found if name == "strategy" else getattr(found, name)
     composed: Callable[..., Any] | None = vars(importlib.import_module("tilewright.relay.compose")).get(name)
-    return public_function(name, __name__) if composed is None or getattr(composed, "__module__", "") != "tilewright.relay.compose" else composed
+    return (public_function(name, __name__) if composed is None
+            or getattr(composed, "__module__", "") != "tilewright.relay.compose" else composed)
 
 
 def __dir__() -> list[str]:
