@@ -19,7 +19,6 @@ from tilewright.base.errors import InternalError, Origin
 from tilewright.base.memory_faults import Site
 from tilewright.base.recursion import KERNEL, room_for
 from tilewright.base.types import DataType, TensorType, TupleType
-from tilewright.compiler.signature import refuse_gpu_threads
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.strategy import OpImplementation, Seconds, registered_implementation, result_of, workload_of
@@ -30,6 +29,7 @@ from tilewright.te.create import computations, create_prim_func
 from tilewright.te.resolve import apply_schedule
 from tilewright.te.schedule import Schedule as TeSchedule
 from tilewright.te.tensor import ComputeOp, Operation, Tensor
+from tilewright.tir.legality import refuse_gpu_threads
 from tilewright.tir.stmt import NUMBERS, IfThenElse, PrimFunc, Stmt
 from tilewright.tir.transform.convert_ssa import convert_ssa
 from tilewright.tir.transform.instrument_memory import Checks
