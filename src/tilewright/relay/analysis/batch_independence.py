@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from tilewright import te
-from tilewright.base.errors import NoNativeCompute
+from tilewright.base.errors import NoNativeKernel
 from tilewright.base.node import node
 from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
@@ -154,7 +154,7 @@ def images_read(op: Op, types: Sequence[Type], images: int) -> Reads | None:
     try:
         result = op.compute(
             *(tuple(a) if isinstance(t, TupleType) else a[0] for a, t in zip(arguments, types, strict=True)))
-    except NoNativeCompute:
+    except NoNativeKernel:
         return None
     outputs = list(result) if isinstance(result, (tuple, list)) else [result]
     axes = _Walk(images).axes_of(given, outputs)

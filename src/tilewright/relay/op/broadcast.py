@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilewright import te
-from tilewright.base.errors import NoNativeCompute, ShapeError
+from tilewright.base.errors import NoNativeKernel, ShapeError
 from tilewright.base.types import BOOL, FLOAT32, DataType, TensorType, Type
 from tilewright.relay.expr import Call, Expr
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, Relaid, declare, op, tensors
@@ -71,7 +71,7 @@ class Binary(Broadcasting):
 
     def element(self, x: E.PrimExpr, y: E.PrimExpr) -> E.PrimExpr:
         """The operator on two elements."""
-        raise NoNativeCompute(f"{self.name} has no tensor expression")
+        raise NoNativeKernel(f"{self.name} has no tensor expression")
 
     def reference(self, lhs: Array, rhs: Array) -> Array:
         with np.errstate(all="ignore"):

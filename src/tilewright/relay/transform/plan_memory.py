@@ -18,14 +18,15 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from tilewright.base.errors import CompileError, InternalError
 from tilewright.base.memory_placement import place_pieces
+from tilewright.base.nd import Device
 from tilewright.base.node import node
 from tilewright.base.types import OpenSize, TensorType, TupleType, Type
 from tilewright.relay.analysis.subarrays import Box, joined, whole, windows
@@ -33,6 +34,9 @@ from tilewright.relay.expr import Call, Constant, Expr, Function, Let, Tuple, Tu
 from tilewright.relay.op.elementwise import Copy
 from tilewright.relay.transform.memory_order import least_memory_order
 from tilewright.relay.visitor import operands, post_order
+
+HOST: Final = Device()
+"""The device that runs the program, and today all of its steps."""
 
 
 class MemorySpace(enum.Enum):
@@ -48,8 +52,8 @@ class MemorySpace(enum.Enum):
 
 @node
 class Location:
-    """A tensor in memory: number `index` of the inputs, outputs, constants or objects, `skip` bytes in, or `index`
-    bytes into the workspace.
+    """A tensor in the memory of a device: number `index` of the inputs, outputs, constants or objects, `skip` bytes in,
+    or `index` bytes into the workspace.
 
     With `storage`, it lies in the first corner of a larger array of that shape.
     """
@@ -59,6 +63,7 @@ class Location:
     type: TensorType
     skip: int = 0
     storage: tuple[int, ...] | None = None
+    device: Device = HOST
 
     @property
     def strides(self) -> tuple[int, ...] | None:
@@ -75,18 +80,17 @@ class Location:
 
 @node
 class Step:
-    """A call of a function, or a copy of its input to its output where `call` is None."""
+    """Run the function of `call` on a device; without a call, copy the one input to the one output, between devices too."""
 
     call: Call | None
     inputs: tuple[Location, ...]
     outputs: tuple[Location, ...]
+    device: Device = HOST
 
 
 @node
 class Piece:
-    """A piece of the workspace: `nbytes` bytes at an offset (-1 for unknown sizes), live from step `birth` through
-    `death`.
-    """
+    """`nbytes` bytes of a workspace, live from step `birth` through `death`, at `offset`; -1 where sizes are dynamic."""
 
     nbytes: int
     birth: int
@@ -95,16 +99,32 @@ class Piece:
 
 
 @node
+class Arena:
+    """Workspace of one device: its size in bytes, and its pieces. With dynamic sizes, a `Location` has the number of its piece."""
+
+    nbytes: int
+    pieces: tuple[Piece, ...] = ()
+
+
+@node
 class MemoryPlan:
-    """The steps in order, and the memories they use; `constants` are distinct arrays."""
+    """The steps in order, and the memory that they use of each device; `constants` are distinct arrays."""
 
     steps: tuple[Step, ...]
     inputs: tuple[Var, ...]
     outputs: tuple[TensorType, ...]
     constants: tuple[np.ndarray[Any, Any], ...]
-    workspace_bytes: int
-    pieces: tuple[Piece, ...] = ()
-    """What the workspace consists of. Where sizes are open, a `Location` has the number of its piece."""
+    arenas: Mapping[Device, Arena]
+
+    @property
+    def workspace_bytes(self) -> int:
+        """The size of the host's workspace."""
+        return self.arenas[HOST].nbytes
+
+    @property
+    def pieces(self) -> tuple[Piece, ...]:
+        """The pieces of the host's workspace."""
+        return self.arenas[HOST].pieces
 
     def __repr__(self) -> str:
         lines = [f"workspace: {self.workspace_bytes} bytes, {len(self.constants)} constants"]
@@ -204,8 +224,8 @@ def _planned(function: Function, order: Sequence[Expr], limit: int | None) -> Me
     workspace = _assign(roots, limit)
     pieces = tuple(Piece(m.nbytes, m.birth, m.death, -1 if m.place is MemorySpace.PIECE else m.index) for m in roots)
     steps = tuple(Step(c, tuple(map(_location, i)), tuple(map(_location, o))) for c, i, o in planner.steps)
-    return MemoryPlan(steps, function.params, tuple(v.type for v in outputs), tuple(planner.constants), workspace,
-                      pieces)
+    arenas = {HOST: Arena(workspace, pieces)}
+    return MemoryPlan(steps, function.params, tuple(v.type for v in outputs), tuple(planner.constants), arenas)
 
 
 def _order(function: Function) -> list[Expr]:
