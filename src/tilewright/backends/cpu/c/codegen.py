@@ -45,7 +45,7 @@ from tilewright.tir.stmt import (
     stored_buffers,
     walk_stmt,
 )
-from tilewright.tir.transform.scope import inside
+from tilewright.tir.transform.loop_facts import inside
 from tilewright.tir.transform.verify import verify_flat
 
 _ALIGNMENT: Final = 64

@@ -22,7 +22,7 @@ from tilewright.base.errors import CompileError, InternalError
 from tilewright.base.types import DataType
 from tilewright.runtime.manifest import FIRST_MESSAGE, Manifest
 from tilewright.runtime.program import INPUT, Copy, KernelCall, Place, TensorInfo, overlapping
-from tilewright.runtime.table import part_bytes
+from tilewright.runtime.size_table import part_bytes
 from tilewright.scalar.expr import Buffer
 from tilewright.tir.stmt import PrimFunc
 

@@ -32,8 +32,8 @@ from tilewright.runtime.program import (
     segments,
 )
 from tilewright.runtime.scratch import REFUSED_AT
+from tilewright.runtime.size_table import first_piece, part_bytes, positions
 from tilewright.runtime.sizes import Size
-from tilewright.runtime.table import first_piece, part_bytes, positions
 
 _PLAIN: Final = re.compile(r"[A-Za-z_.$][\w.$]*", re.ASCII)
 

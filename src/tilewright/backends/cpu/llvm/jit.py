@@ -13,8 +13,10 @@ from tilewright.backends.cpu.llvm import perf
 from tilewright.backends.cpu.llvm.compile import target_machine
 from tilewright.backends.target import Target
 from tilewright.base.errors import InternalError
+from tilewright.runtime import compiler_hooks
 
 
+@compiler_hooks.load_objects.provide
 class LoadedCode:
     """Objects linked into the process; the addresses are valid while this object lives.
 

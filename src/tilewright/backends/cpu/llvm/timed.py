@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -21,8 +21,9 @@ from tilewright.backends.cpu.llvm.entry import emit_entry
 from tilewright.backends.cpu.llvm.jit import LoadedCode
 from tilewright.backends.target import Target
 from tilewright.base.memory_faults import RECORD
+from tilewright.runtime import compiler_hooks
 from tilewright.runtime.manifest import Manifest
-from tilewright.runtime.program import entry_symbols
+from tilewright.runtime.program import entry_symbols, kernel_symbols
 
 Array = np.ndarray[Any, Any]
 CHUNK_WORDS: Final = 5
@@ -115,11 +116,6 @@ done:
 """
 
 
-def has_clock() -> bool:
-    """Tell whether native code can read the clock as Python does."""
-    return sys.platform.startswith("linux")
-
-
 class TimedEntries:
     """The timed entry functions of a program in this process; one run at a time."""
 
@@ -153,6 +149,10 @@ class TimedEntries:
         return ctypes.c_int64.from_address(self._code.address("tw_watched") + 56).value
 
 
-def addresses_of_others(manifest: Manifest) -> tuple[str, ...]:
-    """Return the symbols other than kernels that the entries of a program need."""
-    return (RECORD,) if manifest.sites else ()
+@compiler_hooks.timed_entries.provide
+def timed_entries(manifest: Manifest, address: Callable[[str], int]) -> TimedEntries | None:
+    """Return the timed entries of a program whose symbols are at `address(symbol)`; None where native code has no clock."""
+    if not sys.platform.startswith("linux"):
+        return None
+    symbols = (*kernel_symbols(manifest.steps), *([RECORD] if manifest.sites else []))
+    return TimedEntries(manifest, {symbol: address(symbol) for symbol in symbols})
