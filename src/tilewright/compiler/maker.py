@@ -15,6 +15,7 @@ from tilewright.compiler.model_source import ModelSource, build_key
 from tilewright.compiler.open_shapes import OpenShapes
 from tilewright.compiler.options import Options
 from tilewright.compiler.report import Report
+from tilewright.ir.op_attributes import OP_ATTRIBUTES
 from tilewright.runtime.artifact import Artifact
 
 if TYPE_CHECKING:
@@ -39,16 +40,21 @@ class Maker:
     # ---- the cache
     def stored(self, what: Any) -> Artifact | None:
         """The program of the shapes of all inputs, or of the way to a stage, as the cache has it."""
-        if not self.source.content:
+        if not self._is_cached:
             return None
         with self.report.phase("cache"):
             return self.cache.get_artifact(self._key(what))
 
     def store(self, what: Any, artifact: Artifact) -> None:
         """Keep it for other processes."""
-        if self.source.content:
+        if self._is_cached:
             with self.report.phase("cache"):
                 self.cache.put_artifact(self._key(what), artifact)
+
+    @property
+    def _is_cached(self) -> bool:
+        """Whether the key tells all that the program depends on, which is not so where a Python function registered by a program compiles an operator."""
+        return bool(self.source.content) and not any(key.startswith("FTVM") for _, key in OP_ATTRIBUTES)
 
     def _key(self, what: Any) -> str:
         return build_key(

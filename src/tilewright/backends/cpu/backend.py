@@ -13,6 +13,7 @@ from tilewright.base.errors import TargetError
 from tilewright.runtime.host import host_arch
 
 if TYPE_CHECKING:
+    from tilewright.backends.base import Strategies
     from tilewright.backends.cpu.link import Linker
     from tilewright.backends.target import Target
 
@@ -21,6 +22,11 @@ class CpuBackend(Backend):
     """A back end for the processors of `processors.py`."""
 
     keys: tuple[str, ...] = ("cpu",)
+
+    def add_strategies(self, strategies: Strategies) -> None:
+        from tilewright.backends.cpu import operators
+
+        operators.add_strategies(strategies)
 
     def check(self, target: Target) -> None:
         arch = target.mtriple.split("-", maxsplit=1)[0]

@@ -10,7 +10,7 @@ import enum
 from collections.abc import Callable
 from typing import Any, Final
 
-from tilewright.ir.op_attributes import register_op_attr
+from tilewright.ir.op_attributes import OP_ATTRIBUTES, register_op_attr
 from tilewright.relay.op.registry import Fusion
 
 LEGALIZE: Final = "FTVMLegalize"
@@ -19,7 +19,10 @@ QNN_CANONICALIZE: Final = "FTVMQnnCanonicalize"
 ALTER_OP_LAYOUT: Final = "FTVMAlterOpLayout"
 CONVERT_OP_LAYOUT: Final = "FTVMConvertOpLayout"
 MIXED_PRECISION: Final = "FTVMMixedPrecisionConversionType"
-
+STRATEGY: Final = "FTVMStrategy"
+SCHEDULE: Final = "FTVMSchedule"
+COMPUTE: Final = "FTVMCompute"
+PATTERN: Final = "TOpPattern"
 
 
 class OpPattern(enum.IntEnum):
@@ -68,3 +71,28 @@ def register_mixed_precision_conversion(op_name: str, func: Any = None, level: i
     "float32".
     """
     return register_op_attr(op_name, MIXED_PRECISION, func, level)
+
+
+def is_replaced(op_name: str) -> bool:
+    """Whether a program registered how this operator is computed or scheduled; passes then leave its attributes as they are."""
+    return any((op_name, key) in OP_ATTRIBUTES for key in (STRATEGY, SCHEDULE, COMPUTE))
+
+
+def register_compute(op_name: str, compute: Any = None, level: int = 10) -> Registered:
+    """Register the computation of an operator: `f(attrs, inputs, out_type)` returns the list of the output tensors."""
+    return register_op_attr(op_name, COMPUTE, compute, level)
+
+
+def register_strategy(op_name: str, fstrategy: Any = None, level: int = 10) -> Registered:
+    """Register the strategy of an operator: `f(attrs, inputs, out_type, target)` returns a `relay.op.OpStrategy`."""
+    return register_op_attr(op_name, STRATEGY, fstrategy, level)
+
+
+def register_schedule(op_name: str, schedule: Any = None, level: int = 10) -> Registered:
+    """Register the schedule of an operator: `f(attrs, outs, target)` returns the te schedule of a kernel with the results `outs`."""
+    return register_op_attr(op_name, SCHEDULE, schedule, level)
+
+
+def register_pattern(op_name: str, pattern: int, level: int = 10) -> Registered:
+    """Register how an operator fuses with others, a value of `OpPattern`."""
+    return register_op_attr(op_name, PATTERN, pattern, level)

@@ -12,19 +12,18 @@ and compiled.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import numpy as np
 
 from tilewright import te
 from tilewright.base.errors import CompileError, ShapeError
 from tilewright.base.types import TensorType, TupleType, Type
-from tilewright.ir.op_attributes import op_attr, register_op_attr
+from tilewright.ir.op_attributes import op_attr
+from tilewright.relay.op.hooks import COMPUTE
 from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.tir import interpreter
 from tilewright.topi.transform import dims
-
-COMPUTE: Final = "FTVMCompute"
 
 TypeRelation = Callable[[Sequence[Type], Any], Type]
 """From the types of the arguments and the operator, which has its attributes, to the type of the result."""
@@ -107,9 +106,3 @@ def register(op_name: str, describe: str = "") -> None:
     made = type(op_name.rpartition(".")[2], (Registered,),
                 {"__doc__": describe or f"{op_name}, which a program registered.", "__module__": __name__})
     op(op_name, kind=Fusion.OPAQUE)(made)
-
-
-def register_compute(op_name: str, compute: Any = None, level: int = 10) -> Any:
-    """What a registered operator computes: `f(attrs, inputs, out_type)` -> tensors; without `compute`, a decorator of
-    it."""
-    return register_op_attr(op_name, COMPUTE, compute, level)

@@ -196,6 +196,10 @@ class ApplyHistoryBest(DispatchContext):
             found = self.best.get(("", anchor_of(workload) or ()))
         return None if found is None else found.config
 
+    def seconds(self, target: Target, workload: Workload) -> float | None:
+        found = self.best.get((str(target), workload))
+        return None if found is None else found.rank
+
     def update(self, target: Target | None, workload: Workload, cfg: Any) -> None:
         self.best[str(target), workload] = Known(str(target), workload, cfg, -1.0)
 
