@@ -117,12 +117,16 @@ def _declared(graph: SourceGraph) -> list[tuple[str, tuple[Any, ...], str]]:
     return [(str(n), tuple(kind.shape), str(kind.dtype)) for n, kind in graph.inputs.items() if kind is not None]
 
 
-def file_bytes(model: Any) -> tuple[str, bytes]:
-    """Return the name to show and the contents of a path or of bytes. Raises `ModelError` for anything else."""
+def file_bytes(model: Any, other: str = "") -> tuple[str, bytes]:
+    """Return the name to show and the contents of a path or of bytes. `other` names objects that the format takes too.
+
+    Raises `ModelError` for a file that cannot be read, and for other objects.
+    """
     if isinstance(model, (bytes, bytearray, memoryview)):
         return "", bytes(model)
     if not isinstance(model, (str, os.PathLike)):
-        raise ModelError(f"a model is a path or bytes, and this is a {type(model).__name__}", code="TW0102")
+        forms = f"path, bytes or {other}" if other else "path or bytes"
+        raise ModelError(f"a model is a {forms}, and this is a {type(model).__name__}", code="TW0102")
     path = Path(model)
     try:
         return str(path), path.read_bytes()
