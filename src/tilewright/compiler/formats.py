@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tilewright.base.errors import ModelError
+from tilewright.base.model_formats import Contents, Format, Look, Shapes, Signature
 from tilewright.base.plugins import installed_frontends
-from tilewright.relay.frontend.core.format import Contents, Format, Look, Shapes, Signature
 
 __all__ = ["ONNX", "PYTORCH", "RELAY", "TFLITE", "Format", "Signature", "format_named", "format_of"]
 
@@ -40,13 +40,11 @@ def _frontend(name: str, path: str, recognizes: Callable[[Look], bool]) -> Forma
     """A format of this package. Its frontend has `survey`, `read` and `contents` in one module, which is imported when
     it is first used."""
 
-    def use(part: str, model: Any, shapes: Shapes | None) -> Any:
-        return getattr(importlib.import_module(f"tilewright.relay.frontend.{path}"), part)(model, shapes)
+    def use(part: str) -> Callable[[Any, Any], Any]:
+        module = f"tilewright.relay.frontend.{path}"
+        return lambda model, shapes: getattr(importlib.import_module(module), part)(model, shapes)
 
-    return Format(
-        name, recognizes, lambda model, shapes: use("survey", model, shapes), lambda model,
-        shapes: use("read", model, shapes), lambda model, shapes: use("contents", model, shapes),
-    )
+    return Format(name, recognizes, use("survey"), use("read"), use("contents"))
 
 
 def _read_relay(model: Any, shapes: Shapes | None) -> tuple[Any, dict[str, Any]]:

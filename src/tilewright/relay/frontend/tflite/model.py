@@ -18,7 +18,7 @@ import numpy as np
 from tilewright.base.array_bytes import of_strings
 from tilewright.base.errors import ModelError, Origin
 from tilewright.base.forks import lazy_attribute
-from tilewright.relay.frontend.core.format import file_bytes
+from tilewright.base.model_formats import file_bytes
 from tilewright.relay.frontend.tflite.flatbuffer import Flatbuffer
 from tilewright.relay.frontend.tflite.schema import ELEMENT_TYPES, OPERATORS
 from tilewright.relay.frontend.tflite.sparsity import densified
