@@ -41,8 +41,10 @@ def _frontend(name: str, path: str, recognizes: Callable[[Look], bool]) -> Forma
     it is first used."""
 
     def use(part: str) -> Callable[[Any, Any], Any]:
-        module = f"tilewright.relay.frontend.{path}"
-        return lambda model, shapes: getattr(importlib.import_module(module), part)(model, shapes)
+        def called(model: Any, shapes: Shapes | None) -> Any:
+            return getattr(importlib.import_module(f"tilewright.relay.frontend.{path}"), part)(model, shapes)
+
+        return called
 
     return Format(name, recognizes, use("survey"), use("read"), use("contents"))
 
