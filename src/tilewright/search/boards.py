@@ -47,8 +47,7 @@ _MARGIN: Final = 90.0
 _PREPARE_SECONDS: Final = 60
 _ATTEMPTS: Final = 3
 _ABOUT: Final = (
-    "uname -n; grep -m 1 -E 'model name|Hardware|CPU part' /proc/cpuinfo || uname -m; grep -c ^processor /proc/cpuinfo"
-)
+    "uname -n; grep -m 1 -E 'model name|Hardware|CPU part' /proc/cpuinfo || uname -m; grep -c ^processor /proc/cpuinfo")
 _LOG: Final = logging.getLogger(__name__)
 
 
@@ -198,8 +197,7 @@ class SSHRunner(TrialRunner):
         if status:
             how = f"was ended by signal {status - 128}" if status > 128 else f"ended with status {status}"
             raise _TrialError(
-                MeasureErrorNo.RUNTIME_DEVICE, f"the program {how}{f': {errors[-500:]}' if errors else ''}"
-            )
+                MeasureErrorNo.RUNTIME_DEVICE, f"the program {how}{f': {errors[-500:]}' if errors else ''}")
         text, _, data = said.partition(b"\n\n") if not said.startswith(b"\n") else (b"", b"", said[1:])
         lines = text.decode(errors="replace").splitlines()
         wrong = next((line.removeprefix("wrong ") for line in lines if line.startswith("wrong ")), None)
@@ -262,8 +260,7 @@ def _linked(image: Image, written: Sequence[bool] = ()) -> _Program:
             if failure is None:
                 program = (folder / "program").read_bytes()
                 return _Program(
-                    program + b"".join(constants[p.name] for p in params if p.name in constants), len(program), rest
-                )
+                    program + b"".join(constants[p.name] for p in params if p.name in constants), len(program), rest)
             failures.append(f"{compiler.name}: {failure}")
         raise OptionError(
             f"no program for {arch} can be linked; install a cross compiler ({arch}-linux-gnu-gcc), or `pip install "
@@ -280,8 +277,7 @@ def _source(params: Sequence[Parameter], constants: dict[str, bytes], written: s
         f"#define _GNU_SOURCE\n#include <stddef.h>\nenum {{ KERNEL_PARAMS = {len(params)} }};\n"
         f"static const struct {{ size_t bytes; int constant, written; }} PARAMS[] = {{{rows}}};\n"
         f"extern void {ENTRY}(void *context{pointers});\n#define CALL(context, p) {ENTRY}(context{given})\n"
-        f"{_BENCH.read_text(encoding='utf-8')}"
-    )
+        f"{_BENCH.read_text(encoding='utf-8')}")
 
 
 def _nbytes(p: Parameter) -> int:

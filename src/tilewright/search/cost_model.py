@@ -247,8 +247,7 @@ def shipped(name: str) -> BoostedTrees:
     """Return the shipped model of a name, read once. Raises `InternalError` where the installed package lacks it."""
     if not FILE.is_file():
         raise InternalError(
-            f"the package lacks {FILE.name}; install it again, or train it with benchmarks/cost_model.py"
-        )
+            f"the package lacks {FILE.name}; install it again, or train it with benchmarks/cost_model.py")
     return read(FILE, name)
 
 

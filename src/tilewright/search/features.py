@@ -279,8 +279,7 @@ def _in_registers(
     }
     inside = [f for f in loops[first:] if f.var in moving]
     return all(s.buffer.scope == "local" for s in stores) and all(
-        f.kind in (UNROLLED, VECTORIZED) or f.extent == 1 for f in inside
-    )
+        f.kind in (UNROLLED, VECTORIZED) or f.extent == 1 for f in inside)
 
 
 def _access(

@@ -145,8 +145,7 @@ class State:
         s, at = self.stages[k], [self._loop(k, it)[1] for it in iters]
         if not at or at != list(range(at[0], at[0] + len(at))):
             raise ScheduleError(
-                f"fuse of '{s.name}' takes loops that follow each other, and was given {at}", code="TW1113"
-            )
+                f"fuse of '{s.name}' takes loops that follow each other, and was given {at}", code="TW1113")
         olds = s.iters[at[0] : at[-1] + 1]
         fused = s.stage.fuse(*(i.axis for i in olds))
         self._write([fused], s, f"fuse({self._names(olds)})")
@@ -349,8 +348,7 @@ class State:
                 return k, n
         names = ", ".join(i.name for i in iters)
         raise ScheduleError(
-            f"{it!r} is no loop of '{self.stages[k].name}', which has {len(iters)}: {names}", code="TW1113"
-        )
+            f"{it!r} is no loop of '{self.stages[k].name}', which has {len(iters)}: {names}", code="TW1113")
 
     def _split(
         self, step: TransformStep, at: int, lengths: Sequence[int], inner_to_outer: bool
@@ -429,8 +427,7 @@ def _tile_bytes(stage: Stage, target: Stage, axis: IterVar) -> float:
 def _scope(name: str) -> str:
     if name == "shared":
         raise ScheduleError(
-            "scope 'shared' is memory of a GPU, and schedules of a GPU do not run on a CPU", code="TW1113"
-        )
+            "scope 'shared' is memory of a GPU, and schedules of a GPU do not run on a CPU", code="TW1113")
     return name
 
 

@@ -94,8 +94,7 @@ def of_record(record: Record) -> Pair:
     """Return the input and the result of a record. Raises `ModelError` for one of autotvm, `ScheduleError`."""
     if not record.ansor:
         raise ModelError(
-            "a record of AutoTVM was read as one of auto_scheduler; load it with autotvm.record", code="TW1101"
-        )
+            "a record of AutoTVM was read as one of auto_scheduler; load it with autotvm.record", code="TW1101")
     hardware, layout, inputs = json.loads(record.ansor)
     task = SearchTask(
         workload_key=record.key, target=record.target, hardware_params=HardwareParams.from_json(hardware),

@@ -88,8 +88,7 @@ class SearchTask:
                 workload_key = compute_dag.hash_key()
             else:
                 raise OptionError(
-                    "a SearchTask takes func= and args=, a workload_key= or a compute_dag=", code="TW1108"
-                )
+                    "a SearchTask takes func= and args=, a workload_key= or a compute_dag=", code="TW1108")
         if compute_dag is not None:
             register_workload_tensors(workload_key, compute_dag.tensors)
             self.__dict__["compute_dag"] = compute_dag

@@ -94,11 +94,9 @@ def progress_bar(total: int, prefix: str = "", si_prefix: str = "G") -> Callback
             return
         text = (
             f"\r{prefix} Current/Best: {current:7.2f}/{best:7.2f} {si_prefix}FLOPS | Progress: ({done}/{total}) | "
-            f"{time.time() - start:.2f} s"
-        )
+            f"{time.time() - start:.2f} s")
         sys.stderr.write(
-            text if sys.stderr.isatty() and done < total else f"{text}{' Done.' if done >= total else ''}\n"
-        )
+            text if sys.stderr.isatty() and done < total else f"{text}{' Done.' if done >= total else ''}\n")
         sys.stderr.flush()
 
     return callback

@@ -44,8 +44,7 @@ def of_record(record: Record) -> tuple[MeasureInput, MeasureResult]:
     if record.ansor:
         raise ModelError(
             "a record of auto_scheduler was read as one of autotvm; load it with auto_scheduler.load_records",
-            code="TW1101"
-        )
+            code="TW1101")
     from tilewright.search.autotvm.task.kernels import KernelTask, is_kernel
 
     name, args, kwargs = json.loads(record.key)
@@ -98,8 +97,7 @@ def _only_json(protocol: str) -> None:
 def main(arguments: Iterable[str] | None = None) -> int:
     """Run `autotvm_log_editor`: `--act pick-best --i IN --o OUT`, or `--act read --i IN`. Return the exit status."""
     parser = argparse.ArgumentParser(
-        prog="autotvm_log_editor", description="Pick the best records of a log, or show them."
-    )
+        prog="autotvm_log_editor", description="Pick the best records of a log, or show them.")
     parser.add_argument("--act", choices=_ACTS, required=True)
     parser.add_argument("--i", dest="source", required=True, help="the log")
     parser.add_argument("--o", dest="output", help="where to write (pick-best); default: IN.best.json")

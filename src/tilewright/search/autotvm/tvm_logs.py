@@ -80,8 +80,7 @@ def _innermost(value: Any) -> int:
 
 def _reader(name: str) -> Callable[[Sequence[Any]], Anchor] | None:
     readers = (
-        ("depthwise_conv2d", _depthwise), ("conv2d", _conv2d), ("dense", _dense), ("batch_matmul", _batch_matmul)
-    )
+        ("depthwise_conv2d", _depthwise), ("conv2d", _conv2d), ("dense", _dense), ("batch_matmul", _batch_matmul))
     if any(word in name for word in ("winograd", "int8", "transpose")):
         return None
     return next((reader for start, reader in readers if name.startswith(start)), None)

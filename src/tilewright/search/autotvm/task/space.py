@@ -369,8 +369,7 @@ class FallbackConfigEntity(ConfigSpace):
         for limits in constraints:
             fitting = [
                 e for e in answers if all(
-                    limit == -1 or n <= limit for n, limit in zip(e.size[1:], limits[1:], strict=True)
-                )
+                    limit == -1 or n <= limit for n, limit in zip(e.size[1:], limits[1:], strict=True))
             ]
             if fitting:
                 self.entity_map[name] = max(fitting, key=lambda e: e.size[:0:-1])

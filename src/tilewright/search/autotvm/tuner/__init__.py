@@ -58,6 +58,5 @@ def tuner_named(name: str) -> Callable[..., Tuner]:
     """Return the function that makes tuners of a name. Raises `OptionError` for an unknown one."""
     if name not in TUNERS:
         raise OptionError(
-            f"Invalid tuner: {name}{nearest(name, TUNERS)}; the tuners are {', '.join(TUNERS)}", code="TW1103"
-        )
+            f"Invalid tuner: {name}{nearest(name, TUNERS)}; the tuners are {', '.join(TUNERS)}", code="TW1103")
     return TUNERS[name]

@@ -28,8 +28,7 @@ class DropletTuner(RandomTuner):
         if start_position is not None:
             dims = self.space.dims
             if len(start_position) != len(dims) or not all(
-                0 <= k < n for k, n in zip(start_position, dims, strict=True)
-            ):
+                0 <= k < n for k, n in zip(start_position, dims, strict=True)):
                 raise OptionError(
                     f"start_position={list(start_position)} is no point of a space of {' x '.join(map(str, dims))} "
                     "answers",
