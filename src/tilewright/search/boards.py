@@ -58,8 +58,7 @@ def board_build(func: PrimFunc, target: str) -> FunctionModule:
 
 @dataclass(frozen=True, slots=True)
 class _Program:
-    """A static program for a board, followed by the values of its constants from `values_at` on. `params` are the
-    others."""
+    """A static program, followed by the values of its constants from `values_at` on. `params` are the others."""
 
     data: bytes
     values_at: int
@@ -129,8 +128,7 @@ class SSHRunner(TrialRunner):
         raise AssertionError("not reached")
 
     def _trial(self, image: Image, reference: Image | None) -> Measured:
-        """Raises `_TrialError`, `OptionError` where nothing can be linked, `RPCError` where the board is not
-        reached."""
+        """Raises `_TrialError`, `OptionError` if linking fails, `RPCError` if the board is not reached."""
         board, right = self._board(), reference or image
         key = hashlib.sha256(right.library + repr((right.ranges, self._seed)).encode()).hexdigest()
         if self._prepared is None or self._prepared.key != key:
@@ -178,8 +176,7 @@ class SSHRunner(TrialRunner):
     def _launch(
         self, board: SSHConnection, program: _Program, repeat: int, least_ms: float, seconds: int, answers: bool,
     ) -> tuple[list[str], bytes]:
-        """Run a program on the board; return the lines that it prints, and with `answers` the bytes that its kernel
-        wrote."""
+        """Run a program on the board; return its printed lines, and with `answers` what its kernel wrote."""
         path, written = f"{self._folder}/program", f"{self._folder}/answers"
         arguments = [
             *self._launcher, path, f"{self._folder}/data", path, program.values_at, written, self.options.number,

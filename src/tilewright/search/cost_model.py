@@ -46,8 +46,7 @@ _TOP: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """A full binary tree: each inner node has a feature and a bin, rows of lower bins go left; the leaves have
-    values."""
+    """A full binary tree: inner nodes have a feature and a bin (lower bins go left), leaves have values."""
 
     feature: Array
     cut: Array

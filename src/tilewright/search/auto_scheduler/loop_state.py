@@ -64,8 +64,7 @@ class StageState:
 
 
 class State:
-    """A schedule of a `ComputeDAG` and its steps. Stages are given by number, tensor or operation; loops as `Iterator`
-    or number."""
+    """A schedule and its steps. A stage is given by number, tensor or operation; a loop as `Iterator` or number."""
 
     def __init__(self, dag: ComputeDAG) -> None:
         self.compute_dag = dag
@@ -86,8 +85,7 @@ class State:
         return State(self.compute_dag)._replayed(self.transform_steps)
 
     def apply(self, recorded: Sequence[TransformStep]) -> State:
-        """Perform the steps of a record on a copy. Raises `ScheduleError`, with the step's number, when one does not
-        fit."""
+        """Perform the steps of a record on a copy. Raises `ScheduleError` with the number of a wrong step."""
         return self.copy()._replayed(recorded)
 
     def _replayed(self, recorded: Sequence[TransformStep]) -> State:

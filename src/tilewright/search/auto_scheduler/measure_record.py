@@ -66,8 +66,7 @@ class RecordReader:
 
 
 def load_records(filename: str | os.PathLike[str]) -> Iterator[Pair]:
-    """Read the records of a file, in order. Raises `ModelError` for a malformed line, `ScheduleError` for unknown
-    steps."""
+    """Read the records of a file. Raises `ModelError` for a malformed line, `ScheduleError` for unknown steps."""
     return map(of_record, records.read(filename))
 
 

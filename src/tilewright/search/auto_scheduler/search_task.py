@@ -57,8 +57,7 @@ class HardwareParams:
 
 
 class LayoutRewriteOption:
-    """Whether layouts of inputs may change; `relay.build` packs constants of networks, so no other layout is
-    rewritten."""
+    """Whether layouts of inputs may change; only constants of networks are packed, by `relay.build`."""
 
     NO_REWRITE = 0
     INSERT_TRANSFORM_STAGE = 1

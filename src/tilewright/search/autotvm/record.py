@@ -33,8 +33,7 @@ def encode(inp: MeasureInput, result: MeasureResult, protocol: str = "json") -> 
 
 
 def decode(row: str, protocol: str = "json") -> tuple[MeasureInput, MeasureResult] | None:
-    """Return the result in a line; None for an empty line or a comment. Raises `ModelError`, `OptionError`,
-    `TargetError`."""
+    """Return the result in a line; None for an empty line or a comment. Raises `ModelError`, `TargetError`."""
     _only_json(protocol)
     return None if not row.strip() or row.startswith("#") else of_record(records.decode(row, "a record"))
 
@@ -70,8 +69,7 @@ def pick_best(in_file: str | os.PathLike[str], out_file: str | os.PathLike[str])
 
 
 def split_workload(in_file: str | os.PathLike[str], clean: bool = True) -> None:
-    """Write the records of each task to its own file, `IN.000.task.json` and so on; with `clean`, only successful
-    ones."""
+    """Write each task's records to a file, `IN.000.task.json` and so on; with `clean`, only successful ones."""
     groups: dict[str, list[str]] = {}
     for row, place in lines(in_file):
         record = records.decode(row, place)

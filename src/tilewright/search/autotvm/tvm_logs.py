@@ -151,8 +151,7 @@ def _four(x: Any) -> tuple[int, int, int, int]:
 
 @functools.lru_cache(maxsize=4096)
 def anchor_of(workload: Workload) -> Anchor | None:
-    """Return the operator that determines a kernel's schedule, under which logs of TVM know it; None where there is
-    none."""
+    """Return the operator that determines a kernel's schedule, under which logs of TVM know it, or None."""
     from tilewright.backends.target import Target
     from tilewright.search.autotvm.task.kernels import KernelTask, is_kernel
 

@@ -27,8 +27,7 @@ def _boosted(loss: str, features: str) -> Callable[..., Tuner]:
 
 
 def _auto(task: Task, **options: Any) -> Tuner:
-    """Measure every configuration of a small space; else use boosted trees over the decisions, which need no
-    programs."""
+    """Measure every configuration of a small space; else use boosted trees over the decisions."""
     if len(task.config_space) <= _SMALL:
         return GridSearchTuner(task, **{k: v for k, v in options.items() if k == "seed"})
     return XGBTuner(task, **{"loss_type": "rank", "feature_type": "knob", "plan_size": 16, "model": "numpy", **options})
