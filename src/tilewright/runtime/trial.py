@@ -1,7 +1,7 @@
-"""Times native code on random data: its answers are checked first, and it is repeated until the costs agree.
+"""One honest timing of native code: on random data, its answer checked first, repeated until the figures agree.
 
-Runs in a worker process, here or on a device, which needs no compiler. `prepare` runs the default schedule's code once
-and keeps its answers; each following `trial` gets the same data, and its answers are compared.
+Runs in a worker process, here or on a device, where no compiler needs to be. `prepare` runs the default schedule's code
+once and keeps what it computes; each `trial` after it is given the same data, and what it computes is compared.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tilewright.runtime.wire import Message
 
 ATTEMPTS: Final = 3
 LONGER_MS: Final = 5.0
-"""Shortest repetition, in milliseconds, when it is measured again."""
+"""A repetition takes at least so long when it is measured again."""
 _LARGEST_FLUSH: Final = 64 << 20
 
 PREPARE: Final = "tilewright.runtime.trial:prepare"
@@ -38,15 +38,15 @@ TRIAL: Final = "tilewright.runtime.trial:trial"
 
 @dataclass(frozen=True, slots=True)
 class TrialOptions:
-    """How code is timed: `repeat` costs, each the mean of `number` calls or of those that take `min_repeat_ms`."""
+    """How code is timed: `repeat` figures, each the mean of `number` calls, or of as many as take `min_repeat_ms`."""
 
     number: int = 4
     repeat: int = 3
     min_repeat_ms: float = 0
     flush: bool = False
-    """Whether the caches are emptied before every call, up to `_LARGEST_FLUSH` bytes."""
+    """Whether the caches are emptied before every call: to `_LARGEST_FLUSH` bytes, beyond every second-level cache."""
     noise: float = 0.1
-    """Largest spread of costs, as a fraction of their median, that is not measured again."""
+    """How far figures may be apart, as a part of their median, before they are measured again."""
 
     def __post_init__(self) -> None:
         if self.number < 1 or self.repeat < 1 or self.min_repeat_ms < 0 or self.noise <= 0:
@@ -61,7 +61,8 @@ class TrialOptions:
 
 @dataclass(slots=True)
 class _Prepared:
-    """The data and the right answers of a workload; no answers: they are not checked. `params` lacks constants."""
+    """The data of a workload, and what is right; no answers: nothing is known to be right. Parameters without those
+    that are constants."""
 
     key: str
     params: tuple[Parameter, ...]
@@ -70,13 +71,14 @@ class _Prepared:
 
 
 _PREPARED: list[_Prepared] = []
-"""The workload of this process's trials: only one, since its data may be large."""
+"""The workload that trials of this process are of: one, since its data may be large."""
 
 
 def prepare(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
-    """Prepare random data for the workload `message["key"]`; with `message["check"]`, also the right answers.
+    """Create random data for the workload `message["key"]`, and with `message["check"]` the results of its default
+    schedule with the code `pieces[0]`.
 
-    `pieces[0]` is the code of the default schedule. Raises what running it raises.
+    Raises whatever running it raises.
     """
     _PREPARED.clear()
     code = _Code.of(message, pieces)
@@ -91,10 +93,8 @@ def prepare(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[by
 
 
 def trial(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
-    """Time the code `pieces[0]` of the prepared workload: `{"costs", "spread", "noisy"}`, or `{"wrong": why}`.
-
-    Releases the timing lock of this process.
-    """
+    """Time the code `pieces[0]` of the prepared workload: `{"costs", "spread", "noisy"}`, or `{"wrong": why}`. Releases
+    the timing lock of this process."""
     try:
         return _trial(message, pieces)
     finally:
@@ -122,7 +122,7 @@ def _trial(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[byt
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """The arrays of one call, and those that are not constants."""
+    """The arrays of one call, and those of them that are no constants."""
 
     all: list[Guarded]
     open: list[Guarded]
@@ -130,7 +130,7 @@ class _Given:
 
 @dataclass(frozen=True, slots=True)
 class _Code:
-    """Functions, the parameters of the first one, and the values of its constants."""
+    """Functions, what their first one takes, and which of that are constants, with their values."""
 
     module: FunctionModule
     all_params: tuple[Parameter, ...]
@@ -155,11 +155,11 @@ class _Code:
 
     @property
     def params(self) -> tuple[Parameter, ...]:
-        """The parameters that are not constants."""
+        """Those that are no constants."""
         return tuple(p for p in self.all_params if p.name not in self.values)
 
     def given(self, first: Sequence[Array]) -> _Given:
-        """Return new arrays: the constants, and copies of `first` for the other parameters."""
+        """New arrays: the constants, and in the other places what is in `first`."""
         rest = iter(first)
         every, some = [], []
         for p in self.all_params:
@@ -173,7 +173,7 @@ class _Code:
 
 
 def load_library(image: bytes) -> FunctionModule:
-    """Load functions from the bytes of a shared library, or of a tar of objects, which needs the compiler."""
+    """Functions out of the bytes of an artifact: a shared library, or a tar of objects, which needs the compiler."""
     with tempfile.TemporaryDirectory(prefix="tilewright-trial-") as folder:
         path = Path(folder) / ("code.so" if image[:4] == b"\x7fELF" else "code.tar")
         path.write_bytes(image)
@@ -185,7 +185,7 @@ def load_library(image: bytes) -> FunctionModule:
 
 
 def _wrong(prepared: _Prepared, given: _Given) -> str:
-    """Return the difference from the default schedule's answers; "" where there is none."""
+    """Describe the differences from the results of the default schedule."""
     if any(g.broken for g in given.all):
         return "the code wrote beside one of its arrays"
     for k, (p, g) in enumerate(zip(prepared.params, given.open, strict=True)):
@@ -201,10 +201,8 @@ def _same_bytes(a: Array, b: Array) -> bool:
 
 
 def timed(call: Callable[[], None], options: TrialOptions) -> tuple[list[float], float]:
-    """Return seconds per call for each repetition, and their spread.
-
-    Measures again, longer each time, while the spread is too large; the smallest spread wins.
-    """
+    """Seconds per call for each repetition, and how far they are apart. Repeated, longer each time, while they
+    disagree; the calmest wins."""
     best: tuple[list[float], float] | None = None
     for attempt in range(ATTEMPTS):
         least_ms = options.min_repeat_ms if options.flush else max(options.min_repeat_ms, attempt * LONGER_MS)
@@ -218,7 +216,7 @@ def timed(call: Callable[[], None], options: TrialOptions) -> tuple[list[float],
 
 
 def _repetitions(call: Callable[[], None], options: TrialOptions, least_ms: float) -> tuple[list[float], float]:
-    """Time each repetition in two halves, so that a single repetition has a spread, too."""
+    """Each repetition is timed in two halves where it has two, so that one alone shows whether it can be trusted."""
     number, costs, halves = options.number, [], []
     for _ in range(options.repeat):
         while True:
@@ -234,7 +232,7 @@ def _repetitions(call: Callable[[], None], options: TrialOptions, least_ms: floa
 
 
 def spread_of(figures: Sequence[float]) -> float:
-    """Return the spread of costs as a fraction of their median; between quartiles where there are more than three."""
+    """How far figures are apart, as a part of their median; between quartiles where there are more than three."""
     low, middle, high = np.percentile(figures, [25, 50, 75]) if len(figures) > 3 else (
         min(figures), np.median(figures), max(figures)
     )
@@ -257,7 +255,7 @@ def _time(call: Callable[[], None], number: int, flush: bool) -> float:
 
 
 def flush_caches() -> None:
-    """Fill the caches with other data."""
+    """Fill the caches with something else."""
     _other_data()[::64] += 1
 
 
@@ -267,7 +265,7 @@ def _other_data() -> Array:
 
 
 def machine_name() -> str:
-    """Return the name of this machine in records: host name, processor, and cores of this process."""
+    """This machine, as records name it: its host name, its processor and how many cores this process may use."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return f"{os.uname().nodename}, {_processor()}, {cores} cores"
 
@@ -279,5 +277,5 @@ def _processor() -> str:
 
 
 def threads_of_worker(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
-    """Return the number of threads of native code in this process: `{"threads"}`."""
+    """How many threads native code uses here: `{"threads"}`."""
     return {"threads": default_threads()}, []

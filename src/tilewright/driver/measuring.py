@@ -1,4 +1,4 @@
-"""Where the commands measure: here, on a Dask cluster, on devices of a tracker, or on a board by ssh."""
+"""The machine on which commands measure: this one, a Dask cluster, devices of a tracker, or a board by ssh."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 DEVICE_SECONDS = 10.0
-"""Seconds to wait for a device to register with its tracker."""
+"""Seconds to wait for a device at its tracker."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place to measure, from the options of a command; without options, this machine."""
+class MeasuringOptions:
+    """The measuring options of a command; without options, this machine."""
 
     cluster: str = ""
     worker_tag: str = ""
@@ -29,7 +29,7 @@ class Place:
     ssh_config: Path | None = None
 
     def __post_init__(self) -> None:
-        """Raises `OptionError` for contradictory options."""
+        """Raise `OptionError` for options that exclude each other."""
         chosen = [f"--{word}" for word in ("cluster", "tracker", "ssh") if getattr(self, word)]
         if len(chosen) > 1:
             raise OptionError(
@@ -42,8 +42,7 @@ class Place:
             )
         if bool(self.tracker) != bool(self.rpc_key):
             raise OptionError(
-                "a tracker is asked for devices of a key; give both, the tracker's HOST:PORT and --rpc-key",
-                code="TW0204"
+                "a tracker needs a key of devices; give both HOST:PORT of the tracker and --rpc-key", code="TW0204"
             )
         if self.ssh_config and not self.ssh:
             raise OptionError("--ssh-config is read for a board; give it by --ssh user@host", code="TW0204")
@@ -52,11 +51,11 @@ class Place:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether code runs on other machines."""
+        """Whether the code runs on another machine."""
         return bool(self.cluster or self.tracker or self.ssh)
 
     def reach(self) -> None:
-        """Ask the tracker, where there is one, for the device, before anything takes time.
+        """Check that the tracker, if one is given, has the device, before any slow step.
 
         Raises `RPCError` where the tracker refuses or is silent, and where no device of the key comes within ten
         seconds.
@@ -94,7 +93,10 @@ class Place:
         self, timeout: float = 10, number: int = 4, repeat: int = 3, min_repeat_ms: float = 0,
         threads: int | None = None, noise: float = 0.1, cooldown_interval: float = 0.1,
     ) -> Runner:
-        """Return the runner; the options are those of `LocalRunner`. Raises `OptionError` where threads cannot be set."""
+        """Return the runner with the options of `LocalRunner`.
+
+        Raises `OptionError` for `threads` where the server decides them.
+        """
         timing: dict[str, Any] = {
             "timeout": timeout, "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms,
             "cooldown_interval": cooldown_interval, "noise": noise,
@@ -124,7 +126,7 @@ class Place:
 
 
 def address(text: str) -> tuple[str, int]:
-    """Split `HOST:PORT`. Raises `OptionError`."""
+    """`HOST:PORT`. Raises `OptionError`."""
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
         raise OptionError(f"'{text}' is no address of a tracker; write HOST:PORT, like 127.0.0.1:9190", code="TW0202")
