@@ -3,8 +3,9 @@
     symbols n, m; piece 0 of n * m * 4 bytes, alive from step 0 to 3       x has the shape (3, 5)
       ->  n = 3, m = 5: [3, 5, …, offset of piece 0, …]                    the table that the code reads, kept for these sizes
 
-The shapes of the inputs tell the sizes; the plan is the one that a static program has (the largest pieces first, each into the
-tightest gap between those that live at the same time). It takes a tenth of a millisecond, once for each combination of sizes.
+The shapes of the inputs tell the sizes; the plan is the one that a static program has (the largest pieces first, each
+into the tightest gap between those that live at the same time). It takes a tenth of a millisecond, once for each
+combination of sizes.
 """
 
 from __future__ import annotations
@@ -37,9 +38,12 @@ MOST_PLANS: Final = 64
 
 
 class OpenExecutable(Executable):
-    """An `Executable` that takes inputs of any sizes that fit its symbols; each combination of sizes gets one of known sizes, over the same code."""
+    """An `Executable` that takes inputs of any sizes that fit its symbols; each combination of sizes gets one of known
+    sizes, over the same code."""
 
-    def __init__(self, manifest: Manifest, code: Code, constants: Array, threads: int | None = None, table: Array | None = None) -> None:
+    def __init__(
+        self, manifest: Manifest, code: Code, constants: Array, threads: int | None = None, table: Array | None = None
+    ) -> None:
         self.manifest, self.code = manifest, code
         self._given_threads = threads
         self._constants = constants
@@ -55,7 +59,8 @@ class OpenExecutable(Executable):
         self._after = 0
 
     def specialise(self, compile_: Callable[[Shapes], Executable], after: int) -> None:
-        """Compile sizes that are called `after` times for themselves, one after another in the background, and go on with that."""
+        """Compile sizes that are called `after` times for themselves, one after another in the background, and go on
+        with that."""
         self._compile, self._after = compile_, after
 
     @property
@@ -78,15 +83,22 @@ class OpenExecutable(Executable):
         return self._for(given)(*given, out=out)
 
     def benchmark(
-        self, *args: Any, repeat: int = 5, number: int = 5, min_repeat_ms: float = 0, end_to_end: bool = False, **kwargs: Any
+        self, *args: Any, repeat: int = 5, number: int = 5, min_repeat_ms: float = 0, end_to_end: bool = False,
+        **kwargs: Any
     ) -> BenchmarkResult:
-        """Time calls with these inputs, by default random ones of the sizes of the last call; see `Executable.benchmark`."""
-        options: dict[str, Any] = {"repeat": repeat, "number": number, "min_repeat_ms": min_repeat_ms, "end_to_end": end_to_end}
+        """Time calls with these inputs, by default random ones of the sizes of the last call; see
+        `Executable.benchmark`."""
+        options: dict[str, Any] = {
+            "repeat": repeat, "number": number, "min_repeat_ms": min_repeat_ms, "end_to_end": end_to_end
+        }
         if args or kwargs:
             given = self._in_order(args, kwargs)
             return self._for(given).benchmark(*given, **options)
         if self.last is None:
-            raise InputError(f"the program takes open sizes ({self._signature()}); call it once, or give the inputs to time it with", code="TW0708")
+            raise InputError(
+                f"the program takes open sizes ({self._signature()}); call it once, or give the inputs to time it with",
+                code="TW0708"
+            )
         return self.last.benchmark(**options)
 
     def example_inputs(self, seed: int = 0) -> dict[str, Array]:
@@ -139,17 +151,22 @@ class OpenExecutable(Executable):
         offsets, workspace = place_pieces([Piece(_number(p.nbytes, sizes), p.birth, p.death) for p in manifest.pieces])
         table = np.array([*sizes.values(), *derived, *(o + manifest.workspace_bytes for o in offsets), 0], np.int64)
         concrete = replace(
-            manifest, symbols=(), sizes=(), pieces=(), workspace_bytes=manifest.workspace_bytes + workspace, parts=_number(manifest.parts, sizes),
+            manifest, symbols=(), sizes=(), pieces=(), workspace_bytes=manifest.workspace_bytes + workspace,
+            parts=_number(manifest.parts, sizes),
             inputs=tuple(replace(t, shape=_shape(t, sizes)) for t in manifest.inputs),
             outputs=tuple(replace(t, shape=_shape(t, sizes)) for t in manifest.outputs),
         )
         return Executable(concrete, self.code, self._constants, self._given_threads, table)
 
     def _sizes_of(self, shapes: Shapes) -> dict[str, int]:
-        """The values of the symbols, in order; raises `InputError` for shapes that contradict the signature, or each other."""
+        """The values of the symbols, in order; raises `InputError` for shapes that contradict the signature, or each
+        other."""
         known: dict[str, int] = {}
         for info, shape in zip(self.manifest.inputs, shapes, strict=True):
-            if len(shape) != len(info.shape) or any(isinstance(w, int) and w != d for w, d in zip(info.shape, shape, strict=True)):
+            if (
+                len(shape) != len(info.shape)
+                or any(isinstance(w, int) and w != d for w, d in zip(info.shape, shape, strict=True))
+            ):
                 raise InputError(f"input '{info.name}' has shape {list(shape)}, expected {info}", code="TW0704")
             for w, d in zip(info.shape, shape, strict=True):
                 if (found := multiple_of(w)) is not None and found[0] not in known:
@@ -157,7 +174,9 @@ class OpenExecutable(Executable):
         for info, shape in zip(self.manifest.inputs, shapes, strict=True):
             if any(value(w, known) != d for w, d in zip(info.shape, shape, strict=True)):
                 told = ", ".join(f"{name} = {n}" for name, n in known.items())
-                raise InputError(f"input '{info.name}' has shape {list(shape)}, expected {info} where {told}", code="TW0704")
+                raise InputError(
+                    f"input '{info.name}' has shape {list(shape)}, expected {info} where {told}", code="TW0704"
+                )
         for s in self.manifest.symbols:
             if not s.least <= known[s.name] or (s.most is not None and known[s.name] > s.most):
                 raise self._out_of_range(s, known[s.name])
@@ -167,16 +186,30 @@ class OpenExecutable(Executable):
         for t in self.manifest.inputs:
             for axis, size in enumerate(t.shape):
                 if (found := multiple_of(size)) is not None and found[0] == symbol.name:
-                    told = symbol if found[1] == 1 else Symbol(str(size), symbol.least * found[1], None if symbol.most is None else symbol.most * found[1])
+                    told = (
+                        symbol if found[1] == 1
+                        else Symbol(
+                            str(size), symbol.least * found[1], None if symbol.most is None else symbol.most * found[1]
+                        )
+                    )
                     place = f"dimension {axis} of input '{t.name}' is {number * found[1]}"
-                    return InputError(f"{place}, and the program was compiled for {told}; compile it with a wider range of '{size}'", code="TW0709")
-        return InputError(f"the size {symbol.name} is {number}, and the program was compiled for {symbol}; compile it with a wider range", code="TW0709")
+                    return InputError(
+                        f"{place}, and the program was compiled for {told}; compile it with a wider range of '{size}'",
+                        code="TW0709"
+                    )
+        return InputError(
+            f"the size {symbol.name} is {number}, and the program was compiled for {symbol}; compile it with a wider "
+            "range",
+            code="TW0709"
+        )
 
 
 def _number(size: Size, known: Mapping[str, int]) -> int:
     found = value(size, known)
     if found is None:
-        raise InputError(f"the size {size} is not known from the inputs, which tell {', '.join(known) or 'none'}", code="TW0709")
+        raise InputError(
+            f"the size {size} is not known from the inputs, which tell {', '.join(known) or 'none'}", code="TW0709"
+        )
     return found
 
 

@@ -4,8 +4,8 @@
     prune:   one node after another is given by its value, left out, or becomes the result
     sizes:   every extent becomes 1, 2, 3, …            (`sizes.py`)
 
-`fails(case)` returns whether a case fails in the given way. The surroundings of a part are replaced by the values that the
-interpreter computes there, so that a part sees the numbers that it saw in the model.
+`fails(case)` returns whether a case fails in the given way. The surroundings of a part are replaced by the values that
+the interpreter computes there, so that a part sees the numbers that it saw in the model.
 """
 
 from __future__ import annotations
@@ -100,7 +100,9 @@ class Shrinker:
         low, high = 0, len(order)
         while low < high - 1:
             middle = (low + high) // 2
-            low, high = (middle, high) if self._takes(_cut(case, case.main.body, order[:middle], known)) else (low, middle)
+            low, high = (
+                (middle, high) if self._takes(_cut(case, case.main.body, order[:middle], known)) else (low, middle)
+            )
         given, first = order[:low], low
         low, high = first, len(order)
         while low < high - 1:
@@ -114,7 +116,8 @@ class Shrinker:
             pass
 
     def _smaller(self) -> Iterable[Case | None]:
-        """Cases with a node less: a value is given, the result is what it was made of, a node is replaced by its operand of the same type."""
+        """Cases with a node less: a value is given, the result is what it was made of, a node is replaced by its
+        operand of the same type."""
         case, known = self.best, _known(self.best)
         body = case.main.body
         for e in _parts(body):

@@ -16,7 +16,8 @@ from tilewright.tir.stmt import Block, For, Let, PrimFunc, Stmt, map_bodies, sub
 
 
 def convert_ssa(func: PrimFunc) -> PrimFunc:
-    """A variable that is bound again becomes a new one there. Needs nothing; returns `func` itself when nothing is bound twice."""
+    """A variable that is bound again becomes a new one there. Needs nothing; returns `func` itself when nothing is
+    bound twice."""
     return func.with_body(_visit(func.body, set()))
 
 

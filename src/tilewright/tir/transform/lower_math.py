@@ -8,7 +8,8 @@
 
     exp 1, exp2 1, log 1, log2 2, tanh 2.5, sigmoid 2.5, erf 2, rsqrt 1.5
 
-A value that is rounded to bfloat16 when stored needs less: there erf is one polynomial with an absolute error of at most 2.5e-5 and a relative error of at most 1.1e-4.
+A value that is rounded to bfloat16 when stored needs less: there erf is one polynomial with an absolute error of at
+most 2.5e-5 and a relative error of at most 1.1e-4.
 
 Infinities, NaN, zeros and the ends of the range give what the C library gives. Polynomials are minimax fits (Lawson's
 iteration on Chebyshev nodes, coefficients rounded to `float32` one after the other) with the error named beside them;
@@ -33,7 +34,9 @@ _MAGIC: Final = 12582912.0
 """1.5 * 2**23: adding it rounds a float32 to an integer in its low bits."""
 _MAGIC_BITS: Final = 0x4B400000
 _LN2_HIGH, _LN2_LOW = 0.693145751953125, 1.42860682030941723e-6
-_EXP: Final = (0.4999999403953552, 0.16666516661643982, 0.041668280959129333, 0.008369248360395432, 0.0013820745516568422)
+_EXP: Final = (
+    0.4999999403953552, 0.16666516661643982, 0.041668280959129333, 0.008369248360395432, 0.0013820745516568422
+)
 """exp(r) = 1 + r + r*r*p(r) for |r| <= 0.35; relative error 3.4e-9."""
 _LOG: Final = (0.3333333134651184, -0.2500081956386566, 0.2000124156475067, -0.166234090924263, 0.14201579988002777,
                -0.13159610331058502, 0.12762217223644257, -0.07636439055204391)
@@ -89,8 +92,9 @@ class _Lowering:
         self.memo: dict[tuple[PrimExpr, bool, bool], PrimExpr] = {}
 
     def expr(self, e: PrimExpr, guarded: bool, coarse: bool = False) -> PrimExpr:
-        """`e` lowered; `guarded` when it stands below a `Select`, where nothing may be read early; `coarse` when sums and products
-        of it are rounded to bfloat16."""
+        """`e` lowered; `guarded` when it stands below a `Select`, where nothing may be read early; `coarse` when sums
+        and products of it are rounded to bfloat16.
+        """
         old = e.operands()
         if not old:
             return e
@@ -257,7 +261,8 @@ def _rsqrt(x: PrimExpr) -> PrimExpr:
 
 
 EXPANSIONS: Final[dict[Intrinsic, Callable[..., PrimExpr]]] = {
-    I.exp: _exp, I.exp2: _exp2, I.log: _log, I.log2: _log2, I.tanh: _tanh, I.sigmoid: _sigmoid, I.erf: _erf, I.rsqrt: _rsqrt,
+    I.exp: _exp, I.exp2: _exp2, I.log: _log, I.log2: _log2, I.tanh: _tanh, I.sigmoid: _sigmoid, I.erf: _erf,
+    I.rsqrt: _rsqrt,
 }
 COARSE: Final[dict[Intrinsic, Callable[..., PrimExpr]]] = {I.erf: _erf_coarse}
 """Where the result is rounded to bfloat16."""

@@ -39,14 +39,18 @@ def accelerator_of(name: str) -> Accelerator:
     else:
         found = find_accelerator(name)
     if not isinstance(found, Accelerator):
-        raise OptionError(f"'{name}' is no accelerator; those there are: {', '.join(accelerator_names())}; or write file.py:name", code="TW0901")
+        raise OptionError(
+            f"'{name}' is no accelerator; those there are: {', '.join(accelerator_names())}; or write file.py:name",
+            code="TW0901"
+        )
     return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
     parser = argparse.ArgumentParser(
-        "python -m tilewright.backends.accelerators.declared", description="The page of an accelerator, its tests, and what networks cost on it."
+        "python -m tilewright.backends.accelerators.declared",
+        description="The page of an accelerator, its tests, and what networks cost on it."
     )
     parser.add_argument("name", help="an entry point, or file.py:name")
     parser.add_argument("--test", type=int, metavar="N", help="run N random programs of each operator")
@@ -80,7 +84,10 @@ def _run(given: argparse.Namespace) -> int:
         print("\n".join(m.simulator.text() for m in modules_of(program)))
         return 0
     taken, everything = share(partitioned)
-    print(f"{accelerator.name} computes {taken:,} of {everything:,} multiply-accumulates ({taken / max(everything, 1):.1%})")
+    print(
+        f"{accelerator.name} computes {taken:,} of {everything:,} multiply-accumulates "
+        f"({taken / max(everything, 1):.1%})"
+    )
     for cycles in cycle_reports(program):
         print(cycles)
     return 0
