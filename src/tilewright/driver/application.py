@@ -118,7 +118,8 @@ def check_target_options(context: typer.Context) -> None:
     """Raise `OptionError` where options of parts of a target were given to a command that has no target. For the
     callback of an application."""
     given = invocation(context).target_options
-    command: Any = context.command.get_command(context, context.invoked_subcommand) if context.invoked_subcommand else None  # type: ignore[attr-defined]
+    group: Any = context.command
+    command = group.get_command(context, context.invoked_subcommand) if context.invoked_subcommand else None
     if given and command is not None and all(p.name != "target" for p in command.params):
         raise OptionError(f"{given[0]}: '{context.invoked_subcommand}' takes no target", code="TW0204")
 

@@ -2,7 +2,8 @@
 (`_tvmdbg_graph_dump.json`).
 
     {"nodes": [{"op": "null", "name": "x", "inputs": [], "attrs": {"T": "float32"}, "shape": [1, 3, 8, 8]},
-               {"op": "kernel_0_conv2d_relu", "name": "kernel_0_conv2d_relu", "inputs": ["x"], "attrs": {"T": "float32", …}, "shape": [1, 8, 8, 8]}]}
+               {"op": "kernel_0_conv2d_relu", "name": "kernel_0_conv2d_relu", "inputs": ["x"],
+                "attrs": {"T": "float32", …}, "shape": [1, 8, 8, 8]}]}
 
 Inputs come first, then the steps in order; constants are within the steps. Steps of the same kernel have names of their
 own: `…_1`, `…_2`.

@@ -71,7 +71,9 @@ class MemoryReport:
             f"{self.peak_name}{f' ({self.peak_origin})' if self.peak_origin else ''}; there live"
         )
         rows = [
-            f"  {_bytes(a.nbytes)}  {a.dtype}{list(a.shape)}  steps {a.first} to {a.last}  {a.made_by}  {a.origin}".rstrip() for a in self.alive[:_SHOWN]
+            f"  {_bytes(a.nbytes)}  {a.dtype}{list(a.shape)}  steps {a.first} to {a.last}  "
+            f"{a.made_by}  {a.origin}".rstrip()
+            for a in self.alive[:_SHOWN]
         ]
         more = [f"  and {len(self.alive) - _SHOWN} more"] if len(self.alive) > _SHOWN else []
         return "\n".join([*head, *rows, *more])

@@ -1,7 +1,7 @@
 """A program for sizes that are known when it is called: one code, and for each combination of sizes a plan of memory.
 
     symbols n, m; piece 0 of n * m * 4 bytes, alive from step 0 to 3       x has the shape (3, 5)
-      ->  n = 3, m = 5: [3, 5, …, offset of piece 0, …]                    the table that the code reads, kept for these sizes
+      ->  n = 3, m = 5: [3, 5, …, offset of piece 0, …]                the table that the code reads for these sizes
 
 The shapes of the inputs tell the sizes; the plan is the one that a static program has (the largest pieces first, each
 into the tightest gap between those that live at the same time). It takes a tenth of a millisecond, once for each

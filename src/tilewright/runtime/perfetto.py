@@ -1,7 +1,9 @@
 """A trace as the protobuf messages of Perfetto (protos/perfetto/trace: trace.proto, track_event/*.proto), written
 without a library.
 
-    Trace.packet (1): TracePacket { timestamp (8), trusted_packet_sequence_id (10), track_event (11) | track_descriptor (60) }
+    Trace.packet (1): TracePacket {
+        timestamp (8), trusted_packet_sequence_id (10), track_event (11) | track_descriptor (60)
+    }
 """
 
 from __future__ import annotations

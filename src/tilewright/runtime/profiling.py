@@ -1,6 +1,6 @@
 """Profiles in TVM's terms: a `Report` has one row of metrics for each call, and prints as a table, csv or json.
 
-    report.calls[0]     {"Name": "kernel_0_conv2d_add_relu", "Duration (us)": Duration(12.5), "Percent": Percent(31.0), "Count": Count(1), …}
+    report.calls[0]     {"Name": "kernel_0_conv2d_add_relu", "Duration (us)": Duration(12.5), "Count": Count(1), …}
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """A model as one WebAssembly module: the section after the code, from which a reader learns the model and detects
 damage.
 
-    model.wasm    code and constants · custom section `tilewright.manifest` (JSON) · custom section `tilewright.sha256` (32 bytes) of all before
+    model.wasm    code and constants · custom section `tilewright.manifest` (JSON)
+                  · custom section `tilewright.sha256` (32 bytes): the digest of all bytes before it
 
 It is run by `tilewright.mjs`, beside this file, in browsers and in Node.js; Python reads its manifest, and does not run
 it.

@@ -1,6 +1,6 @@
 """Messages between processes and machines: a JSON object and pieces of bytes, never pickled programs.
 
-    "TWM1" · bytes of the JSON (uint32) · bytes of all pieces (uint64) · JSON {"message": …, "pieces": [bytes of each]} · pieces
+    "TWM1" · size of the JSON (uint32) · size of all pieces (uint64) · JSON {"message": …, "pieces": [sizes]} · pieces
 
 Sizes are checked against limits before memory is allocated. Every wait has an end; time during which this process
 itself stood still (stopped, suspended) does not count.

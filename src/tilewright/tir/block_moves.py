@@ -216,7 +216,8 @@ def reverse_compute_inline(func: PrimFunc, block: str) -> PrimFunc:
     chosen = [b for b in inner if isinstance(makers(func, b)[0].body, Store) and makers(func, b)[0].init is None]
     if len(chosen) != 1:
         raise fault(
-            f"block '{block}' must read one value that an elementwise block makes, and reads {len(chosen)} of that kind",
+            f"block '{block}' must read one value that an elementwise block makes, and reads {len(chosen)} "
+            "of that kind",
             node, func
         )
     (source,), (maker,) = chosen, makers(func, chosen[0])

@@ -124,8 +124,10 @@ class BlockSteps(LoopSteps):
         buffer = self._written(at, e, buffer_index)
         rank = len(buffer.shape)
         if buffer in e.func.params or not -rank <= axis < rank or axis % rank == rank - 1 or not 0 <= offset < factor:
-            raise ScheduleError(f"'{buffer.name}' of {rank} dimensions cannot be aligned along axis {axis} by {factor} with the offset {offset}: "
-                                "an inner value can be, along any axis but the last, with an offset from 0 to the factor")
+            raise ScheduleError(
+                f"'{buffer.name}' of {rank} dimensions cannot be aligned along axis {axis} by {factor} with the offset "
+                f"{offset}: an inner value can be, along any axis but the last, with an offset from 0 to the factor"
+            )
         node = e.block(at.block)
         place = stored_buffers(node).index(buffer)
         e.annotate(at.block, ALIGNED, (*node.annotations.get(ALIGNED, ()), (place, axis % rank, factor, offset)))

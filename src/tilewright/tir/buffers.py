@@ -2,7 +2,7 @@
 hardware instructions use.
 
     Bb = tir.decl_buffer((16, 64), "float32", name="B", strides=[te.var("s1"), 1])
-    tir.call_extern("int32", "gemv_update", cc.access_ptr("w"), aa.access_ptr("r"), Bb.access_ptr("r"), 16, 64, Bb.strides[0])
+    tir.call_extern("int32", "gemv_update", cc.access_ptr("w"), aa.access_ptr("r"), Bb.access_ptr("r"), 16, 64)
 """
 
 from __future__ import annotations

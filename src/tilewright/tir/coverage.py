@@ -1,7 +1,7 @@
 """Whether a statement writes all that it reads of an inner value, so that the value needs to live no longer than the
 statement.
 
-    for x in range(3): B[i + x] = …;  C[i] = B[i] + B[i + 2]       trips of a loop i around this need nothing of each other's B
+    for x in range(3): B[i + x] = …;  C[i] = B[i] + B[i + 2]     iterations of an outer loop i are independent in B
 
 A loop nest writes a box when each index is a sum of loops that count like digits. Any other write is assumed to have
 holes, and a read that no earlier box holds is taken to need what was there before.

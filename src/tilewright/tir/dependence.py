@@ -1,6 +1,6 @@
 """Whether two accesses can meet at one element, and in which trips of the loops around them.
 
-    for i: for j: A[i * 8 + j + 1] = A[i * 8 + j]       the store of trip (i, j) meets the load of a trip with j one more
+    for i: for j: A[i * 8 + j + 1] = A[i * 8 + j]    the store of iteration (i, j) meets the load of (i, j + 1)
 
 `Meeting` asks about two accesses, `b` in some trips of the loops that they share and `a` in trips that are `delta`
 further on. That the indices agree, and that both are performed, are linear equations over the trips of `b`, the deltas,

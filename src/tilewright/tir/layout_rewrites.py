@@ -376,7 +376,8 @@ def decompose_padding(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc, 
 def pad_einsum(func: PrimFunc, block: str, padding: Sequence[int]) -> PrimFunc:
     """A sum of products over axes rounded up to multiples of `padding`; inputs gain zeros, and the result is cut.
 
-    C[i] += A[i, k] * B[k]  (i of 5, padding 4)  ->  A_pad[i of 8, k] = A or 0;  C_pad[i of 8] += A_pad * B;  C[i] = C_pad[i]
+    C[i] += A[i, k] * B[k]  (i of 5, padding 4)
+        ->  A_pad[i of 8, k] = A or 0;  C_pad[i of 8] += A_pad * B;  C[i] = C_pad[i]
     """
     s = Schedule(func)
     node = s.block(block)

@@ -43,7 +43,8 @@ def merge(func: PrimFunc, loops: Sequence[For]) -> tuple[PrimFunc, Var]:
 
     Returns its inner variable.
 
-    for i: for j: B[i, j] = …;  for i: for j: C[i, j] = B[i, j]  ->  for i_m: { for j: B[i_m, j] = …; for j: C[i_m, j] = B[i_m, j] }
+    for i: for j: B[i, j] = …;  for i: for j: C[i, j] = B[i, j]
+        ->  for i_m: { for j: B[i_m, j] = …; for j: C[i_m, j] = B[i_m, j] }
     """
     if len(loops) < 2:
         raise ScheduleError("merge takes two loops or more")

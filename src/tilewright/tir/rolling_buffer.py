@@ -1,7 +1,8 @@
 """A value computed inside of its reader's loop keeps what the next trip needs again, in a ring.
 
     for i in range(8):                                     for i in range(8):                      rolling: B
-        for x in range(3): B[i + x] = A[i + x] * 2    ->       for x in range(3): if i == 0 or x == 2: B[(i + x) % 3] = A[i + x] * 2
+        for x in range(3): B[i + x] = A[i + x] * 2
+            ->  for x in range(3): if i == 0 or x == 2: B[(i + x) % 3] = A[i + x] * 2
         C[i] = B[i] + B[i + 1] + B[i + 2]                      C[i] = B[i % 3] + B[(i + 1) % 3] + B[(i + 2) % 3]
 
 The note `ROLLING` on the loop names the rings: their memory is allocated around it, and its trips stay in their order.

@@ -138,7 +138,8 @@ class Schedule(Recorder):
 
         Where they do not divide, a predicate guards the rest.
 
-        for i in range(100): C[i]  ->  for i_0 in range(7): for i_1 in range(16): if i_0 * 16 + i_1 < 100: C[i_0 * 16 + i_1]
+        for i in range(100): C[i]
+            ->  for i_0 in range(7): for i_1 in range(16): if i_0 * 16 + i_1 < 100: C[i_0 * 16 + i_1]
 
         With `overlap`, for two factors and a loop of no reduction, the last trip starts earlier instead, and some
         points are
@@ -330,7 +331,8 @@ class Schedule(Recorder):
         """While one trip of `outer` runs, the loops inside of it down to `inner` ask, each trip for its share, for
         what the next trip reads.
 
-        for p: for m: for k: C[m, p] += A[m, k] * B[p, k]  ->  for p: for m: for k: prefetch(B[p + 1, share of (m, k)]); C[m, p] += …
+        for p: for m: for k: C[m, p] += A[m, k] * B[p, k]
+            ->  for p: for m: for k: prefetch(B[p + 1, share of (m, k)]); C[m, p] += …
         """
         self._parameter(buffer)
         if not any(isinstance(f, For) and f.var is inner for f in walk_stmt(self._loop(outer).body)):

@@ -465,7 +465,8 @@ def _stride(box: _Box, k: int) -> PrimExpr:
 def _bound(s: Stmt, boxes: dict[Buffer, _Box]) -> Stmt:
     """The statements of an intrinsic over the boxes of the program, with loop variables of their own, and what it is
     promised."""
-    addressed = {e.args[0].buffer for x in walk_stmt(s) for top in expressions(x) for e in walk(top) if isinstance(e, Call) and e.op is address_of
+    addressed = {e.args[0].buffer for x in walk_stmt(s) for top in expressions(x) for e in walk(top)
+                 if isinstance(e, Call) and e.op is address_of
                  if isinstance(e.args[0], Load)}
     promises = [p for a, box in boxes.items() if a.strides or a in addressed for p in _promises(a, box)]
     s = _renewed(s)

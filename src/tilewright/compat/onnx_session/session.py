@@ -294,7 +294,8 @@ def _check_providers(providers: Sequence[Any] | None) -> None:
     names = [p if isinstance(p, str) else p[0] for p in providers or ()]
     if names and _PROVIDER not in names:
         raise TargetError(
-            f"none of the providers {', '.join(names)} is here; code is compiled for the CPU: providers=['{_PROVIDER}']",
+            f"none of the providers {', '.join(names)} is here; code is compiled for the CPU: "
+            f"providers=['{_PROVIDER}']",
             code="TW0506"
         )
     others = [n for n in names if n != _PROVIDER]

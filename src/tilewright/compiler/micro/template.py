@@ -4,7 +4,8 @@ A template is a folder with a `template.json`:
 
     about        one sentence
     tools        option: how to install the program that it names
-    options      name: {help, when, default, choices}; `when` is the last step that may give it: create, build or run. A choice has further values by name
+    options      name: {help, when, default, choices}; `when` is the last step that may give it: create, build or
+                 run. A choice has further values by name
     sources      the files of the folder that go into a project
     build        commands, run in the project's folder, for each of its programs
     flash        commands that bring the image to the board; without any, `about_flash` says why none are needed

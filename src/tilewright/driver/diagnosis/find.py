@@ -3,7 +3,7 @@ that shows it.
 
     whole program right?  -> yes: nothing to find
     passes, one by one    -> the first that changes what the program means
-    kernels, one by one, on the interpreter's values -> the first that is wrong, then its stage: compute, schedule, a loop pass, codegen
+    kernels, one by one, on the interpreter's values -> the first wrong one, then its stage: compute, schedule, codegen
     neither               -> the memory plan, or rounding that operators behind it make large
 
 A failing program is shrunk with the check that found it, so that each try is one pass or one small kernel.

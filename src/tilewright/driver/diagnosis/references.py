@@ -1,7 +1,7 @@
 """Reference results of a model by other runtimes: ONNX Runtime, PyTorch and TensorFlow Lite, each where it is
 installed.
 
-    compare_import("onnxruntime", path, case, bench)       the first node of a model that the imported program computes otherwise
+    compare_import("onnxruntime", path, case, bench)    the first node with another value in the imported program
 
 Where the interpreter computes the same as the other program, the import is right, and it is the reference for all that
 follows.

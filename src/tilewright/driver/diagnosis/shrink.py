@@ -11,6 +11,7 @@ the interpreter computes there, so that a part sees the numbers that it saw in t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -129,7 +130,13 @@ class Shrinker:
         for e in post_order(body, inside=False):
             for o in operands(e) if isinstance(e, Call) and not isinstance(e.op, Expr) else ():
                 if o.known_type() == e.known_type():
-                    yield _made(lambda e=e, o=o: case.around(rewrite(body, lambda x: None, memo={e: o}), dict(zip(case.main.params, case.values, strict=True))))  # type: ignore[misc]
+                    yield _made(partial(_replaced, case, e, o))
+
+
+def _replaced(case: Case, e: Expr, operand: Expr) -> Case:
+    """Return the case with `operand` in place of `e`."""
+    inputs = dict(zip(case.main.params, case.values, strict=True))
+    return case.around(rewrite(case.main.body, lambda x: None, memo={e: operand}), inputs)
 
 
 def _known(case: Case) -> dict[Expr, Array]:

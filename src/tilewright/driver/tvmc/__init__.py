@@ -2,7 +2,7 @@
 tilewright.driver.tvmc`.
 
     model = tvmc.load("model.onnx")
-    records = tvmc.tune(model, target="llvm", tuning_records="records.json")    compile(…, tuning_records=records) takes the best
+    records = tvmc.tune(model, target="llvm", tuning_records="records.json")    # for compile(…, tuning_records=records)
     package = tvmc.compile(model, target="llvm", package_path="model.tar")
     result = tvmc.run(package, device="cpu")
     print(result)

@@ -133,7 +133,8 @@ def dial(host: str, port: int, secret: bytes, wanted: Message, timeout: float = 
             connection.close()
         silent = isinstance(error, TimeoutError)
         why = (
-            "nothing came from there in time; check host and port, and that a tracker, server or proxy of Tilewright listens there" if silent else error
+            "no answer in time; check host and port, and that a tracker, server or proxy of Tilewright listens there"
+            if silent else error
         )
         raise RPCError(f"no connection to {host}:{port}: {why}", code="TW1201") from error
 

@@ -141,7 +141,8 @@ class Tracker:
                 heapq.heapify(queue.waiting)
                 there = sorted({k for k, _ in self._servers.values()})
                 return {
-                    "refused": f"no server '{key}' was free within {timeout:.1f} s; there are: {', '.join(there) or 'none'}"
+                    "refused": f"no server '{key}' was free within {timeout:.1f} s; there are: "
+                    f"{', '.join(there) or 'none'}"
                 }
             if connection.gone() and request.server.owner in self._servers:
                 self._add(key, request.server)

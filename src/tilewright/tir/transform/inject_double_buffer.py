@@ -3,7 +3,10 @@
     for i in range(8): { for x in range(4): B[x] = A[i, x];  for x in range(4): C[i, x] = B[x] }        B marked
       ->
     for x in range(4): B[0, x] = A[0, x]
-    for i in range(8): { if i + 1 < 8: for x in range(4): B[(i + 1) % 2, x] = A[i + 1, x];  for x in range(4): C[i, x] = B[i % 2, x] }
+    for i in range(8): {
+        if i + 1 < 8: for x in range(4): B[(i + 1) % 2, x] = A[i + 1, x]
+        for x in range(4): C[i, x] = B[i % 2, x]
+    }
 
 Caches of a CPU do this by themselves, so it is not among the passes that every program goes through.
 """

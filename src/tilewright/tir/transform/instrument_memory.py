@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from tilewright.base.errors import Origin
 from tilewright.base.memory_faults import ARITIES, FAULT, OVERLAP, OVERLAPS, UNINITIALIZED, Site
@@ -258,8 +258,9 @@ class _Instrument:
         return line + 1, text[begin : begin + _LONGEST_LINE], column - begin, min(width, _LONGEST_LINE - column + begin)
 
 
-_RULES: Final[dict[type, Callable[[_Instrument, Stmt, _Scope], Stmt]]] = {
-    For: _Instrument.loop, IfThenElse: _Instrument.branch, Let: _Instrument.let, Store: _Instrument.store, Evaluate: _Instrument.evaluate,  # type: ignore[dict-item]
+_RULES: Final[dict[type, Callable[[_Instrument, Any, _Scope], Stmt]]] = {
+    For: _Instrument.loop, IfThenElse: _Instrument.branch, Let: _Instrument.let, Store: _Instrument.store,
+    Evaluate: _Instrument.evaluate,
 }
 
 

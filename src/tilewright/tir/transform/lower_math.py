@@ -1,6 +1,6 @@
 """Replace elementary functions by arithmetic.
 
-    B[i] = I.sigmoid(A[i])             ->      B[i] = 1.0 / (1.0 + …)        a polynomial, shifts and fused multiply-adds
+    B[i] = I.sigmoid(A[i])      ->      B[i] = 1.0 / (1.0 + …)        a polynomial, shifts and fused multiply-adds
 
 `float32`, scalars and vectors alike; 16-bit floats go through `float32`. The other types and the functions not in
 `EXPANSIONS` stay calls, which code generation maps to the C library. Errors, measured over all exponents against
@@ -41,14 +41,17 @@ _EXP: Final = (
 _LOG: Final = (0.3333333134651184, -0.2500081956386566, 0.2000124156475067, -0.166234090924263, 0.14201579988002777,
                -0.13159610331058502, 0.12762217223644257, -0.07636439055204391)
 """log(1 + f) = f - f*f/2 + f*f*f*p(f) for sqrt(1/2) <= 1 + f <= sqrt(2); relative error 5.8e-9."""
-_ERF_SMALL: Final = (0.12837915122509003, -0.3761250674724579, 0.11281976103782654, -0.02677328512072563, 0.005004160106182098,
+_ERF_SMALL: Final = (0.12837915122509003, -0.3761250674724579, 0.11281976103782654, -0.02677328512072563,
+                     0.005004160106182098,
                      -0.0006052461685612798)
 """erf(x) = x + x*p(x*x) for |x| <= 0.9; relative error 1.4e-8."""
-_ERF_LARGE: Final = (-0.00016644762945361435, -1.127797245979309, -0.6369760632514954, -0.10411372035741806, 0.02231525257229805,
+_ERF_LARGE: Final = (-0.00016644762945361435, -1.127797245979309, -0.6369760632514954, -0.10411372035741806,
+                     0.02231525257229805,
                      -0.0030655076261609793, 0.00019822249305434525)
 """erf(x) = 1 - exp(p(x)) for 0.9 <= x <= 3.92; relative error 1.7e-9."""
 
-_ERF_COARSE: Final = (1.1282684803009033, -0.3753148913383484, 0.11107935011386871, -0.02510286308825016, 0.004235425498336554,
+_ERF_COARSE: Final = (1.1282684803009033, -0.3753148913383484, 0.11107935011386871, -0.02510286308825016,
+                      0.004235425498336554,
                       -0.0005110360798425972, 4.10603970522061e-05, -1.9448129933152813e-06, 4.0741809925748385e-08)
 """erf(x) = x*p(x*x) for |x| <= 3, and more than 1 beyond; absolute error 2.2e-5, relative error 1e-4."""
 

@@ -21,7 +21,7 @@ inside its padding, whatever numbers these are; each segment has the conditions 
 
     for x in T.serial(w + 2):                          for x in T.serial(0, 1): P[x] = 0
         P[x] = T.Select(1 <= x and x < w + 1,  ->      for x in T.serial(1, w + 1): P[x] = A[x - 1]
-                        A[x - 1], 0)                   for x in T.serial(w + 1, w + 2): P[x] = 0        (each end clamped to the loop)
+                        A[x - 1], 0)                   for x in T.serial(w + 1, w + 2): P[x] = 0    (ends clamped)
 
 and a loop over tiles of which the last begins earlier, `min(x * 7, w - 7)`, into the first, those between, and the
 last.

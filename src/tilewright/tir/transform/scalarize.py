@@ -1,7 +1,7 @@
 """Turns vector statements into loops over their lanes, for back ends with a compiler that vectorizes loops itself.
 
-    B[T.ramp(i * 8, 1, 8)] = A[T.ramp(i * 8, 1, 8)] + T.broadcast(x, 8)    ->    for lane in T.serial(8):
-                                                                                     B[i * 8 + lane] = A[i * 8 + lane] + x
+    B[T.ramp(i * 8, 1, 8)] = A[T.ramp(i * 8, 1, 8)] + T.broadcast(x, 8)
+        ->  for lane in T.serial(8): B[i * 8 + lane] = A[i * 8 + lane] + x
 
 A mask becomes an `if` around the store. Where the value reads what is stored at another place, or lanes are combined,
 the lanes go through memory of their own. Unrolled loops become serial ones. Needs flat buffers; leaves no vectors.

@@ -1,7 +1,7 @@
 """Compute floats of 16 bits or fewer in float32: widen where memory is read, round where it is written.
 
-    B[i] = max(A[i] * S[i] + T[i], 0)      ->      B[i] = cast("bfloat16", max(cast("float32", A[i]) * cast("float32", S[i])
-                                                                              + cast("float32", T[i]), 0))
+    B[i] = max(A[i] * S[i] + T[i], 0)
+        ->  B[i] = cast("bfloat16", max(cast("float32", A[i]) * cast("float32", S[i]) + cast("float32", T[i]), 0))
 
 Once per kernel, not once per operation: a value that stays in the kernel, in an expression, a variable or a buffer of
 its own, keeps the precision of float32, so a rounding in between (`cast("float32", cast("bfloat16", x))`) goes as well.

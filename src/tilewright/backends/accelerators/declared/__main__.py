@@ -1,9 +1,8 @@
 """Commands for authors of accelerators.
 
     python -m tilewright.contrib.accelerator npu                    its page, as Markdown
-    python -m tilewright.contrib.accelerator npu --test 50          its conformance, with 50 programs of each operator; exit code 1 where
-    something failed
-    python -m tilewright.contrib.accelerator npu --cycles m.tflite  the cycles of a network, layer by layer, and its part of the multiplications
+    python -m tilewright.contrib.accelerator npu --test 50          its conformance with 50 programs per operator
+    python -m tilewright.contrib.accelerator npu --cycles m.tflite  the cycles of a network, layer by layer
     python -m tilewright.contrib.accelerator npu --commands m.tflite
 
 The name is that of an entry point, or a file: `mine.py:accelerator`.

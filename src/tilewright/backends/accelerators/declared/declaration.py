@@ -1,9 +1,13 @@
 """The one file of an accelerator: its memories, its instructions, and which operators they compute.
 
-    npu = Accelerator("npu", far=Memory("dram", 64 << 20, bytes_per_cycle=16), near=Memory("sram", 256 << 10), dtypes=("int8",), numerics="tflite")
+    npu = Accelerator(
+        "npu", far=Memory("dram", 64 << 20, bytes_per_cycle=16), near=Memory("sram", 256 << 10), dtypes=("int8",),
+        numerics="tflite",
+    )
 
     @npu.instruction(
-        0x10, x="n h w c", y="n h w c", dtypes={"x": "int8", "y": "int8"}, fields={"low": -9, "high": -9}, cycles=lambda n, h, w, c, **_: n * h * w * c
+        0x10, x="n h w c", y="n h w c", dtypes={"x": "int8", "y": "int8"}, fields={"low": -9, "high": -9},
+        cycles=lambda n, h, w, c, **_: n * h * w * c,
     )
     def clamp(x, *, low, high):
         return np.clip(x, low, high).astype(x.dtype)

@@ -1,7 +1,8 @@
 """A program for an accelerator: its commands, its constants, and where its inputs and outputs are; as bytes that
 travel in an artifact.
 
-    b"TWAS" · u16 version of this format · u16 version of the accelerator · u32 fingerprint of its declaration · u32 crc32 of all that follows
+    b"TWAS" · u16 version of this format · u16 version of the accelerator · u32 fingerprint of its declaration
+    · u32 crc32 of the rest of the file
     u32 length · JSON: accelerator, symbol, far_bytes, inputs, outputs, layers
     u32 length · constants, which lie at address 0 of the far memory
     u32 length · commands (`stream.py`)

@@ -50,7 +50,8 @@ def _sums(root: Any, product: str, reading: Reading, real: bool) -> tuple[Any, d
     channels = found.op.data_layout.index("C") if "data_layout" in found.op.attributes() else rank - 1
     if axis % rank != channels:
         raise Refused(
-            f"a bias is one number for each output channel, along axis {channels}, and this is along axis {axis % rank}",
+            f"a bias is one number for each output channel, along axis {channels}, and this is along axis "
+            f"{axis % rank}",
             f"add it along axis {channels}"
         )
     bias = requantize.args[0].args[1].value

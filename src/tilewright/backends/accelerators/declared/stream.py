@@ -2,7 +2,8 @@
 
     command   u8 opcode · u8 0 · u16 layer · u32 wait         begins when `wait` commands of the other queue have ended
     0x01 LOAD, 0x02 STORE
-              u8 dimensions · u8 bytes of an element · u16 0 · u32 near address · u32 far address · i32 fill (as many bytes of it as an element has)
+              u8 dimensions · u8 bytes of an element · u16 0 · u32 near address · u32 far address
+              · i32 fill (its lowest bytes, as many as an element has)
               of each dimension: u16 elements · u16 before · u16 after · u16 0 · i32 far stride in bytes
     others    of each operand: u8 dtype · u8 dimensions · u16 0 · u32 near address · of each dimension u16 elements
               then the fields, each in its bits, the first in the lowest, to whole bytes

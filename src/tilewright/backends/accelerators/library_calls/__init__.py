@@ -4,7 +4,7 @@ CMSIS-NN. A part of a network becomes calls in C.
     mod = relay.op.contrib.bnns.partition_for_bnns(mod, params)
     lib = relay.build(mod, "llvm")                    # relay.ext.bnns: a LibraryModule for each part
     print(lib.imported_modules[0].get_source())       # the C text, one call for each row of the pattern table
-    with stand_in("bnns"): lib.executable(x)          # here, without the library: by the meaning of the operators, in numpy
+    with stand_in("bnns"): lib.executable(x)          # without the library: by the numpy meaning of the operators
 
 A program that holds such parts runs where something registered `runtime.library.<name>`, which runs the calls of a
 module; nothing does by itself, so no answer comes from a stand-in that nobody asked for. Importing this needs no
