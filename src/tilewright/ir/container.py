@@ -61,7 +61,8 @@ class Map(Mapping[Any, Any]):
 
 
 def convert(value: Any) -> Any:
-    """Convert a sequence to an `Array`, a mapping to a `Map` and a number to a constant; return any other value unchanged."""
+    """Convert a sequence to an `Array`, a mapping to a `Map` and a number to a constant; return any other value
+    unchanged."""
     if isinstance(value, (bool, np.bool_)):
         return scalar.IntImm("bool", int(value))
     if isinstance(value, (int, np.integer)):
