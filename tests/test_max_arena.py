@@ -86,7 +86,7 @@ def test_a_program_in_another_order_gives_the_same() -> None:
 
 
 def test_a_refusal_names_the_peak_and_what_lives_there() -> None:
-    with pytest.raises(CompileError, match=r"needs an arena of 4096 bytes, and 4095 are allowed: most is alive at Conv 'second'[^,]*, step 1 of 4, 4096 bytes: ") as told:
+    with pytest.raises(CompileError, match=r"needs an arena of 4096 bytes, but the limit is 4095: the peak is at Conv 'second'[^,]*, step 1 of 4, 4096 bytes: ") as told:
         tvm.compile(cnn(), max_arena=4095)
     assert "2 kB of Conv 'first'" in str(told.value) and "float32" in str(told.value) and "quantize the model" in str(told.value)
     assert "or allow 4096 bytes" in str(told.value)

@@ -284,7 +284,7 @@ def test_hybrid_script_that_cannot_be() -> None:
         unknown(a)
     with pytest.raises(CompileError, match=r"hybrid function 'unknown' takes 1 arguments \(a\) and was given 2"):
         unknown(a, a)
-    with pytest.raises(CompileError, match=r"te.hybrid.script decorates a Python function, and this is a int"):
+    with pytest.raises(CompileError, match=r"te.hybrid.script decorates a Python function, but this is of type int"):
         te.hybrid.script(3)  # type: ignore[arg-type]
 
 

@@ -16,7 +16,7 @@ _TAKEN = {
     TypeCall: "take its tensors as inputs and build it in @main, or evaluate the program with relay.create_executor('debug')",
 }
 _GIVEN = {
-    FuncType: "call it in @main, and return what it gives",
+    FuncType: "call it in @main, and return its result",
     RefType: "read it in @main, and return the value",
     TypeCall: "take the tensors out of it with a match in @main, or evaluate the program with relay.create_executor('debug')",
 }

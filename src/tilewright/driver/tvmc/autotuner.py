@@ -100,7 +100,7 @@ class Outcome:
     def check(self) -> None:
         """Raise `RunError` where candidates were tried, and not one could be measured."""
         if self.failed and not self.measured:
-            raise RunError(f"none of {self.failed} candidates could be measured, the last one because: {self.reason}", code="TW1116")
+            raise RunError(f"none of {self.failed} candidates could be measured; the last one failed because: {self.reason}", code="TW1116")
 
 
 @contextmanager

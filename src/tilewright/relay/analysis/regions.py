@@ -76,7 +76,7 @@ def regions_of(order: list[Expr]) -> dict[Expr, Region]:
         if is_end(e):
             if region is None or region.target != e.op.compiler:
                 there = "no region is open there" if region is None else f"the region that is open there is that of '{region.target}'"
-                raise CompileError(f"a compiler_end of '{e.op.compiler}' ends no region: {there}", e.span, code="TW0414")
+                raise CompileError(f"a compiler_end of '{e.op.compiler}' has no matching compiler_begin: {there}", e.span, code="TW0414")
             region.outs.append(e)
         if region is not None:
             region.nodes.append(e)

@@ -28,7 +28,7 @@ def check_well_formed(what: Any) -> None:
 
 def _check(name: str, function: Function, functions: dict[str, Any] | None) -> None:
     for v in free_vars(function):
-        raise CompileError(f"'{name}' uses the variable '{v.name_hint}', which nothing binds", v.span, code="TW0402")
+        raise CompileError(f"'{name}' uses the variable '{v.name_hint}', which is not bound", v.span, code="TW0402")
     order = post_order(function)
     _check_bound_once(name, order)
     check_variable_scopes(name, function)

@@ -78,7 +78,7 @@ class _Reader:
             raise CompileError(
                 f'the network has the numerics "{own}", and {accelerator.name} rounds as "{accelerator.numerics}"; '
                 f"partition with {accelerator.name}.partition_for(mod), "
-                "which gives the whole network its roundings, and leave the option relay.qnn.numerics out",
+                "which uses its rounding for the whole network, and omit the option relay.qnn.numerics",
                 function.span, code="TW0905",
             )
         self.tensors: dict[Expr, Operand | Array] = {}

@@ -39,7 +39,7 @@ def extract_from_multiple_program(
 ) -> list[KernelTask]:
     """The tasks of several networks; those that they share once."""
     if len(mods) != len(params):
-        raise OptionError(f"there are {len(mods)} programs and parameters for {len(params)}; give one dictionary, or None, for each", code="TW0211")
+        raise OptionError(f"{len(mods)} programs were given, but parameters for {len(params)}; give one dictionary, or None, for each program", code="TW0211")
     chosen, begin = Target(target), time.perf_counter()
     wanted = None if ops is None else {str(getattr(o, "name", o)) for o in ops}
     found: dict[Any, KernelTask] = {}
