@@ -27,7 +27,7 @@ def main() -> int:
         random = np.random.default_rng(0)
         inputs = [random.integers(0, 100, t.shape).astype(t.dtype.numpy()) for t in programs["llvm"].inputs]
         answers = [np.asarray(p(*inputs)) for p in programs.values()]
-        if not np.array_equal(*answers):
+        if not np.array_equal(answers[0], answers[1]):
             print(f"{file.stem}: the outputs differ, by {np.abs(answers[0].astype(float) - answers[1]).max():g}")
             return 1
         times: dict[str, list[float]] = {name: [] for name in programs}

@@ -31,12 +31,12 @@ from tilewright.search.auto_scheduler.evolution import Evolution
 from tilewright.search.auto_scheduler.relay_integration import extract_tasks
 from tilewright.search.auto_scheduler.search_policy import SketchPolicy
 from tilewright.search.autotvm.measure import TaskCandidate
-from tilewright.search.autotvm.prior import KernelPrior
+from tilewright.search.autotvm.pretrained import PretrainedKernelModel
 from tilewright.search.autotvm.record import of_record
+from tilewright.search.autotvm.task.kernels import KernelTask
 from tilewright.search.autotvm.task.relay_integration import tasks_of
-from tilewright.search.certainty import rank_correlation
-from tilewright.search.cost_model import BoostedTrees
-from tilewright.search.forests import FILE, write
+from tilewright.search.comparison import rank_correlation
+from tilewright.search.cost_model import FILE, BoostedTrees, write
 from tilewright.search.local import LocalBuilder, LocalRunner
 from tilewright.search.measure import measure
 from tilewright.search.records import Records
@@ -117,9 +117,10 @@ def kernels(folder: Path) -> list[Kernel]:
     for records in by_task.values():
         pairs = [of_record(r)[0] for r in records]
         task = pairs[0].task
+        assert isinstance(task, KernelTask)
         places = [task.config_space.index_of(i.config.entity_map) for i in pairs]
         kept = [(p, min(r.measured.costs)) for p, r in zip(places, records, strict=True) if p is not None]
-        found.append(Kernel(task.title, KernelPrior(task).rows([p for p, _ in kept]), np.asarray([c for _, c in kept])))
+        found.append(Kernel(task.title, PretrainedKernelModel(task).rows([p for p, _ in kept]), np.asarray([c for _, c in kept])))
     return found
 
 
@@ -183,7 +184,7 @@ def speed() -> None:
     """How many candidates a second the shipped model scores, rows and all."""
     (_, mod), *_ = [m for m in modules() if m[0] == "conv1x1"]
     ((task, _),) = tasks_of(mod, None, Target("llvm"))
-    prior, indices = KernelPrior(task), np.random.default_rng(0).integers(len(task.config_space), size=10_000)
+    prior, indices = PretrainedKernelModel(task), np.random.default_rng(0).integers(len(task.config_space), size=10_000)
     prior(indices[:16])
     begin = time.perf_counter()
     prior(indices)

@@ -277,7 +277,7 @@ def quantize(source: Source, path: Path) -> None:
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
-    class RandomInputs(CalibrationDataReader):  # type: ignore[misc]
+    class RandomInputs(CalibrationDataReader):
         def __init__(self) -> None:
             draw = np.random.default_rng(SEED)
             shapes = {name: tuple(value.shape) for name, value in source.inputs().items()}

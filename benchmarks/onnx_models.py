@@ -22,6 +22,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def difference(found: Any, right: Any) -> float:
     if right.dtype.kind != "f":
         return 0.0 if np.array_equal(found, right) else float("inf")
     distance = np.linalg.norm(found.astype(np.float64) - right.astype(np.float64))
-    return float(distance / max(np.linalg.norm(right.astype(np.float64)), 1e-30)) if distance <= np.inf else float("inf")
+    return float(distance / max(float(np.linalg.norm(right.astype(np.float64))), 1e-30)) if distance <= np.inf else float("inf")
 
 
 def sessions(path: Path, threads: int) -> tuple[Any, Any]:
@@ -110,7 +111,7 @@ def measure(real: onnx_workloads.Real, threads: int, rounds: int) -> list[Row]:
             row.failure = f"wrong answer: relative difference {row.difference:.1e}"
     for row in rows:
         if rounds and not row.failure:
-            race(row, lambda feed=feeds[row.shape]: ours.run(None, feed), lambda feed=feeds[row.shape]: theirs.run(None, feed), rounds)
+            race(row, partial(ours.run, None, feeds[row.shape]), partial(theirs.run, None, feeds[row.shape]), rounds)
     return rows
 
 

@@ -58,7 +58,8 @@ def measure(model: str, program: Any, text: str, threads: int, seconds: float) -
     difference = max(float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)) for a, b in pairs)
     if difference > TOLERANCE:
         raise ValueError(f"at {text} the outputs differ by {difference:.0e}")
-    return Found(text, *race([lambda: program(inputs), lambda: alone(inputs)], seconds), difference)
+    shared, static = race([lambda: program(inputs), lambda: alone(inputs)], seconds)
+    return Found(text, shared, static, difference)
 
 
 def _listed(result: Any) -> Sequence[Any]:

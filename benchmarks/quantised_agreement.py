@@ -102,7 +102,7 @@ def of_torch(name: str, engine: str, count: int, size: int) -> Row:
         example = torch.zeros(1, 3, size, size)
         with torch.no_grad():
             traced = torch.jit.trace(module, example, check_trace=False).eval()
-        compiled = tilewright.compile(traced, shapes=[("x", tuple(example.shape))], threads=1)
+        compiled = tilewright.compile(traced, shapes={"x": tuple(example.shape)}, threads=1)
     row = Row(f"{name} {size}x{size}", f"torch {engine}")
     for picture in pictures(count, (1, 3, size, size), np.float32):
         with torch.no_grad():

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -95,10 +95,11 @@ def as_tflite(name: str) -> Callable[[], Path]:
         if not path.exists():
             import onnx
 
+            from quantized_networks import Network
             from quantized_writers import to_tflite
 
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(to_tflite(_Qdq(onnx.shape_inference.infer_shapes(onnx.load(models.ensure(name)))).network()))
+            path.write_bytes(to_tflite(cast(Network, _Qdq(onnx.shape_inference.infer_shapes(onnx.load(models.ensure(name)))).network())))
         return path
 
     return write

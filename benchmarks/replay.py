@@ -86,7 +86,7 @@ def program(source: Any, target: str, mixed_precision: str) -> tuple[dict[str, s
     texts = {**model.report.llvm, "steps": artifact.manifest.to_json().replace(", ", ",\n")}
     if model.report.text:
         texts["c"] = model.report.text
-    return texts, hashlib.sha256(b"".join((*artifact.objects, memoryview(artifact.constants)))).hexdigest()
+    return texts, hashlib.sha256(b"".join((*artifact.objects, artifact.constants.tobytes()))).hexdigest()
 
 
 def write_one(name: str, target: str, folder: Path) -> Row:

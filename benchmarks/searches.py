@@ -29,7 +29,7 @@ from tilewright.search import auto_scheduler, autotvm
 from tilewright.search.autotvm.task.space import ConfigEntity
 
 ENOUGH = 0.95
-OPTION = {"number": 1, "repeat": 3, "min_repeat_ms": 8}
+OPTION: dict[str, Any] = {"number": 1, "repeat": 3, "min_repeat_ms": 8}
 SHORTEST = 5e-3
 """Seconds that a turn takes at least."""
 

@@ -83,7 +83,7 @@ def _is_image(shape: Sequence[Any]) -> bool:
     return len(shape) == 4 and shape[0] == 1 and shape[3] in (1, 3) and min(shape[1:3]) >= 32
 
 
-def pieces(picture: Path, shape: Sequence[int]) -> Iterator[Array]:
+def pieces(picture: Path, shape: Sequence[Any]) -> Iterator[Array]:
     """The whole picture first, then squares from all over it, as bytes of that shape (1, height, width, 1 or 3)."""
     from PIL import Image
 

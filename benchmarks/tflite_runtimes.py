@@ -55,7 +55,8 @@ def answers(script: str, python: str, path: Path, inputs: Sequence[Sequence[Arra
     """What a runtime, one of the scripts above, in another Python answers to each of the inputs. Raises `RefusedError`."""
     with tempfile.TemporaryDirectory() as scratch:
         given, made = Path(scratch, "inputs.npz"), Path(scratch, "outputs.npz")
-        np.savez(given, **{f"{k}_{n}": x for k, several in enumerate(inputs) for n, x in enumerate(several)})
+        named: dict[str, Any] = {f"{k}_{n}": x for k, several in enumerate(inputs) for n, x in enumerate(several)}
+        np.savez(given, **named)
         command = [python, "-c", script, str(path), str(given), str(made), str(len(inputs)), str(outputs)]
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
         if ran.returncode:

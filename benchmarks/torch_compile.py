@@ -8,6 +8,7 @@ what a call costs around the program is all that there is. Inductor needs a C++ 
 from __future__ import annotations
 
 import argparse
+import functools
 import statistics
 import sys
 import time
@@ -77,7 +78,7 @@ def ready(name: str, threads: int) -> tuple[dict[str, Callable[[], Any]], float]
         wanted = network(*inputs)
         got = {way: call(*inputs) for way, call in found.items()}
     far = float((got["tilewright"] - wanted).abs().max() / wanted.abs().max())
-    return {way: (lambda call=call: call(*inputs)) for way, call in found.items()}, far
+    return {way: functools.partial(call, *inputs) for way, call in found.items()}, far
 
 
 def medians(calls: dict[str, Callable[[], Any]], seconds: float) -> dict[str, float]:

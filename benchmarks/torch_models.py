@@ -110,7 +110,7 @@ def _transformer(kind: str) -> Made:
     import torch
     from transformers import AutoConfig, AutoModel
 
-    small = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128, "d_model": 64, "n_embd": 64, "n_layer": 2, "n_head": 4,
+    small: dict[str, Any] = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128, "d_model": 64, "n_embd": 64, "n_layer": 2, "n_head": 4,
              "num_layers": 2, "encoder_layers": 2, "decoder_layers": 2, "vocab_size": 1000, "use_cache": False}
     fresh = AutoConfig.for_model(kind)
     options = {k: v for k, v in small.items() if hasattr(fresh, k)}

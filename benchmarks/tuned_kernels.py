@@ -259,9 +259,9 @@ def compare(name: str, trials: int, records: str, rounds: int) -> None:
         low, middle, high = statistics.quantiles(t, n=4)
         rate = task.compute_dag.flop_ct / middle / 1e9
         print(f"{name:<10} {k:<8} {middle * 1e3:9.4f} ms  ({low * 1e3:.4f} … {high * 1e3:.4f})  {rate:8.1f} GFLOPS" + (f"  sizes {sizes}" if k == "hand" else ""))
-    middle = {k: statistics.median(t) for k, t in times.items()}
-    line = f"{name:<10} search is {middle['plain'] / middle['search']:.1f} times as fast as plain loops, {middle['hand'] / middle['search']:.2f} of the speed of the hand's"
-    print(line + (f", {middle['library'] / middle['search']:.2f} of the library's" if kernel is not None else ""), flush=True)
+    medians = {k: statistics.median(t) for k, t in times.items()}
+    line = f"{name:<10} search is {medians['plain'] / medians['search']:.1f} times as fast as plain loops, {medians['hand'] / medians['search']:.2f} of the speed of the hand's"
+    print(line + (f", {medians['library'] / medians['search']:.2f} of the library's" if kernel is not None else ""), flush=True)
 
 
 def main() -> None:

@@ -93,7 +93,7 @@ def tflite(path: Path, seed: int = 0) -> Workload:
     return Workload(path.stem, path, {name: _of_type(shape, np.dtype(dtype), random) for name, shape, dtype in signature(path)}, reference="litert")
 
 
-def _of_type(shape: Sequence[int], dtype: np.dtype[Any], random: np.random.Generator) -> NDArray[Any]:
+def _of_type(shape: Sequence[Any], dtype: np.dtype[Any], random: np.random.Generator) -> NDArray[Any]:
     if dtype.kind == "f":
         return random.standard_normal(shape).astype(dtype)
     limits = np.iinfo(dtype)

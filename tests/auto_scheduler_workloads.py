@@ -99,13 +99,13 @@ class Pretended:
         return [Built(c, Image(b"", "")) for c in candidates]
 
     def run(self, built: Sequence[Built], on_measured: Any = None) -> list[Measured]:
-        from tilewright.search.auto_scheduler import features, prior
+        from tilewright.search import cycles, features
 
         results = []
         for k, b in enumerate(built):
             func = parse(b.candidate.script)  # type: ignore[attr-defined]
             self.seen.append(b.candidate.config)
-            cost = sum(prior.cycles(features.statements(func), MACHINE)) * 1e-9
+            cost = sum(cycles.cycles(features.statements(func), MACHINE)) * 1e-9
             bad = self.fails and len(self.seen) % self.fails == 0
             results.append(Measured((), MeasureErrorNo.RUN_TIMEOUT, error="planted") if bad else Measured((cost,)))
             if on_measured is not None:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from benchmarks import models
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
+
+import models
 
 OPSET = 17
 Array = NDArray[Any]

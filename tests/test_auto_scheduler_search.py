@@ -18,8 +18,9 @@ from tilewright.search import auto_scheduler
 from tilewright.search.auto_scheduler.evolution import Evolution
 from tilewright.search.auto_scheduler.measure import MeasureInput, MeasureResult
 from tilewright.search.auto_scheduler.measure import measure as measure_inputs
-from tilewright.search.auto_scheduler.measure_record import dump_record_to_string
+from tilewright.search.auto_scheduler.measure_record import RecordedState, dump_record_to_string
 from tilewright.search.auto_scheduler.program import program_of
+from tilewright.search.auto_scheduler.transform_step import TransformStep
 
 QUICK = {"sample_init_min_population": 12, "evolutionary_search_population": 6, "evolutionary_search_num_iters": 1}
 
@@ -169,8 +170,8 @@ def test_tuning_in_worker_processes(tmp_path: Path) -> None:
     try:
         searched.tune(chosen, policy())
     finally:
-        chosen.builder.engine.close()
-        chosen.runner.engine.close()
+        chosen.builder.close()
+        chosen.runner.close()
     _, results = auto_scheduler.RecordReader(file).read_lines()
     assert [r.error_no for r in results] == [0, 0, 0]
     assert all(r.cost > 0 for r in results)
@@ -271,9 +272,8 @@ def test_the_own_schedule_of_a_kernel_is_the_first_candidate() -> None:
 def test_a_record_that_does_not_fit_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
     tasks, _ = auto_scheduler.extract_tasks(network(), None, "llvm")
     plain = built()
-    wrong = tasks[0].compute_dag.init_state.copy()
-    last = len(wrong.stages) - 1
-    wrong.compute_inline(last)  # an output is not inlined
+    last = len(tasks[0].compute_dag.ops) - 1
+    wrong = RecordedState([TransformStep("CI", last)])  # an output is not inlined
     best = auto_scheduler.ApplyHistoryBest([])
     best.update("llvm", tasks[0].workload_key, wrong)
     with best:

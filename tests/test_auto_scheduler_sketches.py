@@ -18,8 +18,7 @@ import tilewright as tvm
 from auto_scheduler_workloads import MACHINE, arrays, random_workload, small_matmul, softmax, total, window_sum
 from tilewright import te
 from tilewright.base.errors import ScheduleError
-from tilewright.search import auto_scheduler
-from tilewright.search.auto_scheduler import features, prior
+from tilewright.search import auto_scheduler, cycles, features
 from tilewright.search.auto_scheduler.evolution import crossed, mutated
 from tilewright.search.auto_scheduler.sketch import sketches
 from tilewright.te.tensor import Tensor
@@ -135,7 +134,7 @@ def test_features_of_a_tiled_product() -> None:
     assert elements == {"A": 8.0, "B": 32.0}
     (a,) = (a for a in product.accesses if a.buffer.name == "A")
     assert (a.elements[0], a.lines[0]) == (32 * 64, 32 * 64 * 4 / 64)
-    vector = features.vector_of([product, copy], MACHINE, prior.cycles([product, copy], MACHINE))
+    vector = features.vector_of([product, copy], MACHINE, cycles.cycles([product, copy], MACHINE))
     assert vector.shape == (features.WIDTH,)
     assert np.isfinite(vector).all()
 
@@ -145,7 +144,7 @@ def test_the_first_guess_prefers_registers_lanes_and_cores() -> None:
     sketch = sketches(dag, MACHINE)[0]
 
     def guess(state: Any) -> float:
-        return sum(prior.cycles(features.statements(dag.func(state)), MACHINE))
+        return sum(cycles.cycles(features.statements(dag.func(state)), MACHINE))
 
     first = {k.name: k.choices[0] for k in sketch.knobs}
     good, narrow = sketch.state(first | {"2.0.tile": 4, "2.1.tile": 16}), sketch.state(first | {"2.0.tile": 1, "2.1.tile": 8})

@@ -99,7 +99,7 @@ def test_what_does_not_apply_is_counted_by_reason(tmp_path: Path) -> None:
 
 def test_anchors_of_layouts_with_blocks() -> None:
     args = [[TENSOR, [1, 4, 56, 56, 16], "float32"], [TENSOR, [8, 4, 3, 3, 16, 16], "float32"], [2, 2], [1, 1], [1, 1], "NCHW16c", "NCHW16c", "float32"]
-    assert tvm_logs._conv2d("", args) == tvm_logs.anchor_of(task_of(CONV, "01").workload)
+    assert tvm_logs._conv2d(args) == tvm_logs.anchor_of(task_of(CONV, "01").workload)
 
 
 def rows_of(name: str = "dense", machine: str = "") -> list[str]:

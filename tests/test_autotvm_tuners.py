@@ -17,10 +17,10 @@ from tilewright.base.errors import OptionError
 from tilewright.search import autotvm, comparison
 from tilewright.search.autotvm.measure import TaskCandidate, at_once, create_measure_batch
 from tilewright.search.autotvm.network import NetworkTuning
+from tilewright.search.autotvm.selection import prove, select, unchanged, write
 from tilewright.search.autotvm.task.task import create
 from tilewright.search.autotvm.tuner import TUNERS, GATuner, GridSearchTuner, RandomTuner, XGBTuner, get_tuner
 from tilewright.search.autotvm.tuner.droplet_tuner import DropletTuner
-from tilewright.search.autotvm.verdict import judge, settle, unchanged, write
 from tilewright.search.measure import Built, Candidate, Measured, MeasureErrorNo, failed
 from tilewright.search.records import Records
 
@@ -216,7 +216,7 @@ def test_only_what_helps_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     _, option = paper()
     tuning = NetworkTuning(tasks, option, Records(tmp_path / "t.json"))
     tuning.run(trials=60)
-    found = [judge(s, option, rounds=8) for s in tuning.states]
+    found = [select(s, option, rounds=8) for s in tuning.states]
     verdicts = [v for v in found if v is not None]
     assert [v.is_kept for v in verdicts] == [True, True]
     monkeypatch.setattr(comparison, "_timed", lambda call, number: call())  # a program is what it takes
@@ -228,12 +228,12 @@ def test_only_what_helps_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         return lambda: 1e-3 * turns
 
     said: list[str] = []
-    in_all = settle(verdicts, compiled, 4.0, said.append)
+    in_all = prove(verdicts, compiled, 4.0, said.append)
     assert in_all is not None
     assert in_all.is_faster
     assert [v.is_kept for v in verdicts] == [True, False]
     assert said[0].startswith("2 tuned kernels")
-    write(tmp_path / "best.json", [*verdicts, unchanged(tuning.states[0])])
+    write(Records(tmp_path / "best.json"), [*verdicts, unchanged(tuning.states[0])])
     rows = [json.loads(row) for row in (tmp_path / "best.json").read_text().splitlines()]
     assert rows[0]["config"] == verdicts[0].config.to_json_dict()
     assert rows[1]["config"] == tasks[1][0].default_config.to_json_dict()

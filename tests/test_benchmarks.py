@@ -12,6 +12,8 @@ import onnx
 import pytest
 
 from small_models import mlp, onnxruntime_answers, whole
+from tilewright.backends.cpu.machine import Microarchitecture
+from tilewright.topi.machine import Core
 
 pytestmark = pytest.mark.slow
 
@@ -161,3 +163,14 @@ def test_candidates_are_built_and_timed() -> None:
     head, *rows = [line.split() for line in done.stdout.splitlines()]
     assert head == ["place", "count", "built/s", "timed/s", "building", "failed", "best"]
     assert [(place, count, failed) for place, count, _, _, _, failed, *_ in rows] == [("here", "1", "0"), ("here", "2", "0"), ("tracker", "1", "0"), ("tracker", "2", "0")]
+
+
+@pytest.mark.slow
+def test_a_row_is_fitted_to_this_machine() -> None:
+    done = run("peak.py")
+    assert done.returncode == 0, done.stdout + done.stderr
+    row = eval(done.stdout, {"Microarchitecture": Microarchitecture, "Core": Core})
+    core = row.core
+    assert row.source == "measured by benchmarks/peak.py" and len(row.cpus) == 1
+    assert 0.3 < core.clock_ghz < 8 and 0.5 <= core.multiplies <= 8 and 0.5 <= core.loads <= 8 and 1 <= core.add_latency <= 12
+    assert core.l1_cycles < core.l2_cycles * 1.5 and core.memory_byte_cycles > 0

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from tilewright.base.errors import InputError, OptionError
-from tilewright.search import comparison
-from tilewright.search.autotvm import feature
+from tilewright.search import comparison, features
 from tilewright.search.comparison import compared, in_turn
 from tilewright.search.cost_model import LOSSES, CostModel
 from tilewright.tir import parse
@@ -96,18 +95,18 @@ def main(a: T.Buffer((64, 32), "float32"), b: T.Buffer((32, 16), "float32"), c: 
 
 def test_features_of_loops() -> None:
     func = parse(PROGRAM)
-    assert feature.arithmetic(func) == 2 * 64 * 32 * 16
-    rows = feature.of_program(func, "itervar")
-    per = feature._per_loop()
+    assert features.arithmetic(func) == 2 * 64 * 32 * 16
+    rows = features.of_loops(func, "itervar")
+    per = features._PER_LOOP
     inner = rows[4 : 4 + per]  # behind what is of the whole program: the innermost loop
     assert list(inner[:3]) == [4, 11, 4]  # 16 long, 64 * 32 trips around it
     assert list(inner[3:7]) == [0, 0, 1, 0]  # vectorized
-    curve = feature.of_program(func, "curve")
+    curve = features.of_loops(func, "curve")
     assert len(curve) == 4 + 24 * 4
     assert curve[4:].max() == pytest.approx(np.log2(64 * 32 + 32 * 16 + 64 * 16), abs=0.01)
     other = parse(PROGRAM.replace("T.parallel(64)", "T.serial(64)"))
-    assert not np.array_equal(rows, feature.of_program(other, "itervar"))
-    assert len(feature.of_program(other, "itervar")) == len(rows)
+    assert not np.array_equal(rows, features.of_loops(other, "itervar"))
+    assert len(features.of_loops(other, "itervar")) == len(rows)
 
 
 def test_pairs_say_what_is_sure() -> None:

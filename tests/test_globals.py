@@ -45,7 +45,7 @@ KNOWN = {
     "runtime.scratch": {"_ROOM": OF_THREAD},
     "runtime.threads": {"POOLS": "changed while no program runs, by whoever asks for one thread", "_CALL": OF_THREAD},
     "runtime.trial": {"_PREPARED": OF_WORKER},
-    "runtime.turns": {"_HERE": OF_WORKER},
+    "runtime.timing_lock": {"_HERE": OF_WORKER},
     "backends.cpu.llvm.perf": {"_dumps": LOCKED},
     "backends.cpu.llvm.text": {"_MEMORY": EQUAL, "_REGISTER": EQUAL},
     "base.types": {"_KNOWN": EQUAL, "_NUMPY": EQUAL, "_OF_NUMPY": EQUAL},

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 import pytest
-from benchmarks import models as sources
 
+import models as sources
 import tilewright
 from small_models import whole
 

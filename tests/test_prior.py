@@ -13,15 +13,14 @@ from test_autotvm_tasks import kernel_task
 from tilewright.backends.target import Target
 from tilewright.base.errors import InternalError, OptionError
 from tilewright.driver.main import main
-from tilewright.search import forests
+from tilewright.search import cost_model
 from tilewright.search.autotvm.measure import TaskCandidate
-from tilewright.search.autotvm.prior import WIDTH, KernelPrior
-from tilewright.search.autotvm.replay import MODELS, PREDICTED, predicted_cycles, replay
+from tilewright.search.autotvm.offline import MODELS, PREDICTED, choose, predicted_cycles
+from tilewright.search.autotvm.pretrained import WIDTH, PretrainedKernelModel
 from tilewright.search.autotvm.task.kernels import KernelTask
 from tilewright.search.autotvm.tuner import XGBTuner
-from tilewright.search.certainty import rank_correlation
-from tilewright.search.cost_model import BoostedTrees
-from tilewright.search.forests import FILE, read, shipped, write
+from tilewright.search.comparison import rank_correlation
+from tilewright.search.cost_model import FILE, BoostedTrees, read, shipped, write
 from tilewright.search.measure import Measured
 from tilewright.search.records import Records
 
@@ -44,7 +43,7 @@ def test_models_are_kept_as_arrays(tmp_path: Path) -> None:
 def test_what_ships(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert FILE.stat().st_size < 300_000
     assert shipped("kernels").predict(np.zeros((3, WIDTH))).shape == (3,)
-    monkeypatch.setattr(forests, "FILE", tmp_path / "cost_models.npz")
+    monkeypatch.setattr(cost_model, "FILE", tmp_path / "cost_models.npz")
     shipped.cache_clear()
     with pytest.raises(InternalError, match=r"the package lacks cost_models.npz"):
         shipped("kernels")
@@ -53,7 +52,7 @@ def test_what_ships(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_configurations_are_scored_without_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     task = kernel_task("pointwise", X86)
-    prior = KernelPrior(task)
+    prior = PretrainedKernelModel(task)
     every = [task.config_space.index_at(k) for k in range(len(task.config_space))]
     monkeypatch.setattr(KernelTask, "lowered", None)  # no program is made
     scores = prior(every)
@@ -64,11 +63,11 @@ def test_configurations_are_scored_without_programs(monkeypatch: pytest.MonkeyPa
 
 def test_a_tuner_begins_with_what_should_be_fast() -> None:
     task = kernel_task("pointwise", X86)
-    scores = KernelPrior(task)([task.config_space.index_at(k) for k in range(len(task.config_space))])
+    scores = PretrainedKernelModel(task)([task.config_space.index_at(k) for k in range(len(task.config_space))])
     first = [c.index for c in XGBTuner(task, feature_type="knob", seed=0).next_batch(17)][1:]
     assert first == [c.index for c in XGBTuner(task, feature_type="knob", seed=0).next_batch(17)][1:]
     chance = [c.index for c in XGBTuner(task, feature_type="knob", seed=0, prior=False).next_batch(17)][1:]
-    mean = [float(np.mean(KernelPrior(task)(i))) for i in (first, chance)]
+    mean = [float(np.mean(PretrainedKernelModel(task)(i))) for i in (first, chance)]
     assert mean[0] > np.quantile(scores, 0.7) > mean[1]
 
 
@@ -91,25 +90,27 @@ def test_records_choose_and_models_choose_where_they_are_right(tmp_path: Path) -
     task, other = kernel_task("pointwise", X86), kernel_task("dense", X86)
     space, own = task.config_space, task.default_config.index
     drawn = [i for i in map(int, space.sample_ints(16, np.random.default_rng(1))) if i != own]
-    scores = KernelPrior(task)([own, *drawn])
+    scores = PretrainedKernelModel(task)([own, *drawn])
     honest = recorded(tmp_path / "honest.json", task, [(i, float(np.exp(-3 * s))) for i, s in zip([own, *drawn], scores, strict=True)])
     fast = recorded(tmp_path / "fast.json", task, [(own, 1e-3), *((i, 2e-3) for i in drawn[1:]), (drawn[0], 5e-4)])
 
-    choice, = replay([(task, 1)], fast).choices
+    choice, = choose([(task, 1)], fast).choices
     assert (choice.source, choice.config.index, choice.recorded) == ("recorded", drawn[0], len(drawn) + 1) and choice.ratio == pytest.approx(0.5)
 
-    found = replay([(task, 1), (other, 2)], honest)
+    found = choose([(task, 1), (other, 2)], honest)
     assert found.certainty["trained"] == pytest.approx(1) and found.judged == 1 and set(found.certainty) == set(MODELS)
     first, second = found.choices
     assert first.source in ("recorded", "own") and second.recorded == 0 and second.source in ("trained", "own")
-    rows = [json.loads(line) for line in found.lines()]
+    found.write(Records(tmp_path / "chosen.json"))
+    rows = [json.loads(line) for line in (tmp_path / "chosen.json").read_text().splitlines()]
+    assert all(row["selected"] for row in rows)
     assert all(row.get("error") == PREDICTED for row, c in zip(rows, [c for c in found.choices if c.measured], strict=True) if c.source == "trained")
 
     backwards = recorded(tmp_path / "backwards.json", task, [(i, float(np.exp(3 * s))) for i, s in zip([own, *drawn], scores, strict=True)])
-    unsure = replay([(other, 1)], backwards)
+    unsure = choose([(other, 1)], backwards)
     assert unsure.certainty["trained"] == pytest.approx(-1)
     if not unsure.certainty["cycles"] >= 0.5:
-        assert unsure.choices[0].source == "own" and unsure.lines() == []
+        assert unsure.choices[0].source == "own" and unsure.choices[0].measured is None
 
 
 def test_cycles_are_of_the_loops_of_a_kernel() -> None:
@@ -137,4 +138,4 @@ def test_the_command_measures_nothing(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["tune", str(model), "--replay", str(path), "--ssh", "board"]) == 2
     assert "--replay measures nothing" in capsys.readouterr().err
     with pytest.raises(OptionError, match="no kernels at all"):
-        replay([(task, 1)], Records(tmp_path / "none.json"))
+        choose([(task, 1)], Records(tmp_path / "none.json"))

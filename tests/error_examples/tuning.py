@@ -13,7 +13,7 @@ from tilewright.driver.tvmc.autotuner import Outcome
 from tilewright.search import auto_scheduler, autotvm
 from tilewright.search.auto_scheduler.transform_step import step_from_json
 from tilewright.search.autotvm.task.task import TEMPLATES
-from tilewright.search.cluster import _Cluster
+from tilewright.search.cluster import ClusterBuilder
 from tilewright.search.cost_model import CostModel
 from tilewright.search.local import LocalBuilder
 
@@ -65,7 +65,7 @@ def tw1110() -> None:
 
 def tw1111() -> None:
     with mock.patch.dict(sys.modules, {"distributed": None}):
-        _Cluster("tcp://10.0.0.7:8786", None, None)
+        ClusterBuilder("tcp://10.0.0.7:8786")._connected()
 
 
 def tw1112() -> None:

@@ -1,6 +1,7 @@
-"""The accelerators that stand before the processor in a target's text: `npu -size=16, llvm -mcpu=znver4`.
+"""The accelerators before the processor in the text of a target: `npu -size=16, llvm -mcpu=znver4`.
 
-A comma behind a word, or within one that is no option, ends a target; those within options, as in `-mattr=+avx2,+fma`, belong to them.
+A comma after a word, or within a word that is not an option, separates targets; a comma within an option, as in
+`-mattr=+avx2,+fma`, belongs to the option.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from tilewright.base.errors import TargetError
 from tilewright.base.plugins import find_accelerator
 
 _WORD: Final = re.compile(r"""(?:[^\s'"]|'[^']*'|"[^"]*")+|['"]""")
-"""A word, with what is quoted in it; a quote without its other half is one of its own."""
+"""A word with its quoted parts; a quote without a closing quote is a word of its own."""
 
 
 @dataclass(frozen=True)
 class Accelerator:
-    """The name of an accelerator, and its options as they were written, each a name and a value."""
+    """The name of an accelerator, and its options as pairs of a name and a value."""
 
     name: str
     options: tuple[tuple[str, str], ...] = ()
@@ -29,13 +30,16 @@ class Accelerator:
 
 
 def split_accelerators(text: str) -> tuple[tuple[Accelerator, ...], str]:
-    """The accelerators of a target's text, and the processor's part. Raises `TargetError` for what cannot be read."""
+    """Return the accelerators of a target's text, and the processor's part.
+
+    Raises `TargetError` for text that cannot be read.
+    """
     *first, last = parts(text)
     return tuple(map(_accelerator, first)), last
 
 
 def parts(text: str) -> list[str]:
-    """The targets that commas separate."""
+    """Return the targets that commas separate."""
     found: list[list[str]] = [[]]
     for word in _WORD.findall(text):
         option = word.startswith("-") or "'" in word or '"' in word
@@ -47,7 +51,10 @@ def parts(text: str) -> list[str]:
                 found[-1].append(piece)
     targets = [" ".join(words) for words in found]
     if len(targets) > 1 and not all(targets):
-        raise TargetError(f"the target '{text}' has nothing between two commas, or behind the last; write for example 'npu, llvm'", code="TW0501")
+        raise TargetError(
+            f"the target '{text}' has nothing between two commas, or behind the last; write for example 'npu, llvm'",
+            code="TW0501"
+        )
     return targets
 
 
@@ -66,6 +73,6 @@ def _accelerator(text: str) -> Accelerator:
 
 
 def identity(accelerators: tuple[Accelerator, ...]) -> str:
-    """What programs for accelerators depend on beside the target's text: the versions of their declarations."""
+    """Return the versions of the declarations of accelerators, for the key of the cache."""
     found = ((a.name, find_accelerator(a.name)) for a in accelerators)
     return " ".join(f"{name}:{getattr(f, 'version', '')}:{getattr(f, 'fingerprint', '')}" for name, f in found)

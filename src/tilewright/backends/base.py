@@ -1,8 +1,9 @@
 """The interface of a back end: every part of a compilation that depends on the processor.
 
-The front half of the compiler decides what a program computes. A `Backend` decides how: it turns the options of a target into a
-`Machine`, chooses strategies for operators, names the passes that make loops flat, writes and compiles text, links, and has a `Device`
-where kernels run in a memory of their own. `registry.py` finds back ends by the kind of a target, those of other packages by entry points.
+The front half of the compiler decides what a program computes. A `Backend` decides how: it turns the options of a
+target into a `Machine`, chooses strategies for operators, names the passes that make loops flat, writes and compiles
+text, links, and has a `Device` where kernels run in a memory of their own. `registry.py` finds back ends by the kind of
+a target, those of other packages by entry points.
 """
 
 from __future__ import annotations
@@ -39,9 +40,10 @@ def _always(op: Any, *inputs: Any) -> bool:
 class Strategy:
     """One way to compute an operator on the machines of a back end.
 
-    `compute(op, *inputs)` returns the tensor expressions of the operator `op`, as `Op.compute` does. `schedule(op, *inputs)` returns the
-    schedule of the kernel around the computation of the first result; without it, the computations have their schedules themselves.
-    `accepts(op, *inputs)` tells whether the strategy applies to these types and attributes.
+    `compute(op, *inputs)` returns the tensor expressions of the operator `op`, as `Op.compute` does. `schedule(op,
+    *inputs)` returns the schedule of the kernel around the computation of the first result; without it, the
+    computations have their schedules themselves. `accepts(op, *inputs)` tells whether the strategy applies to these
+    types and attributes.
     """
 
     name: str
@@ -81,7 +83,10 @@ class Strategies:
         return None
 
     def compute(self, op: Any, *inputs: Any) -> Any:
-        """Return the tensor expressions of an operator: those of its strategy, or of `Op.compute`. Raises `NoNativeCompute` as that does."""
+        """Return the tensor expressions of an operator: those of its strategy, or of `Op.compute`.
+
+        Raises `NoNativeCompute` as that does.
+        """
         strategy = self.find(op, *inputs)
         return op.compute(*inputs) if strategy is None else strategy.apply(op, *inputs)
 
@@ -108,8 +113,9 @@ class Device(Protocol):
 class Backend:
     """How programs for one kind of target are made. Subclasses are singletons without state of a compilation.
 
-    Attributes: `name` is the kind of target (`llvm`); `keys` are the target keys that the kind implies; `options` are the accepted
-    options with their types; `stages` are the texts that a program has behind its loops, by the names of `Model.dump`.
+    Attributes: `name` is the kind of target (`llvm`); `keys` are the target keys that the kind implies; `options` are
+    the accepted options with their types; `stages` are the texts that a program has behind its loops, by the names of
+    `Model.dump`.
     """
 
     name: str
@@ -117,7 +123,9 @@ class Backend:
     options: Mapping[str, str] = OPTIONS
     stages: tuple[str, ...] = ()
     one_text: bool = False
-    """Whether all kernels of a program are one text, compiled when the last kernel is known; otherwise each is compiled when it is ready."""
+    """Whether all kernels of a program are one text, compiled when the last kernel is known; otherwise each is compiled
+    when it is ready.
+    """
     has_debug_info: bool = False
     """Whether emitted text can carry the lines and variables of `Source`."""
     device: Device | None = None
@@ -141,21 +149,27 @@ class Backend:
         raise NotImplementedError(f"the back end '{self.name}' describes no machine")
 
     def emit(
-        self, funcs: Sequence[PrimFunc], target: Target, sources: Sequence[Source] = (), overlapping: frozenset[str] = frozenset(),
+        self, funcs: Sequence[PrimFunc], target: Target, sources: Sequence[Source] = (),
+        overlapping: frozenset[str] = frozenset(),
     ) -> tuple[str, Scratch]:
         """Return the text of flat functions, and the most memory that one of them takes beside its arguments.
 
-        `sources` has the text that each function's debug information points into, or is empty. The functions named in `overlapping`
-        may read memory that they write. Raises `InternalError` for a function that is not flat.
+        `sources` has the text that each function's debug information points into, or is empty. The functions named in
+        `overlapping` may read memory that they write. Raises `InternalError` for a function that is not flat.
         """
         raise NotImplementedError(f"the back end '{self.name}' writes no text")
 
     def scratch(self, func: PrimFunc) -> Scratch:
-        """Return the memory that a flat function takes beside its arguments, for back ends of one text, before that is emitted."""
+        """Return the memory that a flat function takes beside its arguments, for back ends of one text, before that is
+        emitted.
+        """
         raise NotImplementedError(f"the back end '{self.name}' emits each kernel when it is ready")
 
     def compile(self, text: str, target: Target, *, in_order: bool = False) -> bytes:
-        """Return the object file of emitted text. With `in_order`, instructions keep the order of the text, for debuggers."""
+        """Return the object file of emitted text.
+
+        With `in_order`, instructions keep the order of the text, for debuggers.
+        """
         raise NotImplementedError(f"the back end '{self.name}' compiles no text")
 
     def texts(self, text: str, target: Target) -> Mapping[str, Callable[[], str]]:
@@ -163,7 +177,9 @@ class Backend:
         return {self.stages[0]: lambda: text}
 
     def with_note(self, text: str, note: str) -> str:
-        """Return emitted text with a note from which the text alone can be loaded again; back ends without such notes return the text."""
+        """Return emitted text with a note from which the text alone can be loaded again; back ends without such notes
+        return the text.
+        """
         return text
 
     def identity(self, target: Target) -> str:
@@ -171,11 +187,12 @@ class Backend:
         return ""
 
     def link(
-        self, objects: Sequence[Path], out: Path, exports: Sequence[str], triple: str, linker: Linker | None = None, stack: int = 0,
+        self, objects: Sequence[Path], out: Path, exports: Sequence[str], triple: str, linker: Linker | None = None,
+        stack: int = 0,
     ) -> None:
         """Link object files into `out`, in the form that its suffix names, showing the symbols `exports`.
 
-        A kernel takes `stack` bytes of the stack, which matters to systems that fix its size. Temporary files go into the folder of
-        `out`. Raises `ArtifactError` where no linker can.
+        A kernel takes `stack` bytes of the stack, which matters to systems that fix its size. Temporary files go into
+        the folder of `out`. Raises `ArtifactError` where no linker can.
         """
         raise NotImplementedError(f"the back end '{self.name}' links nothing")

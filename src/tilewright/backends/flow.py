@@ -1,16 +1,18 @@
-"""The language of control: what a program does between its kernels. Functions over registers, branches, calls, cells.
+"""The control language: what a program does between its kernels, as functions over registers, branches, calls and
+cells.
 
-Every value is a cell: a tensor, or a record of other cells (a tuple, a value of a data type, a closure, a reference). A cell counts
-who holds it. Types are gone: a polymorphic function is one function. Straight-line parts are blocks, `run` of kernels over tensors.
+Every value is a cell: a tensor, or a record of other cells (a tuple, a value of a data type, a closure, a reference). A
+cell counts its holders. Types are erased: a polymorphic function is one function. Straight-line parts are blocks, `Run`
+of kernels over tensors.
 
-    instruction ::= Run(outputs, block, inputs) | Wrap(out, constant) | Record(out, tag, fields) | Field(out, record, index)
-                  | Read(out, ref) | Write(ref, value) | Call(out, callee, args) | Apply(out, closure, args)
-                  | Zeros(out, nbytes) | Update(out, data, row, index, rows, nbytes, width)
+    instruction ::= Run(outputs, block, inputs) | Wrap(out, constant) | Record(out, tag, fields)
+                  | Field(out, record, index) | Read(out, ref) | Write(ref, value) | Call(out, callee, args)
+                  | Apply(out, closure, args) | Zeros(out, nbytes) | Update(out, data, row, index, rows, nbytes, width)
                   | If(out, cond, then, other) | Choose(out, value, cases, site) | Hold(value) | Drop(value)
     end         ::= Yield(value) | Return(value) | TailCall(callee, args) | TailApply(closure, args)
 
-A `Body` is a list of instructions whose last is an end; an `If` or `Choose` without `out` is one too: its branches end the function.
-`Hold` and `Drop` are put in by `backends/ownership.py`; before that, a body reads as if cells were never freed.
+A `Body` is a list of instructions whose last is an end. An `If` or `Choose` without `out` is an end, too: its branches
+end the function. `backends/ownership.py` inserts `Hold` and `Drop`; before that, bodies never free cells.
 """
 
 from __future__ import annotations
@@ -20,12 +22,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 Reg: TypeAlias = int
-"""A value of a function; each is set once on every way through it."""
+"""The number of a value in a function; it is set once on every path."""
 
 
 @dataclass(slots=True)
 class Run:
-    """Compute block number `block`: kernels from tensors to new tensors."""
+    """Run of block number `block`: kernels from tensors to new tensors."""
 
     outputs: tuple[Reg, ...]
     block: int
@@ -34,7 +36,7 @@ class Run:
 
 @dataclass(slots=True)
 class Wrap:
-    """A constant tensor as a value; its elements are not copied."""
+    """A constant tensor as a value, without a copy of its elements."""
 
     out: Reg
     constant: int
@@ -50,9 +52,10 @@ class Zeros:
 
 @dataclass(slots=True)
 class Update:
-    """The tensor `data` of `rows` rows of `nbytes` bytes, with one of them replaced: in place where nobody else holds `data`.
+    """The tensor `data` (`rows` rows of `nbytes` bytes) with one row replaced, in place where `data` has no other
+    holder.
 
-    `index` is a tensor of one integer of `width` bits; a row of another number changes nothing.
+    `index` is a tensor of one integer of `width` bits; an index outside of the rows changes nothing.
     """
 
     out: Reg
@@ -66,7 +69,7 @@ class Update:
 
 @dataclass(slots=True)
 class Record:
-    """A new record. `tag` is the number of a constructor, of a closure's function, or 0."""
+    """A new record. `tag` is the number of a constructor or of a closure's function, or 0."""
 
     out: Reg
     tag: int
@@ -82,7 +85,7 @@ class Field:
 
 @dataclass(slots=True)
 class Read:
-    """What a reference holds."""
+    """The value of a reference."""
 
     out: Reg
     ref: Reg
@@ -96,7 +99,7 @@ class Write:
 
 @dataclass(slots=True)
 class Call:
-    """Call function number `callee`; as a `TailCall`, in place of the caller."""
+    """A call of function number `callee`; a `TailCall` replaces its caller."""
 
     out: Reg
     callee: int
@@ -105,7 +108,7 @@ class Call:
 
 @dataclass(slots=True)
 class Apply:
-    """Call a closure."""
+    """A call of a closure."""
 
     out: Reg
     closure: Reg
@@ -114,7 +117,7 @@ class Apply:
 
 @dataclass(slots=True)
 class If:
-    """By the one byte of the tensor `cond`."""
+    """A branch on the one byte of the tensor `cond`."""
 
     out: Reg | None
     cond: Reg
@@ -124,7 +127,10 @@ class If:
 
 @dataclass(slots=True)
 class Case:
-    """Taken where the record at each path of `tests` has that tag; `binds` are registers for what is at a path."""
+    """A case of `Choose`: it matches where the record at each path of `tests` has the given tag.
+
+    `binds` are registers for the values at paths.
+    """
 
     tests: tuple[tuple[tuple[int, ...], int], ...]
     binds: tuple[tuple[Reg, tuple[int, ...]], ...]
@@ -133,7 +139,7 @@ class Case:
 
 @dataclass(slots=True)
 class Choose:
-    """The first case that fits `value`; where none does, the program fails with message number `site`."""
+    """The first case that matches `value`; without one, the program fails with message number `site`."""
 
     out: Reg | None
     value: Reg
@@ -150,7 +156,7 @@ class Hold:
 
 @dataclass(slots=True)
 class Drop:
-    """One holder less; without any, the cell is free."""
+    """One holder less; a cell without holders is free."""
 
     value: Reg
 
@@ -180,14 +186,17 @@ class TailApply:
 
 
 Instruction: TypeAlias = (
-    Run | Wrap | Zeros | Update | Record | Field | Read | Write | Call | Apply | If | Choose | Hold | Drop | Yield | Return | TailCall | TailApply
+    Run | Wrap | Zeros | Update | Record | Field | Read | Write | Call | Apply | If | Choose | Hold | Drop | Yield
+    | Return | TailCall | TailApply
 )
 Body: TypeAlias = list[Instruction]
 
 
 @dataclass(slots=True)
 class FlowFunction:
-    """A function. `captured` are registers filled from the record of the closure, `itself` is that record, if it is a closure's."""
+    """A function. `captured` are registers that are filled from the record of its closure; `itself` is the register of
+    that record.
+    """
 
     name: str
     params: tuple[Reg, ...] = ()
@@ -203,9 +212,10 @@ class FlowFunction:
 
 @dataclass(slots=True)
 class FlowProgram:
-    """Functions by number, of which `main` is the first. `blocks` are the bytes of the inputs and outputs of each block.
+    """Functions by number; `main` is the first. `blocks` are the bytes of the inputs and outputs of each block.
 
-    `results` are the ways to the output tensors from the result of `main`. `messages` say what failed. Blocks that may fail, in a call or for lack of memory, are `fallible`.
+    `results` are the paths to the output tensors from the result of `main`. `messages` are those of failures.
+    `fallible` are the blocks that may fail, in a call or for lack of memory.
     """
 
     functions: list[FlowFunction]
@@ -219,14 +229,14 @@ class FlowProgram:
 
 
 def bodies(i: Any) -> Sequence[Body]:
-    """The branches of an instruction."""
+    """Return the branches of an instruction."""
     if isinstance(i, If):
         return (i.then, i.other)
     return tuple(c.body for c in i.cases) if isinstance(i, Choose) else ()
 
 
 def walk(body: Body) -> Iterator[Instruction]:
-    """Every instruction, branches included."""
+    """Yield every instruction, branches included."""
     for i in body:
         yield i
         for inner in bodies(i):
@@ -234,17 +244,22 @@ def walk(body: Body) -> Iterator[Instruction]:
 
 
 def has_calls(program: FlowProgram) -> bool:
-    """Whether functions call each other, without which there are no loops."""
+    """Tell whether functions call each other; without calls there are no loops."""
     return any(isinstance(i, (Call, Apply, TailCall, TailApply)) for f in program.functions for i in walk(f.body))
 
 
 def written_in_place(program: FlowProgram) -> dict[Reg, int]:
-    """Registers of `main`, and the output that each of them is: what makes it can write it into the memory of the caller, and nothing is left to copy.
+    """Return the registers of `main` that are outputs written directly into the memory of the caller, each with its
+    output.
 
-    These are results of blocks that run once, in a `main` that nobody calls and that ends in one place; what a branch or a call yields is copied.
+    These are results of blocks that run once, in a `main` that is not called and ends in one place. Results of branches
+    and calls are copied.
     """
     main, everything = program.functions[0], [i for f in program.functions for i in walk(f.body)]
-    again = any((isinstance(i, (Call, TailCall)) and i.callee == 0) or (isinstance(i, Record) and i.tag == 0 and not i.fields) for i in everything)
+    again = any(
+        (isinstance(i, (Call, TailCall)) and i.callee == 0) or (isinstance(i, Record) and i.tag == 0 and not i.fields)
+        for i in everything
+    )
     end = main.body[-1] if main.body else None
     if again or not isinstance(end, Return):
         return {}

@@ -1,4 +1,4 @@
-"""What a statement uses and does not define: the parameters of the function that it becomes where a loop runs in parallel."""
+"""Free names of a statement: the parameters of the function that the body of a parallel loop becomes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tilewright.tir.stmt import Allocate, For, Let, Stmt, Store, expressions, wa
 
 
 def free_names(s: Stmt) -> tuple[list[Buffer], list[Var]]:
-    """The buffers and variables that `s` uses and does not define, in order of first use."""
+    """Return the buffers and variables that `s` uses and does not define, in order of first use."""
     buffers: dict[Buffer, None] = {}
     variables: dict[Var, None] = {}
     own: set[Buffer | Var] = set()

@@ -1,4 +1,5 @@
-"""Functions that dispatch on the keys of a target: `tvm.target.generic_func` and the named functions of `override_native_generic_func`.
+"""Functions that dispatch on the keys of a target: `tvm.target.generic_func` and the named functions of
+`override_native_generic_func`.
 
     @generic_func
     def tile(n): return 4
@@ -32,13 +33,20 @@ class GenericFunc:
 
     def implementation(self, target: Target | None) -> Function | None:
         """Return the implementation for a target, without the default; None where no key of the target has one."""
-        return next((self.functions[k] for k in target.keys if k in self.functions), None) if target is not None else None
+        return (
+            next((self.functions[k] for k in target.keys if k in self.functions), None) if target is not None else None
+        )
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """Call the implementation for the current target, else the default. Raises `OptionError` where there is neither."""
+        """Call the implementation for the current target, else the default.
+
+        Raises `OptionError` where there is neither.
+        """
         chosen = self.implementation(Target.current()) or self.fdefault
         if chosen is None:
-            raise OptionError(f"the generic function '{self.name}' has no implementation for the current target and no default")
+            raise OptionError(
+                f"the generic function '{self.name}' has no implementation for the current target and no default"
+            )
         return chosen(*args, **named)
 
     def set_default(self, func: Function, allow_override: bool = False) -> None:
@@ -47,8 +55,11 @@ class GenericFunc:
             raise OptionError(f"the generic function '{self.name}' has a default; replace it with allow_override=True")
         self.fdefault = func
 
-    def register(self, first: Any, second: Any = None, override: bool = True, *, allow_override: bool | None = None) -> Any:
-        """Register an implementation for one target key or several: `register(func, keys)`, or `register(keys)` as a decorator.
+    def register(
+        self, first: Any, second: Any = None, override: bool = True, *, allow_override: bool | None = None
+    ) -> Any:
+        """Register an implementation for one target key or several: `register(func, keys)`, or `register(keys)` as a
+        decorator.
 
         Raises `OptionError` where a key has an implementation that may not be replaced.
         """
@@ -58,7 +69,10 @@ class GenericFunc:
         def add(function: Function) -> Function:
             for key in (keys,) if isinstance(keys, str) else tuple(keys):
                 if key in self.functions and not replace:
-                    raise OptionError(f"the generic function '{self.name}' has an implementation for the key '{key}'; replace it with override=True")
+                    raise OptionError(
+                        f"the generic function '{self.name}' has an implementation for the key '{key}'; replace it "
+                        "with override=True"
+                    )
                 self.functions[key] = function
             return function
 
@@ -87,7 +101,9 @@ def generic_func(fdefault: Function) -> GenericFunc:
 
 
 def override_native_generic_func(func_name: str) -> Callable[[Function], GenericFunc]:
-    """Return a decorator that makes a function the default of the generic function `func_name`, and returns that generic function."""
+    """Return a decorator that makes a function the default of the generic function `func_name`, and returns that
+    generic function.
+    """
 
     def decorate(fdefault: Function) -> GenericFunc:
         generic = get_native_generic_func(func_name)

@@ -1,13 +1,13 @@
-"""Who frees a cell: `Hold` and `Drop` put into a function of control, so that every cell is freed after its last use.
+"""Inserts `Hold` and `Drop` into functions of the control language, so that every cell is freed after its last use.
 
-A register owns one count of its cell. What takes a value over (a field of a record, an argument, a result) takes the count with it;
-a value that is still needed is held once more before. What only looks at a value leaves it, and it is dropped behind its
-last use, or at the start of a branch that does not need it.
+A register owns one count of its cell. An instruction that takes a value over (a field of a record, an argument, a
+result) takes the count with it; a value that is needed later is held once more before. A value that is only read is
+dropped after its last use, or at the start of a branch that does not need it.
 
     %2 = record 0(%1, %1); %3 = %2.0; return %3  ->  hold %1; %2 = record 0(%1, %1); %3 = %2.0; drop %2; return %3
 
-So a loop that is a tail call owns its arguments and nothing else when it jumps: its memory does not grow. Cells that refer to each
-other in a circle, which only references can make, are freed with the run.
+A loop that is a tail call owns only its arguments when it jumps, so its memory does not grow. Cells that refer to each
+other in a cycle, which only references can make, are freed at the end of the run.
 """
 
 from __future__ import annotations
@@ -42,14 +42,16 @@ from tilewright.backends.flow import (
 
 
 def own(function: FlowFunction) -> FlowFunction:
-    """The same function, with every cell freed after its last use."""
+    """Return the function with every cell freed after its last use."""
     body, needed = _owned(function.body, set())
     given = [*function.params, *function.captured, *([] if function.itself is None else [function.itself])]
-    return FlowFunction(function.name, function.params, function.captured, function.itself, [*_drops(given, needed), *body])
+    return FlowFunction(
+        function.name, function.params, function.captured, function.itself, [*_drops(given, needed), *body]
+    )
 
 
 def _owned(body: Body, needed: set[Reg]) -> tuple[Body, set[Reg]]:
-    """The body with counts, and the registers that it needs; `needed` are those that are needed behind it."""
+    """Return the body with counts, and the registers that it needs; `needed` are those that are needed after it."""
     needed = set(needed)
     done: Body = []  # the last first
     for i in reversed(body):
@@ -72,7 +74,7 @@ def _owned(body: Body, needed: set[Reg]) -> tuple[Body, set[Reg]]:
 
 
 def _branches(i: If | Choose, needed: set[Reg], done: Body) -> set[Reg]:
-    """Put the counts into the branches of `i`; returns what is needed before it."""
+    """Insert the counts into the branches of `i`; return the registers that are needed before it."""
     if i.out is not None:
         if i.out not in needed:
             done.append(Drop(i.out))
@@ -99,7 +101,7 @@ def _drops(owned: Iterable[Reg], needed: set[Reg]) -> list[Instruction]:
 
 
 def _uses(i: Instruction) -> tuple[Sequence[Reg], Sequence[Reg], Sequence[Reg]]:
-    """The registers that an instruction sets, those that it looks at, and those that it takes over; none is in two of them."""
+    """Return the registers that an instruction sets, reads, and takes over; these sets are disjoint."""
     match i:
         case Run():
             return i.outputs, i.inputs, ()

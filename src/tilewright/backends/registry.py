@@ -17,7 +17,9 @@ from tilewright.base.errors import TargetError
 from tilewright.base.plugins import import_value, installed
 
 GROUP: Final = "tilewright.backends"
-BUILT_IN: Final[Mapping[str, str]] = {"llvm": "tilewright.backends.cpu.llvm.backend:LLVM", "c": "tilewright.backends.cpu.c.backend:C"}
+BUILT_IN: Final[Mapping[str, str]] = {
+    "llvm": "tilewright.backends.cpu.llvm.backend:LLVM", "c": "tilewright.backends.cpu.c.backend:C"
+}
 """The back ends of this package, which are found without the metadata of an installation."""
 
 
@@ -38,18 +40,28 @@ def has_backend(name: str) -> bool:
 
 @functools.cache
 def find_backend(name: str) -> Backend:
-    """Return the back end of a kind of target. Raises `TargetError` where there is none, or where its package cannot be imported."""
+    """Return the back end of a kind of target.
+
+    Raises `TargetError` where there is none, or where its package cannot be imported.
+    """
     value = BUILT_IN.get(name) or _installed().get(name)
     if value is None:
-        raise TargetError(f"'{name}' is not a kind of target; the known kinds are {', '.join(backend_names())}", code="TW0502")
+        raise TargetError(
+            f"'{name}' is not a kind of target; the known kinds are {', '.join(backend_names())}", code="TW0502"
+        )
     try:
         found = import_value(value)
     except (ImportError, AttributeError) as error:
         raise TargetError(
-            f"the back end '{name}' cannot be imported from {value}: {error}; repair or remove the package that has this entry point", code="TW0502"
+            f"the back end '{name}' cannot be imported from {value}: {error}; repair or remove the package that has "
+            "this entry point",
+            code="TW0502"
         ) from error
     if not isinstance(found, Backend) or found.name != name:
-        raise TargetError(f"the entry point '{name}' of {GROUP} is not a Backend of that name: {value}; repair or remove its package", code="TW0502")
+        raise TargetError(
+            f"the entry point '{name}' of {GROUP} is not a Backend of that name: {value}; repair or remove its package",
+            code="TW0502"
+        )
     return found
 
 

@@ -1,14 +1,14 @@
-"""`Target`: for which machine code is made, in the words of the field.
+"""`Target`: the processor that code is made for, as text, a dictionary or JSON.
 
-    Target("llvm")                                                    this machine
-    Target("llvm -mcpu=x86-64-v3")                                    any x86-64 with AVX2
-    Target("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1")       another architecture
+    Target("llvm")                                                   this machine
+    Target("llvm -mcpu=x86-64-v3")                                   any x86-64 with AVX2
+    Target("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1")      another architecture
     Target({"kind": "llvm", "mcpu": "znver4", "mattr": ["-avx512f"]})
-    Target("c")                                                       this machine, by way of C text and a compiler for it
-    Target("npu, llvm -mcpu=znver4")                                  accelerators first, each with its options, and the processor beside them
+    Target("c")                                                      this machine, by C text and a C compiler
+    Target("npu, llvm -mcpu=znver4")                                 accelerators with their options, then the processor
 
-A target is immutable and compared by its text. What it derives (features, vector width, caches) is what schedules and
-code generation ask; nothing here needs LLVM.
+A target is immutable and compared by its text. The first word names the back end, which checks the options and derives
+the `Machine` (vector width, registers, caches) for schedules. Nothing here needs LLVM.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _CURRENT: contextvars.ContextVar[tuple[Target, ...]] = contextvars.ContextVar("t
 
 
 class TargetKind(str):
-    """The name of a kind of target, which is also what `.name` says."""
+    """The name of a kind of target, as a string and as `.name`."""
 
     __slots__ = ()
 
@@ -49,9 +49,14 @@ class TargetKind(str):
 
 
 class Target:
-    """A machine to compile for. `attrs` holds the options as given; raises `TargetError` for anything unknown."""
+    """A machine to compile for. `attrs` holds the options as given.
 
-    def __init__(self, target: str | Mapping[str, Any] | Target, host: str | Mapping[str, Any] | Target | None = None) -> None:
+    Raises `TargetError` for unknown kinds, options, CPUs and architectures.
+    """
+
+    def __init__(
+        self, target: str | Mapping[str, Any] | Target, host: str | Mapping[str, Any] | Target | None = None
+    ) -> None:
         self.accelerators, processor = _split_accelerators(target)
         kind, attrs = _parse(processor)
         self.kind = TargetKind(kind)
@@ -64,12 +69,12 @@ class Target:
 
     @property
     def processor(self) -> Target:
-        """The same without accelerators."""
+        """The target without accelerators."""
         return Target(str(self).rpartition(", ")[2], self.host) if self.accelerators else self
 
     @property
     def backend(self) -> Backend:
-        """How programs for this target are made."""
+        """The back end of the target's kind."""
         return find_backend(self.kind)
 
     @property
@@ -78,12 +83,12 @@ class Target:
 
     @property
     def mcpu(self) -> str:
-        """The CPU as given; without one, `native` where the triple is this machine's, else `generic`."""
+        """The CPU as given; the default is `native` where the triple is this machine's, else `generic`."""
         return str(self.attrs.get("mcpu") or ("native" if self._for_host_arch else "generic"))
 
     @property
     def mattr(self) -> tuple[str, ...]:
-        """Changes to the CPU's features, each with its sign: `("+avx2", "-avx512f")`."""
+        """Changes to the features of the CPU, each with its sign: `("+avx2", "-avx512f")`."""
         return tuple(self.attrs.get("mattr", ()))
 
     @property
@@ -96,32 +101,32 @@ class Target:
 
     @property
     def is_native(self) -> bool:
-        """True when the code is for exactly this machine's processor."""
+        """True where code is made for exactly this machine's processor."""
         return self.mcpu == "native"
 
     @property
     def family(self) -> str:
-        """`x86`, `aarch64`, `arm`, `riscv` or `wasm`."""
+        """The architecture family: `x86`, `aarch64`, `arm`, `riscv` or `wasm`."""
         return processors.FAMILIES[self.mtriple.split("-")[0]]
 
     @property
     def object_format(self) -> str:
-        """How object files are written: `elf`, `coff`, `macho` or `wasm`."""
+        """The format of object files: `elf`, `coff`, `macho` or `wasm`."""
         return processors.object_format(self.mtriple)
 
     @property
     def pointer_bytes(self) -> int:
-        """Bytes of an address, and of what the C library calls `size_t`: 4 or 8."""
+        """Bytes of an address and of C's `size_t`: 4 or 8."""
         return processors.pointer_bytes(self.mtriple)
 
     @property
     def has_threads(self) -> bool:
-        """Whether loops may be handed out to threads; elsewhere the thread that calls does everything."""
+        """Whether parallel loops run on several threads; elsewhere the calling thread runs them."""
         return processors.has_threads(self.mtriple)
 
     @lazy_attribute
     def features(self) -> frozenset[str]:
-        """LLVM's names of what the processor can do, as far as generated code depends on it."""
+        """LLVM's names of the processor's features, as far as generated code depends on them."""
         found = set(host_features() if self.is_native else processors.cpu_features(self.family, self.mcpu))
         for change in self.mattr:
             if change[0] == "+":
@@ -147,57 +152,66 @@ class Target:
         return processors.has_fma(self.family, self.features)
 
     def lanes(self, dtype: str | DataType) -> int:
-        """How many values of `dtype` one vector register holds."""
+        """Return the number of values of `dtype` in one vector register."""
         return max(1, self.vector_bits // 8 // DataType(dtype).element.itemsize)
 
     @property
     def cores(self) -> int:
-        """Cores that code may use: `-num-cores`, else those this process may run on, else 4, or 1 where there are no threads."""
+        """Cores that code may use: `-num-cores`, else those that this process may run on, else 4.
+
+        It is 1 on systems without threads.
+        """
         return self.machine.cores
 
     @property
     def l1_bytes(self) -> int:
-        """First-level data cache of one core."""
+        """Bytes of the first-level data cache of one core."""
         return self.machine.l1_bytes
 
     @property
     def l2_bytes(self) -> int:
-        """Second-level cache of one core."""
+        """Bytes of the second-level cache of one core."""
         return self.machine.l2_bytes
 
     def export(self) -> dict[str, Any]:
-        """The target as a JSON-ready dictionary; `Target(t.export()) == t`."""
+        """Return the target as a JSON-ready dictionary; `Target(t.export()) == t`."""
         plain = {k: list(v) if isinstance(v, tuple) else v for k, v in self.attrs.items()}
         beside = {"accelerators": ", ".join(map(str, self.accelerators))} if self.accelerators else {}
         return {"kind": str(self.kind), **plain, **beside}
 
     def __str__(self) -> str:
-        options = (f"-{k}={','.join(v) if isinstance(v, tuple) else shlex.quote(str(v))}" for k, v in self.attrs.items())
+        options = (
+            f"-{k}={','.join(v) if isinstance(v, tuple) else shlex.quote(str(v))}" for k, v in self.attrs.items()
+        )
         return ", ".join([*map(str, self.accelerators), " ".join([str(self.kind), *options])])
 
     def __repr__(self) -> str:
         return f"Target({str(self)!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Target) and (self.kind, self.attrs, self.accelerators) == (other.kind, other.attrs, other.accelerators)
+        return isinstance(other, Target) and (self.kind, self.attrs, self.accelerators) == (
+            other.kind, other.attrs, other.accelerators
+        )
 
     def __hash__(self) -> int:
         return hash(str(self.kind)) ^ hash(frozenset(self.attrs.items()))
 
     @property
     def machine(self) -> Machine:
-        """The processor, as tensor expressions and schedules see it."""
+        """The processor as tensor expressions and schedules see it."""
         return self.backend.machine(self)
 
     def __enter__(self) -> Self:
-        """Inside, `Target.current()` is this target, and what `topi` computes is cut for its processor."""
+        """Make this the current target, and its machine the one that `topi` computes for."""
         from tilewright.topi import machine
 
         _CURRENT.set((*_CURRENT.get(), self))
         machine.enter(self.machine)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         from tilewright.topi import machine
 
         _CURRENT.set(_CURRENT.get()[:-1])
@@ -205,10 +219,15 @@ class Target:
 
     @staticmethod
     def current(allow_none: bool = True) -> Target | None:
-        """The target of the innermost `with target:`; raises `TargetError` outside of one when `allow_none` is false."""
+        """Return the target of the innermost `with target:`.
+
+        Raises `TargetError` outside of one when `allow_none` is false.
+        """
         stack = _CURRENT.get()
         if not stack and not allow_none:
-            raise TargetError("no target is set here; write `with Target('llvm'):` around this, or pass a target", code="TW0514")
+            raise TargetError(
+                "no target is set here; write `with Target('llvm'):` around this, or pass a target", code="TW0514"
+            )
         return stack[-1] if stack else None
 
     @staticmethod
@@ -217,7 +236,7 @@ class Target:
 
 
 def _split_accelerators(target: Any) -> tuple[tuple[Accelerator, ...], Any]:
-    """The accelerators that stand before the processor, and what stands for that."""
+    """Return the accelerators before the processor, and the processor's part."""
     if isinstance(target, Target):
         return target.accelerators, target
     if isinstance(target, str) and target.lstrip().startswith("{"):
@@ -226,7 +245,9 @@ def _split_accelerators(target: Any) -> tuple[tuple[Accelerator, ...], Any]:
         except ValueError as error:
             raise TargetError(f"the target is not valid JSON: {error}", code="TW0501") from error
     if isinstance(target, Mapping) and "accelerators" in target:
-        return split_accelerators(f"{target['accelerators']}, llvm")[0], {k: v for k, v in target.items() if k != "accelerators"}
+        return split_accelerators(f"{target['accelerators']}, llvm")[0], {
+            k: v for k, v in target.items() if k != "accelerators"
+        }
     if not isinstance(target, str):
         return (), target
     accelerators, processor = split_accelerators(target)
@@ -235,22 +256,39 @@ def _split_accelerators(target: Any) -> tuple[tuple[Accelerator, ...], Any]:
 
 
 def _check_parts(text: str, accelerators: list[str], processor: str) -> None:
-    """Raise `TargetError` where the parts of a target are not accelerators, each once, and one processor behind them."""
+    """Check that the parts of a target are different accelerators and one processor after them.
+
+    Raises `TargetError` otherwise.
+    """
     names = [*accelerators, processor]
     kinds = [n for n in names if has_backend(n)]
     twice = next((n for n in names if names.count(n) > 1), None)
     if len(kinds) > 2:
-        raise TargetError(f"the target '{text}' names {len(kinds)} processors ({', '.join(kinds)}), and a program is for one; give accelerators, then one processor", code="TW0504")
+        raise TargetError(
+            f"the target '{text}' names {len(kinds)} processors ({', '.join(kinds)}), and a program is for one; give "
+            "accelerators, then one processor",
+            code="TW0504"
+        )
     if twice is not None:
-        raise TargetError(f"the target '{text}' names {twice} twice; give it once, with all of its options", code="TW0504")
+        raise TargetError(
+            f"the target '{text}' names {twice} twice; give it once, with all of its options", code="TW0504"
+        )
     if len(kinds) > 1:
-        raise TargetError(f"the target '{text}' names two processors, {' and '.join(kinds)}, and a program is for one; leave {kinds[0]} out", code="TW0504")
+        raise TargetError(
+            f"the target '{text}' names two processors, {' and '.join(kinds)}, and a program is for one; leave "
+            f"{kinds[0]} out",
+            code="TW0504"
+        )
     if kinds and not has_backend(processor):
-        raise TargetError(f"the target '{text}' has {kinds[0]} before {processor}; the processor stands last: '{', '.join([*accelerators[:-1], processor, kinds[0]])}'", code="TW0504")
+        raise TargetError(
+            f"the target '{text}' has {kinds[0]} before {processor}; the processor stands last: "
+            f"'{', '.join([*accelerators[:-1], processor, kinds[0]])}'",
+            code="TW0504"
+        )
 
 
 def _parse(target: str | Mapping[str, Any] | Target) -> tuple[str, dict[str, Any]]:
-    """Kind and options, the options checked and in normal form."""
+    """Return the kind and the options, checked and in normal form."""
     if isinstance(target, Target):
         return str(target.kind), dict(target.attrs)
     if isinstance(target, str):
@@ -262,14 +300,18 @@ def _parse(target: str | Mapping[str, Any] | Target) -> tuple[str, dict[str, Any
         raise TargetError(f"a target is text, a dictionary or a Target, not {type(target).__name__}", code="TW0501")
     if not has_backend(kind):
         if kind in known_targets():
-            raise TargetError(f"'{kind}' takes parts of a network, and the rest needs a processor; name one behind it: '{kind}, llvm'", code="TW0504")
+            raise TargetError(
+                f"'{kind}' takes parts of a network, and the rest needs a processor; name one behind it: '{kind}, "
+                "llvm'",
+                code="TW0504"
+            )
         raise TargetError(f"'{kind}' is not a kind of target: {nearest(kind, backend_names(), 'kind')}", code="TW0502")
     known = find_backend(kind).options
     return kind, {name: _option(name, value, known) for name, value in options.items()}
 
 
 def _split(text: str) -> tuple[str, dict[str, Any]]:
-    """`llvm -mcpu=znver4 …` as its kind and raw options; `-mcpu znver4` is read too."""
+    """Split `llvm -mcpu=znver4 …` into its kind and raw options; `-mcpu znver4` is read, too."""
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -280,7 +322,10 @@ def _split(text: str) -> tuple[str, dict[str, Any]]:
     rest = iter(words[1:])
     for word in rest:
         if not word.startswith("-"):
-            raise TargetError(f"'{word}' in the target '{text}' is not an option; options start with a dash, as in -mcpu=znver4", code="TW0501")
+            raise TargetError(
+                f"'{word}' in the target '{text}' is not an option; options start with a dash, as in -mcpu=znver4",
+                code="TW0501"
+            )
         name, equals, value = word.lstrip("-").partition("=")
         options[name] = value if equals else next(rest, "")
     return words[0], options

@@ -1,10 +1,12 @@
-"""Accelerators by name: those that a file declared in this process, and those of the entry points `tilewright.accelerators`, imported when asked for.
+"""Accelerators by name: those that a file declared in this process, and those of the entry points
+`tilewright.accelerators`, imported when asked for.
 
     [project.entry-points."tilewright.accelerators"]
     mine = "my_package.mine:accelerator"
 
-What the entry point names is imported, and registers itself: its code generator, and the kind of its modules. Nothing of ours is edited for it. A
-file names a kind of module, and a kind is only ever read by an entry point of that name that whoever installed packages put there.
+What the entry point names is imported, and registers itself: its code generator, and the kind of its modules. Nothing
+of ours is edited for it. A file names a kind of module, and a kind is only ever read by an entry point of that name
+that whoever installed packages put there.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ FIELD_TARGETS: Final[Mapping[str, str]] = {
     "arm_compute_lib": "arm_compute_lib", "bnns": "bnns", "cmsis-nn": "cmsisnn", "compute-library": "arm_compute_lib",
     "dnnl": "dnnl", "ethos-n": "ethosn", "ethos-u": "ethosu",
 }
-"""The targets of TVM that take parts of graphs, each with the module of `relay.op.contrib` that has its pattern table."""
+"""The targets of TVM that take parts of graphs, each with the module of `relay.op.contrib` that has its pattern table.
+"""
 
 _DECLARED: Final[dict[str, Any]] = {}
 _OFFLOADS: Final[list[Mapping[str, Any]]] = [FIELD_TARGETS]
@@ -59,7 +62,8 @@ def accelerator_names() -> list[str]:
 
 def installed(group: str) -> dict[str, str]:
     """Return the values of the entry points of installed packages in a group, by name."""
-    from importlib.metadata import entry_points  # takes 20 ms, and is only needed where a name is not one of this package
+    # takes 20 ms, and is only needed where a name is not one of this package
+    from importlib.metadata import entry_points
 
     return {e.name: e.value for e in entry_points(group=group)}
 
@@ -74,7 +78,10 @@ def import_value(value: str) -> Any:
 
 
 def find_accelerator(name: str) -> Any | None:
-    """What was declared under the name, or what its entry point is, imported; None without either. Raises `TargetError` where that fails."""
+    """What was declared under the name, or what its entry point is, imported; None without either.
+
+    Raises `TargetError` where that fails.
+    """
     if name in _DECLARED:
         return _DECLARED[name]
     value = installed(GROUP).get(name) or BUILT_IN.get(name)
@@ -83,11 +90,18 @@ def find_accelerator(name: str) -> Any | None:
     try:
         return import_value(value)
     except (ImportError, AttributeError) as error:
-        raise TargetError(f"the accelerator '{name}' cannot be imported from {value}: {error}; mend or remove the package that has this entry point", code="TW0901") from error
+        raise TargetError(
+            f"the accelerator '{name}' cannot be imported from {value}: {error}; mend or remove the package that has "
+            "this entry point",
+            code="TW0901"
+        ) from error
 
 
 def run_plugin(path: str) -> None:
-    """Run a Python file, or import a module, which registers what it brings. Raises `OptionError` where it is not there."""
+    """Run a Python file, or import a module, which registers what it brings.
+
+    Raises `OptionError` where it is not there.
+    """
     if path.endswith(".py"):
         file = Path(path)
         spec = importlib.util.spec_from_file_location(file.stem, file)
@@ -100,4 +114,7 @@ def run_plugin(path: str) -> None:
     except ModuleNotFoundError as error:
         if error.name is None or not path.startswith(error.name):
             raise
-        raise OptionError(f"--plugin: there is no module '{path}'; give a module that can be imported, or a file that ends in .py", code="TW0205") from None
+        raise OptionError(
+            f"--plugin: there is no module '{path}'; give a module that can be imported, or a file that ends in .py",
+            code="TW0205"
+        ) from None

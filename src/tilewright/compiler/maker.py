@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewright.backends.accelerator_targets import identity
 from tilewright.backends.target import Target
-from tilewright.compiler import decided
+from tilewright.compiler import tuning_advisor
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.model_source import ModelSource, build_key
 from tilewright.compiler.open_shapes import OpenShapes
@@ -28,12 +28,12 @@ class Maker:
 
     def __init__(self, source: ModelSource, target: Target, options: Options, cache: Cache, report: Report) -> None:
         self.source, self.target, self.options, self.cache, self.report = source, target, options, cache, report
-        self._advisor = decided.current()
+        self._advisor = tuning_advisor.current()
 
     @contextmanager
     def context(self, instruments: Sequence[PassInstrument] = ()) -> Iterator[None]:
         """How passes run and kernels are made."""
-        with self.options.context(instruments), decided.using(self._advisor):
+        with self.options.context(instruments), tuning_advisor.using(self._advisor):
             yield
 
     # ---- the cache

@@ -1,4 +1,4 @@
-"""Kernels as measurements decide them, where there are any, and as the model of the machine does where there are none."""
+"""Lowers kernels under the decisions of the current advisor, or of the analytical model where it has none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError
-from tilewright.compiler import decided, kernel
+from tilewright.compiler import kernel, tuning_advisor
 from tilewright.compiler.kernel import Kernel
 from tilewright.relay.expr import Function
 from tilewright.topi.decisions import Decisions
@@ -17,8 +17,8 @@ log: Final = logging.getLogger(__name__)
 
 
 def lower(function: Function, constants: Sequence[bool], target: Target, name: str, **options: Any) -> Kernel:
-    """`kernel.lower` under the decisions of the current advisor, which the log tells of."""
-    advisor = decided.current()
+    """Lower a fused function as `kernel.lower` does, under the decisions of the current advisor, which are logged."""
+    advisor = tuning_advisor.current()
     if advisor is not None and not options.get("symbols"):
         options["found"] = advisor.arrangement(target)
     given = None if advisor is None or options.get("symbols") else advisor.decisions(function, constants, target)

@@ -1,4 +1,5 @@
-"""Where the commands measure: here, on a Dask cluster, on devices behind a tracker, on a board by ssh, or nowhere (`tuning/replay.py`)."""
+"""Where the commands measure: here, on a Dask cluster, on devices behind a tracker, on a board by ssh, or nowhere
+(`tuning/replay.py`)."""
 
 from __future__ import annotations
 
@@ -32,11 +33,19 @@ class Place:
         """Raises `OptionError` for options that do not go together."""
         chosen = [f"--{word}" for word in ("cluster", "tracker", "ssh") if getattr(self, word)]
         if len(chosen) > 1:
-            raise OptionError(f"{' and '.join(chosen)} are different places to measure; give one of them", code="TW0204")
+            raise OptionError(
+                f"{' and '.join(chosen)} are different places to measure; give one of them", code="TW0204"
+            )
         if self.worker_tag and not self.cluster:
-            raise OptionError("--worker-tag chooses workers of a cluster; give its scheduler by --cluster tcp://HOST:PORT", code="TW0204")
+            raise OptionError(
+                "--worker-tag chooses workers of a cluster; give its scheduler by --cluster tcp://HOST:PORT",
+                code="TW0204"
+            )
         if bool(self.tracker) != bool(self.rpc_key):
-            raise OptionError("a tracker is asked for devices of a key; give both, the tracker's HOST:PORT and --rpc-key", code="TW0204")
+            raise OptionError(
+                "a tracker is asked for devices of a key; give both, the tracker's HOST:PORT and --rpc-key",
+                code="TW0204"
+            )
         if self.ssh_config and not self.ssh:
             raise OptionError("--ssh-config is read for a board; give it by --ssh user@host", code="TW0204")
         if self.tracker:
@@ -50,7 +59,8 @@ class Place:
     def reach(self) -> None:
         """Ask the tracker, where there is one, for the device, before anything takes time.
 
-        Raises `RPCError` where the tracker refuses or is silent, and where no device of the key comes within ten seconds.
+        Raises `RPCError` where the tracker refuses or is silent, and where no device of the key comes within ten
+        seconds.
         """
         if not self.tracker:
             return
@@ -61,7 +71,10 @@ class Place:
             while f"server:{self.rpc_key}" not in (keys := {str(s["key"]) for s in tracker.summary()["server_info"]}):
                 if time.monotonic() > end:
                     there = ", ".join(sorted(k.removeprefix("server:") for k in keys)) or "none"
-                    raise RPCError(f"the tracker at {self.tracker} has no device '{self.rpc_key}'; it has: {there}; start tilewright.compat.exec.rpc_server with this key", code="TW1201")
+                    raise RPCError(
+                        f"the tracker at {self.tracker} has no device '{self.rpc_key}'; it has: {there}; start "
+                        "tilewright.compat.exec.rpc_server with this key", code="TW1201"
+                    )
                 time.sleep(0.2)
 
     def builder(self, timeout: float = 10, n_parallel: int | None = None) -> Builder:
@@ -79,22 +92,29 @@ class Place:
         return LocalBuilder(timeout, n_parallel)
 
     def runner(
-        self, timeout: float = 10, number: int = 4, repeat: int = 3, min_repeat_ms: float = 0, threads: int | None = None, noise: float = 0.1,
-        cooldown_interval: float = 0.1,
+        self, timeout: float = 10, number: int = 4, repeat: int = 3, min_repeat_ms: float = 0,
+        threads: int | None = None, noise: float = 0.1, cooldown_interval: float = 0.1,
     ) -> Runner:
-        """Who times, as `LocalRunner` takes its options. Raises `OptionError` for threads that a place decides itself."""
+        """Who times, as `LocalRunner` takes its options. Raises `OptionError` for threads that a place decides
+        itself."""
         timing: dict[str, Any] = {
-            "timeout": timeout, "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms, "cooldown_interval": cooldown_interval, "noise": noise,
+            "timeout": timeout, "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms,
+            "cooldown_interval": cooldown_interval, "noise": noise,
         }
         if self.cluster:
             from tilewright.search.cluster import ClusterRunner
 
-            return ClusterRunner(self.cluster, threads=threads, resources={self.worker_tag: 1} if self.worker_tag else None, **timing)
+            return ClusterRunner(
+                self.cluster, threads=threads, resources={self.worker_tag: 1} if self.worker_tag else None, **timing
+            )
         if self.tracker:
             from tilewright.search.remote import RPCRunner
 
             if threads is not None:
-                raise OptionError("how many threads a session uses is said where its server is started: python -m tilewright.compat.exec.rpc_server --threads", code="TW0204")
+                raise OptionError(
+                    "how many threads a session uses is said where its server is started: python -m "
+                    "tilewright.compat.exec.rpc_server --threads", code="TW0204"
+                )
             return RPCRunner(self.rpc_key, *address(self.tracker), **timing)
         if self.ssh:
             from tilewright.search.boards import SSHRunner

@@ -1,4 +1,4 @@
-"""`tilewright tune MODEL --replay RECORDS`: what was measured elsewhere, or long ago, chooses the kernels of a model, without the device."""
+"""`tilewright tune MODEL --replay RECORDS`: records of other devices or times choose the kernels, without measuring."""
 
 from __future__ import annotations
 
@@ -14,44 +14,57 @@ from tilewright.base.errors import OptionError, TargetError
 if TYPE_CHECKING:
     from tilewright.backends.target import Target
     from tilewright.ir.module import IRModule
-    from tilewright.search.autotvm.replay import Outcome
+    from tilewright.search.autotvm.offline import Outcome
 
 _SHOWN: Final = 20
-_SOURCES: Final = {"recorded": "recorded", "cycles": "by cycles", "trained": "by the trained model", "own": "the compiler's own"}
+_SOURCES: Final = {
+    "recorded": "recorded", "cycles": "by cycles", "trained": "by the trained model", "own": "the compiler's own",
+}
 
 
 def tune_by_replay(mod: IRModule, output: Path, given: Path, wanted: str | Mapping[str, Any] | Target) -> None:
-    """Write what the records of `given`, and models as far as they are sure, choose for a network, and say how sure they are."""
+    """Record the choices of `given` records, and of reliable models, for a network, and print how reliable they are."""
     from tilewright.backends.target import Target
-    from tilewright.search.autotvm.record import write_lines
-    from tilewright.search.autotvm.replay import replay
+    from tilewright.search.autotvm.offline import choose
     from tilewright.search.autotvm.task.relay_integration import tasks_of
     from tilewright.search.records import Records
 
     target = Target(wanted)
     if target.accelerators:
-        raise TargetError(f"kernels of the processor are tuned, and '{wanted}' has accelerators before it; give the processor alone", code="TW1114")
+        raise TargetError(
+            f"kernels of the processor are tuned, and '{wanted}' has accelerators before it; give the processor alone",
+            code="TW1114")
     tasks = tasks_of(mod, None, target)
     if not tasks:
-        raise OptionError("the network has no kernel that leaves anything to choose; there is nothing to tune", code="TW1112")
-    outcome = replay(tasks, Records(given))
+        raise OptionError(
+            "the network has no kernel that leaves anything to choose; there is nothing to tune", code="TW1112")
+    outcome = choose(tasks, Records(given))
     typer.echo(_described(outcome))
-    write_lines(output, outcome.lines())
+    outcome.write(Records(output))
+    output.touch()
     counted = {s: sum(c.source == s for c in outcome.choices) for s in _SOURCES}
-    typer.echo(f"Wrote {output}: of {len(tasks)} kernels " + ", ".join(f"{n} {_SOURCES[s]}" for s, n in counted.items()) + ". Nothing was measured.")
+    sources = ", ".join(f"{n} {_SOURCES[s]}" for s, n in counted.items())
+    typer.echo(f"Wrote {output}: of {len(tasks)} kernels {sources}. Nothing was measured.")
 
 
 def _described(outcome: Outcome) -> str:
-    """A line for each task, and how sure the models are."""
+    """Return a line for each task, and how reliable the models are."""
     rows = []
     for c in sorted(outcome.choices, key=lambda c: -c.recorded)[:_SHOWN]:
         ranks = "  ".join(f"{m} {_figure(c.correlations[m])}" for m in outcome.certainty)
-        ratio = "" if not np.isfinite(c.ratio) or c.source == "own" else f", {100 * c.ratio:.0f} % of the own choice's time{'' if c.source == 'recorded' else ' (predicted)'}"
-        rows.append(f"{c.task.title[:60]:60}  {c.recorded:4d} recorded  rank correlation: {ranks}  -> {_SOURCES[c.source]}{ratio}")
+        ratio = ""
+        if np.isfinite(c.ratio) and c.source != "own":
+            ratio = (
+                f", {100 * c.ratio:.0f} % of the own choice's time{'' if c.source == 'recorded' else ' (predicted)'}"
+            )
+        rows.append(
+            f"{c.task.title[:60]:60}  {c.recorded:4d} recorded  rank correlation: {ranks}  -> "
+            f"{_SOURCES[c.source]}{ratio}")
     if len(outcome.choices) > _SHOWN:
         rows.append(f"… and {len(outcome.choices) - _SHOWN} more")
     sure = ", ".join(f"{m} {_figure(x)}" for m, x in outcome.certainty.items())
-    rows.append(f"How sure the models are: rank correlation with what is recorded, median of {outcome.judged} kernels: {sure}")
+    rows.append(
+        f"How sure the models are: rank correlation with what is recorded, median of {outcome.judged} kernels: {sure}")
     return "\n".join(rows)
 
 

@@ -1,7 +1,9 @@
-"""`tilewright tune MODEL`: find faster kernels for a model by measuring, within minutes, and keep only what makes it faster.
+"""`tilewright tune MODEL`: find faster kernels for a model by measuring, within minutes, and keep those that make it
+faster.
 
-    records.json             what `compile(…, records=)` takes: one record for each task, proven faster, or the model's own choice
-    records.trials.json      every trial; calling the command again goes on from there
+The file of records has every trial, so that calling the command again continues, and for each task a record that is
+marked as selected: the configuration that is proven to be faster, or the compiler's own choice. `compile(…, records=)`
+takes it.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import numpy as np
 import typer
 
-from tilewright.base.errors import OptionError, TargetError
+from tilewright.base.errors import InternalError, OptionError, TargetError
 from tilewright.driver import options
 from tilewright.driver.application import Target, Verbose, examples
 from tilewright.driver.places import Place
@@ -23,18 +25,19 @@ if TYPE_CHECKING:
     from tilewright.backends.target import Target as Processor
     from tilewright.ir.module import IRModule
     from tilewright.search.autotvm.network import NetworkTuning, TaskState
-    from tilewright.search.autotvm.verdict import Verdict
+    from tilewright.search.autotvm.selection import Selection
 
 _FOR_PROOF: Final = 0.2
-"""The part of the time that goes into proving what was found."""
-_WORTH: Final = 0.002
-"""A kernel that should save a smaller part of the network's time is left as it is."""
-_ANY: Final = 1e9
-"""Figures may be so far apart: they are compared in pairs."""
+"""Fraction of the time for proving what was found."""
+_MIN_SAVED: Final = 0.002
+"""A kernel that should save a smaller fraction of the network's time keeps the compiler's own choice."""
+_ANY_NOISE: Final = 1e9
+"""Costs may be this far apart: they are compared in pairs."""
 _SHOWN: Final = 12
 _TOLERANCE: Final = 1e-3
-"""Of the largest output, by how much the outputs of the tuned and the untuned model may differ: they round differently."""
-
+"""Largest difference between outputs of the tuned and the untuned model, which round differently, relative to the
+largest output."""
+_COLUMNS: Final = ("task", "trials", "best (us)", "saved", "of the time", "to gain")
 
 EXAMPLES: Final = examples(
     "tilewright tune model.onnx --minutes 10 -o records.json",
@@ -47,58 +50,88 @@ EXAMPLES: Final = examples(
 
 def tune_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Output file of the best records.")] = Path("records.json"),
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Output file: all trials, and the selected records.")
+    ] = Path("records.json"),
     minutes: Annotated[float, typer.Option("--minutes", min=0.01, help="Total time.")] = 10.0,
-    trials: Annotated[int | None, typer.Option("--trials", min=1, help="Maximum number of configurations to measure in this call.")] = None,
-    tuner: Annotated[str, typer.Option("--tuner", help="Search strategy: auto, xgb_knob, ga, random, gridsearch, droplet …")] = "auto",
-    threads: Annotated[int | None, typer.Option("--threads", min=1, help="Number of threads of the model. Default: all cores.")] = None,
+    trials: Annotated[
+        int | None, typer.Option("--trials", min=1, help="Maximum number of configurations to measure in this call.")
+    ] = None,
+    tuner: Annotated[
+        str, typer.Option("--tuner", help="Search strategy: auto, xgb_knob, ga, random, gridsearch, droplet …")
+    ] = "auto",
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, help="Number of threads of the model. Default: all cores.")
+    ] = None,
     target: Target = "llvm",
     input_shapes: Annotated[str, typer.Option("--input-shapes", help='Sizes of inputs: "x:[1,3,224,224]".')] = "",
-    tuning_records: Annotated[Path | None, typer.Option("--tuning-records", exists=True, dir_okay=False, help="Trials of an earlier call, used as a start.")] = None,
-    cluster: Annotated[str, typer.Option("--cluster", metavar="tcp://HOST:PORT", help="Build and measure on the workers of this Dask scheduler.")] = "",
-    worker_tag: Annotated[str, typer.Option("--worker-tag", metavar="NAME", help='With --cluster: measure on workers started with --resources "NAME=1".')] = "",
-    tracker: Annotated[str, typer.Option("--tracker", metavar="HOST:PORT", help="Measure on devices of this tracker.")] = "",
-    rpc_key: Annotated[str, typer.Option("--rpc-key", metavar="NAME", help="With --tracker: the key of the devices.")] = "",
-    ssh: Annotated[str, typer.Option("--ssh", metavar="USER@HOST", help="Measure on this board, which needs no Python; ssh must work without a password.")] = "",
-    ssh_config: Annotated[Path | None, typer.Option("--ssh-config", exists=True, dir_okay=False, help="With --ssh: a configuration file for ssh -F.")] = None,
-    replay: Annotated[Path | None, typer.Option("--replay", exists=True, dir_okay=False, help="Measure nothing: use these records, and predict other kernels.")] = None,
+    tuning_records: Annotated[Path | None, typer.Option(
+        "--tuning-records", exists=True, dir_okay=False, help="Trials of an earlier call, used as a start.")] = None,
+    cluster: Annotated[str, typer.Option(
+        "--cluster", metavar="tcp://HOST:PORT", help="Build and measure on the workers of this Dask scheduler.")] = "",
+    worker_tag: Annotated[str, typer.Option(
+        "--worker-tag", metavar="NAME",
+        help='With --cluster: measure on workers started with --resources "NAME=1".')] = "",
+    tracker: Annotated[str, typer.Option(
+        "--tracker", metavar="HOST:PORT", help="Measure on devices of this tracker.")] = "",
+    rpc_key: Annotated[
+        str, typer.Option("--rpc-key", metavar="NAME", help="With --tracker: the key of the devices.")
+    ] = "",
+    ssh: Annotated[str, typer.Option(
+        "--ssh", metavar="USER@HOST",
+        help="Measure on this board, which needs no Python; ssh must work without a password.")] = "",
+    ssh_config: Annotated[Path | None, typer.Option(
+        "--ssh-config", exists=True, dir_okay=False, help="With --ssh: a configuration file for ssh -F.")] = None,
+    replay: Annotated[Path | None, typer.Option(
+        "--replay", exists=True, dir_okay=False,
+        help="Measure nothing: use these records, and predict other kernels.")] = None,
     verbose: Verbose = 0,
 ) -> None:
-    """Tune MODEL: measure its kernels and keep the fastest. Ctrl-C keeps the results so far; the same command continues."""
-    from tilewright.search.autotvm.tuner.names import tuner_named
+    """Tune MODEL: measure its kernels and keep the fastest. Ctrl-C keeps the results so far; the same command
+    continues."""
+    from tilewright.search.autotvm.tuner import tuner_named
 
-    tuner_named(tuner)  # a wrong name is told before anything takes time
+    tuner_named(tuner)  # an unknown name is reported before anything takes time
     place = Place(cluster, worker_tag, tracker, rpc_key, ssh, ssh_config)
     shapes = options.input_shapes(input_shapes) or None
     if replay is not None:
         from tilewright.driver.replay import tune_by_replay
 
         if place.is_elsewhere:
-            raise OptionError("--replay measures nothing, and --cluster, --tracker and --ssh say where to measure; give one of them", code="TW0204")
+            raise OptionError(
+                "--replay measures nothing, and --cluster, --tracker and --ssh say where to measure; give one of them",
+                code="TW0204")
         tune_by_replay(network(model, shapes), output, replay, target)
         return
     chosen = measurable(target, place)
     place.reach()
-    session = _Session(model, output, minutes * 60, threads, chosen, shapes, tuner, place)
-    session.begin(tuning_records)
+    session = _Session(model, output, minutes * 60, threads, chosen, shapes, place)
+    session.begin(tuner, tuning_records)
     interrupted = session.search(trials)
     session.prove(interrupted)
 
 
 def measurable(wanted: str | Mapping[str, Any] | Processor, place: Place = Place()) -> Processor:
-    """The target that is meant. Raises `TargetError` where its code does not run at the place, as far as is known here, or is not of the processor alone."""
+    """Return the target. Raises `TargetError` where its code does not run at the place, or for a target with
+    accelerators."""
     from tilewright.backends.target import Target as Processor
 
     target, here = Processor(wanted), Processor("llvm")
     if target.accelerators:
-        raise TargetError(f"kernels of the processor are tuned, and '{wanted}' has accelerators before it; give the processor alone", code="TW1114")
+        raise TargetError(
+            f"kernels of the processor are tuned, and '{wanted}' has accelerators before it; give the processor alone",
+            code="TW1114")
     if not place.is_elsewhere and (target.family != here.family or not target.features <= here.features):
-        raise TargetError(f"code for '{wanted}' does not run here, and tuning is measuring; measure where it does (--cluster, --tracker, --ssh), or replay records (--replay)", code="TW1114")
+        raise TargetError(
+            f"code for '{wanted}' does not run here, and tuning is measuring; measure where it does (--cluster, "
+            "--tracker, --ssh), "
+            "or replay records (--replay)", code="TW1114")
     return target
 
 
 def network(model: Path, shapes: Mapping[str, tuple[Any, ...]] | None) -> IRModule:
-    """The model as relay. Raises `OptionError` where a size of an input is open, since kernels are measured at known sizes."""
+    """Return the model as relay. Raises `OptionError` for an input of unknown size, since kernels are measured at known
+    sizes."""
     from tilewright.compiler.formats import format_of
 
     form, given = format_of(model), shapes or {}
@@ -106,9 +139,9 @@ def network(model: Path, shapes: Mapping[str, tuple[Any, ...]] | None) -> IRModu
         shape = given.get(name, dims)
         if not all(isinstance(size, int) for size in shape):
             raise OptionError(
-                f"{model.name}: input '{name}' has the open shape [{', '.join(map(str, shape))}], and kernels are measured at known sizes; "
-                f"say which with --input-shapes \"{name}:[…]\"", code="TW0113",
-            )
+                f"{model.name}: input '{name}' has the open shape [{', '.join(map(str, shape))}], and kernels are "
+                "measured at known "
+                f"sizes; say which with --input-shapes \"{name}:[…]\"", code="TW0113")
     return form.read(model, given)[0]
 
 
@@ -116,43 +149,50 @@ class _Session:
     """One call of the command."""
 
     def __init__(
-        self, model: Path, output: Path, seconds: float, threads: int | None, target: Processor, shapes: dict[str, tuple[Any, ...]] | None, tuner: str,
-        place: Place,
+        self, model: Path, output: Path, seconds: float, threads: int | None, target: Processor,
+        shapes: dict[str, tuple[Any, ...]] | None, place: Place,
     ) -> None:
-        self.place = place
-        self.model, self.output, self.seconds, self.threads, self.target, self.shapes, self.tuner = model, output, seconds, threads, target, shapes, tuner
+        self.model, self.output, self.seconds, self.threads = model, output, seconds, threads
+        self.target, self.shapes, self.place = target, shapes, place
         self.start = time.perf_counter()
-        self.trials_file = output.with_name(f"{output.stem}.trials{output.suffix}")
         self.tuning: NetworkTuning
 
-    def begin(self, earlier: Path | None) -> None:
-        """Extract the tasks, and read what is known of them."""
+    def begin(self, tuner: str, earlier: Path | None) -> None:
+        """Extract the tasks, and read their records."""
         from tilewright.search.autotvm.measure import measure_option
         from tilewright.search.autotvm.network import NetworkTuning
         from tilewright.search.autotvm.task.relay_integration import tasks_of
         from tilewright.search.records import Records
 
-        if earlier is not None and not self.trials_file.exists():
-            self.trials_file.write_bytes(earlier.read_bytes())
+        if earlier is not None and not self.output.exists():
+            self.output.write_bytes(earlier.read_bytes())
         tasks = tasks_of(network(self.model, self.shapes), None, self.target)
-        option = measure_option(self.place.builder(), self.place.runner(number=2, repeat=3, min_repeat_ms=2, cooldown_interval=0, threads=self.threads, noise=0.3))
-        self.tuning = NetworkTuning(tasks, option, Records(self.trials_file), self.tuner)
+        runner = self.place.runner(
+            number=2, repeat=3, min_repeat_ms=2, cooldown_interval=0, threads=self.threads, noise=0.3
+        )
+        option = measure_option(self.place.builder(), runner)
+        self.tuning = NetworkTuning(tasks, option, Records(self.output), tuner)
         known = self.tuning.trials
-        typer.echo(f"{len(tasks)} tasks in {time.perf_counter() - self.start:.1f} s{f', {known} trials known' if known else ''}")
+        typer.echo(
+            f"{len(tasks)} tasks in {time.perf_counter() - self.start:.1f} "
+            f"s{f', {known} trials known' if known else ''}"
+        )
 
     @property
     def left(self) -> float:
-        """Seconds until the command shall be done."""
+        """Seconds until the command should end."""
         return max(0.0, self.seconds - (time.perf_counter() - self.start))
 
     def search(self, trials: int | None) -> bool:
-        """Measure until it is time to prove what was found; returns whether it was interrupted."""
+        """Measure until the time for proof begins; return whether an interrupt ended it."""
         from rich.console import Console
         from rich.live import Live
 
         begin, seconds = self.tuning.trials, max(0.0, self.left - _FOR_PROOF * self.seconds)
         console = Console(stderr=True)
-        with Live(self._table(seconds), console=console, refresh_per_second=2, transient=not console.is_terminal) as live:
+        with Live(
+            self._table(seconds), console=console, refresh_per_second=2, transient=not console.is_terminal
+        ) as live:
             end = time.perf_counter() + seconds
 
             def show(_: TaskState) -> None:
@@ -164,7 +204,8 @@ class _Session:
                 console.print("interrupted: what was found so far is proven and kept; Ctrl-C again ends at once")
                 return True
             finally:
-                typer.echo(f"{self.tuning.trials - begin} trials, {sum(s.failed for s in self.tuning.states)} of all failed")
+                failed = sum(s.failed for s in self.tuning.states)
+                typer.echo(f"{self.tuning.trials - begin} trials, {failed} of all failed")
         return False
 
     def _table(self, seconds: float) -> Any:
@@ -172,84 +213,92 @@ class _Session:
 
         t = self.tuning
         gain = 1 - t.time / t.time_before if t.time_before else 0.0
-        table = Table(title=f"{self.model.name}: {t.trials} trials, kernels {1e3 * t.time:.3f} ms ({100 * gain:.0f} % saved so far), {seconds:.0f} s left", title_justify="left")
-        for name, justify in (("task", "left"), ("trials", "right"), ("best (us)", "right"), ("saved", "right"), ("of the time", "right"), ("to gain", "right")):
-            table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        table = Table(
+            title=f"{self.model.name}: {t.trials} trials, kernels {1e3 * t.time:.3f} ms ({100 * gain:.0f} % saved so "
+            "far), "
+            f"{seconds:.0f} s left", title_justify="left")
+        for name in _COLUMNS:
+            table.add_column(name, justify="left" if name == "task" else "right", no_wrap=True)
         ranked = sorted(t.states, key=lambda s: -t.share(s))
         for s in ranked[:_SHOWN]:
             measured = s.best < float("inf")
             saved = f"{100 * (1 - s.best / s.default):.0f} %" if measured and s.default < float("inf") else ""
             table.add_row(
-                f"{s.task.title[:56]}{f' x{s.calls}' if s.calls > 1 else ''}", str(s.trials), f"{1e6 * s.best:.1f}" if measured else "", saved,
-                f"{100 * t.share(s):.1f} %" if measured else "", "done" if s.is_done else f"{100 * t.share(s) * s.gain:.1f} %",
+                f"{s.task.title[:56]}{f' x{s.calls}' if s.calls > 1 else ''}", str(s.trials),
+                f"{1e6 * s.best:.1f}" if measured else "", saved, f"{100 * t.share(s):.1f} %" if measured else "",
+                "done" if s.is_done else f"{100 * t.share(s) * s.gain:.1f} %",
             )
-        if len(ranked) > _SHOWN:
-            table.add_row(f"… and {len(ranked) - _SHOWN} more", str(sum(s.trials for s in ranked[_SHOWN:])), "", "", f"{100 * sum(map(t.share, ranked[_SHOWN:])):.1f} %", "")
+        rest = ranked[_SHOWN:]
+        if rest:
+            share = f"{100 * sum(map(t.share, rest)):.1f} %"
+            table.add_row(f"… and {len(rest)} more", str(sum(s.trials for s in rest)), "", "", share, "")
         return table
 
     def prove(self, interrupted: bool) -> None:
-        """Compare the best of each task, and then the model, with what the compiler does by itself; write what helps."""
+        """Compare the best of each task, and then the model, with the compiler's own choices; record the selected
+        ones."""
         from tilewright.search.autotvm.measure import measure_option
-        from tilewright.search.autotvm.verdict import judge, settle, unchanged, write
+        from tilewright.search.autotvm.selection import prove, select, unchanged, write
 
+        t = self.tuning
         begin, allowed = time.perf_counter(), (_FOR_PROOF if not interrupted else _FOR_PROOF / 4) * self.seconds
-        option = measure_option(self.tuning.option["builder"], self.place.runner(number=1, repeat=2, min_repeat_ms=1, cooldown_interval=0, threads=self.threads, noise=_ANY))
-        states = sorted((s for s in self.tuning.states if s.default < float("inf")), key=lambda s: -s.calls * (s.default - s.best))
-        verdicts: list[Verdict] = []
-        for s in states:
-            if time.perf_counter() - begin > allowed / 2 or s.calls * (s.default - s.best) < _WORTH * self.tuning.time:
+        runner = self.place.runner(
+            number=1, repeat=2, min_repeat_ms=1, cooldown_interval=0, threads=self.threads, noise=_ANY_NOISE)
+        option = measure_option(t.option["builder"], runner)
+        known = [s for s in t.states if s.default < float("inf")]
+        found: list[Selection] = []
+        for s in sorted(known, key=lambda s: -s.calls * (s.default - s.best)):
+            if time.perf_counter() - begin > allowed / 2 or s.calls * (s.default - s.best) < _MIN_SAVED * t.time:
                 break
-            found = judge(s, option)
-            if found is not None:
-                verdicts.append(found)
-        self.tuning.close()
-        if hasattr(option["runner"], "close"):
-            option["runner"].close()
-        rest = [s for s in self.tuning.states if s.default < float("inf") and all(v.state is not s for v in verdicts)]
+            selection = select(s, option)
+            if selection is not None:
+                found.append(selection)
+        t.close()
+        if hasattr(runner, "close"):
+            runner.close()
+        in_all = None
+        if not self.place.is_elsewhere:
+            try:
+                in_all = prove(found, self._compiled, max(2.0, allowed / 2), typer.echo)
+            except KeyboardInterrupt:
+                for selection in found:
+                    selection.is_kept = False  # what is not proven is not kept
+        rest = [unchanged(s) for s in known if all(v.state is not s for v in found)]
+        write(t.records, [*found, *rest])
+        kept = [v for v in found if v.is_kept]
         if self.place.is_elsewhere:
-            write(self.output, [*verdicts, *map(unchanged, rest)])
-            faster = [v for v in verdicts if v.is_kept]
-            saved = sum(v.saved for v in faster) / self.tuning.time_before if faster else 0.0
-            typer.echo(
-                f"Wrote {self.output}: {len(faster)} tuned kernels of {len(self.tuning.states)}, each surely faster where it was measured"
-                + (f"; together they should save {100 * saved:.0f} % of the time of the kernels" if faster else "") + ". The model as a whole was not run there."
+            saved = sum(v.saved for v in kept) / t.time_before if kept else 0.0
+            gain = f"; together they should save {100 * saved:.0f} % of the time of the kernels" if kept else ""
+            said = f", each surely faster where it was measured{gain}. The model as a whole was not run there."
+        else:
+            said = (
+                f"; the tuned model takes {in_all}" if in_all
+                else "; none makes the model surely faster, so it stays as it is"
             )
-            return
-        try:
-            found_in_all = settle(verdicts, self._compiled, max(2.0, allowed / 2), typer.echo)
-        except KeyboardInterrupt:
-            for v in verdicts:
-                v.is_kept = False  # what is not proven is not kept
-            found_in_all = None
-        write(self.output, [*verdicts, *map(unchanged, rest)])
-        kept = sum(v.is_kept for v in verdicts)
-        typer.echo(f"Wrote {self.output}: {kept} tuned kernels of {len(self.tuning.states)}; " + (f"the tuned model takes {found_in_all}" if found_in_all else "none makes the model surely faster, so it stays as it is"))
+        typer.echo(f"Wrote {self.output}: {len(kept)} tuned kernels of {len(t.states)}{said}")
 
-    def _compiled(self, verdicts: Sequence[Verdict]) -> Callable[[], object]:
-        """The model as a function of no arguments, with these kernels; its outputs are compared with those of the untuned one."""
-        import tilewright
+    def _compiled(self, selections: Sequence[Selection]) -> Callable[[], object]:
+        """Return the model with these kernels as a function without arguments, after checking its outputs."""
         from tilewright.compiler.model import compile as compile_model
-        from tilewright.search.autotvm.measure import MeasureInput, result_of
+        from tilewright.driver import tensors
+        from tilewright.search.autotvm.measure import MeasureInput
 
-        records = [(MeasureInput(v.state.task.target, v.state.task, v.config), result_of(v.measured)) for v in verdicts]
+        records = [(MeasureInput(v.state.task.target, v.state.task, v.config), v.measured) for v in selections]
         made = compile_model(self.model, self.shapes, self.target, self.threads, records=records or None)
-        if not hasattr(self, "_inputs"):
-            from tilewright.driver import tensors
-
+        if not hasattr(self, "_inputs"):  # the untuned model comes first
             self._inputs = tensors.feed(made.inputs, {}, tensors.Fill.RANDOM)
             self._wanted = _arrays(made(**self._inputs))
-            return lambda: made(**self._inputs)
         for a, b in zip(_arrays(made(**self._inputs)), self._wanted, strict=True):
-            scale = float(np.abs(b.astype(np.float64)).max(initial=0.0)) or 1.0
-            off = float(np.abs(a.astype(np.float64) - b.astype(np.float64)).max(initial=0.0))
-            if not off <= _TOLERANCE * scale and np.isfinite(b.astype(np.float64)).all():
-                raise tilewright.errors.InternalError(f"the tuned model differs from the untuned one by {off:.3g} where outputs reach {scale:.3g}; please report {self.trials_file}")
+            scale = float(np.abs(b).max(initial=0.0)) or 1.0
+            off = float(np.abs(a - b).max(initial=0.0))
+            if not off <= _TOLERANCE * scale and np.isfinite(b).all():
+                raise InternalError(
+                    f"the tuned model differs from the untuned one by {off:.3g} where outputs reach {scale:.3g}; "
+                    f"please report {self.output}")
         return lambda: made(**self._inputs)
 
 
 def _arrays(answer: Any) -> list[np.ndarray[Any, Any]]:
     from tilewright.compiler.grouping import flat
 
-    return [np.asarray(a) for a in flat(answer if isinstance(answer, tuple) else (answer,))]
-
-
+    return [np.asarray(a).astype(np.float64) for a in flat(answer if isinstance(answer, tuple) else (answer,))]

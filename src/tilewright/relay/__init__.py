@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import typing
 from typing import TYPE_CHECKING, Final
 
 from tilewright.base.params import load_param_dict, save_param_dict
@@ -188,7 +189,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> typing.Any:
     if name in _MODULES:
         return importlib.import_module(f"tilewright.relay.{name}")
     if name == "vm":

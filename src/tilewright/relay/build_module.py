@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tilewright.relay.transform.bind_params import bind_params_by_name
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["bind_params_by_name", "build", "create_executor"]
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     from tilewright import relay
 
     if name not in __all__:

@@ -1,7 +1,7 @@
 """One honest timing of native code: on random data, its answer checked first, repeated until the figures agree.
 
-Runs in a worker process, here or on a device, where no compiler needs to be. `prepare` runs the default schedule's code once and
-keeps what it computes; each `trial` after it is given the same data, and what it computes is compared.
+Runs in a worker process, here or on a device, where no compiler needs to be. `prepare` runs the default schedule's code
+once and keeps what it computes; each `trial` after it is given the same data, and what it computes is compared.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 from tilewright.base.errors import InputError
 from tilewright.base.types import DataType
-from tilewright.runtime import turns
+from tilewright.runtime import timing_lock
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.manifest import Parameter
 from tilewright.runtime.module import load_module
@@ -51,7 +51,8 @@ class TrialOptions:
     def __post_init__(self) -> None:
         if self.number < 1 or self.repeat < 1 or self.min_repeat_ms < 0 or self.noise <= 0:
             raise InputError(
-                f"number={self.number} and repeat={self.repeat} must be at least 1, min_repeat_ms={self.min_repeat_ms} at least 0, noise={self.noise} above 0", code="TW0717"
+                f"number={self.number} and repeat={self.repeat} must be at least 1, min_repeat_ms={self.min_repeat_ms} "
+                f"at least 0, noise={self.noise} above 0", code="TW0717"
             )
 
     def to_message(self) -> Message:
@@ -60,7 +61,8 @@ class TrialOptions:
 
 @dataclass(slots=True)
 class _Prepared:
-    """The data of a workload, and what is right; no answers: nothing is known to be right. Parameters without those that are constants."""
+    """The data of a workload, and what is right; no answers: nothing is known to be right. Parameters without those
+    that are constants."""
 
     key: str
     params: tuple[Parameter, ...]
@@ -73,7 +75,8 @@ _PREPARED: list[_Prepared] = []
 
 
 def prepare(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
-    """Random data for the workload `message["key"]`, and with `message["check"]` the answers of its default schedule, whose code is `pieces[0]`.
+    """Random data for the workload `message["key"]`, and with `message["check"]` the answers of its default schedule,
+    whose code is `pieces[0]`.
 
     Raises whatever running it raises.
     """
@@ -90,11 +93,12 @@ def prepare(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[by
 
 
 def trial(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
-    """Time the code `pieces[0]` of the prepared workload: `{"costs", "spread", "noisy"}`, or `{"wrong": why}`. Behind it this process's turn is over."""
+    """Time the code `pieces[0]` of the prepared workload: `{"costs", "spread", "noisy"}`, or `{"wrong": why}`. Releases
+    the timing lock of this process."""
     try:
         return _trial(message, pieces)
     finally:
-        turns.leave()
+        timing_lock.release()
 
 
 def _trial(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
@@ -103,7 +107,10 @@ def _trial(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[byt
     prepared, options = _PREPARED[0], TrialOptions(**message["options"])
     code = _Code.of(message, pieces)
     if [(p.shape, p.dtype) for p in code.params] != [(p.shape, p.dtype) for p in prepared.params]:
-        return {"wrong": f"the code takes ({', '.join(map(str, code.params))}), and the default schedule ({', '.join(map(str, prepared.params))})"}, []
+        return {
+            "wrong": f"the code takes ({', '.join(map(str, code.params))}), and the default schedule "
+            f"({', '.join(map(str, prepared.params))})"
+        }, []
     given = code.given(prepared.first)
     call = code.module.entry_func.bind(*(g.array for g in given.all))
     call()
@@ -134,10 +141,16 @@ class _Code:
         module = load_library(pieces[0])
         params = arrays_of(module.entry_name, module.entry_func.params)
         described = zip(message["values"], pieces[1:], strict=True)
-        values = {name: np.frombuffer(data, DataType(dtype).numpy()).reshape(shape) for (name, dtype, shape), data in described}
+        values = {
+            name: np.frombuffer(data, DataType(dtype).numpy()).reshape(shape) for (name, dtype, shape),
+            data in described
+        }
         for name, value in values.items():
             if not any(p.name == name and p.shape == value.shape and p.dtype == DataType(value.dtype) for p in params):
-                raise InputError(f"'{name}', {value.dtype}{list(value.shape)}, is given a value and is no parameter of {module.entry_func}", code="TW0717")
+                raise InputError(
+                    f"'{name}', {value.dtype}{list(value.shape)}, is given a value and is no parameter of "
+                    f"{module.entry_func}", code="TW0717"
+                )
         return cls(module, params, values)
 
     @property
@@ -188,7 +201,8 @@ def _same_bytes(a: Array, b: Array) -> bool:
 
 
 def timed(call: Callable[[], None], options: TrialOptions) -> tuple[list[float], float]:
-    """Seconds per call for each repetition, and how far they are apart. Repeated, longer each time, while they disagree; the calmest wins."""
+    """Seconds per call for each repetition, and how far they are apart. Repeated, longer each time, while they
+    disagree; the calmest wins."""
     best: tuple[list[float], float] | None = None
     for attempt in range(ATTEMPTS):
         least_ms = options.min_repeat_ms if options.flush else max(options.min_repeat_ms, attempt * LONGER_MS)
@@ -219,7 +233,9 @@ def _repetitions(call: Callable[[], None], options: TrialOptions, least_ms: floa
 
 def spread_of(figures: Sequence[float]) -> float:
     """How far figures are apart, as a part of their median; between quartiles where there are more than three."""
-    low, middle, high = np.percentile(figures, [25, 50, 75]) if len(figures) > 3 else (min(figures), np.median(figures), max(figures))
+    low, middle, high = np.percentile(figures, [25, 50, 75]) if len(figures) > 3 else (
+        min(figures), np.median(figures), max(figures)
+    )
     return float((high - low) / middle) if middle > 0 else 0.0
 
 

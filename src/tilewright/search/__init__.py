@@ -1,1 +1,2 @@
-"""Measuring programs: the engine under `autotvm` and `auto_scheduler`. See docs/measuring.md."""
+"""The engine under `autotvm` and `auto_scheduler`: measuring, records, features and cost models. See
+docs/measuring.md."""

@@ -4,7 +4,7 @@
 
    DATA has what parameters hold at first, one behind the other, VALUES from byte AT on the constants among them. The kernel is called once, what it wrote goes to ANSWERS;
    then REPEAT figures are taken, each in two halves, of NUMBER calls or of as many as take LEAST_MS. Standard output: "wrong TEXT", or lines "half SECONDS".
-   SIGALRM ends it behind SECONDS. The turn at timing is that of runtime/turns.py. */
+   SIGALRM ends it after SECONDS. The timing lock is that of runtime/timing_lock.py. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>

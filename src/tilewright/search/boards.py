@@ -1,7 +1,9 @@
-"""Running on boards without Python, by ssh: `SSHRunner("pi@192.168.1.17")`; candidates come from `LocalBuilder(build_func=board_build)`.
+"""Running on boards without Python, by ssh: `SSHRunner("pi@192.168.1.17")`, with
+`LocalBuilder(build_func=board_build)`.
 
-Each candidate becomes a static program of its own: the kernel, and `bench.c`, which times it. It is copied to the board with the data and run there;
-what it computes comes back and is compared here. The board needs a shell, `cat`, `mkdir` and `rm`; this machine a C compiler for the board's processor.
+Each candidate becomes a static program: the kernel, and `bench.c`, which times it. The program is copied to the board
+with the data and run there; its answers come back and are compared here. The board needs a shell, `cat`, `mkdir` and
+`rm`; this machine needs a C compiler for the board's processor.
 """
 
 from __future__ import annotations
@@ -17,8 +19,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import numpy as np
 
@@ -29,33 +30,37 @@ from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.host import host_arch
 from tilewright.runtime.manifest import Manifest, Parameter
 from tilewright.runtime.sealed_tar import plain_members
-from tilewright.runtime.trial import ATTEMPTS, LONGER_MS, TrialOptions, spread_of
+from tilewright.runtime.trial import ATTEMPTS, LONGER_MS, spread_of
 from tilewright.runtime.trial_data import arrays_of, difference, random_array
 from tilewright.search.building import default_build
-from tilewright.search.local import one_by_one
 from tilewright.search.measure import Built, Image, Measured, MeasureErrorNo, OnMeasured, failed
+from tilewright.search.runner import TrialRunner, one_by_one
 from tilewright.search.ssh import SSHConnection, words
 from tilewright.tir.stmt import PrimFunc
 
 Array = np.ndarray[Any, Any]
 ENTRY: Final = "tw_board_kernel"
-"""The symbol of a kernel that is linked into a program, whose own function is `main`."""
+"""Symbol of a kernel that is linked into a program, whose own function is `main`."""
 _BENCH: Final = Path(__file__).with_name("bench.c")
 _MARGIN: Final = 90.0
-"""Seconds that a board may take beside running: it may wait a minute for its turn."""
+"""Seconds that a board may take in addition to running: it may wait a minute for the timing lock."""
 _PREPARE_SECONDS: Final = 60
 _ATTEMPTS: Final = 3
+_ABOUT: Final = (
+    "uname -n; grep -m 1 -E 'model name|Hardware|CPU part' /proc/cpuinfo || uname -m; grep -c ^processor /proc/cpuinfo"
+)
 _LOG: Final = logging.getLogger(__name__)
 
 
 def board_build(func: PrimFunc, target: str) -> FunctionModule:
-    """The build function for boards: `tvm.build`, under the name that programs for boards call."""
+    """Build a kernel for boards: `tvm.build`, under the name that programs for boards call."""
     return default_build(dataclasses.replace(func, name=ENTRY), target)
 
 
 @dataclass(frozen=True, slots=True)
 class _Program:
-    """A static program for a board, with the values of its kernel's constants behind it, from `values_at` on; and the parameters that are no constants."""
+    """A static program for a board, followed by the values of its constants from `values_at` on. `params` are the
+    others."""
 
     data: bytes
     values_at: int
@@ -64,39 +69,45 @@ class _Program:
 
 @dataclass(slots=True)
 class _Prepared:
-    """The workload whose data is on the board."""
+    """The workload whose data is on the board. `written` are the parameters that the default schedule writes."""
 
     key: str
     first: list[Array]
     written: tuple[bool, ...]
-    """Which of the parameters the default schedule writes."""
     answers: dict[int, Array]
 
 
-class SSHRunner:
+class _TrialError(Exception):
+    """A trial that failed. The arguments are a `MeasureErrorNo` and a text."""
+
+
+class SSHRunner(TrialRunner):
     """Times code on one board, one candidate after the other."""
 
     form = ".tar"
 
     def __init__(
-        self, destination: str, timeout: float = 10, number: int = 4, repeat: int = 3, min_repeat_ms: float = 0, cooldown_interval: float = 0.1, *,
-        threads: int = 1, seed: int = 0, noise: float = 0.1, config: str | Path | None = None, launcher: Sequence[str] = (),
+        self, destination: str, timeout: float = 10, number: int = 4, repeat: int = 3, min_repeat_ms: float = 0,
+        cooldown_interval: float = 0.1, *, threads: int = 1, seed: int = 0, noise: float = 0.1,
+        config: str | Path | None = None, launcher: Sequence[str] = (),
     ) -> None:
-        """`destination` and `config` are as in `SSHConnection`; `launcher` stands before each program on the board (an emulator); the others are as in `LocalRunner`.
+        """`destination` and `config` are those of `SSHConnection`; `launcher` precedes each program on the board (an
+        emulator).
 
-        The board is reached with the first trial. Raises `OptionError` or `InputError` for values that make no sense.
+        The other options are those of `LocalRunner`. The board is connected with the first trial.
+        Raises `OptionError` or `InputError` for values out of range.
         """
-        if timeout <= 0 or cooldown_interval < 0 or threads < 1:
-            raise OptionError(f"timeout={timeout} must be above 0 seconds, cooldown_interval={cooldown_interval} at least 0, threads={threads} at least 1", code="TW0209")
-        self.destination, self.timeout, self.cooldown_interval, self.threads = destination, timeout, cooldown_interval, threads
-        self.options = TrialOptions(number, repeat, min_repeat_ms, False, noise)
+        super().__init__(timeout, number, repeat, min_repeat_ms, cooldown_interval, False, noise)
+        if threads < 1:
+            raise OptionError(f"threads={threads} must be at least 1", code="TW1110")
+        self.destination, self.threads = destination, threads
         self._seed, self._config, self._launcher = seed, config, tuple(launcher)
         self._connection: SSHConnection | None = None
         self._folder = self._machine = ""
         self._prepared: _Prepared | None = None
 
     def run(self, built: Sequence[Built], on_measured: OnMeasured | None = None) -> list[Measured]:
-        """One result for each, in order; those that were not built give the error they have."""
+        """Return one result for each, in order; those that were not built have the error of building."""
         return one_by_one(built, self._run, on_measured)
 
     def _run(self, image: Image, reference: Image | None) -> Measured:
@@ -105,98 +116,108 @@ class SSHRunner:
             try:
                 found = self._trial(image, reference)
                 time.sleep(self.cooldown_interval)
-                return dataclasses.replace(found, all_cost=time.perf_counter() - start, machine=self._machine)
+            except _TrialError as error:
+                found = failed(*error.args)
+            except OptionError as error:
+                found = failed(MeasureErrorNo.COMPILE_HOST, str(error))
             except RPCError as error:
                 self.close()
                 if attempt == _ATTEMPTS - 1:
                     return failed(MeasureErrorNo.UNKNOWN_ERROR, str(error), time.perf_counter() - start)
-                _LOG.warning("%s; the trial is made again", error)
+                _LOG.warning("%s; the trial is repeated", error)
+                continue
+            return dataclasses.replace(found, all_cost=time.perf_counter() - start, machine=self._machine)
         raise AssertionError("not reached")
 
     def _trial(self, image: Image, reference: Image | None) -> Measured:
-        """Raises `RPCError` where the board cannot be reached."""
+        """Raises `_TrialError`, `OptionError` where nothing can be linked, `RPCError` where the board is not
+        reached."""
         board, right = self._board(), reference or image
         key = hashlib.sha256(right.library + repr((right.ranges, self._seed)).encode()).hexdigest()
-        try:
-            if self._prepared is None or self._prepared.key != key:
-                wrong = self._prepare(board, key, right, reference is not None)
-                if wrong is not None:
-                    return wrong
-            prepared = self._prepared
-            assert prepared is not None
-            program = _linked(image, prepared.written)
-        except OptionError as error:
-            return failed(MeasureErrorNo.COMPILE_HOST, str(error))
-        if [(tuple(map(int, p.shape)), p.dtype.numpy()) for p in program.params] != [(x.shape, x.dtype) for x in prepared.first]:
-            return failed(MeasureErrorNo.WRONG_ANSWER, f"the code takes ({', '.join(map(str, program.params))}), and the default schedule other arrays")
-        least = self.options.min_repeat_ms
+        if self._prepared is None or self._prepared.key != key:
+            self._prepared = None
+            self._prepared = self._prepare(board, key, right, reference is not None)
+        prepared = self._prepared
+        program = _linked(image, prepared.written)
+        if [
+            (tuple(map(int, p.shape)), p.dtype.numpy()) for p in program.params
+        ] != [(x.shape, x.dtype) for x in prepared.first]:
+            text = f"the code takes ({', '.join(map(str, program.params))}), and the default schedule other arrays"
+            raise _TrialError(MeasureErrorNo.WRONG_ANSWER, text)
         best: tuple[list[float], float] | None = None
         for attempt in range(ATTEMPTS):
             check = attempt == 0 and bool(prepared.answers)
-            found = self._launched(board, program, self.options.repeat, max(least, attempt * LONGER_MS), int(np.ceil(self.timeout)), check)
-            if isinstance(found, Measured):
-                return found
-            if check and (text := _difference(found[1], program.params, prepared)):
-                return failed(MeasureErrorNo.WRONG_ANSWER, text)
-            costs, spread = _figures(found[0])
-            if best is None or spread < best[1]:
-                best = costs, spread
-            if spread <= self.options.noise:
+            least_ms, seconds = max(self.options.min_repeat_ms, attempt * LONGER_MS), int(np.ceil(self.timeout))
+            lines, data = self._launch(board, program, self.options.repeat, least_ms, seconds, check)
+            if check and (text := _difference(data, program.params, prepared)):
+                raise _TrialError(MeasureErrorNo.WRONG_ANSWER, text)
+            found = _costs(lines)
+            if best is None or found[1] < best[1]:
+                best = found
+            if best[1] <= self.options.noise:
                 break
         assert best is not None
-        return Measured(tuple(best[0]), timestamp=time.time(), noisy=best[1] > self.options.noise, spread=best[1])
+        costs, spread = best
+        return Measured(tuple(costs), timestamp=time.time(), noisy=spread > self.options.noise, spread=spread)
 
-    def _prepare(self, board: SSHConnection, key: str, right: Image, check: bool) -> Measured | None:
-        """Bring the data of a workload to the board, and find the right answers, by the default schedule there; what went wrong with that."""
-        self._prepared = None
+    def _prepare(self, board: SSHConnection, key: str, right: Image, check: bool) -> _Prepared:
+        """Copy the data of a workload to the board, and compute the right answers there, by the default schedule."""
         program = _linked(right)
         ranges = {name: (low, high) for name, low, high in right.ranges}
         first = [random_array(p, k, self._seed, ranges) for k, p in enumerate(program.params)]
         written = tuple(p.written for p in program.params)
         board.write(f"{self._folder}/data", b"".join(x.tobytes() for x in first))
-        answers: dict[int, Array] = {}
-        if check:
-            found = self._launched(board, program, 0, 0.0, _PREPARE_SECONDS, True)
-            if isinstance(found, Measured):
-                return dataclasses.replace(
-                    found, error_no=MeasureErrorNo.UNKNOWN_ERROR, error=f"the default schedule of this workload cannot be run, so no answer can be checked: {found.error}",
-                )
-            answers = _arrays(found[1], program.params, written)
-        self._prepared = _Prepared(key, first, written, answers)
-        return None
+        if not check:
+            return _Prepared(key, first, written, {})
+        try:
+            _, data = self._launch(board, program, 0, 0.0, _PREPARE_SECONDS, True)
+        except _TrialError as error:
+            text = f"the default schedule of this workload cannot be run, so no answer can be checked: {error.args[1]}"
+            raise _TrialError(MeasureErrorNo.UNKNOWN_ERROR, text) from error
+        return _Prepared(key, first, written, _arrays(data, program.params, written))
 
-    def _launched(self, board: SSHConnection, program: _Program, repeat: int, least_ms: float, seconds: int, answers: bool) -> tuple[list[str], bytes] | Measured:
-        """The lines that the program says on the board, and with `answers` what its kernel wrote; or how it failed."""
+    def _launch(
+        self, board: SSHConnection, program: _Program, repeat: int, least_ms: float, seconds: int, answers: bool,
+    ) -> tuple[list[str], bytes]:
+        """Run a program on the board; return the lines that it prints, and with `answers` the bytes that its kernel
+        wrote."""
         path, written = f"{self._folder}/program", f"{self._folder}/answers"
-        arguments = [*self._launcher, path, f"{self._folder}/data", path, program.values_at, written, self.options.number, repeat, least_ms, self.threads, seconds]
-        file = words([path])
-        command = f"cat > {file} && chmod 700 {file} && {words(arguments)}{f' && echo && cat {words([written])}' if answers else ''}"
+        arguments = [
+            *self._launcher, path, f"{self._folder}/data", path, program.values_at, written, self.options.number,
+            repeat, least_ms, self.threads, seconds,
+        ]
+        file, shown = words([path]), f" && echo && cat {words([written])}" if answers else ""
+        command = f"cat > {file} && chmod 700 {file} && {words(arguments)}{shown}"
         try:
             status, said, errors = board.run(command, program.data, seconds + _MARGIN)
         except TimeoutError:
-            self.close()  # what runs there may disturb the next
+            self.close()  # a program that still runs there may disturb the next one
             status, said, errors = 128 + signal.SIGALRM, b"", ""
         if status == 128 + signal.SIGALRM:
-            return failed(MeasureErrorNo.RUN_TIMEOUT, f"no answer within {seconds} s; the program was ended")
+            raise _TrialError(MeasureErrorNo.RUN_TIMEOUT, f"no answer within {seconds} s; the program was ended")
         if status:
             how = f"was ended by signal {status - 128}" if status > 128 else f"ended with status {status}"
-            return failed(MeasureErrorNo.RUNTIME_DEVICE, f"the program {how}{f': {errors[-500:]}' if errors else ''}")
+            raise _TrialError(
+                MeasureErrorNo.RUNTIME_DEVICE, f"the program {how}{f': {errors[-500:]}' if errors else ''}"
+            )
         text, _, data = said.partition(b"\n\n") if not said.startswith(b"\n") else (b"", b"", said[1:])
         lines = text.decode(errors="replace").splitlines()
         wrong = next((line.removeprefix("wrong ") for line in lines if line.startswith("wrong ")), None)
-        return (lines, data) if wrong is None else failed(MeasureErrorNo.WRONG_ANSWER, wrong)
+        if wrong is not None:
+            raise _TrialError(MeasureErrorNo.WRONG_ANSWER, wrong)
+        return lines, data
 
     def _board(self) -> SSHConnection:
         if self._connection is None:
             self._connection = SSHConnection(self.destination, self._config)
             self._folder = self._connection.checked("mktemp -d").decode().strip()
-            said = self._connection.checked("uname -n; grep -m 1 -E 'model name|Hardware|CPU part' /proc/cpuinfo || uname -m; grep -c ^processor /proc/cpuinfo").decode().splitlines()
+            said = self._connection.checked(_ABOUT).decode().splitlines()
             processor = said[1].partition(":")[2].strip() or said[1]
             self._machine = f"{said[0]}, {processor}, {said[-1]} cores"
         return self._connection
 
     def close(self) -> None:
-        """Leave the board, and nothing there; the next run connects again."""
+        """Disconnect from the board and remove its files; the next run connects again."""
         connection, self._connection, self._prepared = self._connection, None, None
         if connection is not None:
             try:
@@ -205,22 +226,25 @@ class SSHRunner:
                 _LOG.warning("%s is left on %s: %s", self._folder, self.destination, error)
             connection.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
 
 def _linked(image: Image, written: Sequence[bool] = ()) -> _Program:
-    """The program of an image; `written` says which parameters it may write, where others than those that it does. Raises `OptionError` where it cannot be linked."""
-    with tarfile.open(fileobj=io.BytesIO(image.library), mode="r:") as archive, tempfile.TemporaryDirectory(prefix="tilewright-board-") as name:
+    """Link the program of an image. `written`: the parameters that it may write, by default those that it says.
+
+    Raises `OptionError` where it cannot be linked.
+    """
+    with (
+        tarfile.open(fileobj=io.BytesIO(image.library), mode="r:") as archive,
+        tempfile.TemporaryDirectory(prefix="tilewright-board-") as name,
+    ):
         folder = Path(name)
         parts = {m.name: archive.extractfile(m) for m in plain_members(archive, len(image.library)) if m.isfile()}
         contents = {n: f.read() for n, f in parts.items() if f is not None}
         manifest = Manifest.from_json(contents["manifest.json"], "a candidate for a board")
         if ENTRY not in manifest.functions:
-            raise OptionError(f"candidates for boards are built by LocalBuilder(build_func=tuning.boards.board_build), and this one has {', '.join(manifest.functions)}", code="TW1110")
+            raise OptionError(
+                "candidates for boards are built by LocalBuilder(build_func=tuning.boards.board_build), and this one "
+                "has "
+                f"{', '.join(manifest.functions)}", code="TW1110")
         params = arrays_of(ENTRY, manifest.functions[ENTRY])
         constants = {v.name: v.data for v in image.values}
         objects = [n for n in contents if n.endswith(".o") and "/" not in n and not n.startswith("-")]
@@ -233,24 +257,30 @@ def _linked(image: Image, written: Sequence[bool] = ()) -> _Program:
         failures = []
         for compiler in find_compilers(arch):
             options = ["-target", f"{arch}-linux-musl"] if compiler.is_zig and arch != host_arch() else []
-            failure = compiler.run([*options, "-O2", "-static", "-s", "bench.c", *objects, "-o", "program", "-lpthread", "-lm"], folder)
+            arguments = [*options, "-O2", "-static", "-s", "bench.c", *objects, "-o", "program", "-lpthread", "-lm"]
+            failure = compiler.run(arguments, folder)
             if failure is None:
-                ordered = b"".join(constants[p.name] for p in params if p.name in constants)
                 program = (folder / "program").read_bytes()
-                return _Program(program + ordered, len(program), rest)
+                return _Program(
+                    program + b"".join(constants[p.name] for p in params if p.name in constants), len(program), rest
+                )
             failures.append(f"{compiler.name}: {failure}")
-        raise OptionError(f"no program for {arch} can be linked; install a cross compiler ({arch}-linux-gnu-gcc), or `pip install ziglang`. " + "; ".join(failures), code="TW0507")
+        raise OptionError(
+            f"no program for {arch} can be linked; install a cross compiler ({arch}-linux-gnu-gcc), or `pip install "
+            "ziglang`. "
+            + "; ".join(failures), code="TW0507")
 
 
 def _source(params: Sequence[Parameter], constants: dict[str, bytes], written: set[str]) -> str:
-    """`bench.c` for a kernel of these parameters, of which it may write some."""
+    """Return `bench.c` for a kernel of these parameters, of which it may write some."""
     rows = ", ".join(f"{{{_nbytes(p)}u, {int(p.name in constants)}, {int(p.name in written)}}}" for p in params)
     pointers = "".join(", void *" for _ in params)
     given = "".join(f", (p)[{k}]" for k in range(len(params)))
     return (
-        "#define _GNU_SOURCE\n#include <stddef.h>\n"
-        f"enum {{ KERNEL_PARAMS = {len(params)} }};\nstatic const struct {{ size_t bytes; int constant, written; }} PARAMS[] = {{{rows}}};\n"
-        f"extern void {ENTRY}(void *context{pointers});\n#define CALL(context, p) {ENTRY}(context{given})\n{_BENCH.read_text(encoding='utf-8')}"
+        f"#define _GNU_SOURCE\n#include <stddef.h>\nenum {{ KERNEL_PARAMS = {len(params)} }};\n"
+        f"static const struct {{ size_t bytes; int constant, written; }} PARAMS[] = {{{rows}}};\n"
+        f"extern void {ENTRY}(void *context{pointers});\n#define CALL(context, p) {ENTRY}(context{given})\n"
+        f"{_BENCH.read_text(encoding='utf-8')}"
     )
 
 
@@ -259,7 +289,7 @@ def _nbytes(p: Parameter) -> int:
 
 
 def _arrays(data: bytes, params: Sequence[Parameter], written: Sequence[bool]) -> dict[int, Array]:
-    """What a program wrote, by the places of its parameters."""
+    """Return the arrays that a program wrote, by the numbers of its parameters."""
     found, at = {}, 0
     for k, p in enumerate(params):
         if written[k]:
@@ -269,13 +299,13 @@ def _arrays(data: bytes, params: Sequence[Parameter], written: Sequence[bool]) -
 
 
 def _difference(data: bytes, params: Sequence[Parameter], prepared: _Prepared) -> str:
-    """Where answers are not those of the default schedule."""
-    found = _arrays(data, params, prepared.written)
-    return next((text for k, wanted in prepared.answers.items() if (text := difference(found[k], wanted, params[k].name))), "")
+    """Return where answers differ from those of the default schedule; "" where they do not."""
+    found, answers = _arrays(data, params, prepared.written), prepared.answers.items()
+    return next((text for k, wanted in answers if (text := difference(found[k], wanted, params[k].name))), "")
 
 
-def _figures(lines: Sequence[str]) -> tuple[list[float], float]:
-    """Seconds per call for each repetition, and how far its halves are apart."""
+def _costs(lines: Sequence[str]) -> tuple[list[float], float]:
+    """Return seconds per call for each repetition, and how far its halves are apart."""
     costs: list[float] = []
     halves: list[float] = []
     parts: list[tuple[float, int]] = []

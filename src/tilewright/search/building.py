@@ -1,4 +1,4 @@
-"""From a candidate to its image, inside of a worker process; and the candidate that carries its loops with it."""
+"""Builds the image of a candidate in a worker process, and lowers candidates that only this process can lower."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BuildFunc = Callable[[PrimFunc, str], FunctionModule]
 
 @dataclass(frozen=True, slots=True)
 class Lowered(Candidate):
-    """A candidate whose loops are known: what is left of one that only the process that made it can lower."""
+    """A candidate that was lowered by the process that made it."""
 
     key: str
     config: str
@@ -56,17 +56,17 @@ class Lowered(Candidate):
 
     @classmethod
     def of(cls, candidate: Candidate, with_default: bool = False) -> Lowered:
-        """Lowers it here, and with it the default schedule if that is asked for; raises whatever that raises."""
+        """Lower a candidate here, and its default schedule if asked for; raises what lowering raises."""
         func = candidate.lower()
         default = candidate.default() if with_default else None
         return cls(
-            candidate.key, candidate.config, candidate.target, IRModule({func.name: func}), candidate.ranges(), candidate.values(),
-            None if default is None else cls.of(default),
+            candidate.key, candidate.config, candidate.target, IRModule({func.name: func}), candidate.ranges(),
+            candidate.values(), None if default is None else cls.of(default),
         )
 
 
 def pickled(value: Any) -> tuple[bytes, bool]:
-    """`value` for another process, and whether something of the script itself is in it, which other processes do not have."""
+    """Pickle `value`; return the bytes, and whether they refer to the running script, which other processes lack."""
     file = io.BytesIO()
     pickler = _Pickler(file)
     pickler.dump(value)
@@ -74,16 +74,16 @@ def pickled(value: Any) -> tuple[bytes, bool]:
 
 
 def travelling(candidate: Candidate, build_func: BuildFunc, with_default: bool = False) -> bytes:
-    """A candidate and a build function for another process. A candidate of the script itself is lowered here; raises whatever that raises.
+    """Pickle a candidate and a build function for another process; raises what lowering raises.
 
-    `with_default`: whether the other process asks it for its default schedule.
+    A candidate of the running script is lowered here. `with_default`: the other process asks for its default schedule.
     """
     data, of_script = pickled((candidate, build_func))
     return pickled((Lowered.of(candidate, with_default), build_func))[0] if of_script else data
 
 
 class _Pickler(pickle.Pickler):
-    """Notices references to what the script that runs defines."""
+    """A pickler that notices references to definitions of the running script."""
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
@@ -96,18 +96,21 @@ class _Pickler(pickle.Pickler):
 
 
 def default_build(func: PrimFunc, target: str) -> FunctionModule:
-    """`tvm.build`."""
+    """Build a loop program as `tvm.build` does."""
     return compile_functions(func, target=target)
 
 
 def build_image(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
-    """Lower and compile the candidate and the build function in `pieces[0]`; the image, or `{"error_no", "error"}`."""
+    """Lower and compile the candidate in `pieces[0]`; return the image, or `{"error_no", "error"}`."""
     start = time.perf_counter()
     try:
         candidate, build_func = pickle.loads(pieces[0])
         func = candidate.lower()
         if not isinstance(func, PrimFunc):
-            raise OptionError(f"{type(candidate).__name__}.lower() gives a {type(func).__name__}, and has to give a PrimFunc", code="TW1110")
+            name = type(candidate).__name__
+            raise OptionError(
+                f"{name}.lower() gives a {type(func).__name__}, and has to give a PrimFunc", code="TW1110"
+            )
         values = {name: np.ascontiguousarray(value) for name, value in candidate.values().items()}
     except Exception as error:
         return _refused(MeasureErrorNo.INSTANTIATION_ERROR, error, start), []
@@ -120,9 +123,13 @@ def build_image(message: Message, pieces: Sequence[bytes]) -> tuple[Message, lis
         return _refused(MeasureErrorNo.COMPILE_HOST, error, start), []
     ranges = [[name, float(low), float(high)] for name, (low, high) in candidate.ranges().items()]
     described = [[name, str(DataType(value.dtype)), list(value.shape)] for name, value in values.items()]
-    message = {"ir_hash": structural_hash(func), "values": described, "ranges": ranges, "seconds": time.perf_counter() - start}
+    message = {
+        "ir_hash": structural_hash(func), "values": described, "ranges": ranges, "seconds": time.perf_counter() - start
+    }
     return message, [image, *(value.reshape(-1).view(np.uint8).tobytes() for value in values.values())]
 
 
 def _refused(error_no: MeasureErrorNo, error: Exception, start: float) -> Message:
-    return {"error_no": int(error_no), "error": f"{type(error).__name__}: {error}", "seconds": time.perf_counter() - start}
+    return {
+        "error_no": int(error_no), "error": f"{type(error).__name__}: {error}", "seconds": time.perf_counter() - start
+    }

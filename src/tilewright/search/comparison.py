@@ -1,7 +1,7 @@
-"""Which of two programs is faster: measured in turn, compared in pairs, with a confidence interval.
+"""Statistics of measurements: which of two programs is faster, and how well one list of figures orders another.
 
-Times drift (clocks, other programs), so what was measured one after the other is compared, and the interval of the median ratio is found by
-drawing the pairs again and again (the bootstrap of Efron, 1979).
+Times drift (clocks, other programs). So two programs are measured alternately, and the confidence interval of the
+median ratio is found by resampling the pairs (Efron's bootstrap, 1979).
 """
 
 from __future__ import annotations
@@ -9,22 +9,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from tilewright.base.errors import InputError
-from tilewright.runtime.turns import turn
+from tilewright.runtime.timing_lock import exclusive
 
 CONFIDENCE: Final = 0.95
-_DRAWN: Final = 2000
-_SHORTEST: Final = 2e-3
-"""Seconds that a turn takes at least: of a faster program, several calls."""
+_RESAMPLES: Final = 2000
+_MIN_SECONDS: Final = 2e-3
+"""Shortest time of one measurement: of a faster program, several calls."""
+_MIN_PAIRS: Final = 8
+Figures = Sequence[float] | np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The time of the second over that of the first: median of the pairs, and between what it lies with 95 % confidence."""
+    """The time of the second program divided by that of the first: the median of the pairs, and its 95 % interval."""
 
     ratio: float
     low: float
@@ -32,16 +34,16 @@ class Comparison:
     pairs: int
     first: float
     second: float
-    """Medians, seconds."""
+    """Median times, in seconds."""
 
     @property
     def is_faster(self) -> bool:
-        """Whether the second is surely faster."""
+        """Whether the second program is surely faster."""
         return self.high < 1
 
     @property
     def is_slower(self) -> bool:
-        """Whether the second is surely slower."""
+        """Whether the second program is surely slower."""
         return self.low > 1
 
     def __str__(self) -> str:
@@ -49,12 +51,15 @@ class Comparison:
 
 
 def compared(first: Sequence[float], second: Sequence[float], seed: int = 0) -> Comparison:
-    """Of two lists of seconds, the k-th of each measured one after the other. Raises `InputError` without pairs."""
+    """Compare two lists of seconds, whose k-th figures were measured one after the other. Raises `InputError` without
+    pairs."""
     if not first or len(first) != len(second):
-        raise InputError(f"{len(first)} and {len(second)} figures are no pairs; measure both programs equally often, at least once", code="TW0717")
+        raise InputError(
+            f"{len(first)} and {len(second)} figures are no pairs; measure both programs equally often, at least once",
+            code="TW0717")
     a, b = np.asarray(first), np.asarray(second)
     logs = np.log(b) - np.log(a)
-    drawn = np.random.default_rng(seed).integers(len(logs), size=(_DRAWN, len(logs)))
+    drawn = np.random.default_rng(seed).integers(len(logs), size=(_RESAMPLES, len(logs)))
     medians = np.median(logs[drawn], axis=1)
     outside = (1 - CONFIDENCE) / 2
     low, high = np.quantile(medians, [outside, 1 - outside])
@@ -62,20 +67,23 @@ def compared(first: Sequence[float], second: Sequence[float], seed: int = 0) -> 
     return Comparison(ratio, low, high, len(logs), float(np.median(a)), float(np.median(b)))
 
 
-def in_turn(first: Callable[[], object], second: Callable[[], object], pairs: int = 60, seconds: float = float("inf")) -> Comparison:
-    """Time two programs in turn, who begins changing from pair to pair, for so many pairs or until `seconds` are over (at least 8 pairs)."""
-    start = time.perf_counter()
+def in_turn(
+    first: Callable[[], object], second: Callable[[], object], pairs: int = 60, seconds: float = float("inf"),
+) -> Comparison:
+    """Time two programs alternately, in changing order, for `pairs` pairs or until `seconds` are over (at least 8
+    pairs)."""
+    start, programs = time.perf_counter(), (first, second)
     numbers = []
-    for call in (first, second):
+    for call in programs:
         call()
-        numbers.append(max(1, int(_SHORTEST / max(_timed(call, 1), 1e-7))))
+        numbers.append(max(1, int(_MIN_SECONDS / max(_timed(call, 1), 1e-7))))
     times: tuple[list[float], list[float]] = ([], [])
     for k in range(pairs):
-        if k >= 8 and time.perf_counter() - start > seconds:
+        if k >= _MIN_PAIRS and time.perf_counter() - start > seconds:
             break
-        with turn():
+        with exclusive():
             for which in (0, 1) if k % 2 else (1, 0):
-                times[which].append(_timed((first, second)[which], numbers[which]))
+                times[which].append(_timed(programs[which], numbers[which]))
     return compared(*times)
 
 
@@ -84,3 +92,18 @@ def _timed(call: Callable[[], object], number: int) -> float:
     for _ in range(number):
         call()
     return (time.perf_counter() - begin) / number
+
+
+def rank_correlation(first: Figures, second: Figures) -> float:
+    """Return Spearman's rank correlation: 1 for the same order, -1 for the reverse.
+
+    NaN for fewer than two figures, or where all are equal. Equal figures share their rank; infinite ones come last.
+    """
+    a, b = _ranks(np.asarray(first, np.float64)), _ranks(np.asarray(second, np.float64))
+    return float("nan") if len(a) < 2 or a.std() == 0 or b.std() == 0 else float(np.corrcoef(a, b)[0, 1])
+
+
+def _ranks(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: np.ndarray[Any, Any] = (np.cumsum(count) - (count - 1) / 2)[place]
+    return ranks

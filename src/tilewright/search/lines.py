@@ -1,7 +1,7 @@
-"""A file of lines to which several processes append: whole lines only, whatever ends the process that writes.
+"""A file of lines to which several processes append whole lines, however a writing process ends.
 
-A line counts when its end is there. What follows the last end is the torn rest of a writer that was killed: it is cut off when the next
-line is appended, under the lock that every writer takes, so nobody who is writing is taken for torn.
+A line counts when its end is written. After a writer was killed, its torn line is cut off when the next line is
+appended, under the lock that every writer takes, so that the line of a live writer is never cut.
 """
 
 from __future__ import annotations
@@ -18,23 +18,30 @@ _PIECE: Final = 1 << 16
 
 
 class LineFile:
-    """The lines of one file, made with the first of them. Its folder has to be there."""
+    """The lines of one file in an existing folder; the first line creates it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Raises `OptionError` where no such file can be."""
+        """Raises `OptionError` for a missing folder, or where the path is a folder."""
         self.path = Path(path)
         self._read = 0
         if not self.path.parent.is_dir() or self.path.is_dir():
             raise OptionError(f"{self.path}: records go into a file, in a folder that exists", code="TW1115")
 
     def append(self, line: str) -> None:
-        """Write one line; it outlives this process when the call returns. Raises `OptionError` where the file cannot be written; nothing of the line is then in it."""
+        """Append one line, which outlives this process when the call returns.
+
+        Raises `OptionError` where the file cannot be written; it then holds nothing of the line.
+        """
         if "\n" in line:
-            raise OptionError(f"{self.path}: a record is one line, and this one has several: {line[:80]!r}", code="TW1115")
+            raise OptionError(
+                f"{self.path}: a record is one line, and this one has several: {line[:80]!r}", code="TW1115"
+            )
         try:
             self._append(line)
         except OSError as error:
-            raise OptionError(f"{self.path}: the record cannot be written: {error.strerror}; make room, or write to another file", code="TW1115") from error
+            raise OptionError(
+                f"{self.path}: the record cannot be written: {error.strerror}; make room, or write to another file",
+                code="TW1115") from error
 
     def _append(self, line: str) -> None:
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
@@ -53,7 +60,7 @@ class LineFile:
             os.close(descriptor)
 
     def new(self) -> Iterator[str]:
-        """The whole lines that were not read before, of this process or another; none where there is no file."""
+        """Iterate over the whole lines that were not read before; none where there is no file."""
         try:
             file = self.path.open("rb")
         except FileNotFoundError:
@@ -68,7 +75,7 @@ class LineFile:
 
 
 def _mend(descriptor: int) -> int:
-    """Cut off what follows the last end of a line; the size of what is left."""
+    """Cut off what follows the last end of a line; return the size of the rest."""
     size = end = os.fstat(descriptor).st_size
     while end > 0:
         begin = max(0, end - _PIECE)

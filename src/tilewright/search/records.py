@@ -1,58 +1,90 @@
-"""What was measured, one JSON line each, in the layout of AutoTVM 0.2:
+"""Tuning records, one JSON line each, in AutoTVM's form (version 0.2, 0.1 is read) or in Ansor's (v0.6, v0.2 to v0.5
+are read):
 
-    {"input": [target, task, args, kwargs], "config": {…}, "result": [[costs], error_no, all_cost, timestamp], "version": 0.2,
+    {"input": [target, task, args, kwargs], "config": {…}, "result": [[costs], error_no, all_cost, timestamp],
+    "version": 0.2,
      "tvm_version": "0.1.0", "error": "…", "spread": 0.02, "noisy": false, "machine": "…", "ir_hash": "…"}
+    {"i": [["[\\"matmul\\", 512, 512, 512]", "llvm", [2, 64, 64, 0, 0, 0, 0, 0], "", 0, []], [[], [["CHW", 2, "local"],
+    …]]],
+     "r": [[costs], error_no, all_cost, timestamp], "v": "v0.6"}
 
-The keys behind `tvm_version` are ours; readers of the field's logs skip them. Costs of what failed are `[1e9]`. Files that TVM wrote are read.
+The keys after `tvm_version` are extensions, which TVM's readers skip. Files that TVM wrote are read. Lines are appended
+whole (`tuning/lines.py`).
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 from tilewright import __version__
 from tilewright.base.errors import ModelError
 from tilewright.base.json_reading import read_json
+from tilewright.runtime.files import write_atomically
 from tilewright.search.lines import LineFile
 from tilewright.search.measure import Candidate, Measured, MeasureErrorNo
 
+T = TypeVar("T")
 VERSION: Final = 0.2
+ANSOR_VERSION: Final = "v0.6"
+_ANSOR_VERSIONS: Final = ("v0.2", "v0.3", "v0.4", "v0.5", ANSOR_VERSION)
 FAILED_COST: Final = 1e9
+_ANSOR_FAILED_COST: Final = 1e10
+"""Seconds that records give for a candidate that failed."""
 _TRANSIENT: Final = (MeasureErrorNo.UNKNOWN_ERROR,)
-"""What says nothing of a candidate: it is measured again, and not remembered."""
+"""Errors that are not the candidate's fault: it is measured again, and the result is not stored."""
+_MALFORMED: Final = (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError)
+_LOG: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A result and what it is of; `key` and `config` are JSON as `Candidate` has them."""
+    """A result and its candidate. `key` (the workload) and `config` (the configuration) are JSON, as `Candidate` has
+    them."""
 
     target: str
     key: str
     config: str
     measured: Measured
     version: str = __version__
-    """Of the compiler that made the code."""
+    """Version of the compiler that made the code."""
+    ansor: str = ""
+    """Of a record in Ansor's form: JSON of hardware parameters, layout rewriting and names of inputs."""
+    selected: bool = False
+    """Whether this configuration was selected for its workload: it counts more than faster trials."""
 
     @property
     def identity(self) -> tuple[str, str, str]:
         return _canonical(self.key), _canonical(self.config), self.target
 
     @property
+    def rank(self) -> float:
+        """Seconds, infinite for a failure; -1 for a selected configuration."""
+        return -1.0 if self.selected else self.measured.cost
+
+    @property
     def task(self) -> str:
         """The task's name."""
         return str(json.loads(self.key)[0])
 
+    @staticmethod
+    def of(candidate: Candidate, measured: Measured, selected: bool = False) -> Record:
+        """Return the record of a candidate's result, in AutoTVM's form."""
+        return Record(candidate.target, candidate.key, candidate.config, measured, selected=selected)
+
 
 class Records:
-    """The records of a file and what is appended to them: the memory of `measure`. Several processes may write one file."""
+    """The record store: the records of a file and those appended to it. Several processes may write one file."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        """Read what the file has, if it is there. Raises `ModelError` for a line that is no record, `OptionError` for a place without folder."""
+        """Read the file if it exists. Raises `ModelError` for a malformed line, `OptionError` where its folder is
+        missing."""
         self._file = LineFile(path)
         self._known: dict[tuple[str, str, str], Record] = {}
         self._count = 0
@@ -66,7 +98,7 @@ class Records:
         return len(self._known)
 
     def __iter__(self) -> Iterator[Record]:
-        """One for each candidate, the last that was written."""
+        """Iterate over the last record of each candidate."""
         return iter([*self._known.values()])
 
     def refresh(self) -> None:
@@ -78,54 +110,136 @@ class Records:
                 self._known[record.identity] = record
 
     def find(self, candidate: Candidate) -> Measured | None:
-        """The result of this candidate, if there is one that says something of it."""
+        """Return the result of a candidate, or None where it is unknown or was not the candidate's fault."""
         found = self._known.get((_canonical(candidate.key), _canonical(candidate.config), candidate.target))
         return None if found is None or found.measured.error_no in _TRANSIENT else found.measured
 
-    def add(self, candidate: Candidate, measured: Measured) -> None:
-        """Append a result; one that says nothing of the candidate (`UNKNOWN_ERROR`) is not kept."""
+    def add(self, candidate: Candidate, measured: Measured, selected: bool = False) -> None:
+        """Append a result, unless it says nothing about the candidate (`UNKNOWN_ERROR`)."""
         if measured.error_no not in _TRANSIENT:
-            record = Record(candidate.target, candidate.key, candidate.config, measured)
+            record = Record.of(candidate, measured, selected)
             self._file.append(encode(record))
             self._known[record.identity] = record
 
 
+def read(file: Any) -> Iterator[Record]:
+    """Read the records of a file (a path, or an open file), in order. Raises `ModelError`, with the line, for a
+    malformed one."""
+    return (decode(row, place) for row, place in lines(file))
+
+
+def lines(file: Any) -> Iterator[tuple[str, str]]:
+    """Read the lines of a file of records that are neither empty nor comments, with their places.
+
+    A last line that was cut off is left out, with a warning; one that is JSON and merely has no end was written by
+    hand. Raises `ModelError` for a file that cannot be read.
+    """
+    name = str(getattr(file, "name", file))
+    try:
+        text = file.read() if hasattr(file, "read") else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ModelError(f"{name}: the records cannot be read ({error})", code="TW1101") from error
+    rows = text.split("\n")
+    for k, row in enumerate(rows, 1):
+        if not row.strip() or row.startswith("#"):
+            continue
+        if k == len(rows) and not _is_json(row):
+            _LOG.warning("%s:%d: the last record was cut short and is left out", name, k)
+            return
+        yield row, f"{name}:{k}"
+
+
+def best_of(items: Iterable[T], key: Callable[[T], Hashable], rank: Callable[[T], float]) -> list[T]:
+    """Return the last item of the lowest finite rank for each key, in the order in which the keys first occur."""
+    found: dict[Hashable, T] = {}
+    for item in items:
+        place = key(item)
+        if rank(item) < math.inf and (place not in found or rank(item) <= rank(found[place])):
+            found[place] = item
+    return [*found.values()]
+
+
+def write_lines(path: str | os.PathLike[str], rows: Sequence[str]) -> None:
+    """Write a file of records whole, or not at all."""
+    write_atomically(Path(path), lambda file: file.writelines(f"{r}\n".encode() for r in rows))
+
+
 def encode(record: Record) -> str:
-    """A record as a line, without its end."""
-    m = record.measured
+    """Return a record as a line, without its end."""
+    m, config = record.measured, json.loads(record.config)
+    if record.ansor:
+        costs = list(m.costs) if m.ok else [_ANSOR_FAILED_COST]
+        hardware, layout, inputs = json.loads(record.ansor)
+        about = [record.key, record.target, hardware, "", layout, inputs]
+        result = [costs, int(m.error_no), m.all_cost, int(m.timestamp)]
+        return json.dumps({"i": [about, [[], config]], "r": result, "v": ANSOR_VERSION})
     task, args, kwargs = json.loads(record.key)
     return json.dumps({
-        "input": [record.target, task, args, kwargs], "config": json.loads(record.config),
-        "result": [list(m.costs) if m.ok else [FAILED_COST], int(m.error_no), m.all_cost, m.timestamp], "version": VERSION, "tvm_version": record.version,
-        **({"error": m.error} if m.error else {}), "spread": m.spread, "noisy": m.noisy, "machine": m.machine, "ir_hash": m.ir_hash,
+        "input": [record.target, task, args, kwargs], "config": config,
+        "result": [list(m.costs) if m.ok else [FAILED_COST], int(m.error_no), m.all_cost, m.timestamp],
+        "version": VERSION, "tvm_version": record.version,
+        **({"error": m.error} if m.error else {}), **({"selected": True} if record.selected else {}),
+        "spread": m.spread, "noisy": m.noisy, "machine": m.machine, "ir_hash": m.ir_hash,
     })
 
 
 def decode(line: str, where: str) -> Record:
-    """The record in a line of any AutoTVM log of version 0.2 or 0.1; `where` is for messages. Raises `ModelError`."""
+    """Return the record in a line of either form; `where` is for messages. Raises `ModelError`."""
     try:
         row: dict[str, Any] = read_json(line)
-        target, task, args, kwargs = _input(row["input"] if "input" in row else row["i"])
-        config: Any = row["config"] if "config" in row else row["i"][5]
-        costs, error_no, all_cost, timestamp = row["result"] if "result" in row else row["r"]
-        kind = MeasureErrorNo(int(error_no))
-        measured = Measured(
-            tuple(map(float, costs if isinstance(costs, list) else [costs])) if kind == MeasureErrorNo.NO_ERROR else (), kind, float(all_cost), float(timestamp),
-            str(row.get("error", "")), bool(row.get("noisy", False)), float(row.get("spread", 0.0)), str(row.get("machine", "")), str(row.get("ir_hash", "")),
-        )
-        if kind == MeasureErrorNo.NO_ERROR and not (measured.costs and all(0 <= c < math.inf for c in measured.costs)):
-            raise ValueError("a result without an error has no times")
-        return Record(str(target), json.dumps([task, args, kwargs]), json.dumps(config), measured, str(row.get("tvm_version", "")))
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError, RecursionError) as error:
-        raise ModelError(f"{where}: not a tuning record of AutoTVM's layout ({type(error).__name__}: {error}): {line[:80]}", code="TW1101") from error
+        return _ansor(row) if is_ansor(row) else _autotvm(row)
+    except _MALFORMED as error:
+        raise ModelError(
+            f"{where}: not a tuning record of AutoTVM or auto_scheduler ({type(error).__name__}: {error}): {line[:80]}",
+            code="TW1101") from error
 
 
-def _input(row: Any) -> tuple[Any, Any, Any, Any]:
-    """[target, task, args, kwargs, …]: version 0.1 has the workload and the configuration behind them."""
-    target, task, args, kwargs = row[:4]
+def is_ansor(row: Any) -> bool:
+    """Return whether the JSON of a line is a record in Ansor's form."""
+    return isinstance(row, dict) and isinstance(row.get("v"), str)
+
+
+def _autotvm(row: dict[str, Any]) -> Record:
+    given = row["input"] if "input" in row else row["i"]
+    target, task, args, kwargs = given[:4]  # version 0.1 has the workload and the configuration after them
     if not isinstance(task, str) or not isinstance(args, list) or not isinstance(kwargs, dict):
         raise ValueError("the input is not [target, task, args, kwargs]")
-    return target, task, args, kwargs
+    config: Any = row["config"] if "config" in row else given[5]
+    measured = _measured(row["result"] if "result" in row else row["r"], row)
+    key = json.dumps([task, args, kwargs])
+    version, selected = str(row.get("tvm_version", "")), bool(row.get("selected", False))
+    return Record(str(target), key, json.dumps(config), measured, version, selected=selected)
+
+
+def _ansor(row: dict[str, Any]) -> Record:
+    if row["v"] not in _ANSOR_VERSIONS:
+        raise ValueError(f"version {row['v']}; {', '.join(_ANSOR_VERSIONS)} are read")
+    (key, target, hardware, *rest), (_, steps) = row["i"]
+    if not isinstance(key, str) or not str(target).strip():
+        raise ValueError("the input is not [[workload key, target, …], [[], steps]]")
+    layout, inputs = int(rest[1]) if len(rest) > 1 else 0, rest[2] if len(rest) > 2 else []
+    about = json.dumps([(hardware + [0] * 8)[:8], layout, inputs])
+    return Record(str(target), key, json.dumps(steps), _measured(row["r"], row), "", about)
+
+
+def _measured(result: Any, row: dict[str, Any]) -> Measured:
+    costs, error_no, all_cost, timestamp = result
+    kind = MeasureErrorNo(int(error_no))
+    given = tuple(map(float, costs if isinstance(costs, list) else [costs])) if kind == MeasureErrorNo.NO_ERROR else ()
+    if kind == MeasureErrorNo.NO_ERROR and not (given and all(0 <= c < math.inf for c in given)):
+        raise ValueError("a result without an error has no times")
+    return Measured(
+        given, kind, float(all_cost), float(timestamp), str(row.get("error", "")), bool(row.get("noisy", False)),
+        float(row.get("spread", 0.0)), str(row.get("machine", "")), str(row.get("ir_hash", "")),
+    )
+
+
+def _is_json(row: str) -> bool:
+    try:
+        read_json(row)
+    except ValueError:
+        return False
+    return True
 
 
 def _canonical(text: str) -> str:

@@ -1,7 +1,7 @@
-"""Running on devices behind a tracker: `RPCRunner("board", "127.0.0.1", 9190)`.
+"""Running on devices of a tracker: `RPCRunner("board", "127.0.0.1", 9190)`.
 
-Code is compiled here, for the device's target, and travels as shared libraries, so that devices need no compiler. A device that dies during
-a trial takes nothing with it: the trial is made on another one, and is in the records once.
+Code is compiled here for the device's target and is sent as shared libraries, so that devices need no compiler. When a
+device dies during a trial, another device repeats the trial; its result is stored once.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from typing import Final
 
 from tilewright.base.errors import OptionError, RPCError
 from tilewright.runtime.rpc.client import RPCSession, TrackerSession, connect_tracker
-from tilewright.runtime.trial import TrialOptions
-from tilewright.search.local import tell_of_noise
-from tilewright.search.measure import Built, Image, Measured, MeasureErrorNo, OnMeasured, failed, not_built, with_build
+from tilewright.search.measure import Built, Image, Measured, MeasureErrorNo, OnMeasured, failed
+from tilewright.search.runner import TrialRunner, not_built, warn_of_noise, with_build
 from tilewright.search.trials import Trials
 
 _ATTEMPTS: Final = 3
 _SESSION_SECONDS: Final = 600.0
-"""Sessions are held no longer, so that others with more urgent work get their turn."""
+"""Longest session, so that more urgent requests are served."""
 
 
 @dataclass(slots=True)
@@ -33,49 +32,52 @@ class _Job:
     attempts: int = 0
 
 
-class RPCRunner:
-    """Times code on devices with the key `key`, on as many at once as there are (or `n_parallel`), one trial at a time on each."""
+class RPCRunner(TrialRunner):
+    """Times code on all devices with the key `key` (or on `n_parallel` of them), one trial at a time on each."""
 
     form = ".so"
 
     def __init__(
-        self, key: str, host: str, port: int, priority: int = 1, timeout: float = 10, n_parallel: int | None = None, number: int = 4, repeat: int = 3,
-        min_repeat_ms: float = 0, cooldown_interval: float = 0.1, enable_cpu_cache_flush: bool = False, *, seed: int = 0, noise: float = 0.1,
-        secret: str | None = None, patience: float = 60,
+        self, key: str, host: str, port: int, priority: int = 1, timeout: float = 10, n_parallel: int | None = None,
+        number: int = 4, repeat: int = 3, min_repeat_ms: float = 0, cooldown_interval: float = 0.1,
+        enable_cpu_cache_flush: bool = False, *, seed: int = 0, noise: float = 0.1, secret: str | None = None,
+        patience: float = 60,
     ) -> None:
-        """`host` and `port` are those of the tracker, `patience` is how many seconds to wait for a device; the others are as in `LocalRunner`.
+        """`host` and `port` are those of the tracker, `patience` the seconds to wait for a device.
 
-        Raises `OptionError` or `InputError` for values that make no sense.
+        The other options are those of `TrialRunner`. Raises `OptionError` or `InputError` for values out of range.
         """
-        if timeout <= 0 or cooldown_interval < 0 or (n_parallel is not None and n_parallel < 1):
-            raise OptionError(f"timeout={timeout} must be above 0 seconds, cooldown_interval={cooldown_interval} at least 0, n_parallel={n_parallel} at least 1", code="TW1110")
+        if n_parallel is not None and n_parallel < 1:
+            raise OptionError(f"n_parallel={n_parallel} must be at least 1", code="TW1110")
+        super().__init__(timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush, noise)
         self.key, self.host, self.port, self.priority = key, host, port, priority
-        self.timeout, self.n_parallel, self.cooldown_interval, self.patience = timeout, n_parallel, cooldown_interval, patience
-        self.options = TrialOptions(number, repeat, min_repeat_ms, enable_cpu_cache_flush, noise)
+        self.n_parallel, self.patience = n_parallel, patience
         self._seed, self._secret = seed, secret
 
     def run(self, built: Sequence[Built], on_measured: OnMeasured | None = None) -> list[Measured]:
-        """One result for each, in order; `UNKNOWN_ERROR` where no device could be had, or each one broke."""
+        """Return one result for each, in order; `UNKNOWN_ERROR` where no device came, or each one broke."""
         run = _Run(built, on_measured)
         devices = self._devices() if run.left else 0
-        threads = [threading.Thread(target=self._on_device, args=(run,), daemon=True) for _ in range(min(devices, run.left))]
+        threads = [
+            threading.Thread(target=self._on_device, args=(run,), daemon=True) for _ in range(min(devices, run.left))
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         run.give_up("no device was there any more")
         results = run.results()
-        tell_of_noise(results)
+        warn_of_noise(results)
         return results
 
     def _devices(self) -> int:
-        """How many devices to use; at least one, which may come while we wait."""
+        """Return the number of devices to use: at least one, which may register while a thread waits for it."""
         if self.n_parallel is not None:
             return self.n_parallel
         try:
             tracker = connect_tracker(self.host, self.port, self._secret)
         except RPCError:
-            return 1  # whoever waits for the device says why there is none
+            return 1  # the thread that waits for the device reports why there is none
         try:
             keys = [s["key"] for s in tracker.summary()["server_info"]]
             return max(1, keys.count(f"server:{self.key}"))
@@ -83,7 +85,7 @@ class RPCRunner:
             tracker.close()
 
     def _on_device(self, run: _Run) -> None:
-        """Make trials on one device after the other until there are none left, or no device can be had."""
+        """Run trials on one device after the other until no trial, or no device, is left."""
         tracker: TrackerSession | None = None
         try:
             while run.left:
@@ -97,7 +99,8 @@ class RPCRunner:
                 tracker.close()
 
     def _trials(self, run: _Run, session: RPCSession, end: float) -> None:
-        """Make trials in one session, until none is left, the time is over, or the device breaks: then the trial goes back."""
+        """Run trials in one session until none is left, the time is over, or the device breaks and the trial is put
+        back."""
         trials = Trials(session, self.options, self.timeout, self._seed, session.machine)
         while time.monotonic() < end and (job := run.take()) is not None:
             try:
@@ -113,7 +116,7 @@ class RPCRunner:
 
 
 class _Run:
-    """What is left to do, and the results so far."""
+    """The trials that are left, and the results so far."""
 
     def __init__(self, built: Sequence[Built], on_measured: OnMeasured | None) -> None:
         self._built, self._on_measured = built, on_measured
@@ -135,34 +138,36 @@ class _Run:
             return 0 if self._failure else len(self._built) - len(self._results)
 
     def take(self) -> _Job | None:
-        """The next trial to make."""
+        """Return the next trial; None when there is none."""
         while self.left:
             try:
                 return self._jobs.get(timeout=0.2)
-            except queue.Empty:  # the last ones are being made on other devices, which may still break
+            except queue.Empty:  # the last ones run on other devices, which may still break
                 continue
         return None
 
     def put_back(self, job: _Job, why: str) -> None:
-        """The device broke: another one makes the trial, unless the trial seems to be what breaks them."""
+        """Give the trial of a broken device to another one, unless the trial seems to break devices."""
         job.attempts += 1
         if job.attempts < _ATTEMPTS:
             self._jobs.put(job)
         else:
-            self.finish(job, failed(MeasureErrorNo.UNKNOWN_ERROR, f"each of {_ATTEMPTS} devices broke during this trial: {why}"))
+            self.finish(
+                job, failed(MeasureErrorNo.UNKNOWN_ERROR, f"each of {_ATTEMPTS} devices broke during this trial: {why}")
+            )
 
     def finish(self, job: _Job, measured: Measured) -> None:
-        """A result is there."""
+        """Store the result of a trial."""
         self._tell(job.place, measured)
 
     def give_up(self, why: str) -> None:
-        """Nobody makes what is left."""
+        """Fail the trials that are left."""
         for k, one in enumerate(self._built):
             if k not in self._results:
                 self._tell(k, with_build(failed(MeasureErrorNo.UNKNOWN_ERROR, self.reason or why), one))
 
     def results(self) -> list[Measured]:
-        """In the order of what was given; raises what `on_measured` raised."""
+        """Return the results in the order of the candidates; raises what `on_measured` raised."""
         if self._failure is not None:
             raise self._failure
         return [self._results[k] for k in range(len(self._built))]

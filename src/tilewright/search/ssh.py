@@ -1,4 +1,4 @@
-"""A connection to a board by OpenSSH: commands and files, over one connection that ends with this process."""
+"""Commands and files on a board over one OpenSSH connection, which ends with this process."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from tilewright.base.errors import OptionError, RPCError
+from tilewright.search.runner import Closeable
 
 _CONNECT_SECONDS: Final = 30.0
 _UNREACHED: Final = 255
@@ -19,41 +19,55 @@ _UNREACHED: Final = 255
 _ALIVE: Final = b"alive\n"
 
 
-class SSHConnection:
-    """Commands on a board: `with SSHConnection("pi@192.168.1.17") as board: status, said, errors = board.run("uname -m")`.
+class SSHConnection(Closeable):
+    """Commands on a board: `with SSHConnection("pi@192.168.1.17") as board: status, said, errors = board.run("uname
+    -m")`.
 
-    One ssh process holds the connection, others go through it. It runs `cat` on the board, whose input is a pipe from this process: when that closes,
-    however this process ends, the connection does.
+    One ssh process holds the connection, the others share it. It runs `cat` on the board, whose input is a pipe from
+    this process: the connection ends when the pipe closes, however this process ends.
     """
 
     def __init__(self, destination: str, config: str | Path | None = None) -> None:
-        """`destination` is what ssh takes, `user@host` or `ssh://user@host:port`; `config` a file of ssh's options in the place of the user's.
+        """`destination` is `user@host` or `ssh://user@host:port`; `config` is a file of ssh's options in place of the
+        user's.
 
-        Nothing is asked at a terminal: keys have to be there. Raises `OptionError` without ssh, `RPCError` where the board is not reached.
+        The board must accept keys, since no password is asked for. Raises `OptionError` without ssh, `RPCError` where
+        the board is not reached.
         """
         if not destination or destination.startswith("-"):
-            raise OptionError(f"'{destination}' is no destination for ssh; give user@host, or ssh://user@host:port", code="TW1211")
+            raise OptionError(
+                f"'{destination}' is no destination for ssh; give user@host, or ssh://user@host:port", code="TW1211")
         program = shutil.which("ssh")
         if program is None:
             raise OptionError("there is no ssh here; install OpenSSH's client", code="TW0507")
         self.destination = destination
         self._folder = tempfile.TemporaryDirectory(prefix="tilewright-ssh-")
-        options = ["-o", "BatchMode=yes", "-o", f"ConnectTimeout={_CONNECT_SECONDS:.0f}", "-o", "ServerAliveInterval=10", *(["-F", str(config)] if config else [])]
-        self._command = [program, *options, "-S", str(Path(self._folder.name) / "s")]
+        options = ["BatchMode=yes", f"ConnectTimeout={_CONNECT_SECONDS:.0f}", "ServerAliveInterval=10"]
+        self._command = [
+            program, *(word for o in options for word in ("-o", o)), *(["-F", str(config)] if config else []),
+            "-S", str(Path(self._folder.name) / "s"),
+        ]
         self._master = subprocess.Popen(
-            [*self._command, "-o", "ControlMaster=yes", "-o", "ControlPersist=no", "-T", destination, "echo alive; exec cat"],
+            [
+                *self._command, "-o", "ControlMaster=yes", "-o", "ControlPersist=no", "-T", destination,
+                "echo alive; exec cat"
+            ],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )
         assert self._master.stdout is not None and self._master.stderr is not None
-        if self._master.stdout.readline() != _ALIVE:  # ssh gives up by itself behind ConnectTimeout
+        if self._master.stdout.readline() != _ALIVE:  # ssh ends by itself after ConnectTimeout
             errors = self._master.stderr.read().decode(errors="replace").strip()
             self.close()
-            raise RPCError(f"ssh does not reach '{destination}': {errors or 'it said nothing'}; check that `ssh {destination} true` works without a password", code="TW1201")
+            raise RPCError(
+                f"ssh does not reach '{destination}': {errors or 'it said nothing'}; check that `ssh {destination} "
+                "true` works "
+                "without a password", code="TW1201")
 
     def run(self, command: str, data: bytes = b"", timeout: float = 60.0) -> tuple[int, bytes, str]:
-        """The status, standard output and errors of a command of the board's shell, which reads `data`. A signal n gives the status 128 + n.
+        """Run a command in the board's shell with `data` as input; return its status, standard output and errors.
 
-        Raises `RPCError` where the board is not reached any more, and `TimeoutError`.
+        A signal n gives the status 128 + n. Raises `TimeoutError`, and `RPCError` where the board is not reached any
+        more.
         """
         full = [*self._command, "-o", "ControlMaster=no", "-T", self.destination, f"{command}; exit $?"]
         try:
@@ -62,26 +76,31 @@ class SSHConnection:
             raise TimeoutError(f"'{self.destination}' did not answer within {timeout:g} s") from error
         errors = done.stderr.decode(errors="replace").strip()
         if (done.returncode == _UNREACHED and not self._is_alive()) or self._master.poll() is not None:
-            raise RPCError(f"the connection to '{self.destination}' broke: {errors[-500:] or 'ssh said nothing'}", code="TW1201")
+            raise RPCError(
+                f"the connection to '{self.destination}' broke: {errors[-500:] or 'ssh said nothing'}", code="TW1201")
         return done.returncode, done.stdout, errors
 
     def _is_alive(self) -> bool:
-        """Whether the connection stands: programs may end with ssh's own status."""
-        asked = subprocess.run([*self._command, "-O", "check", self.destination], capture_output=True, stdin=subprocess.DEVNULL, timeout=_CONNECT_SECONDS, check=False)
+        """Return whether the connection is alive: programs may end with ssh's own status."""
+        command = [*self._command, "-O", "check", self.destination]
+        asked = subprocess.run(
+            command, capture_output=True, stdin=subprocess.DEVNULL, timeout=_CONNECT_SECONDS, check=False
+        )
         return asked.returncode == 0
 
     def checked(self, command: str, data: bytes = b"", timeout: float = 60.0) -> bytes:
-        """The output of a command that has to succeed. Raises `RPCError`, also where it takes too long."""
+        """Return the output of a command that has to succeed. Raises `RPCError`, also where it takes too long."""
         try:
             status, said, errors = self.run(command, data, timeout)
         except TimeoutError as error:
             raise RPCError(str(error), code="TW1210") from error
         if status:
-            raise RPCError(f"'{command[:80]}' failed on '{self.destination}' with status {status}: {errors[-500:]}", code="TW1203")
+            raise RPCError(
+                f"'{command[:80]}' failed on '{self.destination}' with status {status}: {errors[-500:]}", code="TW1203")
         return said
 
     def write(self, path: str, data: bytes) -> None:
-        """Make a file of the board that can be run. Raises `RPCError`."""
+        """Write an executable file on the board. Raises `RPCError`."""
         self.checked(f"cat > {shlex.quote(path)} && chmod 700 {shlex.quote(path)}", data)
 
     def close(self) -> None:
@@ -93,13 +112,7 @@ class SSHConnection:
                 stream.close()
         self._folder.cleanup()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
 
 def words(arguments: Sequence[object]) -> str:
-    """Arguments as the board's shell reads them."""
+    """Quote arguments for the board's shell."""
     return " ".join(shlex.quote(str(a)) for a in arguments)

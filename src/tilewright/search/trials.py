@@ -1,4 +1,4 @@
-"""One trial in whatever can make calls: a worker process here, or a session on a device."""
+"""One trial on a bench, which can call functions: a worker process of this machine, or a session on a device."""
 
 from __future__ import annotations
 
@@ -10,26 +10,25 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from tilewright.base.errors import WorkerCrashed, WorkerError, WorkerRaised, WorkerTimedOut
-from tilewright.runtime import turns
+from tilewright.runtime import timing_lock
 from tilewright.runtime.trial import PREPARE, TRIAL, TrialOptions
-from tilewright.runtime.turns import TAKE
 from tilewright.runtime.wire import Message
 from tilewright.search.measure import Image, Measured, MeasureErrorNo, failed
 
 _PREPARE_SECONDS: Final = 60.0
-"""The default schedule is no candidate that may be slow, but it may be large."""
+"""Time limit of the default schedule, which is not expected to be slow, but may be large."""
 
 
 class Bench(Protocol):
-    """Where trials are made."""
+    """Where trials run."""
 
     def call(
         self, function: str, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = None
     ) -> tuple[Message, list[bytes]]:
-        """As `runtime.worker.Worker.call`."""
+        """Call a function, as `runtime.worker.Worker.call` does."""
 
     def restart(self) -> None:
-        """Go on in a new process."""
+        """Continue in a new process."""
 
 
 @dataclass(slots=True)
@@ -44,46 +43,51 @@ class Trials:
     _prepared: str = ""
 
     def run(self, image: Image, reference: Image | None) -> Measured:
-        """Time the image; `reference` gives the right answers. Raises only what has to do with the bench: `OSError`, `RPCError`."""
-        try:
-            return self._run(image, reference)
-        except KeyboardInterrupt:
-            self.fresh()  # it may have its machine's turn, which others wait for
-            raise
-
-    def _run(self, image: Image, reference: Image | None) -> Measured:
+        """Time the image; `reference` gives the right answers. Raises only errors of the bench: `OSError`,
+        `RPCError`."""
         start = time.perf_counter()
-        error_no, text = MeasureErrorNo.RUNTIME_DEVICE, ""
         try:
-            turns.wait(self._take)
+            found = self._run(image, reference)
+        except KeyboardInterrupt:
+            self.fresh()  # it may hold its machine's timing lock, which other processes wait for
+            raise
+        if isinstance(found, Measured):
+            return found
+        self.fresh()  # code that fails may have written anywhere
+        error_no, text = found
+        return failed(error_no, text, time.perf_counter() - start, machine=self.machine)
+
+    def _run(self, image: Image, reference: Image | None) -> Measured | tuple[MeasureErrorNo, str]:
+        """Return the result, or the error of the trial."""
+        start = time.perf_counter()
+        try:
+            timing_lock.wait(self._acquire)
         except WorkerError as error:
-            self.fresh()
-            return self._failed(MeasureErrorNo.UNKNOWN_ERROR, str(error), start)
+            return MeasureErrorNo.UNKNOWN_ERROR, str(error)
         try:
             self._prepare(reference or image, reference is not None)
         except WorkerError as error:
-            self.fresh()
             if reference is None:
-                return self._failed(_kind(error), str(error), start)
-            return self._failed(MeasureErrorNo.UNKNOWN_ERROR, f"the default schedule of this workload cannot be run, so no answer can be checked: {error}", start)
+                return _kind(error), str(error)
+            text = f"the default schedule of this workload cannot be run, so no answer can be checked: {error}"
+            return MeasureErrorNo.UNKNOWN_ERROR, text
+        message = {"key": self._prepared, "options": self.options.to_message(), **_values(image)}
         try:
-            found, _ = self.bench.call(TRIAL, {"key": self._prepared, "options": self.options.to_message(), **_values(image)}, _pieces(image), self.timeout)
+            found, _ = self.bench.call(TRIAL, message, _pieces(image), self.timeout)
         except WorkerError as error:
-            error_no, text = _kind(error), str(error)
-        else:
-            if "wrong" not in found:
-                return Measured(
-                    tuple(found["costs"]), all_cost=time.perf_counter() - start, timestamp=time.time(), noisy=found["noisy"], spread=found["spread"],
-                    machine=self.machine,
-                )
-            error_no, text = MeasureErrorNo.WRONG_ANSWER, found["wrong"]
-        self.fresh()  # code that fails may have written anywhere
-        return self._failed(error_no, text, start)
+            return _kind(error), str(error)
+        if "wrong" in found:
+            return MeasureErrorNo.WRONG_ANSWER, found["wrong"]
+        return Measured(
+            tuple(found["costs"]), all_cost=time.perf_counter() - start, timestamp=time.time(), noisy=found["noisy"],
+            spread=found["spread"], machine=self.machine,
+        )
 
-    def _take(self, seconds: float) -> tuple[bool, str]:
-        """Whether the bench has its machine's turn at timing, which ends with the trial, or with the process; and who has it."""
-        found, _ = self.bench.call(TAKE, {"seconds": seconds}, (), seconds + _PREPARE_SECONDS)
-        return bool(found["taken"]), str(found["holder"])
+    def _acquire(self, seconds: float) -> tuple[bool, str]:
+        """Ask for the timing lock of the bench's machine, which the trial releases; return whether it came, and its
+        holder."""
+        found, _ = self.bench.call(timing_lock.ACQUIRE, {"seconds": seconds}, (), seconds + _PREPARE_SECONDS)
+        return bool(found["acquired"]), str(found["holder"])
 
     def _prepare(self, reference: Image, check: bool) -> None:
         ranges = {name: [low, high] for name, low, high in reference.ranges}
@@ -99,12 +103,9 @@ class Trials:
             self._prepared = key
 
     def fresh(self) -> None:
-        """Go on in a new process, with nothing prepared."""
+        """Continue in a new process, with nothing prepared."""
         self._prepared = ""
         self.bench.restart()
-
-    def _failed(self, error_no: MeasureErrorNo, error: str, start: float) -> Measured:
-        return failed(error_no, error, time.perf_counter() - start, machine=self.machine)
 
 
 def _values(image: Image) -> Message:
@@ -118,4 +119,6 @@ def _pieces(image: Image) -> list[bytes]:
 def _kind(error: WorkerError) -> MeasureErrorNo:
     if isinstance(error, WorkerTimedOut):
         return MeasureErrorNo.RUN_TIMEOUT
-    return MeasureErrorNo.RUNTIME_DEVICE if isinstance(error, (WorkerCrashed, WorkerRaised)) else MeasureErrorNo.UNKNOWN_ERROR
+    return MeasureErrorNo.RUNTIME_DEVICE if isinstance(
+        error, (WorkerCrashed, WorkerRaised)
+    ) else MeasureErrorNo.UNKNOWN_ERROR

@@ -190,7 +190,7 @@ class _Resolver:
             touched = any(m.axis is steps and not m.kind.startswith("pragma_") for m in update.marks)
             if touched or update.leaf_iter_vars[0] is not steps or update.attached or update.inlined:
                 raise ScheduleError(
-                    f"loop '{op.update[0].op.axis[0].var.name}' of '{t.name}' goes over the steps of scan '{op.name}': it stays outside and serial; "  # type: ignore[attr-defined]
+                    f"loop '{op.update[0].op.axis[0].var.name}' of '{t.name}' goes over the steps of scan '{op.name}': it stays outside and serial; "
                     "split, reorder, vectorize and parallelise the loops inside of it"
                 )
         if any(self.s[t] in self.blocks for t in op.update):

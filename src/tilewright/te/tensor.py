@@ -49,6 +49,12 @@ class Operation:
 
     __slots__ = ()
     name: str
+    axis: tuple[IterVar, ...]
+    """The axes of the elements; of computations only."""
+    reduce_axis: tuple[IterVar, ...]
+    """The axes of the reduction; of computations only."""
+    scan_axis: IterVar
+    """The axis of the steps; of scans only."""
 
     @property
     def tag(self) -> str:

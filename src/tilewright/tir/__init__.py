@@ -34,7 +34,7 @@ _NAMES: Final = {
     "Stmt": "tir.stmt", "Trace": "tir.module_schedule", "TensorIntrin": "tir.tensorize", "IndexMap": "tir.index_map", "Var": "expr", "lower_blocks": "tir.transform.lower_blocks",
     "lower_loops": "tir.transform.pipeline", "parse": "tir.parser", "parse_module": "tir.parser", "replay": "tir.module_schedule",
     "decl_buffer": "tir.buffers", "Layout": "tir.data_layout", "BijectiveLayout": "tir.data_layout", "layout": "tir.data_layout",
-    "bijective_layout": "tir.data_layout", "call_extern": "intrinsics", "call_pure_extern": "intrinsics", "const": "te", "if_then_else": "expr", "all": "te", "any": "te",
+    "bijective_layout": "tir.data_layout", "call_extern": "scalar.intrinsics", "call_pure_extern": "scalar.intrinsics", "const": "te", "if_then_else": "scalar.expr", "all": "te", "any": "te",
 }
 """Public name -> the module that has it."""
 

@@ -1,6 +1,7 @@
 """The processor as computations and schedules see it, without targets.
 
-A build and `with Target(…):` set the machine. The default is a machine of 128-bit vectors, so that `topi` also works on its own.
+A build and `with Target(…):` set the machine. The default is a machine of 128-bit vectors, so that `topi` also works on
+its own.
 """
 
 from __future__ import annotations
@@ -16,13 +17,17 @@ from tilewright.base.types import DataType
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """The numbers of one core by which schedules are chosen. Cycles are those of the core; a vector is as wide as its registers.
+    """The numbers of one core by which schedules are chosen.
 
-    The defaults describe a core that multiplies two vectors a cycle. `backends/cpu/machine.py` has the rows of known microarchitectures
-    and the source of each number; `benchmarks/peak.py` fits a row to an unknown one.
+    A vector is as wide as a register. A cycle is the time in which a unit starts whole vectors: one of the clock, or
+    two where units are half as wide as registers (`Machine.pipe_bits`).
+
+    The defaults describe a core that multiplies two vectors a cycle. `backends/cpu/machine.py` has the rows of known
+    microarchitectures and the source of each number; `benchmarks/peak.py` fits a row to an unknown one.
     """
 
     clock_ghz: float = 4.0
+    """Cycles of one nanosecond."""
     multiplies: float = 2.0
     """Fused multiply-adds of vectors that are started in one cycle."""
     loads: float = 2.0
@@ -38,7 +43,9 @@ class Core:
     set_stride: int = 4096
     """Distance in bytes of addresses that compete for the same lines of the first-level cache."""
     l1_cycles: float = 0.5
-    """Cycles between two vectors of a run that is in the first-level cache; `l2_cycles` and `l3_cycles` for the levels behind it."""
+    """Cycles between two vectors of a run that is in the first-level cache; `l2_cycles` and `l3_cycles` for the levels
+    behind it.
+    """
     l2_cycles: float = 2.05
     l3_cycles: float = 3.5
     l2_bytes_per_ns: float = 64.0
@@ -47,12 +54,16 @@ class Core:
     """Cycles for one byte of weights from memory; `l3_byte_cycles` from the third-level cache."""
     l3_byte_cycles: float = 0.01
     spilled_byte_cycles: float = 0.1
-    """Cycles for one byte of an image that leaves the second-level cache; `streamed_byte_cycles` for the longer runs of a volume."""
+    """Cycles for one byte of an image that leaves the second-level cache; `streamed_byte_cycles` for the longer runs of
+    a volume.
+    """
     streamed_byte_cycles: float = 0.05
     l3_share: float = 0.2
     """Cost of a byte from the third-level cache, relative to a byte from memory."""
     crowding: float = 2.0
-    """Lines wanted in one place of the first-level cache over the lines that it holds, above which another order of loops is taken in any case."""
+    """Lines wanted in one place of the first-level cache over the lines that it holds, above which another order of
+    loops is taken in any case.
+    """
 
     tile_cycles: float = 12.0
     """Cycles to begin and end a register tile."""
@@ -74,12 +85,16 @@ class Core:
     sum_piece: int = 256
     """Elements of a reduction that are summed up apart."""
     piece_cycles: float = 4.0
-    """Cycles of a piece of a product beside its steps, and for each accumulator `add_cycles`, or `add_in_memory_cycles` without registers for both."""
+    """Cycles of a piece of a product beside its steps, and for each accumulator `add_cycles`, or `add_in_memory_cycles`
+    without registers for both.
+    """
     add_cycles: float = 0.5
     add_in_memory_cycles: float = 3.0
 
     winograd_gain: float = 0.85
-    """Share of the direct time at which Winograd's algorithm is taken; `larger_tile_gain` for tiles of 4x4 instead of 2x2, which round more."""
+    """Share of the direct time at which Winograd's algorithm is taken; `larger_tile_gain` for tiles of 4x4 instead of
+    2x2, which round more.
+    """
     larger_tile_gain: float = 0.85
     weight_rows: int = 64
     """Rows whose products with a weight take the time in which the weight comes from memory."""
@@ -113,7 +128,9 @@ class Machine:
     l2_bytes: int = 512 << 10
     cores: int = 1
     scalar: bool = False
-    """Whether loops stay over scalars, of which a compiler behind the back end makes vectors; no dot-product instructions are used."""
+    """Whether loops stay over scalars, of which a compiler behind the back end makes vectors; no dot-product
+    instructions are used.
+    """
     pipe_bits: int = 0
     """Bits of a vector that one unit multiplies at once, where vectors are wider and pass in pieces; else 0."""
     backend: str = "llvm"
@@ -131,7 +148,9 @@ class Machine:
 
     @property
     def window_outputs(self) -> int:
-        """Neighboring outputs of a window that are computed together: they hide the latency of the adds and leave registers for inputs."""
+        """Neighboring outputs of a window that are computed together: they hide the latency of the adds and leave
+        registers for inputs.
+        """
         return 4 if self.vector_registers < 32 else 7
 
 

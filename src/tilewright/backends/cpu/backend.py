@@ -25,23 +25,35 @@ class CpuBackend(Backend):
     def check(self, target: Target) -> None:
         arch = target.mtriple.split("-", maxsplit=1)[0]
         if arch not in processors.FAMILIES:
-            raise TargetError(f"'{target.mtriple}' is not a triple that code can be made for: {nearest(arch, processors.FAMILIES, 'architecture')}", code="TW0503")
+            raise TargetError(
+                f"'{target.mtriple}' is not a triple that code can be made for: "
+                f"{nearest(arch, processors.FAMILIES, 'architecture')}",
+                code="TW0503"
+            )
         if target.mcpu != "native" and target.mcpu not in processors.CPUS[target.family]:
             others = [family for family, names in processors.CPUS.items() if target.mcpu in names]
-            hint = f"it is one of {others[0]}; give its -mtriple" if others else nearest(target.mcpu, processors.CPUS[target.family], "CPU")
+            hint = (
+                f"it is one of {others[0]}; give its -mtriple" if others
+                else nearest(target.mcpu, processors.CPUS[target.family], "CPU")
+            )
             raise TargetError(f"CPU '{target.mcpu}' is not known for {arch}: {hint}", code="TW0503")
         if target.mcpu == "native" and processors.FAMILIES[arch] != processors.FAMILIES.get(host_arch()):
             raise TargetError(
-                f"-mcpu=native is this machine ({host_arch()}), but the triple says '{target.mtriple}'; name a CPU of {arch}", code="TW0503"
+                f"-mcpu=native is this machine ({host_arch()}), but the triple says '{target.mtriple}'; name a CPU of "
+                f"{arch}",
+                code="TW0503"
             )
         for change in target.mattr:
             if change[:1] not in "+-" or len(change) < 2:
                 raise TargetError(
-                    f"'{change}' in -mattr is not a change of features; write +{change.strip('+-')} or -{change.strip('+-')}", code="TW0503"
+                    f"'{change}' in -mattr is not a change of features; write +{change.strip('+-')} or "
+                    f"-{change.strip('+-')}",
+                    code="TW0503"
                 )
 
     def link(
-        self, objects: Sequence[Path], out: Path, exports: Sequence[str], triple: str, linker: Linker | None = None, stack: int = 0,
+        self, objects: Sequence[Path], out: Path, exports: Sequence[str], triple: str, linker: Linker | None = None,
+        stack: int = 0,
     ) -> None:
         from tilewright.backends.cpu.combine import combine_archive, combine_object
         from tilewright.backends.cpu.link import link_dll, link_shared

@@ -1,7 +1,8 @@
-"""ELF relocatable objects that hold data: the constants and the manifest of a model, ready for a linker.
+"""ELF relocatable objects of data: the constants and the manifest of a model, ready for a linker.
 
-Written directly, since assembling hundreds of megabytes through a compiler takes minutes and this takes a copy. The
-layout is the System V ABI's: header, contents, symbol table, names, section table (64-bit, little-endian).
+They are written directly: a compiler takes minutes for hundreds of megabytes of data, and a copy takes less than a
+second. The layout is that of the System V ABI: header, contents, symbol table, names, section table (64-bit,
+little-endian).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 from tilewright.base.errors import InternalError
 
 DATA_OFFSET: Final = 64
-"""Where the first contents start in the file: right behind the header, at the alignment they need in memory."""
+"""Offset of the first contents in the file: after the header, at the alignment that they need in memory."""
 
 _ALIGNMENT: Final = 64
 _IDENTITY: Final = b"\x7fELF\x02\x01"
@@ -29,10 +30,11 @@ _LOCAL_FUNCTION: Final = 2
 
 
 def write_data_object(file: BinaryIO, like: bytes, contents: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> None:
-    """Write an object for the machine of the object `like` that defines one read-only global symbol per `(name, bytes)`.
+    """Write an object that defines one read-only global symbol per `(name, bytes)`, for the machine of the object
+    `like`.
 
-    On x86-64 the contents go into a large-model section, which linkers put last, so that code still reaches everything
-    else when there are gigabytes of them.
+    On x86-64 the contents go into a large-model section, which linkers place last, so that code reaches all other data
+    when there are gigabytes of constants.
     """
     machine, flags = _machine_of(like)
     large = machine == _X86_64
@@ -48,12 +50,18 @@ def write_data_object(file: BinaryIO, like: bytes, contents: Sequence[tuple[str,
     size = offset
     offset += _pad(file, offset)
     table = b"".join(symbols)
-    section_names = b"\0" + b"\0".join(s.encode() for s in (section, ".symtab", ".strtab", ".shstrtab", ".note.GNU-stack")) + b"\0"
+    section_names = b"\0" + b"\0".join(
+        s.encode() for s in (section, ".symtab", ".strtab", ".shstrtab", ".note.GNU-stack")
+    ) + b"\0"
     rows, at = [struct.pack("<IIQQQQIIQQ", *[0] * 10)], DATA_OFFSET + offset
     where = section_names.index
 
-    def row(name: str, kind: int, flag: int, start: int, length: int, link: int, info: int, align: int, entry: int) -> None:
-        rows.append(struct.pack("<IIQQQQIIQQ", where(name.encode()), kind, flag, 0, start, length, link, info, align, entry))
+    def row(
+        name: str, kind: int, flag: int, start: int, length: int, link: int, info: int, align: int, entry: int
+    ) -> None:
+        rows.append(
+            struct.pack("<IIQQQQIIQQ", where(name.encode()), kind, flag, 0, start, length, link, info, align, entry)
+        )
 
     row(section, _PROGBITS, _ALLOC | (_X86_LARGE if large else 0), DATA_OFFSET, size, 0, 0, _ALIGNMENT, 0)
     row(".symtab", _SYMTAB, 0, at, len(table), 3, 1, 8, 24)
@@ -65,17 +73,19 @@ def write_data_object(file: BinaryIO, like: bytes, contents: Sequence[tuple[str,
     file.write(tail + b"".join(rows))
     file.seek(0)
     identity = b"\x7fELF" + bytes((2, 1, 1)) + b"\0" * 9
-    file.write(identity + struct.pack("<HHIQQQIHHHHHH", 1, machine, 1, 0, 0, at + len(tail), flags, 64, 0, 0, 64, len(rows), 4))
+    file.write(
+        identity + struct.pack("<HHIQQQIHHHHHH", 1, machine, 1, 0, 0, at + len(tail), flags, 64, 0, 0, 64, len(rows), 4)
+    )
 
 
 def is_elf64(image: bytes) -> bool:
-    """Whether an object is one of 64 bits, little-endian, whose contents `write_data_object` can stand beside."""
+    """Tell whether an object is a 64-bit little-endian ELF file, as `write_data_object` writes."""
     return image[:6] == _IDENTITY
 
 
 @dataclass(frozen=True, slots=True)
 class CodeSymbol:
-    """A function of an object: its section, its place in it, and its bytes. Other objects see it where it is `shown`."""
+    """A function of an object: its section, its offset there, and its bytes. It is global where `shown` is set."""
 
     name: str
     section: int
@@ -85,7 +95,7 @@ class CodeSymbol:
 
 
 def code_symbols(image: bytes) -> list[CodeSymbol]:
-    """All functions of a 64-bit object."""
+    """Return all functions of a 64-bit object."""
     begin, size, count = struct.unpack_from("<Q", image, 0x28)[0], *struct.unpack_from("<HH", image, 0x3A)
     sections = [struct.unpack_from("<IIQQQQIIQQ", image, begin + k * size) for k in range(count)]
     found = []
@@ -94,12 +104,17 @@ def code_symbols(image: bytes) -> list[CodeSymbol]:
             name, info, _, section, offset, nbytes = struct.unpack_from("<IBBHQQ", image, place)
             if info in (_GLOBAL_FUNCTION, _LOCAL_FUNCTION) and section:
                 text = sections[link][4] + name
-                found.append(CodeSymbol(image[text : image.index(b"\0", text)].decode(), section, offset, nbytes, info == _GLOBAL_FUNCTION))
+                found.append(
+                    CodeSymbol(
+                        image[text : image.index(b"\0", text)].decode(), section, offset, nbytes,
+                        info == _GLOBAL_FUNCTION
+                    )
+                )
     return found
 
 
 def functions_of(image: bytes) -> dict[str, int]:
-    """The functions that a 64-bit object shows to others, and the bytes of each."""
+    """Return the global functions of a 64-bit object, and the bytes of each."""
     return {f.name: f.nbytes for f in code_symbols(image) if f.shown}
 
 
@@ -108,7 +123,7 @@ def _pad(file: BinaryIO, offset: int) -> int:
 
 
 def _machine_of(image: bytes) -> tuple[int, int]:
-    """`e_machine` and `e_flags` of a 64-bit little-endian ELF object."""
+    """Return `e_machine` and `e_flags` of a 64-bit little-endian ELF object."""
     if not is_elf64(image):
         raise InternalError("constants go into an object of LLVM where the code is no 64-bit little-endian ELF")
     machine, flags = struct.unpack_from("<H", image, 18)[0], struct.unpack_from("<I", image, 48)[0]

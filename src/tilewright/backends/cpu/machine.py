@@ -1,6 +1,7 @@
 """Machines of CPUs: a table of microarchitectures, and the `Machine` of a target.
 
-A processor without a row has that of its family. `python benchmarks/peak.py --fit` measures a row on a machine that is not in the table.
+A processor without a row has that of its family. `python benchmarks/peak.py` prints a row that it measures on this
+machine.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ _PORTABLE_VECTOR_BITS: Final = 256
 class Microarchitecture:
     """A row of the table: the processors of one design, with the numbers that a target's options do not tell.
 
-    `cpus` are LLVM's names; the row of a family has none. `vector_registers` counts registers without AVX-512, which has 32.
-    `l1_bytes` and `l2_bytes` are those that code for another machine may count on. `source` tells where the numbers come from.
+    `cpus` are LLVM's names; the row of a family has none. `vector_registers` counts registers without AVX-512, which
+    has 32. `l1_bytes` and `l2_bytes` are those that code for another machine may count on. `source` tells where the
+    numbers come from.
     """
 
     family: str
@@ -47,20 +49,37 @@ TABLE: Final = (
     Microarchitecture("x86", (), f"Caches of Intel Skylake-SP, the smallest of server cores since 2017. {_MEASURED}"),
     Microarchitecture(
         "x86", ("znver4",),
-        "AMD, Software Optimization Guide for the Zen 4 Microarchitecture (57647): vectors of 512 bits pass through pipes of 256 bits in two "
-        "halves; L1 32 KiB, L2 1 MiB; two multiply-adds with a latency of 4 cycles, two loads and one store of 256 bits a cycle. Products of "
-        f"160 to 192 rows took 4 to 9 % longer with 20 to 24 accumulators of 32 registers than with 12 to 14. {_MEASURED}",
+        "AMD, Software Optimization Guide for the Zen 4 Microarchitecture (57647): vectors of 512 bits pass through "
+        "pipes of 256 bits in two "
+        "halves; L1 32 KiB, L2 1 MiB; two multiply-adds with a latency of 4 cycles, two loads and one store of 256 "
+        "bits a cycle. Products of "
+        "160 to 192 rows took 4 to 9 % longer with 20 to 24 accumulators of 32 registers than with 12 to 14. "
+        f"{_MEASURED}",
         pipe_bits=256,
     ),
     Microarchitecture(
         "x86", ("skylake-avx512", "skx", "cascadelake", "cooperlake"),
-        "Intel 64 and IA-32 Architectures Optimization Reference Manual (248966), Skylake Server: L1 32 KiB, L2 1 MiB; two multiply-adds with a "
+        "Intel 64 and IA-32 Architectures Optimization Reference Manual (248966), Skylake Server: L1 32 KiB, L2 1 MiB; "
+        "two multiply-adds with a "
         "latency of 4 cycles, two loads and one store a cycle. Other costs are those of the family, not measured.",
     ),
-    Microarchitecture("aarch64", (), "Arm Architecture Reference Manual (DDI 0487): 32 vector registers. Other numbers are those of x86, not measured.", 32),
-    Microarchitecture("riscv", (), "RISC-V V Extension 1.0: 32 vector registers. Other numbers are those of x86, not measured.", 32),
-    Microarchitecture("arm", (), "Arm Architecture Reference Manual (DDI 0406): 16 vector registers. Other numbers are those of x86, not measured."),
-    Microarchitecture("wasm", (), "WebAssembly has no registers; 16 are assumed. Other numbers are those of x86, not measured."),
+    Microarchitecture(
+        "aarch64", (),
+        "Arm Architecture Reference Manual (DDI 0487): 32 vector registers. Other numbers are those of x86, not "
+        "measured.",
+        32
+    ),
+    Microarchitecture(
+        "riscv", (), "RISC-V V Extension 1.0: 32 vector registers. Other numbers are those of x86, not measured.", 32
+    ),
+    Microarchitecture(
+        "arm", (),
+        "Arm Architecture Reference Manual (DDI 0406): 16 vector registers. Other numbers are those of x86, not "
+        "measured."
+    ),
+    Microarchitecture(
+        "wasm", (), "WebAssembly has no registers; 16 are assumed. Other numbers are those of x86, not measured."
+    ),
 )
 """The rows of families first among those of their family."""
 
@@ -87,7 +106,10 @@ def portable_machine(target: Target) -> Machine:
     """Return the processor of C text: the same on every machine, apart from the number of cores."""
     row = microarchitecture("x86", "generic")
     bits = int(target.attrs.get("vector-width", 0)) or _PORTABLE_VECTOR_BITS
-    return Machine(bits, row.vector_registers, row.l1_bytes, row.l2_bytes, cores_of(target), scalar=True, backend="c", core=row.core)
+    return Machine(
+        bits, row.vector_registers, row.l1_bytes, row.l2_bytes, cores_of(target), scalar=True, backend="c",
+        core=row.core
+    )
 
 
 def cores_of(target: Target) -> int:

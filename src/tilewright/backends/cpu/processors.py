@@ -1,7 +1,8 @@
-"""Processors by name: architecture families, and what each named CPU can do.
+"""Processors by name: architecture families, and the features of each named CPU.
 
-The tables hold only the features that schedules and code generation ask about, under LLVM's names. A CPU that LLVM knows
-and this table does not is refused with the nearest known name: compiling for it would silently use its baseline.
+The tables hold only the features that schedules and code generation ask for, under LLVM's names. A CPU that LLVM knows
+and the tables do not is refused with the nearest known name, because code for it would silently use the baseline of its
+family.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ _X86: Final = {
     "core-avx2": _V3, "skylake": _V3, "skylake-avx512": _V4, "skx": _V4, "cascadelake": _CASCADE,
     "cooperlake": f"{_CASCADE} avx512bf16", "cannonlake": f"{_V4} avx512vbmi", "icelake-client": _ICE,
     "icelake-server": _ICE, "tigerlake": _ICE, "rocketlake": _ICE, "alderlake": f"{_V3} avxvnni",
-    "raptorlake": f"{_V3} avxvnni", "meteorlake": f"{_V3} avxvnni", "arrowlake": f"{_V3} avxvnni", "lunarlake": f"{_V3} avxvnni",
-    "sierraforest": f"{_V3} avxvnni", "sapphirerapids": _SAPPHIRE, "emeraldrapids": _SAPPHIRE, "graniterapids": _SAPPHIRE,
+    "raptorlake": f"{_V3} avxvnni", "meteorlake": f"{_V3} avxvnni", "arrowlake": f"{_V3} avxvnni",
+    "lunarlake": f"{_V3} avxvnni",
+    "sierraforest": f"{_V3} avxvnni", "sapphirerapids": _SAPPHIRE, "emeraldrapids": _SAPPHIRE,
+    "graniterapids": _SAPPHIRE,
     "bdver2": f"{_AVX} f16c fma", "znver1": _V3, "znver2": _V3, "znver3": _V3, "znver4": f"{_ICE} avx512bf16",
     "znver5": f"{_ICE} avx512bf16 avxvnni",
 }
@@ -40,53 +43,59 @@ _AARCH64: Final = {
 }
 _ARM: Final = {"generic": "", "cortex-a7": "neon vfp4", "cortex-a9": "neon", "cortex-a15": "neon vfp4", "cortex-a53": "neon vfp4",
                "cortex-a72": "neon vfp4"}
-_RISCV: Final = {"generic": "m a f d c", "generic-rv64": "m a f d c", "sifive-u74": "m a f d c", "sifive-x280": "m a f d c v", "spacemit-x60": "m a f d c v"}
+_RISCV: Final = {
+    "generic": "m a f d c", "generic-rv64": "m a f d c", "sifive-u74": "m a f d c", "sifive-x280": "m a f d c v",
+    "spacemit-x60": "m a f d c v"
+}
 _WASM: Final = {"generic": "", "mvp": "", "bleeding-edge": "simd128"}
 
 CPUS: Final[dict[str, dict[str, str]]] = {"x86": _X86, "aarch64": _AARCH64, "arm": _ARM, "riscv": _RISCV, "wasm": _WASM}
-"""Family -> CPU name -> features, separated by spaces."""
+"""CPU names by family, each with its features, separated by spaces."""
 
 FAMILIES: Final = {
-    "x86_64": "x86", "amd64": "x86", "aarch64": "aarch64", "arm64": "aarch64", "arm": "arm", "armv7": "arm", "armv7a": "arm",
+    "x86_64": "x86", "amd64": "x86", "aarch64": "aarch64", "arm64": "aarch64", "arm": "arm", "armv7": "arm",
+    "armv7a": "arm",
     "armv7l": "arm", "thumbv7": "arm", "riscv64": "riscv", "wasm32": "wasm", "wasm64": "wasm",
 }
-"""First part of a triple -> family."""
+"""The family by the first part of a triple."""
 _ARCHS_OF_32_BITS: Final = frozenset({"arm", "armv7", "armv7a", "armv7l", "thumbv7", "wasm32"})
 _FAMILIES_OF_THREADS: Final = frozenset({"x86", "aarch64", "riscv"})
 
 
 def cpu_features(family: str, cpu: str) -> frozenset[str]:
-    """What the CPU named `cpu` can do; raises `KeyError` for a name outside the table."""
+    """Return the features of a named CPU. Raises `KeyError` for a name outside the table."""
     return frozenset(CPUS[family][cpu].split())
 
 
 def pointer_bytes(triple: str) -> int:
-    """Bytes of an address, and of what the C library calls `size_t`: 4 or 8."""
+    """Return the bytes of an address and of C's `size_t`: 4 or 8."""
     return 4 if triple.split("-", maxsplit=1)[0] in _ARCHS_OF_32_BITS else 8
 
 
 def has_threads(triple: str) -> bool:
-    """Whether loops may be handed out to threads; elsewhere the thread that calls does everything."""
+    """Tell whether parallel loops run on several threads; elsewhere the calling thread runs them."""
     return FAMILIES.get(triple.split("-", maxsplit=1)[0]) in _FAMILIES_OF_THREADS and "linux" in triple
 
 
 def object_format(triple: str) -> str:
-    """How object files for a triple are written: `elf`, `coff`, `macho` or `wasm`."""
+    """Return the format of object files for a triple: `elf`, `coff`, `macho` or `wasm`."""
     if triple.startswith("wasm"):
         return "wasm"
     system = triple.split("-", maxsplit=1)[-1]
-    return "coff" if "windows" in system else "macho" if any(s in system for s in ("apple", "darwin", "macos")) else "elf"
+    return (
+        "coff" if "windows" in system else "macho" if any(s in system for s in ("apple", "darwin", "macos")) else "elf"
+    )
 
 
 def vector_bits(family: str, features: frozenset[str]) -> int:
-    """Width of the widest vector register worth using."""
+    """Return the width of the widest vector register that code uses."""
     if family == "x86":
         return 512 if "avx512f" in features else 256 if "avx" in features else 128
     return 128
 
 
 def has_fma(family: str, features: frozenset[str]) -> bool:
-    """Whether a multiply and add with one rounding is one instruction."""
+    """Tell whether a multiply-add with one rounding is one instruction."""
     if family == "x86":
         return "fma" in features or "avx512f" in features
     return family == "aarch64" or "vfp4" in features or (family == "riscv" and "f" in features)

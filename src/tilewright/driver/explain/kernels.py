@@ -11,8 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from tilewright.backends.cpu.llvm.codegen import emit
-from tilewright.backends.cpu.llvm.compile import assembly
+from tilewright.backends.cpu.llvm.backend import LLVM
 from tilewright.backends.target import Target
 from tilewright.base.errors import Origin
 from tilewright.compiler.sources import loops_source, relay_lines
@@ -51,10 +50,10 @@ def texts_of(kernel: Kernel, function: Function, target: Target) -> list[Text]:
     if not target.backend.has_debug_info:
         return [*texts, Text("TIR", tuple(printed.lines))]
     source = loops_source(kernel.func, kernel.declared, written=False)
-    marked = emit(kernel.func, target, replace(source, line=origins.line))
+    marked, _ = target.backend.emit((kernel.func,), target, (replace(source, line=origins.line),))
     loops = tuple(tuple(places.get(origins.found[k], ())) if k in origins.found else () for k in range(1, len(printed.lines) + 1))
     llvm, numbered = own_lines(marked)
-    return [*texts, Text("TIR", tuple(printed.lines), loops), llvm, shown_assembly(assembly(numbered, target), len(llvm.lines))]
+    return [*texts, Text("TIR", tuple(printed.lines), loops), llvm, shown_assembly(target.backend.texts(numbered, target)["asm"](), len(llvm.lines))]
 
 
 class _Origins:
@@ -128,5 +127,5 @@ def _in_columns(line: str) -> str:
 
 def plain_texts(llvm: str, target: Target) -> list[Text]:
     """LLVM text and assembly of code that has no loops of ours behind it, without links."""
-    return [Text("LLVM", tuple(llvm.rstrip("\n").split("\n"))), shown_assembly(assembly(llvm, target), 0)]
+    return [Text("LLVM", tuple(llvm.rstrip("\n").split("\n"))), shown_assembly(LLVM.texts(llvm, target)["asm"](), 0)]
 

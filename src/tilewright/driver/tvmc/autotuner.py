@@ -1,6 +1,8 @@
-"""`tvmc tune`: kernels of a model are measured here, by `autotvm` or by `auto_scheduler`, and every result becomes a line of a file of records.
+"""`tvmc tune`: kernels of a model are measured here, by `autotvm` or by `auto_scheduler`, and every result becomes a
+line of a file of records.
 
-`tvmc compile --tuning-records` takes the best of them. That the model as a whole becomes faster is not proven; `tilewright tune` does that.
+`tvmc compile --tuning-records` takes the best of them. That the model as a whole becomes faster is not proven;
+`tilewright tune` does that.
 """
 
 from __future__ import annotations
@@ -51,15 +53,18 @@ def tune_model(
 ) -> str:
     """Measure, append the results to `tuning_records` (a temporary file without one), and return its path.
 
-    `trials` are at most those of all tasks: with `autotvm` each task has the same part of them, the first ones one more, with `auto_scheduler` the task that
-    should gain most has the next ones. What the file knows of a task is not measured again; where it is not there, it begins as a copy of `prior_records`. `timeout` is in seconds, `min_repeat_ms` by default 0 on x86
-    and else 1000, `parallel` candidates are built at once. `tuner` is a name of `autotvm.tuner.get_tuner`, `tasks_filter` as `selected` has it. With
-    `rpc_key`, candidates run on devices of that key, which the tracker at `hostname` and `port` knows.
+    `trials` are at most those of all tasks: with `autotvm` each task has the same part of them, the first ones one
+    more, with `auto_scheduler` the task that should gain most has the next ones. What the file knows of a task is not
+    measured again; where it is not there, it begins as a copy of `prior_records`. `timeout` is in seconds,
+    `min_repeat_ms` by default 0 on x86 and else 1000, `parallel` candidates are built at once. `tuner` is a name of
+    `autotvm.tuner.get_tuner`, `tasks_filter` as `selected` has it. With `rpc_key`, candidates run on devices of that
+    key, which the tracker at `hostname` and `port` knows.
 
-    Raises `OptionError` for what cannot be asked for, `TargetError` for a target that does not run here, `RPCError` where the tracker does not answer,
-    `RunError` where not one candidate could be measured, and what reading the model and the records raises.
+    Raises `OptionError` for what cannot be asked for, `TargetError` for a target that does not run here, `RPCError`
+    where the tracker does not answer, `RunError` where not one candidate could be measured, and what reading the model
+    and the records raises.
     """
-    from tilewright.search.autotvm.tuner.names import tuner_named
+    from tilewright.search.autotvm.tuner import tuner_named
     from tilewright.search.lines import LineFile
 
     place = Place(tracker=f"{hostname}:{port}" if hostname else "", rpc_key=rpc_key or "")
@@ -75,9 +80,14 @@ def tune_model(
     wanted = selected(tasks_filter, len(tasks))
     outcome = Outcome()
     pause = min_repeat_ms if min_repeat_ms is not None else 0.0 if chosen.family == "x86" else _LONG
-    with closing(place.builder(timeout, parallel)) as builder, closing(place.runner(timeout, number, repeat, pause)) as runner:
+    with closing(place.builder(timeout, parallel)) as builder, closing(
+        place.runner(timeout, number, repeat, pause)
+    ) as runner:
         if enable_autoscheduler:
-            _search([tasks[k] for k in wanted], [weights[k] for k in wanted], builder, runner, records, trials, early_stopping, outcome)
+            _search(
+                [tasks[k] for k in wanted], [weights[k] for k in wanted], builder, runner, records, trials,
+                early_stopping, outcome
+            )
         else:
             _tune([tasks[k] for k in wanted], builder, runner, records, trials, tuner, early_stopping, outcome)
     outcome.check()
@@ -95,12 +105,17 @@ class Outcome:
             if result.error_no == 0:
                 self.measured += 1
             else:
-                self.failed, self.reason = self.failed + 1, (result.error_msg if hasattr(result, "error_msg") else result.error) or self.reason
+                self.failed, self.reason = self.failed + 1, (
+                    result.error_msg if hasattr(result, "error_msg") else result.error
+                ) or self.reason
 
     def check(self) -> None:
         """Raise `RunError` where candidates were tried, and not one could be measured."""
         if self.failed and not self.measured:
-            raise RunError(f"none of {self.failed} candidates could be measured; the last one failed because: {self.reason}", code="TW1116")
+            raise RunError(
+                f"none of {self.failed} candidates could be measured; the last one failed because: {self.reason}",
+                code="TW1116"
+            )
 
 
 @contextmanager
@@ -114,7 +129,8 @@ def closing(part: T) -> Iterator[T]:
 
 
 def tasks_of(model: TVMCModel, target: Target, enable_autoscheduler: bool = False) -> tuple[list[Any], list[int]]:
-    """The tasks of a model, and how many times it runs the kernel of each. Raises `OptionError` where there are none."""
+    """The tasks of a model, and how many times it runs the kernel of each. Raises `OptionError` where there are
+    none."""
     tasks: list[Any]
     if enable_autoscheduler:
         from tilewright.search.auto_scheduler.relay_integration import extract_tasks
@@ -131,31 +147,43 @@ def tasks_of(model: TVMCModel, target: Target, enable_autoscheduler: bool = Fals
 
 
 def selected(text: str, count: int) -> list[int]:
-    """The tasks that `--tasks` names, of `count`: `all`, or numbers and ranges, as `0,2` or `3-5`. Raises `OptionError`."""
+    """The tasks that `--tasks` names, of `count`: `all`, or numbers and ranges, as `0,2` or `3-5`. Raises
+    `OptionError`."""
     if text == "all":
         return list(range(count))
     chosen: list[int] = []
     for word in text.split(","):
         match = _RANGE.fullmatch(word)
         if match is None:
-            raise OptionError(f"--tasks: cannot read '{word}'; write all, list, or numbers as in 0,2 and 3-5", code="TW0202")
+            raise OptionError(
+                f"--tasks: cannot read '{word}'; write all, list, or numbers as in 0,2 and 3-5", code="TW0202"
+            )
         first, last = int(match[1]), int(match[2] or match[1])
         if not first <= last < count:
-            raise OptionError(f"--tasks: the tasks are 0 to {count - 1}, and '{word}' names none of them, or others; --tasks list shows them", code="TW0202")
+            raise OptionError(
+                f"--tasks: the tasks are 0 to {count - 1}, and '{word}' names none of them, or others; --tasks list "
+                "shows them", code="TW0202"
+            )
         chosen += range(first, last + 1)
     return list(dict.fromkeys(chosen))
 
 
 def _begin_with(prior: str | PathLike[str], records: Path, enable_autoscheduler: bool) -> None:
-    """Copy the records of an earlier call to where there are none yet. Raises `OptionError` where they are of the other tuner."""
+    """Copy the records of an earlier call to where there are none yet. Raises `OptionError` where they are of the other
+    tuner."""
     if is_of_auto_scheduler(prior) != enable_autoscheduler:
-        other, change = ("autotvm", "leave --enable-autoscheduler out") if enable_autoscheduler else ("auto_scheduler", "add --enable-autoscheduler")
+        other, change = ("autotvm", "leave --enable-autoscheduler out") if enable_autoscheduler else (
+            "auto_scheduler", "add --enable-autoscheduler"
+        )
         raise OptionError(f"--tuning-records: '{prior}' is of {other}; {change}, or give other records", code="TW1101")
     if not records.exists():
         shutil.copyfile(prior, records)
 
 
-def _tune(tasks: Sequence[Any], builder: Builder, runner: Runner, records: Path, trials: int, tuner: str, early_stopping: int | None, outcome: Outcome) -> None:
+def _tune(
+    tasks: Sequence[Any], builder: Builder, runner: Runner, records: Path, trials: int, tuner: str,
+    early_stopping: int | None, outcome: Outcome
+) -> None:
     """One task after the other, by a tuner of `autotvm`."""
     from tilewright.search import autotvm
 
@@ -166,15 +194,22 @@ def _tune(tasks: Sequence[Any], builder: Builder, runner: Runner, records: Path,
         made = autotvm.tuner.get_tuner(tuner, task)
         made.resume(known)
         count = min(trials // len(tasks) + (k < trials % len(tasks)), len(task.config_space))
-        made.tune(count, option, early_stopping, [autotvm.callback.progress_bar(count, f"[Task {k + 1:2d}/{len(tasks):2d}]"), log, outcome])
+        made.tune(
+            count, option, early_stopping,
+            [autotvm.callback.progress_bar(count, f"[Task {k + 1:2d}/{len(tasks):2d}]"), log, outcome]
+        )
 
 
 def _search(
-    tasks: Sequence[Any], weights: Sequence[int], builder: Builder, runner: Runner, records: Path, trials: int, early_stopping: int | None, outcome: Outcome,
+    tasks: Sequence[Any], weights: Sequence[int], builder: Builder, runner: Runner, records: Path, trials: int,
+    early_stopping: int | None, outcome: Outcome,
 ) -> None:
     """All tasks in turns, by the scheduler of `auto_scheduler`."""
     from tilewright.search import auto_scheduler
 
     scheduler = auto_scheduler.TaskScheduler(tasks, weights, load_log_file=str(records) if records.exists() else None)
-    options = auto_scheduler.TuningOptions(trials, early_stopping, builder=builder, runner=runner, measure_callbacks=[auto_scheduler.RecordToFile(records), outcome])
+    options = auto_scheduler.TuningOptions(
+        trials, early_stopping, builder=builder, runner=runner,
+        measure_callbacks=[auto_scheduler.RecordToFile(records), outcome]
+    )
     scheduler.tune(options, per_task_early_stopping=early_stopping)

@@ -17,20 +17,22 @@ File = str | PathLike[str]
 
 
 def is_of_auto_scheduler(path: File) -> bool:
-    """Whether the records are of `auto_scheduler`, and not of `autotvm`. Raises `ModelError` for a file that cannot be read, `OptionError` for one without records."""
-    from tilewright.search.autotvm.record import lines
+    """Whether the records are of `auto_scheduler`, and not of `autotvm`. Raises `ModelError` for a file that cannot be
+    read, `OptionError` for one without records."""
+    from tilewright.search.records import is_ansor, lines
 
     for row, _ in lines(path):
         try:
             first = read_json(row)
         except ValueError:
             return False  # autotvm's reader says where, and what a record is
-        return isinstance(first, dict) and isinstance(first.get("v"), str)
+        return is_ansor(first)
     raise OptionError(f"--tuning-records: '{path}' has no records; tune first, or leave it out", code="TW1102")
 
 
 def advised(path: File | None) -> tuple[AbstractContextManager[Any], dict[str, Any]]:
-    """Who says how kernels are made, for what is compiled inside, and the switches that he needs. Raises what reading the records raises."""
+    """Who says how kernels are made, for what is compiled inside, and the switches that he needs. Raises what reading
+    the records raises."""
     if path is None or not str(path):
         return nullcontext(), {}
     if is_of_auto_scheduler(path):

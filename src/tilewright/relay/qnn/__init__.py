@@ -8,7 +8,7 @@ and says with which plain operators it is computed (`Op.simplify`); nothing afte
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tilewright.relay.qnn import arithmetic, functions, op, products, scaling
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["arithmetic", "functions", "op", "products", "scaling", "transform"]
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     if name == "transform":
         return importlib.import_module("tilewright.relay.qnn.transform")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name)

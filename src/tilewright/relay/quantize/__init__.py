@@ -10,7 +10,7 @@ qnn dialect, as quantized models of the frontends have them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.relay.quantize.calibration import QuantizeCalibrate
 from tilewright.relay.quantize.config import QAnnotateKind, QConfig, current_qconfig, kind2str, qconfig
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     if name in _COMPILING:
         from tilewright.compiler import calibration
 

@@ -14,15 +14,15 @@ from tilewright.runtime.module import load_module
 from tilewright.runtime.rpc.arrays import array_of
 from tilewright.runtime.rpc.files import file, present
 from tilewright.runtime.rpc.models import LOAD, RUN
+from tilewright.runtime.timing_lock import ACQUIRE
 from tilewright.runtime.trial import PREPARE, TRIAL, machine_name
-from tilewright.runtime.turns import TAKE
 from tilewright.runtime.wire import Message
 
 Pieces = Sequence[bytes]
 Answer = tuple[Message, list[bytes]]
 
 _HERE: Final = "tilewright.runtime.rpc.service"
-OPERATIONS: Final = frozenset({PREPARE, TRIAL, TAKE, LOAD, RUN, *(f"{_HERE}:{name}" for name in ("about", "upload", "download", "remove", "load", "call", "time"))})
+OPERATIONS: Final = frozenset({PREPARE, TRIAL, ACQUIRE, LOAD, RUN, *(f"{_HERE}:{name}" for name in ("about", "upload", "download", "remove", "load", "call", "time"))})
 """What a server lets clients call."""
 
 _MODULES: Final[list[FunctionModule]] = []

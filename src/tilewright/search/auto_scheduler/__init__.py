@@ -1,15 +1,15 @@
-"""Search of schedules without templates, in the names of the field.
+"""Search of schedules without templates, under TVM's names.
 
     @auto_scheduler.register_workload
     def matmul(n, m, k): …; return [A, B, C]
 
     task = auto_scheduler.SearchTask(func=matmul, args=(512, 512, 512), target="llvm")
-    task.tune(auto_scheduler.TuningOptions(num_measure_trials=64, measure_callbacks=[auto_scheduler.RecordToFile("matmul.json")]))
-    sch, args = task.apply_best("matmul.json")
-    function = tvm.build(sch, args, "llvm")
+    task.tune(auto_scheduler.TuningOptions(num_measure_trials=64,
+    measure_callbacks=[auto_scheduler.RecordToFile("matmul.json")])) sch, args = task.apply_best("matmul.json") function
+    = tvm.build(sch, args, "llvm")
 
-What a schedule may become is found by rules from the computations themselves (`rules.py`, `sketch.py`); which settings are worth a
-measurement, by evolution and a model that learns (`evolution.py`, `cost_model.py`). See docs/auto_scheduler.md.
+Rules derive possible schedules from the computations (`rules.py`, `sketch.py`); evolution and a cost model choose the
+settings to measure (`evolution.py`, `cost_model.py`). See docs/auto_scheduler.md.
 """
 
 from tilewright.search.auto_scheduler import (
@@ -43,41 +43,13 @@ from tilewright.search.auto_scheduler.task_scheduler import TaskScheduler
 from tilewright.search.auto_scheduler.workload_registry import make_workload_key, register_workload
 
 __all__ = [
-    "ApplyHistoryBest",
-    "ComputeDAG",
-    "DispatchContext",
-    "HardwareParams",
-    "LayoutRewriteOption",
-    "LocalBuilder",
+    "ApplyHistoryBest", "ComputeDAG", "DispatchContext", "HardwareParams", "LayoutRewriteOption", "LocalBuilder",
     "LocalRunner",
-    "MeasureInput",
-    "MeasureResult",
-    "PreloadMeasuredStates",
-    "RPCRunner",
-    "RandomModel",
-    "RecordReader",
+    "MeasureInput", "MeasureResult", "PreloadMeasuredStates", "RPCRunner", "RandomModel", "RecordReader",
     "RecordToFile",
-    "SearchTask",
-    "SketchPolicy",
-    "TaskScheduler",
-    "TuningOptions",
-    "XGBModel",
-    "compute_dag",
-    "cost_model",
+    "SearchTask", "SketchPolicy", "TaskScheduler", "TuningOptions", "XGBModel", "compute_dag", "cost_model",
     "create_task",
-    "dispatcher",
-    "extract_tasks",
-    "load_best_record",
-    "load_records",
-    "loop_state",
-    "make_workload_key",
-    "measure",
-    "measure_record",
-    "recover_measure_input",
-    "register_workload",
-    "save_records",
-    "search_policy",
-    "search_task",
-    "task_scheduler",
-    "workload_registry",
+    "dispatcher", "extract_tasks", "load_best_record", "load_records", "loop_state", "make_workload_key", "measure",
+    "measure_record", "recover_measure_input", "register_workload", "save_records", "search_policy", "search_task",
+    "task_scheduler", "workload_registry",
 ]

@@ -1,84 +1,91 @@
-"""What computations read, and what follows from it for schedules: which are inlined, tiled, or reduced in two stages."""
+"""Analyses of the memory accesses of computations, by which rules inline, tile, or factor them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
 from math import prod
-from typing import Final
+from typing import Final, TypeGuard
 
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import Call, PrimExpr, Select, Var, number_of
 from tilewright.scalar.walk import free_vars, walk
 from tilewright.te.tensor import ComputeOp, Operation, Reduce, TensorElem
+from tilewright.tir.stmt import IterVar
 
 _ARITHMETIC: Final = (E.Add, E.Sub, E.Mul, E.Div, E.Min, E.Max)
 
 
 def trips(op: Operation) -> int:
-    """Over how many points a computation goes, reduction included."""
+    """Return the number of points of a computation, reduction included."""
     return spatial_size(op) * reduction_size(op)
 
 
 def spatial_size(op: Operation) -> int:
-    return prod(int(a.extent) for a in op.axis) if isinstance(op, ComputeOp) else 0  # type: ignore[call-overload]
+    """Return the number of results of a computation; 0 for an input."""
+    return prod(map(extent_of, op.axis)) if isinstance(op, ComputeOp) else 0
 
 
 def reduction_size(op: Operation) -> int:
-    return prod(int(a.extent) for a in op.reduce_axis) if isinstance(op, ComputeOp) else 0  # type: ignore[call-overload]
+    """Return the number of points that each result reduces; 0 for an input."""
+    return prod(map(extent_of, op.reduce_axis)) if isinstance(op, ComputeOp) else 0
+
+
+def extent_of(axis: IterVar) -> int:
+    """Return the known length of an axis; 0 where it is not known."""
+    return int(number_of(axis.extent) or 0)
 
 
 def reads(reader: Operation, op: Operation) -> list[TensorElem]:
-    """The elements of `op` that `reader` reads at a point."""
-    return [e for e in _elements(reader) if e.tensor.op is op]
+    """Return the elements of `op` that `reader` reads at a point."""
+    return [e for e in elements_read(reader) if e.tensor.op is op]
 
 
 @lru_cache(maxsize=4096)
-def _elements(reader: Operation) -> tuple[TensorElem, ...]:
-    return tuple(dict.fromkeys(e for body in getattr(reader, "body", ()) for e in walk(body) if isinstance(e, TensorElem)))
+def elements_read(op: Operation) -> tuple[TensorElem, ...]:
+    """Return all elements that a computation reads at a point."""
+    return tuple(dict.fromkeys(e for body in getattr(op, "body", ()) for e in walk(body) if isinstance(e, TensorElem)))
 
 
 def reads_point_by_point(reader: Operation, op: Operation) -> bool:
-    """Whether each point of `reader` reads one point of `op`, at the same indices: `C[i, j] = B[i, j] + …`."""
+    """Return whether each point of `reader` reads one point of `op`, at the same indices: `C[i, j] = B[i, j] + …`."""
     if not isinstance(reader, ComputeOp) or not isinstance(op, ComputeOp) or len(reader.axis) != len(op.axis):
         return False
-    found = reads(reader, op)
-    return bool(found) and all(
-        all(i is a.var for i, a in zip(e.indices, reader.axis, strict=True)) for e in found
-    ) and all(a.extent is b.extent for a, b in zip(reader.axis, op.axis, strict=True))
+    found, axes = reads(reader, op), [a.var for a in reader.axis]
+    same = all(all(i is v for i, v in zip(e.indices, axes, strict=True)) for e in found)
+    return bool(found) and same and all(a.extent is b.extent for a, b in zip(reader.axis, op.axis, strict=True))
 
 
 def is_cheap(op: Operation) -> bool:
-    """Whether computing a value anew costs no more than reading it: no reduction, no function and no condition."""
-    return isinstance(op, ComputeOp) and not op.reduce_axis and not any(isinstance(e, (Call, Select)) or e.dtype.code == "bool" for b in op.body for e in walk(b))
+    """Return whether recomputing a value costs no more than reading it: no reduction, no function and no condition."""
+    if not is_elementwise(op):
+        return False
+    nodes = (e for b in op.body for e in walk(b))
+    return not any(isinstance(e, (Call, Select)) or e.dtype.code == "bool" for e in nodes)
 
 
-def is_elementwise(op: Operation) -> bool:
-    """No reduction: each point is computed by itself."""
+def is_elementwise(op: Operation) -> TypeGuard[ComputeOp]:
+    """Return whether a computation has no reduction."""
     return isinstance(op, ComputeOp) and not op.reduce_axis
 
 
 def has_reuse(op: Operation) -> bool:
-    """Whether a reduction reads elements that several of its results need: there a register tile saves loads."""
+    """Return whether a reduction reads elements that several results need, so that a register tile saves loads."""
     if not isinstance(op, ComputeOp) or not op.reduce_axis:
         return False
     spatial = {a.var for a in op.axis if number_of(a.extent) != 1}
-    return any(not spatial <= {v for i in e.indices for v in free_vars(i)} for e in _elements(op))
+    return any(not spatial <= {v for i in e.indices for v in free_vars(i)} for e in elements_read(op))
 
 
 def missing_axes(op: ComputeOp, element: TensorElem) -> list[int]:
-    """The places of the spatial axes that an element does not depend on."""
+    """Return the numbers of the spatial axes that an element does not depend on."""
     used = {v for i in element.indices for v in free_vars(i)}
     return [k for k, a in enumerate(op.axis) if a.var not in used and number_of(a.extent) != 1]
 
 
-def elements_read(op: Operation) -> tuple[TensorElem, ...]:
-    """All elements that a computation reads at a point."""
-    return _elements(op)
-
-
 def stride_along(element: TensorElem, axis: Var) -> int | None:
-    """By how much the last index of an element moves with `axis`; None when another index moves, or it is not linear."""
+    """Return by how much the last index of an element moves with `axis`; None when another one moves, or it is not
+    linear."""
     if any(axis in free_vars(i) for i in element.indices[:-1]):
         return None
     last = element.indices[-1] if element.indices else None
@@ -103,7 +110,7 @@ def _coefficient(e: PrimExpr, axis: Var) -> int | None:
 
 
 def flops(op: Operation) -> float:
-    """The operations on numbers that are not indices that a computation makes over all its points; a function counts as one."""
+    """Return the arithmetic operations of a computation, without those of indices; a function counts as one."""
     if not isinstance(op, ComputeOp):
         return 0.0
     return float(trips(op)) * sum(_operations(b) for b in op.body)
@@ -116,7 +123,7 @@ def _operations(body: PrimExpr) -> int:
 
 
 def _values(e: PrimExpr) -> Iterator[PrimExpr]:
-    """The nodes of an expression, without those that compute indices and conditions."""
+    """Iterate over the nodes of an expression, without those that compute indices and conditions."""
     stack = [e]
     while stack:
         x = stack.pop()

@@ -1,13 +1,14 @@
-"""The computations of a workload, as the search sees them: in a fixed order, with who reads what and how much is computed.
+"""The computations of a workload in a fixed order, with the readers of each and the amount of arithmetic.
 
-The order is that in which records number the stages: inputs as soon as they come up, then whatever has all it needs, the one
-furthest from the results first.
+The order is that in which records number the stages: inputs as soon as they occur, then computations whose inputs are
+complete, those furthest from the results first.
 """
 
 from __future__ import annotations
 
 import hashlib
 import heapq
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +19,6 @@ from tilewright.scalar.expr import Buffer, Load, PrimExpr, Var
 from tilewright.scalar.walk import rewrite, text_of
 from tilewright.search.auto_scheduler import access
 from tilewright.search.auto_scheduler.loop_state import State
-from tilewright.search.auto_scheduler.replay import Replay
 from tilewright.te.resolve import schedule_func
 from tilewright.te.schedule import Schedule
 from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Reduce, Tensor, TensorElem
@@ -27,7 +27,7 @@ from tilewright.tir.stmt import PrimFunc
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Facts:
-    """`ops` in order, those whose results are asked for, and the readers of each."""
+    """The operations in order, those that are outputs, and the readers of each."""
 
     ops: tuple[Operation, ...]
     outputs: frozenset[Operation]
@@ -35,9 +35,10 @@ class _Facts:
 
 
 class ComputeDAG:
-    """The computations behind `tensors`, which are the arguments of the function to make: inputs, and results that nobody else there needs.
+    """The computations of `tensors`, which are the arguments of the function to make: inputs and results.
 
-    Takes the tensors, or the key of a registered workload. Raises `CompileError` for what is no `te.compute` of known sizes.
+    Takes tensors, a schedule, or the key of a registered workload. Raises `CompileError` for anything but `te.compute`
+    of known sizes.
     """
 
     def __init__(self, tensors: Sequence[Tensor] | str | Schedule) -> None:
@@ -47,15 +48,20 @@ class ComputeDAG:
             tensors = workload_key_to_tensors(tensors)
         elif isinstance(tensors, Schedule):
             ops = tensors.stages
-            tensors = [t for s in ops if isinstance(s.op, PlaceholderOp) or s.op in tensors.outputs for t in s.op.outputs]
+            tensors = [
+                t for s in ops if isinstance(s.op, PlaceholderOp) or s.op in tensors.outputs for t in s.op.outputs
+            ]
         self.tensors: list[Tensor] = list(tensors)
         if not self.tensors or not all(isinstance(t, Tensor) for t in self.tensors):
-            raise CompileError(f"a ComputeDAG is made of tensors (te.placeholder, te.compute), and was given {tensors!r}", code="TW1109")
+            raise CompileError(
+                f"a ComputeDAG is made of tensors (te.placeholder, te.compute), and was given {tensors!r}",
+                code="TW1109")
         self._facts = _facts(self.tensors)
         self.ops = self._facts.ops
         for op in self.ops:
             if not isinstance(op, (ComputeOp, PlaceholderOp)):
-                raise CompileError(f"'{op.name}' is a {type(op).__name__}; the search schedules te.compute alone", code="TW1109")
+                raise CompileError(
+                    f"'{op.name}' is a {type(op).__name__}; the search schedules te.compute alone", code="TW1109")
             for t in op.outputs:
                 t.extents  # raises for sizes that are not known  # noqa: B018
         self.flop_ct = sum(map(access.flops, self.ops)) or float(sum(map(access.trips, self.ops)))
@@ -66,67 +72,76 @@ class ComputeDAG:
         return self._facts.outputs
 
     def readers(self, op: Operation) -> list[Operation]:
-        """The computations that read what `op` makes, in order."""
+        """Return the computations that read the results of `op`, in order."""
         return self._facts.readers[op]
 
     @lazy_attribute
     def init_state(self) -> State:
-        """The state without a step."""
+        """The state without a step; copy it before changing it."""
         return State(self)
 
     def get_init_state(self) -> State:
-        return self.init_state
+        """Return a new state without a step."""
+        return State(self)
 
     def infer_bound_from_state(self, state: State) -> State:
-        """The state itself: its loops have the sizes they have where the steps split them."""
+        """Return the state itself: its loops have the sizes they have where the steps split them."""
         return state
 
-    def apply_steps_from_state(self, state: State, layout_rewrite: Any = None) -> tuple[Schedule, list[Tensor]]:
-        """The schedule that a state describes, and the arguments to lower or build it with. Raises `ScheduleError`.
+    def apply_steps_from_state(self, state: Any, layout_rewrite: Any = None) -> tuple[Schedule, list[Tensor]]:
+        """Return a new schedule of the steps of `state`, and the arguments to lower or build it with. Raises
+        `ScheduleError`.
 
-        Layouts of arguments stay as they are: `layout_rewrite` of the field is accepted for 0, no rewriting.
+        Layouts of arguments stay as they are: only `layout_rewrite=0`, no rewriting, is accepted.
         """
         if layout_rewrite not in (None, 0, False):
-            raise CompileError("layout_rewrite changes the arguments of a function; constants of networks are packed by relay.build, so leave it out here", code="TW1109")
-        replay = Replay(self)
-        replay.apply(state.transform_steps)
-        return replay.finish(), list(self.tensors)
+            raise CompileError(
+                "layout_rewrite changes the arguments of a function; constants of networks are packed by relay.build, "
+                "so leave it out here", code="TW1109")
+        replayed = self.init_state.apply(state.transform_steps)
+        replayed.finish()
+        return replayed.schedule, list(self.tensors)
 
-    def print_python_code_from_state(self, state: State) -> str:
-        """The calls on `s`, a schedule of the outputs, that make what a state describes."""
-        replay = Replay(self)
-        replay.apply(state.transform_steps)
-        replay.finish()
-        return "\n".join(replay.lines) + "\n"
+    def print_python_code_from_state(self, state: Any) -> str:
+        """Return the calls on `s`, a schedule of the outputs, that perform the steps of `state`."""
+        return "\n".join(self.init_state.apply(state.transform_steps).finish()) + "\n"
 
-    def func(self, state: State, name: str = "main") -> PrimFunc:
-        """The loop program of a state, with its blocks. Raises `ScheduleError`."""
-        schedule, args = self.apply_steps_from_state(state)
-        return schedule_func(schedule, args, name)
+    def func(self, state: Any, name: str = "main") -> PrimFunc:
+        """Return the loop program of a state, with its blocks. Raises `ScheduleError`."""
+        if getattr(state, "compute_dag", None) is not self:  # the steps of a record, or of an equal workload
+            state = self.init_state.apply(state.transform_steps)
+        state.finish()
+        return schedule_func(state.schedule, self.tensors, name)
 
     @lazy_attribute
     def plain_script(self) -> str:
-        """The text of the loop program without a step, whose answers are the right ones."""
+        """The text of the loop program without a step, whose answers are right."""
         return self.func(self.init_state).script()
 
     @lazy_attribute
     def text(self) -> str:
         """The computations with canonical names: equal for equal workloads, whatever their tensors are called."""
-        return _text(self)
+        ops = list(enumerate(self.ops))
+        names = {t: f"t{k}_{t.index}" if len(op.outputs) > 1 else f"t{k}" for k, op in ops for t in op.outputs}
+        lines = []
+        for op in self.ops:
+            head = ", ".join(f"{names[t]}: {t.dtype}{list(t.extents)}" for t in op.outputs)
+            lines.append(f"{head} = {_body(op, names, True)}" if isinstance(op, ComputeOp) else f"{head} = input")
+        return "\n".join([*lines, "of " + ", ".join(names[t] for t in self.tensors)])
 
     def hash_key(self) -> str:
-        """`["<digest>", [shape], …]`, JSON as records have it for workloads without a name."""
-        import json
-
-        return json.dumps([hashlib.md5(self.text.encode(), usedforsecurity=False).hexdigest(), *(list(t.extents) for t in self.tensors)])
+        """Return `["<digest>", [shape], …]`: the key, as JSON, of workloads without a name."""
+        digest = hashlib.md5(self.text.encode(), usedforsecurity=False).hexdigest()
+        return json.dumps([digest, *(list(t.extents) for t in self.tensors)])
 
     workload_key = hash_key
 
     def __str__(self) -> str:
-        lines = []
+        lines, names = [], {t: t.name for op in self.ops for t in op.outputs}
         for op in self.ops:
             if isinstance(op, ComputeOp):
-                lines.append(f"{op.name}({', '.join(a.var.name for a in op.axis)}) = {_body(op, {t: t.name for o in self.ops for t in o.outputs}, False)}")
+                axes = ", ".join(a.var.name for a in op.axis)
+                lines.append(f"{op.name}({axes}) = {_body(op, names, False)}")
             else:
                 lines.append(f"{op.name} = PLACEHOLDER {list(op.outputs[0].extents)}")
         return "\n".join(lines) + "\n"
@@ -162,15 +177,6 @@ def _facts(tensors: Sequence[Tensor]) -> _Facts:
     return _Facts(tuple(order), outputs, {op: list(dict.fromkeys(readers[op])) for op in order})
 
 
-def _text(dag: ComputeDAG) -> str:
-    names = {t: f"t{k}_{t.index}" if len(op.outputs) > 1 else f"t{k}" for k, op in enumerate(dag.ops) for t in op.outputs}
-    lines = []
-    for op in dag.ops:
-        head = ", ".join(f"{names[t]}: {t.dtype}{list(t.extents)}" for t in op.outputs)
-        lines.append(f"{head} = {_body(op, names, True)}" if isinstance(op, ComputeOp) else f"{head} = input")
-    return "\n".join([*lines, "of " + ", ".join(names[t] for t in dag.tensors)])
-
-
 def _body(op: ComputeOp, names: dict[Tensor, str], canonical: bool) -> str:
     points: dict[PrimExpr, PrimExpr] = {}
     axes = (*op.axis, *op.reduce_axis)
@@ -187,7 +193,8 @@ def _body(op: ComputeOp, names: dict[Tensor, str], canonical: bool) -> str:
     for b in op.body:
         if isinstance(b, Reduce):
             over = ", ".join(f"{points.get(a.var, a.var)}:{a.extent}" for a in b.axes)
-            parts.append(f"{b.combiner.name}[{b.index}]({', '.join(text_of(rewrite(s, written)) for s in b.sources)} over {over})")
+            sources = ", ".join(text_of(rewrite(s, written)) for s in b.sources)
+            parts.append(f"{b.combiner.name}[{b.index}]({sources} over {over})")
         else:
             parts.append(text_of(rewrite(b, written)))
     return ", ".join(parts)

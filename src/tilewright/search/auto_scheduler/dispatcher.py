@@ -1,28 +1,27 @@
-"""Which schedule a kernel of a network gets: the best of its records.
+"""The schedules of a network's kernels, from Ansor's records.
 
     with auto_scheduler.ApplyHistoryBest("records.json"):
         with tvm.transform.PassContext(opt_level=3, config={"relay.backend.use_auto_scheduler": True}):
             lib = relay.build(mod, target, params=params)
 
-A kernel without records, whose records do not apply, or whose own schedule was measured to be the best, keeps its own schedule.
+A kernel keeps its own schedule where it has no record, where its record does not apply, and where its own was the
+fastest.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from contextvars import ContextVar
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.base.errors import CompileError, OptionError
-from tilewright.compiler import decided
+from tilewright.compiler.tuning_advisor import Advisor, Innermost
 from tilewright.ir.transform import PassContext
 from tilewright.search.auto_scheduler.compute_dag import ComputeDAG
-from tilewright.search.auto_scheduler.measure import MeasureInput, MeasureResult
-from tilewright.search.auto_scheduler.measure_record import load_records, same_kind
+from tilewright.search.auto_scheduler.measure_record import Pair, RecordedState, load_records
 from tilewright.search.auto_scheduler.relay_integration import detached
 from tilewright.search.auto_scheduler.transform_step import TransformStep, steps_as_json
 from tilewright.te.resolve import apply_schedule
@@ -36,35 +35,29 @@ if TYPE_CHECKING:
 
 log: Final = logging.getLogger(__name__)
 OPTION: Final = "relay.backend.use_auto_scheduler"
-Records = str | os.PathLike[str] | Iterable[tuple[MeasureInput, MeasureResult]]
-_CURRENT: Final[ContextVar[tuple[DispatchContext, ...]]] = ContextVar("schedules", default=())
+Records = str | os.PathLike[str] | Iterable[Pair]
 
 
-class _Current:
-    """`DispatchContext.current`, the innermost context of this thread, or None."""
+class DispatchContext(Advisor):
+    """Base class of what chooses the schedule of a workload; entered with `with`."""
 
-    def __get__(self, instance: object, owner: type) -> DispatchContext | None:
-        entered = _CURRENT.get()
-        return entered[-1] if entered else None
-
-
-class DispatchContext(decided.Advisor):
-    """Base of what says which schedule a workload gets; entered with `with`."""
-
-    current: ClassVar[_Current] = _Current()
+    current = Innermost()
 
     def query(self, target: Target | str, workload_key: str) -> tuple[TransformStep, ...] | None:
-        """The steps for a workload on a target, none of them where its own schedule is best; None where nothing is known."""
+        """Return the steps for a workload on a target, () where its own schedule is best; None where nothing is
+        known."""
         raise NotImplementedError
 
-    def decisions(self, function: Function, constants: Sequence[bool], target: Target) -> Mapping[str, int | str] | None:
-        outer = decided.around(self)
+    def decisions(
+        self, function: Function, constants: Sequence[bool], target: Target
+    ) -> Mapping[str, int | str] | None:
+        outer = self.around()
         found: Mapping[str, int | str] | None = None if outer is None else outer.decisions(function, constants, target)
         return found
 
     def arrangement(self, target: Target) -> Found | None:
-        """Who arranges kernels: this context where the option asks for it, and the one around it for what is not known here."""
-        outer = decided.around(self)
+        """Return what arranges kernels: this context where the option is on, then the one around it."""
+        outer = self.around()
         rest: Found | None = None if outer is None else outer.arrangement(target)
         if not PassContext.current().config.get(OPTION, False):
             return rest
@@ -75,63 +68,63 @@ class DispatchContext(decided.Advisor):
 
         return found
 
-    def _arranged(self, func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor], target: Target) -> PrimFunc | None:
+    def _arranged(
+        self, func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor], target: Target
+    ) -> PrimFunc | None:
         try:
             dag = ComputeDAG(detached(args, outputs))
         except CompileError:
             return None  # computations that the search does not schedule have no records
         steps = self.query(target, dag.hash_key())
         if not steps:
-            log.info("%s: %s", func.name, "no record, its own schedule" if steps is None else "its own schedule was the best")
+            log.info(
+                "%s: %s", func.name, "no record, its own schedule" if steps is None else "its own schedule was the best"
+            )
             return None
         try:
-            schedule, tensors = dag.apply_steps_from_state(dag.init_state.apply(steps))
-            made = apply_schedule(schedule, tensors, func)
+            made = apply_schedule(*dag.apply_steps_from_state(RecordedState(steps)), func)
         except CompileError as error:
-            log.warning("%s: the record %s cannot be applied (%s), its own schedule is used", func.name, steps_as_json(steps), error)
+            log.warning(
+                "%s: the record %s cannot be applied (%s), its own schedule is used", func.name, steps_as_json(steps),
+                error)
             return None
         log.info("%s: a schedule of %d steps that was found", func.name, len(steps))
         return made
 
-    def __enter__(self) -> Self:
-        _CURRENT.set((*_CURRENT.get(), self))
-        decided.enter(self)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        _CURRENT.set(_CURRENT.get()[:-1])
-        decided.leave()
-
 
 class ApplyHistoryBest(DispatchContext):
-    """The best of records: of a file, of several, or of pairs of inputs and results.
+    """The fastest records of a file, of several files, or of pairs of inputs and results.
 
-    `n_lines` reads only so many of each file. `include_compatible` of the field, records of other sizes, does not fit schedules of known sizes
-    and is refused.
+    `n_lines` limits the records of each file. `include_compatible` (records of other sizes) is refused, since schedules
+    are of known sizes.
     """
 
-    def __init__(self, records: Records | Sequence[Records] | None, n_lines: int | None = None, include_compatible: bool = False) -> None:
+    def __init__(
+        self, records: Records | Sequence[Records] | None, n_lines: int | None = None, include_compatible: bool = False
+    ) -> None:
         if include_compatible:
-            raise OptionError("include_compatible takes records of computations with other sizes; tune these sizes instead, and leave it out", code="TW1108")
+            raise OptionError(
+                "include_compatible takes records of computations with other sizes; tune these sizes instead, and "
+                "leave it out",
+                code="TW1108")
         self.best: dict[tuple[str, str], tuple[float, tuple[TransformStep, ...]]] = {}
-        several = [records] if isinstance(records, (str, os.PathLike)) else list(records or ())
-        if several and isinstance(several[0], (str, os.PathLike)):
-            for file in several:
-                self.load(file, n_lines)  # type: ignore[arg-type]
-        else:
-            self.load(several, n_lines)  # type: ignore[arg-type]
+        """Seconds and steps, by workload key and kind of target."""
+        several: list[Any] = [records] if isinstance(records, (str, os.PathLike)) else list(records or ())
+        if several and not isinstance(several[0], (str, os.PathLike)):
+            several = [several]
+        for given in several:
+            self.load(given, n_lines)
 
     def load(self, records: Records, n_lines: int | None = None) -> None:
-        """Take in more records: the fastest of each workload and kind of target counts."""
-        found = load_records(records) if isinstance(records, (str, os.PathLike)) else iter(records)
-        for n, (inp, result) in enumerate(found):
-            if n_lines is not None and n >= n_lines:
-                break
-            if result.error_no == 0:
-                self._keep(inp.task.workload_key, inp.task.target_text, result.cost, inp.state.transform_steps)
+        """Add records: the fastest of each workload and kind of target counts."""
+        found = load_records(records) if isinstance(records, (str, os.PathLike)) else records
+        for inp, result in itertools.islice(found, n_lines):
+            place = (inp.task.workload_key, inp.task.target_text.split(maxsplit=1)[0])
+            if result.error_no == 0 and (place not in self.best or result.cost < self.best[place][0]):
+                self.best[place] = (result.cost, inp.state.transform_steps)
 
     def update(self, target: Target | str, workload_key: str, state: Any) -> None:
-        """Have this state for a workload, whatever was measured."""
+        """Use this state for a workload, whatever was measured."""
         self.best[workload_key, str(target).split()[0]] = (0.0, tuple(state.transform_steps))
 
     def query(self, target: Target | str, workload_key: str) -> tuple[TransformStep, ...] | None:
@@ -141,11 +134,5 @@ class ApplyHistoryBest(DispatchContext):
     @property
     def identity(self) -> str:
         said = [f"{k}{steps_as_json(s)}" for k, (_, s) in sorted(self.best.items())]
-        outer = decided.around(self)
-        return hashlib.sha256("|".join([*said, "" if outer is None else outer.identity, str(PassContext.current().config.get(OPTION))]).encode()).hexdigest()
-
-    def _keep(self, key: str, target: str, cost: float, steps: tuple[TransformStep, ...]) -> None:
-        place = (key, target.split(maxsplit=1)[0])
-        assert same_kind(target, place[1])
-        if place not in self.best or cost < self.best[place][0]:
-            self.best[place] = (cost, steps)
+        outer, option = self.around(), PassContext.current().config.get(OPTION)
+        return hashlib.sha256("|".join([*said, outer.identity if outer else "", str(option)]).encode()).hexdigest()

@@ -1,76 +1,112 @@
-"""A state of the search: the steps so far, and the loops that each stage then has.
+"""A state of the search: a `te.Schedule` under construction, and the transform steps that made it.
 
-    state = dag.init_state
+    state = dag.get_init_state()
     outer, inner = state.split(C, state[C].iters[0], [16])
     state.parallel(C, outer)
 
-A state is changed by its methods, as scripts of the field do it; `copy()` first where the old one is needed. Sizes of loops are those
-where they were split: of a stage that is computed inside another the real ones are known when it is lowered.
+Each method performs one step on the schedule, records it, and writes the Python call that does the same. Stages are
+numbered as records number them. A stage is attached to its reader at the end (`finish`), because a loop may be fused or
+split after another stage was attached to it: the stage then moves to the fused loop, or to the innermost part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.base.errors import ScheduleError
-from tilewright.scalar.expr import number_of
-from tilewright.search.auto_scheduler import transform_step as steps
-from tilewright.te.stage import root_axes
-from tilewright.te.tensor import ComputeOp, Operation, Tensor
+from tilewright.scalar.expr import IntImm, number_of
+from tilewright.search.auto_scheduler import access
+from tilewright.search.auto_scheduler.transform_step import ANNOTATIONS, STEPS, THREADS, TransformStep
+from tilewright.te.schedule import Schedule, create_schedule
+from tilewright.te.stage import Stage
+from tilewright.te.tensor import ComputeOp, Operation, PlaceholderOp, Tensor
+from tilewright.tir.stmt import IterVar
 
 if TYPE_CHECKING:
     from tilewright.search.auto_scheduler.compute_dag import ComputeDAG
 
+LOCAL_BYTES: Final = 16 << 10
+"""The largest tile, in bytes, that is kept in registers and on the stack of a thread."""
+_KINDS: Final = ("unroll", "vectorize", "parallel")
+_SHORT: Final = ((".outer", "_o"), (".inner", "_i"), (".fused", "_f"), (".", "_"))
 
-@dataclass(frozen=True, slots=True, eq=False)
+
+@dataclass(slots=True, eq=False)
 class Iterator:
-    """A loop: its name, how many trips it has, and whether it is `spatial` or `reduce`."""
+    """A loop of a stage. `kind` is `spatial` or `reduce`. `extent` is the number of trips where the loop was split.
+
+    The extents of an attached stage are determined when it is lowered.
+    """
 
     name: str
     extent: int
     kind: str
+    axis: IterVar = field(repr=False)
     annotation: str = ""
 
 
 @dataclass(slots=True, eq=False)
 class StageState:
-    """A computation and its loops, outermost first. `compute_at` is `root`, `inlined`, or the stage and loop that it stands in."""
+    """A computation and its loops, outermost first. `attached` is the stage and the loop in which it is computed."""
 
     op: Operation
     name: str
-    iters: list[Iterator]
-    compute_at: str | tuple[int, int] = "root"
+    stage: Stage = field(repr=False)
+    variable: str
+    """Name of the stage in the Python text."""
+    iters: list[Iterator] = field(default_factory=list)
+    attached: tuple[StageState, Iterator] | None = None
     hints: dict[str, int] = field(default_factory=dict)
 
 
 class State:
-    """Steps on a `ComputeDAG`. Stages are given by number, by tensor or by operation; loops as `Iterator` or by place."""
+    """A schedule of a `ComputeDAG` and its steps. Stages are given by number, tensor or operation; loops as `Iterator`
+    or number."""
 
     def __init__(self, dag: ComputeDAG) -> None:
         self.compute_dag = dag
-        self.transform_steps: tuple[steps.TransformStep, ...] = ()
-        self.stages = [StageState(op, op.name, _roots(op)) for op in dag.ops]
-        self._of: dict[Operation, int] = {op: k for k, op in enumerate(dag.ops)}
+        self.transform_steps: tuple[TransformStep, ...] = ()
+        self.schedule: Schedule = create_schedule([op for op in dag.ops if op in dag.output_ops])
+        self.stages: list[StageState] = []
+        self._of: dict[Operation, int] = {}
+        self._lines: list[str] = []
+        self._known: dict[IterVar, str] = {}
+        self._in_registers: list[Stage] = []
+        for k, op in enumerate(dag.ops):
+            self._insert(k, StageState(op, op.name, self.schedule[op], op.name))
+            self._of[op] = k
 
     def copy(self) -> State:
-        made = State.__new__(State)
-        made.compute_dag, made.transform_steps = self.compute_dag, self.transform_steps
-        made.stages = [replace(s, iters=list(s.iters), hints=dict(s.hints)) for s in self.stages]
-        made._of = dict(self._of)
-        return made
+        """Return another state of the same steps."""
+        return State(self.compute_dag)._replayed(self.transform_steps)
+
+    def apply(self, recorded: Sequence[TransformStep]) -> State:
+        """Perform the steps of a record on a copy. Raises `ScheduleError`, with the step's number, when one does not
+        fit."""
+        return self.copy()._replayed(recorded)
+
+    def _replayed(self, recorded: Sequence[TransformStep]) -> State:
+        for n, step in enumerate(recorded):
+            try:
+                getattr(self, STEPS[step.code].method)(*step.arguments)
+            except ScheduleError as error:
+                raise ScheduleError(f"step {n}, {step.as_json()}: {error.message}", code="TW1113") from None
+        return self
 
     @property
     def stage_ops(self) -> list[Operation]:
+        """The operation of each stage."""
         return [s.op for s in self.stages]
 
     def __getitem__(self, stage: Any) -> StageState:
         return self.stages[self.stage_id(stage)]
 
     def stage_id(self, stage: Any) -> int:
-        """The number of a stage that is given by number, tensor or operation."""
+        """Return the number of a stage, given by number, tensor or operation. Raises `ScheduleError`."""
         if isinstance(stage, int):
             if 0 <= stage < len(self.stages):
                 return stage
@@ -78,244 +114,327 @@ class State:
             op = stage.op if isinstance(stage, Tensor) else stage
             if op in self._of:
                 return self._of[op]
-        raise ScheduleError(f"{stage!r} is no stage of this state; the stages are {', '.join(s.name for s in self.stages)}", code="TW1113")
+        names = ", ".join(s.name for s in self.stages)
+        raise ScheduleError(f"{stage!r} is no stage of this state; the stages are {names}", code="TW1113")
 
     # Loops of one stage.
     def split(self, stage: Any, it: Any, lengths: Sequence[int], inner_to_outer: bool = True) -> list[Iterator]:
-        k = self.stage_id(stage)
-        at = self._place(k, it)
-        self._note(steps.SplitStep(k, at, self.stages[k].iters[at].extent, tuple(lengths), inner_to_outer))
-        return self._split(k, at, lengths, inner_to_outer)
+        """Split a loop into `len(lengths) + 1` loops, whose inner (or outer) ones have these trips. Returns them."""
+        k, at = self._loop(stage, it)
+        step = TransformStep("SP", k, at, self.stages[k].iters[at].extent, tuple(lengths), inner_to_outer)
+        return self._split(step, at, lengths, inner_to_outer)
 
     def follow_split(self, stage: Any, it: Any, src_step_id: int, n_split: int) -> list[Iterator]:
-        k = self.stage_id(stage)
-        at = self._place(k, it)
-        step = steps.FollowSplitStep(k, at, src_step_id, n_split)
-        lengths = step.lengths(self.transform_steps)
-        self._note(step)
-        return self._split(k, at, lengths, True)
+        """Split a loop as step number `src_step_id` did, into `n_split + 1` loops. Returns them."""
+        k, at = self._loop(stage, it)
+        step = TransformStep("FSP", k, at, src_step_id, n_split)
+        return self._split(step, at, step.lengths_after(self.transform_steps), True)
+
+    def follow_fused_split(
+        self, stage: Any, it: Any, src_step_ids: Sequence[int], level: int, factor_or_nparts: bool,
+    ) -> list[Iterator]:
+        """Split a loop in two by the product of what earlier splits have at `level`. Returns both loops."""
+        k, at = self._loop(stage, it)
+        step = TransformStep("FFSP", k, at, tuple(src_step_ids), level, factor_or_nparts)
+        return self._split(step, at, step.lengths_after(self.transform_steps), factor_or_nparts)
 
     def fuse(self, stage: Any, iters: Sequence[Any]) -> Iterator:
+        """Fuse directly nested loops, given outermost first. Returns the fused loop."""
         k = self.stage_id(stage)
-        places = [self._place(k, it) for it in iters]
-        self._note(steps.FuseStep(k, tuple(places)))
-        return self._fuse(k, places)
+        s, at = self.stages[k], [self._loop(k, it)[1] for it in iters]
+        if not at or at != list(range(at[0], at[0] + len(at))):
+            raise ScheduleError(
+                f"fuse of '{s.name}' takes loops that follow each other, and was given {at}", code="TW1113"
+            )
+        olds = s.iters[at[0] : at[-1] + 1]
+        fused = s.stage.fuse(*(i.axis for i in olds))
+        self._write([fused], s, f"fuse({self._names(olds)})")
+        kind = "reduce" if any(i.kind == "reduce" for i in olds) else "spatial"
+        made = Iterator("@".join(i.name for i in olds) + "@", prod(i.extent for i in olds), kind, fused)
+        s.iters[at[0] : at[-1] + 1] = [made]
+        self._move(olds, made)
+        self._record(TransformStep("FU", k, tuple(at)))
+        return made
 
     def reorder(self, stage: Any, order: Sequence[Any]) -> None:
+        """Put all loops of a stage into another order."""
         k = self.stage_id(stage)
-        places = tuple(self._place(k, it) for it in order)
-        if len(places) != len(self.stages[k].iters):
-            raise ScheduleError(f"reorder of '{self.stages[k].name}' takes all of its {len(self.stages[k].iters)} loops, and was given {len(places)}", code="TW1113")
-        self._note(steps.ReorderStep(k, places))
-        self.stages[k].iters = [self.stages[k].iters[p] for p in places]
+        s, at = self.stages[k], tuple(self._loop(k, it)[1] for it in order)
+        if len(at) != len(s.iters):
+            raise ScheduleError(
+                f"reorder of '{s.name}' takes all of its {len(s.iters)} loops, and was given {len(at)}", code="TW1113")
+        iters = [s.iters[p] for p in at]
+        s.stage.reorder(*(i.axis for i in iters))
+        s.iters = iters
+        self._record(TransformStep("RE", k, at), f"s[{s.variable}].reorder({self._names(iters)})")
 
     def parallel(self, stage: Any, it: Any) -> Iterator:
-        return self._annotate(stage, it, "parallel")
+        """Share the trips of a loop between threads. Returns the loop."""
+        return self.annotate(stage, it, ANNOTATIONS["parallel"])
 
     def unroll(self, stage: Any, it: Any, max_unroll: int | None = None) -> Iterator:
-        """Unroll a loop, unless it has more trips than `max_unroll`."""
-        k = self.stage_id(stage)
-        found = self.stages[k].iters[self._place(k, it)]
-        return found if max_unroll is not None and found.extent > max_unroll else self._annotate(stage, it, "unroll")
+        """Unroll a loop, unless it has more trips than `max_unroll`. Returns the loop."""
+        k, at = self._loop(stage, it)
+        found = self.stages[k].iters[at]
+        if max_unroll is not None and found.extent > max_unroll:
+            return found
+        return self.annotate(stage, it, ANNOTATIONS["unroll"])
 
     def vectorize(self, stage: Any, it: Any) -> Iterator:
-        return self._annotate(stage, it, "vectorize")
+        """Run all trips of a loop as lanes of a vector. Returns the loop."""
+        return self.annotate(stage, it, ANNOTATIONS["vectorize"])
+
+    def annotate(self, stage: Any, it: Any, annotation: int) -> Iterator:
+        """Mark a loop by the number of an annotation. Returns the loop. Raises `ScheduleError` for those of a GPU."""
+        k, at = self._loop(stage, it)
+        s = self.stages[k]
+        kind = next((n for n, number in ANNOTATIONS.items() if number == annotation), None)
+        if annotation in THREADS:
+            raise ScheduleError(
+                f"loop {at} of stage '{s.name}' is bound to {kind}, and schedules of a GPU do not run on a CPU",
+                code="TW1113")
+        if kind not in _KINDS:
+            names = ", ".join(f"{number} {n}" for n, number in ANNOTATIONS.items())
+            raise ScheduleError(
+                f"annotation {annotation} of a loop cannot be replayed; the annotations of records are {names}",
+                code="TW1113")
+        found = s.iters[at]
+        getattr(s.stage, kind)(found.axis)
+        found.annotation = kind
+        self._record(TransformStep("AN", k, at, annotation), f"s[{s.variable}].{kind}({self._names([found])})")
+        return found
 
     def pragma(self, stage: Any, it: Any, pragma: str) -> None:
-        """A hint on a loop, `name$value`."""
-        k = self.stage_id(stage)
-        name, _, value = pragma.partition("$")
-        self._note(steps.PragmaStep(k, self._place(k, it), pragma))
-        self.stages[k].hints[name] = int(value or 0)
+        """Attach the hint `name$value` to a loop."""
+        k, at = self._loop(stage, it)
+        s = self.stages[k]
+        name, _, text = pragma.partition("$")
+        value = int(text) if text.lstrip("-").isdigit() else None
+        hints = [(name, value, value)] + ([("unroll_explicit", 1, True)] if name == "auto_unroll_max_step" else [])
+        for hint, number, written in hints:
+            s.stage.pragma(s.iters[at].axis, hint, number)
+            self._lines.append(f's[{s.variable}].pragma({self._names([s.iters[at]])}, "{hint}", {written})')
+        s.hints[name] = value or 0
+        self._record(TransformStep("PR", k, at, pragma))
 
     def storage_align(self, stage: Any, it: Any, factor: int, offset: int) -> None:
-        k = self.stage_id(stage)
-        self._note(steps.StorageAlignStep(k, self._place(k, it), factor, offset))
+        """Place elements along the axis of a loop `factor * k + offset` apart."""
+        k, at = self._loop(stage, it)
+        s = self.stages[k]
+        s.stage.storage_align(s.iters[at].axis, factor, offset)
+        call = f"s[{s.variable}].storage_align({self._names([s.iters[at]])}, {factor}, {offset})"
+        self._record(TransformStep("SA", k, at, factor, offset), call)
 
-    # Where stages stand.
+    # Where stages are computed.
     def compute_at(self, stage: Any, target: Any, it: Any) -> None:
-        k, t = self.stage_id(stage), self.stage_id(target)
-        at = self._place(t, it)
-        self._note(steps.ComputeAtStep(k, t, at))
-        self.stages[k].compute_at = (t, at)
+        """Compute a stage inside a loop of another."""
+        k, (t, at) = self.stage_id(stage), self._loop(target, it)
+        self.stages[k].attached = (self.stages[t], self.stages[t].iters[at])
+        self._record(TransformStep("CA", k, t, at))
 
     def compute_inline(self, stage: Any) -> None:
-        k = self.stage_id(stage)
-        self._note(steps.ComputeInlineStep(k))
-        self.stages[k].compute_at = "inlined"
+        """Compute a stage wherever it is read."""
+        self._detach(stage, "compute_inline", "CI")
 
     def compute_root(self, stage: Any) -> None:
-        k = self.stage_id(stage)
-        self._note(steps.ComputeRootStep(k))
-        self.stages[k].compute_at = "root"
+        """Compute a whole stage before its readers."""
+        self._detach(stage, "compute_root", "CR")
 
-    # Stages that are added; each returns the number of the new one.
-    def cache_read(self, stage: Any, scope: str, readers: Sequence[Any]) -> int:
+    def _detach(self, stage: Any, method: str, code: str) -> None:
         k = self.stage_id(stage)
-        self._note(steps.CacheReadStep(k, scope, tuple(map(self.stage_id, readers))))
-        op = self.stages[k].op
-        shape = op.outputs[0].extents
-        self._insert(k + 1, StageState(op, f"{self.stages[k].name}.{scope}", [Iterator(f"ax{d}", n, "spatial") for d, n in enumerate(shape)]))
+        s = self.stages[k]
+        getattr(s.stage, method)()
+        s.attached = None
+        self._record(TransformStep(code, k), f"s[{s.variable}].{method}()")
+
+    # Added stages; each method returns the number of the new stage.
+    def cache_read(self, stage: Any, scope: str, readers: Sequence[Any]) -> int:
+        """Add a copy of a stage, which `readers` read."""
+        k, given = self.stage_id(stage), tuple(map(self.stage_id, readers))
+        s = self.stages[k]
+        if len(s.stage.op.outputs) != 1:
+            raise ScheduleError(
+                f"'{s.name}' has {len(s.stage.op.outputs)} results, and cache_read copies one", code="TW1113")
+        made = self.schedule.cache_read(s.stage.op.outputs[0], _scope(scope), [self.stages[r].stage.op for r in given])
+        names = ", ".join(self.stages[r].variable for r in given)
+        call = f's.cache_read({s.variable}, "{scope}", [{names}])'
+        self._insert(k + 1, StageState(s.op, f"{s.name}.{scope}", self.schedule[made], f"{s.variable}_{scope}"), call)
+        self._record(TransformStep("CHR", k, scope, given))
         return k + 1
 
     def cache_write(self, stage: Any, scope: str) -> int:
+        """Compute a stage in a new stage before it, in other memory, and copy the result back."""
         k = self.stage_id(stage)
-        old = self.stages[k]
-        self._note(steps.CacheWriteStep(k, scope))
-        made = StageState(old.op, f"{old.name}.{scope}", [replace(i, name=f"{i.name}_c") for i in _roots(old.op)])
-        old.iters = [i for i in _roots(old.op) if i.kind == "spatial"]
-        self._insert(k, made)
+        s, outputs = self.stages[k], list(self[stage].stage.op.outputs)
+        found = self.schedule.cache_write(outputs if len(outputs) > 1 else outputs[0], _scope(scope))
+        made = StageState(
+            s.op, f"{s.name}.{scope}", self.schedule[found[0] if isinstance(found, list) else found],
+            f"{s.variable}_{scope}")
+        self._insert(k, made, f's.cache_write({s.variable}, "{scope}")')
+        self._restart(s)
+        for i, a in zip(made.iters, [*s.iters, *getattr(s.op, "reduce_axis", ())], strict=True):
+            i.name = f"{a.name if isinstance(a, Iterator) else a.var.name}_c"
+        self._record(TransformStep("CHW", k, scope))
         return k
 
     def rfactor(self, stage: Any, it: Any, factor_iter_id: int) -> int:
-        k = self.stage_id(stage)
-        old = self.stages[k]
-        axis = old.iters[self._place(k, it)]
-        if axis.kind != "reduce":
-            raise ScheduleError(f"'{axis.name}' is not a reduction loop of '{old.name}'", code="TW1113")
-        self._note(steps.RfactorStep(k, self._place(k, it), factor_iter_id))
-        spatial = [i for i in old.iters if i.kind == "spatial"]
-        rest = [i for i in old.iters if i.kind == "reduce" and i is not axis]
-        place = factor_iter_id % (len(spatial) + 1)
-        own = replace(axis, kind="spatial")
-        made = StageState(old.op, f"{old.name}.rf", [*spatial[:place], own, *spatial[place:], *rest])
-        old.iters = [*(replace(i) for i in spatial), replace(axis, name=f"{axis.name}_v")]
-        self._insert(k, made)
+        """Compute each trip of a reduction loop in a new stage before this one, along a new dimension."""
+        k, at = self._loop(stage, it)
+        s = self.stages[k]
+        old = s.iters[at]
+        if old.kind != "reduce":
+            raise ScheduleError(f"'{old.name}' is not a reduction loop of '{s.name}'", code="TW1113")
+        names = [i.name for i in s.iters if i.kind == "spatial"]
+        rest = [i.name for i in s.iters if i.kind == "reduce" and i is not old]
+        found = self.schedule.rfactor(s.stage.op.outputs[0], old.axis, factor_iter_id)
+        call = f"s.rfactor({s.variable}, {self._names([old])}, {factor_iter_id})"
+        place = factor_iter_id % (len(names) + 1)
+        made = StageState(
+            s.op, f"{s.name}.rf", self.schedule[found[0] if isinstance(found, tuple) else found], f"{s.variable}_rf")
+        self._insert(k, made, call)
+        self._restart(s)
+        for i, name in zip(made.iters, [*names[:place], old.name, *names[place:], *rest], strict=True):
+            i.name = name
+        s.iters[-1].name = f"{old.name}_v"
+        self._record(TransformStep("RF", k, at, factor_iter_id))
         return k
 
-    # Doing recorded steps.
-    def apply(self, recorded: Sequence[steps.TransformStep]) -> State:
-        """The steps of a record done on a copy. Raises `ScheduleError`, naming the step, when one does not fit."""
-        state = self.copy()
-        for n, step in enumerate(recorded):
-            try:
-                state._do(step)
-            except ScheduleError as error:
-                raise ScheduleError(f"step {n}, {step.as_json()}: {error.message}", code="TW1113") from None
-        return state
+    # The schedule and its text.
+    def finish(self) -> list[str]:
+        """Attach stages to their readers and keep small tiles in registers. Returns the Python calls.
 
-    def _do(self, step: steps.TransformStep) -> None:
-        k = step.stage_id
-        match step:
-            case steps.SplitStep():
-                self.split(k, step.iter_id, step.lengths, step.inner_to_outer)
-            case steps.FollowSplitStep():
-                self.follow_split(k, step.iter_id, step.src_step_id, step.n_split)
-            case steps.FollowFusedSplitStep():
-                sources = [s for s in (self.transform_steps[i] for i in step.src_step_ids) if isinstance(s, steps.SplitStep)]
-                at = self._place(k, step.iter_id)
-                self._note(step)
-                self._split(k, at, [prod(s.lengths[step.level] for s in sources)], step.factor_or_nparts)
-            case steps.FuseStep():
-                self.fuse(k, step.fused_ids)
-            case steps.ReorderStep():
-                self.reorder(k, step.after_ids)
-            case steps.AnnotationStep():
-                name = next((n for n, v in steps.ANNOTATIONS.items() if v == step.annotation), None)
-                if name is None:
-                    raise ScheduleError(f"annotation {step.annotation} of a loop is unknown", code="TW1113")
-                self._annotate(k, step.iter_id, name)
-            case steps.PragmaStep():
-                self.pragma(k, step.iter_id, step.pragma_type)
-            case steps.StorageAlignStep():
-                self.storage_align(k, step.iter_id, step.factor, step.offset)
-            case _:
-                self._move(step)
-
-    def _move(self, step: steps.TransformStep) -> None:
-        k = step.stage_id
-        match step:
-            case steps.ComputeAtStep():
-                self.compute_at(k, step.target_stage_id, step.target_iter_id)
-            case steps.ComputeInlineStep():
-                self.compute_inline(k)
-            case steps.ComputeRootStep():
-                self.compute_root(k)
-            case steps.CacheReadStep():
-                self.cache_read(k, step.scope_name, step.reader_stage_ids)
-            case steps.CacheWriteStep():
-                self.cache_write(k, step.scope_name)
-            case steps.RfactorStep():
-                self.rfactor(k, step.iter_id, step.factor_iter_id)
-            case _:
-                raise ScheduleError(f"a state cannot do {type(step).__name__}", code="TW1113")
-
-    def _note(self, step: steps.TransformStep) -> None:
-        self.transform_steps = (*self.transform_steps, step)
-
-    def _place(self, stage: int, it: Any) -> int:
-        iters = self.stages[stage].iters
-        if isinstance(it, int) and 0 <= it < len(iters):
-            return it
-        for k, i in enumerate(iters):
-            if i is it:
-                return k
-        raise ScheduleError(f"{it!r} is no loop of '{self.stages[stage].name}', which has {len(iters)}: {', '.join(i.name for i in iters)}", code="TW1113")
-
-    def _split(self, stage: int, at: int, lengths: Sequence[int], inner_to_outer: bool) -> list[Iterator]:
-        old = self.stages[stage].iters[at]
-        if not all(isinstance(n, int) and n > 0 for n in lengths):
-            raise ScheduleError(f"split of '{self.stages[stage].name}' takes whole numbers above zero, and was given {list(lengths)}", code="TW1113")
-        rest = -(-old.extent // prod(lengths))
-        sizes = [rest, *lengths] if inner_to_outer else [*lengths, rest]
-        made = [Iterator(f"{old.name}.{n}", size, old.kind) for n, size in enumerate(sizes)]
-        self.stages[stage].iters[at : at + 1] = made
-        self._shift(stage, at, len(made) - 1)
+        The schedule is then complete; further steps may follow, and `finish` again.
+        """
+        made = [*self._lines]
+        while self._in_registers:
+            self._in_registers.pop().scope = ""
+        for s in (s for s in self.stages if s.attached is not None):
+            target, loop = s.attached  # type: ignore[misc]
+            s.stage.compute_at(target.stage, loop.axis)
+            made.append(f"s[{s.variable}].compute_at(s[{target.variable}], {self._names([loop])})")
+            if not s.stage.scope and _tile_bytes(s.stage, target.stage, loop.axis) <= LOCAL_BYTES:
+                s.stage.set_scope("local")
+                self._in_registers.append(s.stage)
+                made.append(f's[{s.variable}].set_scope("local")')
         return made
-
-    def _fuse(self, stage: int, places: Sequence[int]) -> Iterator:
-        iters = self.stages[stage].iters
-        olds = [iters[p] for p in places]
-        if not places or list(places) != list(range(places[0], places[0] + len(places))):
-            raise ScheduleError(f"fuse of '{self.stages[stage].name}' takes loops that follow each other, and was given {list(places)}", code="TW1113")
-        kind = "reduce" if any(i.kind == "reduce" for i in olds) else "spatial"
-        made = Iterator("@".join(i.name for i in olds) + "@", prod(i.extent for i in olds), kind)
-        iters[places[0] : places[-1] + 1] = [made]
-        for s in self.stages:
-            if isinstance(s.compute_at, tuple) and s.compute_at[0] == stage:
-                at = s.compute_at[1]
-                s.compute_at = (stage, at if at < places[0] else max(places[0], at - len(places) + 1))
-        return made
-
-    def _annotate(self, stage: Any, it: Any, annotation: str) -> Iterator:
-        k = self.stage_id(stage)
-        at = self._place(k, it)
-        self._note(steps.AnnotationStep(k, at, steps.ANNOTATIONS[annotation]))
-        made = self.stages[k].iters[at] = replace(self.stages[k].iters[at], annotation=annotation)
-        return made
-
-    def _shift(self, stage: int, at: int, by: int) -> None:
-        """Loops behind `at` of a stage have moved: who stands there stands there still."""
-        for s in self.stages:
-            if isinstance(s.compute_at, tuple) and s.compute_at[0] == stage and s.compute_at[1] >= at:
-                s.compute_at = (stage, s.compute_at[1] + by)
-
-    def _insert(self, at: int, stage: StageState) -> None:
-        for s in self.stages:
-            if isinstance(s.compute_at, tuple) and s.compute_at[0] >= at:
-                s.compute_at = (s.compute_at[0] + 1, s.compute_at[1])
-        self._of = {op: k + (k >= at) for op, k in self._of.items()}
-        self.stages.insert(at, stage)
 
     def __str__(self) -> str:
         lines: list[str] = []
-        inside: dict[tuple[int, int], list[int]] = {}
-        for k, s in enumerate(self.stages):
-            if isinstance(s.compute_at, tuple):
-                inside.setdefault(s.compute_at, []).append(k)
-        for k, s in enumerate(self.stages):
-            if s.compute_at == "root" and isinstance(s.op, ComputeOp):
-                self._write(k, 0, inside, lines)
+        for s in self.stages:
+            if s.attached is None and not s.stage.inlined and isinstance(s.op, ComputeOp):
+                self._print(s, 0, lines)
         return "\n".join(lines) + "\n"
 
-    def _write(self, k: int, depth: int, inside: dict[tuple[int, int], list[int]], lines: list[str]) -> None:
-        for n, i in enumerate(self.stages[k].iters):
+    def _print(self, s: StageState, depth: int, lines: list[str]) -> None:
+        for i in s.iters:
             lines.append(f"{'  ' * depth}{i.annotation or 'for'} {i.name} (0,{i.extent})")
             depth += 1
-            for other in inside.get((k, n), ()):
-                self._write(other, depth, inside, lines)
-        lines.append(f"{'  ' * depth}{self.stages[k].name} = ...")
+            for other in self.stages:
+                if other.attached is not None and other.attached[1] is i:
+                    self._print(other, depth, lines)
+        lines.append(f"{'  ' * depth}{s.name} = ...")
+
+    # Bookkeeping.
+    def _record(self, step: TransformStep, call: str = "") -> None:
+        self.transform_steps = (*self.transform_steps, step)
+        self._lines += [call] if call else []
+
+    def _loop(self, stage: Any, it: Any) -> tuple[int, int]:
+        """Return the numbers of a stage and of a loop of it. Raises `ScheduleError`."""
+        k = self.stage_id(stage)
+        iters = self.stages[k].iters
+        for n, i in enumerate(iters):
+            if i is it or n == it:
+                return k, n
+        names = ", ".join(i.name for i in iters)
+        raise ScheduleError(
+            f"{it!r} is no loop of '{self.stages[k].name}', which has {len(iters)}: {names}", code="TW1113"
+        )
+
+    def _split(
+        self, step: TransformStep, at: int, lengths: Sequence[int], inner_to_outer: bool
+    ) -> list[Iterator]:
+        s = self.stages[step.stage_id]
+        if not all(isinstance(n, int) and n > 0 for n in lengths):
+            raise ScheduleError(
+                f"split of '{s.name}' takes whole numbers above zero, and was given {list(lengths)}", code="TW1113")
+        old, option = s.iters[at], "factor" if inner_to_outer else "nparts"
+        axes, sizes, rest = list[IterVar](), list[int](), old.axis
+        for length in reversed(lengths) if inner_to_outer else lengths:
+            outer, inner = s.stage.split(rest, **{option: length})
+            self._write([outer, inner], s, f"split({self._known[rest]}, {option}={length})")
+            made, rest = (inner, outer) if inner_to_outer else (outer, inner)
+            axes.append(made)
+            sizes.append(length)
+        axes, sizes = [*axes, rest], [*sizes, -(-old.extent // prod(lengths))]
+        if inner_to_outer:
+            axes, sizes = axes[::-1], sizes[::-1]
+        parts = [
+            Iterator(f"{old.name}.{n}", size, old.kind, a) for n, (size, a) in enumerate(zip(sizes, axes, strict=True))
+        ]
+        s.iters[at : at + 1] = parts
+        self._move([old], parts[-1])
+        self._record(step)
+        return parts
+
+    def _move(self, olds: Iterable[Iterator], new: Iterator) -> None:
+        """Attach to `new` the stages that were attached to loops which are gone."""
+        for s in self.stages:
+            if s.attached is not None and any(s.attached[1] is i for i in olds):
+                s.attached = (s.attached[0], new)
+
+    def _insert(self, at: int, made: StageState, call: str = "") -> None:
+        made.variable = _free(_word(made.variable), [s.variable for s in self.stages])
+        self._of = {op: k + (k >= at) for op, k in self._of.items()}
+        self.stages.insert(at, made)
+        self._lines += [f"{made.variable} = {call}"] if call else []
+        self._restart(made)
+
+    def _restart(self, s: StageState) -> None:
+        """Take the loops of a stage from its axes."""
+        s.iters = [Iterator(a.var.name, int(number_of(a.extent) or 0), a.kind, a) for a in s.stage.leaf_iter_vars]
+        for i in s.iters:
+            self._known[i.axis] = _free(f"{s.variable}_{_word(i.axis.var.name)}", self._known.values())
+        if s.iters:
+            comma, op = "," if len(s.iters) == 1 else "", s.variable
+            self._lines.append(f"{self._names(s.iters)}{comma} = tuple({op}.op.axis) + tuple({op}.op.reduce_axis)")
+
+    def _write(self, made: Sequence[IterVar], s: StageState, call: str) -> None:
+        """Write a call that makes axes."""
+        for a in made:
+            short = a.var.name
+            for long, shorter in _SHORT:
+                short = short.replace(long, shorter)
+            self._known[a] = _free(f"{s.variable}_{_word(short)}", self._known.values())
+        self._lines.append(f"{', '.join(self._known[a] for a in made)} = s[{s.variable}].{call}")
+
+    def _names(self, iters: Sequence[Iterator]) -> str:
+        return ", ".join(self._known[i.axis] for i in iters)
 
 
-def _roots(op: Operation) -> list[Iterator]:
-    return [Iterator(a.var.name, int(number_of(a.extent) or 0), a.kind) for a in root_axes(op)]
+def _tile_bytes(stage: Stage, target: Stage, axis: IterVar) -> float:
+    """Return the bytes of `stage` that one trip of `axis` needs; infinite unless its reader reads it point by point."""
+    if isinstance(stage.op, PlaceholderOp) or not access.reads_point_by_point(target.op, stage.op):
+        return float("inf")
+    inner = [a.extent for a in target.leaf_iter_vars[target.leaf_iter_vars.index(axis) + 1 :] if a.kind == "spatial"]
+    sizes = [e.value for e in inner if isinstance(e, IntImm)]
+    return prod(sizes) * max(t.dtype.itemsize for t in stage.op.outputs) if len(sizes) == len(inner) else float("inf")
+
+
+def _scope(name: str) -> str:
+    if name == "shared":
+        raise ScheduleError(
+            "scope 'shared' is memory of a GPU, and schedules of a GPU do not run on a CPU", code="TW1113"
+        )
+    return name
+
+
+def _word(name: str) -> str:
+    return re.sub(r"\W", "_", name)
+
+
+def _free(name: str, taken: Iterable[str]) -> str:
+    known, found, k = set(taken), name, 1
+    while found in known:
+        found, k = f"{name}_{k}", k + 1
+    return found

@@ -1,25 +1,23 @@
-"""What is measured in a search, what comes of it, and who builds and runs, under the names of the field.
+"""Inputs of measuring, and builders and runners with Ansor's defaults; `tilewright.search` does the work.
 
-The work is that of `tilewright.search`: builders and runners in processes of their own, answers compared with those of the plain
-loops. A candidate travels as the text of its loop program, so that a workload of a script needs no import where it is built.
+A candidate travels as the text of its loop program, so that a workload of a script needs no import where it is built.
+Answers are compared with those of the plain loops.
 """
 
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from tilewright.base.errors import CompileError, OptionError
+from tilewright.search import local, remote
 from tilewright.search import measure as engine
 from tilewright.search.auto_scheduler.program import check_legal
 from tilewright.search.auto_scheduler.transform_step import steps_as_json
-from tilewright.search.measure import Candidate, MeasureErrorNo
+from tilewright.search.measure import Candidate, Measured, MeasureErrorNo, failed
 from tilewright.tir.parser import parse
 
 if TYPE_CHECKING:
@@ -29,33 +27,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasureInput:
-    """A task and a state of it."""
+    """A task and a state of it. `func` is the loop program of the state, if it is known already."""
 
     task: SearchTask
     state: Any
     func: PrimFunc | None = field(default=None, repr=False)
-    """The loop program, where it has been made already."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MeasureResult:
-    """Seconds of each repetition, and what went wrong, if anything: `error_no` is a number of `MeasureErrorNo`."""
+class MeasureResult(Measured):
+    """A result, with the arguments in Ansor's order."""
 
-    costs: tuple[float, ...]
-    error_no: int = 0
-    error_msg: str = ""
-    all_cost: float = 0.0
-    timestamp: float = 0.0
-
-    @property
-    def cost(self) -> float:
-        """The median in seconds; infinite after an error."""
-        return float(np.median(self.costs)) if self.error_no == 0 and self.costs else float("inf")
+    def __init__(
+        self, costs: Sequence[float], error_no: int = 0, error_msg: str = "", all_cost: float = 0.0,
+        timestamp: float = 0.0,
+    ) -> None:
+        super().__init__(tuple(costs), MeasureErrorNo(error_no), all_cost, timestamp, error_msg)
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledCandidate(Candidate):
-    """A loop program as text, the plain one that it has to agree with, and the steps that made it (`config`)."""
+    """A loop program as text, the plain program that it has to agree with, and the steps that made it (`config`)."""
 
     key: str
     config: str
@@ -70,55 +61,53 @@ class ScheduledCandidate(Candidate):
         return None if self.plain is None else ScheduledCandidate(self.key, "{}", self.target, self.plain)
 
 
-class LocalBuilder:
+class LocalBuilder(local.LocalBuilder):
     """Builds in `n_parallel` processes of this machine (None: one for each core)."""
 
     def __init__(self, timeout: float = 15, n_parallel: int | None = None, build_func: str = "default") -> None:
-        from tilewright.search.local import LocalBuilder as Builder
-
-        self.engine = Builder(timeout, n_parallel, build_func)
+        super().__init__(timeout, n_parallel, build_func)
 
 
-class LocalRunner:
-    """Times candidates in a process of this machine: `repeat` figures, each of `number` calls or of as many as take `min_repeat_ms`."""
+class LocalRunner(local.LocalRunner):
+    """Times candidates in a process of this machine: `repeat` costs, each over `number` calls or `min_repeat_ms`."""
 
     def __init__(
-        self, timeout: float = 10, number: int = 3, repeat: int = 1, min_repeat_ms: float = 100, cooldown_interval: float = 0.0,
-        enable_cpu_cache_flush: bool = False, device: int = 0,
+        self, timeout: float = 10, number: int = 3, repeat: int = 1, min_repeat_ms: float = 100,
+        cooldown_interval: float = 0.0, enable_cpu_cache_flush: bool = False, device: int = 0,
     ) -> None:
-        from tilewright.search.local import LocalRunner as Runner
-
         if device != 0:
             raise OptionError(f"device={device}: there is one CPU, device 0", code="TW1110")
-        self.engine = Runner(timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush)
+        super().__init__(timeout, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush)
 
 
-class RPCRunner:
-    """Times candidates on devices behind a tracker: those with the key `key`, one trial at a time on each."""
+class RPCRunner(remote.RPCRunner):
+    """Times candidates on the devices of a tracker that have the key `key`, one trial at a time on each."""
 
     def __init__(
-        self, key: str, host: str, port: int, priority: int = 1, n_parallel: int | None = None, timeout: float = 10, number: int = 3, repeat: int = 1,
-        min_repeat_ms: float = 100, cooldown_interval: float = 0.0, enable_cpu_cache_flush: bool = False,
+        self, key: str, host: str, port: int, priority: int = 1, n_parallel: int | None = None, timeout: float = 10,
+        number: int = 3, repeat: int = 1, min_repeat_ms: float = 100, cooldown_interval: float = 0.0,
+        enable_cpu_cache_flush: bool = False,
     ) -> None:
-        from tilewright.search.remote import RPCRunner as Runner
-
-        self.engine = Runner(key, host, port, priority, timeout, n_parallel, number, repeat, min_repeat_ms, cooldown_interval, enable_cpu_cache_flush)
+        super().__init__(
+            key, host, port, priority, timeout, n_parallel, number, repeat, min_repeat_ms, cooldown_interval,
+            enable_cpu_cache_flush)
 
 
 @contextmanager
 def engines(options: TuningOptions) -> Iterator[tuple[Any, Any]]:
-    """The builder and the runner of `tilewright.search` that options of tuning ask for; what "local" stands for ends its processes behind the `with` block."""
-    made = [kind().engine if isinstance(given, str) else None for given, kind in ((options.builder, LocalBuilder), (options.runner, LocalRunner))]
+    """Give the builder and the runner of tuning options; those that "local" stands for are closed after the `with`
+    block."""
+    given = ((options.builder, LocalBuilder), (options.runner, LocalRunner))
+    made: list[Any] = [kind() if isinstance(part, str) else None for part, kind in given]
     try:
-        yield made[0] or getattr(options.builder, "engine", options.builder), made[1] or getattr(options.runner, "engine", options.runner)
+        yield made[0] or options.builder, made[1] or options.runner
     finally:
-        for one in made:
-            if one is not None:
-                one.close()
+        for part in filter(None, made):
+            part.close()
 
 
 def candidate(inp: MeasureInput) -> ScheduledCandidate:
-    """What is built and run for an input. Raises `ScheduleError` for a state that makes no program, or one that would be wrong."""
+    """Return the candidate of an input. Raises `ScheduleError` for a state without a program, or with a wrong one."""
     dag = inp.task.compute_dag
     func = inp.func or dag.func(inp.state)
     check_legal(func)
@@ -127,15 +116,18 @@ def candidate(inp: MeasureInput) -> ScheduledCandidate:
     return ScheduledCandidate(inp.task.workload_key, config, inp.task.target_text, func.script(), plain)
 
 
-def measure(inputs: Sequence[MeasureInput], builder: Any, runner: Any, on_measured: Callable[[int, MeasureResult], object] | None = None) -> list[MeasureResult]:
-    """Build and run. One result for each input, in order; a candidate that fails gives an error, and nothing is raised for it.
+def measure(
+    inputs: Sequence[MeasureInput], builder: Any, runner: Any,
+    on_measured: Callable[[int, Measured], object] | None = None,
+) -> list[Measured]:
+    """Build and run inputs; one result for each, in order. A candidate that fails gives an error, and raises nothing.
 
-    `on_measured` is told the number of an input and its result as soon as it is known.
+    `on_measured` is called with the number of an input and its result as soon as that is known.
     """
-    results: list[MeasureResult | None] = [None] * len(inputs)
+    results: list[Measured | None] = [None] * len(inputs)
     made: list[tuple[int, ScheduledCandidate]] = []
 
-    def finished(k: int, result: MeasureResult) -> None:
+    def finished(k: int, result: Measured) -> None:
         results[k] = result
         if on_measured is not None:
             on_measured(k, result)
@@ -144,14 +136,13 @@ def measure(inputs: Sequence[MeasureInput], builder: Any, runner: Any, on_measur
         try:
             made.append((k, candidate(inp)))
         except CompileError as error:
-            finished(k, MeasureResult((), int(MeasureErrorNo.INSTANTIATION_ERROR), str(error), 0.0, time.time()))
-    engine.measure([c for _, c in made], builder, runner, on_measured=lambda n, m: finished(
-        made[n][0], MeasureResult(m.costs, int(m.error_no), m.error, m.all_cost, m.timestamp)))
+            finished(k, failed(MeasureErrorNo.INSTANTIATION_ERROR, str(error)))
+    engine.measure([c for _, c in made], builder, runner, on_measured=lambda n, m: finished(made[n][0], m))
     return [r for r in results if r is not None]
 
 
 def recover_measure_input(inp: MeasureInput, rebuild_state: bool = False) -> MeasureInput:
-    """The input of a record with its computations; with `rebuild_state`, with its loops, too.
+    """Return the input of a record with its computations; with `rebuild_state`, also with its loops.
 
     Raises `OptionError` when the workload is not registered, `ScheduleError` when the steps do not fit it.
     """

@@ -1,52 +1,45 @@
-"""Records of measurements, version 0.6 of the field: one JSON line each.
-
-    {"i": [["[\\"matmul\\", 512, 512, 512]", "llvm", [2, 64, 64, 0, 0, 0, 0, 0], "", 0, []], [[], [["CHW", 2, "local"], …]]],
-     "r": [[seconds, …], error number, seconds in all, time], "v": "v0.6"}
-
-Lines are appended whole (`tuning/lines.py`). A file that ends in the middle of a line, since its writer was killed, is read up to there.
-"""
+"""Ansor's records (`tuning/records.py`) as inputs and results of the auto-scheduler."""
 
 from __future__ import annotations
 
+import itertools
 import json
-import logging
-import math
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from tilewright.base.errors import CompileError, OptionError
-from tilewright.base.json_reading import read_json
-from tilewright.search.auto_scheduler.measure import MeasureInput, MeasureResult
+from tilewright.base.errors import ModelError
+from tilewright.search import records
+from tilewright.search.auto_scheduler.measure import MeasureInput
 from tilewright.search.auto_scheduler.search_task import HardwareParams, SearchTask
 from tilewright.search.auto_scheduler.transform_step import TransformStep, steps_as_json, steps_from_json
+from tilewright.search.auto_scheduler.workload_registry import decode, workload_key_to_tensors
 from tilewright.search.lines import LineFile
+from tilewright.search.measure import Measured
+from tilewright.search.records import Record
 
 if TYPE_CHECKING:
     from tilewright.backends.target import Target
 
-log: Final = logging.getLogger(__name__)
-VERSION: Final = "v0.6"
-_FAILED: Final = 1e10
-"""Seconds that records of the field give for a candidate that failed."""
+Pair = tuple[MeasureInput, Measured]
 
 
 class RecordedState:
-    """The steps of a record, without the loops: `recover_measure_input` makes a `State` of them."""
+    """The steps of a record without the loops; `recover_measure_input` makes a `State` of them."""
 
     def __init__(self, transform_steps: Sequence[TransformStep]) -> None:
         self.transform_steps = tuple(transform_steps)
 
 
 class RecordToFile:
-    """A callback of tuning that appends each result to a file, whose folder is made."""
+    """A callback of tuning that appends each result to a file, whose folder it creates."""
 
     def __init__(self, filename: str | os.PathLike[str]) -> None:
         self.filename = Path(filename)
         self.filename.parent.mkdir(parents=True, exist_ok=True)
 
-    def __call__(self, policy: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+    def __call__(self, policy: Any, inputs: Sequence[MeasureInput], results: Sequence[Measured]) -> None:
         save_records(self.filename, inputs, results)
 
 
@@ -56,119 +49,88 @@ class RecordReader:
     def __init__(self, filename: str | os.PathLike[str]) -> None:
         self.filename = Path(filename)
 
-    def read_lines(self, max_lines: int | None = None, skip_lines: int = 0) -> tuple[list[MeasureInput], list[MeasureResult]]:
-        """Up to `max_lines` records behind the first `skip_lines`, as inputs and results."""
-        found = list(self)[skip_lines : None if max_lines is None else skip_lines + max_lines]
+    def read_lines(
+        self, max_lines: int | None = None, skip_lines: int = 0
+    ) -> tuple[list[MeasureInput], list[Measured]]:
+        """Return up to `max_lines` records after the first `skip_lines`, as inputs and results."""
+        found = list(itertools.islice(self, skip_lines, None if max_lines is None else skip_lines + max_lines))
         return [i for i, _ in found], [r for _, r in found]
 
     def check_workload_key(self, inputs: Sequence[MeasureInput]) -> None:
         """Raise `OptionError` for a record whose workload is not registered."""
-        from tilewright.search.auto_scheduler.workload_registry import workload_key_to_tensors
-
         for key in dict.fromkeys(i.task.workload_key for i in inputs):
             workload_key_to_tensors(key)
 
-    def __iter__(self) -> Iterator[tuple[MeasureInput, MeasureResult]]:
+    def __iter__(self) -> Iterator[Pair]:
         return load_records(self.filename)
 
 
-def load_records(filename: str | os.PathLike[str]) -> Iterator[tuple[MeasureInput, MeasureResult]]:
-    """The records of a file, in order. Raises `OptionError`, with the line, for a damaged one; a last line without an end is left out, with a warning."""
-    try:
-        text = Path(filename).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise OptionError(f"the records '{filename}' cannot be read: {getattr(error, 'strerror', error)}", code="TW1101") from None
-    lines = text.split("\n")
-    for number, line in enumerate(lines, 1):
-        if not line.strip() or line.lstrip().startswith("#"):
-            continue
-        try:
-            yield load_record_from_string(line)
-        except CompileError as error:
-            if number == len(lines):
-                log.warning("%s, line %d: the last record was cut short and is left out", filename, number)
-                return
-            raise OptionError(f"{filename}, line {number}: {error.message}", code="TW1101") from None
+def load_records(filename: str | os.PathLike[str]) -> Iterator[Pair]:
+    """Read the records of a file, in order. Raises `ModelError` for a malformed line, `ScheduleError` for unknown
+    steps."""
+    return map(_of_record, records.read(filename))
 
 
-def save_records(filename: str | os.PathLike[str], inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-    """Append records to a file, in a folder that is there."""
+def save_records(filename: str | os.PathLike[str], inputs: Sequence[MeasureInput], results: Sequence[Measured]) -> None:
+    """Append records to a file, in an existing folder."""
     file = LineFile(filename)
     for inp, result in zip(inputs, results, strict=True):
         file.append(dump_record_to_string(inp, result))
 
 
-def dump_record_to_string(inp: MeasureInput, result: MeasureResult) -> str:
-    """A record as one line, without its end."""
+def dump_record_to_string(inp: MeasureInput, result: Measured) -> str:
+    """Return a record as one line, without its end."""
     task = inp.task
-    about = [task.workload_key, task.target_text, task.hardware_params.as_json(), "", task.layout_rewrite_option, task.task_input_names]
-    costs = list(result.costs) if result.error_no == 0 else [_FAILED]
-    data = {
-        "i": [about, [[], steps_as_json(inp.state.transform_steps)]],
-        "r": [costs, int(result.error_no), result.all_cost, int(result.timestamp)], "v": VERSION,
-    }
-    return json.dumps(data)
+    about = json.dumps([task.hardware_params.as_json(), task.layout_rewrite_option, task.task_input_names])
+    config = json.dumps(steps_as_json(inp.state.transform_steps))
+    return records.encode(Record(task.target_text, task.workload_key, config, result, ansor=about))
 
 
-def load_record_from_string(record: str) -> tuple[MeasureInput, MeasureResult]:
-    """The record in a line. Raises `OptionError` for what is none, `ScheduleError` for steps that are unknown."""
-    try:
-        data = read_json(record)
-    except ValueError as error:
-        raise OptionError(f"this is no JSON: {error}", code="TW1101") from None
-    if not isinstance(data, dict) or not isinstance(data.get("v"), str) or "i" not in data or "r" not in data:
-        raise OptionError(f"this is no record: one has the keys i, r and v, and this has {', '.join(data) if isinstance(data, dict) else type(data).__name__}", code="TW1101")
-    if data["v"] not in ("v0.2", "v0.3", "v0.4", "v0.5", VERSION):
-        raise OptionError(f"the record has version {data['v']}, and {VERSION} and those before it are read", code="TW1101")
-    try:
-        (key, target, hardware, *rest), (_, steps) = data["i"]
-        costs, error_no, all_cost, timestamp = data["r"]
-        inputs = rest[2] if len(rest) > 2 else []
-        task = SearchTask(
-            workload_key=key, target=str(target), hardware_params=HardwareParams.from_json((hardware + [0] * 8)[:8]),
-            layout_rewrite_option=int(rest[1]) if len(rest) > 1 else 0, task_inputs=inputs,
+def load_record_from_string(record: str) -> Pair:
+    """Return the record in a line. Raises `ModelError` for a malformed line, `ScheduleError` for unknown steps."""
+    return _of_record(records.decode(record, "a record"))
+
+
+def _of_record(record: Record) -> Pair:
+    if not record.ansor:
+        raise ModelError(
+            "a record of AutoTVM was read as one of auto_scheduler; load it with autotvm.record", code="TW1101"
         )
-        result = MeasureResult(tuple(map(float, costs)), int(error_no), "", float(all_cost), float(timestamp))
-        if not isinstance(key, str) or not str(target).strip() or (result.error_no == 0 and not (costs and all(0 <= c < math.inf for c in result.costs))):
-            raise ValueError
-    except (TypeError, ValueError, KeyError, IndexError, OverflowError, AttributeError, RecursionError):
-        raise OptionError("the fields of the record do not fit those of version v0.6", code="TW1101") from None
-    return MeasureInput(task, RecordedState(steps_from_json(steps))), result
+    hardware, layout, inputs = json.loads(record.ansor)
+    task = SearchTask(
+        workload_key=record.key, target=record.target, hardware_params=HardwareParams.from_json(hardware),
+        layout_rewrite_option=layout, task_inputs=inputs,
+    )
+    return MeasureInput(task, RecordedState(steps_from_json(json.loads(record.config)))), record.measured
 
 
 def load_best_record(
-    filename: str | os.PathLike[str], workload_key: str | None = None, target: Target | None = None, include_compatible: bool = False,
-) -> tuple[MeasureInput | None, MeasureResult | None]:
-    """The fastest successful record of a workload and of the kind of a target, or (None, None).
+    filename: str | os.PathLike[str], workload_key: str | None = None, target: Target | None = None,
+    include_compatible: bool = False,
+) -> tuple[MeasureInput | None, Measured | None]:
+    """Return the fastest successful record of a workload and of the kind of a target, or (None, None).
 
-    `include_compatible` also takes records of a computation with other sizes: those whose name and number of arguments are the same.
+    `include_compatible` also takes records of a computation with other sizes: those with the same name and number of
+    arguments.
     """
-    from tilewright.search.auto_scheduler.workload_registry import decode
+    def fits(inp: MeasureInput) -> bool:
+        if target is not None and not same_kind(inp.task.target_text, str(target)):
+            return False
+        if workload_key in (None, inp.task.workload_key):
+            return True
+        (name, args), (wanted, others) = decode(inp.task.workload_key), decode(str(workload_key))
+        return include_compatible and name == wanted and len(args) == len(others)
 
-    best: tuple[MeasureInput | None, MeasureResult | None] = (None, None)
-    for inp, result in load_records(filename):
-        if result.error_no != 0 or (target is not None and not same_kind(inp.task.target_text, str(target))):
-            continue
-        if workload_key is not None and inp.task.workload_key != workload_key:
-            (name, args), (wanted, others) = decode(inp.task.workload_key), decode(workload_key)
-            if not include_compatible or name != wanted or len(args) != len(others):
-                continue
-        if best[1] is None or result.cost < best[1].cost:
-            best = (inp, result)
-    return best
+    found = records.best_of((p for p in load_records(filename) if fits(p[0])), lambda p: None, lambda p: p[1].cost)
+    return found[0] if found else (None, None)
 
 
 def same_kind(a: str, b: str) -> bool:
-    """Whether the texts of two targets name the same kind, such as `llvm`."""
+    """Return whether the texts of two targets name the same kind, such as `llvm`."""
     return a.split()[:1] == b.split()[:1]
 
 
 def distill_record_file(in_file: str, out_file: str) -> None:
-    """The best record of each workload and target, in the order in which they first came, into another file."""
-    best: dict[tuple[str, str], tuple[MeasureInput, MeasureResult]] = {}
-    for inp, result in load_records(in_file):
-        place = (inp.task.workload_key, inp.task.target_text)
-        if result.error_no == 0 and (place not in best or result.cost < best[place][1].cost):
-            best[place] = (inp, result)
-    Path(out_file).unlink(missing_ok=True)
-    save_records(out_file, [i for i, _ in best.values()], [r for _, r in best.values()])
+    """Write the best record of each workload and target, in the order of their first records, to another file."""
+    best = records.best_of(records.read(in_file), lambda r: (r.key, r.target), lambda r: r.rank)
+    records.write_lines(out_file, [records.encode(r) for r in best])

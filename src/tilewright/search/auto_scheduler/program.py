@@ -1,4 +1,4 @@
-"""A candidate of the search: a state, the loop program that it makes, and its features."""
+"""A candidate of the search: a state, its loop program, and the features of that."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tilewright.search.auto_scheduler import features, prior
+from tilewright.search import features
 from tilewright.search.auto_scheduler.loop_state import State
+from tilewright.search.cycles import cycles as estimated
 from tilewright.tir.legality import check_kind
 from tilewright.tir.stmt import PARALLEL, VECTORIZED, For, Stmt, bodies
 
@@ -23,7 +24,8 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """`cycles` is the first guess at its time; `sketch` and `setting` say where it came from, where it can be changed."""
+    """A candidate. `cycles` is the estimate of its time; `sketch` and `setting` are its origin, if it can be
+    changed."""
 
     workload_key: str
     state: State
@@ -35,18 +37,20 @@ class Program:
 
     @property
     def identity(self) -> str:
-        """Equal for programs of the same steps."""
+        """A text that is equal for programs of the same steps."""
         return str(self.state.transform_steps)
 
 
-def program_of(task: SearchTask, state: State, sketch: Sketch | None = None, setting: Mapping[str, Any] | None = None) -> Program:
-    """The program of a state. Raises `ScheduleError` where the steps make none, or one that would be wrong."""
+def program_of(
+    task: SearchTask, state: State, sketch: Sketch | None = None, setting: Mapping[str, Any] | None = None,
+) -> Program:
+    """Return the program of a state. Raises `ScheduleError` where the steps make none, or a wrong one."""
     func = task.own if task.own is not None and not state.transform_steps else task.compute_dag.func(state)
     check_legal(func)
-    machine = task.machine
     found = features.statements(func)
-    cycles = prior.cycles(found, machine)
-    return Program(task.workload_key, state, func, features.vector_of(found, machine, cycles), max(1.0, sum(cycles)), sketch, dict(setting or {}))
+    cycles = estimated(found, task.machine)
+    row = features.vector_of(found, task.machine, cycles)
+    return Program(task.workload_key, state, func, row, max(1.0, sum(cycles)), sketch, dict(setting or {}))
 
 
 def check_legal(func: PrimFunc) -> None:

@@ -1,4 +1,4 @@
-"""The tasks of a network: its fused functions, as the computations of their kernels."""
+"""Extracts the tasks of a network: the computations of the kernels of its fused functions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from tilewright import te
 from tilewright.backends.target import Target
-from tilewright.base.errors import CompileError, NoNativeCompute, TargetError
+from tilewright.base.errors import CompileError, NoNativeCompute
 from tilewright.compiler.fused import fused_functions
 from tilewright.compiler.kernel import computed
 from tilewright.ir.module import IRModule
@@ -18,7 +18,7 @@ from tilewright.relay.visitor import post_order
 from tilewright.scalar.expr import PrimExpr
 from tilewright.scalar.walk import rewrite
 from tilewright.search.auto_scheduler.compute_dag import ComputeDAG
-from tilewright.search.auto_scheduler.search_task import HardwareParams, SearchTask
+from tilewright.search.auto_scheduler.search_task import HardwareParams, SearchTask, check_host
 from tilewright.te.create import computations
 from tilewright.te.tensor import ComputeOp, Tensor, TensorElem
 
@@ -27,18 +27,17 @@ def extract_tasks(
     mod: IRModule | Function, params: Mapping[str, Any] | None, target: str | Target, target_host: Any = None,
     hardware_params: HardwareParams | None = None, include_simple_tasks: bool = False, opt_level: int = 3,
 ) -> tuple[list[SearchTask], list[int]]:
-    """The tasks of a network, and how many times each is run in it, in the order of the program.
+    """Return the tasks of a network, and how often it runs each, in the order of the program.
 
-    Kernels without a sum are left out, unless `include_simple_tasks` is set. Constants are packed as the compiler packs them before
-    they come to a kernel, so a task has them as inputs in that layout. Raises `CompileError` where sizes are not known.
+    Kernels without a sum are left out, unless `include_simple_tasks` is set. The compiler packs constants before a
+    kernel, so a task has them as inputs in the packed layout. Raises `CompileError` where sizes are not known.
     """
     chosen = Target(target)
-    if target_host is not None and str(Target(target_host)) != str(chosen):
-        raise TargetError(f"target_host is '{target_host}', and code for '{chosen}' runs on that target itself; leave target_host out", code="TW0505")
+    check_host(chosen, target_host)
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     tasks: dict[str, SearchTask] = {}
     weights: dict[str, int] = {}
-    with PassContext(opt_level, config=PassContext.current().config):  # which algorithm a kernel has depends on it, too
+    with PassContext(opt_level, config=PassContext.current().config):  # the algorithm of a kernel depends on it, too
         for f in fused_functions(bind_params(module, params) if params else module, chosen):
             try:
                 args, outputs, own = computed(f.function, f.constants, chosen.machine)
@@ -49,20 +48,23 @@ def extract_tasks(
                 continue
             key = dag.hash_key()
             if key not in tasks:
-                tasks[key] = SearchTask(workload_key=key, compute_dag=dag, target=chosen, hardware_params=hardware_params, desc=_title(f.function), own=own)
+                tasks[key] = SearchTask(
+                    workload_key=key, compute_dag=dag, target=chosen, hardware_params=hardware_params,
+                    desc=_title(f.function), own=own)
             weights[key] = weights.get(key, 0) + f.calls
     return list(tasks.values()), list(weights.values())
 
 
 def detached(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> list[Tensor]:
-    """The computations between `args` and `outputs` over placeholders in the place of `args`, without schedules of their own.
+    """Return copies of the computations between `args` and `outputs`, without schedules, over placeholders for `args`.
 
-    Returns the new arguments and outputs. A stage that packs constants before a kernel is so one of its inputs.
+    The result is the new arguments and outputs. A stage that packs constants before a kernel becomes one of its inputs.
     """
     given: dict[Tensor, Tensor] = {t: te.placeholder(t.shape, t.dtype, name=t.name) for t in args}
     for op in computations(args, outputs):
         if not isinstance(op, ComputeOp):
-            raise CompileError(f"'{op.name}' is a {type(op).__name__}; the search schedules te.compute alone", code="TW1109")
+            raise CompileError(
+                f"'{op.name}' is a {type(op).__name__}; the search schedules te.compute alone", code="TW1109")
 
         def moved(e: PrimExpr) -> PrimExpr | None:  # its indices have been moved before it
             return TensorElem(given[e.tensor], e.indices) if isinstance(e, TensorElem) else None

@@ -1,4 +1,4 @@
-"""The search of one task: rounds of proposing candidates, measuring them, and learning from what came of it."""
+"""The search of one task: rounds of proposing candidates, measuring them, and learning from the results."""
 
 from __future__ import annotations
 
@@ -7,58 +7,59 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
-from tilewright.base.errors import CompileError, ScheduleError
+from tilewright.base.errors import CompileError, OptionError, ScheduleError
+from tilewright.base.forks import lazy_attribute
+from tilewright.base.settings import nearest
 from tilewright.search.auto_scheduler.cost_model import XGBModel
 from tilewright.search.auto_scheduler.evolution import Evolution
 from tilewright.search.auto_scheduler.loop_state import State
-from tilewright.search.auto_scheduler.measure import MeasureInput, MeasureResult, engines, measure
+from tilewright.search.auto_scheduler.measure import MeasureInput, engines, measure
 from tilewright.search.auto_scheduler.program import Program, program_of
 from tilewright.search.auto_scheduler.sketch import Sketch, sketches
+from tilewright.search.measure import Measured
 
 if TYPE_CHECKING:
     from tilewright.search.auto_scheduler.search_task import SearchTask, TuningOptions
 
-Array = np.ndarray[Any, Any]
 _KEPT: Final = 48
 """Measured programs that the next population begins with."""
 
 
 class PreloadMeasuredStates:
-    """Begin with what records of the same task say: they are not measured again, and the model learns from them."""
+    """A search callback: records of the same task are not measured again, and the model learns from them."""
 
     def __init__(self, filename: str) -> None:
         self.filename = filename
 
 
 class SketchPolicy:
-    """Proposes candidates for a task. `program_cost_model` scores them (default `XGBModel()`); the same `seed`, the same proposals.
+    """Proposes candidates for a task. `program_cost_model` ranks them (default `XGBModel()`); proposals depend on
+    `seed`.
 
-    `params` are the field's: `eps_greedy`, `sample_init_min_population`, `evolutionary_search_population`,
-    `evolutionary_search_num_iters`, `evolutionary_search_mutation_prob`.
+    `params` are `eps_greedy`, `sample_init_min_population`, `evolutionary_search_population`,
+    `evolutionary_search_num_iters` and `evolutionary_search_mutation_prob`.
     """
 
     DEFAULT_PARAMS: Final = {
-        "eps_greedy": 0.05, "sample_init_min_population": 64, "evolutionary_search_population": 32, "evolutionary_search_num_iters": 3,
-        "evolutionary_search_mutation_prob": 0.85,
+        "eps_greedy": 0.05, "sample_init_min_population": 64, "evolutionary_search_population": 32,
+        "evolutionary_search_num_iters": 3, "evolutionary_search_mutation_prob": 0.85,
     }
 
     def __init__(
-        self, task: SearchTask, program_cost_model: Any = None, params: dict[str, Any] | None = None, seed: int | None = None, verbose: int = 1,
-        init_search_callbacks: Sequence[PreloadMeasuredStates] | None = None,
+        self, task: SearchTask, program_cost_model: Any = None, params: dict[str, Any] | None = None,
+        seed: int | None = None, verbose: int = 1, init_search_callbacks: Sequence[PreloadMeasuredStates] | None = None,
     ) -> None:
-        from tilewright.base.errors import OptionError
-        from tilewright.base.settings import nearest
-
         self.task, self.verbose = task, verbose
         for name in params or {}:
             if name not in self.DEFAULT_PARAMS:
-                raise OptionError(f"there is no parameter '{name}' of a SketchPolicy{nearest(name, self.DEFAULT_PARAMS)}; there are {', '.join(self.DEFAULT_PARAMS)}", code="TW1103")
+                raise OptionError(
+                    f"there is no parameter '{name}' of a SketchPolicy{nearest(name, self.DEFAULT_PARAMS)}; "
+                    f"there are {', '.join(self.DEFAULT_PARAMS)}", code="TW1103")
         p = {**self.DEFAULT_PARAMS, **(params or {})}
         self.evolution = Evolution(
-            int(p["sample_init_min_population"]), int(p["evolutionary_search_population"]), int(p["evolutionary_search_num_iters"]),
-            float(p["evolutionary_search_mutation_prob"]), float(p["eps_greedy"]),
+            int(p["sample_init_min_population"]), int(p["evolutionary_search_population"]),
+            int(p["evolutionary_search_num_iters"]), float(p["evolutionary_search_mutation_prob"]),
+            float(p["eps_greedy"]),
         )
         self.model = program_cost_model if program_cost_model is not None else XGBModel(seed=seed)
         self._random = random.Random(0 if seed is None else seed)
@@ -67,44 +68,43 @@ class SketchPolicy:
         self.best_cost = float("inf")
         self.best_state: State | None = None
         self.best_at = 0
-        """The trial that was the best."""
+        """The number of the best trial."""
         self._programs: list[tuple[float, Program]] = []
-        self._sketches: list[Sketch] | None = None
         for callback in init_search_callbacks or ():
             self.preload(callback.filename)
 
     def generate_sketches(self, print_for_debug: bool = False) -> list[State]:
-        """One state of each sketch, its knobs at their first choices."""
+        """Return one state of each sketch, with its knobs at their first choices."""
         made = [s.state({k.name: k.choices[0] for k in s.knobs}) for s in self.sketches]
         if print_for_debug:
-            for state in made:
-                print(state)
+            print(*made, sep="\n")
         return made
 
-    @property
+    @lazy_attribute
     def sketches(self) -> list[Sketch]:
-        if self._sketches is None:
-            self._sketches = sketches(self.task.compute_dag, self.task.machine)
-        return self._sketches
+        """The sketches of the task."""
+        return sketches(self.task.compute_dag, self.task.machine)
 
     def preload(self, filename: str) -> int:
-        """Learn from the records of this task in a file. Returns how many there were."""
+        """Learn from the records of this task in a file. Return their number."""
         from tilewright.search.auto_scheduler.measure_record import load_records
 
-        found: list[tuple[Program, MeasureResult]] = []
+        programs, results = list[Program](), list[Measured]()
         for inp, result in load_records(filename):
             if inp.task.workload_key == self.task.workload_key:
                 try:
-                    found.append((program_of(self.task, self.task.compute_dag.init_state.apply(inp.state.transform_steps)), result))
+                    state = self.task.compute_dag.init_state.apply(inp.state.transform_steps)
+                    programs.append(program_of(self.task, state))
                 except CompileError:
-                    continue  # of another version of the workload: it is not this program
-        self._learn([p for p, _ in found], [r for _, r in found])
-        return len(found)
+                    continue  # a record of another version of the workload
+                results.append(result)
+        self._learn(programs, results)
+        return len(programs)
 
     def search(self, options: TuningOptions) -> State | None:
-        """Rounds until the trials are used up. Returns the best state, and None when nothing ran.
+        """Run rounds until the trials are used up. Return the best state; None when nothing ran.
 
-        Without trials, the state that the model thinks best, not measured.
+        Without trials, return the state that the model ranks first, without measuring.
         """
         if options.num_measure_trials == 0:
             best = self._ordered()
@@ -115,40 +115,44 @@ class SketchPolicy:
             while self.trials < end:
                 before = self.trials
                 self.round(min(options.num_measures_per_round, end - self.trials), builder, runner, options)
-                stalled = options.early_stopping is not None and self.trials - self.best_at >= options.early_stopping
-                if self.trials == before or stalled:
+                waited = self.trials - self.best_at
+                if self.trials == before or (options.early_stopping is not None and waited >= options.early_stopping):
                     if self.verbose and options.verbose:
-                        print("no candidates are left" if self.trials == before else f"no better candidate in {self.trials - self.best_at} trials: the search ends")
+                        print("no candidates are left" if self.trials == before else
+                              f"no better candidate in {waited} trials: the search ends")
                     break
         return self.best_state
 
-    def round(self, count: int, builder: Any, runner: Any, options: TuningOptions) -> tuple[list[MeasureInput], list[MeasureResult]]:
-        """Propose `count` candidates, measure them, tell the callbacks, and learn."""
+    def round(
+        self, count: int, builder: Any, runner: Any, options: TuningOptions,
+    ) -> tuple[list[MeasureInput], list[Measured]]:
+        """Propose `count` candidates, measure them, call the callbacks, and learn."""
         start = time.perf_counter()
         programs = self.propose(count)
         proposed = time.perf_counter() - start
         inputs = [MeasureInput(self.task, p.state, p.func) for p in programs]
-        finished: dict[int, MeasureResult] = {}
+        finished: dict[int, Measured] = {}
         try:
             results = measure(inputs, builder, runner, finished.__setitem__)
-        except BaseException:  # an interrupt: what was measured is told
-            self._tell(options, [inputs[k] for k in finished], list(finished.values()))
+        except BaseException:  # an interrupt: finished trials are reported
+            self._report(options, [inputs[k] for k in finished], list(finished.values()))
             raise
-        self._tell(options, inputs, results)
+        self._report(options, inputs, results)
         self._learn(programs, results)
         if options.verbose and self.verbose and programs:
             failed = sum(r.error_no != 0 for r in results)
             rate = self.task.compute_dag.flop_ct / self.best_cost / 1e9
-            print(f"{self.trials} trials: best {self.best_cost * 1e3:.4g} ms, {rate:.4g} GFLOPS; {failed} of {len(results)} failed; "
-                  f"proposed in {proposed:.1f} s, measured in {time.perf_counter() - start - proposed:.1f} s")
+            print(f"{self.trials} trials: best {self.best_cost * 1e3:.4g} ms, {rate:.4g} GFLOPS; "
+                  f"{failed} of {len(results)} failed; proposed in {proposed:.1f} s, "
+                  f"measured in {time.perf_counter() - start - proposed:.1f} s")
         return inputs, results
 
-    def _tell(self, options: TuningOptions, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
+    def _report(self, options: TuningOptions, inputs: Sequence[MeasureInput], results: Sequence[Measured]) -> None:
         for callback in options.measure_callbacks or ():
             (callback.callback if hasattr(callback, "callback") else callback)(self, inputs, results)
 
     def propose(self, count: int) -> list[Program]:
-        """Up to `count` candidates that have not been measured, the most promising first; none when there are no more."""
+        """Return up to `count` candidates that were not measured, the most promising first."""
         fresh = [p for p in self._ordered() if p.identity not in self.measured]
         if self.task.own is not None:
             own = program_of(self.task, self.task.compute_dag.init_state)
@@ -166,7 +170,7 @@ class SketchPolicy:
         population += [p for _, p in sorted(self._programs, key=lambda x: x[0])[:_KEPT]]
         return self.evolution.evolve(self.task, population, self.model.predict, self._random)
 
-    def _learn(self, programs: Sequence[Program], results: Sequence[MeasureResult]) -> None:
+    def _learn(self, programs: Sequence[Program], results: Sequence[Measured]) -> None:
         for p, r in zip(programs, results, strict=True):
             self.trials += 1
             self.measured[p.identity] = r.cost

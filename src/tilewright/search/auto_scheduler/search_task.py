@@ -1,9 +1,9 @@
-"""What is searched: a workload on a target, how the processor looks to the search, and the options of tuning."""
+"""Search tasks: a workload on a target, the processor's parameters, and the options of tuning."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tilewright.backends.target import Target
@@ -17,13 +17,13 @@ from tilewright.te.tensor import Tensor
 from tilewright.topi.machine import Machine
 
 if TYPE_CHECKING:
-    from tilewright.search.auto_scheduler.loop_state import State
+    from tilewright.search.auto_scheduler.measure_record import RecordedState
     from tilewright.search.auto_scheduler.search_policy import SketchPolicy
 
 
 @dataclass(frozen=True, slots=True)
 class HardwareParams:
-    """The processor as records describe it; what is of GPUs alone is 0."""
+    """The processor as records describe it; parameters of GPUs are 0."""
 
     num_cores: int = 1
     vector_unit_bytes: int = 16
@@ -36,25 +36,28 @@ class HardwareParams:
 
     @staticmethod
     def of(target: Target) -> HardwareParams:
-        """What is known of a target."""
+        """Return the parameters of a target."""
         machine = target.machine
         return HardwareParams(machine.cores, machine.vector_bits // 8, 64)
 
     get_default_hardware_params = of
 
     def as_json(self) -> list[int]:
+        """Return the parameters as records hold them."""
         return list(astuple(self))
 
     @staticmethod
     def from_json(data: Any) -> HardwareParams:
-        """The parameters of a record. Raises `OptionError` unless they are eight numbers."""
+        """Return the parameters of a record. Raises `OptionError` unless they are eight numbers."""
         if not isinstance(data, list) or len(data) != 8 or not all(isinstance(n, int) for n in data):
-            raise OptionError(f"hardware parameters of a record are eight numbers, and these are {data!r}", code="TW1101")
+            raise OptionError(
+                f"hardware parameters of a record are eight numbers, and these are {data!r}", code="TW1101")
         return HardwareParams(*data)
 
 
 class LayoutRewriteOption:
-    """Whether layouts of inputs may change. Constants of networks are packed when they are compiled (`relay.build`), so nothing else is rewritten here."""
+    """Whether layouts of inputs may change; `relay.build` packs constants of networks, so no other layout is
+    rewritten."""
 
     NO_REWRITE = 0
     INSERT_TRANSFORM_STAGE = 1
@@ -67,19 +70,25 @@ class SearchTask:
         SearchTask(func=matmul, args=(512, 512, 512), target="llvm")
         SearchTask(workload_key=…, target=…)        SearchTask(compute_dag=…, target=…)
 
-    A task of a network has `own`, the loop program that the compiler makes without any search; nothing slower is ever applied.
+    `own`, of a task of a network, is the loop program that the compiler makes without a search.
     """
 
     def __init__(
-        self, func: str | Callable[..., Any] | None = None, args: Sequence[Any] | None = None, compute_dag: ComputeDAG | None = None,
-        workload_key: str | None = None, target: Any = None, target_host: Any = None, hardware_params: HardwareParams | None = None,
-        layout_rewrite_option: int | None = None, task_inputs: Mapping[str, Any] | Sequence[str] | None = None, desc: str = "",
-        own: Any = None,
+        self, func: str | Callable[..., Any] | None = None, args: Sequence[Any] | None = None,
+        compute_dag: ComputeDAG | None = None, workload_key: str | None = None, target: Any = None,
+        target_host: Any = None, hardware_params: HardwareParams | None = None,
+        layout_rewrite_option: int | None = None,
+        task_inputs: Mapping[str, Any] | Sequence[str] | None = None, desc: str = "", own: Any = None,
     ) -> None:
-        if workload_key is None and func is None and compute_dag is None:
-            raise OptionError("a SearchTask takes func= and args=, a workload_key= or a compute_dag=", code="TW1108")
         if workload_key is None:
-            workload_key = make_workload_key(func, args or ()) if func is not None else compute_dag.hash_key()  # type: ignore[union-attr]
+            if func is not None:
+                workload_key = make_workload_key(func, args or ())
+            elif compute_dag is not None:
+                workload_key = compute_dag.hash_key()
+            else:
+                raise OptionError(
+                    "a SearchTask takes func= and args=, a workload_key= or a compute_dag=", code="TW1108"
+                )
         if compute_dag is not None:
             register_workload_tensors(workload_key, compute_dag.tensors)
             self.__dict__["compute_dag"] = compute_dag
@@ -88,8 +97,8 @@ class SearchTask:
         self.target_text = str(chosen)
         if isinstance(chosen, Target):
             self.__dict__["target"] = chosen
-        if target_host is not None and str(Target(target_host)) != str(self.target):
-            raise TargetError(f"target_host is '{target_host}', and code for '{self.target}' runs on that target itself; leave target_host out", code="TW0505")
+        if target_host is not None:
+            check_host(self.target, target_host)
         self._hardware = hardware_params
         self.layout_rewrite_option = layout_rewrite_option or LayoutRewriteOption.NO_REWRITE
         self.task_input_names = list(task_inputs or ())
@@ -101,64 +110,87 @@ class SearchTask:
 
     @lazy_attribute
     def target(self) -> Target:
-        """The target; raises `TargetError` for that of a record which says things that are unknown here."""
+        """The target. Raises `TargetError` for a record's target with unknown options."""
         return Target(self.target_text)
 
     @property
     def machine(self) -> Machine:
-        """The processor as schedules see it; `hardware_params` that were given change its cores and vectors."""
+        """The processor as schedules see it; `hardware_params` override its cores and vectors."""
         m, h = self.target.machine, self._hardware
-        return m if h is None else Machine(h.vector_unit_bytes * 8, m.vector_registers, m.l1_bytes, m.l2_bytes, h.num_cores)
+        if h is None:
+            return m
+        return Machine(h.vector_unit_bytes * 8, m.vector_registers, m.l1_bytes, m.l2_bytes, h.num_cores)
 
     @property
     def hardware_params(self) -> HardwareParams:
         return self._hardware or HardwareParams.of(self.target)
 
-    def tune(self, tuning_options: TuningOptions, search_policy: SketchPolicy | str | None = None, adaptive_training: bool = False) -> None:
-        """Search and measure as `tuning_options` say. `adaptive_training`: the model is trained anew after ever more measurements."""
+    def tune(
+        self, tuning_options: TuningOptions, search_policy: SketchPolicy | str | None = None,
+        adaptive_training: bool = False,
+    ) -> None:
+        """Search and measure as `tuning_options` say. Raises `OptionError` for an unknown policy."""
         from tilewright.search.auto_scheduler.search_policy import SketchPolicy
+        from tilewright.search.auto_scheduler.task_scheduler import MODELS
 
         if isinstance(search_policy, str):
-            if search_policy not in ("sketch.random", "sketch.xgb", "default"):
-                raise OptionError(f"there is no search policy '{search_policy}'{nearest(search_policy, ('sketch.random', 'sketch.xgb'))}", code="TW1103")
-            search_policy = SketchPolicy(self, _random_model() if search_policy == "sketch.random" else None)
-        policy = search_policy or SketchPolicy(self)
-        policy.search(tuning_options)
+            if search_policy not in MODELS:
+                raise OptionError(
+                    f"there is no search policy '{search_policy}'{nearest(search_policy, MODELS)}", code="TW1103")
+            search_policy = SketchPolicy(self, MODELS[search_policy]())
+        (search_policy or SketchPolicy(self)).search(tuning_options)
 
-    def apply_best(self, log_file: str, include_compatible: bool = False, layout_rewrite_option: int | None = None) -> tuple[Schedule, list[Tensor]]:
-        """The schedule and the arguments of the best record of this workload and target. Raises `OptionError` when there is none."""
+    def apply_best(
+        self, log_file: str, include_compatible: bool = False, layout_rewrite_option: int | None = None,
+    ) -> tuple[Schedule, list[Tensor]]:
+        """Return the schedule and the arguments of the best record. Raises `OptionError` when there is none."""
         return self.compute_dag.apply_steps_from_state(self._best(log_file, include_compatible), layout_rewrite_option)
 
     def print_best(self, log_file: str, print_mode: str = "schedule") -> str:
-        """The best record as Python calls on a schedule `s`."""
+        """Return the best record as Python calls on a schedule `s`."""
         if print_mode != "schedule":
-            raise OptionError(f"print_mode '{print_mode}' is for GPUs; the best schedule is printed with print_mode='schedule'", code="TW1103")
+            raise OptionError(
+                f"print_mode '{print_mode}' is for GPUs; the best schedule is printed with print_mode='schedule'",
+                code="TW1103")
         return self.compute_dag.print_python_code_from_state(self._best(log_file, False))
 
-    def _best(self, log_file: str, include_compatible: bool) -> State:
+    def _best(self, log_file: str, include_compatible: bool) -> RecordedState:
         from tilewright.search.auto_scheduler.measure_record import load_best_record
 
         found, _ = load_best_record(log_file, self.workload_key, self.target, include_compatible)
         if found is None:
-            raise OptionError(f"'{log_file}' has no successful record of workload {self.workload_key} for target '{self.target}'; tune it first", code="TW1102")
-        return self.compute_dag.init_state.apply(found.state.transform_steps)
+            raise OptionError(
+                f"'{log_file}' has no successful record of workload {self.workload_key} for target '{self.target}'; "
+                "tune it first", code="TW1102")
+        state: RecordedState = found.state
+        return state
 
     def __repr__(self) -> str:
         return f"SearchTask({self.workload_key}, {self.target_text})"
 
 
-def create_task(func: Any, args: Any, target: Any, target_host: Any = None, hardware_params: HardwareParams | None = None) -> SearchTask:
-    """A `SearchTask` of a registered workload."""
+def check_host(target: Target, target_host: Any) -> None:
+    """Raise `TargetError` for a host other than the target, whose code runs on the target itself."""
+    if target_host is not None and str(Target(target_host)) != str(target):
+        raise TargetError(
+            f"target_host is '{target_host}', and code for '{target}' runs on that target itself; leave target_host out",
+            code="TW0505")
+
+
+def create_task(
+    func: Any, args: Any, target: Any, target_host: Any = None, hardware_params: HardwareParams | None = None,
+) -> SearchTask:
+    """Return a `SearchTask` of a registered workload."""
     return SearchTask(func=func, args=args, target=target, target_host=target_host, hardware_params=hardware_params)
 
 
 @dataclass(slots=True)
 class TuningOptions:
-    """How long to search, who builds and runs, and who is told.
+    """The budget of a search, its builder and runner, and its callbacks.
 
-    `num_measure_trials` is the number of candidates measured (0: the best by the model alone), `early_stopping` ends the search when so
-    many of them in a row were no better, `builder` and `runner` are "local" or objects of `auto_scheduler.measure`, and each of
-    `measure_callbacks` is called as `callback(policy, inputs, results)`.
+    `num_measure_trials` is the number of candidates to measure (0: the best by the model alone). `early_stopping` ends
+    the search after this many trials in a row without a better one. `builder` and `runner` are "local" or objects of
+    `auto_scheduler.measure`. Each of `measure_callbacks` is called as `callback(policy, inputs, results)`.
     """
 
     num_measure_trials: int = 0
@@ -167,18 +199,17 @@ class TuningOptions:
     verbose: int = 1
     builder: Any = "local"
     runner: Any = "local"
-    measure_callbacks: Sequence[Any] | None = field(default=None)
+    measure_callbacks: Sequence[Any] | None = None
 
     def __post_init__(self) -> None:
         for name in ("builder", "runner"):
             value = getattr(self, name)
             if isinstance(value, str) and value != "local":
-                raise ValueError(f"Invalid {name}: '{value}'; use 'local' or an object of auto_scheduler, such as LocalBuilder(), LocalRunner()")
+                raise ValueError(
+                    f"Invalid {name}: '{value}'; use 'local' or an object of auto_scheduler, such as LocalBuilder(), "
+                    "LocalRunner()")
         if self.num_measure_trials < 0 or self.num_measures_per_round < 1:
-            raise OptionError(f"num_measure_trials is {self.num_measure_trials} and num_measures_per_round {self.num_measures_per_round}; they are at least 0 and 1", code="TW1104")
-
-
-def _random_model() -> Any:
-    from tilewright.search.auto_scheduler.cost_model import RandomModel
-
-    return RandomModel()
+            raise OptionError(
+                f"num_measure_trials is {self.num_measure_trials} and num_measures_per_round "
+                f"{self.num_measures_per_round}; "
+                "they are at least 0 and 1", code="TW1104")

@@ -1,7 +1,8 @@
-"""Several tasks in one budget: the next round goes to the task from which most is expected.
+"""Tunes several tasks with one budget: the next round goes to the task with the largest expected gain.
 
-The gradient of the whole with respect to the trials of a task is guessed from how much its last rounds gained, from how much
-is left if it went on so, and from how fast similar tasks have become (Zheng et al., "Ansor", OSDI 2020, section 6).
+The gradient of the objective with respect to the trials of a task is estimated from the gain of its last rounds, from
+the remaining time if it continued so, and from the speed of similar tasks (Zheng et al., "Ansor", OSDI 2020, section
+6).
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from tilewright.search.auto_scheduler.search_task import SearchTask, TuningOptions
 
 STRATEGIES: Final = ("gradient", "round-robin")
-_MODELS: Final = {"default": XGBModel, "sketch.xgb": XGBModel, "sketch.random": RandomModel}
+MODELS: Final = {"default": XGBModel, "sketch.xgb": XGBModel, "sketch.random": RandomModel}
+"""The cost model of each search policy, by the name of the policy."""
+_INFINITE: Final = float("inf")
 
 
 class PrintTableInfo:
@@ -31,30 +34,38 @@ class PrintTableInfo:
         self.pre_tune(scheduler, task_id)
 
     def pre_tune(self, scheduler: TaskScheduler, task_id: int) -> None:
+        """Print the table before a round."""
         print(scheduler.table())
 
     def post_tune(self, scheduler: TaskScheduler, task_id: int) -> None:
-        """Nothing is to be said behind a round."""
+        """Print nothing after a round."""
 
 
 class TaskScheduler:
-    """Tunes tasks in turns. `task_weights` is how many times each is run; `objective_func` takes seconds of all tasks, by default their weighted sum.
+    """Tunes tasks in rounds. `task_weights` is how often each task runs.
 
-    `strategy` is "gradient" or "round-robin"; `load_log_file` has records to begin with; `alpha`, `beta`, `gamma` and
-    `backward_window_size` are the constants of the paper.
+    `objective_func` takes the seconds of all tasks, by default their weighted sum. `strategy` is "gradient" or
+    "round-robin"; `load_log_file` has records to begin with; `alpha`, `beta`, `gamma` and `backward_window_size` are
+    the constants of the paper.
     """
 
     def __init__(
-        self, tasks: Sequence[SearchTask], task_weights: Sequence[float] | None = None, objective_func: Callable[[Sequence[float]], float] | None = None,
-        strategy: str = "gradient", load_model_file: str | None = None, load_log_file: str | None = None, alpha: float = 0.2, beta: float = 2.0,
+        self, tasks: Sequence[SearchTask], task_weights: Sequence[float] | None = None,
+        objective_func: Callable[[Sequence[float]], float] | None = None, strategy: str = "gradient",
+        load_model_file: str | None = None, load_log_file: str | None = None, alpha: float = 0.2, beta: float = 2.0,
         gamma: float = 0.5, backward_window_size: int = 3, callbacks: Sequence[Any] | None = None, seed: int = 0,
     ) -> None:
         if strategy not in STRATEGIES:
-            raise OptionError(f"there is no strategy '{strategy}'{nearest(strategy, STRATEGIES) or '; they are ' + ', '.join(STRATEGIES)}", code="TW1103")
+            hint = nearest(strategy, STRATEGIES) or f"; they are {', '.join(STRATEGIES)}"
+            raise OptionError(f"there is no strategy '{strategy}'{hint}", code="TW1103")
         if not tasks:
-            raise OptionError("there are no tasks to tune; extract_tasks of a network without a sum gives none, see include_simple_tasks", code="TW1112")
+            raise OptionError(
+                "there are no tasks to tune; extract_tasks of a network without a sum gives none, see "
+                "include_simple_tasks",
+                code="TW1112")
         if task_weights is not None and len(task_weights) != len(tasks):
-            raise OptionError(f"there are {len(tasks)} tasks and {len(task_weights)} weights; give one for each", code="TW1104")
+            raise OptionError(
+                f"there are {len(tasks)} tasks and {len(task_weights)} weights; give one for each", code="TW1104")
         self.tasks = list(tasks)
         self.task_weights = [float(w) for w in task_weights] if task_weights is not None else [1.0] * len(self.tasks)
         self.objective_func = objective_func or self._weighted
@@ -65,13 +76,16 @@ class TaskScheduler:
         self.history: list[list[float]] = [[] for _ in self.tasks]
         """The best cost of each task after each of its rounds."""
         self.dead: set[int] = set()
-        """Tasks that have no candidates left."""
+        """Tasks without candidates."""
         self._random = random.Random(seed)
         self._begin = time.monotonic()
 
-    def tune(self, tune_option: TuningOptions, search_policy: str | Sequence[SketchPolicy] = "default", search_policy_params: dict[str, Any] | None = None,
-             adaptive_training: bool = False, per_task_early_stopping: int | None = None) -> None:
-        """Rounds of the tasks until all trials are used up. Each task has a first round."""
+    def tune(
+        self, tune_option: TuningOptions, search_policy: str | Sequence[SketchPolicy] = "default",
+        search_policy_params: dict[str, Any] | None = None, adaptive_training: bool = False,
+        per_task_early_stopping: int | None = None,
+    ) -> None:
+        """Run rounds of the tasks until all trials are used up. Each task has a first round."""
         self._begin = time.monotonic()
         self.policies = self._make_policies(search_policy, search_policy_params)
         each = max(1, min(tune_option.num_measures_per_round, tune_option.num_measure_trials // len(self.tasks)))
@@ -81,21 +95,18 @@ class TaskScheduler:
                 k = self.next_task()
                 for callback in self.callbacks:
                     callback.pre_tune(self, k)
-                inputs, _ = self.policies[k].round(min(each, left), builder, runner, tune_option)
+                policy = self.policies[k]
+                inputs, _ = policy.round(min(each, left), builder, runner, tune_option)
                 left -= len(inputs)
-                self._after(k, len(inputs), per_task_early_stopping)
+                self.history[k].append(policy.best_cost)
+                waited = policy.trials - policy.best_at
+                if not inputs or (per_task_early_stopping is not None and waited >= per_task_early_stopping):
+                    self.dead.add(k)
                 for callback in self.callbacks:
                     callback.post_tune(self, k)
 
-    def _after(self, k: int, measured: int, early_stopping: int | None) -> None:
-        """Note how a task stands, and whether it is given up."""
-        policy = self.policies[k]
-        self.history[k].append(policy.best_cost)
-        if not measured or (early_stopping is not None and policy.trials - policy.best_at >= early_stopping):
-            self.dead.add(k)
-
     def next_task(self) -> int:
-        """The task whose round comes next."""
+        """Return the task of the next round."""
         alive = [k for k in range(len(self.tasks)) if k not in self.dead]
         fresh = [k for k in alive if not self.history[k]]
         if fresh:
@@ -107,56 +118,67 @@ class TaskScheduler:
         return self._random.choice([k for k, g in gains.items() if g == best])
 
     def gradient(self, k: int) -> float:
-        """How the objective changes with one more round of task `k`: the more negative, the better."""
+        """Estimate how the objective changes with one more round of task `k`: the more negative, the better."""
         costs = self.history[k]
         now = costs[-1]
-        if now == float("inf"):
-            return -float("inf") if len(costs) < self.window else 0.0
+        if now == _INFINITE:
+            return -_INFINITE if len(costs) < self.window else 0.0
         current = [h[-1] for h in self.history]
         step = 1e-3 * now
-        finite = [c if c != float("inf") else 0.0 for c in current]
+        finite = [c if c != _INFINITE else 0.0 for c in current]
         moved = [c + step if n == k else c for n, c in enumerate(finite)]
         chain = (self.objective_func(moved) - self.objective_func(finite)) / step
         rounds = len(costs)
         backward = 0.0
-        if rounds > self.window and costs[-1 - self.window] != float("inf"):
+        if rounds > self.window and costs[-1 - self.window] != _INFINITE:
             backward = (now - costs[-1 - self.window]) / self.window
         forward = -now / rounds
-        speeds = [self.tasks[n].compute_dag.flop_ct / c for n, c in enumerate(current) if n != k and 0 < c < float("inf") and self._similar(n, k)]
-        if speeds:  # as fast as `beta` times the time that the best of its kind would need
-            reachable = self.beta * self.tasks[k].compute_dag.flop_ct / max(speeds)
+        flops = [t.compute_dag.flop_ct for t in self.tasks]
+        similar = (n for n, c in enumerate(current) if n != k and 0 < c < _INFINITE and self._similar(n, k))
+        speeds = [flops[n] / current[n] for n in similar]
+        if speeds:  # a speed of `1 / beta` times that of the best similar task is reachable
+            reachable = self.beta * flops[k] / max(speeds)
             forward = max(forward, reachable - now) if reachable < now else forward * self.gamma
         return chain * (self.alpha * backward + (1 - self.alpha) * forward)
 
     def table(self) -> str:
-        """A row for each task: its number, what it is, milliseconds, GFLOPS, trials, and how many times it is run."""
+        """Return a row for each task: its number, name, milliseconds, GFLOPS, trials, and how often it runs."""
         rows = [f"{'ID':>4} | {'task':<36} | {'ms':>9} | {'GFLOPS':>8} | {'trials':>6} | {'runs':>4}"]
-        for k, task in enumerate(self.tasks):
-            cost = self.history[k][-1] if self.history[k] else float("inf")
-            known = cost != float("inf")
+        total = [h[-1] if h else _INFINITE for h in self.history]
+        for k, (task, cost) in enumerate(zip(self.tasks, total, strict=True)):
+            known = cost != _INFINITE
+            time_text = f"{cost * 1e3:9.4f}" if known else f"{'-':>9}"
             speed = f"{task.compute_dag.flop_ct / cost / 1e9:8.2f}" if known else f"{'-':>8}"
             trials = self.policies[k].trials if self.policies else 0
             name = (task.desc or task.workload_key)[:36]
-            rows.append(f"{k:>4} | {name:<36} | {f'{cost * 1e3:9.4f}' if known else f'{chr(45):>9}'} | {speed} | {trials:>6} | {self.task_weights[k]:>4g}")
-        total = [h[-1] if h else float("inf") for h in self.history]
-        done = f"{self.objective_func(total) * 1e3:.4f} ms in all" if all(c != float("inf") for c in total) else "not all tasks have been measured"
+            rows.append(f"{k:>4} | {name:<36} | {time_text} | {speed} | {trials:>6} | {self.task_weights[k]:>4g}")
+        done = (
+            "not all tasks have been measured" if _INFINITE in total
+            else f"{self.objective_func(total) * 1e3:.4f} ms in all"
+        )
         return "\n".join([*rows, f"{done}; {time.monotonic() - self._begin:.0f} s"])
 
     def _weighted(self, costs: Sequence[float]) -> float:
         return sum(w * c for w, c in zip(self.task_weights, costs, strict=True))
 
     def _similar(self, a: int, b: int) -> bool:
-        """Whether two tasks are of the same operators."""
+        """Return whether two tasks are of the same operators."""
         return bool(self.tasks[a].desc) and self.tasks[a].desc == self.tasks[b].desc
 
-    def _make_policies(self, search_policy: str | Sequence[SketchPolicy], params: dict[str, Any] | None) -> list[SketchPolicy]:
+    def _make_policies(
+        self, search_policy: str | Sequence[SketchPolicy], params: dict[str, Any] | None,
+    ) -> list[SketchPolicy]:
         if not isinstance(search_policy, str):
             if len(search_policy) != len(self.tasks):
-                raise OptionError(f"there are {len(self.tasks)} tasks and {len(search_policy)} search policies; give one for each, or a name", code="TW1104")
+                raise OptionError(
+                    f"there are {len(self.tasks)} tasks and {len(search_policy)} search policies; give one for each, "
+                    "or a name",
+                    code="TW1104")
             return list(search_policy)
-        kind = _MODELS.get(search_policy)
+        kind = MODELS.get(search_policy)
         if kind is None:
-            raise OptionError(f"there is no search policy '{search_policy}'{nearest(search_policy, _MODELS) or '; they are ' + ', '.join(_MODELS)}", code="TW1103")
+            hint = nearest(search_policy, MODELS) or f"; they are {', '.join(MODELS)}"
+            raise OptionError(f"there is no search policy '{search_policy}'{hint}", code="TW1103")
         model = kind()
         made = [SketchPolicy(t, model, params, seed=k) for k, t in enumerate(self.tasks)]
         for k, policy in enumerate(made):

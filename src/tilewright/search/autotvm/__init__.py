@@ -1,4 +1,4 @@
-"""AutoTVM: kernels whose schedules are found by measuring, in the names of the field.
+"""AutoTVM: kernels whose schedules are found by measuring, under TVM's names.
 
     tasks = autotvm.task.extract_from_program(mod["main"], target="llvm", params=params)
     for task in tasks:
@@ -29,7 +29,10 @@ from tilewright.search.measure import MeasureErrorNo
 from tilewright.search.remote import RPCRunner
 
 __all__ = [
-    "GLOBAL_SCOPE", "ApplyConfig", "ApplyFixedConfig", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace", "DispatchContext", "FallbackContext",
-    "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult", "RPCRunner", "apply_history_best", "args_to_workload", "callback",
-    "create_measure_batch", "env", "feature", "get_config", "measure", "measure_option", "record", "task", "template", "tuner",
+    "GLOBAL_SCOPE", "ApplyConfig", "ApplyFixedConfig", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace",
+    "DispatchContext", "FallbackContext",
+    "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput", "MeasureResult", "RPCRunner", "apply_history_best",
+    "args_to_workload", "callback",
+    "create_measure_batch", "env", "feature", "get_config", "measure", "measure_option", "record", "task", "template",
+    "tuner",
 ]

@@ -1,4 +1,4 @@
-"""`GLOBAL_SCOPE`: what the field keeps for the whole process."""
+"""`GLOBAL_SCOPE`: switches of the whole process."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 
 @dataclass
 class AutotvmGlobalScope:
-    """Switches of the field. Nothing here tunes while it extracts, so `in_tuning` is for scripts that ask."""
+    """`in_tuning` is for scripts that ask, since extraction does not tune. `silent`: no progress on the standard
+    error."""
 
     in_tuning: bool = False
     silent: bool = False
-    """Whether progress is kept from the standard error."""
 
 
 GLOBAL_SCOPE: Final = AutotvmGlobalScope()

@@ -1,4 +1,4 @@
-"""What tuners measure: configurations of tasks, as candidates of the engine under `tilewright.search`.
+"""Measures configurations of tasks by the engine of `tilewright.search`.
 
     option = autotvm.measure_option(builder=autotvm.LocalBuilder(), runner=autotvm.LocalRunner(number=4, repeat=3))
     results = create_measure_batch(task, option)([MeasureInput(target, task, config)])
@@ -22,11 +22,8 @@ from tilewright.search.autotvm.task.kernels import KernelTask, constant_values
 from tilewright.search.autotvm.task.space import ConfigEntity, ConfigSpace
 from tilewright.search.autotvm.task.task import Task, create
 from tilewright.search.local import LocalBuilder, LocalRunner
-from tilewright.search.measure import Builder, Candidate, Measured, MeasureErrorNo, Memory, OnMeasured, Runner, measure
+from tilewright.search.measure import Builder, Candidate, Measured, Memory, OnMeasured, Runner, measure
 from tilewright.tir.stmt import PrimFunc
-
-FAILED_COST = 1e9
-"""Seconds that stand for a configuration that failed, as in records."""
 
 
 class MeasureInput(NamedTuple):
@@ -37,48 +34,12 @@ class MeasureInput(NamedTuple):
     config: Any
 
 
-class _Result(NamedTuple):
-    costs: tuple[float, ...]
-    error_no: int
-    all_cost: float
-    timestamp: float
-
-
-class MeasureResult(_Result):
-    """What measuring gave: seconds per call (1e9 where it failed), a `MeasureErrorNo`, seconds that it took in all, and when."""
-
-    details: Measured | None = None
-    """All that the engine knows of it."""
-
-    @property
-    def cost(self) -> float:
-        """The median of the costs."""
-        return float(np.median(self.costs))
-
-    @property
-    def error(self) -> str:
-        """Why it failed, as far as is known."""
-        return "" if self.details is None else self.details.error
-
-
-def result_of(m: Measured) -> MeasureResult:
-    """A result of the engine as tuners take it."""
-    made = MeasureResult(m.costs if m.ok else (FAILED_COST,), int(m.error_no), m.all_cost, m.timestamp)
-    made.details = m
-    return made
-
-
-def measured_of(r: MeasureResult) -> Measured:
-    """The same the other way round."""
-    if r.details is not None:
-        return r.details
-    kind = MeasureErrorNo(r.error_no)
-    return Measured(tuple(map(float, r.costs)) if kind == MeasureErrorNo.NO_ERROR else (), kind, float(r.all_cost), float(r.timestamp))
+MeasureResult = Measured
 
 
 @dataclass(frozen=True, slots=True)
 class TaskCandidate(Candidate):
-    """One configuration of a task. Its template may be a function of a script, so its loops are made here, and travel."""
+    """A configuration of a task. Its template may be a function of a script, so it is pickled as its loops."""
 
     key: str
     config: str
@@ -86,10 +47,12 @@ class TaskCandidate(Candidate):
 
     @staticmethod
     def of(task: Task, config: ConfigSpace) -> TaskCandidate:
-        """The candidate of a configuration."""
+        """Return the candidate of a configuration."""
         assert isinstance(config, ConfigEntity)
         made = KernelCandidate if isinstance(task, KernelTask) else TaskCandidate
-        return made(json.dumps([task.name, task.args, task.kwargs]), json.dumps(config.to_json_dict()), str(task.target))
+        return made(
+            json.dumps([task.name, task.args, task.kwargs]), json.dumps(config.to_json_dict()), str(task.target)
+        )
 
     @property
     def task(self) -> Task:
@@ -112,7 +75,7 @@ def _travelled(candidate: Candidate) -> Candidate:
 
 @dataclass(frozen=True, slots=True)
 class KernelCandidate(TaskCandidate):
-    """One configuration of a kernel of a network. Its constants are given, packed as this configuration wants them."""
+    """A configuration of a network's kernel. Its constants are packed in the layout of this configuration."""
 
     def __reduce__(self) -> Any:
         return KernelCandidate, (self.key, self.config, self.target)
@@ -125,8 +88,8 @@ class KernelCandidate(TaskCandidate):
 
     def values(self) -> Mapping[str, np.ndarray[Any, Any]]:
         task, kernel = self._lowered()
-        drawn = {k: _random(k, p.tensor_type.shape, p.tensor_type.dtype) for k, p in enumerate(task.function.params) if task.constants[k]}
-        return constant_values(kernel, drawn)
+        types = enumerate(p.tensor_type for p in task.function.params)
+        return constant_values(kernel, {k: _random(k, t.shape, t.dtype) for k, t in types if task.constants[k]})
 
     def _lowered(self) -> tuple[KernelTask, Kernel]:
         task = self.task
@@ -135,7 +98,7 @@ class KernelCandidate(TaskCandidate):
 
 
 def _random(k: int, shape: Sequence[Any], dtype: DataType) -> np.ndarray[Any, Any]:
-    """Weights: the same for argument k of every configuration, and small enough that sums of many stay near one."""
+    """Return random weights: equal for argument k of every configuration, and small, so that sums stay near one."""
     rng, kind = np.random.default_rng(k), dtype.numpy()
     if dtype.is_float:
         depth = max(1, int(np.prod(shape[:-1])) if len(shape) > 1 else 1)
@@ -147,17 +110,23 @@ def _random(k: int, shape: Sequence[Any], dtype: DataType) -> np.ndarray[Any, An
 
 
 def measure_option(builder: str | Builder, runner: str | Runner) -> dict[str, Any]:
-    """Who builds and who runs; "local" is this machine. Raises `OptionError` for anything else."""
-    return {"builder": _one("builder", builder, LocalBuilder, "build"), "runner": _one("runner", runner, LocalRunner, "run")}
+    """Return the builder and the runner of tuners; "local" is this machine. Raises `OptionError` for another name."""
+    return {
+        "builder": _one("builder", builder, LocalBuilder, "build"), "runner": _one("runner", runner, LocalRunner, "run")
+    }
 
 
 def _one(what: str, given: Any, local: Callable[[], Any], method: str) -> Any:
     if isinstance(given, str):
         if given != "local":
-            raise OptionError(f"there is no {what} '{given}'{nearest(given, ('local',))}; write '{what}=\"local\"', or give a {local.__name__}(…)", code="TW1110")
+            raise OptionError(
+                f"there is no {what} '{given}'{nearest(given, ('local',))}; write '{what}=\"local\"', or give a "
+                f"{local.__name__}(…)", code="TW1110")
         return local()
     if not callable(getattr(given, method, None)):
-        raise OptionError(f"{what} is a {type(given).__name__}, which cannot {method}; give a {local.__name__}(…), or 'local'", code="TW1110")
+        raise OptionError(
+            f"{what} is a {type(given).__name__}, which cannot {method}; give a {local.__name__}(…), or 'local'",
+            code="TW1110")
     return given
 
 
@@ -165,16 +134,16 @@ MeasureBatch = Callable[[Sequence[MeasureInput]], list[MeasureResult]]
 
 
 def create_measure_batch(task: Task, option: Mapping[str, Any], records: Memory | None = None) -> MeasureBatch:
-    """A function that measures configurations of `task`; what `records` know is not measured again."""
+    """Return a function that measures configurations of `task`; those in `records` are not measured again."""
     builder, runner = option["builder"], option["runner"]
 
     def measure_batch(inputs: Sequence[MeasureInput], on_measured: OnMeasured | None = None) -> list[MeasureResult]:
         candidates = [TaskCandidate.of(i.task, i.config) for i in inputs]
-        return [result_of(m) for m in measure(candidates, builder, runner, records, on_measured)]
+        return measure(candidates, builder, runner, records, on_measured)
 
     return measure_batch
 
 
 def at_once(option: Mapping[str, Any]) -> int:
-    """How many configurations are best given to `measure_batch` together."""
+    """Return the number of configurations to measure in one batch."""
     return max(1, int(getattr(option["builder"], "n_parallel", 0) or 4))

@@ -1,4 +1,5 @@
-"""The back end `c`: one C99 text for all kernels of a program, over scalars, compiled by a C compiler of this machine."""
+"""The back end `c`: one C99 text for all kernels of a program, over scalars, compiled by a C compiler of this machine.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class CBackend(CpuBackend):
         return portable_machine(target)
 
     def emit(
-        self, funcs: Sequence[PrimFunc], target: Target, sources: Sequence[Source] = (), overlapping: frozenset[str] = frozenset(),
+        self, funcs: Sequence[PrimFunc], target: Target, sources: Sequence[Source] = (),
+        overlapping: frozenset[str] = frozenset(),
     ) -> tuple[str, Scratch]:
         from tilewright.backends.cpu.c.codegen import emit_measured
 
@@ -51,7 +53,8 @@ class CBackend(CpuBackend):
         return compile_c(text, target)
 
     def with_note(self, text: str, note: str) -> str:
-        """Return the text with the note as a comment at its end, in which no sequence ends a comment or is a trigraph."""
+        """Return the text with the note as a comment at its end, in which no sequence ends a comment or is a trigraph.
+        """
         escaped = note.replace("*/", "*\\/").replace("??", "?\\u003f")
         return f"{text}\n/* For tilewright.runtime.load_module:\n{escaped}\n*/\n"
 

@@ -3,9 +3,9 @@
     void name(tw_context *context, const float *restrict x, float *restrict y)      a kernel of a program in this process
     static void name(const float *restrict x, float *restrict y)                    one of a model that is one file
 
-Loops stay loops, and buffers and variables keep their names. A parallel loop is a function over what it uses, reached through
-`context->parallel_for`; in a model that is one file it is a loop. Memory of a kernel is on the stack while it is small, else from `malloc`
-(in a model that is one file, a part of its workspace).
+Loops stay loops, and buffers and variables keep their names. A parallel loop is a function over what it uses, reached
+through `context->parallel_for`; in a model that is one file it is a loop. Memory of a kernel is on the stack while it
+is small, else from `malloc` (in a model that is one file, a part of its workspace).
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ HEADERS: Final = ("math", "stdbool", "stddef", "stdint", "string")
 
 @dataclass
 class File:
-    """What the functions of one file need: small functions, declarations, whether any gets memory from the C library."""
+    """What the functions of one file need: small functions, declarations, whether any gets memory from the C library.
+    """
 
     alone: bool = False
     """Whether the file is a whole model, without a context, threads or `malloc`."""
@@ -70,10 +71,17 @@ class File:
     allocates: bool = False
 
     def add(self, func: PrimFunc) -> None:
-        """Write a function. Raises `CompileError` for types and names that C does not have, `InternalError` for one that is not flat."""
+        """Write a function.
+
+        Raises `CompileError` for types and names that C does not have, `InternalError` for one that is not flat.
+        """
         verify_flat(func)
         if identifier(func.name) != func.name:
-            raise CompileError(f"'{func.name}' cannot be the name of a C function; give the function another one, such as '{identifier(func.name)}'", code="TW0510")
+            raise CompileError(
+                f"'{func.name}' cannot be the name of a C function; give the function another one, such as "
+                f"'{identifier(func.name)}'",
+                code="TW0510"
+            )
         writer = _Function(func, self)
         text = writer.function()
         self.functions += [*writer.outlined, text]
@@ -82,12 +90,17 @@ class File:
     def text(self) -> str:
         """The whole file."""
         headers = [*HEADERS, *(["stdlib"] if self.allocates else [])]
-        parts = ["\n".join(f"#include <{h}.h>" for h in headers), *([] if self.alone else [CONTEXT]), "\n".join(self.prototypes.values())]
+        parts = [
+            "\n".join(f"#include <{h}.h>" for h in headers), *([] if self.alone else [CONTEXT]),
+            "\n".join(self.prototypes.values())
+        ]
         return "\n\n".join(p for p in (*parts, *prelude(self.needs), *self.functions) if p) + "\n"
 
 
 def emit_module(funcs: Iterable[PrimFunc], overlapping: frozenset[str] = frozenset()) -> str:
-    """One C file with several flat functions over scalars, to be called with a context; those of `overlapping` may read memory that they write."""
+    """One C file with several flat functions over scalars, to be called with a context; those of `overlapping` may read
+    memory that they write.
+    """
     return emit_measured(funcs, overlapping)[0]
 
 
@@ -140,7 +153,12 @@ class _Function:
         self.stmt(self.func.body)
         if not self.file.alone and not self.uses_context:
             self.lines.insert(0, "  (void)context;")
-        unused = [n for x, n in (*self.writer.buffers.items(), *self.writer.variables.items()) if x in self.given and x not in self.used]
+        unused = [
+            n
+            for x, n in (
+                *self.writer.buffers.items(), *self.writer.variables.items()
+            ) if x in self.given and x not in self.used
+        ]
         self.lines[:0] = [f"  (void){name};" for name in unused]
         if self.most_in_use:
             self.file.scratch[self.func.name] = self.most_in_use
@@ -148,7 +166,9 @@ class _Function:
         storage = "static " if self.file.alone else ""
         declared = "" if self.file.alone else f"void {self.func.name}({_wrapped(params)});\n"
         origin = comment(self.func.origin or self.func.name)
-        return "\n".join([f"{origin}\n{declared}{storage}void {self.func.name}({_wrapped(params)}) {{", *self.lines, "}"])
+        return "\n".join([
+            f"{origin}\n{declared}{storage}void {self.func.name}({_wrapped(params)}) {{", *self.lines, "}"
+        ])
 
     def parameter(self, b: Buffer) -> str:
         self.writer.buffers[b] = self.fresh(b.name)
@@ -180,7 +200,9 @@ class _Function:
                 if isinstance(s.value, Call) and isinstance(s.value.op, Extern):
                     self.line(f"{self.writer.text(s.value)};")
             case _:
-                raise InternalError(f"{type(s).__name__} reached code generation in '{self.func.name}'; lower the function first")
+                raise InternalError(
+                    f"{type(s).__name__} reached code generation in '{self.func.name}'; lower the function first"
+                )
 
     def store(self, s: Store) -> None:
         (index,) = s.indices
@@ -219,7 +241,9 @@ class _Function:
 
     def loop(self, s: For) -> None:
         if s.kind not in (SERIAL, PARALLEL):
-            raise InternalError(f"loop '{s.var.name}' in '{self.func.name}' is still {s.kind}; lower the function first")
+            raise InternalError(
+                f"loop '{s.var.name}' in '{self.func.name}' is still {s.kind}; lower the function first"
+            )
         if s.kind == PARALLEL and not self.parallel:
             self.split(s)
             return
@@ -232,7 +256,9 @@ class _Function:
     def dot(self, d: DotLanes) -> None:
         """Products of four bytes, for the lanes of a vector at once."""
         self.values.prepare([d.word, d.total.indices[0], d.weights.indices[0]])
-        places = [f"{self.writer.buffer(x.buffer)} + {self.writer.subscript(x.indices[0])}" for x in (d.total, d.weights)]
+        places = [
+            f"{self.writer.buffer(x.buffer)} + {self.writer.subscript(x.indices[0])}" for x in (d.total, d.weights)
+        ]
         text, _ = self.writer.call(f"dot4_x{d.lanes}", places[0], self.writer.text(d.word), places[1])
         self.line(f"{text};")
         self.values.done()
@@ -267,17 +293,25 @@ class _Function:
             return
         name = self.writer.buffers[b] = self.fresh(b.name)
         before, size = self.in_use, b.shape[0]
-        if isinstance(size, int) and (size * b.dtype.itemsize <= _LEAST_SCRATCH if self.file.alone else b in self.memory.on_stack):
+        if isinstance(size, int) and (
+            size * b.dtype.itemsize <= _LEAST_SCRATCH if self.file.alone else b in self.memory.on_stack
+        ):
             self.line(f"{kind} {name}[{max(1, size)}];")
         elif self.file.alone:
             if not isinstance(size, int):
-                raise CompileError(f"'{self.func.name}' takes memory of a size that is known when it runs, and a model that is one C file has none; give all inputs known shapes", code="TW0510")
+                raise CompileError(
+                    f"'{self.func.name}' takes memory of a size that is known when it runs, and a model that is one C "
+                    "file has none; give all inputs known shapes",
+                    code="TW0510"
+                )
             self.line(f"{kind} *restrict {name} = ({kind} *)(void *)(scratch + {self.in_use});")
             self.in_use += -(-size * b.dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
             self.most_in_use = max(self.most_in_use, self.in_use)
         else:
             self.file.allocates = self.uses_context = True
-            self.line(f"{kind} *restrict {name} = malloc((size_t)({self.writer.subscript(as_expr(size))}) * sizeof *{name});")
+            self.line(
+                f"{kind} *restrict {name} = malloc((size_t)({self.writer.subscript(as_expr(size))}) * sizeof *{name});"
+            )
             for line in (f"if ({name} == NULL) {{", "++context->refused;", "} else {"):
                 self.line(line)
             self.stmt(s.body)
@@ -324,7 +358,9 @@ class _Function:
         cast = "" if s.var.dtype == "int64" else f"({c_type(s.var.dtype)})"
         self.over(s, f"first_of_loop + {cast}begin", f"first_of_loop + {cast}end")
         head = f"static void {name}(void *closure, int64_t begin, int64_t end) {{"
-        text = "\n".join([f"{record} {{", *(f"  {kind}{field_name};" for kind, field_name, _ in fields), "};", head, *self.lines, "}"])
+        text = "\n".join([
+            f"{record} {{", *(f"  {kind}{field_name};" for kind, field_name, _ in fields), "};", head, *self.lines, "}"
+        ])
         self.lines, self.depth, self.taken = outer
         self.parallel = False
         return text

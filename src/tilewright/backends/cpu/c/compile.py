@@ -1,7 +1,7 @@
 """C text -> an object file, by the first C compiler that is there.
 
-Tried in order: the compiler that the variable `CC` names, `cc`, `gcc` or `clang` (this architecture only), the cross compiler
-`<arch>-linux-gnu-gcc`, and the one inside the Python package `ziglang`, which compiles for every architecture.
+Tried in order: the compiler that the variable `CC` names, `cc`, `gcc` or `clang` (this architecture only), the cross
+compiler `<arch>-linux-gnu-gcc`, and the one inside the Python package `ziglang`, which compiles for every architecture.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from tilewright.runtime.host import host_arch
 STANDARD: Final = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-pedantic")
 """The language, and the warnings of which generated text has none."""
 EXACT: Final = ("-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing")
-"""Fast, with the results of the loop language: products and sums round one by one where it does not say otherwise, and one workspace holds values of several types."""
+"""Fast, with the results of the loop language: products and sums round one by one where it does not say otherwise, and
+one workspace holds values of several types.
+"""
 _LONGEST: Final = 600
 
 
@@ -41,10 +43,16 @@ class Compiler:
     def run(self, arguments: Sequence[str], folder: Path) -> str | None:
         """Run it in `folder`; what it said where it failed."""
         try:
-            done = subprocess.run([*self.command, *arguments], cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=_LONGEST, check=False)
+            done = subprocess.run(
+                [*self.command, *arguments], cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                timeout=_LONGEST, check=False
+            )
         except (OSError, subprocess.TimeoutExpired) as error:
             return str(error)
-        return None if done.returncode == 0 else (done.stderr or done.stdout).strip()[-3000:] or f"it ended with status {done.returncode}"
+        return (
+            None if done.returncode == 0
+            else (done.stderr or done.stdout).strip()[-3000:] or f"it ended with status {done.returncode}"
+        )
 
     @property
     def is_zig(self) -> bool:
@@ -68,13 +76,18 @@ def find_compilers(arch: str) -> list[Compiler]:
 
 
 def identity_of(target: Target) -> str:
-    """What objects of C text depend on beside the text: the compilers that may make them, told by their files, and the options."""
+    """What objects of C text depend on beside the text: the compilers that may make them, told by their files, and the
+    options.
+    """
     found = []
     for compiler in find_compilers(target.mtriple.split("-")[0]):
         program = shutil.which(compiler.command[0])
         state = Path(program).stat() if program else None
         version = importlib.metadata.version("ziglang") if compiler.is_zig else ""
-        found.append([*compiler.command, *machine_options(target, compiler), version, *([str(state.st_size), str(state.st_mtime_ns)] if state else [])])
+        found.append([
+            *compiler.command, *machine_options(target, compiler), version,
+            *([str(state.st_size), str(state.st_mtime_ns)] if state else [])
+        ])
     return json.dumps([*EXACT, found])
 
 
@@ -83,28 +96,50 @@ def named_compiler(command: str) -> Compiler:
     words = shlex.split(command)
     path = shutil.which(words[0]) if words else None
     if path is None:
-        raise TargetError(f"there is no C compiler '{command}' here; name one that is installed, like gcc or clang, or leave cc= out for the first that is found", code="TW0507")
+        raise TargetError(
+            f"there is no C compiler '{command}' here; name one that is installed, like gcc or clang, or leave cc= out "
+            "for the first that is found",
+            code="TW0507"
+        )
     return Compiler(command, (path, *words[1:]))
 
 
 def sanitizer_of(compiler: Compiler) -> Path:
-    """The library of a compiler's AddressSanitizer, which a process loads first. Raises `TargetError` where there is none."""
-    done = subprocess.run([*compiler.command, "-print-file-name=libasan.so"], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=_LONGEST, check=False)
+    """The library of a compiler's AddressSanitizer, which a process loads first.
+
+    Raises `TargetError` where there is none.
+    """
+    done = subprocess.run(
+        [*compiler.command, "-print-file-name=libasan.so"], capture_output=True, text=True, stdin=subprocess.DEVNULL,
+        timeout=_LONGEST, check=False
+    )
     path = Path(done.stdout.strip())
     if done.returncode or not path.is_absolute():
-        raise TargetError(f"'{compiler.name}' has no libasan.so, the AddressSanitizer of gcc; install gcc and its libasan, and name it: cc='gcc', or the variable CC", code="TW0507")
+        raise TargetError(
+            f"'{compiler.name}' has no libasan.so, the AddressSanitizer of gcc; install gcc and its libasan, and name "
+            "it: cc='gcc', or the variable CC",
+            code="TW0507"
+        )
     return path
 
 
-def compile_c(text: str, target: Target, compiler: Compiler | None = None, options: Sequence[str] = (), source: Path | None = None) -> bytes:
-    """The object file of `text` for `target`, position-independent; `options` go after ours. `source` is a file with the text, where it has one that stays.
+def compile_c(
+    text: str, target: Target, compiler: Compiler | None = None, options: Sequence[str] = (), source: Path | None = None
+) -> bytes:
+    """The object file of `text` for `target`, position-independent; `options` go after ours. `source` is a file with
+    the text, where it has one that stays.
 
-    Raises `TargetError` where there is no compiler, and `InternalError` with what the compiler said where it refuses the text.
+    Raises `TargetError` where there is no compiler, and `InternalError` with what the compiler said where it refuses
+    the text.
     """
     arch = target.mtriple.split("-")[0]
     compilers = [compiler] if compiler else find_compilers(arch)
     if not compilers:
-        raise TargetError(f"no C compiler for {arch} was found (the variable CC, cc, gcc, clang, the Python package ziglang); `pip install ziglang`, or build for 'llvm'", code="TW0507")
+        raise TargetError(
+            f"no C compiler for {arch} was found (the variable CC, cc, gcc, clang, the Python package ziglang); `pip "
+            "install ziglang`, or build for 'llvm'",
+            code="TW0507"
+        )
     failures = []
     with tempfile.TemporaryDirectory(prefix="tilewright-c-") as name:
         folder = Path(name)
@@ -112,7 +147,13 @@ def compile_c(text: str, target: Target, compiler: Compiler | None = None, optio
         if source is None:
             given.write_text(text)
         for candidate in compilers:
-            failure = candidate.run([*STANDARD[:1], *EXACT, "-w", *machine_options(target, candidate), *options, "-fPIC", "-c", str(given), "-o", "code.o"], folder)
+            failure = candidate.run(
+                [
+                    *STANDARD[:1], *EXACT, "-w", *machine_options(target, candidate), *options, "-fPIC", "-c",
+                    str(given), "-o", "code.o"
+                ],
+                folder
+            )
             if failure is None:
                 return (folder / "code.o").read_bytes()
             failures.append(f"{candidate.name}: {failure}")
@@ -122,9 +163,17 @@ def compile_c(text: str, target: Target, compiler: Compiler | None = None, optio
 def machine_options(target: Target, compiler: Compiler) -> list[str]:
     """The options that choose the processor."""
     arch, cpu = target.mtriple.split("-")[0], target.mcpu
-    options = [] if not compiler.is_zig or arch == host_arch() else ["-target", f"{'arm' if arch.startswith('arm') else arch}-linux-gnu{'eabihf' if arch.startswith('arm') else ''}"]
+    options = (
+        [] if not compiler.is_zig or arch == host_arch()
+        else [
+            "-target",
+            f"{'arm' if arch.startswith('arm') else arch}-linux-gnu{'eabihf' if arch.startswith('arm') else ''}"
+        ]
+    )
     if compiler.is_zig:
-        named = cpu.replace("-", "_") if cpu not in ("generic", "native") else "baseline" if cpu == "generic" else "native"
+        named = (
+            cpu.replace("-", "_") if cpu not in ("generic", "native") else "baseline" if cpu == "generic" else "native"
+        )
         return [*options, f"-mcpu={named}", "-fno-sanitize=undefined"]
     if cpu == "native":
         return [*options, "-march=native"]

@@ -1,8 +1,8 @@
 """Scalar expressions as C text.
 
-A rule gives text and how strongly it binds, so that there are parentheses where the language or a careful reader needs them. Whole
-numbers wrap around in the loop language: where their bounds do not say that a sum or product fits its type, a function of the prelude
-computes it. Indices of memory are taken to fit.
+A rule gives text and how strongly it binds, so that there are parentheses where the language or a careful reader needs
+them. Whole numbers wrap around in the loop language: where their bounds do not say that a sum or product fits its type,
+a function of the prelude computes it. Indices of memory are taken to fit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ Text = tuple[str, int]
 
 
 class Writer:
-    """What expressions are written with: names of variables, buffers and values computed before, and what the file needs."""
+    """What expressions are written with: names of variables, buffers and values computed before, and what the file
+    needs.
+    """
 
     def __init__(self, needs: set[str], prototypes: dict[str, str]) -> None:
         self.needs, self.prototypes = needs, prototypes
@@ -48,7 +50,11 @@ class Writer:
         if name is not None:
             return name, PRIMARY
         if e.dtype.lanes != 1:
-            raise CompileError(f"the C back end writes scalars, and '{e}' is {e.dtype}; write a loop over its elements, or build for 'llvm'", code="TW0510")
+            raise CompileError(
+                f"the C back end writes scalars, and '{e}' is {e.dtype}; write a loop over its elements, or build for "
+                "'llvm'",
+                code="TW0510"
+            )
         return _RULES[type(e)](self, e)
 
     def subscript(self, index: PrimExpr) -> str:
@@ -164,7 +170,9 @@ def _division(name: str, sign: str) -> Callable[[Writer, Any], Text]:
     def rule(w: Writer, e: E.Binary) -> Text:
         divisor, dtype = number_of(e.b), e.dtype
         if dtype.code == "bool":
-            return (f"({w.text(e.a, BITS + 1)} & {w.text(e.b, BITS + 1)}) != 0", EQUALITY) if sign == "/" else (constant(0, dtype), PRIMARY)
+            return (
+                f"({w.text(e.a, BITS + 1)} & {w.text(e.b, BITS + 1)}) != 0", EQUALITY
+            ) if sign == "/" else (constant(0, dtype), PRIMARY)
         if isinstance(divisor, int) and divisor > 0:
             low = bounds(e.a, w.ranges)[0]
             if dtype.code != "int" or name.startswith("trunc") or (low is not None and low >= 0):
@@ -190,7 +198,8 @@ def _comparison(sign: str) -> Callable[[Writer, Any], Text]:
     strength = EQUALITY if sign in ("==", "!=") else ORDER
 
     def rule(w: Writer, e: E.Comparison) -> Text:
-        if sign in (">=", "<") and e.a.dtype.code == "uint" and number_of(e.b) == 0:  # compilers warn of what is always so
+        # compilers warn of what is always so
+        if sign in (">=", "<") and e.a.dtype.code == "uint" and number_of(e.b) == 0:
             return constant(int(sign == ">="), DataType("bool")), PRIMARY
         return f"{w.text(e.a, SHIFT)} {sign} {w.text(e.b, SHIFT)}", strength
 
@@ -282,15 +291,23 @@ def _bitwise(w: Writer, e: E.Call) -> Text:
 def _reinterpret(w: Writer, e: E.Call) -> Text:
     (value,) = e.args
     source, to = value.dtype, e.dtype
-    if isinstance(value, Load) and source == DataType("uint8x4") and to == "uint32" and isinstance(value.indices[0], E.Ramp) and number_of(value.indices[0].stride) == 1:
+    if isinstance(value, Load) and source == DataType("uint8x4") and to == "uint32" and isinstance(
+        value.indices[0], E.Ramp
+    ) and number_of(value.indices[0].stride) == 1:
         return w.call("word", f"{w.buffer(value.buffer)} + {w.subscript(value.indices[0].base)}")
     if source.lanes != 1:
-        raise CompileError(f"the C back end does not read the bits of {source} as {to}; read them one by one, or build for 'llvm'", code="TW0510")
+        raise CompileError(
+            f"the C back end does not read the bits of {source} as {to}; read them one by one, or build for 'llvm'",
+            code="TW0510"
+        )
     text = w.text(value, UNARY)
     if c_type(source) == c_type(to):
         return text, UNARY
     if to.is_float and to.bits >= 32:
-        return w.call("float_of_bits" if to.bits == 32 else "double_of_bits", f"(uint{to.bits}_t){text}" if source.code == "int" else text)
+        return w.call(
+            "float_of_bits" if to.bits == 32 else "double_of_bits",
+            f"(uint{to.bits}_t){text}" if source.code == "int" else text
+        )
     if source.is_float and source.bits >= 32:
         bits = w.call("bits_of_float" if source.bits == 32 else "bits_of_double", text)[0]
         return (f"(int{to.bits}_t){bits}", UNARY) if to.code == "int" else (bits, PRIMARY)
@@ -318,13 +335,19 @@ def _extern(w: Writer, e: E.Call) -> Text:
 
 _WORDS: Final = (I.pair, I.dot2, I.dot4, I.high_product, I.doubled_high_product, I.multiply_add)
 _NAMES: Final = {I.nearbyint: "rint"}
-_BITWISE: Final = {I.bitwise_and: "&", I.bitwise_or: "|", I.bitwise_xor: "^", I.bitwise_not: "~", I.shift_left: "<<", I.shift_right: ">>"}
+_BITWISE: Final = {
+    I.bitwise_and: "&", I.bitwise_or: "|", I.bitwise_xor: "^", I.bitwise_not: "~", I.shift_left: "<<",
+    I.shift_right: ">>"
+}
 _RULES: Final[dict[type, Callable[[Writer, Any], Text]]] = {
-    Var: _variable, E.IntImm: _constant, E.FloatImm: _constant, Load: _load, E.Cast: _cast, E.Select: _select, E.Call: _call, E.Not: _not,
-    E.Add: _arithmetic("+", "add", SUM, "|"), E.Sub: _arithmetic("-", "sub", SUM, "^"), E.Mul: _arithmetic("*", "mul", PRODUCT, "&"),
+    Var: _variable, E.IntImm: _constant, E.FloatImm: _constant, Load: _load, E.Cast: _cast, E.Select: _select,
+    E.Call: _call, E.Not: _not,
+    E.Add: _arithmetic("+", "add", SUM, "|"), E.Sub: _arithmetic("-", "sub", SUM, "^"),
+    E.Mul: _arithmetic("*", "mul", PRODUCT, "&"),
     E.Div: _real_division, E.TruncDiv: _division("truncdiv", "/"), E.TruncMod: _division("truncmod", "%"),
     E.FloorDiv: _division("floordiv", "/"), E.FloorMod: _division("floormod", "%"),
     E.Max: _extremum("max", "|"), E.Min: _extremum("min", "&"),
-    E.EQ: _comparison("=="), E.NE: _comparison("!="), E.LT: _comparison("<"), E.LE: _comparison("<="), E.GT: _comparison(">"),
+    E.EQ: _comparison("=="), E.NE: _comparison("!="), E.LT: _comparison("<"), E.LE: _comparison("<="),
+    E.GT: _comparison(">"),
     E.GE: _comparison(">="), E.And: _logical("&&", AND), E.Or: _logical("||", OR),
 }

@@ -1,9 +1,10 @@
-"""Small functions that generated C calls, written where they are used: arithmetic that wraps around, divisions that round down, floats of 16 bits.
+"""Small functions that generated C calls, written where they are used: arithmetic that wraps around, divisions that
+round down, floats of 16 bits.
 
     need("add_i32")  ->  static inline int32_t add_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a + (uint32_t)b); }
 
-Their meaning is that of the loop language: whole numbers wrap around, division by zero is zero, the maximum of floats keeps the first
-operand where the comparison with what is no number fails.
+Their meaning is that of the loop language: whole numbers wrap around, division by zero is zero, the maximum of floats
+keeps the first operand where the comparison with what is no number fails.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Final
 from tilewright.base.errors import InternalError
 
 _KINDS: Final = {
-    **{f"i{n}": f"int{n}_t" for n in (8, 16, 32, 64)}, **{f"u{n}": f"uint{n}_t" for n in (8, 16, 32, 64)}, "f32": "float", "f64": "double",
+    **{f"i{n}": f"int{n}_t" for n in (8, 16, 32, 64)}, **{f"u{n}": f"uint{n}_t" for n in (8, 16, 32, 64)},
+    "f32": "float", "f64": "double",
 }
 _FAMILIES: Final = frozenset("add sub mul max min shl abs isinf isnan sigmoid rsqrt truncdiv truncmod floordiv floormod power".split())  # noqa: SIM905
 _SIGNS: Final = {"add": "+", "sub": "-", "mul": "*"}
@@ -27,10 +29,14 @@ _FIXED: Final[dict[str, str]] = {
 #else
 #define UNROLL(count)
 #endif""",
-    "float_of_bits": "static inline float float_of_bits(uint32_t bits) { float x; memcpy(&x, &bits, sizeof x); return x; }",
-    "bits_of_float": "static inline uint32_t bits_of_float(float x) { uint32_t bits; memcpy(&bits, &x, sizeof bits); return bits; }",
-    "double_of_bits": "static inline double double_of_bits(uint64_t bits) { double x; memcpy(&x, &bits, sizeof x); return x; }",
-    "bits_of_double": "static inline uint64_t bits_of_double(double x) { uint64_t bits; memcpy(&bits, &x, sizeof bits); return bits; }",
+    "float_of_bits": "static inline float float_of_bits(uint32_t bits) { float x; memcpy(&x, &bits, sizeof x); return "
+    "x; }",
+    "bits_of_float": "static inline uint32_t bits_of_float(float x) { uint32_t bits; memcpy(&bits, &x, sizeof bits); "
+    "return bits; }",
+    "double_of_bits": "static inline double double_of_bits(uint64_t bits) { double x; memcpy(&x, &bits, sizeof x); "
+    "return x; }",
+    "bits_of_double": "static inline uint64_t bits_of_double(double x) { uint64_t bits; memcpy(&bits, &x, sizeof "
+    "bits); return bits; }",
     "f32_of_bf16": "static inline float f32_of_bf16(uint16_t x) { return float_of_bits((uint32_t)x << 16); }",
     "bf16_of_f32": """\
 /* rounds to nearest, ties to even */
@@ -117,15 +123,21 @@ static inline int32_t high_product(int32_t a, int32_t b, int64_t c) { return (in
 static inline int32_t doubled_high_product(int32_t a, int32_t b, int64_t c) { return (int32_t)(add_i64((int64_t)a * b, c) >> 31); }""",
 }
 _NEEDS: Final[dict[str, tuple[str, ...]]] = {
-    "f32_of_bf16": ("float_of_bits",), "bf16_of_f32": ("bits_of_float",), "f32_of_f16": ("float_of_bits", "bits_of_float"),
-    "f16_of_f32": ("float_of_bits", "bits_of_float"), "odd_f32_of_f64": ("float_of_bits", "bits_of_float"), "dot2": ("float_of_bits", "fma_f32"), "dot4": ("add_i32",),
+    "f32_of_bf16": ("float_of_bits",), "bf16_of_f32": ("bits_of_float",),
+    "f32_of_f16": ("float_of_bits", "bits_of_float"),
+    "f16_of_f32": ("float_of_bits", "bits_of_float"), "odd_f32_of_f64": ("float_of_bits", "bits_of_float"),
+    "dot2": ("float_of_bits", "fma_f32"), "dot4": ("add_i32",),
     "high_product": ("add_i64",), "doubled_high_product": ("add_i64",),
 }
 
 
 def _dot4_of_lanes(lanes: int) -> str:
-    """`dot4` for as many sums as a vector has: by the instruction for it, or by products of 16-bit halves, where the compiler may use these."""
-    wide = {8: "defined(__AVX512VNNI__) && defined(__AVX512VL__)", 16: "defined(__AVX512VNNI__) && defined(__AVX512F__)"}[lanes]
+    """`dot4` for as many sums as a vector has: by the instruction for it, or by products of 16-bit halves, where the
+    compiler may use these.
+    """
+    wide = {
+        8: "defined(__AVX512VNNI__) && defined(__AVX512VL__)", 16: "defined(__AVX512VNNI__) && defined(__AVX512F__)"
+    }[lanes]
     bits = 32 * lanes
     i, total = f"_mm{bits}_", f"_mm{bits}_loadu_si{bits}((const void *)total)"
     return f"""\
@@ -159,8 +171,11 @@ def _by_halves(lanes: int, bits: int) -> str:
     for k in range(0, lanes, bits // 32):
         at = f" + {k}" if k else ""
         lines += [
-            "  {", f"    const {kind} x = {i}set1_epi32((int32_t)a), y = {i}loadu_{whole}((const void *)(w{at})), sums = {i}loadu_{whole}((const void *)(total{at}));",
-            f"    const {kind} even = {i}madd_epi16({i}and_{whole}(x, {i}set1_epi32(0x00FF00FF)), {i}srai_epi16({i}slli_epi16(y, 8), 8));",
+            "  {",
+            f"    const {kind} x = {i}set1_epi32((int32_t)a), y = {i}loadu_{whole}((const void *)(w{at})), sums = "
+            f"{i}loadu_{whole}((const void *)(total{at}));",
+            f"    const {kind} even = {i}madd_epi16({i}and_{whole}(x, {i}set1_epi32(0x00FF00FF)), "
+            f"{i}srai_epi16({i}slli_epi16(y, 8), 8));",
             f"    const {kind} odd = {i}madd_epi16({i}srli_epi16(x, 8), {i}srai_epi16(y, 8));",
             f"    {i}storeu_{whole}((void *)(total{at}), {i}add_epi32(sums, {i}add_epi32(even, odd)));", "  }",
         ]
@@ -219,12 +234,15 @@ def _division(what: str, name: str, kind: str) -> tuple[tuple[str, ...], str]:
         "truncdiv": f"if (b == 0) return 0; {overflow}return ({kind})(a / b);",
         "truncmod": f"if (b == 0) return 0; {no_rest}return ({kind})(a % b);",
         "floordiv": f"if (b == 0) return 0; {overflow}return ({kind})(a / b - (a % b != 0 && (a % b < 0) != (b < 0)));",
-        "floormod": f"if (b == 0) return 0; {no_rest}return ({kind})(a % b + (a % b != 0 && (a % b < 0) != (b < 0) ? b : 0));",
+        "floormod": f"if (b == 0) return 0; {no_rest}return ({kind})(a % b + (a % b != 0 && (a % b < 0) != (b < 0) ? b "
+        ": 0));",
     }.get(what)
     if body is None:
         raise InternalError(f"generated C calls '{name}', which nobody wrote")
     if not signed:
-        body = body.replace(" - (a % b != 0 && (a % b < 0) != (b < 0))", "").replace(" + (a % b != 0 && (a % b < 0) != (b < 0) ? b : 0)", "")
+        body = body.replace(" - (a % b != 0 && (a % b < 0) != (b < 0))", "").replace(
+            " + (a % b != 0 && (a % b < 0) != (b < 0) ? b : 0)", ""
+        )
     return (), f"static inline {kind} {name}({kind} a, {kind} b) {{ {body} }}"
 
 

@@ -1,4 +1,5 @@
-"""A whole model as one C99 file and its header: kernels, constants as arrays, one static workspace, and a function that runs it all.
+"""A whole model as one C99 file and its header: kernels, constants as arrays, one static workspace, and a function that
+runs it all.
 
     emit_model(manifest, kernels, constants)  ->  CModel(name, source, header)
 
@@ -46,7 +47,11 @@ class CModel:
 
 
 def emit_model(manifest: Manifest, kernels: Sequence[PrimFunc], constants: Array) -> CModel:
-    """The model as C. Raises `CompileError` for what one file cannot be: open sizes, operators that run in Python, calls of other compilers."""
+    """The model as C.
+
+    Raises `CompileError` for what one file cannot be: open sizes, operators that run in Python, calls of other
+    compilers.
+    """
     _refuse(manifest)
     return _Model(manifest, kernels, constants).emit()
 
@@ -54,14 +59,24 @@ def emit_model(manifest: Manifest, kernels: Sequence[PrimFunc], constants: Array
 def _refuse(manifest: Manifest) -> None:
     where = f"'{manifest.name}' cannot be one C file: "
     if manifest.symbols:
-        raise CompileError(f"{where}its sizes {', '.join(s.name for s in manifest.symbols)} are open; give all inputs known shapes", code="TW0511")
+        raise CompileError(
+            f"{where}its sizes {', '.join(s.name for s in manifest.symbols)} are open; give all inputs known shapes",
+            code="TW0511"
+        )
     for step in manifest.steps:
         if not isinstance(step, (KernelCall, Copy)):
             named = getattr(step, "name", "") or getattr(step, "symbol", "")
-            raise CompileError(f"{where}'{named}' ({step.origin or 'no origin'}) is no code of ours; replace the operator, or leave the accelerator out of the target", code="TW0511")
+            raise CompileError(
+                f"{where}'{named}' ({step.origin or 'no origin'}) is no code of ours; replace the operator, or leave "
+                "the accelerator out of the target",
+                code="TW0511"
+            )
     for t in (*manifest.inputs, *manifest.outputs):
         if t.dtype.is_object or t.dtype == "string":
-            raise CompileError(f"{where}'{t.name}' is of type {t.dtype}, which C has no arrays of; give the model numbers", code="TW0511")
+            raise CompileError(
+                f"{where}'{t.name}' is of type {t.dtype}, which C has no arrays of; give the model numbers",
+                code="TW0511"
+            )
         c_type(t.dtype)
 
 
@@ -76,7 +91,9 @@ class _Model:
             self.file.add(f)
         self.name = identifier(manifest.c_name)
         self.taken: set[str] = {self.name, f"{self.name}_run", "workspace", "part", *self.kernels}
-        self.inputs, self.outputs = ([self._taken(t.name) for t in infos] for infos in (manifest.inputs, manifest.outputs))
+        self.inputs, self.outputs = (
+            [self._taken(t.name) for t in infos] for infos in (manifest.inputs, manifest.outputs)
+        )
         self.arrays: dict[tuple[int, str, int], str] = {}
         self.texts: list[str] = []
         self.plan = -(-manifest.workspace_bytes // _ALIGNMENT) * _ALIGNMENT
@@ -90,7 +107,8 @@ class _Model:
     def emit(self) -> CModel:
         steps = [line for step in self.manifest.steps for line in self._step(step)]
         return CModel(
-            self.name, self._source(steps), self._header(), self.manifest.inputs, self.manifest.outputs, tuple(self.inputs), tuple(self.outputs),
+            self.name, self._source(steps), self._header(), self.manifest.inputs, self.manifest.outputs,
+            tuple(self.inputs), tuple(self.outputs),
             self.workspace, self.constants.nbytes)
 
     def _source(self, steps: Sequence[str]) -> str:
@@ -99,20 +117,34 @@ class _Model:
         includes = "\n".join([*(f"#include <{h}.h>" for h in HEADERS), "", f'#include "{name}.h"'])
         space = "/* Values between kernels, and what kernels keep while they run. */\n" \
                 f"static union {{ unsigned char bytes[{name.upper()}_WORKSPACE_BYTES]; double real; int64_t whole; void *pointer; }} workspace;"
-        parts = [head, includes, *prelude(self.file.needs), "\n".join(self.file.prototypes.values()), *self.texts, *self.file.functions]
+        parts = [
+            head, includes, *prelude(self.file.needs), "\n".join(self.file.prototypes.values()), *self.texts,
+            *self.file.functions
+        ]
         return "\n\n".join([*filter(None, parts), *([space] if self.workspace else []), self._run(steps)]) + "\n"
 
     def _run(self, steps: Sequence[str]) -> str:
-        parameters, unused = self._parameters(), [n for n in (*self.inputs, *self.outputs) if not any(n in line for line in steps)]
+        parameters, unused = self._parameters(), [
+            n for n in (*self.inputs, *self.outputs) if not any(n in line for line in steps)
+        ]
         lines = [*(f"  (void){n};" for n in unused), *steps]
         if self.manifest.parts == 1:
             ending = ["  return 0;"] if self.manifest.failures else []
             return "\n".join([f"{self._result()} {self.name}_run({parameters}) {{", *lines, *ending, "}"])
         infos = (*self.manifest.inputs, *self.manifest.outputs)
-        moved = [f"{n} + part * {int(size) // t.dtype.itemsize}" for n, t, size in zip((*self.inputs, *self.outputs), infos, part_bytes(self.manifest), strict=True)]
+        moved = [
+            f"{n} + part * {int(size) // t.dtype.itemsize}"
+            for n, t, size in zip((*self.inputs, *self.outputs), infos, part_bytes(self.manifest), strict=True)
+        ]
         one = "\n".join([f"static void run_part({parameters}) {{", *lines, "}"])
-        loop = [f"  for (int part = 0; part < {self.manifest.parts}; ++part) {{", f"    run_part({', '.join(moved)});", "  }"]
-        return "\n\n".join([f"/* One of {self.manifest.parts} equal parts of the batch. */\n{one}", "\n".join([f"void {self.name}_run({parameters}) {{", *loop, "}"])])
+        loop = [
+            f"  for (int part = 0; part < {self.manifest.parts}; ++part) {{", f"    run_part({', '.join(moved)});",
+            "  }"
+        ]
+        return "\n\n".join([
+            f"/* One of {self.manifest.parts} equal parts of the batch. */\n{one}",
+            "\n".join([f"void {self.name}_run({parameters}) {{", *loop, "}"])
+        ])
 
     def _result(self) -> str:
         """The type of what the function returns: a status where checks may end it."""
@@ -153,13 +185,18 @@ class _Model:
                 at = f"workspace.bytes + {place.offset}" if place.offset else "workspace.bytes"
                 return at if kind == "uint8_t" and not name else f"({kind} *)(void *)({at})"
             case "input" | "output":
-                infos, names, constancy = (self.manifest.inputs, self.inputs, "const ") if place.kind == INPUT else (self.manifest.outputs, self.outputs, "")
+                infos, names, constancy = (
+                    self.manifest.inputs, self.inputs, "const "
+                ) if place.kind == INPUT else (self.manifest.outputs, self.outputs, "")
                 own, skip = infos[place.offset].dtype, int(place.skip)
                 if c_type(own) == kind and skip % own.itemsize == 0:
                     return f"{names[place.offset]} + {skip // own.itemsize}" if skip else names[place.offset]
                 return f"({constancy}{kind} *)({constancy}void *)(({constancy}unsigned char *){names[place.offset]} + {skip})"
             case _:
-                raise InternalError(f"a step of '{self.manifest.name}' names the {place.kind} {place.offset}, which a model that is one file does not have")
+                raise InternalError(
+                    f"a step of '{self.manifest.name}' names the {place.kind} {place.offset}, which a model that is "
+                    "one file does not have"
+                )
 
     def _constant(self, offset: int, dtype: DataType, nbytes: int, name: str) -> str:
         """The name of the array that has these bytes."""
@@ -168,7 +205,9 @@ class _Model:
         if known is None:
             known = self.arrays[key] = self._taken(name or "constant")
             values = self.constants[offset : offset + nbytes].view(dtype.numpy())
-            self.texts.append(f"static const {key[1]} {known}[{max(1, values.size)}] = {{\n{listed(values, dtype)}\n}};")
+            self.texts.append(
+                f"static const {key[1]} {known}[{max(1, values.size)}] = {{\n{listed(values, dtype)}\n}};"
+            )
         return known
 
     # The header.
@@ -178,20 +217,35 @@ class _Model:
             f"/* Model {_plain(m.name)}, written by Tilewright {m.compiler} as C99 for any processor.",
             " *",
             f" * {name}_run computes the outputs of the inputs, dense arrays in row-major order that do not overlap:",
-            *(f" *   {n}: {_plain(t)}" for n, t in zip((*self.inputs, *self.outputs), (*m.inputs, *m.outputs), strict=True)),
+            *(
+                f" *   {n}: {_plain(t)}"
+                for n, t in zip((*self.inputs, *self.outputs), (*m.inputs, *m.outputs), strict=True)
+            ),
             " *",
-            *([" * It returns 0, or another number where it cannot go on, and the outputs are not to be used:"] if m.failures else []),
+            *(
+                [" * It returns 0, or another number where it cannot go on, and the outputs are not to be used:"]
+                if m.failures else []
+            ),
             *(f" *   {k}: {_plain(said)}" for k, said in enumerate(m.failures, FIRST_MESSAGE)),
             *([" *"] if m.failures else []),
-            " * It needs no memory but these arrays, its constants and one static workspace, so that one thread at a time may call it.",
-            *([" * Elements of float16 and bfloat16 are their bits."] if any(t.dtype.is_float and t.dtype.bits == 16 for t in (*m.inputs, *m.outputs)) else []),
+            " * It needs no memory but these arrays, its constants and one static workspace, so that one thread at a "
+            "time may call it.",
+            *(
+                [" * Elements of float16 and bfloat16 are their bits."]
+                if any(t.dtype.is_float and t.dtype.bits == 16 for t in (*m.inputs, *m.outputs)) else []
+            ),
             " */",
             f"#ifndef {upper}_H", f"#define {upper}_H", "", "#include <stdbool.h>", "#include <stdint.h>", "",
             "/* Bytes of the static workspace, and of all constants. */",
-            f"#define {upper}_WORKSPACE_BYTES {self.workspace}", f"#define {upper}_CONSTANT_BYTES {self.constants.nbytes}", "",
+            f"#define {upper}_WORKSPACE_BYTES {self.workspace}",
+            f"#define {upper}_CONSTANT_BYTES {self.constants.nbytes}", "",
             "/* Elements of the inputs and outputs. */",
-            *(f"#define {upper}_{n.upper()}_SIZE {math.prod(t.shape)}" for n, t in zip((*self.inputs, *self.outputs), (*m.inputs, *m.outputs), strict=True)),
-            "", "#ifdef __cplusplus", 'extern "C" {', "#endif", f"{self._result()} {name}_run({self._parameters()});", "#ifdef __cplusplus", "}", "#endif", "", "#endif", "",
+            *(
+                f"#define {upper}_{n.upper()}_SIZE {math.prod(t.shape)}"
+                for n, t in zip((*self.inputs, *self.outputs), (*m.inputs, *m.outputs), strict=True)
+            ),
+            "", "#ifdef __cplusplus", 'extern "C" {', "#endif", f"{self._result()} {name}_run({self._parameters()});",
+            "#ifdef __cplusplus", "}", "#endif", "", "#endif", "",
         ]
         return "\n".join(lines)
 

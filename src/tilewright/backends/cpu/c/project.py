@@ -20,7 +20,9 @@ from tilewright.runtime.program import TensorInfo
 
 Array = np.ndarray[Any, Any]
 TOLERANCE: Final = 1e-4
-"""How far a float may be from the known one, of the larger of 1 and its size: other processors and libraries round otherwise."""
+"""How far a float may be from the known one, of the larger of 1 and its size: other processors and libraries round
+otherwise.
+"""
 
 _COMPARE: Final = """\
 static int failures;
@@ -67,7 +69,8 @@ static int write_file(const char *path, const void *data, size_t size) {
 def files(model: CModel, inputs: Sequence[Array], outputs: Sequence[Array]) -> dict[str, str]:
     """The texts by file name; `outputs` are the known answers for `inputs`."""
     return {
-        f"{model.name}.c": model.source, f"{model.name}.h": model.header, f"{model.name}_test.c": _test(model, inputs, outputs),
+        f"{model.name}.c": model.source, f"{model.name}.h": model.header,
+        f"{model.name}_test.c": _test(model, inputs, outputs),
         "main.c": _example(model), "Makefile": _makefile(model.name),
     }
 
@@ -86,14 +89,18 @@ def _storage(model: CModel, kind: str, name: str) -> str:
 
 def _test(model: CModel, inputs: Sequence[Array], outputs: Sequence[Array]) -> str:
     given, made = _arrays(model)
-    lines = ["/* Compares the model with values that were computed when it was written: whole numbers have to be equal. */", "#include <math.h>",
+    lines = ["/* Compares the model with values that were computed when it was written: whole numbers have to be "
+    "equal. */", "#include <math.h>",
              "#include <stdio.h>", "#include <string.h>", "", f'#include "{model.name}.h"', ""]
     is_real = [t.dtype.is_float for _, t in made]
     lines += [f"#define TOLERANCE {TOLERANCE if any(is_real) else 0.0}", ""]
     for (name, t), array in zip(given, inputs, strict=True):
         lines += [f"static const {c_type(t.dtype)} {name}[{max(1, array.size)}] = {{", listed(array, t.dtype), "};"]
     for (name, t), array in zip(made, outputs, strict=True):
-        lines += [f"static const {c_type(t.dtype)} known_{name}[{max(1, array.size)}] = {{", listed(array, t.dtype), "};", _storage(model, c_type(t.dtype), name)]
+        lines += [
+            f"static const {c_type(t.dtype)} known_{name}[{max(1, array.size)}] = {{", listed(array, t.dtype), "};",
+            _storage(model, c_type(t.dtype), name)
+        ]
     short = {t.dtype.code for _, t in made if t.dtype.is_float and t.dtype.bits == 16}
     lines += ["", _COMPARE, *(["", _HALF if "float" in short else _BRAIN] if short else []), "", "int main(void) {"]
     lines.append(f"  {model.name}_run({', '.join(n for n, _ in (*given, *made))});")
@@ -104,20 +111,29 @@ def _test(model: CModel, inputs: Sequence[Array], outputs: Sequence[Array]) -> s
         if not t.dtype.is_float:
             compared = f"if ({name}[k] != known_{name}[k]) {compared}"
         lines.append(f"  for (long k = 0; k < {_size(model, name)}; ++k) {compared}")
-    lines += ['  if (failures) printf("FAILED: %d values differ\\n", failures);', '  else printf("OK\\n");', "  return failures != 0;", "}", ""]
+    lines += [
+        '  if (failures) printf("FAILED: %d values differ\\n", failures);', '  else printf("OK\\n");',
+        "  return failures != 0;", "}", ""
+    ]
     return "\n".join(lines)
 
 
 def _example(model: CModel) -> str:
     given, made = _arrays(model)
     words = " ".join([*(f"{n}.raw" for n, _ in given), *(f"{n}.raw" for n, _ in made)])
-    lines = [f"/* Runs the model on raw arrays: ./main {words} */", "#include <stdio.h>", "", f'#include "{model.name}.h"', ""]
+    lines = [
+        f"/* Runs the model on raw arrays: ./main {words} */", "#include <stdio.h>", "", f'#include "{model.name}.h"',
+        ""
+    ]
     lines += [_storage(model, c_type(t.dtype), n) for n, t in (*given, *made)]
-    lines += ["", *([_READ, ""] if given else []), _WRITE, "", "int main(int count, char **paths) {", f"  if (count != {len(given) + len(made) + 1}) {{",
+    lines += ["", *([_READ, ""] if given else []), _WRITE, "", "int main(int count, char **paths) {", "  if (count != "
+    f"{len(given) + len(made) + 1}) {{",
               f'    fprintf(stderr, "usage: %s {words}\\n", paths[0]);', "    return 2;", "  }"]
     lines += [f"  if (!read_file(paths[{k + 1}], {n}, sizeof {n})) return 1;" for k, (n, _) in enumerate(given)]
     lines.append(f"  {model.name}_run({', '.join(n for n, _ in (*given, *made))});")
-    lines += [f"  if (!write_file(paths[{len(given) + k + 1}], {n}, sizeof {n})) return 1;" for k, (n, _) in enumerate(made)]
+    lines += [
+        f"  if (!write_file(paths[{len(given) + k + 1}], {n}, sizeof {n})) return 1;" for k, (n, _) in enumerate(made)
+    ]
     return "\n".join([*lines, "  return 0;", "}", ""])
 
 

@@ -1,6 +1,7 @@
 """How types, constants, names and comments are written in C.
 
-`float16` and `bfloat16` are their bits in `uint16_t`: they are widened where they are read and rounded where they are written.
+`float16` and `bfloat16` are their bits in `uint16_t`: they are widened where they are read and rounded where they are
+written.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def c_type(dtype: DataType) -> str:
     if known is None and dtype.lanes == 1 and dtype.code in ("int", "uint") and dtype.bits in (8, 16, 32, 64):
         known = f"{dtype.code}{dtype.bits}_t"
     if known is None:
-        raise CompileError(f"the C back end has no type for {dtype}: it has bool, integers of 8 to 64 bits, float16, bfloat16, float32 and float64; "
+        raise CompileError(f"the C back end has no type for {dtype}: it has bool, integers of 8 to 64 bits, float16, "
+        "bfloat16, float32 and float64; "
                            "convert the value, or build for 'llvm'", code="TW0510")
     return known
 
@@ -110,7 +112,9 @@ def identifier(name: str, taken: Container[str] = ()) -> str:
     clean = _UNSAFE.sub("_", name).strip("_") or "x"
     if clean[0].isdigit():
         clean = f"x{clean}"
-    if clean in _KEYWORDS or clean in MATHEMATICS or is_helper(clean) or clean.startswith(("int8", "int16", "int32", "int64", "uint", "INT", "UINT")):
+    if clean in _KEYWORDS or clean in MATHEMATICS or is_helper(clean) or clean.startswith((
+        "int8", "int16", "int32", "int64", "uint", "INT", "UINT"
+    )):
         clean += "_"
     found, k = clean, 1
     while found in taken:

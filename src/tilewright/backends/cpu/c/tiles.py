@@ -5,8 +5,9 @@
         for (lane = 0; lane < 8; ++lane)
           sums[m * 16 + n * 8 + lane] = …
 
-A C compiler keeps such sums in registers only where these loops are unrolled but for the last one, which it makes a vector of. Where that one adds products of
-four bytes, it is a function of its own (`dot4_x8`), since compilers do not find the instruction for it.
+A C compiler keeps such sums in registers only where these loops are unrolled but for the last one, which it makes a
+vector of. Where that one adds products of four bytes, it is a function of its own (`dot4_x8`), since compilers do not
+find the instruction for it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ _MOST: Final = 64
 
 
 def is_tile(s: For) -> bool:
-    """Whether the loop is to be unrolled: it holds loops of constant sizes that end in one store, and is not the innermost of them."""
+    """Whether the loop is to be unrolled: it holds loops of constant sizes that end in one store, and is not the
+    innermost of them.
+    """
     vectors, inner = 1, 0
     here: Stmt = s
     while isinstance(here, For):
@@ -42,7 +45,9 @@ def is_tile(s: For) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DotLanes:
-    """`for lane: total[place + lane] = dot4(word, weights[at + lane], total[place + lane])`, where `word` is the same for all lanes."""
+    """`for lane: total[place + lane] = dot4(word, weights[at + lane], total[place + lane])`, where `word` is the same
+    for all lanes.
+    """
 
     lanes: int
     total: Load
@@ -57,13 +62,17 @@ LANES: Final = (8, 16)
 def dot_lanes(s: For) -> DotLanes | None:
     """What a loop over lanes is, where it adds products of four bytes to neighbours in memory."""
     count, store, lane = number_of(s.extent), s.body, s.var
-    if count not in LANES or s.kind != SERIAL or number_of(s.min) != 0 or not isinstance(store, Store) or store.mask is not None:
+    if count not in LANES or s.kind != SERIAL or number_of(s.min) != 0 or not isinstance(
+        store, Store
+    ) or store.mask is not None:
         return None
     value = store.value
     if not (isinstance(value, Call) and value.op is dot4 and value.dtype == "int32"):
         return None
     word, weights, total = value.args
-    if not (isinstance(weights, Load) and total is Load(store.buffer, store.indices) and weights.buffer is not store.buffer) or _reads(word, lane):
+    if not (
+        isinstance(weights, Load) and total is Load(store.buffer, store.indices) and weights.buffer is not store.buffer
+    ) or _reads(word, lane):
         return None
     first, at = _first(store.indices[0], lane), _first(weights.indices[0], lane)
     if first is None or at is None or weights.dtype != "int32":

@@ -1,7 +1,7 @@
 """The values of a statement: what has to be computed before the expression itself.
 
-A value that an expression uses several times gets a name, so that the text stays as small as the expression. What a choice guards stays
-inside of it: a choice between large values becomes an `if` that sets a variable.
+A value that an expression uses several times gets a name, so that the text stays as small as the expression. What a
+choice guards stays inside of it: a choice between large values becomes an `if` that sets a variable.
 """
 
 from __future__ import annotations
@@ -92,7 +92,9 @@ class Values:
         return seen - certain, [e for e in order if e not in inside]
 
     def _worth(self, e: PrimExpr) -> bool:
-        if not isinstance(e, (E.Binary, E.Call, E.Cast, E.Select, Load)) or e.dtype.lanes > 1 or (isinstance(e, E.Call) and e.op.effect):
+        if not isinstance(
+            e, (E.Binary, E.Call, E.Cast, E.Select, Load)
+        ) or e.dtype.lanes > 1 or (isinstance(e, E.Call) and e.op.effect):
             return False
         pure_index = is_index(e.dtype) and not isinstance(e, (Load, E.Call, E.Cast))
         return self.size(e) >= (_WORTH_OF_INDEX if pure_index else _WORTH_A_NAME)

@@ -1,4 +1,5 @@
-"""How generated code asks for memory: by the C library's own functions, or by two of ours that know what these are called elsewhere.
+"""Memory requests of generated code: the C library's functions, or two functions of this module where those have other
+names.
 
     ptr aligned_alloc(i64 alignment, i64 bytes), void free(ptr)      where addresses have 64 bits
     ptr tw_allocate(i64 alignment, i64 bytes), void tw_free(ptr)     where `size_t` has 32 bits, and on Windows
@@ -13,12 +14,14 @@ from tilewright.backends.target import Target
 
 
 def allocator(triple: str) -> tuple[str, str]:
-    """The functions that give memory and take it back."""
+    """Return the names of the functions that allocate and free memory."""
     return ("tw_allocate", "tw_free") if _definitions(triple) else ("aligned_alloc", "free")
 
 
 def allocation_text(target: Target) -> str:
-    """What a module needs that asks for memory: our functions where they are needed, else the declarations of the C library's."""
+    """Return the text that a module with memory requests needs: definitions of this module, or declarations of the C
+    library's functions.
+    """
     return _definitions(target.mtriple) or _DECLARED
 
 

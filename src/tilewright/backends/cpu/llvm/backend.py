@@ -27,7 +27,8 @@ class LlvmBackend(CpuBackend):
         return machine_of(target)
 
     def emit(
-        self, funcs: Sequence[PrimFunc], target: Target, sources: Sequence[Source] = (), overlapping: frozenset[str] = frozenset(),
+        self, funcs: Sequence[PrimFunc], target: Target, sources: Sequence[Source] = (),
+        overlapping: frozenset[str] = frozenset(),
     ) -> tuple[str, Scratch]:
         from tilewright.backends.cpu.llvm.codegen import emit_measured
 

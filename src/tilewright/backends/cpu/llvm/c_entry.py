@@ -1,7 +1,8 @@
-"""What a C program calls, as LLVM text: `int32_t <name>_run(inputs, outputs)`, which brings its own context and workspace, and `void <name>_close(void)`.
+"""The functions that a C program calls, as LLVM text: `int32_t <name>_run(inputs, outputs)` and `void
+<name>_close(void)`.
 
-It stands over `tw_run` (`entry.py`), and is compiled only into files that leave the process. Where there are threads, they are made by the first
-call; elsewhere all calls share a context that nobody has to make.
+They bring a context and a workspace, call `tw_run` (`entry.py`), and are compiled only into saved files. Where there
+are threads, the first call starts them; elsewhere all calls share one constant context.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from tilewright.runtime.manifest import Manifest
 
 
 def emit_c_entry(manifest: Manifest) -> str:
-    """`int32_t <name>_run(const void* const* inputs, void* const* outputs)` and `void <name>_close(void)`, over `tw_run`."""
+    """Return the text of `<name>_run(const void* const* inputs, void* const* outputs)` and `<name>_close(void)`."""
     pointer = processors.pointer_bytes(manifest.triple)
     input_bytes, output_bytes = pointer * len(manifest.inputs), pointer * len(manifest.outputs)
     allocate, free = allocator(manifest.triple)

@@ -1,6 +1,6 @@
-"""The cells of a run as LLVM text: cutting them from chunks, freeing them, writing into one, and the limit of the stack.
+"""The cells of a run as LLVM text: allocation from chunks, release, writes, and the limit of the stack.
 
-`backends/cpu/llvm/flow.py` says what a cell is, and fills in where the state of a run has what.
+`backends/cpu/llvm/flow.py` describes cells and fills in the offsets of the state of a run.
 """
 
 from __future__ import annotations

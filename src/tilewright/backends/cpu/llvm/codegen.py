@@ -2,11 +2,11 @@
 
     emit(func, target)  ->  define void @name(ptr noalias %ctx, ptr noalias %p0, …)
 
-Serial loops test at their end (behind a guard where the extent is not a constant). Slots of register tiles are carried by
-phis through loops and branches. The body of a parallel loop becomes a function over its free pointers and scalars, reached
-through a closure by `tw_context.parallel_for`; parallel loops inside of it run serially. Memory between stages is on the stack up to
-a limit for each function, and from the C library above it (`scratch.py`). The text holds every decision that
-matters for speed: LLVM runs instruction selection and register allocation on it, and no optimisation pass.
+Serial loops test at their end, after a guard where the extent is not a constant. Slots of register tiles are carried by
+phis through loops and branches. The body of a parallel loop becomes a function over its free pointers and scalars,
+which `tw_context.parallel_for` reaches through a closure; parallel loops inside of it run serially. Memory between
+stages is on the stack up to a limit for each function, and above it from the C library (`scratch.py`). The text holds
+every decision that matters for speed: LLVM selects instructions and allocates registers, and runs no optimization pass.
 """
 
 from __future__ import annotations
@@ -49,39 +49,51 @@ from tilewright.tir.transform.verify import verify_flat
 
 
 def emit(func: PrimFunc, target: Target, source: Source | None = None) -> str:
-    """The LLVM module of one flat function; with a `source`, its instructions say from which line of it they came."""
+    """Return the LLVM module of one flat function; with a `source`, its instructions have the lines of that text."""
     return emit_module((func,), target, () if source is None else (source,))
 
 
 def emit_module(funcs: Iterable[PrimFunc], target: Target, sources: Sequence[Source] = ()) -> str:
-    """One LLVM module with several flat functions."""
+    """Return one LLVM module with several flat functions."""
     return emit_measured(funcs, target, sources)[0]
 
 
 @room_for(KERNEL)
 def emit_measured(funcs: Iterable[PrimFunc], target: Target, sources: Sequence[Source] = ()) -> tuple[str, Scratch]:
-    """One LLVM module with several flat functions, and the most memory that one of them takes beside its arguments.
+    """Return one LLVM module with several flat functions, and the most memory that one of them takes beside its
+    arguments.
 
-    With `sources`, one for each function, it has debug information. Raises `InternalError` for a function that is not flat or not well typed.
+    With `sources`, one for each function, it has debug information. Raises `InternalError` for a function that is not
+    flat or not well typed.
     """
     declarations: dict[str, str] = {}
     given = tuple(funcs)
     for func in given:
         verify_flat(func)
     debug = DebugInfo(full=any(s.locals for s in sources)) if sources else None
-    inner = [None] * len(given) if debug is None else [debug.function(s, func.name) for func, s in zip(given, sources, strict=True)]
+    inner = (
+        [None] * len(given) if debug is None
+        else [debug.function(s, func.name) for func, s in zip(given, sources, strict=True)]
+    )
     made = [_Codegen(func, target, declarations, d) for func, d in zip(given, inner, strict=True)]
     bodies = [text for one in made for text in one.function()]
     bits = target.vector_bits
-    frame = ' "frame-pointer"="all"' if any(s.locals for s in sources) else ""  # by which gdb finds where a function's beginning ends
-    attributes = f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"{frame} }}'
-    return "\n".join([*declarations.values(), "", *bodies, attributes, *([] if debug is None else [debug.text()]), ""]), most(one.scratch for one in made)
+    # by which gdb finds where a function's beginning ends
+    frame = ' "frame-pointer"="all"' if any(s.locals for s in sources) else ""
+    attributes = (
+        f'attributes #0 = {{ nounwind "prefer-vector-width"="{bits}" "min-legal-vector-width"="{bits}"{frame} }}'
+    )
+    return "\n".join([
+        *declarations.values(), "", *bodies, attributes, *([] if debug is None else [debug.text()]), ""
+    ]), most(one.scratch for one in made)
 
 
 class _Codegen:
-    """The functions that one `PrimFunc` becomes: itself and the bodies of its parallel loops."""
+    """The functions that one `PrimFunc` becomes: itself, and the bodies of its parallel loops."""
 
-    def __init__(self, func: PrimFunc, target: Target, declarations: dict[str, str], debug: DebugFunction | None = None) -> None:
+    def __init__(
+        self, func: PrimFunc, target: Target, declarations: dict[str, str], debug: DebugFunction | None = None
+    ) -> None:
         self.debug, self.origin = debug, func.origin
         self.func, self.target, self.declarations = func, target, declarations
         self.facts = Facts(func)
@@ -117,9 +129,11 @@ class _Codegen:
 
     @property
     def scratch(self) -> Scratch:
-        """What a call takes of one thread, known when the text is written."""
+        """The memory that a call takes of one thread, known when the text is written."""
         inner = most(self.within)
-        return Scratch(self.memory.stack + inner.stack, self.memory.heap + inner.heap, str(self.func.origin or self.func.name))
+        return Scratch(
+            self.memory.stack + inner.stack, self.memory.heap + inner.heap, str(self.func.origin or self.func.name)
+        )
 
     def _stmt(self, s: Stmt) -> None:
         if self.debug is None:
@@ -157,7 +171,9 @@ class _Codegen:
             case Evaluate():
                 self._evaluate(s.value)
             case _:
-                raise InternalError(f"{type(s).__name__} reached code generation in '{self.func.name}'; lower the function first")
+                raise InternalError(
+                    f"{type(s).__name__} reached code generation in '{self.func.name}'; lower the function first"
+                )
 
     def _rebind(self, var: Var, value: Value, not_negative: bool) -> None:
         """Bind a variable that an earlier copy of the same statement may have bound to another value."""
@@ -188,7 +204,8 @@ class _Codegen:
         if self.debug is not None and self.debug.source.locals:
             place, line = f"%{self.f.name('shown')}", self.debug.source.first
             self.f.entry.append(f"  {place} = alloca ptr, align 8")
-            self.f.entry.append(f"  store volatile ptr {self.f.pointers[b][0]}, ptr {place}, align 8")  # without a line, debuggers stop behind it
+            # without a line, debuggers stop behind it
+            self.f.entry.append(f"  store volatile ptr {self.f.pointers[b][0]}, ptr {place}, align 8")
             self.f.entry.append(self.debug.declare(place, self.debug.buffer(b, line, parameter=parameter), line))
 
     def _evaluate(self, e: PrimExpr) -> None:
@@ -204,7 +221,8 @@ class _Codegen:
     def _allocate(self, s: Allocate) -> None:
         buffer = s.buffer
         if buffer not in self.facts.tiles:
-            if buffer not in self.f.pointers:  # copies of a loop body allocate it one after the other, and known addresses stay right
+            # copies of a loop body allocate it one after the other, and known addresses stay right
+            if buffer not in self.f.pointers:
                 self.f.pointers[buffer] = (self._memory(buffer), 0)
                 if all(isinstance(d, int) for d in buffer.shape):
                     self._show_buffer(buffer)
@@ -219,17 +237,25 @@ class _Codegen:
             self.f.forget(key)
 
     def _memory(self, buffer: Buffer) -> str:
-        """The address of memory for a buffer whose size is known."""
+        """Return the address of memory for a buffer of known size."""
         size = buffer.dtype.itemsize
         for extent in buffer.shape:
             if not isinstance(extent, int):
-                raise InternalError(f"buffer '{buffer.name}' of '{self.func.name}' is allocated where its size is not known when the function begins")
+                raise InternalError(
+                    f"buffer '{buffer.name}' of '{self.func.name}' is allocated where its size is not known when the "
+                    "function begins"
+                )
             size *= extent
         return self.memory.known(f"%{self.f.name(local_name(buffer.name))}", size)
 
     def _open_memory(self, s: Stmt) -> None:
-        """Ask for the memory whose size is known only when the function is called, where the function begins."""
-        found = [b for b in dict.fromkeys(self._allocated(s)) if not all(isinstance(d, int) for d in b.shape) and b not in self.facts.tiles]
+        """Request, at the start of the function, the memory for buffers whose size is known only at run time."""
+        found = [
+            b
+            for b in dict.fromkeys(self._allocated(s)) if not all(
+                isinstance(d, int) for d in b.shape
+            ) and b not in self.facts.tiles
+        ]
         for b in found:
             name = f"%{self.f.name(local_name(b.name))}"
             self.memory.open(name, self.f.value(_rounded_size(b))[0])
@@ -238,7 +264,7 @@ class _Codegen:
             self.memory.check_open()
 
     def _allocated(self, s: Stmt) -> Iterator[Buffer]:
-        """The buffers that the function itself allocates, not those of the bodies of its parallel loops."""
+        """Yield the buffers that the function itself allocates, without those of the bodies of its parallel loops."""
         if isinstance(s, For) and s.kind == PARALLEL and not self.parallel:
             return
         if isinstance(s, Allocate):
@@ -249,7 +275,9 @@ class _Codegen:
     # Loops.
     def _for(self, s: For) -> None:
         if s.kind not in (SERIAL, PARALLEL):
-            raise InternalError(f"loop '{s.var.name}' in '{self.func.name}' is still {s.kind}; lower the function first")
+            raise InternalError(
+                f"loop '{s.var.name}' in '{self.func.name}' is still {s.kind}; lower the function first"
+            )
         if isinstance(s.extent, IntImm) and s.extent.value <= 0:
             return
         if s.kind == PARALLEL and not self.parallel:
@@ -264,7 +292,7 @@ class _Codegen:
             self._guarded(s)
 
     def _guarded(self, s: For) -> None:
-        """A loop that may have nothing to do."""
+        """Write a loop that may have no iterations."""
         f = self.f
         kind = register_type(s.var.dtype)
         start, (stop, _) = f.value(s.min)[0], f.value(add(s.min, s.extent))
@@ -308,7 +336,9 @@ class _Codegen:
     def _if(self, s: IfThenElse) -> None:
         condition, _ = self.f.value(s.condition)
         other = s.else_case
-        self._branch(condition, lambda: self._stmt(s.then_case), None if other is None else lambda: self._stmt(other), s)
+        self._branch(
+            condition, lambda: self._stmt(s.then_case), None if other is None else lambda: self._stmt(other), s
+        )
 
     def _branch(self, condition: str, then: Callable[[], None], other: Callable[[], None] | None, s: Stmt) -> None:
         """Run one of two statements; slots that they change meet in phis."""
@@ -338,11 +368,14 @@ class _Codegen:
 
     # Parallel loops.
     def _parallel(self, s: For) -> None:
-        """`parallel for i: body` -> a function over the loop's free names, and a call of it through the context."""
+        """Write `parallel for i: body` as a function over the loop's free names, and a call of it through the context.
+        """
         f = self.f
         buffers, variables = free_names(s.body)
         variables = [v for v in variables if v is not s.var]
-        shared = [("ptr", f.pointers[b][0]) for b in buffers] + [(register_type(v.dtype), f.value(v)[0]) for v in variables]
+        shared = [("ptr", f.pointers[b][0]) for b in buffers] + [
+            (register_type(v.dtype), f.value(v)[0]) for v in variables
+        ]
         start, count = f.value(s.min)[0], f.value(s.extent)[0]
         shared += [(register_type(s.var.dtype), start), ("ptr", "%ctx")]
         layout = f"{{ {', '.join(kind for kind, _ in shared)} }}"
@@ -354,14 +387,17 @@ class _Codegen:
             field = f.put(f"getelementptr {layout}, ptr {closure}, i32 0, i32 {k}", f.here)
             f.do(f"store {kind} {text}, ptr {field}")
         run = f.put("load ptr, ptr %ctx, align 8", f.here)
-        f.do(f"call void {run}(ptr %ctx, ptr {name}, ptr {closure}, i64 {count}, i64 {int(s.annotations.get('grain', 1))})")
+        f.do(
+            f"call void {run}(ptr %ctx, ptr {name}, ptr {closure}, i64 {count}, i64 "
+            f"{int(s.annotations.get('grain', 1))})"
+        )
         for key in self.facts.effects(s):
             f.forget(key)
 
     def _outline(self, s: For, name: str, buffers: list[Buffer], variables: list[Var], layout: str) -> str:
-        """The function that runs iterations `[begin, end)`, and the one that unpacks the closure for it.
+        """Write the function that runs iterations `[begin, end)`, and the one that unpacks the closure for it.
 
-        There are two because only parameters can be declared not to alias.
+        There are two functions because only parameters can be declared not to alias.
         """
         outer, memory, debug = self.f, self.memory, self.debug
         inner = f"{name[:-1]}.body\"" if name.endswith('"') else f"{name}.body"
@@ -394,14 +430,21 @@ class _Codegen:
         unpack, arguments = [], []
         for k, parameter in enumerate(parameters):
             kind = parameter.split()[0]
-            unpack.append(f"  %f{k} = getelementptr {layout}, ptr %closure, i32 0, i32 {k}\n  %x{k} = load {kind}, ptr %f{k}")
+            unpack.append(
+                f"  %f{k} = getelementptr {layout}, ptr %closure, i32 0, i32 {k}\n  %x{k} = load {kind}, ptr %f{k}"
+            )
             arguments.append(f"{kind} %x{k}")
         call = f"  call void {inner}({', '.join([*arguments, 'i64 %begin', 'i64 %end'])})\n  ret void\n}}"
         self.within.append(Scratch(self.memory.stack, self.memory.heap))
         self.f, self.parallel, self.memory, self.debug = outer, False, memory, debug
-        return "\n".join([body, f"define internal void {name}(ptr %closure, i64 %begin, i64 %end) #0 {{", *unpack, call])
+        return "\n".join([
+            body, f"define internal void {name}(ptr %closure, i64 %begin, i64 %end) #0 {{", *unpack, call
+        ])
 
 
 def _rounded_size(buffer: Buffer) -> PrimExpr:
-    """The bytes of a flat buffer, as `aligned_alloc` takes them: a multiple of the alignment, and not 0."""
-    return mul(floordiv(add(mul(as_expr(buffer.shape[0]), buffer.dtype.itemsize), 2 * MEMORY_ALIGNMENT - 1), MEMORY_ALIGNMENT), MEMORY_ALIGNMENT)
+    """Return the bytes of a flat buffer as `aligned_alloc` takes them: a multiple of the alignment, and not 0."""
+    return mul(
+        floordiv(add(mul(as_expr(buffer.shape[0]), buffer.dtype.itemsize), 2 * MEMORY_ALIGNMENT - 1), MEMORY_ALIGNMENT),
+        MEMORY_ALIGNMENT
+    )

@@ -1,8 +1,8 @@
 """LLVM text -> object code for a target.
 
-No mid-level passes run: the text that `codegen` writes is already in the shape that the instruction selector needs, and
-measured no faster after LLVM's pipelines. Text is verified first, because LLVM aborts the process on invalid IR.
-llvmlite serialises its calls, so all of this may be called from several threads.
+No mid-level passes run: the text of `codegen` has the form that the instruction selector needs, and measured no faster
+after LLVM's pipelines. Text is verified first, because LLVM aborts the process on invalid IR. llvmlite serializes its
+calls, so several threads may call these functions.
 """
 
 from __future__ import annotations
@@ -19,16 +19,20 @@ from tilewright.backends.target import Target
 from tilewright.base.errors import CompileError, InternalError, TargetError
 
 USUAL: Final = 2
-"""The effort of code generation where nothing else is said."""
+"""The default optimization level of code generation."""
 IN_ORDER: Final = 0
-"""The effort that leaves instructions in the order of the text, as debuggers need it."""
+"""The optimization level that leaves instructions in the order of the text, as debuggers need it."""
 _LOCK: Final = threading.RLock()
 _VECTOR_STACK_MOVE: Final = re.compile(
-    r"^\s*(?:v?mov\w+\s+(?:%[xyz]mm\d+, -?\d*\(%r[sb]p\)|-?\d*\(%r[sb]p\), %[xyz]mm\d+)|(?:str|ldr)\s+q\d+, \[(?:sp|x29))", re.MULTILINE)
+    r"^\s*(?:v?mov\w+\s+(?:%[xyz]mm\d+, -?\d*\(%r[sb]p\)|-?\d*\(%r[sb]p\), %[xyz]mm\d+)|(?:str|ldr)\s+q\d+, "
+    r"\[(?:sp|x29))", re.MULTILINE)
 
 
 def _leave_llvm() -> None:
-    """Wait until no other thread is inside of LLVM. A child process would find its locks held, and its tables half-written, for ever."""
+    """Wait until no other thread is inside of LLVM.
+
+    A child process would otherwise find its locks held, and its tables half-written.
+    """
     _LOCK.acquire()
     llvm.ffi.lib._lock.__enter__()
 
@@ -43,36 +47,39 @@ if hasattr(os, "register_at_fork"):
 
 
 def compile_text(text: str, target: Target, *, level: int = USUAL) -> bytes:
-    """The object file of an LLVM module; `level` is the effort of code generation, 0 to 3."""
+    """Return the object file of an LLVM module; `level` is the optimization level of code generation, 0 to 3."""
     with _LOCK:
         machine = target_machine(target, level)
         return bytes(machine.emit_object(_parsed(text, machine)))
 
 
 def compile_import(text: str, target: Target) -> bytes:
-    """The object file of LLVM text that a user brings; raises `CompileError` when it is none."""
+    """Return the object file of LLVM text from a user. Raises `CompileError` for text that LLVM refuses."""
     with _LOCK:
         machine = target_machine(target)
         try:
             return compile_text(text, target)
         except InternalError as error:
-            raise CompileError(f"the text of pragma import_llvm cannot be compiled for {machine.triple}: {error.__cause__}", code="TW0509") from error
+            raise CompileError(
+                f"the text of pragma import_llvm cannot be compiled for {machine.triple}: {error.__cause__}",
+                code="TW0509"
+            ) from error
 
 
 def assembly(text: str, target: Target, *, level: int = 2) -> str:
-    """The same as assembly, to read and to count in."""
+    """Return the assembly of an LLVM module."""
     with _LOCK:
         machine = target_machine(target, level)
         return str(machine.emit_assembly(_parsed(text, machine)))
 
 
 def spills(text: str) -> int:
-    """How many times assembly moves a vector register to or from the stack."""
+    """Return the number of times that assembly moves a vector register to or from the stack."""
     return len(_VECTOR_STACK_MOVE.findall(text))
 
 
 def target_machine(target: Target, level: int = 2) -> Any:
-    """LLVM's machine for a target; kept for the life of the process, since making one costs a millisecond."""
+    """Return LLVM's machine for a target; it is cached, because it takes a millisecond to make."""
     cpu, changes = target.mcpu, ",".join(target.mattr)
     if target.is_native:
         cpu = llvm.get_host_cpu_name()
@@ -93,7 +100,10 @@ def _machine(triple: str, cpu: str, features: str, abi: str, level: int) -> Any:
         found = llvm.Target.from_triple(triple)
     except RuntimeError as error:
         raise TargetError(f"LLVM cannot make code for '{triple}': {error}", code="TW0509") from error
-    return found.create_target_machine(cpu=cpu, features=features, opt=level, reloc="static" if triple.startswith("wasm") else "pic", codemodel="small", abiname=abi)
+    return found.create_target_machine(
+        cpu=cpu, features=features, opt=level, reloc="static" if triple.startswith("wasm") else "pic",
+        codemodel="small", abiname=abi
+    )
 
 
 @functools.cache
@@ -117,7 +127,7 @@ def _parsed(text: str, machine: Any) -> Any:
 
 
 def _excerpt(text: str, message: str) -> str:
-    """The lines around the one that LLVM's message points to."""
+    """Return the lines around the line that LLVM's message names."""
     found = re.search(r"<string>:(\d+):", message)
     if found is None:
         return ""

@@ -1,9 +1,9 @@
-"""Conversions between types, and the floats of 16 bits or fewer that most processors compute in 32 bits.
+"""Conversions between types, and floats of 16 bits or fewer, which most processors compute in 32 bits.
 
-`float16`, `bfloat16` and the small floats live as bits; `widen` and `narrow` (round to nearest, ties to even) go through one instruction
-where the target has it and through integer arithmetic where it does not. Doubles become bfloat16 by way of `float`, as in numpy, and are
-rounded once for the others.
-A float outside the range of an integer type converts to an unspecified value, as in C; on its way to 2 or 4 bits it is an int32.
+`float16`, `bfloat16` and the smaller floats are kept as bits. `widen` and `narrow` (round to nearest, ties to even) are
+one instruction where the target has it, and integer arithmetic elsewhere. Doubles become bfloat16 through `float`, as
+in numpy, and are rounded once for the other types. A float outside of the range of an integer type converts to an
+unspecified value, as in C; a conversion to 2 or 4 bits passes through int32.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ INT32: Final = DataType("int32")
 
 
 def is_short(dtype: DataType) -> bool:
-    """Whether values of the type are kept as bits and computed in `float32`."""
+    """Tell whether values of the type are kept as bits and computed in `float32`."""
     return dtype.is_float and dtype.bits <= 16
 
 
 def cast(f: FunctionText, e: E.Cast) -> Value:
-    if e.value.dtype.element is FLOAT32 and (e.dtype.element is INT32 or (e.dtype.code in ("int", "uint") and e.dtype.bits < 32)):
+    if e.value.dtype.element is FLOAT32 and (
+        e.dtype.element is INT32 or (e.dtype.code in ("int", "uint") and e.dtype.bits < 32)
+    ):
         whole = _rounded(f, e.value)
         if whole is not None:
             return convert(f, whole[0], whole[1], INT32.with_lanes(e.dtype.lanes), e.dtype), whole[1]
@@ -40,9 +42,10 @@ def cast(f: FunctionText, e: E.Cast) -> Value:
 
 
 def _rounded(f: FunctionText, x: PrimExpr) -> Value | None:
-    """A float that was rounded to the nearest whole number, and then held between two literals or not, as an int32; None for others.
+    """Return a float that was rounded to the nearest integer, and possibly clamped between two literals, as an int32;
+    None for other values.
 
-    Whole bounds are the same before rounding, and rounding while converting is one instruction.
+    Integer bounds can be applied before rounding, and rounding while converting is one instruction.
     """
     bounds: list[tuple[type[E.Min] | type[E.Max], str]] = []
     while isinstance(x, (E.Min, E.Max)):
@@ -65,7 +68,7 @@ def _rounded(f: FunctionText, x: PrimExpr) -> Value | None:
 
 
 def convert(f: FunctionText, text: str, level: int, source: DataType, to: DataType) -> str:
-    """A conversion by value between any two types with the same number of lanes."""
+    """Convert a value between two types with the same number of lanes."""
     if source is to:
         return text
     if is_short(source):
@@ -97,20 +100,29 @@ def convert(f: FunctionText, text: str, level: int, source: DataType, to: DataTy
 
 
 def _truncate_padded(f: FunctionText, text: str, level: int, source: DataType, to: DataType) -> str:
-    """Fewer bits in lanes that are no power of two: LLVM 22 fails where 3 lanes go from 64 to 8 bits on AArch64, hence the lanes to the next one."""
+    """Truncate lanes whose number is not a power of two in a vector of the next power of two.
+
+    LLVM 22 fails where 3 lanes go from 64 to 8 bits on AArch64.
+    """
     n, m = to.lanes, 1 << (to.lanes - 1).bit_length()
     kinds = [register_type(t.with_lanes(m)) for t in (source, to)]
-    more = f.put(f"shufflevector {register_type(source)} {text}, {register_type(source)} poison, {shuffle_mask([min(k, n - 1) for k in range(m)])}", level)
+    more = f.put(
+        f"shufflevector {register_type(source)} {text}, {register_type(source)} poison, "
+        f"{shuffle_mask([min(k, n - 1) for k in range(m)])}",
+        level
+    )
     cut = f.put(f"trunc {kinds[0]} {more} to {kinds[1]}", level)
     return f.put(f"shufflevector {kinds[1]} {cut}, {kinds[1]} poison, {shuffle_mask(list(range(n)))}", level)
 
 
 def widen(f: FunctionText, text: str, level: int, dtype: DataType) -> str:
-    """The bits of a float of 16 bits or fewer as a `float`."""
+    """Return the bits of a float of 16 bits or fewer as a `float`."""
     if dtype.code in MINIFLOATS:
         return widen_small(f, text, level, dtype)
     n = dtype.lanes
-    half, wide, real = register_type(INT16.with_lanes(n)), register_type(INT32.with_lanes(n)), register_type(FLOAT32.with_lanes(n))
+    half, wide, real = register_type(INT16.with_lanes(n)), register_type(INT32.with_lanes(n)), register_type(
+        FLOAT32.with_lanes(n)
+    )
     if dtype.code == "float" and has_half_conversion(f):
         bits = f.put(f"bitcast {half} {text} to {vector('half', n)}", level)
         return f.put(f"fpext {vector('half', n)} {bits} to {real}", level)
@@ -122,7 +134,9 @@ def widen(f: FunctionText, text: str, level: int, dtype: DataType) -> str:
 
 
 def _widen_by_arithmetic(f: FunctionText, bits: str, level: int, n: int) -> str:
-    """float16 bits in an i32 -> float: move exponent and mantissa, rescale by 2^112, restore infinities and NaN."""
+    """Convert float16 bits in an i32 to a float: move exponent and mantissa, rescale by 2^112, restore infinities and
+    NaN.
+    """
     wide, real = register_type(INT32.with_lanes(n)), register_type(FLOAT32.with_lanes(n))
     magnitude = f.put(f"and {wide} {bits}, {_splat(0x7FFF, n)}", level)
     moved = f.put(f"shl {wide} {magnitude}, {_splat(13, n)}", level)
@@ -138,11 +152,13 @@ def _widen_by_arithmetic(f: FunctionText, bits: str, level: int, n: int) -> str:
 
 
 def narrow(f: FunctionText, text: str, level: int, dtype: DataType) -> str:
-    """A `float` as the bits of a float of 16 bits or fewer."""
+    """Return a `float` as the bits of a float of 16 bits or fewer."""
     if dtype.code in MINIFLOATS:
         return narrow_small(f, text, level, dtype)
     n = dtype.lanes
-    half, wide, real = register_type(INT16.with_lanes(n)), register_type(INT32.with_lanes(n)), register_type(FLOAT32.with_lanes(n))
+    half, wide, real = register_type(INT16.with_lanes(n)), register_type(INT32.with_lanes(n)), register_type(
+        FLOAT32.with_lanes(n)
+    )
     if dtype.code == "float" and has_half_conversion(f):
         rounded = f.put(f"fptrunc {real} {text} to {vector('half', n)}", level)
         return f.put(f"bitcast {vector('half', n)} {rounded} to {half}", level)
@@ -166,7 +182,9 @@ def _brain_bits(f: FunctionText, text: str, bits: str, level: int, n: int) -> st
 
 
 def _half_bits(f: FunctionText, bits: str, level: int, n: int) -> str:
-    """float bits -> float16 bits, both in an i32: too large, subnormal and normal magnitudes are computed side by side."""
+    """Convert float bits to float16 bits, both in an i32; too large, subnormal and normal magnitudes are computed side
+    by side.
+    """
     wide, real = register_type(INT32.with_lanes(n)), register_type(FLOAT32.with_lanes(n))
     magnitude = f.put(f"and {wide} {bits}, {_splat(0x7FFFFFFF, n)}", level)
     nan = f.put(f"icmp ugt {wide} {magnitude}, {_splat(0x7F800000, n)}", level)
@@ -187,13 +205,13 @@ def _half_bits(f: FunctionText, bits: str, level: int, n: int) -> str:
 
 
 def has_half_conversion(f: FunctionText) -> bool:
-    """Whether the target converts between float16 and float32 in hardware."""
+    """Tell whether the target converts between float16 and float32 in hardware."""
     features = f.target.features
     return f.target.family == "aarch64" or "f16c" in features or "avx512f" in features
 
 
 def has_brain_conversion(f: FunctionText) -> bool:
-    """Whether the target rounds float32 to bfloat16 in hardware; x86 takes subnormal numbers as zero there."""
+    """Tell whether the target rounds float32 to bfloat16 in hardware; x86 takes subnormal numbers as zero there."""
     return "avx512bf16" in f.target.features or (f.target.family == "aarch64" and "bf16" in f.target.features)
 
 

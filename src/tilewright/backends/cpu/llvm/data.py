@@ -1,6 +1,7 @@
-"""Object files that hold data, by way of LLVM: for formats that `backends/cpu/elf.py` does not write itself (COFF, Mach-O, WebAssembly, ELF of 32 bits).
+"""Object files of data, by LLVM, for the formats that `backends/cpu/elf.py` does not write (COFF, Mach-O, WebAssembly,
+32-bit ELF).
 
-A byte costs some 60 ns, so a model of 100 MB takes six seconds.
+LLVM takes some 60 ns for a byte, so a model of 100 MB takes six seconds.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _ESCAPES: Final = tuple(f"\\{byte:02X}" for byte in range(256))
 
 
 def data_object(target: Target, contents: Sequence[tuple[str, np.ndarray[Any, Any]]]) -> bytes:
-    """An object file for `target` that defines one read-only global symbol per `(name, bytes)`."""
+    """Return an object file for `target` that defines one read-only global symbol per `(name, bytes)`."""
     return compile_text("".join(_constant(name, data) for name, data in contents), target)
 
 

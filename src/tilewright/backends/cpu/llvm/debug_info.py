@@ -1,9 +1,10 @@
-"""Debug information: which line of a text each instruction came from, and where loop variables and buffers are, as LLVM metadata (DWARF 4).
+"""Debug information as LLVM metadata (DWARF 4): lines of a text for instructions, and places of loop variables and
+buffers.
 
-A `Source` is the text of one function: its loops, the Relay function that it computes, or the list of the model's nodes in it. With
-`locals`, every parameter, inner buffer and loop variable has a place on the stack from which a debugger reads it, whatever becomes of the
-registers; without, there are lines alone, which change no instruction. The type of a buffer is a pointer to its elements under the name
-`tensor <dtype> <shape>`, by which `driver/gdb_printers.py` knows it.
+A `Source` is the text of one function: its loops, the Relay function that it computes, or the list of the model's nodes
+in it. With `locals`, every parameter, inner buffer and loop variable has a place on the stack from which a debugger
+reads it. Without, there are only lines, which change no instruction. The type of a buffer is a pointer to its elements
+under the name `tensor <dtype> <shape>`, by which `contrib/gdb_printers.py` knows it.
 """
 
 from __future__ import annotations
@@ -17,24 +18,30 @@ from tilewright.base.types import DataType
 from tilewright.scalar.expr import Buffer
 from tilewright.tir.stmt import Stmt
 
-_ENCODINGS: Final = {"float": "DW_ATE_float", "bfloat": "DW_ATE_float", "int": "DW_ATE_signed", "uint": "DW_ATE_unsigned", "bool": "DW_ATE_boolean"}
+_ENCODINGS: Final = {
+    "float": "DW_ATE_float", "bfloat": "DW_ATE_float", "int": "DW_ATE_signed", "uint": "DW_ATE_unsigned",
+    "bool": "DW_ATE_boolean"
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The text of a function in `folder`/`file`. `line` says in which line a statement stands, 0 where it has none of its own."""
+    """The text of a function in `folder`/`file`.
+
+    `line` returns the line of a statement, 0 for statements without a line.
+    """
 
     file: str
     folder: str
     title: str
-    """What a debugger calls the function."""
+    """The name of the function in a debugger."""
     line: Callable[[Stmt, Origin | None], int]
     first: int = 1
     """The line where the function begins."""
     name: Callable[[Any], str] = field(default=lambda thing: str(thing.name))
-    """What a variable or buffer is called."""
+    """The name of a variable or buffer in a debugger."""
     shapes: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    """The shapes of parameters, by name, where the code has them flat."""
+    """The shapes of parameters by name, where the code has flat buffers."""
     locals: bool = False
 
 
@@ -48,7 +55,7 @@ class DebugInfo:
         self._unit = ""
 
     def node(self, text: str, *, distinct: bool = False) -> str:
-        """The number of a node, `!n`; equal texts are one node unless they are `distinct`."""
+        """Return the number of a node, `!n`; equal texts are one node unless they are `distinct`."""
         if not distinct and text in self._known:
             return self._known[text]
         number = f"!{len(self._nodes)}"
@@ -58,7 +65,7 @@ class DebugInfo:
         return number
 
     def file(self, source: Source) -> str:
-        """The file of a source; that of the first one is the unit's."""
+        """Return the node of the file of a source; the first one is the file of the unit."""
         found = self.node(f'!DIFile(filename: "{_escaped(source.file)}", directory: "{_escaped(source.folder)}")')
         if not self._unit:
             kind = "FullDebug" if self._full else "LineTablesOnly"
@@ -67,23 +74,28 @@ class DebugInfo:
         return found
 
     def function(self, source: Source, symbol: str) -> DebugFunction:
-        """A function of the module; `symbol` is its LLVM name."""
+        """Return the debug information of a function of the module; `symbol` is its LLVM name."""
         file = self.file(source)
         kind = self.node("!DISubroutineType(types: !{})")
-        linkage = f'linkageName: "{_escaped(symbol)}", ' if source.title == symbol else ""  # gdb knows a C function by that name alone, where there is one
+        # gdb knows a C function by that name alone, where there is one
+        linkage = f'linkageName: "{_escaped(symbol)}", ' if source.title == symbol else ""
         text = (
-            f'!DISubprogram(name: "{_escaped(source.title)}", {linkage}scope: {file}, file: {file}, line: {source.first}, type: {kind}, '
+            f'!DISubprogram(name: "{_escaped(source.title)}", {linkage}scope: {file}, file: {file}, line: '
+            f'{source.first}, type: {kind}, '
             f"scopeLine: {source.first}, spFlags: DISPFlagDefinition, unit: {self._unit})"
         )
         return DebugFunction(self, source, file, self.node(text, distinct=True))
 
     def scalar(self, dtype: DataType) -> str:
-        """The type of a number."""
+        """Return the type of a number."""
         bits = max(8, dtype.bits)
-        return self.node(f'!DIBasicType(name: "{dtype.element}", size: {bits}, encoding: {_ENCODINGS.get(dtype.code, "DW_ATE_unsigned")})')
+        return self.node(
+            f'!DIBasicType(name: "{dtype.element}", size: {bits}, encoding: '
+            f'{_ENCODINGS.get(dtype.code, "DW_ATE_unsigned")})'
+        )
 
     def tensor(self, dtype: DataType, shape: Sequence[Any]) -> str:
-        """The type of a buffer: a pointer to an array, by its name. Where a size is open, to the first element."""
+        """Return the type of a buffer: a pointer to an array, or to the first element where a size is dynamic."""
         known = [d for d in shape if isinstance(d, int)]
         element = self.scalar(dtype)
         pointee = element
@@ -92,13 +104,16 @@ class DebugInfo:
             for d in known:
                 bits *= d
             ranges = ", ".join(self.node(f"!DISubrange(count: {d})") for d in known)
-            pointee = self.node(f"!DICompositeType(tag: DW_TAG_array_type, baseType: {element}, size: {bits}, elements: {self.node(f'!{{{ranges}}}')})")
+            pointee = self.node(
+                f"!DICompositeType(tag: DW_TAG_array_type, baseType: {element}, size: {bits}, elements: "
+                f"{self.node(f'!{{{ranges}}}')})"
+            )
         pointer = self.node(f"!DIDerivedType(tag: DW_TAG_pointer_type, baseType: {pointee}, size: 64)")
         name = f"tensor {dtype} {', '.join(map(str, shape))}"
         return self.node(f'!DIDerivedType(tag: DW_TAG_typedef, name: "{_escaped(name)}", baseType: {pointer})')
 
     def text(self) -> str:
-        """All nodes, and what makes them known to LLVM."""
+        """Return all nodes, and the named metadata that refers to them."""
         flags = [self.node('!{i32 7, !"Dwarf Version", i32 4}'), self.node('!{i32 2, !"Debug Info Version", i32 3}')]
         named = [f"!llvm.dbg.cu = !{{{self._unit}}}", f"!llvm.module.flags = !{{{', '.join(flags)}}}"]
         return "\n".join([*named, *(f"!{k} = {text}" for k, text in enumerate(self._nodes))])
@@ -112,11 +127,11 @@ class DebugFunction:
         self._arguments = 0
 
     def inner(self, symbol: str) -> DebugFunction:
-        """A function that holds the body of a loop of this one."""
+        """Return the debug information of a function that holds the body of a loop of this function."""
         return self.info.function(self.source, symbol)
 
     def at(self, s: Stmt, origin: Origin | None) -> str:
-        """What is written behind the instructions of a statement; nothing where it has no line of its own."""
+        """Return the suffix of the instructions of a statement; empty where it has no line."""
         line = self.source.line(s, origin)
         return self.location(line) if line else ""
 
@@ -125,20 +140,20 @@ class DebugFunction:
 
     @property
     def begin(self) -> str:
-        """The location of what comes before the first statement."""
+        """The location of instructions before the first statement."""
         return self.location(self.source.first)
 
     def variable(self, thing: Any, line: int) -> str:
-        """A number as a variable of this name; returns the node."""
+        """Return the node of a number as a variable of this name."""
         return self._variable(self.source.name(thing), line, self.info.scalar(thing.dtype))
 
     def buffer(self, b: Buffer, line: int, *, parameter: bool = False) -> str:
-        """A buffer as a variable of this name; `parameter` where it is one of the function's own."""
+        """Return the node of a buffer as a variable; `parameter` is set for parameters of the function."""
         shape = self.source.shapes.get(b.name, b.shape) if parameter else b.shape
         return self._variable(self.source.name(b), line, self.info.tensor(b.dtype, shape), parameter)
 
     def declare(self, place: str, variable: str, line: int) -> str:
-        """The line that says where a variable is."""
+        """Return the line that declares the place of a variable."""
         return f"    #dbg_declare(ptr {place}, {variable}, !DIExpression(), {self._location(line)})"
 
     def _location(self, line: int) -> str:
@@ -149,9 +164,15 @@ class DebugFunction:
         if parameter:
             self._arguments += 1
             argument = f"arg: {self._arguments}, "
-        return self.info.node(f'!DILocalVariable(name: "{_escaped(name)}", {argument}scope: {self.scope}, file: {self._file}, line: {line}, type: {kind})')
+        return self.info.node(
+            f'!DILocalVariable(name: "{_escaped(name)}", {argument}scope: {self.scope}, file: {self._file}, line: '
+            f'{line}, type: {kind})'
+        )
 
 
 def _escaped(text: str) -> str:
-    """A text as LLVM writes it between quotes."""
-    return "".join(c if c.isascii() and c.isprintable() and c not in '"\\' else "".join(f"\\{b:02X}" for b in c.encode()) for c in text)
+    """Return a text as LLVM writes it between quotes."""
+    return "".join(
+        c if c.isascii() and c.isprintable() and c not in '"\\' else "".join(f"\\{b:02X}" for b in c.encode())
+        for c in text
+    )

@@ -1,7 +1,8 @@
-"""Sums of products of pairs as LLVM text: `pair`, which is one load where its halves are neighbours, and `dot2`.
+"""Sums of products of pairs as LLVM text: `pair`, which is one load where its halves are neighbors in memory, and
+`dot2`.
 
-`dot2` is one instruction on x86 with AVX512_BF16 and on ARM with BF16; elsewhere both halves are widened to float32, by a
-shift and by a mask, and multiplied and added.
+`dot2` is one instruction on x86 with AVX512_BF16 and on Arm with BF16. Elsewhere both halves are widened to float32, by
+a shift and by a mask, and multiplied and added.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _ARM: Final = (4, 2)
 
 
 def pair(f: FunctionText, e: E.Call) -> Value:
-    """Two 16-bit values as the halves of a 32-bit one."""
+    """Return two 16-bit values as the halves of a 32-bit value."""
     base = _neighbours(f, *e.args)
     n = e.dtype.lanes
     wide, half = vector("i32", n), vector("i16", n)
@@ -39,8 +40,10 @@ def pair(f: FunctionText, e: E.Call) -> Value:
 
 
 def _neighbours(f: FunctionText, low: PrimExpr, high: PrimExpr) -> tuple[E.Buffer, PrimExpr] | None:
-    """The buffer and the first index when the pairs of both arguments stand one behind the other in memory."""
-    if not (isinstance(low, Load) and isinstance(high, Load)) or low.buffer is not high.buffer or f.mask is not None or low.buffer in f.facts.tiles:
+    """Return the buffer and the first index where the pairs of both arguments are adjacent in memory."""
+    if not (
+        isinstance(low, Load) and isinstance(high, Load)
+    ) or low.buffer is not high.buffer or f.mask is not None or low.buffer in f.facts.tiles:
         return None
     first, second = low.indices[0], high.indices[0]
     if low.dtype.lanes > 1:
@@ -53,7 +56,9 @@ def _neighbours(f: FunctionText, low: PrimExpr, high: PrimExpr) -> tuple[E.Buffe
 
 
 def dot2(f: FunctionText, dtype: DataType, a: str, b: str, c: str, level: int) -> str:
-    """`c` plus the products of the halves of `a` and `b`, which are 32-bit integers; all of the lanes of `dtype`."""
+    """Return `c` plus the products of the halves of `a` and `b`, which are 32-bit integers; all have the lanes of
+    `dtype`.
+    """
     n, real = dtype.lanes, register_type(dtype)
     name = _instruction(f, n)
     if name is None:
@@ -66,7 +71,7 @@ def dot2(f: FunctionText, dtype: DataType, a: str, b: str, c: str, level: int) -
 
 
 def _instruction(f: FunctionText, lanes: int) -> str | None:
-    """The LLVM intrinsic for that many lanes, where the target has one."""
+    """Return the LLVM intrinsic for a number of lanes, where the target has one."""
     features = f.target.features
     if "avx512bf16" in features and lanes in _X86:
         return f"llvm.x86.avx512bf16.dpbf16ps.{_X86[lanes]}"
@@ -79,7 +84,11 @@ def _multiply_add(f: FunctionText, dtype: DataType, x: str, y: str, c: str, leve
     real = register_type(dtype)
     if f.target.has_fma:
         suffix = "f32" if dtype.lanes == 1 else f"v{dtype.lanes}f32"
-        return f.put(f"call {real} {f.declare(f'llvm.fma.{suffix}', real, f'{real}, {real}, {real}')}({real} {x}, {real} {y}, {real} {c})", level)
+        return f.put(
+            f"call {real} {f.declare(f'llvm.fma.{suffix}', real, f'{real}, {real}, {real}')}({real} {x}, {real} {y}, "
+            f"{real} {c})",
+            level
+        )
     return f.put(f"fadd {real} {f.put(f'fmul {real} {x}, {y}', level)}, {c}", level)
 
 

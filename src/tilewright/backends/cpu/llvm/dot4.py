@@ -30,7 +30,8 @@ _NEEDS = {4: "sse2", 8: "avx2", 16: "avx512bw"}
 
 
 def dot4(f: FunctionText, e: Call, texts: list[str], level: int) -> str:
-    """`dot4(a, b, total)` of `e` with its operands' texts, at `level`; the result has the lanes of `e`."""
+    """Return `dot4(a, b, total)` of `e`, given the texts of its operands at `level`; the result has the lanes of `e`.
+    """
     lanes, features = e.dtype.lanes, f.target.features
     if f.target.family == "x86" and lanes in _PMADDWD:
         if "avx512vnni" in features or (lanes < 16 and "avxvnni" in features):
@@ -46,7 +47,7 @@ def dot4(f: FunctionText, e: Call, texts: list[str], level: int) -> str:
 
 
 def _by_bytes(f: FunctionText, name: str, texts: list[str], lanes: int, level: int) -> str:
-    """One instruction on two vectors of bytes and one of sums."""
+    """Write one instruction on two vectors of bytes and one of sums."""
     wide, bytes_ = vector("i32", lanes), vector("i8", 4 * lanes)
     callee = f.declare(name, wide, f"{wide}, {bytes_}, {bytes_}")
     a, b = (f.put(f"bitcast {wide} {t} to {bytes_}", level) for t in texts[:2])
@@ -54,7 +55,7 @@ def _by_bytes(f: FunctionText, name: str, texts: list[str], lanes: int, level: i
 
 
 def _by_halves(f: FunctionText, e: Call, texts: list[str], level: int) -> str:
-    """total + (a0*b0 + a2*b2) + (a1*b1 + a3*b3), with the bytes as 16-bit integers."""
+    """Write total + (a0*b0 + a2*b2) + (a1*b1 + a3*b3), with the bytes as 16-bit integers."""
     lanes = e.dtype.lanes
     wide, half = vector("i32", lanes), vector("i16", 2 * lanes)
     callee = f.declare(f"llvm.x86.{_PMADDWD[lanes]}", wide, f"{half}, {half}")
@@ -84,7 +85,7 @@ def _signed_half(f: FunctionText, lanes: int, odd: bool, text: str, level: int) 
 
 
 def _signed(f: FunctionText, e: Call, texts: list[str], level: int) -> str:
-    """sdot(total, a - 128, b) - sdot(0, -128, b)."""
+    """Write sdot(total, a - 128, b) - sdot(0, -128, b)."""
     callee = f.declare("llvm.aarch64.neon.sdot.v4i32.v16i8", "<4 x i32>", "<4 x i32>, <16 x i8>, <16 x i8>")
 
     def moved(text: str, at: int) -> str:
@@ -92,7 +93,9 @@ def _signed(f: FunctionText, e: Call, texts: list[str], level: int) -> str:
 
     def excess(text: str, at: int) -> str:
         b = f.put(f"bitcast <4 x i32> {text} to <16 x i8>", at)
-        return f.put(f"call <4 x i32> {callee}(<4 x i32> zeroinitializer, <16 x i8> splat (i8 -128), <16 x i8> {b})", at)
+        return f.put(
+            f"call <4 x i32> {callee}(<4 x i32> zeroinitializer, <16 x i8> splat (i8 -128), <16 x i8> {b})", at
+        )
 
     a = once(f, e.args[0], "moved", moved)
     more = once(f, e.args[1], "excess", excess)
@@ -121,7 +124,7 @@ def _by_shifts(f: FunctionText, e: Call, total: str, level: int) -> str:
 
 
 def once(f: FunctionText, operand: PrimExpr, what: object, make: Callable[[str, int], str]) -> str:
-    """What `make` writes for the text of an operand and a level, the first time; its name after that."""
+    """Return the name of the value that `make` writes for the text of an operand at a level; it is written once."""
     key = (dot4, operand, what)
     known = f.known(key, operand)
     if known is None:

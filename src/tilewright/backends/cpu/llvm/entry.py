@@ -1,8 +1,9 @@
 """The native entry functions of a program, as LLVM text.
 
-`emit_entry` gives one function per run of native steps, `i32 tw_run(ptr context, ptr args)`; `args` points at inputs…,
-outputs…, constants, workspace. What a C program calls is in `c_entry.py`. A program with long runs also has
-`i32 tw_run_interruptible(ptr context, ptr args, ptr pending)`, which looks for signals (`interrupts.py`).
+`emit_entry` writes one function for each run of native steps, `i32 tw_run(ptr context, ptr args)`; `args` points to
+inputs, outputs, constants and workspace, in this order. `c_entry.py` has the functions for C programs. A program with
+long runs also has `i32 tw_run_interruptible(ptr context, ptr args, ptr pending)`, which looks for signals
+(`interrupts.py`).
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ done:
 
 
 def emit_entry(manifest: Manifest, mark: str = "", looks: frozenset[int] | None = None) -> str:
-    """All entry functions of the program, and the declarations of its kernels.
+    """Return all entry functions of the program, and the declarations of its kernels.
 
-    `mark` is a line before the first step of each and after every step. `looks` are the numbers of the steps after which a run looks for
-    pending signals; None for entries that never do.
+    `mark` is a line before the first step of each and after every step. `looks` are the numbers of the steps after
+    which a run looks for pending signals; None for entries that never look.
     """
     native = [part for part in segments(manifest.steps) if isinstance(part, tuple)]
     lines = _declarations((step for part in native for step in part), len(manifest.symbols))
@@ -60,45 +61,58 @@ def emit_entry(manifest: Manifest, mark: str = "", looks: frozenset[int] | None 
     return "\n".join(lines) + "\n"
 
 
-def emit_blocks(blocks: Sequence[Manifest], calls: Sequence[int] = (), looks: Mapping[int, frozenset[int]] | None = None) -> str:
-    """The straight-line parts of a program with control flow, each as a function `flow.block.<n>` of its own inputs and outputs.
+def emit_blocks(
+    blocks: Sequence[Manifest], calls: Sequence[int] = (), looks: Mapping[int, frozenset[int]] | None = None
+) -> str:
+    """Return the straight-line parts of a program with control flow, each as a function `flow.block.<n>` of its inputs
+    and outputs.
 
-    `calls` are the numbers of arrays of the calls that leave native code: a block that makes one returns its status. `looks` has the blocks
-    that look for pending signals, and the numbers of the steps after which they do; these take the third argument of `tw_run_interruptible`.
+    `calls` are the numbers of arrays of the calls that leave native code; a block with such a call returns its status.
+    `looks` has the blocks that look for pending signals, and the numbers of the steps after which they look; these
+    blocks take the third argument of `tw_run_interruptible`.
     """
     lines = [faults.declaration()] if any(b.sites for b in blocks) else []
-    lines += [emit_external(calls), *_declarations(step for block in blocks for step in block.steps if not leaves(step))]
+    lines += [
+        emit_external(calls), *_declarations(step for block in blocks for step in block.steps if not leaves(step))
+    ]
     for k, block in enumerate(blocks):
-        lines += _whole(block, f"flow.block.{k}", block.steps, "internal ", fetches=False, looks=None if looks is None else looks.get(k))
+        lines += _whole(
+            block, f"flow.block.{k}", block.steps, "internal ", fetches=False,
+            looks=None if looks is None else looks.get(k)
+        )
     return "\n".join(lines) + "\n"
 
 
 def _whole(
-    manifest: Manifest, symbol: str, steps: Sequence[Step], linkage: str = "", fetches: bool = True, mark: str = "", looks: frozenset[int] | None = None,
+    manifest: Manifest, symbol: str, steps: Sequence[Step], linkage: str = "", fetches: bool = True, mark: str = "",
+    looks: frozenset[int] | None = None,
 ) -> list[str]:
-    """The function of some steps, and the loop over the parts of the program."""
+    """Return the function of some steps, and the loop over the parts of the program."""
     lines = _Function(manifest, fetches, mark, looks).emit(symbol, steps, linkage)
     return lines if manifest.parts == 1 else [*lines, _loop(manifest, symbol, linkage, looks is not None)]
 
 
 def _declarations(steps: Iterable[Step], numbers: int = 0) -> list[str]:
     kernels = {step.symbol: len(step.args) for step in steps if isinstance(step, KernelCall)}
-    lines = [f"declare void @{_quoted(symbol)}({', '.join(['ptr'] * (1 + count) + ['i64'] * numbers)})" for symbol, count in kernels.items()]
+    lines = [
+        f"declare void @{_quoted(symbol)}({', '.join(['ptr'] * (1 + count) + ['i64'] * numbers)})"
+        for symbol, count in kernels.items()
+    ]
     return [*lines, _FETCH, "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"]
 
 
 def leaves(step: Step) -> bool:
-    """Whether a step leaves native code, and may fail there."""
+    """Tell whether a step leaves native code, and may fail there."""
     return isinstance(step, KernelCall) and step.symbol.startswith(EXTERNAL)
 
 
 def fails(step: Step) -> bool:
-    """Whether a step may end the program, with a status."""
+    """Tell whether a step may end the program with a status."""
     return leaves(step) or (isinstance(step, KernelCall) and bool(step.checks))
 
 
 class _Function:
-    """One entry function; a pointer is loaded, and an address computed, where it is first used."""
+    """One entry function; pointers are loaded and addresses computed at their first use."""
 
     def __init__(self, manifest: Manifest, fetches: bool, mark: str, looks: frozenset[int] | None) -> None:
         count = len(manifest.inputs)
@@ -129,11 +143,16 @@ class _Function:
         for step in steps:
             if isinstance(step, Copy):
                 destination, source = self._pointer(step.destination), self._pointer(step.source)
-                self._body.append(f"  call void @llvm.memcpy.p0.p0.i64(ptr {destination}, ptr {source}, i64 {self._size(step.nbytes)}, i1 false)")
+                self._body.append(
+                    f"  call void @llvm.memcpy.p0.p0.i64(ptr {destination}, ptr {source}, i64 "
+                    f"{self._size(step.nbytes)}, i1 false)"
+                )
             elif isinstance(step, KernelCall):
                 if self._fetches:
                     self._fetch_inputs(step)
-                args = "".join(f", ptr {self._pointer(place)}" for place in step.args) + "".join(f", i64 {self._entry(k)}" for k in range(self._symbols))
+                args = "".join(f", ptr {self._pointer(place)}" for place in step.args) + "".join(
+                    f", i64 {self._entry(k)}" for k in range(self._symbols)
+                )
                 for check in step.checks:
                     self._check(check)
                 if leaves(step):
@@ -153,34 +172,39 @@ class _Function:
         return [head, *before, *self._head, *self._body, *after, "}"]
 
     def _reported(self, number: int) -> None:
-        """The end of the function where step `number` has reported a wrong access."""
+        """End the function where step `number` has reported a wrong access."""
         n = len(self._body)
         self._body += [
             f"  %told{n} = load i64, ptr {faults.word(0)}, align 8", f"  %right{n} = icmp eq i64 %told{n}, 0",
-            f"  br i1 %right{n}, label %go{n}, label %fault{n}", f"fault{n}:", f"  store i64 {number}, ptr {faults.word(2)}, align 8",
+            f"  br i1 %right{n}, label %go{n}, label %fault{n}", f"fault{n}:",
+            f"  store i64 {number}, ptr {faults.word(2)}, align 8",
             f"  ret i32 {MEMORY_FAULT}", f"go{n}:",
         ]
 
     def _check(self, check: Check) -> None:
-        """The end of the function, with the number of the message, where a check does not pass."""
+        """End the function with the number of the message where a check does not pass."""
         n = len(self._body)
         self._body += [
-            f"  %faults{n} = load i32, ptr {self._pointer(check.place)}, align 4", f"  %none{n} = icmp eq i32 %faults{n}, 0",
-            f"  br i1 %none{n}, label %passed{n}, label %failed{n}", f"failed{n}:", f"  ret i32 {FIRST_MESSAGE + check.number}", f"passed{n}:",
+            f"  %faults{n} = load i32, ptr {self._pointer(check.place)}, align 4",
+            f"  %none{n} = icmp eq i32 %faults{n}, 0",
+            f"  br i1 %none{n}, label %passed{n}, label %failed{n}", f"failed{n}:",
+            f"  ret i32 {FIRST_MESSAGE + check.number}", f"passed{n}:",
         ]
 
     def _fallible(self, step: KernelCall, args: str) -> None:
-        """A call after which the function ends, with its status, where it failed."""
+        """Write a call after which the function ends with its status where it failed."""
         if self._has_pending:
             self._body += look_lines(f".call{len(self._body)}", now=True)
         n = len(self._body)
         self._body += [
             f"  %status{n} = call i32 @{step.symbol}(ptr %ctx{args})", f"  %done{n} = icmp eq i32 %status{n}, 0",
-            f"  br i1 %done{n}, label %after{n}, label %failed{n}", f"failed{n}:", f"  ret i32 %status{n}", f"after{n}:",
+            f"  br i1 %done{n}, label %after{n}, label %failed{n}", f"failed{n}:", f"  ret i32 %status{n}",
+            f"after{n}:",
         ]
 
     def _fetch_inputs(self, step: KernelCall) -> None:
-        """Inputs come from outside of the caches: read in order they arrive sooner than as the windows of a kernel ask for them."""
+        """Prefetch inputs, which are outside of the caches: sequential reads are faster than the windows of a kernel.
+        """
         for place in step.args:
             if place.kind == INPUT and place not in self._known:
                 pointer, size = self._pointer(place), self._lengths[INPUT][place.offset]
@@ -203,14 +227,16 @@ class _Function:
                 raise InternalError(f"a step names byte {place.skip} of {place.kind} {offset}, which has {length}")
             return self._after(self._base(self._first[place.kind] + offset), place.skip, f"%{place.kind}.{offset}")
         if place.kind == PIECE:
-            piece = self._after(self._base(self._first["workspace"]), self._entry(self._pieces + offset), f"%piece.{offset}")
+            piece = self._after(
+                self._base(self._first["workspace"]), self._entry(self._pieces + offset), f"%piece.{offset}"
+            )
             return self._after(piece, place.skip, f"%piece.{offset}.skip{len(self._known)}")
         if not 0 <= offset <= self._bytes[place.kind]:
             raise InternalError(f"a step names byte {offset} of the {place.kind}, which has {self._bytes[place.kind]}")
         return self._after(self._base(self._first[place.kind]), offset, f"%{place.kind}")
 
     def _after(self, base: str, count: Size, name: str) -> str:
-        """The address `count` bytes after `base`."""
+        """Return the address `count` bytes after `base`."""
         if not count:
             return base
         text = self._size(count)
@@ -221,17 +247,19 @@ class _Function:
         return address
 
     def _size(self, size: Size) -> str:
-        """A size as an operand: a number, or what the table says."""
+        """Return a size as an operand: a number, or an entry of the table of sizes."""
         if isinstance(size, int):
             return str(size)
         return size if size.startswith("%") else self._entry(self._positions[size])
 
     def _entry(self, position: int) -> str:
-        """What stands in the table."""
+        """Return an entry of the table of sizes."""
         name = f"%size{position}"
         if name not in self._addresses:
             self._addresses.add(name)
-            self._head.append(f"  {name}.at = getelementptr inbounds i64, ptr {self._base(self._table)}, i64 {position}")
+            self._head.append(
+                f"  {name}.at = getelementptr inbounds i64, ptr {self._base(self._table)}, i64 {position}"
+            )
             self._head.append(f"  {name} = load i64, ptr {name}.at, align 8")
         return name
 
@@ -249,15 +277,19 @@ def _parameters(looks: bool) -> str:
 
 
 def _ending(heap: int) -> tuple[list[str], list[str]]:
-    """Lines for the begin and the end of a function that has made all its calls, and returns its status.
+    """Return the lines for the start and the end of a function that has made all its calls, and returns its status.
 
-    Where kernels take memory of the C library (`heap`), that is `NO_SCRATCH` if one was refused it.
+    Where kernels take memory of the C library (`heap`), the status is `NO_SCRATCH` if a request was refused.
     """
     before, after, status = [], [], "0"
     if heap:
-        before = [f"  %refused.at = getelementptr i8, ptr %ctx, i64 {REFUSED_AT}", "  %refused.before = load atomic i64, ptr %refused.at monotonic, align 8"]
+        before = [
+            f"  %refused.at = getelementptr i8, ptr %ctx, i64 {REFUSED_AT}",
+            "  %refused.before = load atomic i64, ptr %refused.at monotonic, align 8"
+        ]
         after = [
-            "  %refused.after = load atomic i64, ptr %refused.at monotonic, align 8", "  %refused.none = icmp eq i64 %refused.before, %refused.after",
+            "  %refused.after = load atomic i64, ptr %refused.at monotonic, align 8",
+            "  %refused.none = icmp eq i64 %refused.before, %refused.after",
             f"  %complete = select i1 %refused.none, i32 0, i32 {NO_SCRATCH}",
         ]
         status = "%complete"
@@ -295,29 +327,42 @@ _MOVE: Final = """\
 
 
 def _loop(manifest: Manifest, symbol: str, linkage: str, looks: bool) -> str:
-    """The function that computes the batch part by part: the addresses of inputs and outputs move on. It `looks` for signals after each part, or never."""
+    """Return the function that computes the batch part by part; the addresses of inputs and outputs advance.
+
+    It `looks` for signals after each part, or never.
+    """
     steps = part_bytes(manifest)
     table, known = len(steps) + 2, positions(manifest)
     pointer = processors.pointer_bytes(manifest.triple)
-    names: dict[Size, str] = {size: f"%size{known[size]}" for size in dict.fromkeys((manifest.parts, *steps)) if isinstance(size, str)}
+    names: dict[Size, str] = {
+        size: f"%size{known[size]}" for size in dict.fromkeys((manifest.parts, *steps)) if isinstance(size, str)
+    }
     sizes = "".join(
-        f"  {name}.at = getelementptr inbounds i64, ptr %table, i64 {known[str(size)]}\n  {name} = load i64, ptr {name}.at, align 8\n"
+        f"  {name}.at = getelementptr inbounds i64, ptr %table, i64 {known[str(size)]}\n  {name} = load i64, ptr "
+        f"{name}.at, align 8\n"
         for size, name in names.items()
     )
     if names:
         sizes = f"  %table.at = getelementptr inbounds ptr, ptr %args, i64 {table}\n  %table = load ptr, ptr %table.at, align {pointer}\n{sizes}"
-    moves = "\n".join(_MOVE.format(k=k, pointer=pointer, bytes=names.get(size, str(size))) for k, size in enumerate(steps))
+    moves = "\n".join(
+        _MOVE.format(k=k, pointer=pointer, bytes=names.get(size, str(size))) for k, size in enumerate(steps)
+    )
     before, after = _ending(manifest.scratch.heap)
     lines = {
-        "before": "".join(f"{line}\n" for line in before), "after": "\n".join(after), "linkage": linkage, "params": _parameters(looks),
-        "args": "ptr %ctx, ptr %moved, ptr %pending" if looks else "ptr %ctx, ptr %moved", "look": "".join(f"{line}\n" for line in look_lines(".part") if looks),
+        "before": "".join(f"{line}\n" for line in before), "after": "\n".join(after), "linkage": linkage,
+        "params": _parameters(looks),
+        "args": "ptr %ctx, ptr %moved, ptr %pending" if looks else "ptr %ctx, ptr %moved",
+        "look": "".join(f"{line}\n" for line in look_lines(".part") if looks),
     }
     slots = len(steps) + (3 if manifest.symbols else 2)
-    return _LOOP.format(symbol=symbol, slots=slots, bytes=pointer * slots, moves=moves, parts=names.get(manifest.parts, str(manifest.parts)), sizes=sizes, **lines)
+    return _LOOP.format(
+        symbol=symbol, slots=slots, bytes=pointer * slots, moves=moves,
+        parts=names.get(manifest.parts, str(manifest.parts)), sizes=sizes, **lines
+    )
 
 
 def _quoted(symbol: str) -> str:
-    """A symbol as LLVM text spells it: in quotes, odd bytes in hexadecimal, unless it is plain."""
+    """Return a symbol as LLVM spells it: in quotes, odd bytes in hexadecimal, unless it is plain."""
     if _PLAIN.fullmatch(symbol):
         return symbol
     plain = set(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.$-")

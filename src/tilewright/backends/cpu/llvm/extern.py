@@ -1,4 +1,4 @@
-"""Calls of C functions that are linked in. Numbers are passed by value, memory by its address."""
+"""Calls of linked C functions. Numbers are passed by value, memory by its address."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilewright.scalar import intrinsics as I
 
 
 def call_extern(f: FunctionText, e: E.Call) -> Value:
-    """Emit the call where the program stands; the value of a function without one is the empty text."""
+    """Write a call; return its value, or the empty text for a function without one."""
     passed = [_argument(f, a) for a in e.args]
     kinds = [kind for kind, _ in passed]
     result = "void" if e.dtype == "void" else register_type(e.dtype)

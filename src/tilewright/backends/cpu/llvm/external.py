@@ -1,9 +1,9 @@
-"""Calls from native code of functions that are not: what programs with control flow do inside of their blocks.
+"""Calls from native code of functions that are not native, inside the blocks of programs with control flow.
 
-    i32 @external.<k>(ptr context, ptr…)     the call number k: gives the addresses of its arrays to what `tw_external` points to
-    ptr @tw_external                         i32 (i64 number, ptr addresses), which the runtime puts there before the first run
+    i32 @external.<k>(ptr context, ptr…)   call number k: passes the addresses of its arrays to the function in `tw_external`
+    ptr @tw_external                       i32 (i64 number, ptr addresses), set by the runtime before the first run
 
-A call returns `DONE`. Whatever else it returns ends the program, with the status `CALL_FAILED`: a callback of Python that raises
+A call returns `DONE`. Any other value ends the program with the status `CALL_FAILED`: a Python callback that raises
 before its first line returns 0.
 """
 
@@ -15,25 +15,31 @@ from typing import Final
 from tilewright.runtime.callbacks import CALL_FAILED, CALLBACK, DONE
 
 EXTERNAL: Final = "external."
-"""What the symbols of the functions begin with."""
+"""The prefix of the symbols of these functions."""
 
 
 def symbol_of(number: int) -> str:
-    """The function of call `number`."""
+    """Return the symbol of call `number`."""
     return f"{EXTERNAL}{number}"
 
 
 def emit_external(counts: Sequence[int]) -> str:
-    """The functions of the calls; `counts` are how many arrays each has. Nothing without calls."""
+    """Return the functions of the calls; `counts` are their numbers of arrays. The text is empty without calls."""
     if not counts:
         return ""
     return "\n".join([f"@{CALLBACK} = global ptr null, align 8", *(_function(k, n) for k, n in enumerate(counts)), ""])
 
 
 def _function(number: int, count: int) -> str:
-    lines = [f"define internal i32 @{symbol_of(number)}(ptr %ctx{''.join(f', ptr %a{k}' for k in range(count))}) nounwind {{", f"  %args = alloca [{max(1, count)} x ptr], align 8"]
+    lines = [
+        f"define internal i32 @{symbol_of(number)}(ptr %ctx{''.join(f', ptr %a{k}' for k in range(count))}) nounwind "
+        f"{{",
+        f"  %args = alloca [{max(1, count)} x ptr], align 8"
+    ]
     for k in range(count):
-        lines += [f"  %at{k} = getelementptr inbounds ptr, ptr %args, i64 {k}", f"  store ptr %a{k}, ptr %at{k}, align 8"]
+        lines += [
+            f"  %at{k} = getelementptr inbounds ptr, ptr %args, i64 {k}", f"  store ptr %a{k}, ptr %at{k}, align 8"
+        ]
     return "\n".join([
         *lines,
         f"  %callback = load ptr, ptr @{CALLBACK}, align 8",

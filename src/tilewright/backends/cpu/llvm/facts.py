@@ -1,8 +1,8 @@
-"""What code generation must know about a loop program before it writes the first line.
+"""The analysis of a loop program before code is written.
 
-`Facts` says which buffers are register tiles (and with which slots), what each statement stores, and which values an
-expression reads. A *key* names one thing that a store changes: a `Buffer` in memory, or `(buffer, offset)` for a slot of
-a register tile.
+`Facts` holds which buffers are register tiles (and with which slots), what each statement stores, and which values an
+expression reads. A *key* names one thing that a store changes: a `Buffer` in memory, or `(buffer, offset)` for a slot
+of a register tile.
 """
 
 from __future__ import annotations
@@ -42,31 +42,35 @@ class Facts:
         self._reads: dict[PrimExpr, tuple[frozenset[Key], bool]] = {}
         self._effects: dict[int, frozenset[Key]] = {}
         self.stored: set[Buffer] = set()
-        self.sizes: frozenset[Var] = frozenset(v for b in func.params for d in b.shape if isinstance(d, PrimExpr) for v in free_vars(d))
+        self.sizes: frozenset[Var] = frozenset(
+            v for b in func.params for d in b.shape if isinstance(d, PrimExpr) for v in free_vars(d)
+        )
         self.ahead: dict[str, int] = func.attrs.get("prefetch", {})
         self._visit(func.body, 0)
-        self.tiles: frozenset[Buffer] = frozenset(b for b, slots in self._slots.items() if b not in self._in_memory and _disjoint(slots))
+        self.tiles: frozenset[Buffer] = frozenset(
+            b for b, slots in self._slots.items() if b not in self._in_memory and _disjoint(slots)
+        )
         self._find_effects(func.body)
 
     def slot(self, access: Load | Store) -> int:
-        """The offset of the tile slot that is read or written; the buffer must be one of `tiles`."""
+        """Return the offset of the tile slot that is read or written; the buffer must be one of `tiles`."""
         offset, _ = _slot_of(access.indices)  # type: ignore[misc]
         return offset
 
     def slots(self, buffer: Buffer) -> dict[int, int]:
-        """Offset -> lanes of the slots of a register tile."""
+        """Return the slots of a register tile: offset -> lanes."""
         return self._slots[buffer]
 
     def effects(self, s: Stmt) -> frozenset[Key]:
-        """The keys that a loop or an if stores to."""
+        """Return the keys that a loop or an if stores to."""
         return self._effects[id(s)]
 
     def reads(self, e: PrimExpr) -> frozenset[Key]:
-        """The keys read in `e` that the function stores to somewhere."""
+        """Return the keys read in `e` that the function stores to."""
         return self._about(e)[0]
 
     def loads(self, e: PrimExpr) -> bool:
-        """Whether evaluating `e` touches memory, so that it must stay under its condition."""
+        """Tell whether evaluating `e` reads memory, so that it must stay under its condition."""
         return self._about(e)[1]
 
     def _about(self, e: PrimExpr) -> tuple[frozenset[Key], bool]:
@@ -87,7 +91,7 @@ class Facts:
         return reads, loads
 
     def _visit(self, s: Stmt, context: int) -> None:
-        """Note every access inside `s`; `context` numbers the parallel loop that it runs in."""
+        """Record every access inside `s`; `context` numbers the parallel loop that it runs in."""
         match s:
             case For() if s.kind == PARALLEL:
                 context = id(s)
@@ -127,12 +131,17 @@ class Facts:
 
     def _note(self, buffer: Buffer, indices: tuple[PrimExpr, ...], context: int) -> None:
         if len(indices) != 1:
-            raise InternalError(f"buffer '{buffer.name}' is accessed with {len(indices)} indices; flatten the function before generating code")
+            raise InternalError(
+                f"buffer '{buffer.name}' is accessed with {len(indices)} indices; flatten the function before "
+                "generating code"
+            )
         slots = self._slots.get(buffer)
         if slots is None or buffer in self._in_memory:
             return
         slot = _slot_of(indices)
-        if slot is None or context not in self._homes[buffer] or slots.setdefault(*slot) != slot[1] or len(slots) > _MOST_SLOTS:
+        if slot is None or context not in self._homes[
+            buffer
+        ] or slots.setdefault(*slot) != slot[1] or len(slots) > _MOST_SLOTS:
             self._in_memory.add(buffer)
 
     def _find_effects(self, s: Stmt) -> frozenset[Key]:
@@ -150,13 +159,15 @@ class Facts:
 
 
 def _slot_of(indices: tuple[PrimExpr, ...]) -> tuple[int, int] | None:
-    """Offset and lanes of an access whose place is known while compiling."""
+    """Return offset and lanes of an access whose place is known while compiling."""
     index = indices[0]
     if isinstance(index, Broadcast):
         index = index.value
     if isinstance(index, IntImm):
         return index.value, 1
-    if isinstance(index, Ramp) and isinstance(index.base, IntImm) and isinstance(index.stride, IntImm) and index.stride.value == 1:
+    if isinstance(index, Ramp) and isinstance(index.base, IntImm) and isinstance(
+        index.stride, IntImm
+    ) and index.stride.value == 1:
         return index.base.value, index.dtype.lanes
     return None
 

@@ -1,6 +1,7 @@
-"""What checked code calls when an access is wrong, as LLVM text; `tilewright.base.memory_faults` says what the names mean.
+"""Reports of wrong accesses in checked code, as LLVM text; `tilewright.base.memory_faults` describes the names.
 
-The first report of all threads is kept: whoever changes the first word of the record from 0 to 1 writes it, and sets the word to 2.
+The first report of all threads is kept: the thread that changes the first word of the record from 0 to 1 writes the
+report and sets the word to 2.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ define i64 @{OVERLAPS}(ptr %a, i64 %a.bytes, ptr %b, i64 %b.bytes, i64 %in_place
 
 
 def faults_text() -> str:
-    """The record, and the functions that report, as a module of its own."""
+    """Return the record and the reporting functions as a module."""
     record = f"@{RECORD} = global {TYPE} zeroinitializer, align 8"
     return "\n".join([record, *map(_report, ARITIES), _OVERLAPS, ""])
 
 
 def declaration() -> str:
-    """The record, where another module has it."""
+    """Return the declaration of the record, for other modules."""
     return f"@{RECORD} = external global {TYPE}, align 8"
 
 
 def word(number: int) -> str:
-    """The address of a word of the record."""
+    """Return the address of a word of the record."""
     return f"getelementptr inbounds (i64, ptr @{RECORD}, i64 {number})"
 
 

@@ -4,16 +4,18 @@
     tensor = { …, ptr data, elements }        the elements elsewhere for an input or a constant
     record = { …, ptr field 0, ptr field 1, … }
 
-Every size is known while compiling, so each different one is a class with a list of free cells of its own, and nothing is wasted on
-rounding. Cells are cut from chunks, which a run gives back as a whole when it ends, however it ends. A run keeps all of its state
-in its own frame, so runs never meet; its first chunk is part of the workspace, so small programs allocate nothing.
+Every size is known while compiling, so each different one is a class with a list of free cells of its own, and nothing
+is wasted on rounding. Cells are cut from chunks, which a run gives back as a whole when it ends, however it ends. A run
+keeps all of its state in its own frame, so runs never meet; its first chunk is part of the workspace, so small programs
+allocate nothing.
 
-All functions are `ptr f(ptr run, ptr closure)`. Arguments go through the run's frame, and are read before anything else is done; so
-every tail call is a jump, on every machine, and a loop uses one frame. A function that fails has put the status into the run, and
-returns null, as its callers then do.
+All functions are `ptr f(ptr run, ptr closure)`. Arguments go through the run's frame, and are read before anything else
+is done; so every tail call is a jump, on every machine, and a loop uses one frame. A function that fails has put the
+status into the run, and returns null, as its callers then do.
 
-A run that takes long looks for pending signals (`interrupts.py`) inside of blocks, after them, and at the entry of functions: each adds the
-estimated time of its body to the counter `work` of the run, and the check for signals is made when that counter reaches a limit.
+A run that takes long looks for pending signals (`interrupts.py`) inside of blocks, after them, and at the entry of
+functions: each adds the estimated time of its body to the counter `work` of the run, and the check for signals is made
+when that counter reaches a limit.
 """
 
 from __future__ import annotations
@@ -56,7 +58,9 @@ from tilewright.runtime.manifest import FIRST_MESSAGE, NO_MEMORY, NO_STACK
 FIRST_CHUNK: Final = 1 << 14
 """Bytes of the workspace that cells are cut from before memory is asked for."""
 _LINE: Final = 64
-_CONTEXT, _CONSTANTS, _WORKSPACE, _FREE_FROM, _FREE_TO, _CHUNKS, _LIMIT, _STATUS, _OUTPUTS, _PENDING, _WORK, _ARGS = range(0, 96, 8)
+_CONTEXT, _CONSTANTS, _WORKSPACE, _FREE_FROM, _FREE_TO, _CHUNKS, _LIMIT, _STATUS, _OUTPUTS, _PENDING, _WORK, _ARGS = (
+    range(0, 96, 8)
+)
 _FIELDS: Final = 16
 _NEAR, _FAR = 32, 64
 _BESIDE_BLOCKS: Final = 100
@@ -65,19 +69,23 @@ _BESIDE_BLOCKS: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Where a program looks for pending signals: the estimated nanoseconds of each block, the blocks that look between their kernels, and the most
-    nanoseconds between two looks."""
+    """Where a program looks for pending signals: the estimated nanoseconds of each block, the blocks that look between
+    their kernels, and the most nanoseconds between two looks."""
 
     work: Sequence[int]
     blocks: Collection[int]
     span: int
 
 
-def emit_flow(program: FlowProgram, constants: Sequence[int], result_bytes: Sequence[int], workspace_bytes: int, watch: Watch | None = None) -> str:
+def emit_flow(
+    program: FlowProgram, constants: Sequence[int], result_bytes: Sequence[int], workspace_bytes: int,
+    watch: Watch | None = None
+) -> str:
     """The functions of a program and its entry `tw_run`; the blocks `flow.block.<n>` are to be defined beside.
 
-    `constants` are the offsets of what a `Wrap` names, `result_bytes` the sizes of the outputs, `workspace_bytes` the part of the
-    workspace that blocks use. With a `watch`, there is also `tw_run_interruptible`, which calls what `interrupts.py` defines.
+    `constants` are the offsets of what a `Wrap` names, `result_bytes` the sizes of the outputs, `workspace_bytes` the
+    part of the workspace that blocks use. With a `watch`, there is also `tw_run_interruptible`, which calls what
+    `interrupts.py` defines.
     """
     cells = _Cells()
     texts = [_Text(program, constants, cells, k, watch).emit(f) for k, f in enumerate(program.functions)]
@@ -88,10 +96,12 @@ def emit_flow(program: FlowProgram, constants: Sequence[int], result_bytes: Sequ
     tables = [
         f"@flow.sizes = private constant [{len(sizes)} x i64] [{', '.join(f'i64 {n}' for n in sizes)}]",
         f"@flow.fields = private constant [{len(sizes)} x i64] [{', '.join(f'i64 {n}' for n in fields)}]",
-        f"@flow.code = private constant [{len(texts)} x ptr] [{', '.join(f'ptr @flow.{k}' for k in range(len(texts)))}]",
+        f"@flow.code = private constant [{len(texts)} x ptr] "
+        f"[{', '.join(f'ptr @flow.{k}' for k in range(len(texts)))}]",
     ]
     runtime = RUNTIME.format(
-        classes=len(sizes), lists=lists, free_from=_FREE_FROM, free_to=_FREE_TO, chunks=_CHUNKS, status=_STATUS, no_memory=NO_MEMORY,
+        classes=len(sizes), lists=lists, free_from=_FREE_FROM, free_to=_FREE_TO, chunks=_CHUNKS, status=_STATUS,
+        no_memory=NO_MEMORY,
     )
     looks = [] if watch is None else [DECLARATIONS, entries_text("tw_run")]
     return "\n".join([*tables, runtime, *texts, entry, *looks, ""])
@@ -122,14 +132,18 @@ class _Cells:
 
 
 def _elements(nbytes: int) -> int:
-    """Where the elements of a tensor begin in its cell: small ones in the same line, large ones at the start of another."""
+    """Where the elements of a tensor begin in its cell: small ones in the same line, large ones at the start of
+    another.
+    """
     return _NEAR if nbytes <= _LINE - _NEAR else _FAR
 
 
 class _Text:
     """One function as text."""
 
-    def __init__(self, program: FlowProgram, constants: Sequence[int], cells: _Cells, number: int, watch: Watch | None = None) -> None:
+    def __init__(
+        self, program: FlowProgram, constants: Sequence[int], cells: _Cells, number: int, watch: Watch | None = None
+    ) -> None:
         self.program, self.constants, self.cells, self.number, self.watch = program, constants, cells, number, watch
         self.in_place = {} if number else written_in_place(program)
         self.lines: list[str] = []
@@ -149,7 +163,9 @@ class _Text:
         if f.itself is not None:
             self._line(f"%r{f.itself} = getelementptr i8, ptr %self, i64 0")
         if self.watch is not None:
-            self._count_work(_BESIDE_BLOCKS + sum(self.watch.work[i.block] for i in inner if isinstance(i, Run)), self.watch.span)
+            self._count_work(
+                _BESIDE_BLOCKS + sum(self.watch.work[i.block] for i in inner if isinstance(i, Run)), self.watch.span
+            )
         self._body(f.body)
         head = [comment(f.name), f"define internal ptr @flow.{self.number}(ptr %run, ptr %self) nounwind {{", "entry:"]
         if slots:
@@ -244,7 +260,9 @@ class _Text:
             case Wrap():
                 self._take(i.out, self.cells.wrapper())
                 base = self._load(self._new(), self._at("%run", _CONSTANTS))
-                self._line(f"store ptr {self._at(base, self.constants[i.constant])}, ptr {self._at(f'%r{i.out}', _FIELDS)}")
+                self._line(
+                    f"store ptr {self._at(base, self.constants[i.constant])}, ptr {self._at(f'%r{i.out}', _FIELDS)}"
+                )
             case Zeros():
                 self._take(i.out, self.cells.tensor(i.nbytes))
                 elements = self._at(f"%r{i.out}", _elements(i.nbytes))
@@ -275,7 +293,8 @@ class _Text:
         """A tensor that may be written to, and the row where there is a place for it."""
         nbytes = i.rows * i.nbytes
         self._line(
-            f"%r{i.out} = call ptr @flow.writable(ptr %run, ptr %r{i.data}, i64 {self.cells.tensor(nbytes)}, i64 {_elements(nbytes)}, i64 {nbytes})"
+            f"%r{i.out} = call ptr @flow.writable(ptr %run, ptr %r{i.data}, i64 {self.cells.tensor(nbytes)}, i64 "
+            f"{_elements(nbytes)}, i64 {nbytes})"
         )
         self._check(f"%r{i.out}")
         elements, row, place = (self._load(self._new(), self._at(f"%r{r}", _FIELDS)) for r in (i.out, i.row, i.index))
@@ -298,7 +317,9 @@ class _Text:
         for r, nbytes in zip(i.outputs, sizes[1], strict=True):
             if r in self.in_place:
                 self._take(r, self.cells.wrapper())
-                elements = self._load(self._new(), self._at(self._load(self._new(), self._at("%run", _OUTPUTS)), 8 * self.in_place[r]))
+                elements = self._load(
+                    self._new(), self._at(self._load(self._new(), self._at("%run", _OUTPUTS)), 8 * self.in_place[r])
+                )
             else:
                 self._take(r, self.cells.tensor(nbytes))
                 elements = self._at(f"%r{r}", _elements(nbytes))
@@ -426,12 +447,18 @@ class _Text:
         """The record at a path, loaded once for each case."""
         known = found.get(path)
         if known is None:
-            known = found[path] = self._load(self._new(), self._at(self._follow(path[:-1], found), _FIELDS + 8 * path[-1]))
+            known = found[path] = self._load(
+                self._new(), self._at(self._follow(path[:-1], found), _FIELDS + 8 * path[-1])
+            )
         return known
 
 
-def _entry(program: FlowProgram, result_bytes: Sequence[int], cells: _Cells, workspace_bytes: int, lists: int, looks: bool) -> str:
-    """`tw_run`, or the function that does its work: sets up a run, calls `main`, copies those of its tensors out that are not there already."""
+def _entry(
+    program: FlowProgram, result_bytes: Sequence[int], cells: _Cells, workspace_bytes: int, lists: int, looks: bool
+) -> str:
+    """`tw_run`, or the function that does its work: sets up a run, calls `main`, copies those of its tensors out that
+    are not there already.
+    """
     inputs, outputs = len(program.functions[0].params), len(program.results)
     wrapper = cells.wrapper()
     size = lists + 8 * len(cells.known)
@@ -464,7 +491,9 @@ def _entry(program: FlowProgram, result_bytes: Sequence[int], cells: _Cells, wor
     text._line("%result = call ptr @flow.0(ptr %run, ptr null)")
     text._check("%result")
     for k, (path, nbytes) in enumerate(zip(program.results, result_bytes, strict=True)):
-        elements, target = text._load(text._new(), text._at(text._follow(path, {(): "%result"}), _FIELDS)), argument(inputs + k)
+        elements, target = text._load(
+            text._new(), text._at(text._follow(path, {(): "%result"}), _FIELDS)
+        ), argument(inputs + k)
         there = text._new()
         text._line(f"{there} = icmp eq ptr {elements}, {target}")
         text._line(f"br i1 {there}, label %there.{k}, label %copy.{k}")
@@ -473,7 +502,11 @@ def _entry(program: FlowProgram, result_bytes: Sequence[int], cells: _Cells, wor
         text._line(f"br label %there.{k}")
         text._label(f"there.{k}")
     return "\n".join([
-        "define internal i32 @tw_run.steps(ptr %ctx, ptr %args, ptr %pending) nounwind {" if looks else "define i32 @tw_run(ptr %ctx, ptr %args) nounwind {", "entry:", f"  %run = alloca [{size} x i8], align 16", *text.lines,
-        "  call void @flow.finish(ptr %run)", "  ret i32 0", "fail:", f"  %status.at = getelementptr i8, ptr %run, i64 {_STATUS}",
-        "  %status = load i64, ptr %status.at", "  call void @flow.finish(ptr %run)", "  %short = trunc i64 %status to i32", "  ret i32 %short", "}",
+        "define internal i32 @tw_run.steps(ptr %ctx, ptr %args, ptr %pending) nounwind {" if looks
+        else "define i32 @tw_run(ptr %ctx, ptr %args) nounwind {",
+        "entry:", f"  %run = alloca [{size} x i8], align 16", *text.lines,
+        "  call void @flow.finish(ptr %run)", "  ret i32 0", "fail:",
+        f"  %status.at = getelementptr i8, ptr %run, i64 {_STATUS}",
+        "  %status = load i64, ptr %status.at", "  call void @flow.finish(ptr %run)",
+        "  %short = trunc i64 %status to i32", "  ret i32 %short", "}",
     ])

@@ -1,9 +1,9 @@
 """The text of one function while it is being written: levels, placement, and what is known where.
 
-A *level* is the function itself, the body of a loop, or a branch. Text is a list of chunks; each open level has the chunk
-that ends where the construct inside it begins, so a line may be added to any open level and dominates all that follows.
-Expressions are interned, hence a dictionary from expression to name removes common subexpressions; names of a level are
-forgotten when it closes, and those that read something are forgotten when it is stored to.
+A *level* is the function itself, the body of a loop, or a branch. Text is a list of chunks; each open level has the
+chunk that ends where the construct inside it begins, so a line may be added to any open level and dominates all that
+follows. Expressions are interned, hence a dictionary from expression to name removes common subexpressions; names of a
+level are forgotten when it closes, and those that read something are forgotten when it is stored to.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def _uses(key: Any, var: Var) -> bool:
 
 
 class Level:
-    """An open loop body or branch: where its next line goes, what must be forgotten when it closes, and the location `at` which it was opened."""
+    """An open loop body or branch: where its next line goes, what must be forgotten when it closes, and the location
+    `at` which it was opened.
+    """
 
     __slots__ = ("at", "chunk", "is_loop", "names", "stores")
 
@@ -131,7 +133,8 @@ class FunctionText:
         self.chunks.append(self.levels[-1].chunk)
 
     def start_block(self, label: str, end_of_last: str, phis: Iterable[str] = ()) -> list[str]:
-        """End the current basic block and begin another; returns its chunk, which ends where the block's body begins."""
+        """End the current basic block and begin another; returns its chunk, which ends where the block's body begins.
+        """
         head = [f"  {end_of_last}{self.at}", f"{label}:", *phis]
         self.chunks.append(head)
         self.block = label
@@ -139,7 +142,8 @@ class FunctionText:
 
     # Placement.
     def place(self, need: int) -> int:
-        """The level for pure arithmetic whose operands are known at level `need`: out of every loop that it can leave."""
+        """The level for pure arithmetic whose operands are known at level `need`: out of every loop that it can leave.
+        """
         for level in range(need + 1, len(self.levels)):
             if self.levels[level].is_loop:
                 return level - 1
@@ -178,7 +182,9 @@ class FunctionText:
         return found if found is not None or self.mask is None else self._values.get(self._scoped(key, parts))
 
     def remember(self, key: Any, value: Value, *parts: PrimExpr) -> None:
-        """Note that `key`, which is made of `parts`, has a value until its level closes, or something that the parts read is stored to."""
+        """Note that `key`, which is made of `parts`, has a value until its level closes, or something that the parts
+        read is stored to.
+        """
         key = self._scoped(key, parts)
         self._values[key] = value
         self.levels[value[1]].names.append(key)
@@ -222,7 +228,9 @@ class FunctionText:
         kind, element = register_type(dtype), register_type(dtype.element)
         level = self.place(need)
         one = self.put(f"insertelement {kind} poison, {element} {text}, i32 0", level)
-        return self.put(f"shufflevector {kind} {one}, {kind} poison, {vector('i32', dtype.lanes)} zeroinitializer", level, "splat"), level
+        return self.put(
+            f"shufflevector {kind} {one}, {kind} poison, {vector('i32', dtype.lanes)} zeroinitializer", level, "splat"
+        ), level
 
     # Branches inside of expressions.
     def choose(self, condition: str, kind: str, yes: Callable[[], Value], no: Callable[[], Value]) -> Value:

@@ -1,7 +1,8 @@
 """`high_product`: half of the bits of a product of 32-bit numbers plus a number of 64 bits.
 
-x86 multiplies the even 32-bit lanes of two vectors to products of 64 bits (`vpmuldq`), so vectors are multiplied in two halves, even lanes and
-odd ones, and no lane is moved before. Elsewhere lanes are widened, multiplied and narrowed, which AArch64 has instructions for (`smull`).
+x86 multiplies the even 32-bit lanes of two vectors to products of 64 bits (`vpmuldq`), so vectors are multiplied in two
+halves, even lanes and odd ones, and no lane is moved before. Elsewhere lanes are widened, multiplied and narrowed,
+which AArch64 has instructions for (`smull`).
 """
 
 from __future__ import annotations
@@ -44,14 +45,20 @@ def _by_halves(f: FunctionText, e: Call, texts: list[str], shift: int, level: in
         addend = once(f, e.args[2], ("addend", odd), lambda text, at, odd=odd: _addend_half(f, lanes, odd, text, at))  # type: ignore[misc]
         totals.append(f.put(f"add {wide} {f.put(f'mul {wide} {a}, {b}', level)}, {addend}", level))
     if shift == 31:
-        totals = [f.put(f"{how} {wide} {t}, splat (i64 {by})", level) for t, how, by in zip(totals, ("lshr", "shl"), (31, 1), strict=True)]
+        totals = [
+            f.put(f"{how} {wide} {t}, splat (i64 {by})", level)
+            for t, how, by in zip(totals, ("lshr", "shl"), (31, 1), strict=True)
+        ]
     even, other = (f.put(f"bitcast {wide} {t} to {narrow}", level) for t in totals)
     places = ", ".join(f"i32 {lane + (shift == 32) if lane % 2 == 0 else lane + lanes}" for lane in range(lanes))
     return f.put(f"shufflevector {narrow} {even}, {narrow} {other}, <{lanes} x i32> <{places}>", level)
 
 
 def _signed_half(f: FunctionText, lanes: int, odd: bool, text: str, level: int) -> str:
-    """The even or odd lanes as 64-bit numbers. Shifts down to the sign are what the instruction is known by; they cost nothing, and must stand beside it."""
+    """The even or odd lanes as 64-bit numbers.
+
+    Shifts down to the sign are what the instruction is known by; they cost nothing, and must stand beside it.
+    """
     wide = vector("i64", lanes // 2)
     moved = f.put(f"bitcast {vector('i32', lanes)} {text} to {wide}", level)
     if not odd:

@@ -1,4 +1,6 @@
-"""Powers of integers, as a function in LLVM text: multiplications that wrap around, one or two for each bit of the exponent."""
+"""Powers of integers, as a function in LLVM text: multiplications that wrap around, one or two for each bit of the
+exponent.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,9 @@ fraction:
 
 
 def integer_power(f: FunctionText, dtype: DataType) -> str:
-    """The name of the function that computes powers of numbers of the integer type `dtype`; it is written once in a module."""
+    """The name of the function that computes powers of numbers of the integer type `dtype`; it is written once in a
+    module.
+    """
     name, kind = f"tw_power_{dtype.element}", register_type(dtype.element)
     test = "slt" if dtype.code == "int" else "ult"  # an unsigned exponent is never below zero
     return f.define(name, _TEXT.replace("TEST", test).replace("KIND", kind).replace("NAME", name))

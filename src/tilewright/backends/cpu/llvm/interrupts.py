@@ -4,9 +4,10 @@
     i32 @tw_look_now(ptr pending)      the same, also where no look is due
     void @tw_begin(ptr pending)        notes when a run begins, so that its first look is due `INTERVAL` later
 
-`pending` points to eight words of the runtime (`runtime/interrupts.py`): four functions of Python's C interface, room for an exception,
-and the time of the next look. Where there is a clock, a look before that time is one call of it, and takes no lock. The handlers run
-inside of `PyErr_CheckSignals`, under the interpreter's lock; what one of them raises is taken out of the thread's state, and waits for the runtime.
+`pending` points to eight words of the runtime (`runtime/interrupts.py`): four functions of Python's C interface, room
+for an exception, and the time of the next look. Where there is a clock, a look before that time is one call of it, and
+takes no lock. The handlers run inside of `PyErr_CheckSignals`, under the interpreter's lock; what one of them raises is
+taken out of the thread's state, and waits for the runtime.
 """
 
 from __future__ import annotations
@@ -111,17 +112,24 @@ define i32 @{interruptible}(ptr %ctx, ptr %args, ptr %pending) nounwind {{
 def look_text(triple: str) -> str:
     """`tw_look` and `tw_begin` for a system."""
     has_clock = processors.pointer_bytes(triple) == 8 and (not triple or "linux" in triple)
-    return (_CLOCK if has_clock else _NO_CLOCK) + _LOOK.format(interval=INTERVAL if has_clock else 0, interrupted=INTERRUPTED)
+    return (_CLOCK if has_clock else _NO_CLOCK) + _LOOK.format(
+        interval=INTERVAL if has_clock else 0, interrupted=INTERRUPTED
+    )
 
 
 def entries_text(symbol: str) -> str:
-    """The two entries of a run of steps that is the function `<symbol>.steps`: one that looks for signals, and one that does not."""
+    """The two entries of a run of steps that is the function `<symbol>.steps`: one that looks for signals, and one that
+    does not.
+    """
     return _ENTRIES.format(symbol=symbol, interruptible=interruptible_symbol(symbol))
 
 
 def look_lines(name: str, now: bool = False) -> list[str]:
-    """A look at `%pending`, whether it is due or in any case (`now`), after which the function ends where a handler has raised."""
+    """A look at `%pending`, whether it is due or in any case (`now`), after which the function ends where a handler has
+    raised.
+    """
     return [
-        f"  %look{name} = call i32 @tw_look{'_now' if now else ''}(ptr %pending)", f"  %calm{name} = icmp eq i32 %look{name}, 0", f"  br i1 %calm{name}, label %on{name}, label %stop{name}",
+        f"  %look{name} = call i32 @tw_look{'_now' if now else ''}(ptr %pending)",
+        f"  %calm{name} = icmp eq i32 %look{name}, 0", f"  br i1 %calm{name}, label %on{name}, label %stop{name}",
         f"stop{name}:", f"  ret i32 %look{name}", f"on{name}:",
     ]

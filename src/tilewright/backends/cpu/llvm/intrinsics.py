@@ -87,7 +87,10 @@ def _bits(f: FunctionText, e: E.Call, texts: list[str], level: int) -> str:
     kind, dtype = register_type(e.dtype), e.dtype
     if e.op is I.bitwise_not:
         ones = "-1" if dtype.code != "bool" else "true"
-        return f.put(f"xor {kind} {texts[0]}, {ones if dtype.lanes == 1 else f'splat ({register_type(dtype.element)} {ones})'}", level)
+        return f.put(
+            f"xor {kind} {texts[0]}, {ones if dtype.lanes == 1 else f'splat ({register_type(dtype.element)} {ones})'}",
+            level
+        )
     operation = ("ashr" if dtype.code == "int" else "lshr") if e.op is I.shift_right else _BITS[e.op]
     return f.put(f"{operation} {kind} {texts[0]}, {texts[1]}", level)
 
@@ -194,7 +197,9 @@ def _rsqrt(f: FunctionText, dtype: DataType, texts: list[str], level: int) -> st
 def _sigmoid(f: FunctionText, dtype: DataType, texts: list[str], level: int) -> str:
     kind = register_type(dtype)
     grown = _library("exp")(f, dtype, [f.put(f"fneg {kind} {texts[0]}", level)], level)
-    return f.put(f"fdiv {kind} {_splat(1.0, dtype)}, {f.put(f'fadd {kind} {grown}, {_splat(1.0, dtype)}', level)}", level)
+    return f.put(
+        f"fdiv {kind} {_splat(1.0, dtype)}, {f.put(f'fadd {kind} {grown}, {_splat(1.0, dtype)}', level)}", level
+    )
 
 
 def _splat(value: float, dtype: DataType) -> str:
@@ -206,9 +211,11 @@ _BITS: Final = {I.bitwise_and: "and", I.bitwise_or: "or", I.bitwise_xor: "xor", 
                 I.shift_right: "ashr"}
 _FLOATS: Final[dict[E.Intrinsic, Rule]] = {
     I.sqrt: _native("sqrt"), I.floor: _native("floor"), I.ceil: _native("ceil"), I.trunc: _native("trunc"),
-    I.nearbyint: _native("nearbyint"), I.fabs: _native("fabs"), I.fma: _fma, I.multiply_add: _multiply_add, I.rsqrt: _rsqrt, I.sigmoid: _sigmoid,
+    I.nearbyint: _native("nearbyint"), I.fabs: _native("fabs"), I.fma: _fma, I.multiply_add: _multiply_add,
+    I.rsqrt: _rsqrt, I.sigmoid: _sigmoid,
     **{op: _library(op.name) for op in (
-        I.exp, I.log, I.log2, I.exp2, I.tanh, I.erf, I.sin, I.cos, I.tan, I.asin, I.acos, I.atan, I.sinh, I.cosh, I.asinh,
+        I.exp, I.log, I.log2, I.exp2, I.tanh, I.erf, I.sin, I.cos, I.tan, I.asin, I.acos, I.atan, I.sinh, I.cosh,
+        I.asinh,
         I.acosh, I.atanh, I.pow, I.fmod)},
 }
 _OF_TRUTHS: Final = {"add": "or", "mul": "and"}

@@ -21,8 +21,12 @@ class LoadedCode:
     Each has its own linker: a shared one would keep some kilobytes of every library that was ever loaded.
     """
 
-    def __init__(self, objects: Sequence[bytes], symbols: Sequence[str], elsewhere: Mapping[str, int] | None = None) -> None:
-        """Link `objects` with each other and with the C library; `symbols` are those whose address is wanted, `elsewhere` has addresses of other code."""
+    def __init__(
+        self, objects: Sequence[bytes], symbols: Sequence[str], elsewhere: Mapping[str, int] | None = None
+    ) -> None:
+        """Link `objects` with each other and with the C library; `symbols` are those whose address is wanted,
+        `elsewhere` has addresses of other code.
+        """
         self._objects, self._symbols = objects, frozenset(symbols)
         self._open: LoadedCode | None = None
         told = perf.kind_wanted()
@@ -39,7 +43,9 @@ class LoadedCode:
         try:
             self._tracker: Any = library.link(linker, "tilewright")
         except RuntimeError as error:
-            raise InternalError(f"the generated code cannot be loaded: {error} (LLVM names missing symbols on standard error)") from error
+            raise InternalError(
+                f"the generated code cannot be loaded: {error} (LLVM names missing symbols on standard error)"
+            ) from error
         # Not at exit: worker threads may still be running this code then, and the process takes it away anyway.
         weakref.finalize(self, _unload, self._tracker, linker).atexit = False
         if told:
@@ -50,7 +56,9 @@ class LoadedCode:
         return int(self._tracker[symbol])
 
     def hidden_address(self, symbol: str) -> int:
-        """Where a symbol is that nobody asked for: in a copy of the code that shows all its functions, linked at the first question. Raises `KeyError`."""
+        """Where a symbol is that nobody asked for: in a copy of the code that shows all its functions, linked at the
+        first question. Raises `KeyError`.
+        """
         if self._open is None:
             functions = (name for image in self._objects for name in functions_of(image))
             self._open = LoadedCode(self._objects, tuple(dict.fromkeys((*self._symbols, *functions))))

@@ -1,8 +1,9 @@
 """Masks whose lanes are known while compiling, and how vectors are stored under them.
 
-LLVM 22 merges a truncation with the masked store behind it. Where the mask is a constant with one lane on, it then stores one element of the
-type before the truncation (x86 with AVX-512), over the neighbours. Masks that are known are therefore resolved here: what
-reaches LLVM is a plain store of consecutive lanes, or a masked store with at least three lanes on.
+LLVM 22 merges a truncation with the masked store behind it. Where the mask is a constant with one lane on, it then
+stores one element of the type before the truncation (x86 with AVX-512), over the neighbours. Masks that are known are
+therefore resolved here: what reaches LLVM is a plain store of consecutive lanes, or a masked store with at least three
+lanes on.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ def fixed_lanes(f: FunctionText, mask: PrimExpr) -> Lanes | None:
             for side in (a, b):
                 if side is not None and all(x is deciding for x in side):
                     return side
-            return None if a is None or b is None else tuple((x or y) if deciding else (x and y) for x, y in zip(a, b, strict=True))
+            return (
+                None if a is None or b is None
+                else tuple((x or y) if deciding else (x and y) for x, y in zip(a, b, strict=True))
+            )
         case E.Not():
             inner = fixed_lanes(f, mask.a)
             return None if inner is None else tuple(not x for x in inner)
@@ -107,7 +111,11 @@ def pieces(lanes: Sequence[bool]) -> list[tuple[int, int]]:
 
 
 def most_pieces(target: Target, element: DataType) -> int:
-    """The plain stores that cost no more than one masked store of such elements: any number where LLVM stores lane by lane anyway."""
+    """The plain stores that cost no more than one masked store of such elements: any number where LLVM stores lane by
+    lane anyway.
+    """
     features = target.features
-    has_instruction = ("avx512bw" if element.itemsize < 4 else "avx") in features or ("avx512f" in features and element.itemsize >= 4)
+    has_instruction = ("avx512bw" if element.itemsize < 4 else "avx") in features or (
+        "avx512f" in features and element.itemsize >= 4
+    )
     return MOST_PIECES if target.family == "x86" and has_instruction else 1 << 16

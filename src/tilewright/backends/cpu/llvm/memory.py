@@ -1,8 +1,8 @@
 """Loads, stores and addresses.
 
-An index is taken apart into `sum(coefficient * atom) + constant`. Each term becomes one address computation at the level
-where its atom is known, outermost first, so that inner loops add only what varies in them; the constant comes last, as an
-immediate that instruction selection folds into the access.
+An index is taken apart into `sum(coefficient * atom) + constant`. Each term becomes one address computation at the
+level where its atom is known, outermost first, so that inner loops add only what varies in them; the constant comes
+last, as an immediate that instruction selection folds into the access.
 """
 
 from __future__ import annotations
@@ -145,7 +145,9 @@ def _plain(f: FunctionText, e: Load, at: tuple[str, int, int]) -> Value:
     level = f.place_load(need, e.buffer)
     dtype = e.dtype
     address = offset(f, text, rest, memory_type(e.buffer.dtype), level)
-    raw = f.put(f"load {memory_type(dtype)}, ptr {address}, align {e.buffer.dtype.itemsize}", level, local_name(e.buffer.name))
+    raw = f.put(
+        f"load {memory_type(dtype)}, ptr {address}, align {e.buffer.dtype.itemsize}", level, local_name(e.buffer.name)
+    )
     ahead = f.facts.ahead.get(e.buffer.name)
     if ahead is not None and dtype.lanes > 1 and level == f.here:
         _prefetch(f, offset(f, text, rest + ahead // e.buffer.dtype.itemsize, memory_type(e.buffer.dtype), level))
@@ -158,7 +160,9 @@ def _masked(f: FunctionText, e: Load, at: tuple[str, int, int], mask: Mask, othe
     level = f.place_load(max(need, mask.level, other_at), e.buffer)
     stored, n, whole = to_memory(f, other, e.dtype, level), e.dtype.lanes, f.target.lanes(e.buffer.dtype)
     if mask.fixed is None:
-        raw = _load_masked(f, e.dtype, offset(f, text, rest, memory_type(e.buffer.dtype), level), mask.text, stored, level)
+        raw = _load_masked(
+            f, e.dtype, offset(f, text, rest, memory_type(e.buffer.dtype), level), mask.text, stored, level
+        )
     else:
         raw = stored
         for first in range(0, n, whole):
@@ -169,7 +173,9 @@ def _masked(f: FunctionText, e: Load, at: tuple[str, int, int], mask: Mask, othe
 def _load_masked(f: FunctionText, dtype: DataType, address: str, mask: str, other: str, level: int) -> str:
     kind, truth = memory_type(dtype), register_type(BOOL.with_lanes(dtype.lanes))
     name = f.declare(f"llvm.masked.load.{_memory_suffix(dtype)}.p0", kind, f"ptr, {truth}, {kind}")
-    return f.put(f"call {kind} {name}(ptr align {dtype.element.itemsize} {address}, {truth} {mask}, {kind} {other})", level)
+    return f.put(
+        f"call {kind} {name}(ptr align {dtype.element.itemsize} {address}, {truth} {mask}, {kind} {other})", level
+    )
 
 
 def _load_part(f: FunctionText, e: Load, at: tuple[str, int, int], whole: str, first: int, lanes: Lanes) -> str:
@@ -193,7 +199,9 @@ def _load_part(f: FunctionText, e: Load, at: tuple[str, int, int], whole: str, f
         if m == n:
             return loaded
     order = [min(max(k - first, 0), m - 1) for k in range(n)]
-    spread = f.put(f"shufflevector {vector(element, m)} {loaded}, {vector(element, m)} poison, {shuffle_mask(order)}", level)
+    spread = f.put(
+        f"shufflevector {vector(element, m)} {loaded}, {vector(element, m)} poison, {shuffle_mask(order)}", level
+    )
     order = [n + k if 0 <= k - first < len(lanes) and lanes[k - first] else k for k in range(n)]
     return f.put(f"shufflevector {kind} {whole}, {kind} {spread}, {shuffle_mask(order)}", level)
 
@@ -211,7 +219,9 @@ def _strided(f: FunctionText, e: Load, base: PrimExpr, stride: int) -> Value:
         address = offset(f, text, rest + start, element, level)
         piece = f.put(f"load {kind}, ptr {address}, align {e.buffer.dtype.itemsize}", level, local_name(e.buffer.name))
         inside = [(lane, lane * stride - start) for lane in range(n)]
-        order = [n + at if 0 <= at < n and whole else at if 0 <= at < n else lane if whole else 0 for lane, at in inside]
+        order = [
+            n + at if 0 <= at < n and whole else at if 0 <= at < n else lane if whole else 0 for lane, at in inside
+        ]
         last = starts[number - 1] + n if number else 0  # lanes before it are there already
         order = [lane if whole and lane * stride < last else o for lane, o in enumerate(order)]
         first, second = (whole, piece) if whole else (piece, "poison")
@@ -229,7 +239,9 @@ def _broadcast_load(f: FunctionText, e: Load, index: PrimExpr, mask: Mask | None
     other, other_at = f.value(otherwise)
     level = f.place(max(at, other_at, mask.level))
     kind = register_type(e.dtype)
-    return f.put(f"select {register_type(BOOL.with_lanes(e.dtype.lanes))} {mask.text}, {kind} {value}, {kind} {other}", level), level
+    return f.put(
+        f"select {register_type(BOOL.with_lanes(e.dtype.lanes))} {mask.text}, {kind} {value}, {kind} {other}", level
+    ), level
 
 
 def _gather(f: FunctionText, e: Load, index: PrimExpr, mask: Mask | None, otherwise: PrimExpr | None) -> Value:
@@ -246,17 +258,25 @@ def _gather(f: FunctionText, e: Load, index: PrimExpr, mask: Mask | None, otherw
     stored = _widened(f, given, to_memory(f, other, e.dtype, level), n, m, level)
     kind = memory_type(wide)
     name = f.declare(f"llvm.masked.gather.{_memory_suffix(wide)}.v{m}p0", kind, f"<{m} x ptr>, <{m} x i1>, {kind}")
-    raw = f.put(f"call {kind} {name}(<{m} x ptr> align {e.buffer.dtype.itemsize} {addresses}, <{m} x i1> {lanes}, {kind} {stored})", level)
+    raw = f.put(
+        f"call {kind} {name}(<{m} x ptr> align {e.buffer.dtype.itemsize} {addresses}, <{m} x i1> {lanes}, {kind} "
+        f"{stored})",
+        level
+    )
     if m != n:
         raw = f.put(f"shufflevector {kind} {raw}, {kind} poison, {shuffle_mask(list(range(n)))}", level)
     return from_memory(f, raw, e.dtype, level), level
 
 
 def _widened(f: FunctionText, kind: str, value: str, n: int, m: int, level: int) -> str:
-    """`n` lanes and zeros up to `m`: LLVM 22 takes the mask of a gather or scatter of 18 lanes wrong where the processor has none (AArch64)."""
+    """`n` lanes and zeros up to `m`: LLVM 22 takes the mask of a gather or scatter of 18 lanes wrong where the
+    processor has none (AArch64).
+    """
     if n == m or value == "zeroinitializer":
         return value
-    return f.put(f"shufflevector {kind} {value}, {kind} zeroinitializer, {shuffle_mask([min(k, n) for k in range(m)])}", level)
+    return f.put(
+        f"shufflevector {kind} {value}, {kind} zeroinitializer, {shuffle_mask([min(k, n) for k in range(m)])}", level
+    )
 
 
 def _addresses(f: FunctionText, buffer: Buffer, index: PrimExpr) -> Value:
@@ -265,7 +285,9 @@ def _addresses(f: FunctionText, buffer: Buffer, index: PrimExpr) -> Value:
     lanes, need = f.value(wide)
     base, at = f.pointers[buffer]
     level = f.place(max(need, at))
-    return f.put(f"getelementptr {memory_type(buffer.dtype)}, ptr {base}, {register_type(wide.dtype)} {lanes}", level), level
+    return f.put(
+        f"getelementptr {memory_type(buffer.dtype)}, ptr {base}, {register_type(wide.dtype)} {lanes}", level
+    ), level
 
 
 def _passed_through(f: FunctionText, dtype: DataType, otherwise: PrimExpr | None) -> Value:
@@ -307,7 +329,10 @@ def store(f: FunctionText, s: Store) -> None:
     text, _, rest = pointer(f, buffer, shape[0])
     element, stored = memory_type(buffer.dtype), to_memory(f, value, dtype, f.here)
     if not masked:
-        f.do(f"store {memory_type(dtype)} {stored}, ptr {offset(f, text, rest, element, f.here)}, align {buffer.dtype.itemsize}")
+        f.do(
+            f"store {memory_type(dtype)} {stored}, ptr {offset(f, text, rest, element, f.here)}, align "
+            f"{buffer.dtype.itemsize}"
+        )
     elif lanes is not None:
         _store_pieces(f, s, stored, (text, rest), lanes)
     else:
@@ -325,11 +350,13 @@ def _store_masked(f: FunctionText, dtype: DataType, stored: str, address: str, m
 
 
 def _store_pieces(f: FunctionText, s: Store, stored: str, at: tuple[str, int], lanes: Lanes) -> None:
-    """Store the lanes that are on, register by register: in a few plain stores, or under a mask of three lanes or more."""
+    """Store the lanes that are on, register by register: in a few plain stores, or under a mask of three lanes or more.
+    """
     dtype, (text, rest) = s.value.dtype, at
     n, m = dtype.lanes, 1 << (dtype.lanes - 1).bit_length()
     kind, element, whole = memory_type(dtype.with_lanes(m)), memory_type(dtype.element), f.target.lanes(dtype.element)
-    stored = _widened(f, memory_type(dtype), stored, n, m, f.here)  # LLVM 22 takes other lanes than asked for out of 13 that were widened
+    # LLVM 22 takes other lanes than asked for out of 13 that were widened
+    stored = _widened(f, memory_type(dtype), stored, n, m, f.here)
     for first in range(0, dtype.lanes, whole):
         part = lanes[first : first + whole]
         found = pieces(part)
@@ -348,7 +375,9 @@ def _part(f: FunctionText, kind: str, value: str, first: int, length: int) -> st
     """`length` lanes of a vector; one lane is a scalar."""
     if length == 1:
         return f.put(f"extractelement {kind} {value}, i32 {first}", f.here)
-    return f.put(f"shufflevector {kind} {value}, {kind} poison, {shuffle_mask(list(range(first, first + length)))}", f.here)
+    return f.put(
+        f"shufflevector {kind} {value}, {kind} poison, {shuffle_mask(list(range(first, first + length)))}", f.here
+    )
 
 
 def _scatter(f: FunctionText, s: Store, value: str, lanes: Lanes | None, *, masked: bool) -> None:
@@ -359,13 +388,18 @@ def _scatter(f: FunctionText, s: Store, value: str, lanes: Lanes | None, *, mask
     stored = to_memory(f, value, dtype, f.here)
     if lanes is not None and sum(lanes) == 1:
         one = _part(f, kind, stored, lanes.index(True), 1)
-        f.do(f"store {memory_type(dtype.element)} {one}, ptr {_part(f, f'<{n} x ptr>', addresses, lanes.index(True), 1)}, align {align}")
+        f.do(
+            f"store {memory_type(dtype.element)} {one}, ptr "
+            f"{_part(f, f'<{n} x ptr>', addresses, lanes.index(True), 1)}, align {align}"
+        )
         return
     m = n
     if masked and s.mask is not None:
         m = 1 << (n - 1).bit_length()
         mask = truth_constant(lanes) if lanes is not None else f.value(s.mask)[0]
-        stored, addresses = _widened(f, kind, stored, n, m, f.here), _widened(f, f"<{n} x ptr>", addresses, n, m, f.here)
+        stored, addresses = _widened(f, kind, stored, n, m, f.here), _widened(
+            f, f"<{n} x ptr>", addresses, n, m, f.here
+        )
         mask = _widened(f, f"<{n} x i1>", mask, n, m, f.here)
     else:
         mask = "splat (i1 true)"

@@ -4,8 +4,8 @@
     TILEWRIGHT_PERF=jitdump    names and code, in jit-<process>.dump, which `perf inject --jit` puts into what was recorded
 
 The second keeps the instructions, so that `perf annotate` shows them later. Its format is version 1 of perf's jitdump
-(`tools/perf/Documentation/jitdump-specification.txt` of Linux): a header, and a record of each function that is loaded. perf
-finds the file because a page of it is mapped as code.
+(`tools/perf/Documentation/jitdump-specification.txt` of Linux): a header, and a record of each function that is loaded.
+perf finds the file because a page of it is mapped as code.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from tilewright.base.forks import new_lock
 from tilewright.runtime.artifact import PERF
 
 FOLDER: Final = "JITDUMPDIR"
-"""The environment variable of the folder of jitdump files, as with other compilers; the one for temporary files without."""
+"""The environment variable of the folder of jitdump files, as with other compilers; the one for temporary files
+without.
+"""
 _KINDS: Final = ("map", "jitdump")
 _MAGIC, _VERSION, _HEADER = 0x4A695444, 1, 40
 _LOAD: Final = 0
@@ -41,14 +43,20 @@ def kind_wanted() -> str:
     """What is asked for: `map`, `jitdump`, or nothing. Raises `OptionError` for anything else."""
     asked = os.environ.get(PERF, "")
     if asked and asked not in _KINDS:
-        raise OptionError(f"{PERF} is '{asked}'; set it to map or jitdump, so that perf knows the functions of loaded code, or unset it", code="TW0208")
+        raise OptionError(
+            f"{PERF} is '{asked}'; set it to map or jitdump, so that perf knows the functions of loaded code, or unset "
+            "it",
+            code="TW0208"
+        )
     return asked
 
 
 def tell(kind: str, objects: Sequence[bytes], address_of: Callable[[str], int]) -> None:
-    """Tell perf of all functions of objects that have been loaded; `address_of` knows those that objects show to each other.
+    """Tell perf of all functions of objects that have been loaded; `address_of` knows those that objects show to each
+    other.
 
-    Sections are loaded as they are, so a function that is not shown lies as far from the others of its section as in the object.
+    Sections are loaded as they are, so a function that is not shown lies as far from the others of its section as in
+    the object.
     """
     for image in objects:
         symbols = code_symbols(image)
@@ -79,17 +87,28 @@ class _JitDump:
         path = Path(os.environ.get(FOLDER) or tempfile.gettempdir()) / f"jit-{self.process}.dump"
         path.unlink(missing_ok=True)  # of a process that had this number before
         self._file: BinaryIO = path.open("x+b")
-        self._file.write(struct.pack("<IIIIIIQQ", _MAGIC, _VERSION, _HEADER, machine, 0, self.process, time.clock_gettime_ns(time.CLOCK_MONOTONIC), 0))
+        self._file.write(
+            struct.pack(
+                "<IIIIIIQQ", _MAGIC, _VERSION, _HEADER, machine, 0, self.process,
+                time.clock_gettime_ns(time.CLOCK_MONOTONIC), 0
+            )
+        )
         self._file.flush()
-        self._marker = mmap.mmap(self._file.fileno(), _HEADER, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC)
+        self._marker = mmap.mmap(
+            self._file.fileno(), _HEADER, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC
+        )
 
     def write(self, functions: Functions) -> None:
         """Records of functions, with their instructions as they are in memory."""
         with self._lock:
             for name, (address, nbytes) in functions.items():
                 code, text = ctypes.string_at(address, nbytes), name.encode() + b"\0"
-                body = struct.pack("<IIQQQQ", self.process, threading.get_native_id(), address, address, nbytes, self._count) + text + code
-                self._file.write(struct.pack("<IIQ", _LOAD, 16 + len(body), time.clock_gettime_ns(time.CLOCK_MONOTONIC)) + body)
+                body = struct.pack(
+                    "<IIQQQQ", self.process, threading.get_native_id(), address, address, nbytes, self._count
+                ) + text + code
+                self._file.write(
+                    struct.pack("<IIQ", _LOAD, 16 + len(body), time.clock_gettime_ns(time.CLOCK_MONOTONIC)) + body
+                )
                 self._count += 1
             self._file.flush()
 

@@ -3,19 +3,21 @@
     ptr  @tw_pool_create(i64 threads)     a tw_context* with threads - 1 workers, or null without memory
     void @tw_pool_destroy(ptr context)    stops the workers and frees it
 
-A job is published by making the word `job` odd and withdrawn by making it even again. A worker that sees a new odd value
-joins (`active` + 1), looks again whether the job is still there, and takes chunks until none is left. Each thread has a
-queue of its own, an equal run of neighbouring chunks, so that it works where it worked in the loop before and finds its
-data in its own cache; when its queue is empty it takes from the queues of the others. The caller takes chunks too, withdraws
-the job, and waits only for workers that have joined: one that still sleeps delays nobody. Joining and withdrawing are
-sequentially consistent, so one of the two sides sees the other. Workers spin for some 30 us, then sleep on a futex at `job`.
-A call while a job runs, from another thread or from inside a loop body, runs serially. On systems without futexes every call does.
+A job is published by making the word `job` odd and withdrawn by making it even again. A worker that sees a new odd
+value joins (`active` + 1), looks again whether the job is still there, and takes chunks until none is left. Each thread
+has a queue of its own, an equal run of neighbouring chunks, so that it works where it worked in the loop before and
+finds its data in its own cache; when its queue is empty it takes from the queues of the others. The caller takes chunks
+too, withdraws the job, and waits only for workers that have joined: one that still sleeps delays nobody. Joining and
+withdrawing are sequentially consistent, so one of the two sides sees the other. Workers spin for some 30 us, then sleep
+on a futex at `job`. A call while a job runs, from another thread or from inside a loop body, runs serially. On systems
+without futexes every call does.
 
-Workers keep off the caller's core: where the system wakes a worker behind the caller, it runs when the loop is over. A caller
-that finds itself on another core than before, at the start of a loop or while it waits for its end, lets the workers run on all
-its cores but that one; which of these a worker uses, the system chooses, so that several processes do not choose the same. A worker that has lost its core to another
-process with a chunk in hand finishes it on the core of the caller, which has to wait for it anyway. Without a core for each thread, and with
-the variable TILEWRIGHT_BIND_THREADS set to 0, workers run where the system puts them.
+Workers keep off the caller's core: where the system wakes a worker behind the caller, it runs when the loop is over. A
+caller that finds itself on another core than before, at the start of a loop or while it waits for its end, lets the
+workers run on all its cores but that one; which of these a worker uses, the system chooses, so that several processes
+do not choose the same. A worker that has lost its core to another process with a chunk in hand finishes it on the core
+of the caller, which has to wait for it anyway. Without a core for each thread, and with the variable
+TILEWRIGHT_BIND_THREADS set to 0, workers run where the system puts them.
 """
 
 from __future__ import annotations
@@ -30,19 +32,27 @@ from tilewright.backends.target import Target
 _FUTEX: Final = {"x86": 202, "aarch64": 98, "riscv": 98}
 _GETTID: Final = {"x86": 186, "aarch64": 178, "riscv": 178}
 _SPINS: Final = {"x86": 2_000, "aarch64": 20_000, "riscv": 20_000}
-_PAUSE: Final = {"x86": "call void @llvm.x86.sse2.pause()", "aarch64": "call void @llvm.aarch64.hint(i32 1)", "riscv": "fence seq_cst"}
-_DECLARE_PAUSE: Final = {"x86": "declare void @llvm.x86.sse2.pause()", "aarch64": "declare void @llvm.aarch64.hint(i32)", "riscv": ""}
+_PAUSE: Final = {
+    "x86": "call void @llvm.x86.sse2.pause()", "aarch64": "call void @llvm.aarch64.hint(i32 1)",
+    "riscv": "fence seq_cst"
+}
+_DECLARE_PAUSE: Final = {
+    "x86": "declare void @llvm.x86.sse2.pause()", "aarch64": "declare void @llvm.aarch64.hint(i32)", "riscv": ""
+}
 
-# parallel_for, num_threads, pool, refused (runtime/scratch.py) | job, asleep, stop | active | body, closure, n, grain | busy, left | cores | a line for each thread, the caller first
+# parallel_for, num_threads, pool, refused (runtime/scratch.py) | job, asleep, stop | active | body, closure, n, grain |
+# busy, left | cores | a line for each thread, the caller first
 _FIELDS: Final = {"job": (64, "i32"), "asleep": (68, "i32"), "stop": (72, "i32"), "active": (128, "i32"), "body": (192, "ptr"), "closure": (200, "ptr"),
-                  "n": (208, "i64"), "grain": (216, "i64"), "busy": (256, "i32"), "left": (260, "i32"), "cores": (320, "<16 x i64>"), "lines": (448, "i8")}
-"""Field -> its byte in the context and its type; what different threads write lies on different cache lines. `left` is the
-core that workers keep off, -1 for none, -2 for never; `cores` are those on which the pool was made, one a bit."""
+                  "n": (208, "i64"), "grain": (216, "i64"), "busy": (256, "i32"), "left": (260, "i32"), "cores": (
+                      320, "<16 x i64>"
+                  ), "lines": (448, "i8")}
+"""Field -> its byte in the context and its type; what different threads write lies on different cache lines. `left` is
+the core that workers keep off, -1 for none, -2 for never; `cores` are those on which the pool was made, one a bit."""
 _STACK: Final = 1 << 20
 """Bytes of stack that a worker has at least; kernels take up to two times 256 KiB (`scratch.py`)."""
 _LINE: Final = {"end": 8, "handle": 16, "owner": 24, "thread": 32, "joined": 36, "clock": 40}
-"""A thread's line of 64 bytes: the next iteration of its queue, the end of it, the thread, the context, the system's number of the
-thread, whether it is at work, and its processor time when a caller last looked."""
+"""A thread's line of 64 bytes: the next iteration of its queue, the end of it, the thread, the context, the system's
+number of the thread, whether it is at work, and its processor time when a caller last looked."""
 
 
 @functools.lru_cache(maxsize=8)
@@ -61,7 +71,10 @@ def pool_text(target: Target) -> str:
     for field, offset in _LINE.items():
         text = text.replace(f"OF_LINE({field})", f"getelementptr i8, ptr %line, i64 {offset}")
     family = target.family
-    numbers = {"SPINS": _SPINS[family], "FUTEX": _FUTEX[family], "GETTID": _GETTID[family], "HEADER": _FIELDS["lines"][0], "STACK": _STACK}
+    numbers = {
+        "SPINS": _SPINS[family], "FUTEX": _FUTEX[family], "GETTID": _GETTID[family], "HEADER": _FIELDS["lines"][0],
+        "STACK": _STACK
+    }
     for word, number in numbers.items():
         text = text.replace(word, str(number))
     return f"{_DECLARE_PAUSE[family]}\n{text.replace('PAUSE', _PAUSE[family])}"

@@ -2,8 +2,9 @@
 
     q = trunc(|x| / |y|);  r = |x| - q * |y|        exact for q < 2^29: 24 bits of y and 29 of q are the 53 of a float64
 
-The quotient is rounded, so that q may be off by one where it is near a whole number; r is then below zero, or not below |y|, and corrected.
-Where a lane has a greater quotient, an infinite y or something that is no number, all lanes are computed by `fmodf`.
+The quotient is rounded, so that q may be off by one where it is near a whole number; r is then below zero, or not below
+|y|, and corrected. Where a lane has a greater quotient, an infinite y or something that is no number, all lanes are
+computed by `fmodf`.
 """
 
 from __future__ import annotations
@@ -21,12 +22,18 @@ if TYPE_CHECKING:
 _LARGEST: Final = float(1 << 29)
 
 
-def remainder(f: FunctionText, dtype: DataType, texts: list[str], library: Callable[[FunctionText, DataType, list[str], int], str]) -> Value:
-    """The remainder of two floats of `dtype`, 32 bits or fewer, with the sign of the first; `library` calls `fmodf` for each lane."""
+def remainder(
+    f: FunctionText, dtype: DataType, texts: list[str], library: Callable[[FunctionText, DataType, list[str], int], str]
+) -> Value:
+    """The remainder of two floats of `dtype`, 32 bits or fewer, with the sign of the first; `library` calls `fmodf` for
+    each lane.
+    """
     level, single = f.here, FLOAT32.with_lanes(dtype.lanes)
     x, y = (widen(f, t, level, dtype) for t in texts) if is_short(dtype) else texts
     result, exact = _in_double(f, single, x, y)
-    found, _ = f.choose(exact, register_type(single), lambda: (result, level), lambda: (library(f, single, [x, y], f.here), f.here))
+    found, _ = f.choose(
+        exact, register_type(single), lambda: (result, level), lambda: (library(f, single, [x, y], f.here), f.here)
+    )
     return (narrow(f, found, f.here, dtype) if is_short(dtype) else found), f.here
 
 

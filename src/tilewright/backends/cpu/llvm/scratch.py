@@ -27,7 +27,10 @@ MEMORY_ALIGNMENT: Final = 64
 
 
 class ScratchText:
-    """The memory of one function while its text is written. `stack` and `heap` are the bytes of it so far; an open size counts as one byte."""
+    """The memory of one function while its text is written.
+
+    `stack` and `heap` are the bytes of it so far; an open size counts as one byte.
+    """
 
     def __init__(self, f: FunctionText) -> None:
         self.f = f
@@ -71,10 +74,14 @@ class ScratchText:
             return ["entry:", *first, *lines, *done]
         head = ["entry:", *first]
         if self._given:
-            head = ["memory:", *first, *self._all_there(self._given, "given"), "  br i1 %given.there, label %entry, label %refused", "entry:"]
+            head = [
+                "memory:", *first, *self._all_there(self._given, "given"),
+                "  br i1 %given.there, label %entry, label %refused", "entry:"
+            ]
         lacking = ["lacking:", *frees["open"], "  br label %refused"] if self._open else []
         counted = [
-            f"  %refused.at = getelementptr i8, ptr %ctx, i64 {REFUSED_AT}", "  %refused.before = atomicrmw add ptr %refused.at, i64 1 monotonic, align 8", "  ret void",
+            f"  %refused.at = getelementptr i8, ptr %ctx, i64 {REFUSED_AT}",
+            "  %refused.before = atomicrmw add ptr %refused.at, i64 1 monotonic, align 8", "  ret void",
         ]
         return [*head, *lines, *done, *lacking, "refused:", *frees["given"], *counted]
 
@@ -82,7 +89,10 @@ class ScratchText:
         return f"  {name} = call ptr {self.f.declare(allocator(self.f.target.mtriple)[0], 'ptr', 'i64, i64')}(i64 {MEMORY_ALIGNMENT}, i64 {size})"
 
     def _frees(self, names: Sequence[str]) -> list[str]:
-        return [f"  call void {self.f.declare(allocator(self.f.target.mtriple)[1], 'void', 'ptr')}(ptr {name})" for name in names]
+        return [
+            f"  call void {self.f.declare(allocator(self.f.target.mtriple)[1], 'void', 'ptr')}(ptr {name})"
+            for name in names
+        ]
 
     def _all_there(self, names: Sequence[str], kind: str) -> list[str]:
         """Lines that give `%<kind>.there`."""

@@ -1,9 +1,11 @@
 """Floats of a byte or less: their bits to `float` and back, in integer arithmetic, exactly as the formats define them.
 
-A format is a sign, `exponent` bits with a bias, and `mantissa` bits; the largest codes may be infinity and NaN. Rounding is to nearest, ties to even. What is
-too large becomes infinity, NaN where the format has no infinity, and the largest number where it has neither. `float8_e8m0fnu` is an exponent alone.
+A format is a sign, `exponent` bits with a bias, and `mantissa` bits; the largest codes may be infinity and NaN.
+Rounding is to nearest, ties to even. What is too large becomes infinity, NaN where the format has no infinity, and the
+largest number where it has neither. `float8_e8m0fnu` is an exponent alone.
 
-Formats: OCP 8-bit Floating Point (E4M3, E5M2), OCP Microscaling Formats (E2M1, E2M3, E3M2, E8M0), and the FNUZ variants of arXiv:2206.02915.
+Formats: OCP 8-bit Floating Point (E4M3, E5M2), OCP Microscaling Formats (E2M1, E2M3, E3M2, E8M0), and the FNUZ variants
+of arXiv:2206.02915.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ _MINUS_NAN: Final = 0xFFC00000
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """Codes are without the sign bit: `largest` is the largest number, `overflow` what is beyond it, `nan` NaN, or -1 where there is none.
+    """Codes are without the sign bit: `largest` is the largest number, `overflow` what is beyond it, `nan` NaN, or -1
+    where there is none.
 
     In a `single_zero` format the code of minus zero is NaN.
     """
@@ -71,7 +74,10 @@ class _Integers:
 
     def select(self, condition: str, yes: str | int, no: str | int) -> str:
         a, b = (x if isinstance(x, str) else self.number(x) for x in (yes, no))
-        return self.f.put(f"select {register_type(BOOL.with_lanes(self.lanes))} {condition}, {self.kind} {a}, {self.kind} {b}", self.level)
+        return self.f.put(
+            f"select {register_type(BOOL.with_lanes(self.lanes))} {condition}, {self.kind} {a}, {self.kind} {b}",
+            self.level
+        )
 
     def as_real(self, bits: str) -> str:
         return self.f.put(f"bitcast {self.kind} {bits} to {self.real}", self.level)
@@ -108,7 +114,10 @@ def narrow_small(f: FunctionText, text: str, level: int, dtype: DataType) -> str
     i = _Integers(f, level, dtype.lanes)
     bits = i.as_bits(text)
     magnitude = i("and", bits, 0x7FFFFFFF)
-    result = _exponent_code(i, bits) if dtype.code == "float8_e8m0fnu" else _signed_code(i, FORMATS[dtype.code], bits, magnitude)
+    result = (
+        _exponent_code(i, bits) if dtype.code == "float8_e8m0fnu"
+        else _signed_code(i, FORMATS[dtype.code], bits, magnitude)
+    )
     return f.put(f"trunc {i.kind} {result} to {register_type(dtype)}", level)
 
 
@@ -133,7 +142,9 @@ def _signed_code(i: _Integers, form: _Format, bits: str, magnitude: str) -> str:
 
 
 def _exponent_code(i: _Integers, bits: str) -> str:
-    """The nearest power of two, the larger one half-way; NaN for what has none: zero, negative numbers, infinity and NaN."""
+    """The nearest power of two, the larger one half-way; NaN for what has none: zero, negative numbers, infinity and
+    NaN.
+    """
     normal = i("lshr", i("add", bits, 0x400000), 23)
     code = i.select(i("icmp ult", bits, 0x00800000), i.select(i("icmp ugt", bits, 0x00400000), 1, 0), normal)
     has = i("icmp ult", i("sub", bits, 1), _EXPONENT - 1)
@@ -141,19 +152,28 @@ def _exponent_code(i: _Integers, bits: str) -> str:
 
 
 def narrow_double(f: FunctionText, text: str, level: int, lanes: int) -> str:
-    """A double as a `float` that rounds to what the double itself does: its last bit says whether anything was cut off."""
+    """A double as a `float` that rounds to what the double itself does: its last bit says whether anything was cut off.
+    """
     i = _Integers(f, level, lanes)
-    double, wide = register_type(DataType("float64").with_lanes(lanes)), register_type(DataType("int64").with_lanes(lanes))
+    double, wide = register_type(
+        DataType("float64").with_lanes(lanes)
+    ), register_type(DataType("int64").with_lanes(lanes))
     near = f.put(f"fptrunc {double} {text} to {i.real}", level)
     back = f.put(f"fpext {i.real} {near} to {double}", level)
     truth = register_type(BOOL.with_lanes(lanes))
     mask = "9223372036854775807" if lanes == 1 else "splat (i64 9223372036854775807)"
-    sizes = [f.put(f"and {wide} {f.put(f'bitcast {double} {x} to {wide}', level)}, {mask}", level) for x in (text, back)]
+    sizes = [
+        f.put(f"and {wide} {f.put(f'bitcast {double} {x} to {wide}', level)}, {mask}", level) for x in (text, back)
+    ]
     larger = f.put(f"icmp ugt {wide} {sizes[1]}, {sizes[0]}", level)
     differs = f.put(f"icmp ne {wide} {sizes[1]}, {sizes[0]}", level)
     bits = i.as_bits(near)
     odd = i("or", i("sub", bits, f.put(f"zext {truth} {larger} to {i.kind}", level)), 1)
-    exact = f.put(f"or {truth} {f.put(f'fcmp uno {double} {text}, {text}', level)}, {f.put(f'xor {truth} {differs}, {_true(lanes)}', level)}", level)
+    exact = f.put(
+        f"or {truth} {f.put(f'fcmp uno {double} {text}, {text}', level)}, "
+        f"{f.put(f'xor {truth} {differs}, {_true(lanes)}', level)}",
+        level
+    )
     return i.as_real(i.select(exact, bits, odd))
 
 

@@ -1,7 +1,7 @@
 """How types, constants and names are written in LLVM text.
 
-In registers `bool` is `i1`, and floats of 16 bits or fewer are their bits in an integer (arithmetic widens them to `float`).
-In memory everything narrower than a byte takes one.
+In registers `bool` is `i1`, and floats of 16 bits or fewer are their bits in an integer (arithmetic widens them to
+`float`). In memory everything narrower than a byte takes one.
 """
 
 from __future__ import annotations
@@ -115,9 +115,14 @@ def symbol(name: str) -> str:
         raise InternalError("a function without a name cannot be emitted")
     if _PLAIN.fullmatch(name):
         return f"@{name}"
-    return '@"' + "".join(c if c.isprintable() and c not in '"\\' and c.isascii() else "".join(f"\\{b:02X}" for b in c.encode()) for c in name) + '"'
+    return '@"' + "".join(
+        c if c.isprintable() and c not in '"\\' and c.isascii() else "".join(f"\\{b:02X}" for b in c.encode())
+        for c in name
+    ) + '"'
 
 
 def comment(said: object) -> str:
-    """A line that says something, such as the name that a model gives: its letters alone, as a line break would end it, and a zero all of the text."""
+    """A line that says something, such as the name that a model gives: its letters alone, as a line break would end it,
+    and a zero all of the text.
+    """
     return "; " + "".join(c if c.isprintable() else " " for c in str(said))

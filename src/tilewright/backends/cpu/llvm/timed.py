@@ -1,9 +1,11 @@
-"""A program's entry functions once more, with a look at the clock before the first step and after each: what a profile is made of.
+"""A program's entry functions once more, with a look at the clock before the first step and after each: what a profile
+is made of.
 
     tw_run, tw_run_0, …    as in the program itself, its kernels called where they are in memory; times go where `tw_times` points
     tw_watched             a context for the calls that hands parallel loops on to that of a pool, and notes who ran which chunk, and when
 
-A look at the clock costs some 30 ns, and stands between kernels, not in them. The clock is `time.perf_counter_ns`'s on Linux; other systems have none here.
+A look at the clock costs some 30 ns, and stands between kernels, not in them. The clock is `time.perf_counter_ns`'s on
+Linux; other systems have none here.
 """
 
 from __future__ import annotations
@@ -129,14 +131,18 @@ class TimedEntries:
         self._code = LoadedCode(objects, [*symbols, "tw_times", "tw_watched", "tw_watch"], kernels)
         self.entries = [_CALL(self._code.address(s)) for s in symbols]
         self._times = ctypes.c_uint64.from_address(self._code.address("tw_times"))
-        self._watch = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(self._code.address("tw_watch"))
+        self._watch = ctypes.CFUNCTYPE(
+            None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64
+        )(self._code.address("tw_watch"))
 
     def times_into(self, memory: Array) -> None:
         """Where the next looks at the clock are written: int64, in nanoseconds."""
         self._times.value = memory.ctypes.data
 
     def watched(self, context: int, chunks: Array) -> int:
-        """The context that stands for `context`, and notes the chunks of parallel loops in `chunks`, an int64 array of rows of `CHUNK_WORDS`."""
+        """The context that stands for `context`, and notes the chunks of parallel loops in `chunks`, an int64 array of
+        rows of `CHUNK_WORDS`.
+        """
         self._watch(context, chunks.ctypes.data, len(chunks))
         return self._code.address("tw_watched")
 

@@ -58,9 +58,13 @@ def extremum(name: str, test: str, boolean: str) -> Rule:
             return f.put(f"call {kind} {target}({kind} {a}, {kind} {b})", level), level
         wide, x, y = (kind, a, b)
         if is_short(dtype):
-            wide, x, y = register_type(FLOAT32.with_lanes(dtype.lanes)), widen(f, a, level, dtype), widen(f, b, level, dtype)
+            wide, x, y = register_type(
+                FLOAT32.with_lanes(dtype.lanes)
+            ), widen(f, a, level, dtype), widen(f, b, level, dtype)
         better = f.put(f"fcmp {test} {wide} {y}, {x}", level)
-        return f.put(f"select {register_type(BOOL.with_lanes(dtype.lanes))} {better}, {kind} {b}, {kind} {a}", level), level
+        return f.put(
+            f"select {register_type(BOOL.with_lanes(dtype.lanes))} {better}, {kind} {b}, {kind} {a}", level
+        ), level
 
     return rule
 
@@ -74,14 +78,18 @@ def compare(f: FunctionText, e: E.Comparison) -> Value:
     kind = register_type(dtype)
     if dtype.is_float:
         if is_short(dtype):
-            kind, a, b = register_type(FLOAT32.with_lanes(dtype.lanes)), widen(f, a, level, dtype), widen(f, b, level, dtype)
+            kind, a, b = register_type(
+                FLOAT32.with_lanes(dtype.lanes)
+            ), widen(f, a, level, dtype), widen(f, b, level, dtype)
         return f.put(f"fcmp {'une' if test == 'ne' else 'o' + test} {kind} {a}, {b}", level), level
     sign = "" if test in ("eq", "ne") else "s" if dtype.code == "int" else "u"
     return f.put(f"icmp {sign}{test} {kind} {a}, {b}", level), level
 
 
 def _compare_lanes(f: FunctionText, e: E.Comparison) -> Value | None:
-    """`ramp(base, s, n) < limit` in 32 bits: the lane numbers against `limit - base`, which is cut to their range first."""
+    """`ramp(base, s, n) < limit` in 32 bits: the lane numbers against `limit - base`, which is cut to their range
+    first.
+    """
     dtype, test = e.a.dtype, _COMPARE[type(e)]
     if dtype.lanes == 1 or dtype.element is not INT64:
         return None
@@ -97,7 +105,9 @@ def _compare_lanes(f: FunctionText, e: E.Comparison) -> Value | None:
     ends = (0, stride * (n - 1))
     cut = E.minimum(E.maximum(E.sub(limit, base), min(ends) - 1), max(ends) + 1)
     text, need = f.value(E.cast("int32", cut))
-    against, _ = (f"splat (i32 {text})", 0) if number_of(E.cast("int32", cut)) is not None else f.splat((text, need), DataType(f"int32x{n}"))
+    against, _ = (f"splat (i32 {text})", 0) if number_of(E.cast("int32", cut)) is not None else f.splat(
+        (text, need), DataType(f"int32x{n}")
+    )
     level = f.place(need)
     lanes = lanes_constant(DataType(f"int32x{n}"), range(0, stride * n, stride))
     sign = "" if test in ("eq", "ne") else "s"
@@ -124,7 +134,9 @@ def logical(operation: str) -> Rule:
 def negate(f: FunctionText, e: E.Not) -> Value:
     a, need = f.value(e.a)
     level = f.place(need)
-    return f.put(f"xor {register_type(e.dtype)} {a}, {'true' if e.dtype.lanes == 1 else 'splat (i1 true)'}", level), level
+    return f.put(
+        f"xor {register_type(e.dtype)} {a}, {'true' if e.dtype.lanes == 1 else 'splat (i1 true)'}", level
+    ), level
 
 
 def division(*, floor: bool, quotient: bool) -> Rule:
@@ -135,13 +147,18 @@ def division(*, floor: bool, quotient: bool) -> Rule:
         level, divisor = f.place(max(at, bt)), number_of(e.b)
         unsigned = e.dtype.code != "int" or (isinstance(divisor, int) and divisor > 0 and is_not_negative(f, e.a))
         if isinstance(divisor, int) and divisor != 0:
-            return _divide_by(f, e.dtype, a, b, divisor, level, unsigned=unsigned, floor=floor, quotient=quotient), level
+            return _divide_by(
+                f, e.dtype, a, b, divisor, level, unsigned=unsigned, floor=floor, quotient=quotient
+            ), level
         return _divide(f, e.dtype, a, b, level, floor=floor, quotient=quotient), level
 
     return rule
 
 
-def _divide_by(f: FunctionText, dtype: DataType, a: str, b: str, divisor: int, level: int, *, unsigned: bool, floor: bool, quotient: bool) -> str:
+def _divide_by(
+    f: FunctionText, dtype: DataType, a: str, b: str, divisor: int, level: int, *, unsigned: bool, floor: bool,
+    quotient: bool
+) -> str:
     """Division by a constant other than zero."""
     kind, n = register_type(dtype), dtype.lanes
     if divisor == -1:  # the quotient of the least number overflows: it wraps around
@@ -162,7 +179,9 @@ def _divide_by(f: FunctionText, dtype: DataType, a: str, b: str, divisor: int, l
 
 def _floored(f: FunctionText, dtype: DataType, whole: str, rest: str, b: str, level: int) -> str:
     """A quotient (or, without one, a remainder) toward zero -> toward minus infinity."""
-    kind, truth, zero = register_type(dtype), register_type(BOOL.with_lanes(dtype.lanes)), "zeroinitializer" if dtype.lanes > 1 else "0"
+    kind, truth, zero = register_type(dtype), register_type(
+        BOOL.with_lanes(dtype.lanes)
+    ), "zeroinitializer" if dtype.lanes > 1 else "0"
     differs = f.put(f"icmp slt {kind} {f.put(f'xor {kind} {rest}, {b}', level)}, {zero}", level)
     inexact = f.put(f"icmp ne {kind} {rest}, {zero}", level)
     adjust = f.put(f"and {truth} {differs}, {inexact}", level)
@@ -189,14 +208,18 @@ def _divide(f: FunctionText, dtype: DataType, a: str, b: str, level: int, *, flo
     if floor and signed:
         whole = _floored(f, dtype, whole, rest, safe, level)
     if signed:  # by -1 the quotient is -a, which wraps around where the division would trap
-        whole = f.put(f"select {truth} {unsafe}, {kind} {f.put(f'sub {kind} {zero}, {a}', level)}, {kind} {whole}", level)
+        whole = f.put(
+            f"select {truth} {unsafe}, {kind} {f.put(f'sub {kind} {zero}, {a}', level)}, {kind} {whole}", level
+        )
     return f.put(f"select {truth} {by_zero}, {kind} {zero}, {kind} {whole}", level)
 
 
 def true_division(f: FunctionText, e: E.Div) -> Value:
     """A quotient; by a power of two it is a product, which is the same number."""
     divisor = number_of(e.b)
-    if e.dtype.is_float and e.dtype.bits >= 32 and divisor is not None and abs(math.frexp(divisor)[0]) == 0.5 and 2.0**-100 < abs(divisor) < 2.0**100:
+    if e.dtype.is_float and e.dtype.bits >= 32 and divisor is not None and abs(
+        math.frexp(divisor)[0]
+    ) == 0.5 and 2.0**-100 < abs(divisor) < 2.0**100:
         return f.value(E.mul(e.a, E.const(1 / divisor, e.dtype)))
     return _REAL_DIVISION(f, e) if e.dtype.is_float else _TRUNCATED(f, e)
 
@@ -272,7 +295,9 @@ def select(f: FunctionText, e: E.Select) -> Value:
 
 
 def _step_that_keeps_nan(e: E.Select) -> E.Max | E.Min | None:
-    """`max(acc, x)` of `x if x != x else max(acc, x)`, a maximum or minimum of floats that keeps NaN; its condition reads `x` in any case."""
+    """`max(acc, x)` of `x if x != x else max(acc, x)`, a maximum or minimum of floats that keeps NaN; its condition
+    reads `x` in any case.
+    """
     test, x, step = e.condition, e.true_value, e.false_value
     if not (isinstance(step, E.Max | E.Min) and isinstance(test, E.NE) and e.dtype.is_float):
         return None
@@ -280,7 +305,8 @@ def _step_that_keeps_nan(e: E.Select) -> E.Max | E.Min | None:
 
 
 def _identity(step: E.Max | E.Min) -> str | None:
-    """The text of what `step` begins with: where the accumulator still is that, the result is the first element itself."""
+    """The text of what `step` begins with: where the accumulator still is that, the result is the first element itself.
+    """
     return constant(E.const(-math.inf if isinstance(step, E.Max) else math.inf, step.dtype))
 
 
@@ -325,7 +351,8 @@ _REAL_DIVISION: Final = arithmetic("sdiv", "fdiv", "and")
 _TRUNCATED: Final = division(floor=False, quotient=True)
 
 RULES: Final[dict[type, Callable[[FunctionText, Any], Value]]] = {
-    E.Add: arithmetic("add", "fadd", "or"), E.Sub: arithmetic("sub", "fsub", "xor"), E.Mul: arithmetic("mul", "fmul", "and"),
+    E.Add: arithmetic("add", "fadd", "or"), E.Sub: arithmetic("sub", "fsub", "xor"),
+    E.Mul: arithmetic("mul", "fmul", "and"),
     E.Div: true_division, E.TruncDiv: _TRUNCATED, E.TruncMod: division(floor=False, quotient=False),
     E.FloorDiv: division(floor=True, quotient=True), E.FloorMod: division(floor=True, quotient=False),
     E.Max: extremum("max", "ogt", "or"), E.Min: extremum("min", "olt", "and"),

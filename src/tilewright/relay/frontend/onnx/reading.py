@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Final, NoReturn
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from google.protobuf.message import DecodeError
 from onnx import TensorProto
 
 from tilewright.base.array_bytes import of_strings

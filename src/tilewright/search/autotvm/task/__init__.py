@@ -1,4 +1,4 @@
-"""Tasks: what can be tuned, and the spaces of their configurations. The names of the field."""
+"""Tasks, and the spaces of their configurations."""
 
 from tilewright.search.autotvm.task.dispatcher import (
     ApplyConfig,
@@ -14,7 +14,9 @@ from tilewright.search.autotvm.task.space import ConfigEntity, ConfigSpace, Fall
 from tilewright.search.autotvm.task.task import Task, args_to_workload, create, deserialize_args, get_config, serialize_args, template
 
 __all__ = [
-    "ApplyConfig", "ApplyFixedConfig", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace", "DispatchContext", "FallbackConfigEntity", "FallbackContext",
-    "KernelTask", "Task", "apply_history_best", "args_to_workload", "create", "deserialize_args", "extract_from_multiple_program", "extract_from_program",
+    "ApplyConfig", "ApplyFixedConfig", "ApplyHistoryBest", "ConfigEntity", "ConfigSpace", "DispatchContext",
+    "FallbackConfigEntity", "FallbackContext",
+    "KernelTask", "Task", "apply_history_best", "args_to_workload", "create", "deserialize_args",
+    "extract_from_multiple_program", "extract_from_program",
     "get_config", "serialize_args", "template",
 ]

@@ -1,10 +1,10 @@
-"""Who says which configuration a workload gets: a file of records, one fixed answer, or nobody.
+"""Dispatch contexts: choose a workload's configuration from records, a fixed one, or the default.
 
     with autotvm.apply_history_best("records.json"):
         lib = relay.build(mod, target="llvm", params=params)
 
-Contexts nest: what the inner one does not know, the outer one is asked. Outside of all there is `FallbackContext`, whose
-answer is the fallback of a template and, for kernels, the model of the machine.
+Contexts nest: the outer one is asked for what the inner one does not know. Outside of all contexts is
+`FallbackContext`, which answers with the fallback of a template and, for kernels, with the analytical model.
 """
 
 from __future__ import annotations
@@ -12,53 +12,51 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from contextvars import ContextVar
-from types import TracebackType
-from typing import Any, ClassVar, Final, Self
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.backends.target import Target
-from tilewright.base.errors import OptionError
-from tilewright.compiler import decided
+from tilewright.base.errors import OptionError, TargetError
+from tilewright.compiler.tuning_advisor import Advisor, Innermost
 from tilewright.relay.expr import Function
+from tilewright.runtime.trial import machine_name
+from tilewright.search import records as store
 from tilewright.search.autotvm.task.space import ConfigEntity, ConfigSpace, FallbackConfigEntity
+
+if TYPE_CHECKING:
+    from tilewright.search.records import Record
 
 log: Final = logging.getLogger(__name__)
 Workload = tuple[Any, ...]
-_CURRENT: Final[ContextVar[tuple[DispatchContext, ...]]] = ContextVar("dispatch", default=())
 
 
-class _Current:
-    """`DispatchContext.current`, the innermost context of this thread."""
+class DispatchContext(Advisor):
+    """Base class of the contexts. Subclasses define `_query_inside` and are entered with `with`."""
 
-    def __get__(self, instance: object, owner: type) -> DispatchContext:
-        entered = _CURRENT.get()
-        return entered[-1] if entered else _OUTERMOST
-
-
-class DispatchContext(decided.Advisor):
-    """Base of the contexts; subclasses define `_query_inside`, and are entered with `with`."""
-
-    current: ClassVar[_Current] = _Current()
+    current = Innermost()
 
     def query(self, target: Target | None, workload: Workload | None) -> Any:
-        """The configuration of a workload for a target, asking the contexts around this one where it has none."""
+        """Return the configuration of a workload for a target, of this context or the next one around it."""
         found = self._query_inside(target, workload)
         if found is not None:
             return found
-        entered = _CURRENT.get()
-        around = entered[: entered.index(self)] if self in entered else ()
-        return (around[-1] if around else _OUTERMOST).query(target, workload)
+        outer: Any = self.around(DispatchContext) or self.outermost
+        return outer.query(target, workload)
 
     def _query_inside(self, target: Target | None, workload: Workload | None) -> Any:
-        """The configuration that this context itself has, or None."""
+        """Return the configuration that this context itself has, or None."""
         raise NotImplementedError
 
     def update(self, target: Target | None, workload: Workload, cfg: Any) -> None:
-        """Have `cfg` for a workload; raises `OptionError` in a context whose answers are fixed."""
+        """Use `cfg` for a workload. Raises `OptionError` in a context whose answers are fixed."""
         raise OptionError(f"the answers of {type(self).__name__} are fixed; use ApplyHistoryBest", code="TW1106")
 
-    def decisions(self, function: Function, constants: Sequence[bool], target: Target) -> Mapping[str, int | str] | None:
+    def decisions(
+        self, function: Function, constants: Sequence[bool], target: Target
+    ) -> Mapping[str, int | str] | None:
         from tilewright.search.autotvm.task.kernels import workload_of
 
         found = self.query(target, workload_of(function, constants))
@@ -66,26 +64,16 @@ class DispatchContext(decided.Advisor):
 
     @property
     def identity(self) -> str:
-        entered = _CURRENT.get()
-        around = entered[: entered.index(self)] if self in entered else ()
-        return hashlib.sha256("|".join(c._said() for c in (*around, self)).encode()).hexdigest()
+        around = self.around(DispatchContext)
+        return hashlib.sha256(f"{around.identity if around else ''}|{self._content()}".encode()).hexdigest()
 
-    def _said(self) -> str:
-        """The same for contexts that say the same."""
+    def _content(self) -> str:
+        """Return a text that is equal for contexts with equal answers."""
         raise NotImplementedError
-
-    def __enter__(self) -> Self:
-        _CURRENT.set((*_CURRENT.get(), self))
-        decided.enter(self)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        _CURRENT.set(_CURRENT.get()[:-1])
-        decided.leave()
 
 
 class FallbackContext(DispatchContext):
-    """Has no records: an answer that is a fallback, one for each workload."""
+    """A context without records: its answer is a fallback configuration, one for each workload."""
 
     def __init__(self) -> None:
         self.memory: dict[tuple[str, Workload | None], FallbackConfigEntity] = {}
@@ -94,20 +82,17 @@ class FallbackContext(DispatchContext):
     def query(self, target: Target | None, workload: Workload | None) -> Any:
         if workload is None:
             return FallbackConfigEntity()
-        key = (str(target), workload)
-        if key not in self.memory:
-            self.memory[key] = FallbackConfigEntity()
-        return self.memory[key]
+        return self.memory.setdefault((str(target), workload), FallbackConfigEntity())
 
     def clear_cache(self, target: Target | None, workload: Workload) -> None:
-        """Forget the answer of a workload."""
+        """Forget the answer for a workload."""
         self.memory.pop((str(target), workload), None)
 
-    def _said(self) -> str:
+    def _content(self) -> str:
         return "fallback"
 
 
-_OUTERMOST: Final = FallbackContext()
+DispatchContext.outermost = FallbackContext()
 
 
 class ApplyConfig(DispatchContext):
@@ -119,12 +104,12 @@ class ApplyConfig(DispatchContext):
     def _query_inside(self, target: Target | None, workload: Workload | None) -> Any:
         return self._config
 
-    def _said(self) -> str:
+    def _content(self) -> str:
         return repr(self._config)
 
 
 class ApplyFixedConfig(DispatchContext):
-    """For the workloads of `tasks` whose names are in `schedule_names`: the first configuration of the task's space."""
+    """The first configuration of its space, for each of `tasks` whose name is in `schedule_names`."""
 
     def __init__(self, tasks: Iterable[Any], schedule_names: str | Sequence[str]) -> None:
         self._names = {schedule_names} if isinstance(schedule_names, str) else set(schedule_names)
@@ -134,62 +119,121 @@ class ApplyFixedConfig(DispatchContext):
         task = None if workload is None else self._tasks.get(workload)
         return None if task is None else task.config_space.get(task.config_space.index_at(0))
 
-    def _said(self) -> str:
+    def _content(self) -> str:
         return f"fixed {sorted(self._names)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A configuration that records have for a workload and a target; `rank` is that of its record.
+
+    Records of TVM have target "" and for a workload the anchor operator of a kernel (`tvm_logs.anchor_of`).
+    """
+
+    target: str
+    workload: Workload
+    config: ConfigEntity
+    rank: float
 
 
 class ApplyHistoryBest(DispatchContext):
     """The best configuration that records have for each workload.
 
-    `records` is a file of records, several, or pairs of `MeasureInput` and `MeasureResult`. Logs that TVM wrote are read too; `report`
-    says what of them applies (`autotvm/tvm_logs.py`). Raises `OptionError` for a file that has no records.
+    `records` is a file of records, several, or pairs of `MeasureInput` and `MeasureResult`. Logs that TVM wrote are
+    read as `autotvm/tvm_logs.py` says; `report` counts what was taken. Raises `OptionError` for a file without records.
     """
 
     def __init__(self, records: Any) -> None:
-        self.best: dict[tuple[str, Workload], tuple[ConfigEntity, float]] = {}
-        """By target and workload: the configuration, and its seconds."""
-        self.foreign: dict[Workload, tuple[dict[str, int], float]] = {}
-        """Decisions that logs of TVM have for an anchor (`tvm_logs.anchor_of`), and their seconds there."""
-        self.report: dict[str, int] = {}
-        """How many records were taken, and how many were not, by reason."""
+        self.best: dict[tuple[str, Workload], Known] = {}
+        """The selected or else the fastest configurations, by target and workload."""
+        self.report: Counter[str] = Counter()
+        """The number of records that were taken, and of those that were not, by reason."""
         self.load(records)
 
     def load(self, records: Any) -> None:
-        """Take what is better than what is known."""
-        from tilewright.search.autotvm import history
-
-        for found in history.read(records, self.report):
-            if isinstance(found, history.Foreign):
-                if found.anchor not in self.foreign or found.seconds < self.foreign[found.anchor][1]:
-                    self.foreign[found.anchor] = (found.decisions, found.seconds)
-                continue
+        """Take configurations that are better than the known ones."""
+        for found in self._read(records):
             key = (found.target, found.workload)
-            if key not in self.best or found.seconds < self.best[key][1]:
-                self.best[key] = (found.config, found.seconds)
+            if key not in self.best or found.rank <= self.best[key].rank:
+                self.best[key] = found
         if self.report:
-            log.info("records: %s", ", ".join(f"{n} {what}" for what, n in self.report.items()))
+            log.info("records: %s", ", ".join(f"{n} {reason}" for reason, n in self.report.items()))
+
+    def _read(self, records: Any) -> Iterator[Known]:
+        if isinstance(records, (str, os.PathLike)) or hasattr(records, "read"):
+            records = [records]
+        try:
+            items = list(records)
+        except TypeError:
+            raise OptionError(
+                f"records are a file, several files, or pairs of inputs and results, and not a {type(records).__name__}",
+                code="TW1101") from None
+        for item in items:
+            if isinstance(item, (str, os.PathLike)) or hasattr(item, "read"):
+                found = list(store.read(item))
+                if not found:
+                    raise OptionError(
+                        f"{getattr(item, 'name', item)} has no records; tune first, or leave it out", code="TW1102")
+                yield from self._counted(map(_known, found))
+            else:
+                inp, result = item
+                known = Known(str(inp.target), inp.task.workload, inp.config, result.cost)
+                yield from self._counted(["failed when measured" if result.error_no else known])
+
+    def _counted(self, found: Iterable[Known | str]) -> Iterator[Known]:
+        for one in found:
+            self.report[one if isinstance(one, str) else "taken" if one.target else "of TVM taken over"] += 1
+            if isinstance(one, Known):
+                yield one
 
     def _query_inside(self, target: Target | None, workload: Workload | None) -> Any:
         if target is None or workload is None:
             return None
         found = self.best.get((str(target), workload))
-        if found is not None:
-            return found[0]
-        if not self.foreign:
-            return None
-        from tilewright.search.autotvm.tvm_logs import anchor_of, configured
+        if found is None and any(not known for known, _ in self.best):
+            from tilewright.search.autotvm.tvm_logs import anchor_of
 
-        anchor = anchor_of(workload)
-        return configured(self.foreign[anchor][0]) if anchor in self.foreign else None
+            found = self.best.get(("", anchor_of(workload) or ()))
+        return None if found is None else found.config
 
     def update(self, target: Target | None, workload: Workload, cfg: Any) -> None:
-        self.best[str(target), workload] = (cfg, 0.0)
+        self.best[str(target), workload] = Known(str(target), workload, cfg, -1.0)
 
-    def _said(self) -> str:
-        ours = sorted((*map(str, key), json.dumps(cfg.to_json_dict()["entity"])) for key, (cfg, _) in self.best.items())
-        return repr((ours, sorted((str(a), str(d)) for a, (d, _) in self.foreign.items())))
+    def _content(self) -> str:
+        return repr(
+            sorted((*map(str, key), json.dumps(k.config.to_json_dict()["entity"])) for key, k in self.best.items())
+        )
+
+
+def _known(record: Record) -> Known | str:
+    """Return what a record says about this machine's kernels, or why it says nothing."""
+    from tilewright.search.autotvm import tvm_logs
+    from tilewright.search.autotvm.task.kernels import is_kernel
+    from tilewright.search.autotvm.task.task import TEMPLATES, serialize_args
+
+    if record.ansor:
+        return "of auto_scheduler"
+    if not record.measured.ok:
+        return "failed when measured"
+    name, args, _ = json.loads(record.key)
+    if not is_kernel(name) and name not in TEMPLATES:
+        return tvm_logs.translated(record)
+    try:
+        target = Target(record.target)
+    except TargetError:
+        return f"for a target that is not known: {record.target}"
+    processor = _processor(record.measured.machine)
+    if target.is_native and record.measured.machine and processor != _processor(machine_name()):
+        return f"measured on another processor: {processor}"
+    config = ConfigEntity.from_json_dict(json.loads(record.config))
+    return Known(str(target), (name, *serialize_args(args)), config, record.rank)
+
+
+def _processor(machine: str) -> str:
+    """Return the processor in the name of a machine, `host, processor, cores`."""
+    return ", ".join(machine.split(", ")[1:-1])
 
 
 def apply_history_best(records: Any) -> ApplyHistoryBest:
-    """`ApplyHistoryBest(records)`: kernels as measured to be best inside the `with` block."""
+    """Return `ApplyHistoryBest(records)`: kernels as measured to be best inside the `with` block."""
     return ApplyHistoryBest(records)

@@ -1,16 +1,16 @@
-"""What a template can leave open, and one answer to it: splits, orders, annotations of loops, and knobs.
+"""What a template can leave open, and the answers: splits, orders, annotations of loops, and knobs.
 
-    define_split("tile_y", y, num_outputs=2)        SplitSpace: all ways to split        SplitEntity([-1, 8])
-    define_reorder("order", [yo, xo, k], "all")     ReorderSpace: permutations           ReorderEntity([0, 2, 1])
-    define_annotate("inner", [yi, xi], "try_vec")   AnnotateSpace: what is marked        AnnotateEntity(["none", "vec"])
-    define_knob("unroll", [0, 1])                   OtherOptionSpace: any values         OtherOptionEntity(1)
+    define_split("tile_y", y, num_outputs=2)        all ways to split         SplitEntity([-1, 8])
+    define_reorder("order", [yo, xo, k], "all")     permutations              ReorderEntity([0, 2, 1])
+    define_annotate("inner", [yi, xi], "try_vec")   marks of loops            AnnotateEntity(["none", "vec"])
+    define_knob("unroll", [0, 1])                   any values                OtherOptionEntity(1)
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -20,6 +20,7 @@ from tilewright.tir.stmt import IterVar
 SPLIT_POLICIES: Final = ("factors", "power2", "verbose", "candidate")
 REORDER_POLICIES: Final = ("identity", "all", "interval_all", "candidate", "interleave", "interleave_cuda")
 ANNOTATE_POLICIES: Final = ("unroll", "try_unroll", "vec", "try_vec", "try_unroll_vec", "bind_gpu", "locate_cache")
+_MARKS: Final = ("none", "unroll", "vec")
 
 
 class VirtualAxis:
@@ -28,7 +29,7 @@ class VirtualAxis:
     _count: ClassVar[itertools.count[int]] = itertools.count()
 
     def __init__(self, var: Any, name: str | None = None) -> None:
-        """`var` is a length, an axis of a stage, or another virtual axis; raises `OptionError` for anything else."""
+        """`var` is a length, an axis of a stage, or another virtual axis. Raises `OptionError` for anything else."""
         self.name = name or f"axis_{next(self._count)}"
         self.length: int
         if isinstance(var, VirtualAxis):
@@ -36,26 +37,34 @@ class VirtualAxis:
         elif isinstance(var, IterVar):
             extent = getattr(var.extent, "value", None)
             if extent is None:
-                raise OptionError(f"axis '{var.var.name}' has an open size, {var.extent}, and a template splits axes of known sizes", code="TW1106")
+                raise OptionError(
+                    f"axis '{var.var.name}' has an open size, {var.extent}, and a template splits axes of known sizes",
+                    code="TW1106")
             self.name, self.length = name or var.var.name, int(extent)
         elif isinstance(var, int):
             self.length = var
         else:
-            raise OptionError(f"an axis of a template is a length, an axis of a stage or a virtual axis, and not a {type(var).__name__}", code="TW1106")
+            raise OptionError(
+                "an axis of a template is a length, an axis of a stage or a virtual axis, "
+                f"and not a {type(var).__name__}", code="TW1106")
 
     def __repr__(self) -> str:
         return f"VirtualAxis({self.name}, {self.length})"
 
 
 class Entity:
-    """One answer; `kind` and `value` are how it stands in a record."""
+    """An answer. `kind` and `value` are its form in a record."""
 
+    __slots__ = ()
     kind: ClassVar[str] = ""
+    field: ClassVar[str] = ""
+    """The attribute that holds the answer."""
 
     @property
     def value(self) -> Any:
         """The answer as JSON."""
-        raise NotImplementedError
+        found = getattr(self, self.field)
+        return list(found) if isinstance(found, tuple) else found
 
     @property
     def features(self) -> list[float]:
@@ -68,82 +77,68 @@ class Entity:
     def __hash__(self) -> int:
         return hash((self.kind, repr(self.value)))
 
+    def __repr__(self) -> str:
+        return str(self.value)
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class SplitEntity(Entity):
-    """The sizes of the parts of an axis, outermost first; -1 is what is left."""
+    """The lengths of the parts of an axis, outermost first; -1 is the remaining length."""
 
     size: tuple[int, ...]
-    kind: ClassVar[str] = "sp"
-
-    @property
-    def value(self) -> list[int]:
-        return list(self.size)
+    kind, field = "sp", "size"
 
     @property
     def features(self) -> list[float]:
         return [math.log2(max(n, 1)) for n in self.size[1:]]
 
     def apply(self, sch: Any, op: Any, axis: IterVar) -> list[IterVar]:
-        """The axes that `axis` of the stage of `op` is split into."""
+        """Split `axis` of the stage of `op`; return the parts."""
         made = []
         for k in range(1, len(self.size)):
             outer, axis = sch[op].split(axis, math.prod(self.size[k:]))
             made.append(outer)
         return [*made, axis]
 
-    def __repr__(self) -> str:
-        return str(list(self.size))
 
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ReorderEntity(Entity):
     """The order of axes, as numbers of those that were declared."""
 
     perm: tuple[int, ...]
-    kind: ClassVar[str] = "re"
-
-    @property
-    def value(self) -> list[int]:
-        return list(self.perm)
+    kind, field = "re", "perm"
 
     @property
     def features(self) -> list[float]:
         return [float(p) for p in self.perm]
 
     def apply(self, sch: Any, op: Any, axes: Sequence[IterVar]) -> list[IterVar]:
-        """`axes` in the new order."""
+        """Reorder `axes`; return them in the new order."""
         ordered = [axes[p] for p in self.perm] if len(axes) == len(self.perm) else list(axes)
         if len(ordered) > 1:
             sch[op].reorder(*ordered)
         return ordered
 
-    def __repr__(self) -> str:
-        return str(list(self.perm))
 
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AnnotateEntity(Entity):
-    """What is marked at each axis: `none`, `unroll`, `vec`, or the name of a thread axis."""
+    """The mark of each axis: `none`, `unroll`, `vec`, or the name of a thread axis."""
 
     anns: tuple[Any, ...]
-    kind: ClassVar[str] = "an"
-
-    @property
-    def value(self) -> list[Any]:
-        return list(self.anns)
+    kind, field = "an", "anns"
 
     @property
     def features(self) -> list[float]:
-        return [float(("none", "unroll", "vec").index(a)) if a in ("none", "unroll", "vec") else 3.0 if isinstance(a, str) else float(a) for a in self.anns]
+        return [float(_MARKS.index(a) if a in _MARKS else 3 if isinstance(a, str) else a) for a in self.anns]
 
     def apply(
-        self, sch: Any, op: Any, axes: Sequence[IterVar], axis_lens: Sequence[int] | None = None, max_unroll: int | None = None,
-        vec_size: Sequence[int] | None = None, cfg: Any = None, source: Any = None,
+        self, sch: Any, op: Any, axes: Sequence[IterVar], axis_lens: Sequence[int] | None = None,
+        max_unroll: int | None = None, vec_size: Sequence[int] | None = None, cfg: Any = None, source: Any = None,
     ) -> list[IterVar]:
-        """Mark `axes`; with `source`, compute the stages in it at the axis that was located instead. Returns the axes.
+        """Mark `axes`; with `source`, compute its stages at the axis that was located instead. Return the axes.
 
-        A loop is not unrolled where it is longer than `max_unroll`, and vectorized only where its length is in `vec_size`.
+        A loop is not unrolled where it is longer than `max_unroll`, and vectorized only where its length is in
+        `vec_size`.
         """
         if source is not None:
             for src, to in zip(source, self.anns, strict=True):
@@ -158,31 +153,21 @@ class AnnotateEntity(Entity):
                 sch[op].vectorize(axis)
         return list(axes)
 
-    def __repr__(self) -> str:
-        return str(list(self.anns))
 
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class OtherOptionEntity(Entity):
     """Any value."""
 
     val: Any
-    kind: ClassVar[str] = "ot"
-
-    @property
-    def value(self) -> Any:
-        return self.val
+    kind, field = "ot", "val"
 
     @property
     def features(self) -> list[float]:
         return [float(self.val)] if isinstance(self.val, (int, float)) else []
 
-    def __repr__(self) -> str:
-        return str(self.val)
-
 
 def _parts(value: Any) -> tuple[int, ...]:
-    """The parts of a split in a record: at least one. Raises `ValueError`."""
+    """Return the parts of a split in a record. Raises `ValueError` where there are none."""
     found = tuple(map(int, value))
     if not found:
         raise ValueError("a split has no parts")
@@ -195,12 +180,12 @@ ENTITIES: Final[dict[str, Callable[[Any], Entity]]] = {
     "an": lambda v: AnnotateEntity(tuple(v)),
     "ot": lambda v: OtherOptionEntity(tuple(v) if isinstance(v, list) else v),
 }
-"""The entity of a value in a record, by its kind."""
+"""Makes the entity of a value in a record, by its kind."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Transform:
-    """One thing that a template leaves open: its answers, and how many axes come of it."""
+    """A choice that a template leaves open: its answers, and the number of axes that it makes."""
 
     entities: tuple[Entity, ...]
     num_output: int = 0
@@ -216,37 +201,36 @@ class Transform:
 
 
 def split(axis: VirtualAxis, policy: str, options: Mapping[str, Any]) -> Transform:
-    """All splits of an axis.
+    """Return all splits of an axis. Raises `OptionError` where there are none.
 
-    `factors` are the divisors of its length, `power2` powers of two below it, `verbose` both; `candidate` are those in `options["candidate"]`.
-    `num_outputs` parts (2), the inner ones at most `max_factor` long; `filter(entity)` leaves out what it refuses; `no_tail` keeps those that
-    divide the length. Raises `OptionError`.
+    `factors` are the divisors of its length, `power2` powers of two below it, `verbose` both; `candidate` are those in
+    `options["candidate"]`. `num_outputs` is the number of parts (2); the inner ones are at most `max_factor` long;
+    `filter(entity)` leaves out answers; `no_tail` keeps those that divide the length.
     """
-    _known_policy(policy, SPLIT_POLICIES, "split")
+    _check_policy(policy, SPLIT_POLICIES, "split")
     outputs = int(options.get("num_outputs", options.get("num_output", 2)))
     keep: Callable[[SplitEntity], bool] = options.get("filter", lambda e: True)
     if policy == "candidate":
-        listed = [SplitEntity(tuple(map(int, sizes))) for sizes in options["candidate"]]
+        listed = (SplitEntity(tuple(map(int, sizes))) for sizes in options["candidate"])
         return _found([e for e in listed if keep(e)], outputs, f"axis {axis.name}")
-    length, most = axis.length, options.get("max_factor", axis.length)
+    length, longest = axis.length, options.get("max_factor", axis.length)
     factors = {n for n in range(1, length + 1) if length % n == 0} if policy != "power2" else set()
     if policy != "factors":
         factors |= {1 << k for k in range(length.bit_length()) if 1 << k <= length}
-    inner = sorted(n for n in factors if n <= most)
-    made: list[Entity] = []
-    for sizes in itertools.product(inner, repeat=outputs - 1):
-        whole = math.prod(sizes)
-        if whole <= length and ((policy != "factors" and not options.get("no_tail")) or length % whole == 0):
-            entity = SplitEntity((-1, *sizes))
-            if keep(entity):
-                made.append(entity)
-    return _found(made, outputs, f"axis {axis.name} of length {length}")
+    exact = policy == "factors" or options.get("no_tail")
+    inner = sorted(n for n in factors if n <= longest)
+    made = (
+        SplitEntity((-1, *sizes)) for sizes in itertools.product(inner, repeat=outputs - 1)
+        if (whole := math.prod(sizes)) <= length and not (exact and length % whole)
+    )
+    return _found([e for e in made if keep(e)], outputs, f"axis {axis.name} of length {length}")
 
 
 def reorder(axes: Sequence[Any], policy: str, options: Mapping[str, Any]) -> Transform:
-    """Orders of axes: as they are, all of them, those of `candidate`, or those that interleave spatial and reduced axes."""
-    _known_policy(policy, REORDER_POLICIES, "reorder")
-    numbers = range(len(axes))
+    """Return orders of axes: as declared, all, those of `candidate`, or those that interleave spatial and reduced
+    axes."""
+    _check_policy(policy, REORDER_POLICIES, "reorder")
+    numbers, where = range(len(axes)), {_axis_name(a): k for k, a in enumerate(axes)}
     match policy:
         case "identity":
             orders: list[tuple[int, ...]] = [tuple(numbers)]
@@ -254,55 +238,64 @@ def reorder(axes: Sequence[Any], policy: str, options: Mapping[str, Any]) -> Tra
             orders = list(itertools.permutations(numbers))
         case "interval_all":
             begin, end = options["interval"]
-            orders = [(*range(begin), *middle, *range(end, len(axes))) for middle in itertools.permutations(range(begin, end))]
+            middles = itertools.permutations(range(begin, end))
+            orders = [(*range(begin), *middle, *range(end, len(axes))) for middle in middles]
         case "candidate":
-            where = {_axis_name(a): k for k, a in enumerate(axes)}
             orders = [tuple(where[_axis_name(a)] for a in order) for order in options["candidate"]]
         case _:
-            spatial, reduced = ([[_axis_name(a) for a in part] for part in options[name]] for name in ("spatial", "reduce"))
-            where = {_axis_name(a): k for k, a in enumerate(axes)}
+            spatial, reduced = ([[_axis_name(a) for a in part] for part in options[n]] for n in ("spatial", "reduce"))
             inner = [r for row in reduced for r in row]
             rows = [[row[k] for row in spatial if k < len(row)] for k in range(max(map(len, spatial)))]
-            chosen = [[*rows[0], *(n for row in rows[1:cut] for n in row), *inner, *(n for row in rows[cut:] for n in row)] for cut in range(1, len(rows) + 1)]
-            orders = [tuple(where[n] for n in order) for order in chosen]
-    return _found([ReorderEntity(o) for o in dict.fromkeys(orders)], len(axes), "the axes")
+            orders = []
+            for cut in range(1, len(rows) + 1):
+                outside, inside = ([n for row in part for n in row] for part in (rows[:cut], rows[cut:]))
+                orders.append(tuple(where[n] for n in (*outside, *inner, *inside)))
+    return _found(map(ReorderEntity, dict.fromkeys(orders)), len(axes), "the axes")
 
 
 def annotate(axes: Sequence[Any], policy: str, options: Mapping[str, Any]) -> Transform:
-    """What is marked at axes: each unrolled or vectorized, that or not (`try_…`), or where a cache is computed (`locate_cache`)."""
-    _known_policy(policy, ANNOTATE_POLICIES, "annotate")
+    """Return marks of axes: each unrolled or vectorized, that or not (`try_…`), or where a cache is computed."""
+    _check_policy(policy, ANNOTATE_POLICIES, "annotate")
     count = len(axes)
     if policy == "bind_gpu":
-        raise OptionError("policy 'bind_gpu' binds axes to threads of a GPU, and code is made for CPUs here; use 'try_unroll_vec'", code="TW1106")
+        raise OptionError(
+            "policy 'bind_gpu' binds axes to threads of a GPU, and code is made for CPUs here; use 'try_unroll_vec'",
+            code="TW1106")
     if policy == "locate_cache":
-        return _found([AnnotateEntity(p) for p in itertools.product(range(count), repeat=int(options["num_anchor"]))], count, "the axes")
+        places = itertools.product(range(count), repeat=int(options["num_anchor"]))
+        return _found(map(AnnotateEntity, places), count, "the axes")
+    vectorized = (*("none",) * (count - 1), "vec")
     ways: dict[str, list[tuple[str, ...]]] = {
         "unroll": [("unroll",) * count],
         "try_unroll": [("none",) * (count - k) + ("unroll",) * k for k in range(count + 1)],
-        "vec": [("none",) * (count - 1) + ("vec",)],
-        "try_vec": [("none",) * count, ("none",) * (count - 1) + ("vec",)],
+        "vec": [vectorized],
+        "try_vec": [("none",) * count, vectorized],
         "try_unroll_vec": [
-            (*("none",) * (count - k - 1), *("unroll",) * k, last) for k in range(count) for last in ("none", "unroll", "vec")
+            (*("none",) * (count - k - 1), *("unroll",) * k, last) for k in range(count) for last in _MARKS
         ],
     }
-    return _found([AnnotateEntity(p) for p in dict.fromkeys(ways[policy])], count, "the axes")
+    return _found(map(AnnotateEntity, dict.fromkeys(ways[policy])), count, "the axes")
 
 
 def knob(values: Sequence[Any]) -> Transform:
-    """Any of some values."""
-    return _found([OtherOptionEntity(v) for v in values], 0, "the knob")
+    """Return a choice between any values."""
+    return _found(map(OtherOptionEntity, values), 0, "the knob")
 
 
 def _axis_name(axis: Any) -> str:
     return str(axis.var.name) if isinstance(axis, IterVar) else str(axis.name)
 
 
-def _known_policy(policy: str, known: Sequence[str], what: str) -> None:
+def _check_policy(policy: str, known: Sequence[str], what: str) -> None:
     if policy not in known:
-        raise OptionError(f"there is no policy '{policy}' of define_{what}; the policies are {', '.join(known)}", code="TW1106")
+        raise OptionError(
+            f"there is no policy '{policy}' of define_{what}; the policies are {', '.join(known)}", code="TW1106")
 
 
-def _found(entities: Sequence[Entity], outputs: int, what: str) -> Transform:
-    if not entities:
-        raise OptionError(f"nothing is left to choose from for {what}: the filter, the candidates or max_factor leave no answer", code="TW1106")
-    return Transform(tuple(entities), outputs)
+def _found(entities: Iterable[Entity], outputs: int, what: str) -> Transform:
+    found = tuple(entities)
+    if not found:
+        raise OptionError(
+            f"nothing is left to choose from for {what}: the filter, the candidates or max_factor leave no answer",
+            code="TW1106")
+    return Transform(found, outputs)

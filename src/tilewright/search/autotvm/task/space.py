@@ -1,8 +1,8 @@
 """The space of configurations of a task, and one configuration.
 
-A space is a choice between *branches* (an algorithm, say), each of which is a product of *axes*; an axis is one name, or several that
-are answered together because not all combinations exist. So no index of a space of kernels is wasted on what does not exist, or on answers that
-nobody asks for. A template's own space has one branch of axes of one name each, and may have a filter over its configurations (`multi_filter`).
+A space is a choice between *branches* (an algorithm, say), each of which is a product of *axes*. An axis is one name,
+or several names that are answered together because not all combinations exist: no index of a space of kernels is wasted
+on combinations that do not exist. A template's space has one branch of axes of one name each, and may have filters.
 
 An index counts the configurations: branch after branch, the first axis of a branch fastest.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,17 +32,19 @@ from tilewright.search.autotvm.task.entities import (
 )
 
 __all__ = [
-    "AnnotateEntity", "ConfigEntity", "ConfigSpace", "Entity", "FallbackConfigEntity", "InstantiationError", "OtherOptionEntity", "ReorderEntity",
-    "SplitEntity", "VirtualAxis",
+    "AnnotateEntity", "ConfigEntity", "ConfigSpace", "Entity", "FallbackConfigEntity", "InstantiationError",
+    "OtherOptionEntity",
+    "ReorderEntity", "SplitEntity", "VirtualAxis",
 ]
 
+Array = np.ndarray[Any, Any]
 Point = tuple[int, ...]
 """A branch, and the number of the answer along each of its axes."""
-_MOST_FILTERED: Final = 1 << 22
+_MAX_FILTERED: Final = 1 << 22
 
 
 class InstantiationError(TVMError):
-    """A configuration gives no program; `ConfigSpace.raise_error` says why."""
+    """A configuration that gives no program; `ConfigSpace.raise_error` says why."""
 
     code = "TW1107"
 
@@ -59,7 +61,7 @@ Branch = tuple[Axis, ...]
 
 
 class ConfigSpace:
-    """What a template leaves open. While it is filled, `space[name]` is the first answer, so that a template can be run on it."""
+    """The choices that a template leaves open. While it is filled, `space[name]` is the first answer."""
 
     is_fallback = False
 
@@ -72,21 +74,22 @@ class ConfigSpace:
         self.default_index = 0
         self._filters: list[Callable[[ConfigEntity], bool]] = []
 
+    # Definitions, for templates.
     @staticmethod
     def axis(var: Any) -> VirtualAxis:
-        """An axis that is split or ordered: of a stage, or of a length."""
+        """Return an axis to split or to order, of a stage or of a length."""
         return VirtualAxis(var)
 
     reduce_axis = axis
 
     def define_split(self, name: str, axis: Any, policy: str = "factors", **options: Any) -> list[VirtualAxis]:
-        """Leave open how `axis` is split: see `entities.split`. Returns as many axes as it is split into."""
+        """Leave open how `axis` is split: see `entities.split`. Return as many axes as it is split into."""
         found = self._define(name, lambda: kinds.split(VirtualAxis(axis), policy, options))
         count = found.num_output if found is not None else int(options.get("num_outputs", options.get("num_output", 2)))
         return [VirtualAxis(0, f"{name}_{k}") for k in range(count)]
 
     def define_reorder(self, name: str, axes: Sequence[Any], policy: str, **options: Any) -> list[Any]:
-        """Leave open in which order `axes` stand: see `entities.reorder`."""
+        """Leave open the order of `axes`: see `entities.reorder`."""
         self._define(name, lambda: kinds.reorder(axes, policy, options))
         return list(axes)
 
@@ -96,7 +99,7 @@ class ConfigSpace:
         return list(axes)
 
     def define_knob(self, name: str, candidate: Sequence[Any]) -> None:
-        """Leave open one of some values."""
+        """Leave open which of some values is used."""
         self._define(name, lambda: kinds.knob(candidate))
 
     def add_flop(self, flop: float) -> None:
@@ -109,11 +112,11 @@ class ConfigSpace:
         self._forget()
 
     def raise_error(self, msg: str) -> None:
-        """Say that a configuration gives no program; it is measured as an instantiation error."""
+        """Record that a configuration gives no program; it is measured as an instantiation error."""
         self.errors.append(msg)
 
     def valid(self) -> bool:
-        """Whether no error was raised."""
+        """Return whether no error was raised."""
         return not self.errors
 
     def _define(self, name: str, make: Callable[[], Transform]) -> Transform | None:
@@ -137,6 +140,7 @@ class ConfigSpace:
     def __contains__(self, name: str) -> bool:
         return name in self.entity_map
 
+    # Indices.
     @lazy_attribute
     def branches(self) -> tuple[Branch, ...]:
         """The branches; a template has one."""
@@ -148,16 +152,18 @@ class ConfigSpace:
 
     @property
     def range_length(self) -> int:
-        """How many indices there are, those that a filter refuses among them."""
+        """The number of indices, including those that a filter refuses."""
         return sum(self._sizes)
 
     @lazy_attribute
-    def _valid(self) -> np.ndarray[Any, Any] | None:
+    def _valid(self) -> Array | None:
         """The indices that filters keep; None: all."""
         if not self._filters:
             return None
-        if self.range_length > _MOST_FILTERED:
-            raise OptionError(f"the space has {self.range_length} configurations, more than multi_filter looks through ({_MOST_FILTERED}); define fewer answers", code="TW1106")
+        if self.range_length > _MAX_FILTERED:
+            raise OptionError(
+                f"the space has {self.range_length} configurations, more than multi_filter looks through "
+                f"({_MAX_FILTERED}); define fewer answers", code="TW1106")
         kept = [i for i in range(self.range_length) if all(keep(self._entity(i)) for keep in self._filters)]
         if not kept:
             raise OptionError("the filters of multi_filter leave no configuration", code="TW1106")
@@ -167,17 +173,18 @@ class ConfigSpace:
         return self.range_length if self._valid is None else len(self._valid)
 
     def is_index_valid(self, index: int) -> bool:
-        """Whether there is a configuration of this index."""
-        if not 0 <= index < self.range_length:
-            return False
-        return self._valid is None or bool((at := int(np.searchsorted(self._valid, index))) < len(self._valid) and self._valid[at] == index)
+        """Return whether there is a configuration of this index."""
+        if not 0 <= index < self.range_length or self._valid is None:
+            return 0 <= index < self.range_length
+        at = int(np.searchsorted(self._valid, index))
+        return at < len(self._valid) and bool(self._valid[at] == index)
 
     def index_at(self, position: int) -> int:
-        """The index of the configuration at a position among those that are valid."""
+        """Return the index of the configuration at a position among those that are valid."""
         return position if self._valid is None else int(self._valid[position])
 
     def get(self, index: int) -> ConfigEntity:
-        """The configuration of an index; raises `IndexError` where there is none."""
+        """Return the configuration of an index. Raises `IndexError` where there is none."""
         if not self.is_index_valid(index):
             raise IndexError(f"there is no configuration {index}; the space has {len(self)}")
         return self._entity(index)
@@ -190,7 +197,7 @@ class ConfigSpace:
         return ConfigEntity(index, self.code_hash, found)
 
     def point(self, index: int) -> Point:
-        """The branch of an index, and the number of the answer along each axis."""
+        """Return the branch of an index, and the number of the answer along each axis."""
         branch = 0
         while index >= self._sizes[branch]:
             index -= self._sizes[branch]
@@ -201,34 +208,42 @@ class ConfigSpace:
             found.append(k)
         return tuple(found)
 
+    def decoded(self, indices: Sequence[int] | Array) -> Iterator[tuple[int, Array, list[Array]]]:
+        """Iterate over the branches of `indices`: a branch, the rows in it, and their answers along each axis."""
+        given, ends = np.asarray(indices, np.int64), np.cumsum([0, *self._sizes])
+        which = np.searchsorted(ends, given, side="right") - 1
+        for branch in map(int, np.unique(which)):
+            rows, answers = np.nonzero(which == branch)[0], list[Array]()
+            left = given[rows] - ends[branch]
+            for axis in self.branches[branch]:
+                left, k = left // len(axis.answers), left % len(axis.answers)
+                answers.append(k)
+            yield branch, rows, answers
+
     def index_of_point(self, point: Point) -> int:
-        """The index of a point."""
+        """Return the index of a point."""
         index = 0
         for axis, k in reversed(list(zip(self.branches[point[0]], point[1:], strict=True))):
             index = index * len(axis.answers) + k
         return sum(self._sizes[: point[0]]) + index
 
     def index_of(self, entity_map: Mapping[str, Entity]) -> int | None:
-        """The index of the configuration with these answers, if there is one."""
+        """Return the index of the configuration with these answers, or None."""
         for b, branch in enumerate(self.branches):
             if {n for a in branch for n in a.names} != set(entity_map):
                 continue
-            numbers = []
-            for axis in branch:
-                wanted = tuple(entity_map[n] for n in axis.names)
-                if wanted not in axis.answers:
-                    break
-                numbers.append(axis.answers.index(wanted))
-            else:
-                return self.index_of_point((b, *numbers))
+            wanted = [tuple(entity_map[n] for n in axis.names) for axis in branch]
+            if all(w in axis.answers for w, axis in zip(wanted, branch, strict=True)):
+                return self.index_of_point((b, *(a.answers.index(w) for w, a in zip(wanted, branch, strict=True))))
         return None
 
+    # Search.
     def random_index(self, rng: np.random.Generator) -> int:
-        """A configuration, each branch as likely as its share of them."""
+        """Draw a configuration, each branch with its share of them."""
         return self.index_at(int(rng.integers(len(self))))
 
     def sample_ints(self, m: int, rng: np.random.Generator | None = None) -> list[int]:
-        """`m` different indices, or all where there are fewer."""
+        """Draw `m` different indices, or all where there are fewer."""
         rng = rng or np.random.default_rng()
         if len(self) <= 4 * m:
             return [self.index_at(int(p)) for p in rng.permutation(len(self))[:m]]
@@ -238,7 +253,7 @@ class ConfigSpace:
         return list(found)
 
     def neighbour(self, index: int, rng: np.random.Generator, far: float = 0.1) -> int:
-        """A configuration with another answer along one axis, the next one more often; with a chance of `far` any configuration."""
+        """Draw a configuration with another answer along one axis, preferably the next; with chance `far` any one."""
         for _ in range(8):
             point = list(self.point(index))
             axes = self.branches[point[0]]
@@ -255,7 +270,7 @@ class ConfigSpace:
         return self.random_index(rng)
 
     def crossed(self, a: int, b: int, rng: np.random.Generator) -> int:
-        """The answers of `a` along its first axes and of `b` along the others, where they are of one branch."""
+        """Return the answers of `a` along its first axes and of `b` along the others, where they are of one branch."""
         one, other = self.point(a), self.point(b)
         if one[0] != other[0] or len(one) < 3:
             return a if rng.random() < 0.5 else b
@@ -272,14 +287,20 @@ class ConfigSpace:
         lines = [f"ConfigSpace (len={len(self)}, range_length={self.range_length})"]
         for number, branch in enumerate(self.branches):
             lines += [f"  branch {number}:"] if len(self.branches) > 1 else []
-            lines += [f"  {', '.join(a.names)}: {len(a.answers)} answers, {', '.join(map(str, a.answers[0]))} …" for a in branch]
+            lines += [
+                f"  {', '.join(a.names)}: {len(a.answers)} answers, {', '.join(map(str, a.answers[0]))} …"
+                for a in branch
+            ]
         return "\n".join(lines)
 
 
 class ConfigEntity(ConfigSpace):
-    """One configuration: `cfg[name]` is the answer, whose `apply` does it. What a template defines is known already."""
+    """One configuration: `cfg[name]` is the answer, whose `apply` performs it. A template's definitions change
+    nothing."""
 
-    def __init__(self, index: int, code_hash: str | None, entity_map: Mapping[str, Entity], constraints: Sequence[str] = ()) -> None:
+    def __init__(
+        self, index: int, code_hash: str | None, entity_map: Mapping[str, Entity], constraints: Sequence[str] = (),
+    ) -> None:
         super().__init__()
         self.index = index
         self.code_hash = code_hash
@@ -288,11 +309,12 @@ class ConfigEntity(ConfigSpace):
 
     def _define(self, name: str, make: Callable[[], Transform]) -> Transform | None:
         if name not in self.entity_map:
-            raise InstantiationError(f"the configuration has no value for '{name}'; it was made for another template, or an older one")
+            raise InstantiationError(
+                f"the configuration has no value for '{name}'; it was made for another template, or an older one")
         return None
 
     def multi_filter(self, filter: Callable[[ConfigEntity], bool]) -> None:
-        """Nothing: the configuration is in the space already."""
+        """Do nothing: the configuration is in the space already."""
 
     @property
     def decisions(self) -> dict[str, Any]:
@@ -300,38 +322,36 @@ class ConfigEntity(ConfigSpace):
         return {n: e.size[-1] if isinstance(e, SplitEntity) else e.value for n, e in self.entity_map.items()}
 
     def to_json_dict(self) -> dict[str, Any]:
-        """The configuration as it stands in a record."""
-        return {"index": int(self.index), "code_hash": self.code_hash, "entity": [[n, e.kind, e.value] for n, e in self.entity_map.items()]}
+        """Return the configuration in the form of a record."""
+        entities = [[n, e.kind, e.value] for n, e in self.entity_map.items()]
+        return {"index": int(self.index), "code_hash": self.code_hash, "entity": entities}
 
     @staticmethod
     def from_json_dict(json_dict: Mapping[str, Any]) -> ConfigEntity:
-        """The configuration of a record; raises `OptionError` where it is none."""
+        """Return the configuration of a record. Raises `OptionError` for a malformed one."""
         try:
             found = OrderedDict((str(name), ENTITIES[kind](value)) for name, kind, value in json_dict["entity"])
             return ConfigEntity(int(json_dict["index"]), json_dict.get("code_hash"), found)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise OptionError(f"this is no configuration of a record: {str(json_dict)[:200]} ({type(error).__name__}: {error})", code="TW1106") from error
+            raise OptionError(
+                f"this is no configuration of a record: {str(json_dict)[:200]} ({type(error).__name__}: {error})",
+                code="TW1106") from error
 
-    def get_flatten_feature(self) -> np.ndarray[Any, Any]:
-        """The answers as numbers."""
+    def get_flatten_feature(self) -> Array:
+        """Return the answers as numbers."""
         return np.asarray([v for e in self.entity_map.values() for v in e.features], np.float32)
 
     def get_other_option(self) -> dict[str, Any]:
-        """The knobs."""
+        """Return the knobs."""
         return {n: e.val for n, e in self.entity_map.items() if isinstance(e, OtherOptionEntity)}
 
-    def __str__(self) -> str:
-        return f"{self.entity_map_text()},{self.code_hash},{self.index}"
-
-    def entity_map_text(self) -> str:
-        """The answers as text."""
-        return str([(n, e) for n, e in self.entity_map.items()])
-
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return f"{list(self.entity_map.items())},{self.code_hash},{self.index}"
 
 
 class FallbackConfigEntity(ConfigSpace):
-    """The answers where there is no record: for a template the first ones, or those that it sets; for a kernel the model's."""
+    """The answers without a record: for a template the first ones, or those that it sets; for a kernel the analytical
+    ones."""
 
     is_fallback = True
 
@@ -343,10 +363,15 @@ class FallbackConfigEntity(ConfigSpace):
         return found
 
     def fallback_split(self, name: str, constraints: Sequence[Sequence[int]]) -> None:
-        """Take for a split the largest parts that the first of `constraints` which fits allows; -1 in it allows any."""
+        """Use for a split the largest parts that the first suitable one of `constraints` allows; -1 in it allows
+        any."""
         answers = [e for e in self.space_map[name].entities if isinstance(e, SplitEntity)]
         for limits in constraints:
-            fitting = [e for e in answers if all(most == -1 or n <= most for n, most in zip(e.size[1:], limits[1:], strict=True))]
+            fitting = [
+                e for e in answers if all(
+                    limit == -1 or n <= limit for n, limit in zip(e.size[1:], limits[1:], strict=True)
+                )
+            ]
             if fitting:
                 self.entity_map[name] = max(fitting, key=lambda e: e.size[:0:-1])
                 return

@@ -1,4 +1,4 @@
-"""Tasks: a workload whose kernel can be made in many ways, and templates, functions that make it as a configuration says.
+"""Tasks and templates: a template is a function that schedules a workload as a configuration says.
 
     @autotvm.template("matmul")
     def matmul(n, m, k, dtype):
@@ -10,8 +10,8 @@
 
     task = autotvm.task.create("matmul", args=(512, 512, 512, "float32"), target="llvm")
 
-A template is run once to fill the space of its task, and once for each configuration that is measured. Called as a function,
-it makes the schedule that the current `DispatchContext` has a record for.
+A template is run once to fill the space of its task, and once for each configuration that is measured. Called as a
+function, it makes the schedule of the current `DispatchContext`.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from tilewright.base.forks import lazy_attribute
 from tilewright.base.settings import nearest
 from tilewright.search.autotvm.task.dispatcher import ApplyConfig, DispatchContext, Workload
 from tilewright.search.autotvm.task.space import ConfigEntity, ConfigSpace, InstantiationError
+from tilewright.search.features import arithmetic
 from tilewright.te.resolve import schedule_func
-from tilewright.te.tensor import Tensor
+from tilewright.te.tensor import Tensor, placeholder
 from tilewright.tir.stmt import PrimFunc
 from tilewright.topi import machine as machines
 
@@ -36,7 +37,7 @@ TEMPLATES: Final[dict[str, Callable[..., Any]]] = {}
 
 
 def serialize_args(args: Sequence[Any]) -> tuple[Any, ...]:
-    """Arguments of a task as they stand in a record: a tensor is `("TENSOR", shape, dtype)`, lists are tuples."""
+    """Return arguments of a task in the form of a record: a tensor is `("TENSOR", shape, dtype)`, lists are tuples."""
 
     def one(x: Any) -> Any:
         if isinstance(x, Tensor):
@@ -51,14 +52,15 @@ def serialize_args(args: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def deserialize_args(args: Sequence[Any]) -> list[Any]:
-    """The arguments that `serialize_args` wrote: tensors are placeholders."""
-    from tilewright import te
-
-    return [te.placeholder(x[1], x[2], name=f"arg{k}") if isinstance(x, (tuple, list)) and x and x[0] == "TENSOR" else x for k, x in enumerate(args)]
+    """Return the arguments that `serialize_args` wrote: tensors are placeholders."""
+    return [
+        placeholder(x[1], x[2], name=f"arg{k}") if isinstance(x, (tuple, list)) and x and x[0] == "TENSOR" else x
+        for k, x in enumerate(args)
+    ]
 
 
 def args_to_workload(args: Sequence[Any], task_name: str | None = None) -> Workload:
-    """What a task is known by: its name, then its arguments."""
+    """Return the workload of a task: its name, then its arguments."""
     return (task_name, *serialize_args(args)) if task_name else serialize_args(args)
 
 
@@ -86,24 +88,22 @@ class Task:
 
     @lazy_attribute
     def config_space(self) -> ConfigSpace:
-        """All that the template leaves open."""
+        """The choices that the template leaves open."""
         space = ConfigSpace()
         self._run(space)
         return space
 
     @property
     def flop(self) -> float:
-        """Operations of one run: as the template counts them (`add_flop`), or else the multiplications and additions of its loops."""
+        """Operations of one run: those that the template counts (`add_flop`), or else the arithmetic of its loops."""
         if self._flop is None:
-            from tilewright.search.autotvm.feature import arithmetic
-
             space = self.config_space
             self._flop = space.flop or arithmetic(self.lower(space.get(space.index_at(0))))
         return self._flop
 
     @property
     def default_config(self) -> ConfigEntity | None:
-        """The configuration that is taken without a record; None: what the template's fallback is, only the template knows."""
+        """The configuration that is used without a record; None where only the template knows it."""
         return None
 
     def _run(self, config: ConfigSpace) -> tuple[Any, list[Any]]:
@@ -112,7 +112,7 @@ class Task:
         return schedule, list(tensors)
 
     def instantiate(self, config: ConfigSpace) -> tuple[Any, Any]:
-        """The schedule and its tensors for a configuration. Raises `InstantiationError` where it gives none."""
+        """Return the schedule and the tensors of a configuration. Raises `InstantiationError` where it gives none."""
         config.errors.clear()
         made = self._run(config)
         if not config.valid():
@@ -120,7 +120,7 @@ class Task:
         return made
 
     def lower(self, config: ConfigSpace) -> PrimFunc:
-        """The loops for a configuration."""
+        """Return the loops of a configuration."""
         with machines.use(self.target.machine):
             schedule, tensors = self.instantiate(config)
             return schedule_func(schedule, tensors, "main")
@@ -130,11 +130,13 @@ class Task:
 
 
 def template(task_name: str, func: Callable[..., Any] | None = None) -> Any:
-    """Register a function as the template of that name (a decorator). It returns a schedule and its tensors."""
+    """Register a function, which returns a schedule and its tensors, as a template (a decorator)."""
 
     def register(f: Callable[..., Any]) -> Callable[..., Any]:
         if task_name in TEMPLATES and _place(TEMPLATES[task_name]) != _place(f):
-            raise OptionError(f"there is a template '{task_name}' already, {_place(TEMPLATES[task_name])}; give this one another name", code="TW1105")
+            raise OptionError(
+                f"there is a template '{task_name}' already, {_place(TEMPLATES[task_name])}; give this one another name",
+                code="TW1105")
         TEMPLATES[task_name] = f
 
         @functools.wraps(f)
@@ -153,20 +155,27 @@ def _place(f: Callable[..., Any]) -> tuple[str, str]:
 
 
 def template_of(name: str) -> Callable[..., Any]:
-    """The template of a name; raises `OptionError` naming the nearest."""
+    """Return the template of a name. Raises `OptionError` with the nearest name."""
     if name not in TEMPLATES:
         hint = nearest(name, TEMPLATES) or f"; the templates are: {', '.join(sorted(TEMPLATES)) or 'none yet'}"
-        raise OptionError(f"there is no template '{name}'{hint}. A template is registered by @autotvm.template, before its task is created or a record of it is read", code="TW1105")
+        raise OptionError(
+            f"there is no template '{name}'{hint}. A template is registered by @autotvm.template, before its task is "
+            "created "
+            "or a record of it is read", code="TW1105")
     return TEMPLATES[name]
 
 
 def get_config() -> Any:
-    """The configuration, or the space that is being filled, of the template that runs."""
+    """Return the configuration of the running template, or the space that is being filled."""
     return DispatchContext.current.query(Target.current(), None)
 
 
-def create(task_name: str, args: Sequence[Any], target: str | Target, target_host: Any = None, kwargs: Mapping[str, Any] | None = None) -> Task:
-    """The task of a template, or of a kernel of a network, with these arguments. Raises `OptionError` for an unknown name."""
+def create(
+    task_name: str, args: Sequence[Any], target: str | Target, target_host: Any = None,
+    kwargs: Mapping[str, Any] | None = None,
+) -> Task:
+    """Return the task of a template, or of a network's kernel, with these arguments. Raises `OptionError` for unknown
+    names."""
     from tilewright.search.autotvm.task import kernels
 
     chosen = Target(target)

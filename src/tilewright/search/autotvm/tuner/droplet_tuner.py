@@ -1,30 +1,39 @@
-"""Droplet search: down the slope along each axis, with longer steps while it goes on (Canesche et al., "The Droplet Search Algorithm for Kernel
-Scheduling", 2024). For spaces in which neighbouring answers are alike; it ends in a valley and goes on at random from there."""
+"""Droplet search: descent along each axis, with longer steps while it succeeds.
+
+Canesche et al., "The Droplet Search Algorithm for Kernel Scheduling", 2024. For spaces in which neighbouring answers
+are alike. The search ends in a local optimum and continues at random from there.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
-
-import numpy as np
 
 from tilewright.base.errors import OptionError
 from tilewright.search.autotvm.task.space import Point
 from tilewright.search.autotvm.task.task import Task
-from tilewright.search.autotvm.tuner.index_based_tuner import RandomTuner
+from tilewright.search.autotvm.tuner.tuner import Array, RandomTuner
 
 
 class DropletTuner(RandomTuner):
-    """From `start_position` (by default what the compiler takes by itself) to its neighbours along each axis, then to the best of them."""
+    """Goes from `start_position` (by default the compiler's own choice) to the best neighbour along an axis, and so
+    on."""
 
-    def __init__(self, task: Task, start_position: Sequence[int] | None = None, pvalue: float = 0.05, seed: int = 0) -> None:
-        """`start_position` is the number of the answer along each axis of the first branch; a neighbour has to be better by `pvalue`."""
+    def __init__(
+        self, task: Task, start_position: Sequence[int] | None = None, pvalue: float = 0.05, seed: int = 0,
+    ) -> None:
+        """`start_position` are numbers of answers along the axes of the first branch; a neighbour must be better by
+        `pvalue`."""
         super().__init__(task, seed)
         start: Point = self.space.point(self._first or self.space.index_at(0))
         if start_position is not None:
             dims = self.space.dims
-            if len(start_position) != len(dims) or not all(0 <= k < n for k, n in zip(start_position, dims, strict=True)):
-                raise OptionError(f"start_position={list(start_position)} is no point of a space of {' x '.join(map(str, dims))} answers", code="TW1104")
+            if len(start_position) != len(dims) or not all(
+                0 <= k < n for k, n in zip(start_position, dims, strict=True)
+            ):
+                raise OptionError(
+                    f"start_position={list(start_position)} is no point of a space of {' x '.join(map(str, dims))} "
+                    "answers",
+                    code="TW1104")
             start = (0, *start_position)
             self._first = self.space.index_of_point(start)
         self._at, self._gain, self._step = start, pvalue, 1
@@ -33,15 +42,16 @@ class DropletTuner(RandomTuner):
 
     def next_indices(self, count: int) -> list[int]:
         self._move()
-        chosen = [i for i in dict.fromkeys(self._waiting) if i not in self.visited and self.space.is_index_valid(i)][:count]
+        waiting = (i for i in dict.fromkeys(self._waiting) if i not in self.visited and self.space.is_index_valid(i))
+        chosen = list(waiting)[:count]
         self._waiting = [i for i in self._waiting if i not in chosen]
         return chosen or super().next_indices(count)
 
-    def learn(self, indices: Sequence[int], speeds: np.ndarray[Any, Any]) -> None:
+    def learn(self, indices: Sequence[int], speeds: Array) -> None:
         self._speeds.update(zip(indices, map(float, speeds), strict=True))
 
     def _move(self) -> None:
-        """Once all neighbours are measured: to the best of them, or back to steps of one."""
+        """Once all neighbours are measured, go to the best of them, or back to steps of one."""
         if any(i not in self.visited for i in self._waiting) or not self._speeds:
             return
         here = self._speeds.get(self.space.index_of_point(self._at), 0.0)

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from tilewright.base.errors import OptionError
 from tilewright.search.autotvm.task.task import Task
-from tilewright.search.autotvm.tuner.index_based_tuner import RandomTuner
+from tilewright.search.autotvm.tuner.tuner import Array, RandomTuner
 
 
 class GATuner(RandomTuner):
-    """Generations of `pop_size` configurations; the `elite_num` best live on, the others come from pairs, chosen by their speed."""
+    """Generations of `pop_size` configurations: the `elite_num` best survive, the others come from pairs of fast
+    ones."""
 
-    def __init__(self, task: Task, pop_size: int = 100, elite_num: int = 3, mutation_prob: float = 0.1, seed: int = 0) -> None:
+    def __init__(
+        self, task: Task, pop_size: int = 100, elite_num: int = 3, mutation_prob: float = 0.1, seed: int = 0,
+    ) -> None:
         super().__init__(task, seed)
         if pop_size < 2 or not 0 < elite_num <= pop_size or not 0 <= mutation_prob <= 1:
-            raise OptionError(f"pop_size={pop_size} must be at least 2, elite_num={elite_num} at most that, mutation_prob={mutation_prob} between 0 and 1", code="TW1104")
+            raise OptionError(
+                f"pop_size={pop_size} must be at least 2, elite_num={elite_num} at most that, "
+                f"mutation_prob={mutation_prob} between 0 and 1", code="TW1104")
         self.pop_size, self.elite_num, self.mutation_prob = pop_size, elite_num, mutation_prob
         self._generation: dict[int, float] = {}
         self._elites: dict[int, float] = {}
@@ -31,19 +35,15 @@ class GATuner(RandomTuner):
             self._breed()
         chosen = [i for i in dict.fromkeys(self._waiting) if i not in self.visited][:count]
         self._waiting = [i for i in self._waiting if i not in chosen and i not in self.visited]
-        fill = count - len(chosen)
-        if fill:
-            taken = set(chosen)
-            chosen += [i for i in super().next_indices(fill + len(taken)) if i not in taken][:fill]
-        return chosen
+        return self.filled(chosen, count)
 
-    def learn(self, indices: Sequence[int], speeds: np.ndarray[Any, Any]) -> None:
+    def learn(self, indices: Sequence[int], speeds: Array) -> None:
         self._generation.update(zip(indices, map(float, speeds), strict=True))
         ranked = sorted({**self._elites, **self._generation}.items(), key=lambda one: -one[1])
         self._elites = dict(ranked[: self.elite_num])
 
     def _breed(self) -> None:
-        """The next generation waits to be measured."""
+        """Queue the next generation."""
         parents = {**self._elites, **self._generation}
         indices, speeds = np.asarray(list(parents)), np.asarray(list(parents.values()))
         chances = speeds + 1e-3 * max(float(speeds.max()), 1.0)
@@ -54,7 +54,7 @@ class GATuner(RandomTuner):
             for _ in range(len(self.space.point(child)) - 1):
                 if self.rng.random() < self.mutation_prob:
                     child = self.space.neighbour(child, self.rng, far=0.0)
-            if child in self.visited:  # a copy of what was measured tells nothing
+            if child in self.visited:  # a copy of a measured configuration teaches nothing
                 child = self.space.neighbour(child, self.rng)
             self._waiting.append(child)
         if len(self._generation) >= self.pop_size:

@@ -1,4 +1,4 @@
-"""A tuner with a cost model, which learns from what was measured and looks through the space for what should be faster."""
+"""A tuner with a cost model, which learns from measurements and searches the space for faster configurations."""
 
 from __future__ import annotations
 
@@ -9,49 +9,55 @@ import numpy as np
 
 from tilewright.base.errors import OptionError, TVMError
 from tilewright.base.settings import nearest
-from tilewright.search.autotvm import feature
-from tilewright.search.autotvm.feature import KnobFeatures
+from tilewright.search.autotvm.feature import KINDS, KnobFeatures
 from tilewright.search.autotvm.measure import MeasureInput
-from tilewright.search.autotvm.prior import KernelPrior
+from tilewright.search.autotvm.pretrained import PretrainedKernelModel
 from tilewright.search.autotvm.task.kernels import KernelTask
 from tilewright.search.autotvm.task.task import Task
-from tilewright.search.autotvm.tuner.index_based_tuner import RandomTuner
-from tilewright.search.autotvm.tuner.tuner import History
+from tilewright.search.autotvm.tuner.tuner import Array, History, RandomTuner
 from tilewright.search.cost_model import CostModel
+from tilewright.search.features import of_loops
 
-Array = np.ndarray[Any, Any]
 _EXPLORED: Final = 0.1
-"""The part of a plan that is chosen at random."""
+"""Fraction of a plan that is chosen at random."""
 _LOWERED: Final = 96
-"""Candidates of a plan whose programs are looked at, where features are of programs."""
+"""Candidates of a plan that are lowered, where features are those of programs."""
 _CHAINS: Final = 64
 _STEPS: Final = 48
 
 
 class XGBTuner(RandomTuner):
-    """Boosted trees over features of configurations (`knob`) or of their programs (`itervar`, `curve`), and over what the shipped model thinks of them.
+    """Boosted trees over features of configurations (`knob`) or programs (`itervar`, `curve`), and the pretrained
+    scores.
 
-    Every `plan_size` trials the model learns anew and chooses the next `plan_size`: simulated annealing over its scores finds
-    candidates, of which those are taken that score best; with `diversity_filter_ratio` r, of r times as many those whose answers differ most.
+    Every `plan_size` trials the model learns anew and chooses the next `plan_size`: simulated annealing over its scores
+    finds candidates, of which the best are taken; with `diversity_filter_ratio` r, the most different of r times as
+    many.
     """
 
     def __init__(
-        self, task: Task, plan_size: int = 64, feature_type: str = "itervar", loss_type: str = "reg", num_threads: int | None = None,
-        optimizer: str = "sa", diversity_filter_ratio: float | None = None, log_interval: int = 50, *, model: str = "auto", seed: int = 0,
-        prior: bool = True,
+        self, task: Task, plan_size: int = 64, feature_type: str = "itervar", loss_type: str = "reg",
+        num_threads: int | None = None, optimizer: str = "sa", diversity_filter_ratio: float | None = None,
+        log_interval: int = 50, *, model: str = "auto", seed: int = 0, prior: bool = True,
     ) -> None:
-        """`model` is "numpy", "xgboost" or "auto"; `prior`: whether the model that ships orders what nothing is known of. Raises `OptionError` for names that there are not."""
+        """`model` is "numpy", "xgboost" or "auto". `prior`: the pretrained model scores candidates of kernels.
+
+        Raises `OptionError` for unknown names.
+        """
         super().__init__(task, seed)
-        if feature_type not in feature.KINDS:
-            raise OptionError(f"there are no features '{feature_type}'{nearest(feature_type, feature.KINDS) or '; they are ' + ', '.join(feature.KINDS)}", code="TW1103")
+        if feature_type not in KINDS:
+            hint = nearest(feature_type, KINDS) or f"; they are {', '.join(KINDS)}"
+            raise OptionError(f"there are no features '{feature_type}'{hint}", code="TW1103")
         if optimizer != "sa":
             raise OptionError(f"there is no optimizer '{optimizer}'; 'sa' is simulated annealing", code="TW1103")
         if plan_size < 1 or (diversity_filter_ratio is not None and diversity_filter_ratio < 1):
-            raise OptionError(f"plan_size={plan_size} and diversity_filter_ratio={diversity_filter_ratio} must be at least 1", code="TW1104")
+            raise OptionError(
+                f"plan_size={plan_size} and diversity_filter_ratio={diversity_filter_ratio} must be at least 1",
+                code="TW1104")
         self.plan_size, self.feature_type, self.diversity = plan_size, feature_type, diversity_filter_ratio or 1.0
         self.cost_model = CostModel(loss_type, model, seed)
         self._knobs = KnobFeatures(self.space)
-        self._prior = KernelPrior(task) if prior and isinstance(task, KernelTask) else None
+        self._prior = PretrainedKernelModel(task) if prior and isinstance(task, KernelTask) else None
         self._programs: dict[int, Array] = {}
         self._xs: list[int] = []
         self._ys: list[float] = []
@@ -68,18 +74,14 @@ class XGBTuner(RandomTuner):
         explored = sum(int(x) for x in self.rng.random(count) < _EXPLORED) if self._plan else count
         chosen = [i for i in dict.fromkeys(self._plan) if i not in self.visited][: count - explored]
         self._plan = [i for i in self._plan if i not in chosen]
-        fill = count - len(chosen)
-        if fill:
-            taken = set(chosen)
-            chosen += [i for i in super().next_indices(fill + len(taken)) if i not in taken][:fill]
-        return chosen
+        return self.filled(chosen, count)
 
     def learn(self, indices: Sequence[int], speeds: Array) -> None:
         self._xs += list(indices)
         self._ys += list(map(float, speeds))
 
     def load_history(self, data_set: History, min_seed_records: int = 500) -> None:
-        """Learn how answers, or loops, decide the speed from records of tasks of the same operators; speeds count as parts of each task's best."""
+        """Learn from records of tasks of the same operators; speeds count as fractions of each task's best."""
         related = [(i, r) for i, r in data_set if i.task.name == self.task.name]
         if len(related) < min_seed_records:
             return
@@ -97,21 +99,20 @@ class XGBTuner(RandomTuner):
             self._fit()
 
     def _row_of(self, i: MeasureInput) -> Array | None:
-        """The features of a record of another task; None where they say nothing here."""
+        """Return the features of a record of another task; None where they mean nothing here."""
         index = self.space.index_of(i.config.entity_map)
-        if index is not None and self.feature_type == "knob":
-            (row,) = self._features([index])
-            return np.asarray(row)
         if self.feature_type == "knob":
-            return None
+            return None if index is None else np.asarray(self._features([index])[0])
         try:
             row = _program_features(i.task, i.config, self.feature_type)
         except TVMError:
             return None
-        return row if self._prior is None else np.append(row, np.float32(0.0 if index is None else self._prior([index])[0]))
+        if self._prior is None:
+            return row
+        return np.append(row, np.float32(0.0 if index is None else self._prior([index])[0]))
 
     def _fit(self) -> None:
-        """Learn from all that was measured, and from what was loaded."""
+        """Learn from all measurements, and from loaded records."""
         rows, ys = self._features(self._xs), np.asarray(self._ys)
         if len(ys) and ys.max() > 0:
             ys = ys / ys.max()
@@ -122,12 +123,14 @@ class XGBTuner(RandomTuner):
         self._learnt = len(self._xs)
 
     def _features(self, indices: Sequence[int]) -> Array:
-        """A row each: what the configurations, or their programs, are like, and behind it what the shipped model thinks of them."""
+        """Return a row for each: the features of the configuration or its program, then its pretrained score."""
         found = self._described(indices)
-        return found if self._prior is None or not len(indices) else np.concatenate([found, self._prior(indices)[:, None].astype(np.float32)], axis=1)
+        if self._prior is None or not len(indices):
+            return found
+        return np.concatenate([found, self._prior(indices)[:, None].astype(np.float32)], axis=1)
 
     def _scores(self, indices: Sequence[int]) -> Array:
-        """By what was learnt, and before by the shipped model."""
+        """Return the scores of the model; of the pretrained one before anything was learnt."""
         if self.cost_model.rows:
             return self.cost_model.predict(self._features(indices))
         assert self._prior is not None
@@ -142,22 +145,25 @@ class XGBTuner(RandomTuner):
                     self._programs[i] = _program_features(self.task, self.space.get(i), self.feature_type)
                 except TVMError:
                     self._programs[i] = np.zeros(0, np.float32)  # no program: it is measured as a failure
-        width = max((len(self._programs[i]) for i in indices), default=0)
-        return np.stack([self._programs[i] if len(self._programs[i]) else np.zeros(width, np.float32) for i in indices]) if indices else np.zeros((0, width), np.float32)
+        rows = [self._programs[i] for i in indices]
+        width = max(map(len, rows), default=0)
+        return np.stack(
+            [r if len(r) else np.zeros(width, np.float32) for r in rows]
+        ) if rows else np.zeros((0, 0), np.float32)
 
     def _planned(self) -> list[int]:
-        """Candidates that should be fast, the best first."""
+        """Return candidates that should be fast, the best first."""
         wanted = int(self.plan_size * self.diversity)
         if self.feature_type == "knob" or not self.cost_model.rows:  # neither needs programs
-            found, scores = self._annealed(wanted)
+            found, scores = self._annealed()
         else:
             found = self._sampled()
             scores = self._scores(found)
         ranked = [found[k] for k in np.argsort(-scores, kind="stable")][:wanted]
         return ranked if self.diversity <= 1 else self._diverse(ranked)
 
-    def _annealed(self, wanted: int) -> tuple[list[int], Array]:
-        """Simulated annealing over the scores of the model, many chains at once; what they came across."""
+    def _annealed(self) -> tuple[list[int], Array]:
+        """Run many chains of simulated annealing over the scores; return all new candidates and their scores."""
         points = [int(i) for i in self.space.sample_ints(_CHAINS, self.rng)]
         fast = [self._xs[k] for k in np.argsort(-np.asarray(self._ys), kind="stable")[: _CHAINS // 8]]
         points[: len(fast)] = fast[: len(points)]
@@ -175,30 +181,29 @@ class XGBTuner(RandomTuner):
         return left, np.asarray([seen[i] for i in left])
 
     def _sampled(self) -> list[int]:
-        """Candidates near what is fast and at random, few enough that their programs can be made."""
+        """Return candidates near fast ones and at random, few enough to lower their programs."""
         order: Array = np.argsort(-np.asarray(self._ys), kind="stable")[:8]
         near = [self.space.neighbour(self._xs[int(k)], self.rng, far=0.0) for k in order for _ in range(_LOWERED // 16)]
         found = dict.fromkeys([*near, *self.space.sample_ints(_LOWERED // 2, self.rng)])
         return [i for i in found if i not in self.visited]
 
     def _diverse(self, ranked: list[int]) -> list[int]:
-        """Of `ranked` as many as a plan has, each time the one whose answers differ in most names from those taken, the faster first."""
+        """Take a plan from `ranked`: each time the one that differs most from those taken, the faster first."""
         points = {i: self.space.point(i) for i in ranked}
         taken, left = ranked[:1], ranked[1:]
-        apart = {i: _apart(points[i], points[taken[0]]) for i in left} if taken else {}
+        apart = {i: _distance(points[i], points[taken[0]]) for i in left} if taken else {}
         while left and len(taken) < self.plan_size:
             chosen = max(left, key=lambda i: apart[i])
             left.remove(chosen)
             taken.append(chosen)
             for i in left:
-                apart[i] = min(apart[i], _apart(points[i], points[chosen]))
+                apart[i] = min(apart[i], _distance(points[i], points[chosen]))
         return taken
 
 
-def _apart(a: Sequence[int], b: Sequence[int]) -> int:
+def _distance(a: Sequence[int], b: Sequence[int]) -> int:
     return sum(x != y for x, y in zip(a, b, strict=False)) + abs(len(a) - len(b))
 
 
 def _program_features(task: Task, config: Any, kind: str) -> Array:
-    func = task.lowered(config).func if isinstance(task, KernelTask) else task.lower(config)
-    return feature.of_program(func, kind)
+    return of_loops(task.lowered(config).func if isinstance(task, KernelTask) else task.lower(config), kind)

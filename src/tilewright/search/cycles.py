@@ -1,8 +1,8 @@
-"""A guess at the time of a scheduled program, from its statements and the processor alone.
+"""A model of a processor's cycles: estimates the time of a scheduled program without measuring.
 
-A region of unrolled loops takes as long as what is scarcest: multiply-adds (two vectors a cycle), loads (two a cycle), stores (one),
-or the latency of sums whose steps wait for each other (four cycles). Beside that run the cache lines that come from each
-level. The guess orders candidates that nothing has been measured of; it is no promise.
+A region of unrolled loops takes as long as its scarcest resource: multiply-adds (two vectors a cycle), loads (two a
+cycle), stores (one), or the latency of dependent sums (four cycles). The cache lines that come from each level overlap
+with that. The estimate orders candidates before anything was measured.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from tilewright.search.auto_scheduler.features import Statement, traffic
+from tilewright.search.features import Statement, traffic
 from tilewright.topi.machine import Machine
 
 _LATENCY: Final = 4.0
 _LOOP: Final = 1.5
 _LINE_CYCLES: Final = (2.0, 5.0, 12.0)
-"""Cycles for a line from the second level, the third, and memory."""
+"""Cycles to load a line from the second level, the third, and memory."""
 _OVERLAP: Final = 0.35
 _LAUNCH: Final = 12000.0
-"""Cycles until all threads have begun a parallel loop and ended it."""
+"""Cycles to start and to end a parallel loop on all threads."""
 _GUARD: Final = 1.15
 _SCALAR_GATHER: Final = 1.6
 _CODE: Final = 4000.0
-"""Statements written out beyond which code no longer stays in the caches for it."""
+"""Unrolled statements at which code no longer fits the caches for it."""
 
 
 def cycles(found: Sequence[Statement], machine: Machine) -> list[float]:
-    """Cycles of each statement, on all cores that its loops are shared between."""
+    """Estimate the cycles of each statement, on all cores that share its loops."""
     return [_cycles(s, machine) for s in found]
 
 
@@ -62,13 +62,13 @@ def _cycles(s: Statement, machine: Machine) -> float:
     share = s.parallel
     if share < 2 or machine.cores < 2:
         return total
-    turns = -(-share // machine.cores)
+    rounds = -(-share // machine.cores)
     outside = next((k for k, f in enumerate(s.loops) if f.kind == "parallel"), 0)
-    return total * turns / share + _LAUNCH * s.trips(outside)
+    return total * rounds / share + _LAUNCH * s.trips(outside)
 
 
 def _chain(s: Statement) -> float:
-    """The cycles that the steps of one sum in a region wait for each other."""
+    """Return the cycles that the dependent steps of one sum in a region take."""
     if not s.sums:
         return 0.0
     results = max((a.elements[s.region] for a in s.accesses if a.writes), default=1.0)
