@@ -391,7 +391,7 @@ def test_damaged_parameters_are_refused() -> None:
     raw = relay.save_param_dict(parameters())
     with pytest.raises(ModelError, match="these bytes are no parameters"):
         relay.load_param_dict(b"\0" * 16)
-    with pytest.raises(ModelError, match="these parameters are damaged at byte"):
+    with pytest.raises(ModelError, match="the parameters are damaged at byte"):
         relay.load_param_dict(raw[:-1])
     rng = np.random.default_rng(0)
     for _ in range(300):
