@@ -79,7 +79,8 @@ def test_a_cluster_is_asked_for_the_workers_of_a_tag() -> None:
     place = Place(cluster="tcp://127.0.0.1:1", worker_tag="board")
     builder, runner = place.builder(), place.runner()
     assert isinstance(builder, ClusterBuilder) and isinstance(runner, ClusterRunner)
-    assert builder._arguments == ("tcp://127.0.0.1:1", None, None) and runner._arguments == ("tcp://127.0.0.1:1", None, {"board": 1})
+    assert (builder._address, builder._workers, builder._resources) == ("tcp://127.0.0.1:1", None, None)
+    assert (runner._address, runner._workers, runner._resources) == ("tcp://127.0.0.1:1", None, {"board": 1})
 
 
 # ---- behind a tracker

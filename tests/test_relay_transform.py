@@ -21,7 +21,7 @@ from tilewright.relay.op.registry import Fusion, Op
 from tilewright.relay.transform import graph_passes, optimize, plan_memory
 from tilewright.relay.transform.fuse_ops import is_view, kind_of
 from tilewright.relay.transform.permutations import between, carried, compose, inverse, moves_nothing
-from tilewright.relay.transform.plan_memory import Location, MemoryPlan, Place
+from tilewright.relay.transform.plan_memory import Location, MemoryPlan, MemorySpace
 from tilewright.relay.visitor import rewrite
 
 
@@ -67,11 +67,11 @@ def run_plan(plan: MemoryPlan, inputs: list[np.ndarray[Any, Any]]) -> list[np.nd
 
     def at(place: Location) -> np.ndarray[Any, Any]:
         t = place.type
-        if place.place is Place.WORKSPACE:
+        if place.place is MemorySpace.WORKSPACE:
             return np.ndarray(t.shape, t.dtype.numpy(), workspace, place.index, place.strides)
-        if place.place is Place.CONSTANT:
+        if place.place is MemorySpace.CONSTANT:
             return plan.constants[place.index].reshape(t.shape)
-        source = (inputs if place.place is Place.INPUT else outputs)[place.index]
+        source = (inputs if place.place is MemorySpace.INPUT else outputs)[place.index]
         return np.ndarray(t.shape, t.dtype.numpy(), source, place.skip, place.strides)
 
     for step in plan.steps:

@@ -24,15 +24,15 @@ class Innermost:
     """The class attribute `current`: the innermost advisor of that class in this thread, or `outermost`."""
 
     def __get__(self, instance: object, owner: type[Advisor]) -> Any:
-        kind: Any = next(c for c in owner.__mro__ if "current" in vars(c))
-        return current(kind) or kind.outermost
+        kind = next(c for c in owner.__mro__ if "current" in vars(c))
+        return current(kind) or owner.outermost
 
 
 class Advisor(ABC):
     """Chooses how kernels are compiled; entered with `with`. An inner advisor may ask the outer ones."""
 
     current: ClassVar[Any]
-    outermost: ClassVar[Advisor | None] = None
+    outermost: ClassVar[Any] = None
 
     @abstractmethod
     def decisions(

@@ -91,7 +91,9 @@ if TYPE_CHECKING:
     from tilewright.relay.prelude import Prelude
 
 _MODULES: Final = frozenset({
-    "adt", "analysis", "backend", "build_module", "collage", "data_dep_optimization", "dataflow_pattern", "expr", "expr_functor", "frontend", "function", "loops", "parser", "prelude", "quantize", "scope_builder", "testing", "transform",
+    "adt", "analysis", "backend", "build_module", "collage", "data_dep_optimization", "dataflow_pattern", "expr",
+    "expr_functor", "frontend", "function", "loops", "parser", "prelude", "quantize", "scope_builder", "testing",
+    "transform",
     "ty", "type_functor",
 })
 

@@ -3,7 +3,8 @@
     type List[A] { Cons(A, List[A]), Nil, }
     match (%l) { Cons(%head, %rest) => add(%head, 1), Nil => 0, }
 
-A definition belongs to a module (`mod[relay.GlobalTypeVar("List")] = relay.TypeData(…)`); `Prelude` adds those that the field knows.
+A definition belongs to a module (`mod[relay.GlobalTypeVar("List")] = relay.TypeData(…)`); `Prelude` adds those that the
+field knows.
 
     pattern ::= PatternWildcard() | PatternVar(var) | PatternTuple(patterns) | PatternConstructor(constructor, patterns)
 """
@@ -49,7 +50,8 @@ class Constructor(Expr):
 
     __slots__ = ("__weakref__", "belong_to", "inputs", "name_hint", "span", "tag", "type_vars")
 
-    def __init__(self, name_hint: str, inputs: Sequence[Type], belong_to: GlobalTypeVar, span: Origin | None = None) -> None:
+    def __init__(self, name_hint: str, inputs: Sequence[Type], belong_to: GlobalTypeVar, span: Origin
+                 | None = None) -> None:
         self.name_hint = name_hint
         self.inputs = tuple(inputs)
         self.belong_to = belong_to
@@ -114,7 +116,8 @@ class PatternConstructor(Pattern):
     def __post_init__(self) -> None:
         object.__setattr__(self, "patterns", tuple(self.patterns or ()))
         if len(self.patterns) != len(self.constructor.inputs):
-            raise CompileError(f"{self.constructor.name_hint} has {len(self.constructor.inputs)} fields, and the pattern {len(self.patterns)}", code="TW0402")
+            raise CompileError(f"{self.constructor.name_hint} has {len(self.constructor.inputs)} fields, and the "
+                               f"pattern {len(self.patterns)}", code="TW0402")
 
 
 @node
@@ -167,7 +170,8 @@ def pattern_vars(p: Pattern) -> Iterator[Var]:
 
 
 def pattern_types(p: Pattern, given: Type, span: Origin | None = None) -> Mapping[Var, Type]:
-    """The types of the variables of a pattern that is matched with a value of type `given`; raises `ShapeError` where it cannot fit."""
+    """The types of the variables of a pattern that is matched with a value of type `given`; raises `ShapeError` where
+    it cannot fit."""
     found: dict[Var, Type] = {}
     _match_types(p, given, span, found)
     return found
@@ -188,7 +192,8 @@ def _match_types(p: Pattern, given: Type, span: Origin | None, found: dict[Var, 
             if not isinstance(made, FuncType):
                 raise ShapeError(f"the constructor {p.constructor.name_hint} belongs to no definition", span)
             if not bind_types(made.ret_type, given, frozenset(made.type_params), bound):
-                raise ShapeError(f"{p.constructor.name_hint} makes values of {made.ret_type!r}, and is matched with one of {given!r}", span)
+                raise ShapeError(f"{p.constructor.name_hint} makes values of {made.ret_type!r}, and is matched with "
+                                 f"one of {given!r}", span)
             for q, t in zip(p.patterns, made.arg_types, strict=True):
                 _match_types(q, substitute_type(t, bound), span, found)
         case _:

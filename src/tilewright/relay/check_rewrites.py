@@ -1,9 +1,10 @@
 """Does a pass keep what a module computes: the interpreter runs it before and after, on random inputs.
 
-`PassContext(config={"relay.check_rewrites": True})` asks for it. A function that differs is an error with the name of the pass and
-the first value that differs; with "skip" it is a warning, and compilation goes on with the module before the pass. Integers are
-compared exactly, floats with a tolerance by the narrowest float in the function. What cannot be run (too much work, parameters
-that are functions, random numbers) is named in a warning. Passes that approximate on purpose say so (`Pass.exact`).
+`PassContext(config={"relay.check_rewrites": True})` asks for it. A function that differs is an error with the name of
+the pass and the first value that differs; with "skip" it is a warning, and compilation goes on with the module before
+the pass. Integers are compared exactly, floats with a tolerance by the narrowest float in the function. What cannot be
+run (too much work, parameters that are functions, random numbers) is named in a warning. Passes that approximate on
+purpose say so (`Pass.exact`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ RANGES: Final = ((-1.0, 1.0), (0.125, 1.0))
 TOLERANCE: Final = {"float64": 1e-8, "float32": 3e-4, "float16": 3e-2, "bfloat16": 1.5e-1}
 """Of the value and of the largest one beside it."""
 _UNKNOWN_SIZE: Final = 3
-_FAILURES: Final = (TVMError, NotImplementedError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError, MemoryError)
+_FAILURES: Final = (TVMError, NotImplementedError, ArithmeticError, LookupError, TypeError, ValueError, RecursionError,
+                    MemoryError)
 
 
 class RewriteError(InternalError):
@@ -66,7 +68,8 @@ def checked_rewrite(before: IRModule, after: IRModule, pass_name: str, *, skip: 
     return after
 
 
-def _fault(old: Function, new: Function, functions: Mapping[str, Any], new_functions: Mapping[str, Any], most: int) -> str | None:
+def _fault(old: Function, new: Function, functions: Mapping[str, Any], new_functions: Mapping[str, Any],
+           most: int) -> str | None:
     """What differs between two functions, as text."""
     _check_runnable(old, new, functions, most)
     tolerance = max(tolerance_of(old), tolerance_of(new))
@@ -85,7 +88,8 @@ def _fault(old: Function, new: Function, functions: Mapping[str, Any], new_funct
         found = difference(wanted, given, tolerance)
         if found is not None:
             seed = f"  inputs: numpy.random.default_rng({trial}), floats from {low} to {high}"
-            place = first_difference((old, functions), (new, new_functions), args, lambda a, b: difference(a, b, tolerance))
+            place = first_difference((old, functions), (new, new_functions), args,
+                                     lambda a, b: difference(a, b, tolerance))
             return f"{'  ' + found if place is None else place}\n{seed}"
     return None
 
@@ -93,7 +97,8 @@ def _fault(old: Function, new: Function, functions: Mapping[str, Any], new_funct
 def _check_runnable(old: Function, new: Function, functions: Mapping[str, Any], most: int) -> None:
     types = [[p.known_type() for p in f.params] for f in (old, new)]
     if old.type_params or not all(_can_be_random(t) for t in types[0]):
-        shown = ", ".join(f"{p.name_hint}: {p.known_type()!r}" for p in old.params if not _can_be_random(p.known_type()))
+        shown = ", ".join(f"{p.name_hint}: {p.known_type()!r}" for p in old.params
+                          if not _can_be_random(p.known_type()))
         raise _NotChecked(f"no random inputs for {shown or 'a function that is generic in types'}")
     if types[0] != types[1]:
         raise _NotChecked("its parameters are others after the pass")
@@ -102,7 +107,8 @@ def _check_runnable(old: Function, new: Function, functions: Mapping[str, Any], 
             raise _NotChecked(f"{e.op.name} draws random numbers")
     amount = work(old, functions)
     if amount > most:
-        raise _NotChecked(f"too large: about {amount:.1e} multiplications, and relay.check_rewrites.max_work is {most:.1e}")
+        raise _NotChecked(f"too large: about {amount:.1e} multiplications, and relay.check_rewrites.max_work is "
+                          f"{most:.1e}")
 
 
 def _can_be_random(t: Type | None) -> bool:
@@ -110,7 +116,8 @@ def _can_be_random(t: Type | None) -> bool:
 
 
 def random_value(t: Type, rng: np.random.Generator, low: float, high: float, sizes: dict[Any, int]) -> Any:
-    """A value of a tensor or tuple type. Integers of 16 bits and more are small, as indices are; `sizes` are those of unknown dimensions."""
+    """A value of a tensor or tuple type. Integers of 16 bits and more are small, as indices are; `sizes` are those of
+    unknown dimensions."""
     if isinstance(t, TupleType):
         return tuple(random_value(f, rng, low, high, sizes) for f in t.fields)
     if not isinstance(t, TensorType):
@@ -126,7 +133,8 @@ def random_value(t: Type, rng: np.random.Generator, low: float, high: float, siz
 
 
 def work(function: Function, functions: Mapping[str, Any]) -> int:
-    """About how many multiplications and elements a run takes; what is called more than once, in a loop or otherwise, counts once."""
+    """About how many multiplications and elements a run takes; what is called more than once, in a loop or otherwise,
+    counts once."""
     total, seen, stack = 0, set(), [function]
     while stack:
         for e in post_order(stack.pop()):
@@ -185,7 +193,8 @@ def _kind(value: Any) -> str:
     return f"a tuple of {len(value)}" if isinstance(value, tuple) else f"a {type(value).__name__}"
 
 
-def _array_difference(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], tolerance: float, names: tuple[str, str]) -> str | None:
+def _array_difference(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], tolerance: float,
+                      names: tuple[str, str]) -> str | None:
     if a.shape != b.shape or a.dtype != b.dtype:
         return f"{_kind(a)} {names[0]}, {_kind(b)} {names[1]}"
     if a.size == 0:
@@ -193,7 +202,8 @@ def _array_difference(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any], toleranc
     wide = np.float64 if a.dtype.kind not in "iub" else None
     if wide is None:
         wrong = np.asarray(a != b)
-        apart = np.where(wrong, 1.0, 0.0) if a.dtype.kind == "b" else np.abs(a.astype(np.float64) - b.astype(np.float64)) + wrong
+        apart = (np.where(wrong, 1.0, 0.0) if a.dtype.kind == "b"
+                 else np.abs(a.astype(np.float64) - b.astype(np.float64)) + wrong)
     else:
         x, y = a.astype(wide), b.astype(wide)
         with np.errstate(all="ignore"):

@@ -30,8 +30,10 @@ def gather(data: Any, axis: int, indices: Any) -> Call:
 def sparse_to_dense(sparse_indices: Any, output_shape: Any, sparse_values: Any, default_value: Any = 0) -> Call:
     """`sparse_values` at the points `sparse_indices` of a tensor of `output_shape`, `default_value` elsewhere."""
     values = as_relay(sparse_values)
-    filling = const(default_value, values.tensor_type.dtype) if isinstance(default_value, (int, float)) else default_value
-    return SparseToDense(tuple(_number(n, "sparse_to_dense", "output_shape") for n in output_shape))(sparse_indices, values, filling)
+    filling = (const(default_value, values.tensor_type.dtype) if isinstance(default_value, (int, float))
+               else default_value)
+    return SparseToDense(tuple(_number(n, "sparse_to_dense", "output_shape") for n in output_shape))(sparse_indices,
+        values, filling)
 
 
 def segment_sum(data: Any, segment_ids: Any, num_segments: int) -> Call:
@@ -39,25 +41,30 @@ def segment_sum(data: Any, segment_ids: Any, num_segments: int) -> Call:
     x, where = as_relay(data), as_relay(segment_ids)
     shape = x.tensor_type.shape
     if len(where.tensor_type.shape) != 1:
-        raise CompileError(f"segment_ids must be one for each row of data, and they have the shape {where.tensor_type.shape}", where.span, code="TW0308")
+        raise CompileError("segment_ids must be one for each row of data, and they have the shape "
+                           f"{where.tensor_type.shape}", where.span, code="TW0308")
     wide = BroadcastTo(shape)(Reshape((shape[0], *(1 for _ in shape[1:])))(where))
     return ScatterElements(0, "add")(Zeros((num_segments, *shape[1:]), x.tensor_type.dtype)(), wide, x)
 
 
 def stft(
-    data: Any, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Any = None, normalized: bool = False, onesided: bool = True,
+    data: Any, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Any = None,
+    normalized: bool = False, onesided: bool = True,
 ) -> Call:
-    """The Fourier transforms of windows that slide over signals; see the operator `stft`. A missing window is all ones."""
+    """The Fourier transforms of windows that slide over signals; see the operator `stft`. A missing window is all ones.
+    """
     x, width = as_relay(data), n_fft if win_length is None else win_length
     weights = Ones((width,), x.tensor_type.dtype)() if window is None else window
     return Stft(n_fft, n_fft // 4 if hop_length is None else hop_length, width, normalized, onesided)(x, weights)
 
 
 def arange(start: Any, stop: Any = None, step: Any = 1, dtype: str = "float32") -> Call:
-    """start, start + step, … up to but without stop; one argument alone is the stop. Numbers, or tensors of one: what a run computes gives `dyn.arange`."""
+    """start, start + step, … up to but without stop; one argument alone is the stop. Numbers, or tensors of one: what a
+    run computes gives `dyn.arange`."""
     given = [_known_number(v) for v in ((0, start, step) if stop is None else (start, stop, step))]
     if any(isinstance(v, Expr) for v in given):
-        return DynArange(dtype)(*(Reshape(())(v) if isinstance(v, Expr) else const(v, "int64" if isinstance(v, int) else "float64") for v in given))
+        return DynArange(dtype)(*(Reshape(())(v) if isinstance(v, Expr)
+                                  else const(v, "int64" if isinstance(v, int) else "float64") for v in given))
     first, last, apart = given
     return Arange(first, last, apart, dtype)()
 
@@ -69,11 +76,13 @@ def _known_number(value: Any) -> Any:
 def _number(value: Any, name: str, what: str) -> Any:
     known = _known_number(value)
     if isinstance(known, Expr):
-        raise CompileError(f"{name}: {what} must be a number or a constant, for the shape of the result to be known", known.span, code="TW0303")
+        raise CompileError(f"{name}: {what} must be a number or a constant, for the shape of the result to be known",
+                           known.span, code="TW0303")
     return known
 
 
-def variance(data: Any, axis: Axis = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False, with_mean: Any = None) -> Call:
+def variance(data: Any, axis: Axis = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False,
+             with_mean: Any = None) -> Call:
     """The mean of (data - mean)^2 along `axis`; `with_mean` is the mean, when it is known, with its axes kept."""
     x = as_relay(data)
     mean = Mean(axis, True, exclude)(x) if with_mean is None else with_mean
@@ -93,10 +102,12 @@ def logsumexp(data: Any, axis: Axis = None, keepdims: bool = False) -> Call:
     return total if keepdims else Squeeze(axes_of(axis, x.tensor_type.ndim))(total)
 
 
-def mean_variance(data: Any, axis: Axis = None, keepdims: bool = False, exclude: bool = False, unbiased: bool = False) -> Tuple:
+def mean_variance(data: Any, axis: Axis = None, keepdims: bool = False, exclude: bool = False,
+                  unbiased: bool = False) -> Tuple:
     """The mean and the variance along `axis`."""
     x = as_relay(data)
-    return Tuple((Mean(axis, keepdims, exclude)(x), variance(x, axis, keepdims, exclude, unbiased, Mean(axis, True, exclude)(x))))
+    return Tuple((Mean(axis, keepdims, exclude)(x),
+                  variance(x, axis, keepdims, exclude, unbiased, Mean(axis, True, exclude)(x))))
 
 
 def mean_std(data: Any, axis: Axis = None, keepdims: bool = False, exclude: bool = False) -> Tuple:
@@ -106,14 +117,16 @@ def mean_std(data: Any, axis: Axis = None, keepdims: bool = False, exclude: bool
 
 
 def matrix_set_diag(data: Any, diagonal: Any, k: int | tuple[int, int] = 0, align: str = "RIGHT_LEFT") -> Call:
-    """Matrices with the diagonal `k`, or those from k[0] to k[1], taken from `diagonal`; see the operator `matrix_set_diag`.
+    """Matrices with the diagonal `k`, or those from k[0] to k[1], taken from `diagonal`; see the operator
+    `matrix_set_diag`.
 
     `align` says where shorter diagonals stand in their rows: those above the main one, then those below.
     """
     low, high = (k, k) if isinstance(k, int) else (k[0], k[-1])
     above, _, below = align.partition("_")
     if {above, below} - {"LEFT", "RIGHT"}:
-        raise CompileError(f"matrix_set_diag: align '{align}' is not supported; it must be RIGHT_LEFT, LEFT_RIGHT, LEFT_LEFT or RIGHT_RIGHT", code="TW0308")
+        raise CompileError(f"matrix_set_diag: align '{align}' is not supported; it must be RIGHT_LEFT, LEFT_RIGHT, LEFT_LEFT or "
+                           "RIGHT_RIGHT", code="TW0308")
     return MatrixSetDiag(low, high, above == "RIGHT", below == "RIGHT")(data, diagonal)
 
 

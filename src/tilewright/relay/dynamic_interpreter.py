@@ -1,11 +1,13 @@
-"""Programs whose sizes are only known while they run, run on values: steps made once, each of which reads the sizes from its arrays.
+"""Programs whose sizes are only known while they run, run on values: steps made once, each of which reads the sizes
+from its arrays.
 
     %1 = onnx.deferred(%v0, %0, op_type="Gather")      ->  slot 2 = converted(slot 0, slot 1)
     %2 = transpose(%1, axes=[1, 0])                        slot 3 = transpose's meaning in numpy (slot 2)
 
-An operator that waits for sizes and values is converted when they are there, and what it is converted to is kept for all sizes and
-values of which the same holds that the conversion asked (`arith/noted_sizes.py`): a `Gather` asks for ranks alone, and is converted once.
-So what a call with sizes that were not met before costs are the operators themselves, and no graph is made or typed for it.
+An operator that waits for sizes and values is converted when they are there, and what it is converted to is kept for
+all sizes and values of which the same holds that the conversion asked (`arith/noted_sizes.py`): a `Gather` asks for
+ranks alone, and is converted once. So what a call with sizes that were not met before costs are the operators
+themselves, and no graph is made or typed for it.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ _WIDEST: Final = 16
 LARGE: Final = 1 << 28
 """Bytes of a value from which on kernels pay; where they are compiled, it is asked whether there is the memory."""
 _OPAQUE: Final = 4
-"""What an operator that is a program of its own (a sort, a suppression of boxes) has to do for an element, beside what numpy does for it."""
+"""What an operator that is a program of its own (a sort, a suppression of boxes) has to do for an element, beside what
+numpy does for it."""
 
 
 class TooLargeError(Exception):
@@ -79,7 +82,8 @@ class DynamicProgram:
         self._run = _quietly(steps_of(outlined(function), functools.partial(_step, conversions))) if straight else None
 
     def __call__(self, values: Sequence[Array]) -> tuple[list[Array], Lists]:
-        """The outputs, each an array of its own, and how they are grouped. Raises `TooLargeError` where this is not the way, and what operators raise."""
+        """The outputs, each an array of its own, and how they are grouped. Raises `TooLargeError` where this is not the
+        way, and what operators raise."""
         if self._run is None:
             raise TooLargeError
         return [np.array(x, order="C") for x in _leaves(self._run(*values))], self.lists
@@ -97,8 +101,9 @@ def _leaves(value: Any) -> Iterator[Array]:
 def meaning_of(function: Function, conversions: Conversions | None = None) -> Step:
     """What `evaluate` does with arrays of the right types, which are not checked, its steps found once for all calls.
 
-    For a function of operators and tuples alone; of any other it is `evaluate`. With `conversions`, an operator that waits is converted once,
-    and no operator of a call may be too large. Raises `RunError` for values that an operator has no meaning for, and what conversions raise.
+    For a function of operators and tuples alone; of any other it is `evaluate`. With `conversions`, an operator that
+    waits is converted once, and no operator of a call may be too large. Raises `RunError` for values that an operator
+    has no meaning for, and what conversions raise.
     """
     return _quietly(_run(function, conversions))
 
@@ -143,7 +148,8 @@ def _meaning(reference: Step, call: Call, *args: Any) -> Any:
 
 
 def _growth(op: Op) -> int:
-    """How many times as many elements as its arguments together an operator may make, going by the numbers among its attributes."""
+    """How many times as many elements as its arguments together an operator may make, going by the numbers among its
+    attributes."""
     stack: list[Any] = list(op.attributes().values())
     found = 1
     while stack:
@@ -269,7 +275,8 @@ class _Part:
         found, asked = decided(self._function, args)
         if not asked <= set(of.asked):
             of.widen(asked)
-        of.keep(self._key(args), None if found is None or not is_straight(found) else steps_of(found, functools.partial(_step, self._conversions)))
+        of.keep(self._key(args), None if found is None or not is_straight(found)
+                else steps_of(found, functools.partial(_step, self._conversions)))
         jit_policy.RESOLVING.took(of.operators, jit_policy.clock() - begin)
 
 
@@ -283,7 +290,8 @@ class _Conversion:
         self.notes, self.asked, self.run = notes, asked, run
 
     def serves(self, args: Sequence[Array]) -> bool:
-        return all(_content(args[k]) == value for k, value in self.asked.items()) and self.notes.hold([a.shape for a in args])
+        return (all(_content(args[k]) == value for k, value in self.asked.items())
+                and self.notes.hold([a.shape for a in args]))
 
 
 class _Converted:
@@ -328,8 +336,8 @@ class _Converted:
         return found
 
     def _converted(self, call: Call, args: Sequence[Array]) -> _Conversion:
-        """The conversion for these values. What it asks of the sizes is found with stand-ins for them; where those get into what is made of them, or
-        something cannot do with them, it is made once more with the sizes themselves."""
+        """The conversion for these values. What it asks of the sizes is found with stand-ins for them; where those get
+        into what is made of them, or something cannot do with them, it is made once more with the sizes themselves."""
         notes = Notes()
         shapes = [notes.shape(k, a.shape) for k, a in enumerate(args)]
         try:
@@ -359,11 +367,13 @@ def _convert(call: Call, args: Sequence[Array], shapes: Sequence[Sequence[Any]])
             return e.value
         needed = free_vars(e)
         asked.update((places[v], _content(args[places[v]])) for v in needed)
-        return args[places[e]] if e in places else np.asarray(evaluate(Function(needed, e), *[args[places[v]] for v in needed]))
+        return (args[places[e]] if e in places
+                else np.asarray(evaluate(Function(needed, e), *[args[places[v]] for v in needed])))
 
     found = call.op.resolve(Call(call.op, given, span=call.span), ask)
     if found is None:
-        raise CompileError("it waits for a value that no run makes; evaluate the program with relay.create_executor('debug')", call.span, code="TW0403")
+        raise CompileError("it waits for a value that no run makes; evaluate the program with "
+                           "relay.create_executor('debug')", call.span, code="TW0403")
     return Function(params, found), asked
 
 

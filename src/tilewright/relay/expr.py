@@ -1,10 +1,12 @@
 """Relay expressions: the graph of a model, and the small functional language around it.
 
-Every node knows its type when it is built, as soon as the types of what it is made of are known; `expr.checked_type` is that
-type. What is built over a variable without annotation has no type until `InferType` finds it. Nodes are compared by identity;
-two equal calls are two calls until common subexpressions are merged. Data types and `match` are in `relay/adt.py`.
+Every node knows its type when it is built, as soon as the types of what it is made of are known; `expr.checked_type` is
+that type. What is built over a variable without annotation has no type until `InferType` finds it. Nodes are compared
+by identity; two equal calls are two calls until common subexpressions are merged. Data types and `match` are in
+`relay/adt.py`.
 
-    expr ::= Var | GlobalVar | Constant | Call(op, args) | Function(params, body) | Tuple(fields) | TupleGetItem(tuple, index)
+    expr ::= Var | GlobalVar | Constant | Call(op, args) | Function(params, body) | Tuple(fields)
+           | TupleGetItem(tuple, index)
            | If(cond, then, else) | Let(var, value, body) | RefCreate(value) | RefRead(ref) | RefWrite(ref, value)
            | Constructor | Match(data, clauses)
 """
@@ -41,7 +43,8 @@ class Expr:
         raise NotImplementedError
 
     def set_type(self, found: Type | None) -> None:
-        """Record the type; for those who infer it. It is derived from the program, so recording it changes no program."""
+        """Record the type; for those who infer it. It is derived from the program, so recording it changes no program.
+        """
         object.__setattr__(self, "_type", found)
 
     def __post_init__(self) -> None:
@@ -57,7 +60,8 @@ class Expr:
         """The type; raises `CompileError` when it is not known yet."""
         found = self.known_type()
         if found is None:
-            raise CompileError(f"the type of this {type(self).__name__} is not known; annotate its variables", self.span, code="TW0310")
+            raise CompileError(f"the type of this {type(self).__name__} is not known; annotate its variables",
+                               self.span, code="TW0310")
         return found
 
     @property
@@ -79,16 +83,20 @@ class Expr:
 
         return load_json, (save_json(self),)
 
-    def astext(self, show_meta_data: bool = True, annotate: Callable[[Expr], str] | None = None, show_spans: bool = False) -> str:
-        """The expression as text, which `relay.parse_expr` reads. `annotate` and `show_spans` are those of `relay.astext`."""
+    def astext(self, show_meta_data: bool = True, annotate: Callable[[Expr], str] | None = None,
+               show_spans: bool = False) -> str:
+        """The expression as text, which `relay.parse_expr` reads. `annotate` and `show_spans` are those of
+        `relay.astext`."""
         from tilewright.relay.printer import astext
 
         return astext(self, show_meta_data, annotate, show_spans)
 
     def __getitem__(self, index: int) -> Expr:
-        """A field of a tuple, from the end for a negative index; raises `IndexError` past the last one, so that `a, b = split(…)` unpacks.
+        """A field of a tuple, from the end for a negative index; raises `IndexError` past the last one, so that `a, b =
+        split(…)` unpacks.
 
-        Where the type is not known yet a field is believed to be there, as far as an operator does not say how many it gives.
+        Where the type is not known yet a field is believed to be there, as far as an operator does not say how many it
+        gives.
         """
         whole = self.known_type()
         if whole is None and isinstance(self, Call) and not isinstance(self.op, Expr) and index >= 0:
@@ -97,7 +105,8 @@ class Expr:
             return TupleGetItem(self, index)
         whole = self.checked_type
         if not isinstance(whole, TupleType):
-            raise CompileError(f"a tuple was expected, but this is {whole!r}; take elements of a tensor with strided_slice or take", self.span, code="TW0311")
+            raise CompileError(f"a tuple was expected, but this is {whole!r}; take elements of a tensor with "
+                               "strided_slice or take", self.span, code="TW0311")
         if not -len(whole.fields) <= index < len(whole.fields):
             raise IndexError(f"field {index} of a tuple of {len(whole.fields)}")
         return self.fields[index] if isinstance(self, Tuple) else TupleGetItem(self, index % len(whole.fields))
@@ -106,7 +115,8 @@ class Expr:
         """The fields of a tuple."""
         known = self.known_type()
         if known is None and not (isinstance(self, Call) and getattr(self.op, "results", None) is not None):
-            raise CompileError("how many fields this has is not known; take them by index, or annotate the variables", self.span, code="TW0310")
+            raise CompileError("how many fields this has is not known; take them by index, or annotate the variables",
+                               self.span, code="TW0310")
         count = self.op.results if known is None and isinstance(self, Call) else len(getattr(known, "fields", (0,)))
         return (self[i] for i in range(count))
 
@@ -176,7 +186,8 @@ class GlobalVar(Expr):
 
 @node
 class Constant(Expr):
-    """A tensor whose value is known. `value` is a numpy array that nobody writes to; anything with `numpy()` is taken for one."""
+    """A tensor whose value is known. `value` is a numpy array that nobody writes to; anything with `numpy()` is taken
+    for one."""
 
     value: np.ndarray[Any, Any]
     span: Origin | None = None
@@ -231,7 +242,8 @@ class TupleGetItem(Expr):
 
 
 class Attrs(dict[str, Any]):
-    """Attributes of a function, by name: `attrs["Compiler"]`, `attrs.Compiler`, `attrs.get("Compiler")`. Nobody writes to them."""
+    """Attributes of a function, by name: `attrs["Compiler"]`, `attrs.Compiler`, `attrs.get("Compiler")`. Nobody writes
+    to them."""
 
     __slots__ = ()
 
@@ -250,14 +262,15 @@ def _plain(value: Any) -> Any:
 class Function(Expr):
     """A function of `params`. `attrs` hold the field's keys (`Primitive`, `Compiler`, `Composite`, `global_symbol`, …).
 
-    `ret_type` is the declared type of the result, which is that of the body where nothing is declared; `type_params` are the
-    type variables that a polymorphic function is generic in.
+    `ret_type` is the declared type of the result, which is that of the body where nothing is declared; `type_params`
+    are the type variables that a polymorphic function is generic in.
     """
 
     __slots__ = ("__weakref__", "_declared", "attrs", "body", "params", "span", "type_params")
 
     def __init__(
-        self, params: Sequence[Var], body: Expr, ret_type: Type | None = None, type_params: Sequence[TypeVar] | None = None,
+        self, params: Sequence[Var], body: Expr, ret_type: Type | None = None, type_params: Sequence[TypeVar]
+        | None = None,
         attrs: Mapping[str, Any] | None = None, span: Origin | None = None,
     ) -> None:
         self.params = tuple(params)
@@ -386,13 +399,15 @@ def _held(ref: Expr, span: Origin | None) -> Type | None:
 class Call(Expr):
     """An operator (or a function) applied to arguments.
 
-    `op` is an `Op` with its attributes, or any expression that is a function. In the field's form, `Call(op, args, attrs)`, `op` may
-    also be the class that `relay.op.get(name)` returns, with the attributes in a mapping, or taken from another call.
+    `op` is an `Op` with its attributes, or any expression that is a function. In the field's form, `Call(op, args,
+    attrs)`, `op` may also be the class that `relay.op.get(name)` returns, with the attributes in a mapping, or taken
+    from another call.
     """
 
     __slots__ = ("__weakref__", "args", "op", "span")
 
-    def __init__(self, op: Any, args: Sequence[Expr], attrs: Any = None, type_args: Sequence[Type] | None = None, span: Origin | None = None) -> None:
+    def __init__(self, op: Any, args: Sequence[Expr], attrs: Any = None, type_args: Sequence[Type] | None = None,
+                 span: Origin | None = None) -> None:
         """Infers the type. Raises `ShapeError` when the operator refuses these arguments."""
         self.op = op if attrs is None and not isinstance(op, type) else _applied(op, attrs)
         self.args = tuple(args)
@@ -444,14 +459,16 @@ def applied_type(function: Type, args: Sequence[Type], span: Origin | None = Non
     bound: dict[Type, Type] = {}
     for i, (wanted, given) in enumerate(zip(function.arg_types, args, strict=True)):
         if not bind_types(wanted, given, frozenset(function.type_params), bound):
-            raise ShapeError(f"argument {i} is {given!r}, and the function takes {substitute_type(wanted, bound)!r}", span)
+            raise ShapeError(f"argument {i} is {given!r}, and the function takes {substitute_type(wanted, bound)!r}",
+                             span)
     if any(v not in bound for v in function.type_params):
         return None
     return substitute_type(function.ret_type, bound)
 
 
 def const(value: Any, dtype: str | DataType | None = None) -> Constant:
-    """A constant from a number, a sequence or an array; Python floats become float32, Python ints int32, as in the field."""
+    """A constant from a number, a sequence or an array; Python floats become float32, Python ints int32, as in the
+    field."""
     if dtype is None and not isinstance(value, (np.ndarray, np.generic)):
         probe = np.asarray(value)
         dtype = {"f": "float32", "i": "int32"}.get(probe.dtype.kind)
@@ -460,17 +477,21 @@ def const(value: Any, dtype: str | DataType | None = None) -> Constant:
 
 
 def var(
-    name_hint: str, type_annotation: Type | str | None = None, shape: Sequence[Any] | None = None, dtype: str = "float32", span: Origin | None = None
+    name_hint: str, type_annotation: Type | str | None = None, shape: Sequence[Any] | None = None,
+    dtype: str = "float32", span: Origin | None = None
 ) -> Var:
-    """A variable: `relay.var("x", shape=(1, 3))`, `relay.var("x", relay.TensorType((1, 3), "int8"))`, and `relay.var("x", "int8")` for a scalar.
+    """A variable: `relay.var("x", shape=(1, 3))`, `relay.var("x", relay.TensorType((1, 3), "int8"))`, and
+    `relay.var("x", "int8")` for a scalar.
 
     Raises `CompileError` when both a type and a shape are given.
     """
     if type_annotation is not None and shape is not None:
-        raise CompileError(f"the variable {name_hint} is given the type {type_annotation!r} and the shape {tuple(shape)}; leave one of them out", span, code="TW0307")
+        raise CompileError(f"the variable {name_hint} is given the type {type_annotation!r} and the shape "
+                           f"{tuple(shape)}; leave one of them out", span, code="TW0307")
     if shape is not None:
         return Var(name_hint, TensorType(shape, dtype), span)
-    return Var(name_hint, TensorType((), type_annotation) if isinstance(type_annotation, str) else type_annotation, span)
+    return Var(name_hint, TensorType((), type_annotation) if isinstance(type_annotation, str) else type_annotation,
+               span)
 
 
 def _apply(name: str, *args: Any, **attrs: Any) -> Call:

@@ -1,8 +1,9 @@
 """Which value of a function, in the order of evaluation, is the first that a rewrite got wrong.
 
-Both functions are taken without lets and calls of functions, and every value outside of branches is computed. A value of the new
-one has a counterpart in the old one by the model's node that it comes from, else by its place in the sequence of operators and types.
-The first that differs from its counterpart, and equals no other old value, is shown with the lines of both texts.
+Both functions are taken without lets and calls of functions, and every value outside of branches is computed. A value
+of the new one has a counterpart in the old one by the model's node that it comes from, else by its place in the
+sequence of operators and types. The first that differs from its counterpart, and equals no other old value, is shown
+with the lines of both texts.
 """
 
 from __future__ import annotations
@@ -18,7 +19,20 @@ import numpy as np
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
 from tilewright.relay.adt import Match
-from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, Var
+from tilewright.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    Var,
+)
 from tilewright.relay.interpreter import evaluate
 from tilewright.relay.text_lines import line_of
 from tilewright.relay.transform.to_graph_normal_form import ToGraphNormalForm
@@ -41,7 +55,8 @@ class FirstDifference:
     found: str
 
     def __str__(self) -> str:
-        return f"  the first value that differs: {label(self.after)}\n  before: {self.line_before}\n  after:  {self.line_after}\n  {self.found}"
+        return (f"  the first value that differs: {label(self.after)}\n  before: {self.line_before}\n  after:  "
+                f"{self.line_after}\n  {self.found}")
 
 
 def first_difference(old: Program, new: Program, args: Sequence[Any], differs: Differs) -> FirstDifference | None:
@@ -52,7 +67,8 @@ def first_difference(old: Program, new: Program, args: Sequence[Any], differs: D
     programs = [straight(*p) for p in (old, new)]
     if any(p is None for p in programs):
         return None
-    sides = [(p, values_of(p, args, functions)) for p, (_, functions) in zip(programs, (old, new), strict=True) if p is not None]
+    sides = [(p, values_of(p, args, functions)) for p, (_, functions) in zip(programs, (old, new), strict=True)
+             if p is not None]
     (before, known), (after, made) = sides
     partner = _counterparts(list(known), list(made))
     for e, value in made.items():
@@ -140,12 +156,14 @@ def _counterparts(old: Sequence[Expr], new: Sequence[Expr]) -> dict[Expr, Expr]:
     right = [e for e in new if e not in partner]
     _align(left, right, _kind, partner)
     taken = set(partner.values())
-    _align([e for e in left if e not in taken], [e for e in right if e not in partner], lambda e: repr(e.known_type()), partner)
+    _align([e for e in left if e not in taken], [e for e in right if e not in partner], lambda e: repr(e.known_type()),
+           partner)
     return partner
 
 
 def _align(old: Sequence[Expr], new: Sequence[Expr], key: Callable[[Expr], Any], partner: dict[Expr, Expr]) -> None:
-    for block in difflib.SequenceMatcher(None, [key(e) for e in old], [key(e) for e in new], autojunk=False).get_matching_blocks():
+    for block in difflib.SequenceMatcher(None, [key(e) for e in old], [key(e) for e in new],
+                                         autojunk=False).get_matching_blocks():
         partner.update(zip(new[block.b : block.b + block.size], old[block.a : block.a + block.size], strict=True))
 
 

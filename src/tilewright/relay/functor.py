@@ -1,7 +1,8 @@
 """The visitor classes of the field, for programs that derive from them: `ExprFunctor`, `ExprVisitor`, `ExprMutator`.
 
-The passes here use `match` and the walks of `relay/visitor.py`. A subclass overrides `visit_call`, `visit_function`, …, calls
-`super()`'s, and asks for what is below with `self.visit`; each node is visited once. Graphs may be as deep as memory allows.
+The passes here use `match` and the walks of `relay/visitor.py`. A subclass overrides `visit_call`, `visit_function`, …,
+calls `super()`'s, and asks for what is below with `self.visit`; each node is visited once. Graphs may be as deep as
+memory allows.
 
     class CountCalls(ExprVisitor):
         def __init__(self):
@@ -20,20 +21,37 @@ from typing import Any, Final
 from tilewright.base.errors import InternalError
 from tilewright.base.recursion import room_for
 from tilewright.relay.adt import Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
-from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
+from tilewright.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
 from tilewright.relay.visitor import operands, post_order
 
 _METHODS: Final[dict[type, str]] = {
-    Call: "visit_call", Constant: "visit_constant", Constructor: "visit_constructor", Function: "visit_function", GlobalVar: "visit_global_var",
+    Call: "visit_call", Constant: "visit_constant", Constructor: "visit_constructor", Function: "visit_function",
+    GlobalVar: "visit_global_var",
     If: "visit_if", Let: "visit_let", Match: "visit_match", RefCreate: "visit_ref_create", RefRead: "visit_ref_read",
     RefWrite: "visit_ref_write", Tuple: "visit_tuple", TupleGetItem: "visit_tuple_getitem", Var: "visit_var",
 }
 
 
 class ExprFunctor:
-    """Calls the method of the kind of node: `visit_call` for a `Call`, `visit_tuple_getitem` for a `TupleGetItem`, and so on.
+    """Calls the method of the kind of node: `visit_call` for a `Call`, `visit_tuple_getitem` for a `TupleGetItem`, and
+    so on.
 
-    `memo_map` has the result of every node seen so far. Raises `InternalError` for a kind of node that the class has no method for.
+    `memo_map` has the result of every node seen so far. Raises `InternalError` for a kind of node that the class has no
+    method for.
     """
 
     def __init__(self) -> None:
@@ -87,7 +105,8 @@ class ExprVisitor(ExprFunctor):
         self._below(let)
 
     visit_constant = visit_constructor = visit_global_var = visit_var = visit_op
-    visit_if = visit_match = visit_tuple = visit_tuple_getitem = visit_ref_create = visit_ref_read = visit_ref_write = _below
+    visit_if = visit_match = visit_tuple = visit_tuple_getitem = _below
+    visit_ref_create = visit_ref_read = visit_ref_write = _below
 
 
 class ExprMutator(ExprFunctor):
@@ -110,7 +129,8 @@ class ExprMutator(ExprFunctor):
         params, body = [self.visit(p) for p in fn.params], self.visit(fn.body)
         if body is fn.body and _same(params, fn.params):
             return fn
-        return Function(params, body, fn.declared_ret_type if body is fn.body else None, fn.type_params, fn.attrs, fn.span)
+        return Function(params, body, fn.declared_ret_type if body is fn.body else None, fn.type_params, fn.attrs,
+                        fn.span)
 
     def visit_tuple(self, tup: Tuple) -> Any:
         fields = [self.visit(f) for f in tup.fields]

@@ -1,8 +1,9 @@
 """The meaning of a program: evaluation by the numpy reference of every operator.
 
-Slow and obvious; every back end is compared with it. Activations are on a stack of their own, so neither the depth of a graph nor that
-of a recursion meets a limit, and a call in tail position takes the place of its caller. Only the branch that is taken runs, and every
-value is dropped after its last use. A value that several scopes use is computed once, in the innermost scope around all its uses.
+Slow and obvious; every back end is compared with it. Activations are on a stack of their own, so neither the depth of a
+graph nor that of a recursion meets a limit, and a call in tail position takes the place of its caller. Only the branch
+that is taken runs, and every value is dropped after its last use. A value that several scopes use is computed once, in
+the innermost scope around all its uses.
 
     tensor -> numpy array   tuple -> tuple   data type -> ConstructorValue   reference -> RefValue   function -> Closure
 """
@@ -18,7 +19,21 @@ import numpy as np
 from tilewright.base.errors import CompileError, InputError, InternalError, RunError
 from tilewright.base.types import TensorType
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
-from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
+from tilewright.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
 from tilewright.relay.numpy_steps import is_straight, steps_of
 from tilewright.relay.op.registry import Op
 from tilewright.relay.scopes import Scopes
@@ -60,10 +75,11 @@ class Closure:
 
 
 def evaluate(what: Any, *args: Any, functions: Functions | None = None) -> Any:
-    """The value of an expression, a function, or a module's `main`; `args` are its parameters, or its free variables in order.
+    """The value of an expression, a function, or a module's `main`; `args` are its parameters, or its free variables in
+    order.
 
-    Raises `InputError` when the number, shape or dtype of the inputs does not fit. `functions` are those that a `GlobalVar` may call,
-    by name; a module brings its own.
+    Raises `InputError` when the number, shape or dtype of the inputs does not fit. `functions` are those that a
+    `GlobalVar` may call, by name; a module brings its own.
     """
     if not isinstance(what, Expr):
         functions = {v.name_hint: what[v] for v in what.get_global_vars()}
@@ -77,11 +93,13 @@ def evaluate(what: Any, *args: Any, functions: Functions | None = None) -> Any:
     parts = function.attrs.get("Parts", 1)
     results = []
     for k in range(parts):
-        values = [_checked(p, a if parts == 1 else np.split(np.asarray(a), parts)[k]) for p, a in zip(function.params, args, strict=True)]
+        values = [_checked(p, a if parts == 1 else np.split(np.asarray(a), parts)[k])
+                  for p, a in zip(function.params, args, strict=True)]
         results.append(Interpreter(functions or {}).run(function, values))
     if parts == 1:
         return results[0]
-    return tuple(map(np.concatenate, zip(*results, strict=True))) if isinstance(results[0], tuple) else np.concatenate(results)
+    return (tuple(map(np.concatenate, zip(*results, strict=True))) if isinstance(results[0], tuple)
+            else np.concatenate(results))
 
 
 def _settled(main: Function, functions: Functions | None) -> tuple[Function, Functions]:
@@ -100,8 +118,8 @@ class Meaning(functools.partial[Any]):
 def prepared(function: Function, known: Sequence[Any] = ()) -> Callable[..., Any]:
     """What `evaluate` does with arrays of the right types, which are not checked, its steps found once for all calls.
 
-    `known` has the arguments that are always the same, None for the others, which a call gives. For a function of operators and tuples
-    alone; of any other it is `evaluate`.
+    `known` has the arguments that are always the same, None for the others, which a call gives. For a function of
+    operators and tuples alone; of any other it is `evaluate`.
     """
     call = function.body
     if isinstance(call, Call) and isinstance(call.op, Op) and call.args == function.params:
@@ -135,9 +153,11 @@ def _checked(param: Var, value: Any) -> Any:
     array = np.asarray(getattr(value, "numpy", lambda: value)())
     wanted = param.known_type()
     if isinstance(wanted, TensorType):
-        fits = len(wanted.shape) == array.ndim and all(not isinstance(d, int) or d == n for d, n in zip(wanted.shape, array.shape, strict=True))
+        fits = len(wanted.shape) == array.ndim and all(not isinstance(d, int) or d == n
+            for d, n in zip(wanted.shape, array.shape, strict=True))
         if not fits or wanted.dtype.numpy() != array.dtype:
-            raise InputError(f"input '{param.name_hint}' is {wanted!r}, and was given {array.dtype} of shape {array.shape}", code="TW0704")
+            raise InputError(f"input '{param.name_hint}' is {wanted!r}, and was given {array.dtype} of shape "
+                             f"{array.shape}", code="TW0704")
     return array
 
 
@@ -166,9 +186,11 @@ class Interpreter:
             frames.append(callee)
 
     def frame(self, function: Function, args: Sequence[Any], scope: Values, root: Function) -> _Frame:
-        """An activation of `function`, which stands inside the function `root` of the module or of the call from outside."""
+        """An activation of `function`, which stands inside the function `root` of the module or of the call from
+        outside."""
         if len(args) != len(function.params):
-            raise InputError(f"{len(args)} arguments were given to a function of {len(function.params)}", function.span, code="TW0701")
+            raise InputError(f"{len(args)} arguments were given to a function of {len(function.params)}", function.span,
+                             code="TW0701")
         plan = self._plans.get(function)
         if plan is None:
             plan = self._plans[function] = _Plan(function, root, self.scopes(root))
@@ -284,7 +306,8 @@ class _Frame:
                 if first:
                     return first
             return self._missing_choice(e)
-        return [o for o in self.plan.needs(e) if o not in self.values and not (isinstance(e, Function) and isinstance(o, Var))]
+        return [o for o in self.plan.needs(e) if o not in self.values
+                and not (isinstance(e, Function) and isinstance(o, Var))]
 
     def _missing_choice(self, e: If | Let | Match) -> list[Expr]:
         """The operand that decides, then the one whose value it is."""
@@ -373,13 +396,15 @@ def _fits(p: Pattern, value: Any, found: Values) -> bool:
         case PatternTuple():
             return all(_fits(q, v, found) for q, v in zip(p.patterns, value, strict=True))
         case PatternConstructor():
-            return p.constructor.tag == value.tag and all(_fits(q, v, found) for q, v in zip(p.patterns, value.fields, strict=True))
+            return p.constructor.tag == value.tag and all(_fits(q, v, found)
+                for q, v in zip(p.patterns, value.fields, strict=True))
         case _:
             return True
 
 
 def apply_op(call: Call, args: Sequence[Any]) -> Any:
-    """The operator of `call` on numpy values, by its reference; raises `RunError` for values that it has no meaning for."""
+    """The operator of `call` on numpy values, by its reference; raises `RunError` for values that it has no meaning
+    for."""
     with np.errstate(all="ignore"):
         return arrays_of(_apply(call, call.op.reference, *args))
 
@@ -397,8 +422,10 @@ MEANINGLESS: Final = (ArithmeticError, LookupError, MemoryError, TypeError, Valu
 
 def meaningless(call: Call, args: Sequence[Any], error: Exception) -> RunError:
     """What to raise for the values of a call that its reference refused with `error`."""
-    shown = ", ".join(f"{np.asarray(a).dtype}{list(np.shape(a))}" if isinstance(a, np.ndarray) else type(a).__name__ for a in args)
-    return RunError(f"{call.op.name} of {shown} has no meaning for these values: {error or type(error).__name__}; correct what is given to it", call.span, code="TW0712")
+    shown = ", ".join(f"{np.asarray(a).dtype}{list(np.shape(a))}" if isinstance(a, np.ndarray) else type(a).__name__
+                      for a in args)
+    return RunError(f"{call.op.name} of {shown} has no meaning for these values: {error or type(error).__name__}; "
+                    "correct what is given to it", call.span, code="TW0712")
 
 
 def arrays_of(result: Any) -> Any:

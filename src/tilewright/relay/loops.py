@@ -1,9 +1,12 @@
 """Loops as functions that call themselves last, which compiled programs run in one frame (`compiler/flow.py`).
 
     while_loop(lambda i, s: less(i, n), [i, s], lambda i, s: [add(i, 1), add(s, x)])
-    ->  let %while_loop = fn (%i, %s) { if (less(%i, n)) { %while_loop(add(%i, 1), add(%s, x)) } else { (%i, %s) } }; %while_loop
+    ->  let %while_loop = fn (%i, %s) {
+          if (less(%i, n)) { %while_loop(add(%i, 1), add(%s, x)) } else { (%i, %s) }
+        }; %while_loop
 
-`Loop` is the same for loops that count and gather: what each turn gives is written as a row into one tensor (`write_row`), in place.
+`Loop` is the same for loops that count and gather: what each turn gives is written as a row into one tensor
+(`write_row`), in place.
 """
 
 from __future__ import annotations
@@ -19,11 +22,14 @@ from tilewright.relay.op.create import Zeros
 from tilewright.relay.op.registry import get
 
 
-def while_loop(cond: Callable[..., Expr], loop_vars: Sequence[Expr], loop_bodies: Callable[..., Sequence[Expr]]) -> Expr:
-    """A function that takes first values of `loop_vars` and gives their last ones, as a tuple: the field's `relay.loops.while_loop`.
+def while_loop(cond: Callable[..., Expr], loop_vars: Sequence[Expr],
+               loop_bodies: Callable[..., Sequence[Expr]]) -> Expr:
+    """A function that takes first values of `loop_vars` and gives their last ones, as a tuple: the field's
+    `relay.loops.while_loop`.
 
-    `loop_vars` are variables, or values whose types the variables take. `cond` says whether there is one more turn, `loop_bodies` gives
-    the values after it, of the types that they had before; raises `ShapeError` where a type changes.
+    `loop_vars` are variables, or values whose types the variables take. `cond` says whether there is one more turn,
+    `loop_bodies` gives the values after it, of the types that they had before; raises `ShapeError` where a type
+    changes.
     """
     params = [Var(v.name_hint if isinstance(v, Var) else f"arg{k}", v.checked_type) for k, v in enumerate(loop_vars)]
     return _loop(params, cond(*params), loop_bodies(*params))
@@ -33,7 +39,8 @@ def _loop(params: Sequence[Var], cond: Expr, again: Sequence[Expr]) -> Expr:
     types = [p.checked_type for p in params]
     for p, new in zip(params, again, strict=True):
         if new.checked_type != p.checked_type:
-            raise ShapeError(f"'{p.name_hint}' is {p.checked_type!r} before a turn of a loop and {new.checked_type!r} behind it; a loop keeps its types")
+            raise ShapeError(f"'{p.name_hint}' is {p.checked_type!r} before a turn of a loop and {new.checked_type!r} "
+                             "behind it; a loop keeps its types")
     result = TupleType(types)
     loop = Var("while_loop", FuncType(types, result))
     return Let(loop, Function(params, If(cond, Call(loop, again), Tuple(tuple(params))), result), loop)
@@ -41,7 +48,8 @@ def _loop(params: Sequence[Var], cond: Expr, again: Sequence[Expr]) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What one turn gives: the states behind it, what it adds to each of the gathered tensors, and whether another turn follows."""
+    """What one turn gives: the states behind it, what it adds to each of the gathered tensors, and whether another turn
+    follows."""
 
     states: Sequence[Expr]
     rows: Sequence[Expr] = ()
@@ -49,7 +57,8 @@ class Turn:
 
 
 class Loop:
-    """A loop over what stands around it. `outside` names what a turn uses, so that it is computed once, before the loop."""
+    """A loop over what stands around it. `outside` names what a turn uses, so that it is computed once, before the
+    loop."""
 
     def __init__(self) -> None:
         self._outside: dict[Expr, Var] = {}
@@ -63,14 +72,17 @@ class Loop:
         return self._outside.setdefault(e, Var(f"outer{len(self._outside)}", e.checked_type))
 
     def run(
-        self, count: int | Expr | None, states: Sequence[Expr], turn: Callable[[Expr, Sequence[Expr]], Turn], reverse: Sequence[bool] = (),
+        self, count: int | Expr | None, states: Sequence[Expr], turn: Callable[[Expr, Sequence[Expr]], Turn],
+        reverse: Sequence[bool] = (),
         going: Expr | None = None,
     ) -> tuple[Expr, list[Expr], list[Expr]]:
-        """How many turns there were, the states behind the last, and what was gathered, each along a new first dimension of `count`.
+        """How many turns there were, the states behind the last, and what was gathered, each along a new first
+        dimension of `count`.
 
-        There are at most `count` turns (an int, an int64 scalar, or None for no limit), as long as `going`, a bool scalar, and then that
-        of the last turn holds. `turn(i, states)` has the number of the turn, an int64 scalar; where it gathers, `count` is an int.
-        `reverse` says which tensors are filled from their end. Raises `ShapeError` where a state changes its type.
+        There are at most `count` turns (an int, an int64 scalar, or None for no limit), as long as `going`, a bool
+        scalar, and then that of the last turn holds. `turn(i, states)` has the number of the turn, an int64 scalar;
+        where it gathers, `count` is an int. `reverse` says which tensors are filled from their end. Raises `ShapeError`
+        where a state changes its type.
         """
         number = Var("i", TensorType((), "int64"))
         params = [Var(f"state{k}", s.checked_type) for k, s in enumerate(states)]
@@ -82,12 +94,15 @@ class Loop:
         cond = conds[0] if len(conds) == 1 else get("logical_and")()(*conds) if conds else const(True)
         written = []
         for k, (buffer, row) in enumerate(zip(buffers, done.rows, strict=True)):
-            place = get("subtract")()(_int64(kinds[k].shape[0] - 1), number) if k < len(reverse) and reverse[k] else number
+            place = (get("subtract")()(_int64(kinds[k].shape[0] - 1), number) if k < len(reverse) and reverse[k]
+                     else number)
             written.append(get("write_row")()(buffer, row, place))
         more = [done.going if done.going is not None else f for f in flags]
-        whole = _loop([number, *params, *buffers, *flags], cond, [get("add")()(number, _int64(1)), *done.states, *written, *more])
+        whole = _loop([number, *params, *buffers, *flags], cond,
+                      [get("add")()(number, _int64(1)), *done.states, *written, *more])
         empty = [Zeros(t.shape, t.dtype)() for t in kinds]
-        result: Expr = Call(whole, [_int64(0), *states, *empty, *(going if going is not None else const(True) for _ in flags)])
+        result: Expr = Call(whole,
+                            [_int64(0), *states, *empty, *(going if going is not None else const(True) for _ in flags)])
         for e, v in reversed(self._outside.items()):
             result = Let(v, e, result)
         last: list[Expr] = [TupleGetItem(result, k) for k in range(1 + len(states) + len(kinds))]

@@ -11,7 +11,15 @@ from tilewright.base.errors import CompileError, Origin
 from tilewright.relay.expr import Call, Constant, Expr, Tuple, const
 from tilewright.relay.op.blocks import MirrorPad
 from tilewright.relay.op.dynamic import DynPad
-from tilewright.relay.op.nn import AdaptiveAvgPool1d, AdaptiveAvgPool3d, AdaptiveMaxPool1d, AdaptiveMaxPool3d, DensePack, Dropout, Pad
+from tilewright.relay.op.nn import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool3d,
+    AdaptiveMaxPool1d,
+    AdaptiveMaxPool3d,
+    DensePack,
+    Dropout,
+    Pad,
+)
 from tilewright.relay.op.nn_binary import BitPack
 from tilewright.relay.op.nn_sparse import SparseAdd, SparseDense, SparseTranspose
 from tilewright.relay.op.registry import as_relay, operator_names, public_function
@@ -20,8 +28,8 @@ from tilewright.relay.op.registry import as_relay, operator_names, public_functi
 def pad(data: Any, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant", span: Origin | None = None) -> Call:
     """`data` with `pad_width[d] = (before, after)` elements more along each dimension; see the operator `nn.pad`.
 
-    A number as `pad_value` becomes a constant of the data's dtype. A tensor (dimensions, 2) as `pad_width`, known only when the program
-    runs, makes it `dyn.nn.pad`, whose result has unknown sizes.
+    A number as `pad_value` becomes a constant of the data's dtype. A tensor (dimensions, 2) as `pad_width`, known only
+    when the program runs, makes it `dyn.nn.pad`, whose result has unknown sizes.
     """
     tensor = as_relay(data)
     known = tensor.known_type()
@@ -29,11 +37,13 @@ def pad(data: Any, pad_width: Any, pad_value: Any = 0, pad_mode: str = "constant
     value: Any = const(pad_value, dtype) if isinstance(pad_value, (int, float)) else pad_value
     if isinstance(pad_width, Expr) and not isinstance(pad_width, Constant):
         return DynPad(pad_mode)(tensor, pad_width, value, span=span)
-    return Pad(pad_width.value.tolist() if isinstance(pad_width, Constant) else pad_width, pad_mode)(tensor, value, span=span)
+    return Pad(pad_width.value.tolist() if isinstance(pad_width, Constant) else pad_width,
+               pad_mode)(tensor, value, span=span)
 
 
 def dropout(data: Any, rate: float = 0.5, span: Origin | None = None) -> Expr:
-    """`data` as they are, for inference drops nothing: the first field of the operator `nn.dropout`, which gives a mask too."""
+    """`data` as they are, for inference drops nothing: the first field of the operator `nn.dropout`, which gives a mask
+    too."""
     return dropout_raw(data, rate, span)[0]
 
 
@@ -67,18 +77,23 @@ def global_max_pool3d(data: Any, layout: str = "NCDHW", out_layout: str = "") ->
     return AdaptiveMaxPool3d(None, layout, out_layout)(data)
 
 
-def contrib_dense_pack(data: Any, weight: Any, weight_layout: str = "NK", units: int | None = None, out_dtype: str = "") -> Call:
+def contrib_dense_pack(data: Any, weight: Any, weight_layout: str = "NK", units: int | None = None,
+                       out_dtype: str = "") -> Call:
     """data times the transpose of a weight in panels; see the operator `nn.contrib_dense_pack`."""
     return DensePack(units, out_dtype, weight_layout)(data, weight)
 
 
-def bitpack(data: Any, bits: int = 1, pack_axis: int = 1, bit_axis: int = 2, pack_type: str = "uint32", name: str = "BitPack") -> Call:
-    """The planes of bits of `data` as words; see the operator `nn.bitpack`. `name`, which the field gives a buffer, is of no effect."""
+def bitpack(data: Any, bits: int = 1, pack_axis: int = 1, bit_axis: int = 2, pack_type: str = "uint32",
+            name: str = "BitPack") -> Call:
+    """The planes of bits of `data` as words; see the operator `nn.bitpack`. `name`, which the field gives a buffer, is
+    of no effect."""
     return BitPack(bits, pack_axis, bit_axis, pack_type)(data)
 
 
-def sparse_dense(dense_mat: Any, *sparse_mat: Any, sparse_lhs: bool = False, span: Origin | None = None, **named: Any) -> Call:
-    """A matrix times the transpose of a sparse one, which is (data, indices, indptr) or has these (scipy's); see `nn.sparse_dense`."""
+def sparse_dense(dense_mat: Any, *sparse_mat: Any, sparse_lhs: bool = False, span: Origin | None = None,
+                 **named: Any) -> Call:
+    """A matrix times the transpose of a sparse one, which is (data, indices, indptr) or has these (scipy's); see
+    `nn.sparse_dense`."""
     if sparse_mat and isinstance(sparse_mat[-1], bool):
         sparse_mat, sparse_lhs = sparse_mat[:-1], sparse_mat[-1]
     return SparseDense(sparse_lhs)(dense_mat, *_sparse(sparse_mat, named, "sparse_dense"), span=span)
@@ -90,7 +105,8 @@ def sparse_add(dense_mat: Any, *sparse_mat: Any, span: Origin | None = None, **n
 
 
 def sparse_transpose(*x: Any, span: Origin | None = None, **named: Any) -> Call:
-    """The transpose of a square sparse matrix, (data, indices, indptr) or what has these (scipy's), in the same three parts."""
+    """The transpose of a square sparse matrix, (data, indices, indptr) or what has these (scipy's), in the same three
+    parts."""
     return SparseTranspose()(*_sparse(x, named, "sparse_transpose"), span=span)
 
 
@@ -99,15 +115,18 @@ def _sparse(given: tuple[Any, ...], named: Mapping[str, Any], what: str) -> tupl
     parts: Any = (*given, *named.values())
     if len(parts) == 1:
         (matrix,) = parts
-        parts = matrix if isinstance(matrix, (tuple, list)) else tuple(getattr(matrix, n, None) for n in ("data", "indices", "indptr"))
+        parts = matrix if isinstance(matrix, (tuple, list)) else tuple(getattr(matrix, n, None)
+            for n in ("data", "indices", "indptr"))
         parts = matrix.fields if isinstance(matrix, Tuple) else parts
     if len(parts) != 3 or any(p is None for p in parts):
-        raise CompileError(f"nn.{what}: a sparse matrix is (data, indices, indptr), or has these attributes; this is {given!r}", code="TW0307")
+        raise CompileError(f"nn.{what}: a sparse matrix is (data, indices, indptr), or has these attributes; this is "
+                           f"{given!r}", code="TW0307")
     return tuple(p if isinstance(p, Expr) else const(np.asarray(p)) for p in parts)
 
 
 def __getattr__(name: str) -> Callable[..., Any]:
-    return public_function("nn." + name.removesuffix("_nchwc") + "_NCHWc" if name.endswith("_nchwc") else "nn." + name, __name__)
+    return public_function("nn." + name.removesuffix("_nchwc") + "_NCHWc" if name.endswith("_nchwc") else "nn." + name,
+                           __name__)
 
 
 def __dir__() -> list[str]:

@@ -1,6 +1,7 @@
 """Functions of operators and tuples alone, as steps over arrays that are found once for all calls.
 
-    fn (%x, %y) { %0 = add(%x, %y); (%0, exp(%0)) }  ->  slot 2 = add(slot 0, slot 1); slot 3 = exp(slot 2); slot 4 = (slot 2, slot 3)
+    fn (%x, %y) { %0 = add(%x, %y); (%0, exp(%0)) }
+      -> slot 2 = add(slot 0, slot 1); slot 3 = exp(slot 2); slot 4 = (slot 2, slot 3)
 """
 
 from __future__ import annotations
@@ -17,13 +18,16 @@ Step = Callable[..., Any]
 
 
 def is_straight(function: Function) -> bool:
-    """Whether a function is made of operators and tuples alone, whose roundings are said, and does all its work at once."""
+    """Whether a function is made of operators and tuples alone, whose roundings are said, and does all its work at
+    once."""
     return function.attrs.get("Parts", 1) == 1 and "numerics" not in function.attrs and all(
-        isinstance(e, (Var, Constant, Tuple, TupleGetItem)) or (isinstance(e, Call) and not isinstance(e.op, Expr)) for e in post_order(function.body))
+        isinstance(e, (Var, Constant, Tuple, TupleGetItem)) or (isinstance(e, Call) and not isinstance(e.op, Expr))
+        for e in post_order(function.body))
 
 
 def steps_of(function: Function, of_call: Callable[[Call], Step]) -> Step:
-    """A function of arrays: the steps of a straight line, of which `of_call` makes those of operators, and of functions that are called."""
+    """A function of arrays: the steps of a straight line, of which `of_call` makes those of operators, and of functions
+    that are called."""
 
     def step(e: Expr) -> Step:
         if isinstance(e, Call):
@@ -38,16 +42,19 @@ def steps_of(function: Function, of_call: Callable[[Call], Step]) -> Step:
     for e in order:
         if e not in places:
             needed = [places[o] for o in (e.args if isinstance(e, Call) else operands(e))]
-            if not steps and e is function.body and needed == list(range(len(places))):  # the only step, on all that there is
+            # the only step, on all that there is
+            if not steps and e is function.body and needed == list(range(len(places))):
                 return functools.partial(_with, step(e), [c.value for c in constants]) if constants else step(e)
-            steps.append((step(e), needed[0] if len(needed) == 1 else operator.itemgetter(*needed) if needed else _nothing))
+            steps.append(
+                (step(e), needed[0] if len(needed) == 1 else operator.itemgetter(*needed) if needed else _nothing))
             places[e] = len(places)
     fixed, result = [e.value for e in constants], places[function.body]
 
     def run(*args: Any) -> Any:
         values = [*args, *fixed]
         for one, needed in steps:
-            values.append(one(values[needed]) if type(needed) is int else one(*needed(values)))  # type: ignore[operator]
+            values.append(one(values[needed]) if type(needed) is int
+                          else one(*needed(values)))  # type: ignore[operator]
         return values[result]
 
     return run

@@ -1,4 +1,5 @@
-"""`Prelude`: lists, options, trees and the functions over them, for a module. They are written in Relay: `relay/std/prelude.rly`."""
+"""`Prelude`: lists, options, trees and the functions over them, for a module. They are written in Relay:
+`relay/std/prelude.rly`."""
 
 from __future__ import annotations
 

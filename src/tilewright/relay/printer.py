@@ -2,10 +2,10 @@
 
     %0 = nn.conv2d(%x, meta[relay.Constant][0], padding=[1, 1, 1, 1]) /* ty=Tensor[(1, 8, 32, 32), float32] */;
 
-Functions stand in the order of their names. One call per line in the order of evaluation, the last one unnamed; a value that is
-used twice is named once, where all its users see it (`relay/scopes.py`). An attribute is printed when it differs from its default. Tensors are
-`meta[relay.Constant][i]`, numbered by first use, and listed at the end when asked for. Graphs may be arbitrarily deep;
-functions and branches within each other nest the printer.
+Functions stand in the order of their names. One call per line in the order of evaluation, the last one unnamed; a value
+that is used twice is named once, where all its users see it (`relay/scopes.py`). An attribute is printed when it
+differs from its default. Tensors are `meta[relay.Constant][i]`, numbered by first use, and listed at the end when asked
+for. Graphs may be arbitrarily deep; functions and branches within each other nest the printer.
 """
 
 from __future__ import annotations
@@ -72,8 +72,9 @@ def text_of(expr: Expr) -> str:
 def astext(what: Any, show_meta_data: bool = False, annotate: Annotate | None = None, show_spans: bool = False) -> str:
     """A module, function, expression or data type as text with the version line, which the parser reads.
 
-    `show_meta_data` adds the values of the constants, without which the parser must be given them. `annotate(expr)` is written behind
-    each value in place of the comment with its type; `show_spans` adds where in the model a value comes from.
+    `show_meta_data` adds the values of the constants, without which the parser must be given them. `annotate(expr)` is
+    written behind each value in place of the comment with its type; `show_spans` adds where in the model a value comes
+    from.
     """
     printer = _Printer(annotate, show_spans)
     if hasattr(what, "type_definitions"):
@@ -86,14 +87,16 @@ def astext(what: Any, show_meta_data: bool = False, annotate: Annotate | None = 
 
 
 def constants_of(what: Any) -> list[Constant]:
-    """The tensors of a module or expression, in the order of their numbers in its text: `{"relay.Constant": constants_of(mod)}` for the parser."""
+    """The tensors of a module or expression, in the order of their numbers in its text: `{"relay.Constant":
+    constants_of(mod)}` for the parser."""
     printer = _Printer()
     _ = printer.module(what) if hasattr(what, "type_definitions") else printer.whole(what)
     return printer.constants
 
 
 def attribute_text(value: Any, declared: str = "", other: Callable[[Any], str] = str) -> str:
-    """The value of an attribute; whole numbers of an attribute declared `float` are floats, and `other` writes what has no literal."""
+    """The value of an attribute; whole numbers of an attribute declared `float` are floats, and `other` writes what has
+    no literal."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, bool) or value is None:
@@ -136,7 +139,8 @@ def _described(constant: Constant) -> str:
 
 
 class _Printer:
-    """The names given so far: of variables and of values in one definition, of constants and data types in the whole text."""
+    """The names given so far: of variables and of values in one definition, of constants and data types in the whole
+    text."""
 
     def __init__(self, annotate: Annotate | None = None, show_spans: bool = False) -> None:
         self.constants: list[Constant] = []
@@ -207,7 +211,8 @@ class _Printer:
         What has no text at all, such as an object in an attribute, is described, and must be given to the parser.
         """
         entries: dict[str, list[Any]] = {"relay.Constant": [
-            {"dtype": str(DataType(c.value.dtype)), "shape": list(c.value.shape), "data": base64.b64encode(to_bytes(c.value)).decode()}
+            {"dtype": str(DataType(c.value.dtype)), "shape": list(c.value.shape),
+             "data": base64.b64encode(to_bytes(c.value)).decode()}
             for c in self.constants
         ]}
         entries |= {kind: [repr(v) for v in values] for kind, values in self.others.items()}
@@ -321,22 +326,26 @@ class _Printer:
 
     def _bound(self, v: Var) -> str:
         """A variable where it is bound: with its type, if that was written."""
-        return self._variable(v) if v.type_annotation is None else f"{self._variable(v)}: {self._types.text(v.type_annotation)}"
+        return (self._variable(v) if v.type_annotation is None else f"{self._variable(v)}: "
+                f"{self._types.text(v.type_annotation)}")
 
     def _parameter(self, v: Var) -> str:
         known = v.known_type()
-        return self._bound(v) if known is None or self._annotate is not None else f"{self._bound(v)} /* ty={self._types.text(known)} */"
+        return (self._bound(v) if known is None or self._annotate is not None
+                else f"{self._bound(v)} /* ty={self._types.text(known)} */")
 
     # One value.
     def _call(self, e: Call) -> str:
         arguments = [self._argument(a) for a in e.args]
         if isinstance(e.op, Constructor):
-            return f"{self._constructor(e.op)}({', '.join(arguments)})" if e.op.inputs or arguments else self._constructor(e.op)
+            return (f"{self._constructor(e.op)}({', '.join(arguments)})" if e.op.inputs or arguments
+                    else self._constructor(e.op))
         if isinstance(e.op, Expr):
             return f"{self._argument(e.op)}({', '.join(arguments)})"
         for field in dataclasses.fields(e.op):
             value = getattr(e.op, field.name)
-            if field.default is dataclasses.MISSING or repr(value) != repr(field.default) or type(value) is not type(field.default):
+            if (field.default is dataclasses.MISSING or repr(value) != repr(field.default)
+                    or type(value) is not type(field.default)):
                 arguments.append(f"{field.name}={self._attribute(value, str(field.type))}")
         return f"{e.op.name}({', '.join(arguments)})"
 
@@ -390,7 +399,8 @@ class _Printer:
 
     def _function(self, e: Function, head: str) -> str:
         variables = self._types.params(e.type_params)
-        signature = [self._parameter(p) for p in e.params] + [f"{word(k)}={self._attribute(v)}" for k, v in e.attrs.items()]
+        signature = [self._parameter(p) for p in e.params] + [f"{word(k)}={self._attribute(v)}"
+            for k, v in e.attrs.items()]
         ret: Type | None = e.ret_type
         arrow = "" if ret is None else f" -> {self._types.text(ret)}"
         return f"{head}{variables}({', '.join(signature)}){arrow} {{\n{_indented(self._scope(e.body))}\n}}"

@@ -20,14 +20,16 @@ from tilewright.relay.visitor import substitute
 
 
 def bind(expr: Expr, binds: Mapping[Var, Expr]) -> Expr:
-    """`expr` with these values in place of its free variables; parameters of a function that get one are no longer parameters."""
+    """`expr` with these values in place of its free variables; parameters of a function that get one are no longer
+    parameters."""
     from tilewright.relay.expr import Function
 
     values: dict[Expr, Expr] = dict(binds.items())
     if not isinstance(expr, Function):
         return substitute(expr, values)
     left = [p for p in expr.params if p not in binds]
-    return Function(left, substitute(expr.body, values), expr.declared_ret_type, expr.type_params, expr.attrs, expr.span)
+    return Function(left, substitute(expr.body, values), expr.declared_ret_type, expr.type_params, expr.attrs,
+                    expr.span)
 
 
 class ScopeBuilder:

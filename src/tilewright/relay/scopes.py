@@ -1,7 +1,7 @@
 """Where a value of a graph is named in its text: once, in the innermost scope that all its users stand in.
 
-The body of a function, each branch of an `if`, each clause of a `match`, and a `let` that is an operand are scopes. A `let` that
-ends a scope goes on in it. Linear in the graph, but for the depth of scopes within each other.
+The body of a function, each branch of an `if`, each clause of a `match`, and a `let` that is an operand are scopes. A
+`let` that ends a scope goes on in it. Linear in the graph, but for the depth of scopes within each other.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ ATOMS: Final = (Var, GlobalVar, Constant, Constructor)
 
 
 class ScopeTree:
-    """Scopes within each other, by number: the outermost is 0. Each is opened by a node, at one of the places that it has for it."""
+    """Scopes within each other, by number: the outermost is 0. Each is opened by a node, at one of the places that it
+    has for it."""
 
     def __init__(self, root: Expr) -> None:
         self.parent: list[int] = [-1]
@@ -43,9 +44,8 @@ class ScopeTree:
         return self._opened.get((e, place))
 
     def _far(self, parent: int) -> int:
-        """Where the jump of a scope inside `parent` leads: jumps of lengths that make any scope around it a few of them away (Myers, An
-        applicative random-access stack, 1983).
-        """
+        """Where the jump of a scope inside `parent` leads: jumps of lengths that make any scope around it a few of them
+        away (Myers, An applicative random-access stack, 1983)."""
         near, depth = self._jump[parent], self.depth
         far = self._jump[near]
         return far if depth[parent] - depth[near] == depth[near] - depth[far] else parent
@@ -77,8 +77,8 @@ class ScopeTree:
 class Scopes:
     """The scopes below `root`.
 
-    `uses` counts the places a value is used in; `hoisted[e]` are the values that `e`, which opens scopes, needs named before it,
-    since something outside uses them as well.
+    `uses` counts the places a value is used in; `hoisted[e]` are the values that `e`, which opens scopes, needs named
+    before it, since something outside uses them as well.
     """
 
     def __init__(self, root: Expr) -> None:
@@ -109,13 +109,15 @@ class Scopes:
             inside = self._tree.opened(function, 0)
             depth = 0 if inside is None else self._tree.depth[inside]
             own = frozenset(function.params)
-            found = self._captured[function] = tuple(v for v in free_values(function.body, self._above(depth)) if v not in own)
+            found = self._captured[function] = tuple(v for v in free_values(function.body, self._above(depth))
+                if v not in own)
         return found
 
     def _above(self, depth: int) -> Set[Expr]:
         """The values that something needs which stands deeper than they, and that stand less deep than `depth`.
 
-        One that is used in a scope stands in that scope or in one around it; so for such values the depth says whether it is outside.
+        One that is used in a scope stands in that scope or in one around it; so for such values the depth says whether
+        it is outside.
         """
         found = self._outside.get(depth)
         if found is None:

@@ -1,7 +1,8 @@
 """Sequences and optionals in a graph, and the outputs of a program that are such.
 
-A sequence is a tuple of its tensors, an optional what is in it, or `NOTHING`. A program's results are tensors alone: a function whose
-outputs are lists has the attribute `output_lists`, which says for each output how many of the results it is:
+A sequence is a tuple of its tensors, an optional what is in it, or `NOTHING`. A program's results are tensors alone: a
+function whose outputs are lists has the attribute `output_lists`, which says for each output how many of the results it
+is:
 
     @main(…) { (%a, %b, %c) }, output_tensor_names=("x", "s.0", "s.1"), output_lists=("tensor", 2)  ->  x, [s.0, s.1]
 
@@ -22,7 +23,8 @@ TENSOR: Final = "tensor"
 OPEN: Final = "open"
 
 Lists = tuple[int | str | None, ...]
-"""For each output the length of its list, `TENSOR` where it is one, None where it is nothing, `OPEN` while that is not known."""
+"""For each output the length of its list, `TENSOR` where it is one, None where it is nothing, `OPEN` while that is not
+known."""
 
 
 def opened(x: Expr) -> Expr:
@@ -33,7 +35,8 @@ def opened(x: Expr) -> Expr:
     return Tuple(tuple(TupleGetItem(x, k) for k in range(len(kind.fields))))
 
 
-def with_outputs(params: Sequence[Var], names: Sequence[str], outputs: Sequence[Expr], tensors: Sequence[bool]) -> Function:
+def with_outputs(params: Sequence[Var], names: Sequence[str], outputs: Sequence[Expr],
+                 tensors: Sequence[bool]) -> Function:
     """The function of these outputs. `tensors` says which of them are tensors whatever is known of their types."""
     flat: list[str] = []
     found: list[Expr] = []
@@ -48,7 +51,8 @@ def with_outputs(params: Sequence[Var], names: Sequence[str], outputs: Sequence[
             found.append(x)
             lists.append(TENSOR if is_tensor or x.known_type() is not None else OPEN)
     body = found[0] if len(found) == 1 else Tuple(tuple(found))
-    attrs = {"output_tensor_names": tuple(flat)} | ({} if all(n == TENSOR for n in lists) else {"output_lists": tuple(lists)})
+    attrs = {"output_tensor_names": tuple(flat)} | ({} if all(n == TENSOR for n in lists)
+        else {"output_lists": tuple(lists)})
     return Function(params, body, attrs=attrs)
 
 
@@ -64,7 +68,9 @@ def with_known_outputs(function: Function) -> Function:
     for n in lists:
         count = n if isinstance(n, int) else 0 if n is None else 1
         outputs.append(NOTHING if n is None else Tuple(tuple(found[:count])) if isinstance(n, int) else found[0])
-        whole.append(names[0].removesuffix(".0") if isinstance(n, int) and n else names[0] if n in (TENSOR, OPEN) else "")
+        whole.append(names[0].removesuffix(".0") if isinstance(n, int) and n else names[0] if n in (TENSOR, OPEN)
+                     else "")
         del found[:count], names[:count]
     made = with_outputs(function.params, whole, outputs, [n == TENSOR for n in lists])
-    return Function(made.params, made.body, None, function.type_params, {**function.attrs, "output_lists": (), **made.attrs}, function.span)
+    return Function(made.params, made.body, None, function.type_params,
+                    {**function.attrs, "output_lists": (), **made.attrs}, function.span)

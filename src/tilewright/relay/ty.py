@@ -3,4 +3,5 @@
 from tilewright.base.types import FuncType, GlobalTypeVar, RefType, TensorType, TupleType, Type, TypeCall, TypeVar, scalar_type
 from tilewright.scalar.expr import UnknownDim as Any
 
-__all__ = ["Any", "FuncType", "GlobalTypeVar", "RefType", "TensorType", "TupleType", "Type", "TypeCall", "TypeVar", "scalar_type"]
+__all__ = ["Any", "FuncType", "GlobalTypeVar", "RefType", "TensorType", "TupleType", "Type", "TypeCall", "TypeVar",
+           "scalar_type"]

@@ -23,7 +23,8 @@ from tilewright.base.types import (
 from tilewright.relay.adt import TypeData
 
 _METHODS: Final[dict[type, str]] = {
-    FuncType: "visit_func_type", GlobalTypeVar: "visit_global_type_var", RefType: "visit_ref_type", TensorType: "visit_tensor_type",
+    FuncType: "visit_func_type", GlobalTypeVar: "visit_global_type_var", RefType: "visit_ref_type",
+    TensorType: "visit_tensor_type",
     TupleType: "visit_tuple_type", TypeCall: "visit_type_call", TypeData: "visit_type_data", TypeVar: "visit_type_var",
 }
 
@@ -36,7 +37,8 @@ class TypeFunctor:
         name = _METHODS.get(type(typ), "")
         method = getattr(self, name, None)
         if method is None:
-            raise InternalError(f"{type(self).__name__} has no method {name or 'for types of this kind'}, and met a {type(typ).__name__}")
+            raise InternalError(f"{type(self).__name__} has no method {name or 'for types of this kind'}, and met a "
+                                f"{type(typ).__name__}")
         return method(typ)
 
 
@@ -81,7 +83,8 @@ class TypeMutator(TypeFunctor):
     visit_ref_type = visit_tuple_type
 
     def visit_func_type(self, ft: FuncType) -> Type:
-        return FuncType([self.visit(t) for t in ft.arg_types], self.visit(ft.ret_type), [self.visit(t) for t in ft.type_params])
+        return FuncType([self.visit(t) for t in ft.arg_types], self.visit(ft.ret_type),
+                        [self.visit(t) for t in ft.type_params])
 
     def visit_type_call(self, tc: TypeCall) -> Type:
         return TypeCall(self.visit(tc.func), [self.visit(t) for t in tc.args])

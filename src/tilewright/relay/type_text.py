@@ -20,7 +20,8 @@ _DTYPE: Final = re.compile(r"(bool|handle|void|bfloat|float|int|uint)\d*(x\d+)?"
 _INFIX: Final = frozenset("+-*")
 _CALLS: Final = {"//": "floordiv", "%": "floormod"}
 KEYWORDS: Final = frozenset({
-    "Tensor", "fn", "ref", "let", "if", "else", "match", "def", "type", "extern", "free_var", "meta", "constructor", "ref_read", "ref_write",
+    "Tensor", "fn", "ref", "let", "if", "else", "match", "def", "type", "extern", "free_var", "meta", "constructor",
+    "ref_read", "ref_write",
     "True", "False", "_", "min", "max",
 })
 
@@ -67,7 +68,8 @@ class TypeNames:
             case TupleType():
                 return f"({', '.join(map(self.text, t.fields))}{',' * (len(t.fields) == 1)})"
             case FuncType():
-                return f"fn {self.params(t.type_params)}({', '.join(map(self.text, t.arg_types))}) -> {self.text(t.ret_type)}"
+                return (f"fn {self.params(t.type_params)}({', '.join(map(self.text, t.arg_types))}) -> "
+                        f"{self.text(t.ret_type)}")
             case RefType():
                 return f"ref({self.text(t.value)})"
             case TypeCall():

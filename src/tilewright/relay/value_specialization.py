@@ -1,14 +1,20 @@
 """The parts of a program that are decided by few of its values each, taken out into functions of their own.
 
-    %0 = dyn.strided_slice(%places, 0, %n, 1)                           %0 = fn (%p0, %p1, %p2, %p3, %p4) {
-    %1 = onnx.deferred(%boxes, %0, op_type="GatherND")                    onnx.deferred(%p4, dyn.strided_slice(%p0, %p1, %p2, %p3), op_type="GatherND")
-    %2 = dyn.strided_slice(%others, 0, %m, 1)                    ->     }(%places, 0, %n, 1, %boxes)
-    %3 = onnx.deferred(%boxes, %2, op_type="GatherND")                  %1 = fn (…) { … }(%others, 0, %m, 1, %boxes)
-    onnx.deferred(%1, %3, op_type="Concat")                             onnx.deferred(%0, %1, op_type="Concat")
+    %0 = dyn.strided_slice(%places, 0, %n, 1)
+    %1 = onnx.deferred(%boxes, %0, op_type="GatherND")
+    %2 = dyn.strided_slice(%others, 0, %m, 1)
+    %3 = onnx.deferred(%boxes, %2, op_type="GatherND")
+    onnx.deferred(%1, %3, op_type="Concat")
+    -> %0 = fn (%p0, %p1, %p2, %p3, %p4) {
+         onnx.deferred(%p4, dyn.strided_slice(%p0, %p1, %p2, %p3), op_type="GatherND")
+       }(%places, 0, %n, 1, %boxes)
+       %1 = fn (…) { … }(%others, 0, %m, 1, %boxes)
+       onnx.deferred(%0, %1, op_type="Concat")
 
-Together the counts `n` and `m` differ from call to call, each alone is a small number that comes back. What such a part is for the numbers that
-decide it can be known (`decided`), and two parts of the same content (`content_of`) are the same for the same numbers. Constants are
-parameters, so that parts that differ in what does not decide have the same content.
+Together the counts `n` and `m` differ from call to call, each alone is a small number that comes back. What such a part
+is for the numbers that decide it can be known (`decided`), and two parts of the same content (`content_of`) are the
+same for the same numbers. Constants are parameters, so that parts that differ in what does not decide have the same
+content.
 """
 
 from __future__ import annotations
@@ -40,18 +46,21 @@ _OPEN: Final = -1
 
 
 def outlined(function: Function) -> Function:
-    """A function of operators and tuples, with each of its parts as a call of a function that gives what is needed of it."""
+    """A function of operators and tuples, with each of its parts as a call of a function that gives what is needed of
+    it."""
     deciding = _deciding(function)
     order = [e for e in deciding if not isinstance(e, (Var, Constant))]
     groups: dict[Deciding, list[Expr]] = {}
     for e in order:
         groups.setdefault(deciding[e], []).append(e)
-    parts = [members for by, members in groups.items() if by and _OPEN not in by and function.body not in members and _is_part(members, by, deciding)]
+    parts = [members for by, members in groups.items() if by and _OPEN not in by and function.body not in members
+             and _is_part(members, by, deciding)]
     users = consumers(order)
     new: dict[Expr, Expr] = {}
     for members in parts:
         new.update(_outline(members, users))
-    return Function(function.params, rewrite(function.body, lambda e: None, memo=new), attrs=function.attrs, span=function.span) if parts else function
+    return Function(function.params, rewrite(function.body, lambda e: None, memo=new), attrs=function.attrs,
+                    span=function.span) if parts else function
 
 
 def deciding_of(function: Function) -> Deciding:
@@ -71,7 +80,8 @@ def content_of(function: Function) -> Hashable:
 
 
 def decided(function: Function, args: Sequence[Array]) -> tuple[Function | None, Deciding]:
-    """What a part is for these values, and which of them decided it; None where it has sizes that no values tell before it runs.
+    """What a part is for these values, and which of them decided it; None where it has sizes that no values tell before
+    it runs.
 
     Of what has no elements only that is left. Raises what conversions and inferences raise.
     """
@@ -81,28 +91,33 @@ def decided(function: Function, args: Sequence[Array]) -> tuple[Function | None,
     def ask(e: Expr) -> Array | None:
         needed = free_vars(e)
         asked.update(places[v] for v in needed)
-        return args[places[e]] if e in places else np.asarray(evaluate(Function(needed, e), *[args[places[v]] for v in needed]))
+        return (args[places[e]] if e in places
+                else np.asarray(evaluate(Function(needed, e), *[args[places[v]] for v in needed])))
 
     found = resolve(function, function.params, _of_arithmetic(ask))
-    return None if needs_stages(found) else found.with_body(rewrite(found.body, _known_without_running)), frozenset(asked)
+    return (None if needs_stages(found) else found.with_body(rewrite(found.body, _known_without_running)),
+            frozenset(asked))
 
 
 def _known_without_running(e: Expr) -> Expr | None:
     """A call of what is known, or a tensor without elements -> a constant."""
     made = fold(e, _FOLDED_BYTES)
     t = e.known_type()
-    if made is not None or not isinstance(e, (Call, TupleGetItem)) or not isinstance(t, TensorType) or not t.is_static or t.size:
+    if (made is not None or not isinstance(e, (Call, TupleGetItem)) or not isinstance(t, TensorType) or not t.is_static
+            or t.size):
         return made
     return None if isinstance(e, Call) and not e.op.pure else Constant(np.empty(t.shape, t.dtype.numpy()), e.span)
 
 
 def _of_arithmetic(ask: Callable[[Expr], Array | None]) -> Callable[[Expr], Array | None]:
-    """`ask` for what is made of parameters by operators whose sizes are known; what else a call asks for is not known before it runs."""
+    """`ask` for what is made of parameters by operators whose sizes are known; what else a call asks for is not known
+    before it runs."""
     return lambda e: ask(e) if not any(pending(o) or not is_static(o.known_type()) for o in post_order(e)) else None
 
 
 def _deciding(function: Function) -> dict[Expr, Deciding]:
-    """For every expression, what decides what it is: the values that are asked for by what waits on the parameters, and on that."""
+    """For every expression, what decides what it is: the values that are asked for by what waits on the parameters, and
+    on that."""
     places = {p: k for k, p in enumerate(function.params)}
     found: dict[Expr, Deciding] = {}
     for e in post_order(function.body):
@@ -134,13 +149,15 @@ def _asked_by(call: Call, places: dict[Var, int]) -> Deciding:
 
 def _is_part(members: Sequence[Expr], by: Deciding, deciding: dict[Expr, Deciding]) -> bool:
     calls = [e for e in members if isinstance(e, Call)]
-    return len(calls) >= _FEWEST and all(c.op.pure for c in calls) and all(deciding[o] == by or not deciding[o] for e in members for o in operands(e))
+    return len(calls) >= _FEWEST and all(c.op.pure for c in calls) and all(deciding[o] == by or not deciding[o]
+        for e in members for o in operands(e))
 
 
 def _outline(members: Sequence[Expr], users: dict[Expr, list[Expr]]) -> dict[Expr, Expr]:
     """What stands in the place of those that are needed outside."""
     own = set(members)
-    inputs = dict.fromkeys(o for e in members for o in operands(e) if o not in own and not (isinstance(o, Constant) and o.value.dtype.hasobject))
+    inputs = dict.fromkeys(o for e in members for o in operands(e) if o not in own
+                           and not (isinstance(o, Constant) and o.value.dtype.hasobject))
     needed = [e for e in members if any(u not in own for u in users[e])]
     params = {o: Var(f"p{k}", o.known_type()) for k, o in enumerate(inputs)}
     body = Tuple(tuple(needed)) if len(needed) > 1 else needed[0]

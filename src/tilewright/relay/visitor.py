@@ -1,8 +1,8 @@
 """Walks over relay graphs and rebuilding them, all iterative: a model is thousands of calls deep.
 
 Every walk visits each node once, operands before users. A function is a node whose operand is its body; a walk that
-starts at a function looks inside it, and `inside=False` keeps out of the functions that are called. The visitor classes of the
-field are in `relay/functor.py`.
+starts at a function looks inside it, and `inside=False` keeps out of the functions that are called. The visitor classes
+of the field are in `relay/functor.py`.
 """
 
 from __future__ import annotations
@@ -129,9 +129,8 @@ def free_vars(root: Expr) -> list[Var]:
 
 
 def free_values(root: Expr, outside: Container[Expr]) -> list[Expr]:
-    """What `root` takes from around it: the variables that nothing below it binds, and the values among `outside`, which are not looked
-    into; in order of first use.
-    """
+    """What `root` takes from around it: the variables that nothing below it binds, and the values among `outside`,
+    which are not looked into; in order of first use."""
     bound: set[Expr] = set()
     found: list[Expr] = []
     seen: set[Expr] = set()
@@ -150,12 +149,14 @@ def free_values(root: Expr, outside: Container[Expr]) -> list[Expr]:
 
 
 def rewrite(
-    root: Expr, rule: Rule, *, inside: bool = False, memo: dict[Expr, Expr] | None = None, origin: dict[Expr, Expr] | None = None
+    root: Expr, rule: Rule, *, inside: bool = False, memo: dict[Expr, Expr] | None = None, origin: dict[Expr, Expr]
+    | None = None
 ) -> Expr:
     """Rebuild bottom up: `rule` sees each node over its new operands and returns its replacement, or None to keep it.
 
-    Nodes below which nothing changed are kept as they are. A replacement has the type of what it replaces, or knows more of the
-    dimensions; one that has not is a fault of the rule and raises `InternalError`. `origin`, when given, is filled with the old node of each new one.
+    Nodes below which nothing changed are kept as they are. A replacement has the type of what it replaces, or knows
+    more of the dimensions; one that has not is a fault of the rule and raises `InternalError`. `origin`, when given, is
+    filled with the old node of each new one.
     """
     new = {} if memo is None else memo
     for e in post_order(root, inside=inside):
@@ -183,7 +184,8 @@ def _check_type(old: Expr, new: Expr, rule: Rule) -> None:
     before, after = old.known_type(), new.known_type()
     if before is not None and after is not None and before != after and not bind_types(before, after, frozenset(), {}):
         name = getattr(rule, "__qualname__", repr(rule))
-        raise InternalError(f"the rule {name} replaced a value of type {before!r} by one of type {after!r}, at {old.span or type(old).__name__}")
+        raise InternalError(f"the rule {name} replaced a value of type {before!r} by one of type {after!r}, at "
+                            f"{old.span or type(old).__name__}")
 
 
 def substitute(root: Expr, mapping: dict[Expr, Expr]) -> Expr:

@@ -1,8 +1,6 @@
-"""`tvmc tune`: kernels of a model are measured here, by `autotvm` or by `auto_scheduler`, and every result becomes a
-line of a file of records.
+"""`tvmc tune`: measures a model's kernels by `autotvm` or `auto_scheduler`, and appends each result to a file of records.
 
-`tvmc compile --tuning-records` takes the best of them. That the model as a whole becomes faster is not proven;
-`tilewright tune` does that.
+`tvmc compile --tuning-records` uses the best of them. `tilewright tune` also proves that the whole model becomes faster.
 """
 
 from __future__ import annotations
@@ -10,11 +8,11 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.base.errors import OptionError, RunError
 from tilewright.driver.places import Place
@@ -26,9 +24,8 @@ if TYPE_CHECKING:
     from tilewright.driver.tvmc.model import TVMCModel
     from tilewright.search.measure import Builder, Runner
 
-T = TypeVar("T")
-_LONG: Final = 1000.0
-"""Milliseconds of a measurement where the processor is none of x86."""
+_MIN_REPEAT_MS: Final = 1000.0
+"""Milliseconds of a measurement on processors other than x86."""
 _RANGE: Final = re.compile(r"\s*(\d+)(?:-(\d+))?\s*", re.ASCII)
 
 
@@ -51,104 +48,83 @@ def tune_model(
     hostname: str | None = None,
     port: int | str | None = None,
 ) -> str:
-    """Measure, append the results to `tuning_records` (a temporary file without one), and return its path.
+    """Measure, append the results to `tuning_records` (by default a temporary file), and return its path.
 
-    `trials` are at most those of all tasks: with `autotvm` each task has the same part of them, the first ones one
-    more, with `auto_scheduler` the task that should gain most has the next ones. What the file knows of a task is not
-    measured again; where it is not there, it begins as a copy of `prior_records`. `timeout` is in seconds,
-    `min_repeat_ms` by default 0 on x86 and else 1000, `parallel` candidates are built at once. `tuner` is a name of
-    `autotvm.tuner.get_tuner`, `tasks_filter` as `selected` has it. With `rpc_key`, candidates run on devices of that
-    key, which the tracker at `hostname` and `port` knows.
+    `trials` is the most for all tasks. With `autotvm` each task has an equal share, the first ones one more; with
+    `auto_scheduler` the task with the largest expected gain has the next ones. Records of the file are not measured again;
+    a new file begins as a copy of `prior_records`. `timeout` is in seconds; `min_repeat_ms` is by default 0 on x86, else
+    1000; `parallel` candidates are built at once. `tuner` is a name of `autotvm.tuner.get_tuner`; `tasks_filter` is read by
+    `selected`. With `rpc_key`, candidates run on devices of that key of the tracker at `hostname` and `port`.
 
-    Raises `OptionError` for what cannot be asked for, `TargetError` for a target that does not run here, `RPCError`
-    where the tracker does not answer, `RunError` where not one candidate could be measured, and what reading the model
-    and the records raises.
+    Raises `OptionError` for unknown options, `TargetError` for a target that does not run here, `RPCError` where the
+    tracker does not answer, `RunError` where no candidate could be measured, and what reading model and records raises.
     """
     from tilewright.search.autotvm.tuner import tuner_named
     from tilewright.search.lines import LineFile
 
     place = Place(tracker=f"{hostname}:{port}" if hostname else "", rpc_key=rpc_key or "")
     chosen = measurable(target, place)
-    tuner_named(tuner)  # a wrong name is told before anything takes time
+    tuner_named(tuner)  # an unknown name is reported before anything takes time
     if trials < 1:
         raise OptionError(f"--trials is {trials}, and at least one configuration has to be measured", code="TW1104")
     place.reach()
     records = LineFile(tuning_records or Path(tempfile.mkdtemp(prefix="tvmc-")) / "records.json").path
     if prior_records:
         _begin_with(prior_records, records, enable_autoscheduler)
-    tasks, weights = tasks_of(tvmc_model, chosen, enable_autoscheduler)
-    wanted = selected(tasks_filter, len(tasks))
+    found = tasks_of(tvmc_model, chosen, enable_autoscheduler)
+    tasks, weights = zip(*(found[k] for k in selected(tasks_filter, len(found))), strict=True)
     outcome = Outcome()
-    pause = min_repeat_ms if min_repeat_ms is not None else 0.0 if chosen.family == "x86" else _LONG
-    with closing(place.builder(timeout, parallel)) as builder, closing(
-        place.runner(timeout, number, repeat, pause)
-    ) as runner:
+    least = min_repeat_ms if min_repeat_ms is not None else 0.0 if chosen.family == "x86" else _MIN_REPEAT_MS
+    with ExitStack() as stack:
+        builder, runner = place.builder(timeout, parallel), place.runner(timeout, number, repeat, least)
+        for part in (builder, runner):
+            if hasattr(part, "close"):
+                stack.callback(part.close)
         if enable_autoscheduler:
-            _search(
-                [tasks[k] for k in wanted], [weights[k] for k in wanted], builder, runner, records, trials,
-                early_stopping, outcome
-            )
+            _search(tasks, weights, builder, runner, records, trials, early_stopping, outcome)
         else:
-            _tune([tasks[k] for k in wanted], builder, runner, records, trials, tuner, early_stopping, outcome)
+            _tune(tasks, builder, runner, records, trials, tuner, early_stopping, outcome)
     outcome.check()
     return str(records)
 
 
 class Outcome:
-    """A callback of both tuners that counts the candidates that were measured, and keeps why the last one was not."""
+    """A callback of both tuners that counts measured candidates, and keeps the last error."""
 
     def __init__(self) -> None:
         self.measured, self.failed, self.reason = 0, 0, ""
 
     def __call__(self, tuner: Any, inputs: Sequence[Any], results: Sequence[Any]) -> None:
-        for result in results:
-            if result.error_no == 0:
-                self.measured += 1
-            else:
-                self.failed, self.reason = self.failed + 1, (
-                    result.error_msg if hasattr(result, "error_msg") else result.error
-                ) or self.reason
+        failed = [r for r in results if r.error_no]
+        self.measured += len(results) - len(failed)
+        self.failed += len(failed)
+        self.reason = next((r.error for r in reversed(failed) if r.error), self.reason)
 
     def check(self) -> None:
-        """Raise `RunError` where candidates were tried, and not one could be measured."""
+        """Raise `RunError` where candidates were tried and none could be measured."""
         if self.failed and not self.measured:
             raise RunError(
-                f"none of {self.failed} candidates could be measured; the last one failed because: {self.reason}",
-                code="TW1116"
-            )
+                f"none of {self.failed} candidates could be measured; the last one failed because: {self.reason}", code="TW1116")
 
 
-@contextmanager
-def closing(part: T) -> Iterator[T]:
-    """A builder or runner inside the `with` block, behind which it is closed, as far as it can be."""
-    try:
-        yield part
-    finally:
-        if hasattr(part, "close"):
-            part.close()
-
-
-def tasks_of(model: TVMCModel, target: Target, enable_autoscheduler: bool = False) -> tuple[list[Any], list[int]]:
-    """The tasks of a model, and how many times it runs the kernel of each. Raises `OptionError` where there are
-    none."""
-    tasks: list[Any]
+def tasks_of(model: TVMCModel, target: Target, enable_autoscheduler: bool = False) -> list[tuple[Any, int]]:
+    """Return the tasks of a model, and how often it runs the kernel of each. Raises `OptionError` where there are none."""
+    found: list[tuple[Any, int]]
     if enable_autoscheduler:
         from tilewright.search.auto_scheduler.relay_integration import extract_tasks
 
-        tasks, weights = extract_tasks(model.mod, model.params, target)
+        found = list(zip(*extract_tasks(model.mod, model.params, target), strict=True))
     else:
         from tilewright.search.autotvm.task import relay_integration
 
-        found = relay_integration.tasks_of(model.mod, model.params, target)
-        tasks, weights = [task for task, _ in found], [calls for _, calls in found]
-    if not tasks:
+        found = [*relay_integration.tasks_of(model.mod, model.params, target)]
+    if not found:
         raise OptionError("no kernel of the model leaves anything open, so there is nothing to tune", code="TW1112")
-    return tasks, weights
+    return found
 
 
 def selected(text: str, count: int) -> list[int]:
-    """The tasks that `--tasks` names, of `count`: `all`, or numbers and ranges, as `0,2` or `3-5`. Raises
-    `OptionError`."""
+    """Return the tasks that `--tasks` names: `all`, or numbers and ranges, as `0,2` or `3-5`. Raises `OptionError`."""
     if text == "all":
         return list(range(count))
     chosen: list[int] = []
@@ -156,25 +132,22 @@ def selected(text: str, count: int) -> list[int]:
         match = _RANGE.fullmatch(word)
         if match is None:
             raise OptionError(
-                f"--tasks: cannot read '{word}'; write all, list, or numbers as in 0,2 and 3-5", code="TW0202"
-            )
+                f"--tasks: cannot read '{word}'; write all, list, or numbers as in 0,2 and 3-5", code="TW0202")
         first, last = int(match[1]), int(match[2] or match[1])
         if not first <= last < count:
             raise OptionError(
                 f"--tasks: the tasks are 0 to {count - 1}, and '{word}' names none of them, or others; --tasks list "
-                "shows them", code="TW0202"
-            )
+                "shows them", code="TW0202")
         chosen += range(first, last + 1)
     return list(dict.fromkeys(chosen))
 
 
 def _begin_with(prior: str | PathLike[str], records: Path, enable_autoscheduler: bool) -> None:
-    """Copy the records of an earlier call to where there are none yet. Raises `OptionError` where they are of the other
-    tuner."""
+    """Copy the records of an earlier call to a new file. Raises `OptionError` for records of the other tuner."""
     if is_of_auto_scheduler(prior) != enable_autoscheduler:
-        other, change = ("autotvm", "leave --enable-autoscheduler out") if enable_autoscheduler else (
-            "auto_scheduler", "add --enable-autoscheduler"
-        )
+        other, change = ("auto_scheduler", "add --enable-autoscheduler")
+        if enable_autoscheduler:
+            other, change = ("autotvm", "leave --enable-autoscheduler out")
         raise OptionError(f"--tuning-records: '{prior}' is of {other}; {change}, or give other records", code="TW1101")
     if not records.exists():
         shutil.copyfile(prior, records)
@@ -182,9 +155,9 @@ def _begin_with(prior: str | PathLike[str], records: Path, enable_autoscheduler:
 
 def _tune(
     tasks: Sequence[Any], builder: Builder, runner: Runner, records: Path, trials: int, tuner: str,
-    early_stopping: int | None, outcome: Outcome
+    early_stopping: int | None, outcome: Outcome,
 ) -> None:
-    """One task after the other, by a tuner of `autotvm`."""
+    """Tune one task after the other, by a tuner of `autotvm`."""
     from tilewright.search import autotvm
 
     option = autotvm.measure_option(builder, runner)
@@ -194,22 +167,19 @@ def _tune(
         made = autotvm.tuner.get_tuner(tuner, task)
         made.resume(known)
         count = min(trials // len(tasks) + (k < trials % len(tasks)), len(task.config_space))
-        made.tune(
-            count, option, early_stopping,
-            [autotvm.callback.progress_bar(count, f"[Task {k + 1:2d}/{len(tasks):2d}]"), log, outcome]
-        )
+        progress = autotvm.callback.progress_bar(count, f"[Task {k + 1:2d}/{len(tasks):2d}]")
+        made.tune(count, option, early_stopping, [progress, log, outcome])
 
 
 def _search(
     tasks: Sequence[Any], weights: Sequence[int], builder: Builder, runner: Runner, records: Path, trials: int,
     early_stopping: int | None, outcome: Outcome,
 ) -> None:
-    """All tasks in turns, by the scheduler of `auto_scheduler`."""
+    """Tune all tasks together, by the scheduler of `auto_scheduler`."""
     from tilewright.search import auto_scheduler
 
     scheduler = auto_scheduler.TaskScheduler(tasks, weights, load_log_file=str(records) if records.exists() else None)
+    callbacks = [auto_scheduler.RecordToFile(records), outcome]
     options = auto_scheduler.TuningOptions(
-        trials, early_stopping, builder=builder, runner=runner,
-        measure_callbacks=[auto_scheduler.RecordToFile(records), outcome]
-    )
+        trials, early_stopping, builder=builder, runner=runner, measure_callbacks=callbacks)
     scheduler.tune(options, per_task_early_stopping=early_stopping)

@@ -221,8 +221,9 @@ def tune_command(
     place = Place(tracker=rpc_tracker, rpc_key=rpc_key)
     model = load_model(file, str(model_format) if model_format else None, options.input_shapes(input_shapes, below_one_is_open=True))
     if tasks == "list":
-        found, _ = tasks_of(model, tune.measurable(target, place), enable_autoscheduler)
-        typer.echo("\n".join(f"{k:3d}  {task.desc if enable_autoscheduler else task.title}" for k, task in enumerate(found)))
+        found = tasks_of(model, tune.measurable(target, place), enable_autoscheduler)
+        names = (task.desc if enable_autoscheduler else task.title for task, _ in found)
+        typer.echo("\n".join(f"{k:3d}  {name}" for k, name in enumerate(names)))
         return
     path = Path(tune_model(
         model, target, output, tuning_records or None, enable_autoscheduler, trials, tuner, min_repeat_ms, early_stopping, timeout, repeat, number, parallel, tasks,

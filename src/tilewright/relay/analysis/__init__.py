@@ -3,7 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 from tilewright.relay.analysis.call_graph import CallGraph
-from tilewright.relay.analysis.features import Feature, check_basic_block_normal_form, detect_feature, get_total_mac_number
+from tilewright.relay.analysis.features import (
+    Feature,
+    check_basic_block_normal_form,
+    detect_feature,
+    get_total_mac_number,
+)
 from tilewright.relay.analysis.operators import (
     all_dtypes,
     check_constant,
@@ -40,8 +45,11 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
-    "CallGraph", "Effect", "Effects", "Feature", "all_dtypes", "all_type_vars", "all_vars", "bound_type_vars", "bound_vars", "calls",
-    "check_basic_block_normal_form", "check_constant", "check_well_formed", "consumers", "count_layers", "detect_feature", "explain_offload", "extract_fused_functions",
-    "extract_intermediate_expr", "free_type_vars", "free_vars", "get_calibration_data", "get_total_mac_number", "is_pure",
+    "CallGraph", "Effect", "Effects", "Feature", "all_dtypes", "all_type_vars", "all_vars", "bound_type_vars",
+    "bound_vars", "calls",
+    "check_basic_block_normal_form", "check_constant", "check_well_formed", "consumers", "count_layers",
+    "detect_feature", "explain_offload", "extract_fused_functions",
+    "extract_intermediate_expr", "free_type_vars", "free_vars", "get_calibration_data", "get_total_mac_number",
+    "is_pure",
     "list_fake_quantized_op_freqs", "list_op_freqs", "post_order", "post_order_visit", "unmatched_cases", "well_formed",
 ]

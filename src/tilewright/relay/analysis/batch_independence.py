@@ -1,7 +1,9 @@
-"""Whether an operator, or a function, treats the images of a batch apart: image n of its result depends on image n of its inputs only.
+"""Whether an operator, or a function, treats the images of a batch apart: image n of its result depends on image n of
+its inputs only.
 
-A tensor of `images` images has so many equal groups of rows along its first axis, one after another: `(8, 3, 224, 224)` and
-`(8 * 128, 768)` are both eight images. The answer is read off the tensor expressions of the operator, from its results back:
+A tensor of `images` images has so many equal groups of rows along its first axis, one after another: `(8, 3, 224, 224)`
+and `(8 * 128, 768)` are both eight images. The answer is read off the tensor expressions of the operator, from its
+results back:
 
     out[i, j] = sum(a[i // 128, i % 128, k] * w[k, j])    with i = 128 * image + row, row < 128
       reads a[image, row, k]    images of `a` lie along axis 0, and nothing else that is read or compared names `image`
@@ -36,7 +38,8 @@ SHARED: Final = -1
 
 @node
 class Batch:
-    """A function of so many `images`, which it treats apart; `own` are the constants of which every image reads rows of its own."""
+    """A function of so many `images`, which it treats apart; `own` are the constants of which every image reads rows of
+    its own."""
 
     images: int
     apart: Mapping[Expr, tuple[bool, ...]]
@@ -46,7 +49,8 @@ class Batch:
 def batch_of(function: Function) -> Batch | None:
     """What a function does with the images along the first axis of all its parameters.
 
-    None for fewer than two images, and where some value mixes them, has none, or cannot be looked into (closures, conditions).
+    None for fewer than two images, and where some value mixes them, has none, or cannot be looked into (closures,
+    conditions).
     """
     images = images_of(function)
     if images < 2:
@@ -57,14 +61,16 @@ def batch_of(function: Function) -> Batch | None:
         if flags is None:
             return None
         found.apart[e] = flags
-    kept = all(found.apart[function.body]) and not any(isinstance(e, Constant) for e in found.apart if found.own.get(e) and _differs(e, images))
+    kept = all(found.apart[function.body]) and not any(isinstance(e, Constant) for e in found.apart if found.own.get(e)
+        and _differs(e, images))
     return Batch(images, found.apart, frozenset(e for e, own in found.own.items() if own)) if kept else None
 
 
 def images_of(function: Function) -> int:
     """The first dimension of all parameters; 0 where it is not the same, or not known."""
     types = [p.checked_type for p in function.params]
-    leading = {t.shape[0] if isinstance(t, TensorType) and t.ndim and t.is_static and not t.is_open else None for t in types}
+    leading = {t.shape[0] if isinstance(t, TensorType) and t.ndim and t.is_static and not t.is_open else None
+               for t in types}
     images = leading.pop() if len(leading) == 1 else None
     return images if isinstance(images, int) else 0
 
@@ -92,7 +98,8 @@ class _Values:
                 return (False,)
             case Tuple():
                 return tuple(flag for f in e.fields for flag in self.apart[f])
-            case TupleGetItem() if all(isinstance(t, TensorType) for t in e.tuple_value.checked_type.fields):  # type: ignore[attr-defined]
+            case TupleGetItem() if all(isinstance(t, TensorType)
+                                       for t in e.tuple_value.checked_type.fields):  # type: ignore[attr-defined]
                 return (self.apart[e.tuple_value][e.index],)
             case Call() if isinstance(e.op, Op):
                 return self._results(e, e.op)
@@ -123,7 +130,8 @@ class _Values:
                 continue
             if apart or k >= len(fields) or not isinstance(fields[k], Constant):
                 return False
-        constants = [(f, own) for f, own in zip(fields, reads, strict=False) if isinstance(f, Constant) and own is not None]
+        constants = [(f, own) for f, own in zip(fields, reads, strict=False) if isinstance(f, Constant)
+                     and own is not None]
         return all(self.own.setdefault(f, own) == own for f, own in constants)
 
 
@@ -132,15 +140,17 @@ def _tensors(types: Sequence[Type]) -> list[Type]:
 
 
 def images_read(op: Op, types: Sequence[Type], images: int) -> Reads | None:
-    """For each argument and each tensor of it: True when image n of the results needs image n of it, False when the same is read for every
-    image, None when it is not read at all.
+    """For each argument and each tensor of it: True when image n of the results needs image n of it, False when the
+    same is read for every image, None when it is not read at all.
 
-    None when results mix images, when the first axis of one holds no whole images, or when nobody knows: without tensor expressions.
+    None when results mix images, when the first axis of one holds no whole images, or when nobody knows: without tensor
+    expressions.
     """
     arguments = [_placeholders(t) for t in types]
     given = [t for a in arguments for t in a]
     try:
-        result = op.compute(*(tuple(a) if isinstance(t, TupleType) else a[0] for a, t in zip(arguments, types, strict=True)))
+        result = op.compute(
+            *(tuple(a) if isinstance(t, TupleType) else a[0] for a, t in zip(arguments, types, strict=True)))
     except NoNativeCompute:
         return None
     outputs = list(result) if isinstance(result, (tuple, list)) else [result]
@@ -156,7 +166,8 @@ def _placeholders(kind: Type) -> list[Tensor]:
 
 
 class _Walk:
-    """From the results back to what they read; `axes` is where the images of every tensor lie, as far as it is known."""
+    """From the results back to what they read; `axes` is where the images of every tensor lie, as far as it is known.
+    """
 
     def __init__(self, images: int) -> None:
         self.images = images
@@ -164,7 +175,8 @@ class _Walk:
         self.axes: dict[Tensor, int] = {}
 
     def axes_of(self, given: Sequence[Tensor], outputs: Sequence[Tensor]) -> Mapping[Tensor, int] | None:
-        """Where the images of `outputs` and of all that they read lie, when those of `outputs` lie along axis 0; None where they do not lie apart."""
+        """Where the images of `outputs` and of all that they read lie, when those of `outputs` lie along axis 0; None
+        where they do not lie apart."""
         if not all(t.extents and self._each(t, 0) for t in outputs):
             return None
         self.axes.update(dict.fromkeys(outputs, 0))
@@ -214,7 +226,8 @@ class _Reads:
         return scalar.Var("element", e.dtype)
 
     def _axis(self, e: TensorElem) -> int | None:
-        """The axis that is read at the image's own rows, when no other index names the image; None for any other way to read."""
+        """The axis that is read at the image's own rows, when no other index names the image; None for any other way to
+        read."""
         naming = [k for k, i in enumerate(e.indices) if self.names_image(i)]
         if len(naming) != 1:
             return None if naming else SHARED

@@ -1,8 +1,8 @@
 """In which branch of a function each value is computed: in the innermost one that all its users stand in.
 
-The body of a function is branch 0; each branch of an `if` and each clause of a `match` is a branch inside the one of its node. A
-function inside the body is a value like others, whose operands are what it sees of the scope around it; what is in it is placed
-when its own body is. Linear in the graph, but for the depth of branches within each other.
+The body of a function is branch 0; each branch of an `if` and each clause of a `match` is a branch inside the one of
+its node. A function inside the body is a value like others, whose operands are what it sees of the scope around it;
+what is in it is placed when its own body is. Linear in the graph, but for the depth of branches within each other.
 """
 
 from __future__ import annotations
@@ -27,18 +27,20 @@ def is_kernel(e: Expr) -> bool:
 
 def is_one_kernel(f: Function) -> bool:
     """Whether a function is marked to be computed as one, and has nothing in it that needs control."""
-    return any(k in f.attrs for k in KERNELS) and all(isinstance(x, (Var, Constant, Tuple, TupleGetItem)) or is_kernel(x) for x in post_order(f.body, inside=False))
+    return any(k in f.attrs for k in KERNELS) and all(isinstance(x, (Var, Constant, Tuple, TupleGetItem))
+        or is_kernel(x) for x in post_order(f.body, inside=False))
 
 
 class Branches:
     """The branches of a function with this body.
 
-    `users[e]` are the nodes that `e` is an operand of, `hoisted[e]` are the values that must be known before the `if` or `match`
-    `e`, since something outside of its branch needs them as well.
+    `users[e]` are the nodes that `e` is an operand of, `hoisted[e]` are the values that must be known before the `if`
+    or `match` `e`, since something outside of its branch needs them as well.
     """
 
     def __init__(self, body: Expr, given: Collection[Expr], sees: Callable[[Function], tuple[Expr, ...]]) -> None:
-        """`given` are values that are known from the start, `sees` says what a function inside the body takes from it."""
+        """`given` are values that are known from the start, `sees` says what a function inside the body takes from it.
+        """
         self._given, self._sees = given, sees
         self.users: dict[Expr, list[Expr]] = {body: []}
         self._operands: dict[Expr, tuple[Expr, ...]] = {}

@@ -15,7 +15,8 @@ class CallGraph:
     def __init__(self, module: IRModule) -> None:
         self.module = module
         self.calls: dict[str, list[str]] = {
-            name: [g.name_hint for g in called_functions(f) if g in module] if isinstance(f, Function) else [] for name, f in module.items()
+            name: [g.name_hint for g in called_functions(f) if g in module] if isinstance(f, Function) else []
+            for name, f in module.items()
         }
 
     def __getitem__(self, name: Any) -> list[str]:

@@ -10,7 +10,21 @@ from tilewright.base.errors import CompileError
 from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
 from tilewright.relay.adt import Constructor, Match
-from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
+from tilewright.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
 from tilewright.relay.scopes import Scopes
 from tilewright.relay.visitor import operands, post_order
 
@@ -38,8 +52,10 @@ class Feature(enum.IntEnum):
 
 
 _FEATURES: Final = {
-    Var: Feature.fVar, GlobalVar: Feature.fGlobalVar, Constant: Feature.fConstant, Tuple: Feature.fTuple, TupleGetItem: Feature.fTupleGetItem,
-    Function: Feature.fFunction, Call: Feature.fCall, Let: Feature.fLet, If: Feature.fIf, RefCreate: Feature.fRefCreate, RefRead: Feature.fRefRead,
+    Var: Feature.fVar, GlobalVar: Feature.fGlobalVar, Constant: Feature.fConstant, Tuple: Feature.fTuple,
+    TupleGetItem: Feature.fTupleGetItem,
+    Function: Feature.fFunction, Call: Feature.fCall, Let: Feature.fLet, If: Feature.fIf, RefCreate: Feature.fRefCreate,
+    RefRead: Feature.fRefRead,
     RefWrite: Feature.fRefWrite, Constructor: Feature.fConstructor, Match: Feature.fMatch,
 }
 _ATOMS: Final = (Var, GlobalVar, Constant, Constructor)
@@ -85,7 +101,8 @@ def mac_number(call: Call) -> int:
 
     Raises `CompileError` where a size is not known.
     """
-    count = None if isinstance(call.op, Expr) else _REDUCED.get(f"nn.{call.op.name[4:]}" if call.op.name.startswith("qnn.") else call.op.name)
+    count = None if isinstance(call.op, Expr) else _REDUCED.get(f"nn.{call.op.name[4:]}"
+        if call.op.name.startswith("qnn.") else call.op.name)
     return 0 if count is None else int(math.prod(_shape(call)) * count(call))
 
 
@@ -115,7 +132,8 @@ def _matmul_reduction(call: Call) -> int:
 
 
 def _transposed_reduction(call: Call) -> float:
-    """Each element of the data meets all of the kernel but its input channels; that is shared out among the elements of the result."""
+    """Each element of the data meets all of the kernel but its input channels; that is shared out among the elements of
+    the result."""
     data, weight = _shape(call.args[0]), _shape(call.args[1])
     layout = call.op.attributes().get("kernel_layout") or ""
     known = weight[layout.index("I")] if "I" in layout and len(layout) == len(weight) else weight[0]
@@ -129,7 +147,8 @@ def _attention_reduction(call: Call) -> float:
 
 
 _REDUCED: Final[dict[str, Any]] = {
-    "nn.conv1d": _conv_reduction, "nn.conv2d": _conv_reduction, "nn.conv3d": _conv_reduction, "nn.dense": _dense_reduction,
+    "nn.conv1d": _conv_reduction, "nn.conv2d": _conv_reduction, "nn.conv3d": _conv_reduction,
+    "nn.dense": _dense_reduction,
     "nn.matmul": _matmul_reduction, "nn.batch_matmul": _matmul_reduction, "nn.attention": _attention_reduction,
     **dict.fromkeys(("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose"), _transposed_reduction),
 }

@@ -20,12 +20,14 @@ _EXACT: Final = 1 << 24
 def unconverted(call: Call) -> Expr | None:
     """The value that `call` gives back after its way through an integer type; None where it is not the same.
 
-        cast(cast(x, dtype="uint8"), dtype="float32") -> x        x a whole number from 0 to 255, of float32; or both of int32
+        cast(cast(x, dtype="uint8"), dtype="float32")
+          -> x        x a whole number from 0 to 255, of float32; or both of int32
     """
     if not isinstance(call.op, Cast) or call.known_type() is None or call.tensor_type.dtype not in (FLOAT32, INT32):
         return None
     inner = call.args[0]
-    if not isinstance(inner, Call) or not isinstance(inner.op, Cast) or inner.tensor_type.dtype.code not in ("int", "uint"):
+    if (not isinstance(inner, Call) or not isinstance(inner.op, Cast)
+            or inner.tensor_type.dtype.code not in ("int", "uint")):
         return None
     (x,) = inner.args
     if x.tensor_type.dtype is not call.tensor_type.dtype:
@@ -60,7 +62,8 @@ def _clip(call: Call) -> Range | None:
 def _add(call: Call) -> Range | None:
     x, y = call.args
     found = whole_range(x)
-    if found is None or not isinstance(y, Constant) or not np.all(np.isfinite(y.value)) or np.any(y.value != np.rint(y.value)):
+    if (found is None or not isinstance(y, Constant) or not np.all(np.isfinite(y.value))
+            or np.any(y.value != np.rint(y.value))):
         return None
     return found[0] + float(y.value.min(initial=0)), found[1] + float(y.value.max(initial=0))
 

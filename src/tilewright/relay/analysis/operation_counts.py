@@ -1,4 +1,5 @@
-"""How many operations on numbers a function asks for, whatever the kernel makes of them, and in which type its products are."""
+"""How many operations on numbers a function asks for, whatever the kernel makes of them, and in which type its products
+are."""
 
 from __future__ import annotations
 
@@ -12,16 +13,18 @@ from tilewright.relay.op.registry import Fusion
 from tilewright.relay.visitor import calls
 
 _NORMALISING: Final = 5
-"""Operations on each element of a softmax or a norm: a sum, a sum of squares or an exponential, a difference, a product, a maximum."""
+"""Operations on each element of a softmax or a norm: a sum, a sum of squares or an exponential, a difference, a
+product, a maximum."""
 _MOVES: Final = frozenset({"copy", "cast", "reshape", "identity"})
 
 
 def operations(function: Function) -> int:
     """The additions, multiplications, comparisons and functions of one run of a primitive function.
 
-    A multiply-add counts as two, as the field has it; what only moves or converts elements counts as nothing, elementwise operators as one for each
-    element, windows as one for each element of the window, and softmax and norms as five for each element that they read. That is the work that
-    the graph asks for: Winograd's convolutions do less of it, and padded tiles more.
+    A multiply-add counts as two, as the field has it; what only moves or converts elements counts as nothing,
+    elementwise operators as one for each element, windows as one for each element of the window, and softmax and norms
+    as five for each element that they read. That is the work that the graph asks for: Winograd's convolutions do less
+    of it, and padded tiles more.
     """
     return sum(map(_of_call, calls(function.body)))
 
@@ -41,7 +44,8 @@ def product_type(function: Function) -> DataType:
 
 
 def only_moves(function: Function) -> bool:
-    """Whether every element of the results is made of one element of each argument at most, so that a large argument may be read in part."""
+    """Whether every element of the results is made of one element of each argument at most, so that a large argument
+    may be read in part."""
     return all(isinstance(e.op, Expr) or e.op.kind <= Fusion.INJECTIVE for e in calls(function.body))
 
 
@@ -58,7 +62,8 @@ def _of_call(e: Call) -> int:
         return _read(e)
     if e.op.kind is Fusion.OUT_FUSABLE:
         window = getattr(e.op, "pool_size", None)
-        return made * math.prod(window) if isinstance(window, tuple) else _NORMALISING * _read(e) if e.op.name.endswith(("norm", "softmax", "normalize")) else _read(e)
+        return (made * math.prod(window) if isinstance(window, tuple) else _NORMALISING * _read(e)
+                if e.op.name.endswith(("norm", "softmax", "normalize")) else _read(e))
     return made
 
 

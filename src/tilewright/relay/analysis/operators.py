@@ -25,7 +25,8 @@ def list_op_freqs(mod: IRModule) -> dict[str, int]:
 
 
 def list_fake_quantized_op_freqs(mod: IRModule) -> dict[str, int]:
-    """How many calls of each operator compute in real numbers between `qnn.dequantize` and `qnn.quantize`: those for integers to take over."""
+    """How many calls of each operator compute in real numbers between `qnn.dequantize` and `qnn.quantize`: those for
+    integers to take over."""
     found: dict[Expr, None] = {}
     for end in _calls(mod):
         if not isinstance(end.op, Quantize):
@@ -36,7 +37,8 @@ def list_fake_quantized_op_freqs(mod: IRModule) -> dict[str, int]:
 
 
 def _region(root: Expr) -> tuple[list[Expr], bool]:
-    """The calls from `root` up to dequantizations and constants, and whether these are where all ways up end, one dequantization at least."""
+    """The calls from `root` up to dequantizations and constants, and whether these are where all ways up end, one
+    dequantization at least."""
     seen, stack, starts, whole = {root}, [root], 0, True
     region: list[Expr] = []
     while stack:
@@ -78,7 +80,8 @@ def check_constant(expr: Expr) -> bool:
 
 
 def count_layers(expr: Expr | IRModule, valid_ops: Iterable[str]) -> int:
-    """Return the largest number of calls of the operators `valid_ops` on one path through `expr`, or through `main` of a module."""
+    """Return the largest number of calls of the operators `valid_ops` on one path through `expr`, or through `main` of
+    a module."""
     expr = expr["main"] if isinstance(expr, IRModule) else expr
     names, depth = frozenset(valid_ops), dict[Expr, int]()
     for e in post_order(expr):
@@ -88,19 +91,22 @@ def count_layers(expr: Expr | IRModule, valid_ops: Iterable[str]) -> int:
 
 
 def extract_fused_functions(mod: IRModule) -> dict[str, Function]:
-    """The primitive functions that the functions of `mod` have inside, by structural hash: what `FuseOps` made kernels of."""
+    """The primitive functions that the functions of `mod` have inside, by structural hash: what `FuseOps` made kernels
+    of."""
     inside = (e for _, f in mod.items() if isinstance(f, Expr) for e in post_order(f))
     return {structural_hash(e): e for e in inside if isinstance(e, Function) and e.attrs.get("Primitive")}
 
 
 def extract_intermediate_expr(mod: IRModule, expr_id: int) -> IRModule:
-    """A module whose `main` computes the value number `expr_id` of `main`: calls, tuples and fields count, in the order of the text.
+    """A module whose `main` computes the value number `expr_id` of `main`: calls, tuples and fields count, in the order
+    of the text.
 
     Raises `CompileError` when there are fewer.
     """
     values = [e for e in post_order(mod["main"].body) if isinstance(e, (Call, Tuple, TupleGetItem))]
     if not 0 <= expr_id < len(values):
-        raise CompileError(f"@main has {len(values)} values, numbered from 0, and number {expr_id} is asked for", code="TW0402")
+        raise CompileError(f"@main has {len(values)} values, numbered from 0, and number {expr_id} is asked for",
+                           code="TW0402")
     value = values[expr_id]
     new = mod.copy()
     needed = set(free_vars(value))
@@ -110,7 +116,8 @@ def extract_intermediate_expr(mod: IRModule, expr_id: int) -> IRModule:
 
 
 def get_calibration_data(mod: IRModule, data: Mapping[str, Any]) -> dict[GlobalVar, dict[str, list[Array]]]:
-    """What goes into the functions of other compilers and comes out of them when `main` runs on `data`, its inputs by name.
+    """What goes into the functions of other compilers and comes out of them when `main` runs on `data`, its inputs by
+    name.
 
     `{function: {"inputs": [array, …], "outputs": [array, …]}}`. Raises `CompileError` when an input is missing.
     """
@@ -119,8 +126,10 @@ def get_calibration_data(mod: IRModule, data: Mapping[str, Any]) -> dict[GlobalV
     main = mod["main"]
     missing = [p.name_hint for p in main.params if p.name_hint not in data]
     if missing:
-        raise CompileError(f"the inputs {', '.join(missing)} of @main are not in the data, which has {', '.join(data) or 'none'}", code="TW0402")
-    calls = [e for e in post_order(main.body) if isinstance(e, Call) and isinstance(e.op, GlobalVar) and "Compiler" in mod[e.op].attrs]
+        raise CompileError(f"the inputs {', '.join(missing)} of @main are not in the data, which has "
+                           f"{', '.join(data) or 'none'}", code="TW0402")
+    calls = [e for e in post_order(main.body) if isinstance(e, Call) and isinstance(e.op, GlobalVar)
+             and "Compiler" in mod[e.op].attrs]
     seen = mod.copy()
     seen["main"] = Function(main.params, Tuple(tuple(Tuple((Tuple(tuple(c.args)), c)) for c in calls)))
     values = evaluate(seen, *(data[p.name_hint] for p in main.params)) if calls else ()

@@ -1,7 +1,8 @@
-"""What evaluating a value does besides giving it: the one place where passes ask whether they may move, drop or repeat it.
+"""What evaluating a value does besides giving it: the one place where passes ask whether they may move, drop or repeat
+it.
 
-References are what programs can write to. A function value whose body is not known may do anything, unless the program has no
-references and draws no random numbers at all. That a recursion may not end does not count.
+References are what programs can write to. A function value whose body is not known may do anything, unless the program
+has no references and draws no random numbers at all. That a recursion may not end does not count.
 """
 
 from __future__ import annotations
@@ -68,12 +69,14 @@ class Effects:
         return self.of(e) is Effect.NONE
 
     def _round(self) -> bool:
-        """One pass over the program; True when it found more effects, which functions that call each other may have yet."""
+        """One pass over the program; True when it found more effects, which functions that call each other may have
+        yet."""
         changed = False
         for e in self._order:
             found = self._node(e)
             if not isinstance(e, Function):
-                found = max((found, *(self.of(o) for o in operands(e) if not (isinstance(e, Call) and o is e.op and isinstance(o, Function)))))
+                below = [o for o in operands(e) if not (isinstance(e, Call) and o is e.op and isinstance(o, Function))]
+                found = max((found, *map(self.of, below)))
             if found > self.of(e):
                 self._deep[e], changed = found, True
         return changed

@@ -51,9 +51,11 @@ def is_end(e: Any) -> TypeGuard[Call]:
 
 
 def open_nodes(function: Expr) -> list[Expr]:
-    """The nodes of a function in order, without the insides of functions that are one piece: composite, external, primitive."""
+    """The nodes of a function in order, without the insides of functions that are one piece: composite, external,
+    primitive."""
     order = post_order(function)
-    pieces = [e for e in order if isinstance(e, Function) and e is not function and any(e.attrs.get(k) for k in ("Composite", "Compiler", "Primitive"))]
+    pieces = [e for e in order if isinstance(e, Function) and e is not function
+              and any(e.attrs.get(k) for k in ("Composite", "Compiler", "Primitive"))]
     if not pieces:
         return order
     inside = set(post_order(*(p.body for p in pieces)))
@@ -75,8 +77,10 @@ def regions_of(order: list[Expr]) -> dict[Expr, Region]:
         region = _region_of_operands(e, found)
         if is_end(e):
             if region is None or region.target != e.op.compiler:
-                there = "no region is open there" if region is None else f"the region that is open there is that of '{region.target}'"
-                raise CompileError(f"a compiler_end of '{e.op.compiler}' has no matching compiler_begin: {there}", e.span, code="TW0414")
+                there = ("no region is open there" if region is None else "the region that is open there is that of "
+                         f"'{region.target}'")
+                raise CompileError(f"a compiler_end of '{e.op.compiler}' has no matching compiler_begin: {there}", e.span,
+                                   code="TW0414")
             region.outs.append(e)
         if region is not None:
             region.nodes.append(e)
@@ -95,20 +99,24 @@ def _region_of_operands(e: Expr, found: dict[Expr, Region]) -> Region | None:
             region = other
         elif other is not region:
             if other.target != region.target:
-                raise CompileError(f"this {type(e).__name__} takes values from inside regions of '{region.target}' and of '{other.target}'", e.span, code="TW0414")
+                raise CompileError(f"this {type(e).__name__} takes values from inside regions of '{region.target}' and "
+                                   f"of '{other.target}'", e.span, code="TW0414")
             region.take(other)
             found.update(dict.fromkeys(other.nodes, region))
     if region is not None:
         for o in operands(e):
             if is_end(o) or (o not in found and not is_input(o)):
-                raise CompileError(f"in a region of '{region.target}' a {type(e).__name__} takes a value without a compiler_begin", e.span, code="TW0414")
+                raise CompileError(f"in a region of '{region.target}' a {type(e).__name__} takes a value without a "
+                                   "compiler_begin", e.span, code="TW0414")
     return region
 
 
 def scopes_of(function: Function) -> dict[Expr, int]:
-    """For each node a number of the scope that it is evaluated in: the body of a function, a branch, what follows a `let`.
+    """For each node a number of the scope that it is evaluated in: the body of a function, a branch, what follows a
+    `let`.
 
-    What several scopes use is of the innermost one around all of them. Values that nobody computes are of any scope that uses them.
+    What several scopes use is of the innermost one around all of them. Values that nobody computes are of any scope
+    that uses them.
     """
     parent, depth = [0], [0]
     found: dict[Expr, int] = {}

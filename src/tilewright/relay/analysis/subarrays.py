@@ -38,7 +38,8 @@ class Box:
         return self.rows * self.length
 
     def within(self, width: int, pitch: int, column: int) -> Box | None:
-        """This box of an array whose rows of `width` are put `pitch` apart, from `column` on; None where it is no box then."""
+        """This box of an array whose rows of `width` are put `pitch` apart, from `column` on; None where it is no box
+        then."""
         row, first = divmod(self.offset, width)
         start = row * pitch + column + first
         if first + (self.rows - 1) * self.pitch + self.length <= width:
@@ -62,7 +63,8 @@ class Box:
 
 def box(rows: int, length: int, pitch: int, offset: int = 0) -> Box:
     """The same box with as few rows as possible."""
-    return Box(1, rows * length, rows * length, offset) if rows == 1 or length == pitch else Box(rows, length, pitch, offset)
+    return (Box(1, rows * length, rows * length, offset) if rows == 1 or length == pitch
+            else Box(rows, length, pitch, offset))
 
 
 def whole(size: int) -> Box:
@@ -107,7 +109,8 @@ def is_place(call: Call) -> bool:
 
 
 def _mostly_made(parts: Expr) -> bool:
-    """Are the fields of a tuple computed, or most of their bytes, so that whoever computes them can write them in place?"""
+    """Are the fields of a tuple computed, or most of their bytes, so that whoever computes them can write them in
+    place?"""
     sizes = [(f.tensor_type.nbytes, _is_made(f)) for f in parts.fields]  # type: ignore[attr-defined]
     return bool(2 * sum(n for n, made in sizes if made) > sum(n for n, _ in sizes))
 

@@ -9,13 +9,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewright.ir.module import IRModule
-from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar, PatternWildcard
+from tilewright.relay.adt import (
+    Constructor,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+)
 
 Row = tuple[Pattern, ...]
 
 
 def unmatched_cases(match: Match, mod: IRModule | None = None) -> list[Pattern]:
-    """Patterns of values that no clause fits; empty when the match is complete. `mod` has the definitions of the data types."""
+    """Patterns of values that no clause fits; empty when the match is complete. `mod` has the definitions of the data
+    types."""
     return [row[0] for row in _missing([(c.lhs,) for c in match.clauses], 1, mod)]
 
 
@@ -32,8 +41,10 @@ def _missing(rows: Sequence[Row], width: int, mod: IRModule | None) -> list[Row]
         return [(PatternTuple(f[: len(first.patterns)]), *f[len(first.patterns) :]) for f in found]
     missing: list[Row] = []
     for c in _siblings(first.constructor, heads, mod):
-        fitting = [_opened(r, len(c.inputs)) for r in rows if not isinstance(r[0], PatternConstructor) or r[0].constructor.tag == c.tag]
-        missing += [(PatternConstructor(c, f[: len(c.inputs)]), *f[len(c.inputs) :]) for f in _missing(fitting, len(c.inputs) + width - 1, mod)]
+        fitting = [_opened(r, len(c.inputs)) for r in rows if not isinstance(r[0], PatternConstructor)
+                   or r[0].constructor.tag == c.tag]
+        missing += [(PatternConstructor(c, f[: len(c.inputs)]), *f[len(c.inputs) :])
+                    for f in _missing(fitting, len(c.inputs) + width - 1, mod)]
     return missing
 
 

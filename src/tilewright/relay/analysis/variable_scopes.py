@@ -1,6 +1,7 @@
 """Is every variable used where it is bound: in its function, in the body of its let, in its clause of a match.
 
-A value of a graph that several scopes use stands in the innermost scope around them, and what it uses must be known there.
+A value of a graph that several scopes use stands in the innermost scope around them, and what it uses must be known
+there.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from tilewright.relay.visitor import operands, post_order
 
 
 def check_variable_scopes(name: str, function: Function) -> None:
-    """Raises `CompileError` for a variable of the function `name` that is used outside of what binds it; each is bound once.
+    """Raises `CompileError` for a variable of the function `name` that is used outside of what binds it; each is bound
+    once.
 
     Linear, but for the logarithm of the depth of scopes within each other.
     """
@@ -24,7 +26,8 @@ def check_variable_scopes(name: str, function: Function) -> None:
     for v, scope, user in reversed(found.uses):
         known = found.bound.get(v)
         if known is not None and not found.tree.within(scope, known[0]):
-            raise CompileError(f"in '{name}' the variable '{v.name_hint}' is used in {short(user)}, outside of {_outside(v, known[1])}", user.span or v.span, code="TW0402")
+            raise CompileError(f"in '{name}' the variable '{v.name_hint}' is used in {short(user)}, outside of "
+                               f"{_outside(v, known[1])}", user.span or v.span, code="TW0402")
 
 
 class _Uses:

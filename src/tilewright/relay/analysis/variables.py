@@ -13,7 +13,8 @@ from tilewright.relay.visitor import binders, post_order
 
 
 def post_order_visit(expr: Expr, fvisit: Callable[[Expr], Any]) -> None:
-    """Call `fvisit` on every node below `expr` once, operands before users, the parameters of a function before its body."""
+    """Call `fvisit` on every node below `expr` once, operands before users, the parameters of a function before its
+    body."""
     seen: set[Expr] = set()
     for e in post_order(expr):
         for x in (*(binders(e) if isinstance(e, Function) else ()), e):

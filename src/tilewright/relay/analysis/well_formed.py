@@ -1,4 +1,5 @@
-"""Is a module well formed: every variable bound once and used where it is bound, every called function there, every type known."""
+"""Is a module well formed: every variable bound once and used where it is bound, every called function there, every
+type known."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from tilewright.relay.visitor import binders, free_vars, post_order
 
 
 def check_well_formed(what: Any) -> None:
-    """Raises `CompileError` naming the first fault of a module or a function; of any other expression, a variable that is bound twice."""
+    """Raises `CompileError` naming the first fault of a module or a function; of any other expression, a variable that
+    is bound twice."""
     if isinstance(what, Expr) and not isinstance(what, Function):
         _check_bound_once("the expression", post_order(what))
     functions = dict(what.items()) if isinstance(what, IRModule) else {"the function": what}
@@ -50,19 +52,24 @@ def _check_bound_once(name: str, order: Iterable[Expr]) -> None:
 
 
 def _check_data_types(name: str, function: Function, mod: IRModule) -> None:
-    """Every constructor, in calls and in patterns, is that of a data type of the module, and every data type in an annotation is there."""
+    """Every constructor, in calls and in patterns, is that of a data type of the module, and every data type in an
+    annotation is there."""
     for e in post_order(function):
-        made = [e] if isinstance(e, Constructor) else [c for k in e.clauses for c in _constructors(k.lhs)] if isinstance(e, Match) else []
+        made = [e] if isinstance(e, Constructor) else [c for k in e.clauses
+            for c in _constructors(k.lhs)] if isinstance(e, Match) else []
         for c in made:
             data = mod.type_definitions.get(c.belong_to)
             if data is None:
-                raise CompileError(f"'{name}' uses {c.name_hint} of the data type {c.belong_to}, which is not in the module", e.span, code="TW0402")
+                raise CompileError(f"'{name}' uses {c.name_hint} of the data type {c.belong_to}, which is not in the "
+                                   "module", e.span, code="TW0402")
             if not any(c is known for known in data.constructors):
-                raise CompileError(f"'{name}' uses a {c.name_hint} that is not the constructor of the data type {c.belong_to} of the module", e.span, code="TW0402")
+                raise CompileError(f"'{name}' uses a {c.name_hint} that is not the constructor of the data type "
+                                   f"{c.belong_to} of the module", e.span, code="TW0402")
         for v in binders(e):
             for header in _headers(v.type_annotation):
                 if header not in mod.type_definitions:
-                    raise CompileError(f"in '{name}' the variable '{v.name_hint}' is of the data type {header}, which is not in the module", v.span, code="TW0402")
+                    raise CompileError(f"in '{name}' the variable '{v.name_hint}' is of the data type {header}, which "
+                                       "is not in the module", v.span, code="TW0402")
 
 
 def _constructors(p: Pattern) -> Iterator[Constructor]:

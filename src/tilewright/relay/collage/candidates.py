@@ -1,6 +1,7 @@
 """The parts of a graph that targets could take: each computes one value, and nothing but that is used outside of it.
 
-So no choice of parts that do not overlap has a circle: a way from one part into another starts at the value that the first gives.
+So no choice of parts that do not overlap has a circle: a way from one part into another starts at the value that the
+first gives.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from tilewright.relay.visitor import operands, post_order, with_operands
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A part: its calls, the value `root` that it gives, the target that takes them, and the function that it would compute.
+    """A part: its calls, the value `root` that it gives, the target that takes them, and the function that it would
+    compute.
 
     `group` is the match of a pattern table's row `name`, None for a single operator and for a kernel of the host.
     """
@@ -37,9 +39,11 @@ class Candidate:
 
 
 def candidates_of(function: Function, targets: Sequence[str], host_depth: int = 8) -> list[Candidate]:
-    """The parts that `targets` could take, and those of the host, the target `default`, with kernels of up to `host_depth` calls.
+    """The parts that `targets` could take, and those of the host, the target `default`, with kernels of up to
+    `host_depth` calls.
 
-    The pattern tables are those of `register_pattern_table`, single operators those of `register_op_attr(…, "target.<name>")`.
+    The pattern tables are those of `register_pattern_table`, single operators those of `register_op_attr(…,
+    "target.<name>")`.
     """
     scopes = scopes_of(function)
     graph = Graph(function)
@@ -78,7 +82,8 @@ def _name(call: Call) -> str:
 
 
 def _attrs(target: str) -> dict[str, object]:
-    return {"Primitive": 1} if target == DEFAULT else {"Compiler": target, "Primitive": 1, "global_symbol": f"tvmgen_candidate_{target}".replace("-", "_")}
+    return {"Primitive": 1} if target == DEFAULT else {"Compiler": target, "Primitive": 1,
+        "global_symbol": f"tvmgen_candidate_{target}".replace("-", "_")}
 
 
 def _function_of(calls: Sequence[Call], target: str) -> Function:
@@ -101,7 +106,8 @@ def _only_the_root_leaves(part: Candidate, graph: Graph) -> bool:
 
 
 def _host_kernels(root: Call, graph: Graph, scopes: dict[Expr, int], depth: int) -> Iterator[Candidate]:
-    """The call alone, then with ever more of what it reads, as long as that makes one kernel: at most one product, sum or pool in it."""
+    """The call alone, then with ever more of what it reads, as long as that makes one kernel: at most one product, sum
+    or pool in it."""
     yield _single(DEFAULT, root)
     if not isinstance(root.op, Op):
         return

@@ -19,11 +19,14 @@ from tilewright.relay.visitor import post_order
 
 
 class CostEstimator:
-    """Base of estimators: subclasses define `estimate`, and `transfer` where handing values over costs something of its own."""
+    """Base of estimators: subclasses define `estimate`, and `transfer` where handing values over costs something of its
+    own."""
 
     def estimate(self, function: Function, target: str) -> float:
-        """What one run of a part costs on a target; infinity where the target cannot. The attribute `Compiler` is the target's, but for `default`."""
-        raise OptionError(f"{type(self).__name__} has no method estimate(function, target), which must return the cost of one run of the function on the target", code="TW0419")
+        """What one run of a part costs on a target; infinity where the target cannot. The attribute `Compiler` is the
+        target's, but for `default`."""
+        raise OptionError(f"{type(self).__name__} has no method estimate(function, target), which must return the cost "
+                          "of one run of the function on the target", code="TW0419")
 
     def transfer(self, nbytes: int, source: str, destination: str) -> float:
         """What it costs to hand a value of `nbytes` from one target to another; nothing, unless a subclass says so."""
@@ -32,7 +35,8 @@ class CostEstimator:
 
 @dataclass(frozen=True)
 class CustomCostEstimator(CostEstimator):
-    """As functions say: `py_fn_estimator(function, target)`, and `py_fn_transfer(nbytes, source, destination)` where that is given."""
+    """As functions say: `py_fn_estimator(function, target)`, and `py_fn_transfer(nbytes, source, destination)` where
+    that is given."""
 
     py_fn_estimator: Callable[[Function, str], float]
     py_fn_transfer: Callable[[int, str, str], float] | None = None
@@ -57,7 +61,8 @@ class MockCostEstimator(CostEstimator):
 
 @dataclass(frozen=True)
 class MeasureCostEstimator(CostEstimator):
-    """Compile each part and take the median time of its runs, in seconds; targets with a registered `relay.ext.<target>.cost` are asked instead.
+    """Compile each part and take the median time of its runs, in seconds; targets with a registered
+    `relay.ext.<target>.cost` are asked instead.
 
     Inputs are random. Raises `CompileError` where sizes are not known, and what the compiler of the target raises.
     """
@@ -78,11 +83,11 @@ class MeasureCostEstimator(CostEstimator):
 
 @dataclass(frozen=True)
 class CycleCostEstimator(CostEstimator):
-    """Targets by the cycles of their programs at `hertz[target]` a second, others as `others` says; in seconds. A value is handed over after
-    `latency` seconds at `bandwidth` bytes a second.
+    """Targets by the cycles of their programs at `hertz[target]` a second, others as `others` says; in seconds. A value
+    is handed over after `latency` seconds at `bandwidth` bytes a second.
 
-    A program is what `relay.ext.<target>` makes of a part; its `cycles()` has the `total`, as those of declared accelerators have. Raises
-    `OptionError` for a target whose programs count none.
+    A program is what `relay.ext.<target>` makes of a part; its `cycles()` has the `total`, as those of declared
+    accelerators have. Raises `OptionError` for a target whose programs count none.
     """
 
     hertz: Mapping[str, float]
@@ -99,8 +104,10 @@ class CycleCostEstimator(CostEstimator):
         generator = get_global_func(f"relay.ext.{target}", allow_missing=True)
         program = generator(function) if generator is not None else None
         if program is None or not hasattr(program, "cycles"):
-            why = f"there is no relay.ext.{target}" if generator is None else f"a {type(program).__name__} has no cycles()"
-            raise OptionError(f"the programs for '{target}' do not count cycles: {why}; register relay.ext.{target}.cost, and measure", code="TW0419")
+            why = (f"there is no relay.ext.{target}" if generator is None
+                   else f"a {type(program).__name__} has no cycles()")
+            raise OptionError(f"the programs for '{target}' do not count cycles: {why}; register "
+                              f"relay.ext.{target}.cost, and measure", code="TW0419")
         return float(program.cycles().total / self.hertz[target])
 
 

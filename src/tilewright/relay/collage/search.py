@@ -1,8 +1,9 @@
 """The cheapest choice of parts: every call in exactly one, the sum of their costs and of what is handed over least.
 
-Dynamic programming in the order of evaluation. A state is what is computed so far, and for each value that is still needed, or was
-asked for before it is computed, the target that has it and those that read it; a value is handed to a target once, however many
-read it there. The next part is one of those whose first call is the first one that is not computed, so no choice is met twice.
+Dynamic programming in the order of evaluation. A state is what is computed so far, and for each value that is still
+needed, or was asked for before it is computed, the target that has it and those that read it; a value is handed to a
+target once, however many read it there. The next part is one of those whose first call is the first one that is not
+computed, so no choice is met twice.
 """
 
 from __future__ import annotations
@@ -36,17 +37,19 @@ Entry = tuple[float, Candidate | None, State | None]
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The parts that were chosen, in the order of their first calls, and what they cost together with what is handed over."""
+    """The parts that were chosen, in the order of their first calls, and what they cost together with what is handed
+    over."""
 
     parts: tuple[Candidate, ...]
     cost: float
 
 
 def cheapest_plan(function: Function, candidates: Sequence[Candidate], estimator: CostEstimator) -> Plan:
-    """The choice of `candidates` that computes every call once at the least cost; where several cost the same, the one of larger parts.
+    """The choice of `candidates` that computes every call once at the least cost; where several cost the same, the one
+    of larger parts.
 
-    Parts that are structurally equal up to the values of their constants are estimated once. Raises `CompileError` where a call is in no
-    part that some target can compute.
+    Parts that are structurally equal up to the values of their constants are estimated once. Raises `CompileError`
+    where a call is in no part that some target can compute.
     """
     problem = _Problem(function, candidates, estimator)
     return problem.solve()
@@ -76,7 +79,8 @@ class _Problem:
         return self.values.get(e, frozenset()) or (frozenset([self._outer(e)]) if isinstance(e, Var) else frozenset())
 
     def _readers(self, order: Sequence[Expr]) -> dict[int, int]:
-        """The calls that read each value, as bits; bit `len(calls)` stands for what the host reads outside of calls: results, conditions."""
+        """The calls that read each value, as bits; bit `len(calls)` stands for what the host reads outside of calls:
+        results, conditions."""
         found: dict[int, int] = {}
         for e in order:
             if isinstance(e, (Tuple, TupleGetItem)):
@@ -105,8 +109,10 @@ class _Problem:
         count = len(self.calls)
         outside = 1 << count
         needed = ((v, bits & outside) for v, bits in self.readers.items() if v >= count or bits & outside)
-        live: Live = tuple(sorted((v, _NOWHERE if v < count else _HOST, 1 << _HOST if by_host else 0) for v, by_host in needed))
-        # By the first call that is not computed: the states that get there, each with its cost, the part that came last, and the state before.
+        live: Live = (
+            tuple(sorted((v, _NOWHERE if v < count else _HOST, 1 << _HOST if by_host else 0) for v, by_host in needed)))
+        # By the first call that is not computed: the states that get there, each with its cost, the part that came
+        # last, and the state before.
         waiting: list[dict[State, Entry]] = [{} for _ in range(count + 1)]
         waiting[0][0, live] = (0.0, None, None)
         for n in range(count):
@@ -125,7 +131,8 @@ class _Problem:
                         waiting[first][done, after] = (cost + own + handed, part, state)
         best = min(waiting[count], key=lambda state: waiting[count][state][0], default=None)
         if best is None:
-            raise CompileError("no choice of parts computes every call: the parts that targets can take overlap; let 'default' take each call", code="TW0419")
+            raise CompileError("no choice of parts computes every call: the parts that targets can take overlap; let "
+                               "'default' take each call", code="TW0419")
         return self._traced(waiting, best)
 
     def _check(self, n: int) -> None:
@@ -133,7 +140,8 @@ class _Problem:
         name = call.op.name if isinstance(call.op, Op) else type(call.op).__name__
         others = any(call in c.calls for parts in self.starting for c, _, _ in parts)
         if not others:
-            raise CompileError(f"no target can compute {name}: every part that has it costs infinity; give it to one, or let 'default' cost something", call.span, code="TW0419")
+            raise CompileError(f"no target can compute {name}: every part that has it costs infinity; give it to one, "
+                               "or let 'default' cost something", call.span, code="TW0419")
 
     def _traced(self, waiting: list[dict[State, Entry]], last: State) -> Plan:
         parts: list[Candidate] = []
@@ -160,17 +168,20 @@ class _Problem:
             known[v] = (home, wants | 1 << target)
         for root in self._sources(part.root):
             wants = known.get(root, (_NOWHERE, 0))[1]
-            cost += sum(self._transfer(root, target, t) for t in range(len(self.targets)) if wants >> t & 1 and t != target)
+            cost += sum(self._transfer(root, target, t) for t in range(len(self.targets)) if wants >> t & 1
+                        and t != target)
             known[root] = (target, wants)
         calls = (1 << len(self.calls)) - 1
-        return cost, tuple(sorted((v, home, wants) for v, (home, wants) in known.items() if home == _NOWHERE or self.readers.get(v, 0) & calls & ~done))
+        return cost, tuple(sorted((v, home, wants) for v, (home, wants) in known.items() if home == _NOWHERE
+                                  or self.readers.get(v, 0) & calls & ~done))
 
     def _transfer(self, v: int, source: int, destination: int) -> float:
         return self.estimator.transfer(self.sizes.get(v, 0), self.targets[source], self.targets[destination])
 
 
 def _values(order: Sequence[Expr], number: dict[Expr, int]) -> dict[Expr, frozenset[int]]:
-    """The numbers of the calls whose results a node is or holds: through tuples and their fields. What a `let` binds is the host's."""
+    """The numbers of the calls whose results a node is or holds: through tuples and their fields. What a `let` binds is
+    the host's."""
     found: dict[Expr, frozenset[int]] = {e: frozenset([i]) for e, i in number.items()}
     for e in order:
         if isinstance(e, (Tuple, TupleGetItem)):

@@ -1,6 +1,7 @@
 """Dataflow patterns: what a piece of a graph looks like, finding it, rewriting it, and making a function of it.
 
-`from tilewright.relay.dataflow_pattern import *` has the names of the field: `is_op`, `wildcard`, `DFPatternCallback`, `rewrite`, …
+`from tilewright.relay.dataflow_pattern import *` has the names of the field: `is_op`, `wildcard`, `DFPatternCallback`,
+`rewrite`, …
 """
 
 from tilewright.relay.dataflow_pattern.match import match
@@ -40,8 +41,11 @@ from tilewright.relay.dataflow_pattern.pattern import (
 from tilewright.relay.dataflow_pattern.rewrite import DFPatternCallback, rewrite
 
 __all__ = [
-    "AltPattern", "AttrPattern", "CallPattern", "ConstantPattern", "DFPattern", "DFPatternCallback", "DataTypePattern", "DominatorPattern", "ExprPattern",
-    "FunctionPattern", "IfPattern", "LetPattern", "ShapePattern", "TupleGetItemPattern", "TuplePattern", "TypePattern", "VarPattern", "WildcardPattern",
-    "dominates", "has_attr", "has_dtype", "has_shape", "has_type", "is_constant", "is_expr", "is_if", "is_let", "is_op", "is_tuple", "is_tuple_get_item",
+    "AltPattern", "AttrPattern", "CallPattern", "ConstantPattern", "DFPattern", "DFPatternCallback", "DataTypePattern",
+    "DominatorPattern", "ExprPattern",
+    "FunctionPattern", "IfPattern", "LetPattern", "ShapePattern", "TupleGetItemPattern", "TuplePattern", "TypePattern",
+    "VarPattern", "WildcardPattern",
+    "dominates", "has_attr", "has_dtype", "has_shape", "has_type", "is_constant", "is_expr", "is_if", "is_let", "is_op",
+    "is_tuple", "is_tuple_get_item",
     "is_var", "match", "rewrite", "wildcard",
 ]

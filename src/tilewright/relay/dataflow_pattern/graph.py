@@ -1,4 +1,5 @@
-"""A graph in the order of evaluation, sorted by kind of node, with the users of every value: what matching asks of it."""
+"""A graph in the order of evaluation, sorted by kind of node, with the users of every value: what matching asks of it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ def key_of(e: Expr) -> Key:
 
 
 class Graph:
-    """The nodes below `root`, inside functions and branches too. Everything but the order is found when it is first asked for."""
+    """The nodes below `root`, inside functions and branches too. Everything but the order is found when it is first
+    asked for."""
 
     def __init__(self, root: Expr) -> None:
         self.root = root
@@ -47,7 +49,8 @@ class Graph:
     @lazy_attribute
     def closed(self) -> set[Expr]:
         """What is in the functions that are done: those made by a partition, and primitive ones."""
-        done = [f for f in self.by_key.get(Function, []) if isinstance(f, Function) and ("PartitionedFromPattern" in f.attrs or f.attrs.get("Primitive"))]
+        done = [f for f in self.by_key.get(Function, []) if isinstance(f, Function)
+                and ("PartitionedFromPattern" in f.attrs or f.attrs.get("Primitive"))]
         return set(post_order(*done)) if done else set()
 
     def last_first(self, keys: Iterable[Key] | None) -> list[Expr]:

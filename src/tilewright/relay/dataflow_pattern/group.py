@@ -1,7 +1,7 @@
 """The pieces of a graph that a pattern takes: which nodes, what goes into them, and that they can be taken out.
 
-Pieces do not overlap; those nearer to the root of the graph come first. A piece from which another value than its last is used
-elsewhere is not taken, unless all that is made of that value is used by the piece itself.
+Pieces do not overlap; those nearer to the root of the graph come first. A piece from which another value than its last
+is used elsewhere is not taken, unless all that is made of that value is used by the piece itself.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ _SHARED: Final = (Constant, Function, GlobalVar, Var)
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A piece: its last value `root`, what the parts of the pattern stand for, the values that go in, the nodes inside in order."""
+    """A piece: its last value `root`, what the parts of the pattern stand for, the values that go in, the nodes inside
+    in order."""
 
     root: Expr
     node_map: NodeMap
@@ -68,7 +69,8 @@ def groups(pattern: DFPattern, graph: Graph) -> dict[Expr, Group]:
 
 
 def overlapping_groups(pattern: DFPattern, graph: Graph, taken: Set[Expr] = frozenset()) -> Iterator[Group]:
-    """Every piece of `graph` that looks like `pattern`, at most one for each root, and has nothing of `taken`, which may grow meanwhile."""
+    """Every piece of `graph` that looks like `pattern`, at most one for each root, and has nothing of `taken`, which
+    may grow meanwhile."""
     candidates = graph.last_first(root_keys(pattern))
     if not candidates:
         return
@@ -85,7 +87,8 @@ def overlapping_groups(pattern: DFPattern, graph: Graph, taken: Set[Expr] = froz
 
 
 def group_at(root: Expr, node_map: NodeMap, parts: Iterable[DFPattern]) -> Group:
-    """The piece that ends at `root`, where a matcher found `node_map`; `parts` are the `pattern_nodes` of the pattern."""
+    """The piece that ends at `root`, where a matcher found `node_map`; `parts` are the `pattern_nodes` of the pattern.
+    """
     known: list[Expr] = []
     within: set[Expr] = {root}
     for p in parts:
@@ -124,9 +127,11 @@ def own_nodes(group: Group) -> list[Expr]:
 
 
 def escapes(group: Group, graph: Graph) -> list[tuple[Expr, Expr]]:
-    """The values inside that are used outside, each with its user there, where not all that is made of them comes back to the piece."""
+    """The values inside that are used outside, each with its user there, where not all that is made of them comes back
+    to the piece."""
     inside = set(group.inside)
-    leaving = dict.fromkeys((e, u) for e in own_nodes(group) if e is not group.root for u in graph.users[e] if u not in inside)
+    leaving = dict.fromkeys((e, u) for e in own_nodes(group) if e is not group.root for u in graph.users[e]
+                            if u not in inside)
     return [(e, u) for e, u in leaving if not graph.dominates(group.root, u)]
 
 

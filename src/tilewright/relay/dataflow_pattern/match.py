@@ -1,8 +1,8 @@
 """Does an expression look like a pattern? Recursive over the pattern, never over the graph.
 
-A match assigns expressions to patterns. One pattern object has one expression, except on the path of a dominator. The first
-way that fits is taken: the left alternative before the right one, the arguments of a sum as written before the other way
-round; what is decided is not taken back when something further out does not fit.
+A match assigns expressions to patterns. One pattern object has one expression, except on the path of a dominator. The
+first way that fits is taken: the left alternative before the right one, the arguments of a sum as written before the
+other way round; what is decided is not taken back when something further out does not fit.
 """
 
 from __future__ import annotations
@@ -131,7 +131,8 @@ class Matcher:
             if not _is_call_of(a, inner):
                 return False
             x, y = a.args or ()
-            ways = [CallPattern(a.op, (y, CallPattern(p.op, (x, b)))), CallPattern(a.op, (x, CallPattern(p.op, (y, b))))]
+            ways = [CallPattern(a.op, (y, CallPattern(p.op, (x, b)))),
+                    CallPattern(a.op, (x, CallPattern(p.op, (y, b))))]
         else:
             ways = []
             for d, other in ((a, b), (b, a)):
@@ -141,7 +142,8 @@ class Matcher:
         return any(self._looks(way, e) for way in ways)
 
     def _function(self, p: FunctionPattern, e: Any) -> bool:
-        return isinstance(e, Function) and (p.params is None or self._all(p.params, e.params)) and self._looks(p.body, e.body)
+        return (isinstance(e, Function) and (p.params is None or self._all(p.params, e.params))
+                and self._looks(p.body, e.body))
 
     def _if(self, p: IfPattern, e: Any) -> bool:
         return isinstance(e, If) and self._all(p.inside(), (e.cond, e.true_branch, e.false_branch))
@@ -173,7 +175,8 @@ class Matcher:
         return self._looks(p.pattern, e) and all(_same(attribute(e, name), wanted) for name, wanted in p.attrs.items())
 
     def _dominator(self, p: DominatorPattern, e: Any) -> bool:
-        """The child, then every way up from it until the parent, breadth not mattering; then the way down from the parent."""
+        """The child, then every way up from it until the parent, breadth not mattering; then the way down from the
+        parent."""
         if not self._looks(p.child, e):
             return False
         parent: Expr | None = None
@@ -240,7 +243,8 @@ def _values(e: Expr) -> tuple[Expr, ...]:
 
 
 def attribute(e: Any, name: str) -> Any:
-    """An attribute of an operator (`TOpPattern` or a registered one), of a call's operator, or of a function; None without it."""
+    """An attribute of an operator (`TOpPattern` or a registered one), of a call's operator, or of a function; None
+    without it."""
     if isinstance(e, Op) or (isinstance(e, type) and issubclass(e, Op)):
         return int(e.kind) if name == "TOpPattern" else op_attr(e.name, name)
     if isinstance(e, Call) and isinstance(e.op, Op):
@@ -288,6 +292,7 @@ def _call_keys(op: DFPattern) -> set[Key] | None:
 
 
 _KINDS: Final[dict[type, Key]] = {
-    VarPattern: Var, ConstantPattern: Constant, FunctionPattern: Function, IfPattern: If, LetPattern: Let, TuplePattern: Tuple,
+    VarPattern: Var, ConstantPattern: Constant, FunctionPattern: Function, IfPattern: If, LetPattern: Let,
+    TuplePattern: Tuple,
     TupleGetItemPattern: TupleGetItem,
 }

@@ -3,12 +3,13 @@
     conv = is_op("nn.conv2d")(wildcard(), is_constant())
     pattern = is_op("nn.relu")(conv.optional(lambda x: is_op("nn.bias_add")(x, is_constant())))
 
-Patterns are compared by identity: one pattern object that occurs twice stands for one expression. A pattern prints as the
-Python text that builds it.
+Patterns are compared by identity: one pattern object that occurs twice stands for one expression. A pattern prints as
+the Python text that builds it.
 
     pattern ::= ExprPattern(expr) | VarPattern(name) | ConstantPattern() | WildcardPattern() | CallPattern(op, args)
-              | FunctionPattern(params, body) | IfPattern(cond, then, else) | LetPattern(var, value, body) | TuplePattern(fields)
-              | TupleGetItemPattern(tuple, index) | AltPattern(left, right) | TypePattern(pattern, type) | DataTypePattern(pattern, dtype)
+              | FunctionPattern(params, body) | IfPattern(cond, then, else) | LetPattern(var, value, body)
+              | TuplePattern(fields) | TupleGetItemPattern(tuple, index) | AltPattern(left, right)
+              | TypePattern(pattern, type) | DataTypePattern(pattern, dtype)
               | ShapePattern(pattern, shape) | AttrPattern(pattern, attrs) | DominatorPattern(parent, path, child)
 """
 
@@ -62,7 +63,8 @@ class DFPattern:
         return has_shape(shape, self)
 
     def dominates(self, parent: DFPattern, path: DFPattern | None = None) -> DominatorPattern:
-        """This pattern, as the one place where all that is made of `parent` comes together; between them lies only `path`."""
+        """This pattern, as the one place where all that is made of `parent` comes together; between them lies only
+        `path`."""
         return DominatorPattern(parent, wildcard() if path is None else path, self)
 
     def match(self, expr: Expr) -> bool:
@@ -71,11 +73,12 @@ class DFPattern:
 
         return match(self, expr)
 
-    def partition(self, expr: Expr, attrs: Mapping[str, Any] | None = None, check: Callable[[Expr], bool] = lambda expr: True) -> Expr:
+    def partition(self, expr: Expr, attrs: Mapping[str, Any] | None = None,
+                  check: Callable[[Expr], bool] = lambda expr: True) -> Expr:
         """`expr` with each piece that looks like this pattern as a function of its own, and a call of that.
 
-        The functions have the attributes `attrs`, and `PartitionedFromPattern`, the operators inside by name. A piece that
-        `check` says no to is left alone, and one from which another value than the last is used elsewhere.
+        The functions have the attributes `attrs`, and `PartitionedFromPattern`, the operators inside by name. A piece
+        that `check` says no to is left alone, and one from which another value than the last is used elsewhere.
         """
         from tilewright.relay.dataflow_pattern.rewrite import partition
 
@@ -93,7 +96,8 @@ class DFPattern:
 
 @node
 class ExprPattern(DFPattern):
-    """An expression that is structurally equal to `expr`; or an operator, by its class, or by an object with its attributes."""
+    """An expression that is structurally equal to `expr`; or an operator, by its class, or by an object with its
+    attributes."""
 
     expr: Expr | Op | type[Op]
 
@@ -249,7 +253,8 @@ class ShapePattern(DFPattern):
 
 @node
 class AttrPattern(DFPattern):
-    """`pattern`, with these attributes: of a call, of a function, or (`TOpPattern` and those registered) of an operator."""
+    """`pattern`, with these attributes: of a call, of a function, or (`TOpPattern` and those registered) of an
+    operator."""
 
     pattern: DFPattern
     attrs: Mapping[str, Any]
@@ -263,7 +268,8 @@ class AttrPattern(DFPattern):
 
 @node
 class DominatorPattern(DFPattern):
-    """`child`, where all ways up from it end at one `parent`, over values that look like `path`, and no way down leaves them."""
+    """`child`, where all ways up from it end at one `parent`, over values that look like `path`, and no way down leaves
+    them."""
 
     parent: DFPattern
     path: DFPattern
@@ -280,7 +286,8 @@ def _sequence(pattern: Any, name: str) -> None:
         return
     wrong = [p for p in given if not isinstance(p, DFPattern)]
     if wrong:
-        raise CompileError(f"the {name} of a {type(pattern).__name__} are patterns, and {wrong[0]!r} is a {type(wrong[0]).__name__}; wrap it in is_expr", code="TW0413")
+        raise CompileError(f"the {name} of a {type(pattern).__name__} are patterns, and {wrong[0]!r} is a "
+                           f"{type(wrong[0]).__name__}; wrap it in is_expr", code="TW0413")
     object.__setattr__(pattern, name, tuple(given))
 
 

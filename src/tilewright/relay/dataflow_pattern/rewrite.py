@@ -52,22 +52,25 @@ class DFPatternCallback:
     def callback(self, pre: Expr, post: Expr, node_map: NodeMap) -> Expr:
         """What stands for a match.
 
-        `pre` is the value as it was matched, `post` the same over operands that are rewritten already; returning `post` changes
-        nothing. `node_map` has the expressions that each part of the pattern stands for, a list for each, rewritten like `post`.
+        `pre` is the value as it was matched, `post` the same over operands that are rewritten already; returning `post`
+        changes nothing. `node_map` has the expressions that each part of the pattern stands for, a list for each,
+        rewritten like `post`.
         """
         raise NotImplementedError(f"{type(self).__name__} has no callback")
 
     def __getattr__(self, name: str) -> Any:
         if name == "pattern":
-            raise CompileError(f"{type(self).__name__} has no pattern; set self.pattern in __init__, after super().__init__()", code="TW0413")
+            raise CompileError(f"{type(self).__name__} has no pattern; set self.pattern in __init__, after "
+                               "super().__init__()", code="TW0413")
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name, obj=self)
 
 
-def rewrite(callbacks: DFPatternCallback | Sequence[DFPatternCallback], expr: Expr, mod: IRModule | None = None) -> Expr:
+def rewrite(callbacks: DFPatternCallback | Sequence[DFPatternCallback], expr: Expr, mod: IRModule
+            | None = None) -> Expr:
     """`expr` rewritten by each callback in turn, round after round until a round changes nothing.
 
-    `mod` has the functions that `expr` calls. Raises `CompileError` naming the callbacks that still change something after
-    100 rounds, or that return what is no expression.
+    `mod` has the functions that `expr` calls. Raises `CompileError` naming the callbacks that still change something
+    after 100 rounds, or that return what is no expression.
     """
     active = [callbacks] if isinstance(callbacks, DFPatternCallback) else list(callbacks)
     graph: Graph | None = None
@@ -84,7 +87,8 @@ def rewrite(callbacks: DFPatternCallback | Sequence[DFPatternCallback], expr: Ex
         if not changed or not active or (count and structural_equal(before, expr, exact=True)):
             return expr
     names = " and ".join(dict.fromkeys(type(c).__name__ for c in changed))
-    raise CompileError(f"after {_ROUNDS} rounds {names} still rewrites the graph; a callback must not make what its own or another's pattern matches", code="TW0413")
+    raise CompileError(f"after {_ROUNDS} rounds {names} still rewrites the graph; a callback must not make what its "
+                       "own or another's pattern matches", code="TW0413")
 
 
 def partition(pattern: DFPattern, expr: Expr, attrs: Mapping[str, Any] | None, check: Callable[[Expr], bool]) -> Expr:
@@ -96,17 +100,20 @@ def partition(pattern: DFPattern, expr: Expr, attrs: Mapping[str, Any] | None, c
     def outline(group: Group, post: Expr, new: dict[Expr, Expr]) -> Expr:
         if not check(group.root):
             return post
-        return Call(group.as_function(numbers[group.root], attrs or {}), [new.get(e, e) for e in group.inputs], span=group.root.span)
+        return Call(group.as_function(numbers[group.root], attrs or {}), [new.get(e, e) for e in group.inputs],
+                    span=group.root.span)
 
     return _replaced(graph, found, outline)
 
 
 def _rewritten(c: DFPatternCallback, graph: Graph) -> Expr:
     def replace(group: Group, post: Expr, new: dict[Expr, Expr]) -> Expr:
-        node_map = {p: [post if e is group.root else new.get(e, e) for e in matched] for p, matched in group.node_map.items()}
+        node_map = {p: [post if e is group.root else new.get(e, e) for e in matched]
+                    for p, matched in group.node_map.items()}
         given = c.callback(group.root, post, node_map)
         if not isinstance(given, Expr):
-            raise CompileError(f"{type(c).__name__}.callback returned {given!r}, which is no expression; return `post` to change nothing", group.root.span, code="TW0413")
+            raise CompileError(f"{type(c).__name__}.callback returned {given!r}, which is no expression; return `post` "
+                               "to change nothing", group.root.span, code="TW0413")
         return given
 
     return _replaced(graph, groups(c.pattern, graph), replace)

@@ -1,4 +1,5 @@
-"""Which operators accelerators take, and why not the others: `explain_offload`, its report, and the edits that would move them."""
+"""Which operators accelerators take, and why not the others: `explain_offload`, its report, and the edits that would
+move them."""
 
 from tilewright.relay.offload.assignments import partition, table_of
 from tilewright.relay.offload.changes import Edit

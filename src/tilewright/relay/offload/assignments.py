@@ -1,4 +1,5 @@
-"""What a partition does with each operator, found by running it: every call gets a number as its origin, and passes keep origins."""
+"""What a partition does with each operator, found by running it: every call gets a number as its origin, and passes
+keep origins."""
 
 from __future__ import annotations
 
@@ -26,26 +27,31 @@ _MARK = "\0offload"
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """Who computes an operator; `target` is empty for the CPU. `row` is the name of the composite function that it is in."""
+    """Who computes an operator; `target` is empty for the CPU. `row` is the name of the composite function that it is
+    in."""
 
     target: str
     row: str = ""
 
 
 def table_of(target: str, tables: Mapping[str, PatternTable] | None = None) -> PatternTable:
-    """The pattern table of a target, empty where it has none. Raises `OptionError` for a name that nothing is known of."""
+    """The pattern table of a target, empty where it has none. Raises `OptionError` for a name that nothing is known of.
+    """
     given = (tables or {}).get(target)
     table = given if given is not None else get_pattern_table(target)
     if table is None and target not in (known := known_targets()):
         raise OptionError(
-            f"there is no accelerator '{target}'{nearest(target, known)}; it has no pattern table (relay.op.contrib.register_pattern_table), and no operator "
-            f"has an attribute 'target.{target}'; import the file that registers it (--plugin FILE), or install its package; those there are: {', '.join(known)}", code="TW0901"
+            f"there is no accelerator '{target}'{nearest(target, known)}; it has no pattern table "
+            "(relay.op.contrib.register_pattern_table), and no operator "
+            f"has an attribute 'target.{target}'; import the file that registers it (--plugin FILE), or install its "
+            f"package; those there are: {', '.join(known)}", code="TW0901"
         )
     return table or ()
 
 
 def partition(mod: IRModule, targets: Sequence[str], tables: Mapping[str, PatternTable] | None = None) -> IRModule:
-    """`mod` with what each target takes as functions for it, one target after another: composites, marks, regions, functions."""
+    """`mod` with what each target takes as functions for it, one target after another: composites, marks, regions,
+    functions."""
     for t in targets:
         rows = table_of(t, tables)
         passes = [MergeComposite(rows)] if rows else []
@@ -54,7 +60,8 @@ def partition(mod: IRModule, targets: Sequence[str], tables: Mapping[str, Patter
 
 
 def fates(mod: IRModule, divide: Partition) -> tuple[dict[Call, Fate], IRModule, dict[Expr, Call]]:
-    """The fate of every call of an operator of `mod` under a partition, the partitioned module, and which call each of its calls was.
+    """The fate of every call of an operator of `mod` under a partition, the partitioned module, and which call each of
+    its calls was.
 
     A call that is nowhere afterwards was rewritten by the target that took it.
     """
@@ -110,7 +117,8 @@ def _restored(function: Function, numbered: Mapping[str, Call], origins: dict[Ex
         now: Any = [new.get(o, o) for o in old]
         if isinstance(e, Call) and e.span is not None and e.span.name in numbered:
             before = numbered[e.span.name]
-            new[e] = Call(now[0], now[1:], span=before.span) if isinstance(e.op, Expr) else Call(e.op, now, span=before.span)
+            new[e] = (Call(now[0], now[1:], span=before.span) if isinstance(e.op, Expr)
+                      else Call(e.op, now, span=before.span))
             if isinstance(e.op, Op):
                 origins[new[e]] = before
         elif any(a is not b for a, b in zip(old, now, strict=True)):

@@ -1,6 +1,7 @@
 """Edits of a program: at some nodes something else, and everything above them built again.
 
-A `Change` belongs to one node and makes of it, over its new operands, what stands in its place. Several changes are made in one walk.
+A `Change` belongs to one node and makes of it, over its new operands, what stands in its place. Several changes are
+made in one walk.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ Now = Callable[[Expr], Expr]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What `step` makes of the node `at`, over its new operands; or of its operand number `position`, where that is not negative."""
+    """What `step` makes of the node `at`, over its new operands; or of its operand number `position`, where that is not
+    negative."""
 
     at: Expr
     step: Callable[[Expr, Now], Expr]
@@ -32,8 +34,9 @@ class Change:
 class Edit:
     """What would bring operators to a target: `text` says it in words, `changes` and `passes` do it.
 
-    `keeps_meaning`: the program computes the same. `table` is an edit of the target's pattern table instead. What needs a value that is not
-    in the program names it in `needs`. What only the author of the model or of the accelerator can do has none of these: `can_apply` is False.
+    `keeps_meaning`: the program computes the same. `table` is an edit of the target's pattern table instead. What needs
+    a value that is not in the program names it in `needs`. What only the author of the model or of the accelerator can
+    do has none of these: `can_apply` is False.
     """
 
     text: str
@@ -51,8 +54,8 @@ class Edit:
     def apply(self, mod: IRModule, params: Mapping[str, Any] | None = None) -> IRModule:
         """`mod`, the module that was explained, with the edit; `params` has the values that it needs, by name.
 
-        Raises `OptionError` where these are missing, or where the edit is one of the table or for a human being, and `CompileError` where
-        the rest of the program has no type with it.
+        Raises `OptionError` where these are missing, or where the edit is one of the table or for a human being, and
+        `CompileError` where the rest of the program has no type with it.
         """
         if not self.can_apply:
             raise OptionError(f"this edit is not made by a program: {self.text}", code="TW0909")
@@ -66,12 +69,14 @@ def applied(mod: IRModule, edits: Iterable[Edit], params: Mapping[str, Any] | No
     edits = list(edits)
     missing = [n for n in dict.fromkeys(n for e in edits for n in e.needs) if n not in (params or {})]
     if missing:
-        raise OptionError(f"the values of {', '.join(f'%{n}' for n in missing)} are not in the model; give them: apply(params={{{missing[0]!r}: array}})", code="TW0909")
+        raise OptionError(f"the values of {', '.join(f'%{n}' for n in missing)} are not in the model; give them: "
+                          f"apply(params={{{missing[0]!r}: array}})", code="TW0909")
     changes = list({id(c): c for e in edits for c in e.changes}.values())
     try:
         new = mod.map_functions(lambda f: changed_function(f, changes), Function) if changes else mod
     except ShapeError as error:
-        raise CompileError(f"the rest of the program has no type with the edit '{'; '.join(e.text for e in edits)}': {error}", code="TW0909") from None
+        raise CompileError(f"the rest of the program has no type with the edit '{'; '.join(e.text for e in edits)}': "
+                           f"{error}", code="TW0909") from None
     needed = {n: (params or {})[n] for e in edits for n in e.needs}
     new = bind_params(new, needed) if needed else new
     for p in {repr(p): p for e in edits for p in e.passes}.values():
@@ -80,7 +85,8 @@ def applied(mod: IRModule, edits: Iterable[Edit], params: Mapping[str, Any] | No
 
 
 def changed(root: Expr, changes: Sequence[Change], without: Iterable[Expr] = ()) -> Expr:
-    """What stands for `root` after the changes; the nodes `without` are not looked into, nor changed unless a change is at them."""
+    """What stands for `root` after the changes; the nodes `without` are not looked into, nor changed unless a change is
+    at them."""
     at: dict[Expr, list[Change]] = {}
     for c in changes:
         at.setdefault(c.at, []).append(c)
@@ -119,7 +125,8 @@ def changed_function(function: Function, changes: Sequence[Change]) -> Function:
     by_name = {v.name_hint: v for v in new}
     params = [p if p in after or p not in before else by_name.get(p.name_hint) for p in function.params]
     kept = [p for p in params if p is not None]
-    return Function([*kept, *(v for v in new if v not in kept)], body, None, function.type_params, function.attrs, function.span)
+    return Function([*kept, *(v for v in new if v not in kept)], body, None, function.type_params, function.attrs,
+                    function.span)
 
 
 def operand_change(user: Expr, position: int, make: Callable[[Expr], Expr]) -> Change:
@@ -133,7 +140,8 @@ def node_change(at: Expr, make: Callable[[Expr], Expr]) -> Change:
 
 
 def copied(inside: Sequence[Expr]) -> Callable[[Expr, int, Expr], Change]:
-    """Changes that give an operand's users outside of a match a copy of it: nodes of `inside`, in order, are built again for them."""
+    """Changes that give an operand's users outside of a match a copy of it: nodes of `inside`, in order, are built
+    again for them."""
     made_for: list[tuple[Now, dict[Expr, Expr]]] = []
 
     def at(user: Expr, position: int, value: Expr) -> Change:

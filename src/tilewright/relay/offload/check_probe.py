@@ -1,6 +1,8 @@
-"""Which single change makes a check say yes: the check is asked about the match with one attribute changed, one batch, one type, one after another.
+"""Which single change makes a check say yes: the check is asked about the match with one attribute changed, one batch,
+one type, one after another.
 
-A check is a function of the accelerator's author, and says no without a reason; what it says of neighbours of the match is the reason.
+A check is a function of the accelerator's author, and says no without a reason; what it says of neighbours of the match
+is the reason.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ _MOST: Final = 200
 
 @dataclass
 class Questions:
-    """How many questions checks may still be asked for one report: one may take milliseconds, and every match may be refused."""
+    """How many questions checks may still be asked for one report: one may take milliseconds, and every match may be
+    refused."""
 
     left: int = 2_000
 
@@ -38,10 +41,10 @@ _MOVES: Final = ("transpose", "layout_transform")
 _TYPES: Final = ("int8", "uint8", "int16", "int32", "float16", "float32")
 
 
-def probe(check: Callable[[Any], Any], root: Expr, inside: Sequence[Expr], inputs: Sequence[Expr], questions: Questions) -> Edit | None:
-    """The first change of the match that ends at `root` with which the check agrees: of one attribute of a call `inside`, of the batch of inputs of the
-    program, of the type that all is computed in. None without one.
-    """
+def probe(check: Callable[[Any], Any], root: Expr, inside: Sequence[Expr], inputs: Sequence[Expr],
+          questions: Questions) -> Edit | None:
+    """The first change of the match that ends at `root` with which the check agrees: of one attribute of a call
+    `inside`, of the batch of inputs of the program, of the type that all is computed in. None without one."""
     tries = itertools.chain(_attributes(inside), _batches(inputs), _types(root, inside))
     for trial, edit in itertools.islice(tries, min(_MOST, questions.left)):
         questions.left -= 1
@@ -54,8 +57,10 @@ def probe(check: Callable[[Any], Any], root: Expr, inside: Sequence[Expr], input
     return _layouts(check, root, inside, inputs, questions)
 
 
-def _layouts(check: Callable[[Any], Any], root: Expr, inside: Sequence[Expr], inputs: Sequence[Expr], questions: Questions) -> Edit | None:
-    """Another layout of one operator of the match, where the check agrees with what `ConvertLayout` makes of the match."""
+def _layouts(check: Callable[[Any], Any], root: Expr, inside: Sequence[Expr], inputs: Sequence[Expr],
+             questions: Questions) -> Edit | None:
+    """Another layout of one operator of the match, where the check agrees with what `ConvertLayout` makes of the match.
+    """
     for call in inside:
         if not isinstance(call, Call) or not isinstance(call.op, Op):
             continue
@@ -78,7 +83,8 @@ def _layouts(check: Callable[[Any], Any], root: Expr, inside: Sequence[Expr], in
 def _converted(root: Expr, inputs: Sequence[Expr], edit: Edit) -> Expr:
     """The match by itself after the passes of an edit, without what brings its result back."""
     variables = {e: Var(f"input{i}", e.known_type()) for i, e in enumerate(inputs) if not isinstance(e, Constant)}
-    body = changed(root, [node_change(e, lambda old, v=v: v) for e, v in variables.items()], variables)  # type: ignore[misc]
+    body = changed(root, [node_change(e, lambda old, v=v: v) for e, v in variables.items()],  # type: ignore[misc]
+                   variables)
     mod = IRModule({"main": Function(list(variables.values()), body)})
     for p in edit.passes:
         mod = p(mod)
@@ -100,11 +106,13 @@ def _attributes(inside: Sequence[Expr]) -> Iterator[Trial]:
             for name, value in call.op.attributes().items():
                 for other in _others(call.op, name, value):
                     change = _setting(call, name, other)
-                    yield (change,), Edit(f"set {name} = {other!r} of {call.op.name} (it is {value!r})", False, (change,))
+                    yield (change,), Edit(f"set {name} = {other!r} of {call.op.name} (it is {value!r})", False,
+                                          (change,))
 
 
 def _batches(inputs: Sequence[Expr]) -> Iterator[Trial]:
-    variables = [v for v in inputs if isinstance(v, Var) and isinstance(t := v.known_type(), TensorType) and t.shape and t.shape[0] != 1]
+    variables = [v for v in inputs if isinstance(v, Var) and isinstance(t := v.known_type(), TensorType) and t.shape
+                 and t.shape[0] != 1]
     edit = batch_of(variables, variables[0].tensor_type.shape[0], 1) if variables else None
     if edit is not None:
         yield edit.changes, edit
@@ -114,7 +122,9 @@ def _types(root: Expr, inside: Sequence[Expr]) -> Iterator[Trial]:
     calls = [e for e in inside if isinstance(e, Call)]
     known = root.known_type()
     readers = [*calls, *(o for e in calls for o in operands(e) if isinstance(o, Tuple))]
-    for before in dict.fromkeys(t.dtype for e in readers for o in operands(e) if isinstance(t := o.known_type(), TensorType)) if isinstance(known, TensorType) else ():
+    for before in dict.fromkeys(t.dtype for e in readers for o in operands(e)
+                                if isinstance(t := o.known_type(), TensorType)) if isinstance(known,
+                                        TensorType) else ():
         for wanted in _TYPES:
             if before != wanted:
                 yield all_cast(calls, DataType(wanted), before), computed_in(calls, root, DataType(wanted), before)
@@ -125,7 +135,8 @@ def _setting(call: Call, name: str, value: Any) -> Change:
 
 
 def _others(op: Op, name: str, value: Any) -> Iterator[Any]:
-    """Other values of an attribute, the plainest first: its default, a smaller number, the same for all axes, the other truth value, another type."""
+    """Other values of an attribute, the plainest first: its default, a smaller number, the same for all axes, the other
+    truth value, another type."""
     seen = [value]
     for other in _candidates(op, name, value):
         if other not in seen:

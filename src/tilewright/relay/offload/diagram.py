@@ -1,7 +1,9 @@
-"""A picture of a partition: one SVG file that needs nothing else, operators from top to bottom in the order in which they run.
+"""A picture of a partition: one SVG file that needs nothing else, operators from top to bottom in the order in which
+they run.
 
-What a target computes stands in a frame of the target's colour, one for each function; what the CPU computes is grey, with the reason beside
-it. Values that skip rows are arcs on the left. The whole reason of an operator shows when the pointer rests on it.
+What a target computes stands in a frame of the target's colour, one for each function; what the CPU computes is grey,
+with the reason beside it. Values that skip rows are arcs on the left. The whole reason of an operator shows when the
+pointer rests on it.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ CPU: Final = "#8a8f98"
 
 @dataclass
 class Row:
-    """An operator, or a composite of several: its words, who computes it, the function of the target that it is in, and why it stays."""
+    """An operator, or a composite of several: its words, who computes it, the function of the target that it is in, and
+    why it stays."""
 
     label: str
     shape: str
@@ -48,7 +51,8 @@ def to_svg(report: Offload) -> str:
     height = (tops[-1] + ROW if tops else 60) + 30
     colour = {t: COLOURS[i % len(COLOURS)] for i, t in enumerate(report.targets)}
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + BESIDE + 620}" height="{height}" viewBox="0 0 {LEFT + BESIDE + 620} {height}" font-family="sans-serif" font-size="13">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{LEFT + BESIDE + 620}" height="{height}" viewBox="0 0 '
+        f'{LEFT + BESIDE + 620} {height}" font-family="sans-serif" font-size="13">',
         '<rect width="100%" height="100%" fill="white"/>',
         f'<text x="20" y="26" font-size="15" font-weight="bold" fill="#222">{escape(report.summary())}</text>',
         *_legend(report, colour), *_frames(rows, tops, colour), *_arcs(rows, tops),
@@ -60,7 +64,8 @@ def to_svg(report: Offload) -> str:
 
 def to_html(report: Offload) -> str:
     """The same as a page."""
-    return f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{escape(report.summary())}</title>\n<body>{to_svg(report)}</body></html>\n'
+    return ('<!doctype html>\n<html lang="en"><meta '
+            f'charset="utf-8"><title>{escape(report.summary())}</title>\n<body>{to_svg(report)}</body></html>\n')
 
 
 def rows_of(report: Offload) -> list[Row]:
@@ -81,13 +86,16 @@ class _Rows:
     """Makes the rows of a function, and of those that it calls."""
 
     def __init__(
-        self, report: Offload, functions: dict[str, Function], records: dict[Call, Record], macs: dict[Call, int], rows: list[Row], made: dict[Expr, set[int]]
+        self, report: Offload, functions: dict[str, Function], records: dict[Call, Record], macs: dict[Call, int],
+        rows: list[Row], made: dict[Expr, set[int]]
     ) -> None:
-        self.report, self.functions, self.records, self.macs, self.rows, self.made = report, functions, records, macs, rows, made
+        self.report, self.functions, self.records, self.macs, self.rows, self.made = (report, functions, records, macs,
+            rows, made)
 
     def of(self, f: Function, target: str, region: str) -> None:
         for e in post_order(f.body, inside=False):
-            below = set().union(*(self.made.get(o, set()) for o in operands(e))) if not isinstance(e, (Constant, Var)) else self.made.get(e, set())
+            below = (set().union(*(self.made.get(o, set()) for o in operands(e))) if not isinstance(e, (Constant, Var))
+                     else self.made.get(e, set()))
             if not isinstance(e, Call) or not e.args:
                 self.made[e] = below
                 continue
@@ -106,7 +114,8 @@ class _Rows:
         before = [b for c in inner if (b := self.report.origins.get(c)) is not None]
         known = e.known_type()
         shape = f"{known.dtype}[{', '.join(map(str, known.shape))}]" if isinstance(known, TensorType) else ""
-        label = str(e.op.attrs.get("Composite", "function")) if isinstance(e.op, Function) else e.op.name if isinstance(e.op, Op) else repr(e.op)
+        label = (str(e.op.attrs.get("Composite", "function")) if isinstance(e.op, Function) else e.op.name
+                 if isinstance(e.op, Op) else repr(e.op))
         if e.span is not None and e.span.name:
             room = max(8, LETTERS - len(label) - 2)
             label += f"  {e.span.name if len(e.span.name) <= room else '…' + e.span.name[1 - room :]}"
@@ -128,7 +137,8 @@ def _tops(rows: list[Row]) -> Iterator[int]:
 def _legend(report: Offload, colour: dict[str, str]) -> Iterator[str]:
     x = 20
     for name, fill in [*colour.items(), ("CPU", CPU)]:
-        yield f'<rect x="{x}" y="38" width="14" height="14" rx="3" fill="{fill}"/><text x="{x + 20}" y="50" fill="#222">{escape(name)}</text>'
+        yield (f'<rect x="{x}" y="38" width="14" height="14" rx="3" fill="{fill}"/><text x="{x + 20}" y="50" '
+               f'fill="#222">{escape(name)}</text>')
         x += 40 + 8 * len(name)
 
 
@@ -143,7 +153,8 @@ def _frames(rows: list[Row], tops: list[int], colour: dict[str, str]) -> Iterato
             fill, macs = colour.get(first.target, CPU), sum(r.macs for r in rows[start:i])
             words = f"{first.region}" + (f", {shown_macs(macs)}" if macs else "")
             yield (
-                f'<rect x="{LEFT - 10}" y="{tops[start] - 22}" width="{WIDTH + 20}" height="{(i - start) * ROW + 24}" rx="6" fill="{fill}" fill-opacity="0.10" stroke="{fill}"/>'
+                f'<rect x="{LEFT - 10}" y="{tops[start] - 22}" width="{WIDTH + 20}" height="{(i - start) * ROW + 24}" '
+                f'rx="6" fill="{fill}" fill-opacity="0.10" stroke="{fill}"/>'
                 f'<text x="{LEFT - 4}" y="{tops[start] - 8}" font-size="11" fill="{fill}">{escape(words)}</text>'
             )
         start = i
@@ -158,7 +169,8 @@ def _arcs(rows: list[Row], tops: list[int]) -> Iterator[str]:
             elif j < i:
                 y0, y1 = tops[j] + ROW // 2, tops[i] + ROW // 2
                 out = LEFT - 12 - min(100, 12 + (y1 - y0) // 8)
-                yield f'<path d="M{LEFT} {y0} C{out} {y0} {out} {y1} {LEFT} {y1}" stroke="#777" fill="none" stroke-opacity="0.7"/>'
+                yield (f'<path d="M{LEFT} {y0} C{out} {y0} {out} {y1} {LEFT} {y1}" stroke="#777" fill="none" '
+                       'stroke-opacity="0.7"/>')
 
 
 def _drawn(row: Row, top: int, colour: dict[str, str]) -> Iterator[str]:
@@ -167,10 +179,12 @@ def _drawn(row: Row, top: int, colour: dict[str, str]) -> Iterator[str]:
     hint = f"<title>{escape(str(row.record))}</title>" if row.record is not None else ""
     yield f'<g>{hint}<rect x="{LEFT}" y="{top}" width="{WIDTH}" height="{ROW - 5}" rx="4" fill="{fill}"/>'
     yield f'<text x="{LEFT + 8}" y="{middle + 1}" fill="white">{escape(_cut(row.label, LETTERS))}</text>'
-    yield f'<text x="{LEFT + WIDTH - 8}" y="{middle + 1}" fill="white" font-size="11" text-anchor="end">{escape(_cut(row.shape, 26))}</text>'
+    yield (f'<text x="{LEFT + WIDTH - 8}" y="{middle + 1}" fill="white" font-size="11" '
+           f'text-anchor="end">{escape(_cut(row.shape, 26))}</text>')
     if row.record is not None:
         macs = f"{shown_macs(row.macs)}: " if row.macs else ""
-        yield f'<text x="{LEFT + WIDTH + 20}" y="{middle + 1}" fill="#444" font-size="11">{escape(_cut(macs + row.record.why, LONGEST))}</text>'
+        yield (f'<text x="{LEFT + WIDTH + 20}" y="{middle + 1}" fill="#444" '
+               f'font-size="11">{escape(_cut(macs + row.record.why, LONGEST))}</text>')
     yield "</g>"
 
 

@@ -1,4 +1,5 @@
-"""What keeps an expression from looking like a pattern: one `Difference` for each place, and a `Way`, all those of one comparison.
+"""What keeps an expression from looking like a pattern: one `Difference` for each place, and a `Way`, all those of one
+comparison.
 
 A difference costs as much as it takes to mend it, so that the way with the least cost is that of the smallest edit.
 """
@@ -48,8 +49,8 @@ NO_EDIT: Final = 4
 class Difference:
     """One place where an expression does not look like the pattern.
 
-    `at` is the expression there, and `user`, when one is known, the expression of the match that uses it as its operand number `position`.
-    `wanted` has attributes that were asked for, or whatever else the edit needs.
+    `at` is the expression there, and `user`, when one is known, the expression of the match that uses it as its operand
+    number `position`. `wanted` has attributes that were asked for, or whatever else the edit needs.
     """
 
     kind: Kind
@@ -69,7 +70,8 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One comparison of a pattern with an expression: what differs, and what each part stands for; `matched` counts operators that fit."""
+    """One comparison of a pattern with an expression: what differs, and what each part stands for; `matched` counts
+    operators that fit."""
 
     differences: tuple[Difference, ...] = ()
     pairs: tuple[tuple[DFPattern, Expr], ...] = ()
@@ -78,21 +80,25 @@ class Way:
 
     @property
     def rank(self) -> tuple[int, int, int, int]:
-        """The smaller the nearer: what costs the least, then what leaves the most as it is, then what is said in the fewest words."""
+        """The smaller the nearer: what costs the least, then what leaves the most as it is, then what is said in the
+        fewest words."""
         return self.cost, -self.matched, len(self.differences), sum(d.kind is Kind.MISSING for d in self.differences)
 
     @property
     def effort(self) -> int:
         """The cost, where constants, types and attributes that are mended in one go count once."""
-        once = {d.kind for d in self.differences if d.kind in (Kind.CONSTANT, Kind.DTYPE, Kind.ATTRIBUTE) and d.cost == 1}
+        once = {d.kind for d in self.differences if d.kind in (Kind.CONSTANT, Kind.DTYPE, Kind.ATTRIBUTE)
+                and d.cost == 1}
         return len(once) + sum(d.cost for d in self.differences if d.kind not in once or d.cost > 1)
 
     @property
     def calls(self) -> list[Call]:
         """The calls that have a part in the match, those that stand between among them."""
         other = {(d.pattern, d.at) for d in self.differences if d.kind is Kind.OTHER}
-        found = [e for p, e in self.pairs if isinstance(e, Call) and isinstance(p, (CallPattern, DominatorPattern)) and (p, e) not in other]
-        return list(dict.fromkeys([*found, *(d.at for d in self.differences if d.kind is Kind.EXTRA and isinstance(d.at, Call))]))
+        found = [e for p, e in self.pairs if isinstance(e, Call) and isinstance(p, (CallPattern, DominatorPattern))
+                 and (p, e) not in other]
+        return list(dict.fromkeys(
+            [*found, *(d.at for d in self.differences if d.kind is Kind.EXTRA and isinstance(d.at, Call))]))
 
     def and_then(self, other: Way) -> Way:
         """Both together."""
@@ -100,8 +106,10 @@ class Way:
             return other
         if not other.pairs and not other.differences:
             return self
-        return Way(self.differences + other.differences, self.pairs + other.pairs, self.matched + other.matched, self.cost + other.cost)
+        return Way(self.differences + other.differences, self.pairs + other.pairs, self.matched + other.matched,
+                   self.cost + other.cost)
 
     def differing(self, *more: Difference) -> Way:
         """The same with more differences."""
-        return Way(self.differences + more, self.pairs, self.matched, self.cost + sum(d.cost for d in more)) if more else self
+        return Way(self.differences + more, self.pairs, self.matched,
+                   self.cost + sum(d.cost for d in more)) if more else self

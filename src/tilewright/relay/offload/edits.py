@@ -1,4 +1,5 @@
-"""The edit that takes a difference away, for each kind of difference; what only a human being can do is an edit without changes."""
+"""The edit that takes a difference away, for each kind of difference; what only a human being can do is an edit without
+changes."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ _OUT: Final = ("out_dtype", "dtype")
 
 
 def edit_of(way: Way) -> Edit | None:
-    """The edit that takes all differences of a way; None where one of them has none, and where it would be no small one."""
+    """The edit that takes all differences of a way; None where one of them has none, and where it would be no small
+    one."""
     built = sum(d.kind in (Kind.EXTRA, Kind.MISSING, Kind.OPERATOR) for d in way.differences)
     heavy = any(isinstance(e.op, Op) and e.op.kind > Fusion.INJECTIVE for e in way.calls)
     if way.effort > NO_EDIT or (built > way.matched and not heavy):
@@ -80,7 +82,8 @@ def at_use(d: Difference, make: Callable[[Expr], Expr]) -> Change:
 
 
 def with_attributes(call: Call, wanted: Mapping[str, Any]) -> Call:
-    """A call with other values of some attributes. Raises `CompileError` where its operator, or the type rule, does not take them."""
+    """A call with other values of some attributes. Raises `CompileError` where its operator, or the type rule, does not
+    take them."""
     assert isinstance(call.op, Op)
     return type(call.op)(**{**call.op.attributes(), **wanted})(*call.args, span=call.span)
 
@@ -90,16 +93,19 @@ def _attributes(at: Call, wanted: dict[str, Any]) -> Edit:
     if all(k in _LAYOUTS for k in wanted):
         return converted(at, wanted)
     settings = ", ".join(f"{k} = {v!r} (it is {at.op.attributes().get(k)!r})" for k, v in wanted.items())
-    return Edit(f"set {settings} of {at.op.name}", False, (node_change(at, lambda e: with_attributes(e, wanted)),))  # type: ignore[arg-type]
+    return Edit(f"set {settings} of {at.op.name}", False,
+                (node_change(at, lambda e: with_attributes(e, wanted)),))  # type: ignore[arg-type]
 
 
 def converted(at: Call, wanted: Mapping[str, Any]) -> Edit:
     """The edit that gives an operator other layouts."""
     assert isinstance(at.op, Op)
     data = wanted.get("data_layout", wanted.get("layout"))
-    layouts = [data or at.op.attributes().get("data_layout") or "default", wanted.get("kernel_layout", "default")][: 1 + ("kernel_layout" in at.op.attributes())]
+    layouts = [data or at.op.attributes().get("data_layout") or "default",
+               wanted.get("kernel_layout", "default")][: 1 + ("kernel_layout" in at.op.attributes())]
     passes: tuple[Pass, ...] = (ConvertLayout({at.op.name: layouts}), FoldConstant())
-    return Edit(f"change the layout: relay.transform.ConvertLayout({{{at.op.name!r}: {layouts}}}), then FoldConstant()", True, passes=passes)
+    return Edit(f"change the layout: relay.transform.ConvertLayout({{{at.op.name!r}: {layouts}}}), then FoldConstant()",
+                True, passes=passes)
 
 
 def casted(e: Expr, dtype: DataType) -> Expr:
@@ -114,16 +120,21 @@ def _dtype(d: Difference, way: Way) -> Edit | None:
     match d.at:
         case Constant(value=value):
             keeps = bool(np.array_equal(value.astype(wanted.numpy()).astype(value.dtype), value))
-            return Edit(f"make the constant {wanted} (it is {d.found})", keeps, (at_use(d, lambda e: casted(e, wanted)),))
+            return Edit(f"make the constant {wanted} (it is {d.found})", keeps,
+                        (at_use(d, lambda e: casted(e, wanted)),))
         case Var():
-            return Edit(f"cast %{d.at.name_hint} to {wanted} (it is {d.found})", False, (at_use(d, lambda e: casted(e, wanted)),)) if not _is_var(d) else _retyped(d, TensorType(d.at.tensor_type.shape, wanted))
+            return Edit(f"cast %{d.at.name_hint} to {wanted} (it is {d.found})", False,
+                        (at_use(d, lambda e: casted(e, wanted)),)) if not _is_var(d) else _retyped(d,
+                            TensorType(d.at.tensor_type.shape, wanted))
         case Call(op=Op() as op) if named := next((n for n in _OUT if n in op.attributes()), ""):
             setting = str(wanted)
-            return Edit(f"set {named} = {setting!r} of {op.name} (it gives {d.found})", False, (node_change(d.at, lambda e: with_attributes(e, {named: setting})),))  # type: ignore[arg-type]
+            return Edit(f"set {named} = {setting!r} of {op.name} (it gives {d.found})", False,
+                        (node_change(d.at, lambda e: with_attributes(e, {named: setting})),))  # type: ignore[arg-type]
         case Call(op=Op()) if any(e is d.at and p in _parts_of_calls(d, way) for p, e in way.pairs):
             return _computed_in(d, way, wanted)
         case _:
-            return Edit(f"cast {short(d.at)} to {wanted} (it is {d.found})", False, (at_use(d, lambda e: casted(e, wanted)),))
+            return Edit(f"cast {short(d.at)} to {wanted} (it is {d.found})", False,
+                        (at_use(d, lambda e: casted(e, wanted)),))
 
 
 def _is_var(d: Difference) -> bool:
@@ -153,21 +164,24 @@ def _computed_in(d: Difference, way: Way, wanted: DataType) -> Edit:
                 seen.add(o)
             elif isinstance(t := o.known_type(), TensorType) and t.dtype is before:
                 changes.append(operand_change(e, i, lambda x: casted(x, wanted)))
-    return Edit(f"compute {short(d.at, 0)} in {wanted} (it is {d.found}): cast what goes in, and the result back", False, tuple(changes))
+    return Edit(f"compute {short(d.at, 0)} in {wanted} (it is {d.found}): cast what goes in, and the result back",
+                False, tuple(changes))
 
 
 def all_cast(calls: Sequence[Call], wanted: DataType, before: DataType) -> list[Change]:
     """All that goes into the calls of a match in another type."""
     inside = set(calls)
     readers: list[Expr] = [*calls, *dict.fromkeys(o for e in calls for o in operands(e) if isinstance(o, Tuple))]
-    uses = [(e, i) for e in readers for i, o in enumerate(operands(e)) if o not in inside and isinstance(t := o.known_type(), TensorType) and t.dtype is before]
+    uses = [(e, i) for e in readers for i, o in enumerate(operands(e)) if o not in inside
+            and isinstance(t := o.known_type(), TensorType) and t.dtype is before]
     return [operand_change(e, i, lambda x: casted(x, wanted)) for e, i in uses]
 
 
 def computed_in(calls: Sequence[Call], root: Expr, wanted: DataType, before: DataType) -> Edit:
     """The edit that computes a match in another type."""
     changes = all_cast(calls, wanted, before)
-    return Edit(f"compute it in {wanted} (it is {before}): cast what goes in, and the result back", False, (*changes, _cast_back(root)))
+    return Edit(f"compute it in {wanted} (it is {before}): cast what goes in, and the result back", False,
+                (*changes, _cast_back(root)))
 
 
 def _cast_back(root: Expr) -> Change:
@@ -188,7 +202,8 @@ def _retyped(d: Difference, wanted: TensorType) -> Edit | None:
     at = d.at
     if not isinstance(at, Var):
         return None
-    return Edit(f"make the input %{at.name_hint} a {wanted!r} (it is a {at.known_type()!r})", False, (node_change(at, lambda e: Var(at.name_hint, wanted, at.span)),))
+    return Edit(f"make the input %{at.name_hint} a {wanted!r} (it is a {at.known_type()!r})", False,
+                (node_change(at, lambda e: Var(at.name_hint, wanted, at.span)),))
 
 
 def _shape(d: Difference, way: Way) -> Edit | None:
@@ -199,23 +214,28 @@ def _shape(d: Difference, way: Way) -> Edit | None:
         return _retyped(d, TensorType(wanted, known.dtype))
     if wanted and known.shape[1:] == wanted[1:] and known.shape[0] != wanted[0]:
         return batch_of([d.at], known.shape[0], wanted[0])
-    if known.is_static and int(np.prod(known.concrete_shape)) == int(np.prod(wanted)) and not any(p in _parts_of_calls(d, way) for p, e in way.pairs if e is d.at):
-        return Edit(f"reshape {short(d.at)} to {wanted} (it is {known.concrete_shape})", False, (at_use(d, lambda e: _reshaped(e, wanted)),))
+    if known.is_static and int(np.prod(known.concrete_shape)) == int(np.prod(wanted)) and not any(
+            p in _parts_of_calls(d, way) for p, e in way.pairs if e is d.at):
+        return Edit(f"reshape {short(d.at)} to {wanted} (it is {known.concrete_shape})", False,
+                    (at_use(d, lambda e: _reshaped(e, wanted)),))
     return None
 
 
 def batch_of(values: Sequence[Expr], before: Any, wanted: int) -> Edit | None:
     """Another first dimension for the inputs that the values are made of."""
-    inputs = [(v, v.tensor_type) for v in post_order(*values) if isinstance(v, Var) and isinstance(v.known_type(), TensorType) and v.tensor_type.shape[:1] == (before,)]
+    inputs = [(v, v.tensor_type) for v in post_order(*values) if isinstance(v, Var)
+              and isinstance(v.known_type(), TensorType) and v.tensor_type.shape[:1] == (before,)]
     if not inputs:
         return None
     names = ", ".join(f"%{v.name_hint}" for v, _ in inputs)
-    changes = (node_change(v, lambda e, v=v, t=t: Var(v.name_hint, TensorType((wanted, *t.shape[1:]), t.dtype), v.span)) for v, t in inputs)  # type: ignore[misc]
+    changes = (node_change(v, lambda e, v=v, t=t: Var(v.name_hint, TensorType((wanted, *t.shape[1:]), t.dtype), v.span))  # type: ignore[misc]
+               for v, t in inputs)
     return Edit(f"give {names} a batch of {wanted} (it is {before})", False, tuple(changes))
 
 
 def _reshaped(e: Expr, shape: tuple[int, ...]) -> Expr:
-    return Constant(e.value.reshape(shape), e.span) if isinstance(e, Constant) else get("reshape")(newshape=shape)(e, span=e.span)
+    return (Constant(e.value.reshape(shape), e.span) if isinstance(e, Constant)
+            else get("reshape")(newshape=shape)(e, span=e.span))
 
 
 def _type(d: Difference, way: Way) -> Edit | None:
@@ -243,7 +263,8 @@ def _folded(differences: Iterable[Difference]) -> Edit:
 
 def _constant(d: Difference, way: Way) -> Edit | None:
     if isinstance(d.at, Var):
-        return Edit(f"bind %{d.at.name_hint} to its value: relay.build_module.bind_params_by_name, or the params of relay.build", True, needs=(d.at.name_hint,))
+        return Edit(f"bind %{d.at.name_hint} to its value: relay.build_module.bind_params_by_name, or the params of "
+                    "relay.build", True, needs=(d.at.name_hint,))
     return None
 
 
@@ -251,14 +272,17 @@ def _variable(d: Difference, way: Way) -> Edit | None:
     name = getattr(d.pattern, "name", "") or (d.at.span.name if d.at.span else "") or "input"
     if isinstance(d.at, Var):
         at = d.at
-        return Edit(f"call the variable %{at.name_hint} %{name}", True, (node_change(at, lambda e: Var(name, at.type_annotation, at.span)),))
+        return Edit(f"call the variable %{at.name_hint} %{name}", True,
+                    (node_change(at, lambda e: Var(name, at.type_annotation, at.span)),))
     kind = d.at.known_type()
-    return Edit(f"make the constant an input, %{name}", False, (at_use(d, lambda e: Var(name, kind, e.span)),)) if isinstance(d.at, Constant) else None
+    return Edit(f"make the constant an input, %{name}", False,
+                (at_use(d, lambda e: Var(name, kind, e.span)),)) if isinstance(d.at, Constant) else None
 
 
 def _value(d: Difference, way: Way) -> Edit | None:
     value = getattr(d.pattern, "expr", None)
-    return Edit(f"make it {short(value)} (it is {short(d.at)})", False, (at_use(d, lambda e: value),)) if isinstance(value, Constant) else None
+    return Edit(f"make it {short(value)} (it is {short(d.at)})", False,
+                (at_use(d, lambda e: value),)) if isinstance(value, Constant) else None
 
 
 def _extra(d: Difference, way: Way) -> Edit | None:
@@ -268,7 +292,8 @@ def _extra(d: Difference, way: Way) -> Edit | None:
     operand, name = d.wanted["operand"], through.op.name
     known = through.args[operand].known_type()
     same = name in CHANGE_NOTHING or (name in ("cast", "reshape", "strided_slice") and known == d.at.known_type())
-    return Edit(f"remove {name}" if not same else f"remove {name}, which changes nothing", same, (at_use(d, lambda e: _through(e).args[operand]),))  # type: ignore[attr-defined]
+    return Edit(f"remove {name}" if not same else f"remove {name}, which changes nothing", same,
+                (at_use(d, lambda e: _through(e).args[operand]),))  # type: ignore[attr-defined]
 
 
 def _through(e: Expr) -> Expr:
@@ -287,7 +312,8 @@ def _missing(d: Difference, way: Way) -> Edit | None:
         return Edit(f"put {name} there: {error.message}")
     keeps = has_neutral(name) and not attrs
     what = f"{name} that changes nothing" if keeps else f"{name}({', '.join(f'{k}={v!r}' for k, v in attrs.items())})"
-    return Edit(f"put a {what} after {short(d.at)}", keeps, (at_use(d, lambda e: inserted(name, e, argument, count, attrs)),))
+    return Edit(f"put a {what} after {short(d.at)}", keeps,
+                (at_use(d, lambda e: inserted(name, e, argument, count, attrs)),))
 
 
 def _operator(d: Difference, way: Way) -> Edit | None:
@@ -298,31 +324,38 @@ def _operator(d: Difference, way: Way) -> Edit | None:
     attrs = {k: v for k, v in known.items() if k in cls.attribute_names}
     if any(n not in attrs and n not in cls.attribute_defaults for n in cls.attribute_names):
         return Edit(f"compute it with {cls.name}, not {d.at.op.name}")
-    return Edit(f"compute it with {cls.name}, not {d.at.op.name}", False, (node_change(d.at, lambda e: cls(**attrs)(*e.args, span=e.span)),))  # type: ignore[attr-defined]
+    return Edit(f"compute it with {cls.name}, not {d.at.op.name}", False,
+                (node_change(d.at, lambda e: cls(**attrs)(*e.args, span=e.span)),))  # type: ignore[attr-defined]
 
 
 def _index(d: Difference, way: Way) -> Edit | None:
     index = d.wanted["index"]
-    return Edit(f"take field {index} (it is {d.found})", False, (node_change(d.at, lambda e: TupleGetItem(e.tuple_value, index, e.span)),))  # type: ignore[attr-defined]
+    return Edit(f"take field {index} (it is {d.found})", False,
+                (node_change(d.at, lambda e: TupleGetItem(e.tuple_value, index, e.span)),  # type: ignore[attr-defined]
+                 ))
 
 
 def _the_same(d: Difference, way: Way) -> Edit | None:
     if structural_equal(d.at, d.wanted["value"]):
-        return Edit("compute equal values once: relay.transform.EliminateCommonSubexpr()", True, passes=(EliminateCommonSubexpr(),))
+        return Edit("compute equal values once: relay.transform.EliminateCommonSubexpr()", True,
+                    passes=(EliminateCommonSubexpr(),))
     value = d.wanted["value"]
     uses = [(u, i) for u in way.calls for i, o in enumerate(operands(u)) if o is d.at]
     if d.at in set(way.calls) or d.at in set(post_order(value)):
         return None
-    return Edit(f"use {short(value)} in the place of {short(d.at)}", False, tuple(Change(u, lambda e, now: now(value), i) for u, i in uses))
+    return Edit(f"use {short(value)} in the place of {short(d.at)}", False,
+                tuple(Change(u, lambda e, now: now(value), i) for u, i in uses))
 
 
 _EDITS: Final[dict[Kind, Callable[[Difference, Way], Edit | None]]] = {
-    Kind.DTYPE: _dtype, Kind.SHAPE: _shape, Kind.TYPE: _type, Kind.CONSTANT: _constant, Kind.VARIABLE: _variable, Kind.VALUE: _value, Kind.EXTRA: _extra,
+    Kind.DTYPE: _dtype, Kind.SHAPE: _shape, Kind.TYPE: _type, Kind.CONSTANT: _constant, Kind.VARIABLE: _variable,
+    Kind.VALUE: _value, Kind.EXTRA: _extra,
     Kind.MISSING: _missing, Kind.OPERATOR: _operator, Kind.INDEX: _index, Kind.SAME: _the_same,
 }
 
 
-def once_more(inside: Iterable[Expr], escaping: Iterable[tuple[Expr, Expr]], operands_of: Callable[[Expr], tuple[Expr, ...]]) -> Edit:
+def once_more(inside: Iterable[Expr], escaping: Iterable[tuple[Expr, Expr]],
+              operands_of: Callable[[Expr], tuple[Expr, ...]]) -> Edit:
     """The users outside of a match compute what they use of it themselves."""
     step = copied(list(inside))
     changes: list[Change] = []
@@ -333,4 +366,5 @@ def once_more(inside: Iterable[Expr], escaping: Iterable[tuple[Expr, Expr]], ope
     return Edit(f"compute {' and '.join(dict.fromkeys(names))} once more for those outside", True, tuple(changes))
 
 
-__all__ = ["all_cast", "at_use", "batch_of", "casted", "computed_in", "edit_of", "once_more", "together", "with_attributes"]
+__all__ = ["all_cast", "at_use", "batch_of", "casted", "computed_in", "edit_of", "once_more", "together",
+           "with_attributes"]

@@ -1,13 +1,16 @@
-"""Why an operator is not on the accelerator: for each one left on the CPU the nearest row of a table, what differs there, and the smallest edit.
+"""Why an operator is not on the accelerator: for each one left on the CPU the nearest row of a table, what differs
+there, and the smallest edit.
 
     report = explain_offload(mod, "npu")
-    print(report)                        conv1 (nn.conv2d, 118.01 MMAC): row 'npu.conv2d' wants a constant at nn.conv2d[1], and this is %w, a variable
-                                           edit: bind %w to its value: relay.build_module.bind_params_by_name, or the params of relay.build
+    print(report)
+    # conv1 (nn.conv2d, 118.01 MMAC): row 'npu.conv2d' wants a constant at nn.conv2d[1], and this is %w, a variable
+    #   edit: bind %w to its value: relay.build_module.bind_params_by_name, or the params of relay.build
     mod = report[0].apply(params={"w": w})
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -40,19 +43,23 @@ from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import operands
 
 _KEPT: Final = 3
-"""The rows that differ, of each end of a match, which are looked at for an operator: the nearest whose edit proves right is told."""
+"""The rows that differ, of each end of a match, which are looked at for an operator: the nearest whose edit proves
+right is told."""
 _REACH: Final = 16
 """Operators between one that is left and the end of a match that it could be part of, at most."""
 
 
 def explain_offload(
-    mod: IRModule, targets: str | Sequence[str], *, tables: Mapping[str, PatternTable] | None = None, options: Mapping[str, Mapping[str, Any]] | None = None
+    mod: IRModule, targets: str | Sequence[str], *, tables: Mapping[str, PatternTable] | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None
 ) -> Offload:
-    """Say of every operator of `mod`, whose parameters are bound, whether one of `targets` (in their order) takes it, and why not.
+    """Say of every operator of `mod`, whose parameters are bound, whether one of `targets` (in their order) takes it,
+    and why not.
 
-    Targets are partitioned for as `relay.op.contrib.partition_for` does it, with their `options`; where a target prepares a network first (brings quantized
-    operators into one form, changes layouts), the report speaks of the prepared one, its `mod`. `tables` has pattern tables in place of those that are
-    registered. Raises `OptionError` for a target that nothing is known of.
+    Targets are partitioned for as `relay.op.contrib.partition_for` does it, with their `options`; where a target
+    prepares a network first (brings quantized operators into one form, changes layouts), the report speaks of the
+    prepared one, its `mod`. `tables` has pattern tables in place of those that are registered. Raises `OptionError` for
+    a target that nothing is known of.
     """
     names = (targets,) if isinstance(targets, str) else tuple(targets)
     rows = {t: tuple(table_of(t, tables)) for t in names}
@@ -64,13 +71,16 @@ def explain_offload(
     for t in names:
         given = (options or {}).get(t, {})
         whole = InferType()(prepared(t, mod, given)) if t in own else mod
-        divide: Partition = (lambda m, t=t, given=given: divided(t, m, given)) if t in own else (lambda m, t=t: partition(m, (t,), tables))  # type: ignore[misc]
+        by_own_function = functools.partial(lambda target, options, m: divided(target, m, options), t, given)
+        by_patterns = functools.partial(lambda target, m: partition(m, (target,), tables), t)
+        divide: Partition = by_own_function if t in own else by_patterns
         reports.append(_report(whole, (t,), {t: rows[t]}, divide))
         mod = reports[-1].partitioned
     return one_after_another(names, reports)
 
 
-def _report(mod: IRModule, names: tuple[str, ...], rows: Mapping[str, Sequence[tuple[Any, ...]]], divide: Partition) -> Offload:
+def _report(mod: IRModule, names: tuple[str, ...], rows: Mapping[str, Sequence[tuple[Any, ...]]],
+            divide: Partition) -> Offload:
     """The report of targets that look for patterns in one module."""
     fate, partitioned, origins = fates(mod, divide)
     records: list[Record] = []
@@ -102,7 +112,8 @@ class _Candidate:
 
 
 def _few(candidates: Iterable[_Candidate]) -> Iterator[_Candidate]:
-    """The nearest first: all rows that fit, and of those that differ some of each end, so that many rows of one form leave room for a longer match."""
+    """The nearest first: all rows that fit, and of those that differ some of each end, so that many rows of one form
+    leave room for a longer match."""
     count: dict[Call, int] = {}
     for c in sorted(candidates, key=lambda c: c.rank):
         count[c.anchor] = count.get(c.anchor, 0) + bool(c.way.cost)
@@ -114,13 +125,16 @@ class _Explained:
     """The operators of one function."""
 
     def __init__(
-        self, mod: IRModule, name: str, function: Function, targets: Sequence[str], rows: Mapping[str, Sequence[tuple[Any, ...]]], fate: Mapping[Call, Fate],
+        self, mod: IRModule, name: str, function: Function, targets: Sequence[str],
+        rows: Mapping[str, Sequence[tuple[Any, ...]]], fate: Mapping[Call, Fate],
         questions: Questions,
     ) -> None:
-        self.mod, self.name, self.targets, self.rows, self.fate, self.questions = mod, name, targets, rows, fate, questions
+        self.mod, self.name, self.targets, self.rows, self.fate, self.questions = (mod, name, targets, rows, fate,
+            questions)
         self.graph = Graph(function)
         closed = self.graph.closed
-        self.calls = [e for e in self.graph.order if isinstance(e, Call) and e in fate and e not in closed and not isinstance(e.op, Mark) and e.args]
+        self.calls = [e for e in self.graph.order if isinstance(e, Call) and e in fate and e not in closed
+                      and not isinstance(e.op, Mark) and e.args]
         self.left = [e for e in self.calls if not fate[e].target]
         self.constant = _made_of_constants(self.graph)
         self.nearest = Nearest(self.graph, self.constant)
@@ -139,22 +153,26 @@ class _Explained:
 
     def taken(self) -> list[Taken]:
         """What targets compute."""
-        return [Taken(self.names[e], e.op.name, known_mac_number(e), self.fate[e].target, self.fate[e].row, e) for e in self.calls if self.fate[e].target and isinstance(e.op, Op)]
+        return [Taken(self.names[e], e.op.name, known_mac_number(e), self.fate[e].target, self.fate[e].row, e)
+                for e in self.calls if self.fate[e].target and isinstance(e.op, Op)]
 
     def records(self) -> Iterator[Record]:
         """A record for each operator that is left."""
         candidates = self._candidates()
         for e in self.left:
             assert isinstance(e.op, Op)
-            plain = Record(self.names[e], e.op.name, e.span, self.name, known_mac_number(e), self.targets[0], Kind.UNKNOWN, "", call=e, mod=self.mod)
+            plain = Record(self.names[e], e.op.name, e.span, self.name, known_mac_number(e), self.targets[0],
+                           Kind.UNKNOWN, "", call=e, mod=self.mod)
             if e in self.constant:
                 edit = edit_of(Way((Difference(Kind.CONSTANT, _ANY, e, "", "", wanted={"foldable": True}),)))
-                yield replace(plain, kind=Kind.FOLDED, macs=0, why="all that it reads is constant: it is computed while compiling", edit=edit, proven=True)
+                yield replace(plain, kind=Kind.FOLDED, macs=0, why="all that it reads is constant: it is computed "
+                              "while compiling", edit=edit, proven=True)
                 continue
             yield self._record(e, plain, candidates.get(e, []))
 
     def _record(self, e: Call, plain: Record, candidates: list[_Candidate]) -> Record:
-        """The first of the candidates whose edit proves right, else the nearest; what the attributes of the operator say, where that is nearer."""
+        """The first of the candidates whose edit proves right, else the nearest; what the attributes of the operator
+        say, where that is nearer."""
         asked = [r for t in self.targets if (r := self._asked(e, t, plain)) is not None]
         found: list[Record] = []
         fits: Record | None = None
@@ -182,11 +200,14 @@ class _Explained:
         assert isinstance(e.op, Op)
         of = ", ".join(self.targets)
         quantized = f"qnn.{e.op.name.removeprefix('nn.')}"
-        row = next((r[0] for t in self.targets for r in self.rows[t] if any(o.name == quantized for o in operators_of(r[1]) or ())), "")
-        found = replace(plain, why=f"no row of {of} has {e.op.name}, and no attribute speaks of it", expected=f"a row with {e.op.name}", found="none")
+        row = next((r[0] for t in self.targets for r in self.rows[t]
+                    if any(o.name == quantized for o in operators_of(r[1]) or ())), "")
+        found = replace(plain, why=f"no row of {of} has {e.op.name}, and no attribute speaks of it",
+                        expected=f"a row with {e.op.name}", found="none")
         if not row:
             return found
-        return replace(found, row=row, why=f"no row of {of} has {e.op.name}; row '{row}' has {quantized}, of quantized numbers", edit=Edit("quantize the network: tilewright.quantize(model, data)"))
+        return replace(found, row=row, why=f"no row of {of} has {e.op.name}; row '{row}' has {quantized}, of quantized "
+                       "numbers", edit=Edit("quantize the network: tilewright.quantize(model, data)"))
 
     def _asked(self, e: Call, target: str, plain: Record) -> Record | None:
         """What the attribute `target.<name>` of the operator says of a call."""
@@ -196,7 +217,8 @@ class _Explained:
             return None
         reason = why_not_supported(target, e, says, self.questions)
         return replace(
-            plain, target=target, kind=reason.kind, why=reason.why, path=e.op.name, expected=reason.expected, found=reason.found, edit=reason.edit,
+            plain, target=target, kind=reason.kind, why=reason.why, path=e.op.name, expected=reason.expected,
+            found=reason.found, edit=reason.edit,
             proven=reason.edit is not None and reason.edit.can_apply,
         )
 
@@ -214,7 +236,8 @@ class _Explained:
                 for e, distance in near.items():
                     if distance > deep:
                         continue
-                    if tops is None or type(e.op) in tops or any(isinstance(a, Call) and type(a.op) in tops for a in e.args):
+                    if tops is None or type(e.op) in tops or any(isinstance(a, Call) and type(a.op) in tops
+                            for a in e.args):
                         self._compare(_Candidate(t, row, number, e, self.nearest.way(row[1], e)), left, found)
         for candidates in found.values():
             candidates[:] = _few(candidates)
@@ -230,11 +253,13 @@ class _Explained:
                     found.setdefault(call, []).append(c)
 
     def _near(self, left: set[Call]) -> dict[Call, int]:
-        """Where a match could end that has one of these operators, those nearer to the end first, each with the way to the nearest of them."""
+        """Where a match could end that has one of these operators, those nearer to the end first, each with the way to
+        the nearest of them."""
         seen: dict[Expr, int] = dict.fromkeys(left, 0)
         layer: list[Expr] = list(left)
         for distance in range(1, _REACH):
-            layer = [u for e in layer for u in self.graph.users.get(e, ()) if u not in seen and not isinstance(u, Function)]
+            layer = [u for e in layer for u in self.graph.users.get(e, ()) if u not in seen
+                     and not isinstance(u, Function)]
             seen.update(dict.fromkeys(layer, distance))
         return {e: seen[e] for e in reversed(self.calls) if e in seen}
 
@@ -246,19 +271,25 @@ class _Explained:
         verdict = self.verdicts[key]
         assert verdict is not None
         between = next((d for d in c.way.differences if d.at is e and d.kind is Kind.EXTRA), None)
-        why = f"it stands between the operators of row '{c.row[0]}': {verdict.why}" if between is not None else verdict.why
-        return replace(verdict, node=plain.node, operator=plain.operator, span=plain.span, macs=plain.macs, call=e, why=why)
+        why = (f"it stands between the operators of row '{c.row[0]}': {verdict.why}" if between is not None
+               else verdict.why)
+        return replace(verdict, node=plain.node, operator=plain.operator, span=plain.span, macs=plain.macs, call=e,
+                       why=why)
 
     def _fits(self, c: _Candidate, plain: Record) -> Record:
         """Where the pattern fits as a whole."""
         node_map = Matcher(self.graph).match(c.row[1], c.anchor)
         if node_map is None:
-            reason = Reason(Kind.OTHER, f"row '{c.row[0]}' would fit, but the matcher takes the first alternative that does, and the rest does not fit that", "another order of alternatives", "this one")
+            reason = Reason(Kind.OTHER, f"row '{c.row[0]}' would fit, but the matcher takes the first alternative that "
+                            "does, and the rest does not fit that", "another order of alternatives", "this one")
         else:
-            reason = why_not_taken(c.target, c.row, self.rows[c.target], group_at(c.anchor, node_map, pattern_nodes(c.row[1])), self.graph, self.fate, self.questions)
+            reason = why_not_taken(c.target, c.row, self.rows[c.target],
+                                   group_at(c.anchor, node_map, pattern_nodes(c.row[1])), self.graph, self.fate,
+                                   self.questions)
         edit = reason.edit
         return replace(
-            plain, target=c.target, row=c.row[0], kind=reason.kind, why=reason.why, path=path_of(c.row[1], c.row[1]), expected=reason.expected, found=reason.found,
+            plain, target=c.target, row=c.row[0], kind=reason.kind, why=reason.why, path=path_of(c.row[1], c.row[1]),
+            expected=reason.expected, found=reason.found,
             edit=edit, proven=edit is not None and (edit.can_apply or edit.table is not None),
         )
 
@@ -271,12 +302,15 @@ class _Explained:
         if edit is not None:
             edit, proven, problems = self._tried(c, edit)
         return replace(
-            plain, target=c.target, row=c.row[0], kind=first.kind, why=_sentence(f"row '{c.row[0]}'", c.row[1], first), path=path_of(c.row[1], first.pattern),
-            expected=first.expected, found=first.found, more=(*(_sentence("it", c.row[1], d) for d in more), *problems), edit=edit, proven=proven,
+            plain, target=c.target, row=c.row[0], kind=first.kind, why=_sentence(f"row '{c.row[0]}'", c.row[1], first),
+            path=path_of(c.row[1], first.pattern),
+            expected=first.expected, found=first.found, more=(*(_sentence("it", c.row[1], d) for d in more), *problems),
+            edit=edit, proven=proven,
         )
 
     def _tried(self, c: _Candidate, edit: Edit, again: bool = False) -> tuple[Edit | None, bool, list[str]]:
-        """The edit after it was tried on the operators of the match alone: with what the check wants, whether the row fits then, and what does not."""
+        """The edit after it was tried on the operators of the match alone: with what the check wants, whether the row
+        fits then, and what does not."""
         if edit.passes or not (edit.changes or edit.needs):
             return edit, False, []
         inside = set(c.way.calls)
@@ -286,8 +320,10 @@ class _Explained:
         except CompileError as error:
             of_type = next((d for d in c.way.differences if d.kind is Kind.DTYPE), None)
             if of_type is not None and not again and isinstance(before := of_type.at.known_type(), TensorType):
-                return self._tried(c, computed_in(c.way.calls, c.way.pairs[0][1], of_type.wanted["dtype"], before.dtype), again=True)
-            return None, False, [f"with what would mend it the program has no type: {error.message.rpartition('): ')[2]}"]
+                return self._tried(
+                    c, computed_in(c.way.calls, c.way.pairs[0][1], of_type.wanted["dtype"], before.dtype), again=True)
+            return None, False, ["with what would mend it the program has no type: "
+                                 f"{error.message.rpartition('): ')[2]}"]
         fitting = next((r for r in (root, *operands(root)) if Matcher(r).match(c.row[1], r) is not None), None)
         if fitting is None:
             return edit, False, []
@@ -335,7 +371,8 @@ def _made_of_constants(graph: Graph) -> set[Expr]:
     """The expressions that are made of constants only."""
     found: set[Expr] = set()
     for e in graph.order:
-        if isinstance(e, Constant) or (isinstance(e, (Call, Tuple, TupleGetItem)) and (below := operands(e)) and all(o in found for o in below) and _is_pure(e)):
+        if isinstance(e, Constant) or (isinstance(e, (Call, Tuple, TupleGetItem)) and (below := operands(e))
+                                       and all(o in found for o in below) and _is_pure(e)):
             found.add(e)
     return found
 

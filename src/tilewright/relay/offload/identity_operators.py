@@ -1,4 +1,5 @@
-"""Operators that can be put where one is missing, so that nothing changes: a bias of zeros, a pad by nothing, a clip that cuts nothing off.
+"""Operators that can be put where one is missing, so that nothing changes: a bias of zeros, a pad by nothing, a clip
+that cuts nothing off.
 
     nn.conv2d(%x, w) -> nn.bias_add(nn.conv2d(%x, w), zeros)
 """
@@ -65,12 +66,14 @@ def inserted(name: str, value: Expr, argument: int, count: int, attrs: Attrs) ->
     Raises `CompileError` where other arguments would be needed that only the author of the model knows.
     """
     make = _NEUTRAL.get(name)
-    given, more = _bias(value.tensor_type, _channels_of(value)) if name == "nn.bias_add" else make(value.tensor_type) if make is not None else ({}, [])
+    given, more = (_bias(value.tensor_type, _channels_of(value)) if name == "nn.bias_add" else make(value.tensor_type)
+                   if make is not None else ({}, []))
     cls = get(name)
     known = {k: v for k, v in {**given, **attrs}.items() if k in cls.attribute_names}
     missing = [n for n in cls.attribute_names if n not in known and n not in cls.attribute_defaults]
     if len(more) != count - 1 or missing:
-        raise CompileError(f"{name} takes more than the value ({', '.join(missing) or f'{count} arguments'}), and only the author of the model knows what", code="TW0909")
+        raise CompileError(f"{name} takes more than the value ({', '.join(missing) or f'{count} arguments'}), and only "
+                           "the author of the model knows what", code="TW0909")
     more.insert(argument, value)  # type: ignore[arg-type]
     return cls(**known)(*more, span=value.span)
 

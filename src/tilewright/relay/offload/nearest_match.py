@@ -1,7 +1,9 @@
-"""How an expression differs from a pattern, the way of comparing that needs the smallest edit: the matcher that explains.
+"""How an expression differs from a pattern, the way of comparing that needs the smallest edit: the matcher that
+explains.
 
-It follows `dataflow_pattern.match` case by case, and goes on where that gives up: an attribute, a dtype, a shape that is another, what is
-no constant, an operator that stands between two, or is missing, or has another's place. Recursive over the pattern, never over the graph.
+It follows `dataflow_pattern.match` case by case, and goes on where that gives up: an attribute, a dtype, a shape that
+is another, what is no constant, an operator that stands between two, or is missing, or has another's place. Recursive
+over the pattern, never over the graph.
 """
 
 from __future__ import annotations
@@ -82,7 +84,8 @@ class Nearest:
         match p:
             case AltPattern():
                 left = self._near(conditions, p.left, e, steps, at_root)
-                return left if not left.cost else min(left, self._near(conditions, p.right, e, steps, at_root), key=lambda w: w.rank)
+                return left if not left.cost else min(left, self._near(conditions, p.right, e, steps, at_root),
+                    key=lambda w: w.rank)
             case CallPattern():
                 return self._call(conditions, p, e, steps, at_root)
             case _:
@@ -103,10 +106,12 @@ class Nearest:
                 return one if isinstance(e, Var) and p.name in ("", e.name_hint) else one.differing(_no_variable(p, e))
             case ExprPattern(expr=Expr()):
                 same = type(e) is type(p.expr) and structural_equal(p.expr, e)
-                return one if same else one.differing(Difference(Kind.VALUE, p, e, short(p.expr), short(e), 1 if isinstance(p.expr, Constant) else NO_EDIT))
+                return one if same else one.differing(Difference(Kind.VALUE, p, e, short(p.expr), short(e),
+                    1 if isinstance(p.expr, Constant) else NO_EDIT))
             case TupleGetItemPattern() if isinstance(e, TupleGetItem):
                 inner = one.and_then(self._operand(p.tuple, e, 0, steps))
-                return inner if p.index in (None, e.index) else inner.differing(Difference(Kind.INDEX, p, e, f"field {p.index}", f"field {e.index}", wanted={"index": p.index}))
+                return inner if p.index in (None, e.index) else inner.differing(
+                    Difference(Kind.INDEX, p, e, f"field {p.index}", f"field {e.index}", wanted={"index": p.index}))
             case TuplePattern() if isinstance(e, Tuple) and (p.fields is None or len(p.fields) == len(e.fields)):
                 for i, f in enumerate(p.fields or ()):
                     one = one.and_then(self._operand(f, e, i, steps))
@@ -114,7 +119,8 @@ class Nearest:
             case DominatorPattern():
                 return self._dominated(p, e, steps)
             case _:
-                return Way(pairs=((p, e),)) if Matcher(self.graph).match(p, e) is not None else one.differing(_other(p, e))
+                return (Way(pairs=((p, e),)) if Matcher(self.graph).match(p, e) is not None
+                        else one.differing(_other(p, e)))
 
     def _operand(self, p: DFPattern, user: Expr, position: int, steps: int) -> Way:
         """The way of an operand, whose differences know by whom it is used."""
@@ -171,7 +177,8 @@ class Nearest:
             if inner.matched:
                 heavy = through.op.kind > Fusion.INJECTIVE and through.op.name not in CHANGE_NOTHING
                 cost = 1 + heavy + sum(a is not o and a not in self.constant for a in through.args)
-                extra = Difference(Kind.EXTRA, p, e, f"{_wanted_name(p)} directly", f"{through.op.name} between", cost, wanted={"operand": i})
+                extra = Difference(Kind.EXTRA, p, e, f"{_wanted_name(p)} directly", f"{through.op.name} between", cost,
+                                   wanted={"operand": i})
                 yield Way((extra, *inner.differences), inner.pairs, inner.matched, inner.cost + extra.cost)
 
     def _without_a_missing(self, conditions: Conditions, p: CallPattern, e: Expr, steps: int) -> Iterator[Way]:
@@ -181,24 +188,28 @@ class Nearest:
             if p.args is None or get(name).kind > Fusion.INJECTIVE:
                 continue
             for i, q in enumerate(p.args):
-                if isinstance(q, ConstantPattern) or not all(can_be_made(other) for k, other in enumerate(p.args) if k != i):
+                if isinstance(q, ConstantPattern) or not all(can_be_made(other) for k, other in enumerate(p.args)
+                        if k != i):
                     continue
                 inner = self._near((), q, e, steps - 1)
                 if inner.cost < NO_EDIT or inner.matched:
                     wanted = {"operator": name, "attrs": attrs, "argument": i, "count": len(p.args), "dtypes": kinds}
                     cost = 1 if has_neutral(name) and not attrs else 2 if has_neutral(name) or len(p.args) == 1 else 3
-                    yield inner.differing(Difference(Kind.MISSING, p, e, _wanted_name(p), "nothing", cost, wanted=wanted))
+                    yield inner.differing(
+                        Difference(Kind.MISSING, p, e, _wanted_name(p), "nothing", cost, wanted=wanted))
 
     def _in_place_of_another(self, conditions: Conditions, p: CallPattern, e: Expr, steps: int) -> Iterator[Way]:
         """`e` is a call of another operator on arguments as they are wanted, with an operator among them."""
         if not isinstance(e, Call) or not isinstance(e.op, Op) or p.args is None or len(p.args) != len(e.args):
             return
         for name, attrs in _wanted(conditions, p):
-            if e.op.name == name or (get(name).kind is not e.op.kind and max(get(name).kind, e.op.kind) > Fusion.BROADCAST):
+            if e.op.name == name or (get(name).kind is not e.op.kind
+                                     and max(get(name).kind, e.op.kind) > Fusion.BROADCAST):
                 continue
             arguments = self._arguments(p.args, e, steps)
             if arguments.matched:
-                other = Difference(Kind.OPERATOR, p, e, _wanted_name(p), e.op.name, 2, wanted={"operator": name, "attrs": attrs})
+                other = Difference(Kind.OPERATOR, p, e, _wanted_name(p), e.op.name, 2,
+                                   wanted={"operator": name, "attrs": attrs})
                 yield Way(pairs=((p, e),)).and_then(arguments).differing(other)
 
     def _dominated(self, p: DominatorPattern, e: Expr, steps: int) -> Way:
@@ -217,15 +228,19 @@ class Nearest:
                 continue
             seen.add(o)
             if matcher.match(p.path, o) is None and isinstance(o.op, Op):
-                between = Difference(Kind.EXTRA, p.path, o, f"only {p.path!r}", f"{o.op.name} between", user=user, position=position, wanted={"operand": 0})
+                between = Difference(Kind.EXTRA, p.path, o, f"only {p.path!r}", f"{o.op.name} between", user=user,
+                                     position=position, wanted={"operand": 0})
                 return whole.differing(between)
             stack += [(o, i, x) for i, x in enumerate(operands(o))]
-        return whole.differing(Difference(Kind.OTHER, p, e, f"one {p.parent!r} above", "several ways up, or a way down that leaves", NO_EDIT))
+        return whole.differing(Difference(Kind.OTHER, p, e, f"one {p.parent!r} above",
+                                          "several ways up, or a way down that leaves", NO_EDIT))
 
     def _no_constant(self, p: DFPattern, e: Expr) -> Difference:
         mendable = e in self.constant or isinstance(e, Var)
-        made = "computed from constants" if e in self.constant else "a variable" if isinstance(e, Var) else "computed while the program runs"
-        return Difference(Kind.CONSTANT, p, e, "a constant", f"{short(e, int(isinstance(e, Var)))}, {made}", 1 if mendable else NO_EDIT - 1, wanted={"foldable": e in self.constant})
+        made = ("computed from constants" if e in self.constant else "a variable" if isinstance(e, Var)
+                else "computed while the program runs")
+        return Difference(Kind.CONSTANT, p, e, "a constant", f"{short(e, int(isinstance(e, Var)))}, {made}",
+                          1 if mendable else NO_EDIT - 1, wanted={"foldable": e in self.constant})
 
 
 def _no_variable(p: VarPattern, e: Expr) -> Difference:
@@ -235,7 +250,8 @@ def _no_variable(p: VarPattern, e: Expr) -> Difference:
 
 def _other(p: DFPattern, e: Expr, calls: int = 1) -> Difference:
     """Something else altogether, which costs the more the more calls were wanted there."""
-    return Difference(Kind.OTHER, p, e, _wanted_name(p), short(e, 0) if not isinstance(e, Call) or isinstance(e.op, Expr) else e.op.name, NO_EDIT * max(1, calls))
+    return Difference(Kind.OTHER, p, e, _wanted_name(p), short(e, 0) if not isinstance(e, Call)
+                      or isinstance(e.op, Expr) else e.op.name, NO_EDIT * max(1, calls))
 
 
 def _wanted_name(p: DFPattern) -> str:
@@ -274,7 +290,8 @@ def _operator_way(p: DFPattern, e: Call) -> tuple[Difference, ...] | None:
         return ()
     if isinstance(p, ExprPattern) and isinstance(e.op, Op) and not isinstance(p.expr, Expr):
         if isinstance(p.expr, Op) and type(p.expr) is type(e.op) and p.expr != e.op:
-            return tuple(_attribute(p, e, k, v, e.op.attributes()[k], 1) for k, v in p.expr.attributes().items() if e.op.attributes()[k] != v)
+            return tuple(_attribute(p, e, k, v, e.op.attributes()[k], 1) for k, v in p.expr.attributes().items()
+                         if e.op.attributes()[k] != v)
         return () if e.op == p.expr else None
     return () if Matcher(e.op).match(p, e.op) is not None else None
 
@@ -288,7 +305,8 @@ def _attributes(p: AttrPattern, of: Any, at: Expr, cost: int) -> Iterator[Differ
 
 
 def _attribute(p: DFPattern, at: Expr, name: str, wanted: Any, value: Any, cost: int) -> Difference:
-    return Difference(Kind.ATTRIBUTE, p, at, f"{name} = {wanted!r}", f"no {name}" if value is None else f"{name} = {value!r}", cost, wanted={name: wanted})
+    return Difference(Kind.ATTRIBUTE, p, at, f"{name} = {wanted!r}", f"no {name}" if value is None
+                      else f"{name} = {value!r}", cost, wanted={name: wanted})
 
 
 def _unmet(conditions: Conditions, e: Expr) -> Iterator[Difference]:
@@ -299,9 +317,11 @@ def _unmet(conditions: Conditions, e: Expr) -> Iterator[Difference]:
             case AttrPattern():
                 yield from _attributes(c, e, e, 1)
             case DataTypePattern() if not (isinstance(known, TensorType) and known.dtype is c.dtype):
-                yield Difference(Kind.DTYPE, c, e, str(c.dtype), str(known.dtype) if isinstance(known, TensorType) else repr(known), wanted={"dtype": c.dtype})
+                yield Difference(Kind.DTYPE, c, e, str(c.dtype), str(known.dtype) if isinstance(known, TensorType)
+                                 else repr(known), wanted={"dtype": c.dtype})
             case ShapePattern() if not (isinstance(known, TensorType) and same_shape(known.shape, c.shape)):
-                yield Difference(Kind.SHAPE, c, e, repr(c.shape), repr(known.shape) if isinstance(known, TensorType) else repr(known), wanted={"shape": c.shape})
+                yield Difference(Kind.SHAPE, c, e, repr(c.shape), repr(known.shape) if isinstance(known, TensorType)
+                                 else repr(known), wanted={"shape": c.shape})
             case TypePattern() if known != c.type:
                 yield Difference(Kind.TYPE, c, e, repr(c.type), repr(known), wanted={"type": c.type})
 
@@ -312,5 +332,6 @@ def _not_the_same(way: Way) -> Iterator[Difference]:
     for p, e in way.pairs:
         if first.setdefault(p, e) is not e and not isinstance(p, AltPattern):
             first_one = first[p]
-            yield Difference(Kind.SAME, p, e, f"the value that is {short(first_one)}", short(e), wanted={"value": first_one})
+            yield Difference(Kind.SAME, p, e, f"the value that is {short(first_one)}", short(e),
+                             wanted={"value": first_one})
             return

@@ -74,7 +74,8 @@ def calls_in(p: DFPattern, outer: frozenset[DFPattern] = frozenset()) -> int:
 
 
 def depth_of(p: DFPattern, outer: frozenset[DFPattern] = frozenset()) -> int:
-    """The most nodes from the end of a match up to one inside of it; many where a pattern contains itself, or dominates."""
+    """The most nodes from the end of a match up to one inside of it; many where a pattern contains itself, or
+    dominates."""
     if p in outer or isinstance(p, DominatorPattern):
         return _DEEP
     below = (p.redirected,) if isinstance(p, WildcardPattern) and p.redirected is not None else p.inside()
@@ -96,7 +97,8 @@ def operators_of(p: DFPattern) -> set[type[Op]] | None:
 
 
 def tops_of(p: DFPattern, steps: int = 2) -> set[type[Op]] | None:
-    """The operators of calls that a match may end at, where up to so many light ones at its end may be missing; None for any."""
+    """The operators of calls that a match may end at, where up to so many light ones at its end may be missing; None
+    for any."""
     match p:
         case AttrPattern() | DataTypePattern() | ShapePattern() | TypePattern():
             return tops_of(p.pattern, steps)

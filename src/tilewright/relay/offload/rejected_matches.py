@@ -38,7 +38,8 @@ class Reason:
 
 
 def why_not_taken(
-    target: str, row: tuple[Any, ...], rows: Sequence[tuple[Any, ...]], group: Group, graph: Graph, fate: Mapping[Call, Fate], questions: Questions
+    target: str, row: tuple[Any, ...], rows: Sequence[tuple[Any, ...]], group: Group, graph: Graph,
+    fate: Mapping[Call, Fate], questions: Questions
 ) -> Reason:
     """Why the match `group` of a row did not become a part of the target."""
     name = row[0]
@@ -49,18 +50,23 @@ def why_not_taken(
     if leaving:
         value, user = leaving[0]
         edit = once_more(group.inside, leaving, operands)
-        return Reason(Kind.ESCAPE, f"row '{name}' fits, but {short(value)} inside of it is used outside too, by {_user(user)}", "a value that only the match uses", f"used by {_user(user)}", edit)
+        return Reason(Kind.ESCAPE, f"row '{name}' fits, but {short(value)} inside of it is used outside too, by "
+                      f"{_user(user)}", "a value that only the match uses", f"used by {_user(user)}", edit)
     check = row[2] if len(row) == 3 else None
     answer = check(group.root) if check is not None else True
     if not answer:
         assert check is not None
-        return _refused(f"row '{name}' fits, but its check, {place_of(check)},", check, answer, group.root, group.inside, group.inputs, Kind.CHECK, questions, row[1])
+        return _refused(f"row '{name}' fits, but its check, {place_of(check)},", check, answer, group.root,
+                        group.inside, group.inputs, Kind.CHECK, questions, row[1])
     if name.partition(".")[0] != target or "." not in name:
         return Reason(
-            Kind.NAME, f"row '{name}' fits, but {target} takes only rows whose names begin with '{target}.'", f"{target}.…", name,
-            Edit(f"call the row '{target}.{name.rpartition('.')[2]}'", True, table=lambda table: [(f"{target}.{r[0].rpartition('.')[2]}", *r[1:]) if r[0] == name else tuple(r) for r in table]),
+            Kind.NAME, f"row '{name}' fits, but {target} takes only rows whose names begin with '{target}.'",
+            f"{target}.…", name,
+            Edit(f"call the row '{target}.{name.rpartition('.')[2]}'", True, table=lambda table: [
+                (f"{target}.{r[0].rpartition('.')[2]}", *r[1:]) if r[0] == name else tuple(r) for r in table]),
         )
-    return Reason(Kind.REGION, f"row '{name}' fits, but the partition for {target} gave it back", "a part of a region", "none", None)
+    return Reason(Kind.REGION, f"row '{name}' fits, but the partition for {target} gave it back", "a part of a region",
+                  "none", None)
 
 
 def why_not_supported(target: str, call: Call, says: Callable[[Any], Any], questions: Questions) -> Reason:
@@ -69,7 +75,8 @@ def why_not_supported(target: str, call: Call, says: Callable[[Any], Any], quest
     what = f"the attribute 'target.{target}' of {call.op.name}, {place_of(says)},"
     answer = says(call)
     if answer:
-        return Reason(Kind.REGION, f"{what} says yes, but the partition for {target} gave it back", "a part of a region", "none", None)
+        return Reason(Kind.REGION, f"{what} says yes, but the partition for {target} gave it back",
+                      "a part of a region", "none", None)
     return _refused(what, says, answer, call, (call,), call.args, Kind.SUPPORT, questions)
 
 
@@ -82,7 +89,8 @@ def refusal_edit(answer: Any, root: Expr) -> Edit | None:
 
 
 def _refused(
-    what: str, check: Callable[[Any], Any], answer: Any, root: Expr, inside: Sequence[Expr], inputs: Sequence[Expr], kind: Kind, questions: Questions,
+    what: str, check: Callable[[Any], Any], answer: Any, root: Expr, inside: Sequence[Expr], inputs: Sequence[Expr],
+    kind: Kind, questions: Questions,
     pattern: DFPattern | None = None,
 ) -> Reason:
     def fits(e: Expr) -> bool:
@@ -98,7 +106,8 @@ def _refused(
 
 
 def _until_it_agrees(check: Callable[[Any], Any], answer: Any, root: Expr, inputs: Sequence[Expr]) -> Edit | None:
-    """The edits that refusals carry, one after another until the check agrees; in words only, where that does not come about."""
+    """The edits that refusals carry, one after another until the check agrees; in words only, where that does not come
+    about."""
     made: list[Change] = []
     texts: list[str] = []
     for _ in range(_REFUSALS):
@@ -122,13 +131,15 @@ def _taken(target: str, row: tuple[Any, ...], rows: Sequence[tuple[Any, ...]], c
     name = row[0]
     if fate.target != target:
         why = f"row '{name}' of {target} fits, but {fate.target} took {short(call)}"
-        return Reason(Kind.TAKEN, why, f"{short(call)} free", f"taken by {fate.target}", Edit(f"name {target} before {fate.target}"))
+        return Reason(Kind.TAKEN, why, f"{short(call)} free", f"taken by {fate.target}",
+                      Edit(f"name {target} before {fate.target}"))
     names = [r[0] for r in rows]
     earlier = names.index(fate.row) if fate.row in names else -1
     mine = next(i for i, r in enumerate(rows) if r is row)
     if not fate.row or earlier < 0 or earlier >= mine:
         by = f"another match of row '{fate.row}'" if fate.row else f"{target}, by itself,"
-        return Reason(Kind.TAKEN, f"row '{name}' fits, but {by} took {short(call)}", f"{short(call)} free", f"taken by {fate.row or target}", None)
+        return Reason(Kind.TAKEN, f"row '{name}' fits, but {by} took {short(call)}", f"{short(call)} free",
+                      f"taken by {fate.row or target}", None)
 
     def moved(table: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         before = next((i for i, r in enumerate(table) if r[0] == fate.row), 0)
@@ -137,7 +148,8 @@ def _taken(target: str, row: tuple[Any, ...], rows: Sequence[tuple[Any, ...]], c
         return [*rest[:before], *own, *rest[before:]]
 
     why = f"row '{name}' fits, but row '{fate.row}', which is tried before it, took {short(call)}"
-    return Reason(Kind.TAKEN, why, f"{short(call)} free", f"taken by row '{fate.row}'", Edit(f"put row '{name}' before row '{fate.row}'", True, table=moved))
+    return Reason(Kind.TAKEN, why, f"{short(call)} free", f"taken by row '{fate.row}'",
+                  Edit(f"put row '{name}' before row '{fate.row}'", True, table=moved))
 
 
 def _user(e: Expr) -> str:

@@ -1,4 +1,5 @@
-"""What was found: the operators that stay on the CPU, each with its reason and the smallest edit, and shares; as text and as JSON."""
+"""What was found: the operators that stay on the CPU, each with its reason and the smallest edit, and shares; as text
+and as JSON."""
 
 from __future__ import annotations
 
@@ -18,9 +19,10 @@ from tilewright.relay.offload.difference import Kind
 class Record:
     """Why one operator stays on the CPU.
 
-    `row` is the nearest row of the pattern table of `target`, and `path` the place in its pattern: the operators on the way, with the number
-    of the argument. `expected` and `found` are what the pattern, the attribute or the check wants there, and what is there; `more` are further
-    differences, for which the same row fails too. `proven` says that the edit was tried on this place, and that the row takes it then.
+    `row` is the nearest row of the pattern table of `target`, and `path` the place in its pattern: the operators on the
+    way, with the number of the argument. `expected` and `found` are what the pattern, the attribute or the check wants
+    there, and what is there; `more` are further differences, for which the same row fails too. `proven` says that the
+    edit was tried on this place, and that the row takes it then.
     """
 
     node: str
@@ -44,7 +46,8 @@ class Record:
     def apply(self, mod: IRModule | None = None, params: Mapping[str, Any] | None = None) -> IRModule:
         """The module that was explained (`mod`, when it is given, is that one) with the edit; see `Edit.apply`."""
         if self.edit is None:
-            raise OptionError(f"there is no small edit that brings '{self.node}' to {self.target}: {self.why}", code="TW0909")
+            raise OptionError(f"there is no small edit that brings '{self.node}' to {self.target}: {self.why}",
+                              code="TW0909")
         whole = mod if mod is not None else self.mod
         assert whole is not None
         return self.edit.apply(whole, params)
@@ -52,19 +55,24 @@ class Record:
     def table(self, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """The pattern table with the edit, where it is one of the table; raises `OptionError` where it is not."""
         if self.edit is None or self.edit.table is None:
-            raise OptionError(f"the edit for '{self.node}' cannot be made automatically: {self.edit.text if self.edit else self.why}", code="TW0909")
+            raise OptionError(f"the edit for '{self.node}' cannot be made automatically: "
+                              f"{self.edit.text if self.edit else self.why}", code="TW0909")
         return self.edit.table(rows)
 
     def as_dict(self) -> dict[str, Any]:
         """The record as JSON has it."""
-        where = None if self.span is None else {"name": self.span.name, "kind": self.span.kind, "file": self.span.file, "line": self.span.line}
+        where = None if self.span is None else {"name": self.span.name, "kind": self.span.kind, "file": self.span.file,
+            "line": self.span.line}
         edit = None
         if self.edit is not None:
             what = "table" if self.edit.table is not None else "model" if self.edit.can_apply else "by hand"
-            edit = {"text": self.edit.text, "of": what, "keeps_meaning": self.edit.keeps_meaning, "needs": list(self.edit.needs), "proven": self.proven}
+            edit = {"text": self.edit.text, "of": what, "keeps_meaning": self.edit.keeps_meaning,
+                    "needs": list(self.edit.needs), "proven": self.proven}
         return {
-            "node": self.node, "operator": self.operator, "origin": where, "function": self.function, "macs": self.macs, "target": self.target, "kind": str(self.kind),
-            "row": self.row, "path": self.path, "expected": self.expected, "found": self.found, "why": self.why, "more": list(self.more), "edit": edit,
+            "node": self.node, "operator": self.operator, "origin": where, "function": self.function, "macs": self.macs,
+            "target": self.target, "kind": str(self.kind),
+            "row": self.row, "path": self.path, "expected": self.expected, "found": self.found, "why": self.why,
+            "more": list(self.more), "edit": edit,
         }
 
     def __str__(self) -> str:
@@ -99,7 +107,8 @@ class Taken:
 
 @dataclass(frozen=True)
 class Offload(Sequence[Record]):
-    """The report: a sequence of records, those with the most multiply-accumulates first. `mod` is the module that was explained, `partitioned` what became of it."""
+    """The report: a sequence of records, those with the most multiply-accumulates first. `mod` is the module that was
+    explained, `partitioned` what became of it."""
 
     targets: tuple[str, ...]
     records: tuple[Record, ...]
@@ -148,19 +157,23 @@ class Offload(Sequence[Record]):
         return len(self.taken) / (len(self.taken) + len(self.left)) if self.taken or self.left else 1.0
 
     def require(self, share: float) -> None:
-        """Raise `OffloadError`, naming what is left, where less than `share` of the multiply-accumulates is off-loaded."""
+        """Raise `OffloadError`, naming what is left, where less than `share` of the multiply-accumulates is off-loaded.
+        """
         if self.share_of_macs >= share:
             return
         worst = [r for r in self.left if r.macs] or list(self.left)
         shown = "\n".join(str(r) for r in worst[:8])
         rest = f"\nand {len(worst) - 8} more operators" if len(worst) > 8 else ""
         raise OffloadError(
-            f"{', '.join(self.targets)}: {percent(self.share_of_macs)} of the multiply-accumulates are off-loaded, and {percent(share)} are required; left on the CPU:\n{shown}{rest}"
+            f"{', '.join(self.targets)}: {percent(self.share_of_macs)} of the multiply-accumulates are off-loaded, and "
+            f"{percent(share)} are required; left on the CPU:\n{shown}{rest}"
         )
 
     def applied(self, params: Mapping[str, Any] | None = None, *, change_results: bool = False) -> IRModule:
-        """The module with the edits of all records that keep its results, or, if asked for, with all that a program can make."""
-        edits = [r.edit for r in self.records if r.mod is self.mod and r.edit is not None and r.edit.can_apply and (change_results or r.edit.keeps_meaning)]
+        """The module with the edits of all records that keep its results, or, if asked for, with all that a program can
+        make."""
+        edits = [r.edit for r in self.records if r.mod is self.mod and r.edit is not None and r.edit.can_apply
+                 and (change_results or r.edit.keeps_meaning)]
         usable = [e for e in edits if all(n in (params or {}) for n in e.needs)]
         return applied(self.mod, usable, params)
 
@@ -171,7 +184,8 @@ class Offload(Sequence[Record]):
             "operators": {"offloaded": len(self.taken), "left": len(self.left), "share": self.share_of_operators},
             "macs": {"offloaded": self.macs_taken, "left": self.macs - self.macs_taken, "share": self.share_of_macs},
             "left": [r.as_dict() for r in self.records],
-            "offloaded": [{"node": t.node, "operator": t.operator, "macs": t.macs, "target": t.target, "row": t.row} for t in self.taken],
+            "offloaded": [{"node": t.node, "operator": t.operator, "macs": t.macs, "target": t.target, "row": t.row}
+                          for t in self.taken],
         }
 
     def to_json(self) -> str:
@@ -193,7 +207,8 @@ class Offload(Sequence[Record]):
     def summary(self) -> str:
         """The shares, in one line."""
         return (
-            f"{', '.join(self.targets)}: {len(self.taken)} of {len(self.taken) + len(self.left)} operators ({percent(self.share_of_operators)}), "
+            f"{', '.join(self.targets)}: {len(self.taken)} of {len(self.taken) + len(self.left)} operators "
+            f"({percent(self.share_of_operators)}), "
             f"{shown_macs(self.macs_taken)} of {shown_macs(self.macs)} ({percent(self.share_of_macs)})"
         )
 
@@ -213,14 +228,17 @@ class Offload(Sequence[Record]):
 
 
 def one_after_another(targets: tuple[str, ...], reports: Sequence[Offload]) -> Offload:
-    """The reports of targets of which each saw what those before it left, as one: of what is left, the reason of the target that was nearest to taking it."""
+    """The reports of targets of which each saw what those before it left, as one: of what is left, the reason of the
+    target that was nearest to taking it."""
     last = reports[-1]
     earlier: dict[tuple[str, str, str], Record] = {}
     for report in reports[:-1]:
         earlier.update({(r.function, r.node, r.operator): r for r in report.records if r.kind is not Kind.UNKNOWN})
-    records = tuple(earlier.get((r.function, r.node, r.operator), r) if r.kind is Kind.UNKNOWN else r for r in last.records)
+    records = tuple(earlier.get((r.function, r.node, r.operator), r) if r.kind is Kind.UNKNOWN else r
+                    for r in last.records)
     origins = {e: c for report in reports for e, c in report.origins.items()}
-    return Offload(targets, records, tuple(t for report in reports for t in report.taken), last.mod, last.partitioned, origins)
+    return Offload(targets, records, tuple(t for report in reports for t in report.taken), last.mod, last.partitioned,
+                   origins)
 
 
 class OffloadError(CompileError):

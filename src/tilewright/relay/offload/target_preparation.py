@@ -1,6 +1,7 @@
 """What a target's own `partition_for` makes of a module before it looks for patterns: the module that reasons speak of.
 
-Both are found by watching its passes: the module before the first one that marks or puts together, and then, of that module, the rest of them.
+Both are found by watching its passes: the module before the first one that marks or puts together, and then, of that
+module, the rest of them.
 """
 
 from __future__ import annotations

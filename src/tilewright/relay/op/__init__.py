@@ -129,7 +129,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Callable[..., Any]:
     composed: Callable[..., Any] | None = vars(importlib.import_module("tilewright.relay.compose")).get(name)
-    return public_function(name, __name__) if composed is None or getattr(composed, "__module__", "") != "tilewright.relay.compose" else composed
+    return (public_function(name, __name__) if composed is None
+            or getattr(composed, "__module__", "") != "tilewright.relay.compose" else composed)
 
 
 def __dir__() -> list[str]:

@@ -156,13 +156,16 @@ class SimulatedQuantize(Op):
 
     def __post_init__(self) -> None:
         if self.rounding != "round":
-            raise CompileError(f"{self.name}: rounding is {self.rounding!r}; values are rounded to the nearest, which is 'round'", code="TW1004")
+            raise CompileError(f"{self.name}: rounding is {self.rounding!r}; values are rounded to the nearest, which "
+                               "is 'round'", code="TW1004")
 
     def infer(self, data: Type, dom_scale: Type, clip_min: Type, clip_max: Type) -> TensorType:
         """The type of the data; all inputs are float32, and `dom_scale` broadcasts to the data."""
         t, *parameters = tensors(data, dom_scale, clip_min, clip_max)
-        if any(p.dtype is not FLOAT32 for p in (t, *parameters)) or broadcast_shapes(t.shape, parameters[0].shape) != t.shape:
-            raise ShapeError(f"data, scale and bounds must be float32 and the scale broadcast to the data, and they are {t!r}, {parameters!r}")
+        if (any(p.dtype is not FLOAT32 for p in (t, *parameters))
+                or broadcast_shapes(t.shape, parameters[0].shape) != t.shape):
+            raise ShapeError("data, scale and bounds must be float32 and the scale broadcast to the data, and they "
+                             f"are {t!r}, {parameters!r}")
         return t
 
     def reference(self, data: Array, dom_scale: Array, clip_min: Array, clip_max: Array) -> Array:

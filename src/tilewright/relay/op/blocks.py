@@ -128,19 +128,24 @@ class SpaceToBatchNd(Op):
         (t,) = tensors(data)
         blocks, m = self.block_shape, len(self.block_shape)
         if t.ndim <= m or len(self.paddings) != m:
-            raise ShapeError(f"block_shape {text(blocks)} needs a pair of paddings for each of its dimensions, and data with more dimensions than it")
+            raise ShapeError(f"block_shape {text(blocks)} needs a pair of paddings for each of its dimensions, and "
+                             "data with more dimensions than it")
         padded = [n + sum(p) for n, p in zip(t.shape[1:], self.paddings, strict=False)]
         if any(isinstance(n, int) and n % b for n, b in zip(padded, blocks, strict=True)):
             raise ShapeError(f"blocks of {text(blocks)} do not divide the padded dimensions {text(padded)}")
-        return TensorType((t.shape[0] * math.prod(blocks), *(n // b for n, b in zip(padded, blocks, strict=True)), *t.shape[1 + m :]), t.dtype)
+        return TensorType((t.shape[0] * math.prod(blocks), *(n // b for n, b in zip(padded, blocks, strict=True)),
+                           *t.shape[1 + m :]), t.dtype)
 
     def reference(self, data: Array) -> Array:
         m = len(self.block_shape)
         padded = np.pad(data, [(0, 0), *self.paddings, *[(0, 0)] * (data.ndim - 1 - m)], constant_values=self.pad_value)
         n, *sizes = padded.shape
-        split = padded.reshape(n, *(v for s, b in zip(sizes, self.block_shape, strict=False) for v in (s // b, b)), *sizes[m:])
-        moved = split.transpose(*(2 + 2 * k for k in range(m)), 0, *(1 + 2 * k for k in range(m)), *range(1 + 2 * m, split.ndim))
-        return np.ascontiguousarray(moved).reshape(-1, *(s // b for s, b in zip(sizes, self.block_shape, strict=False)), *sizes[m:])
+        split = padded.reshape(n, *(v for s, b in zip(sizes, self.block_shape, strict=False) for v in (s // b, b)),
+                               *sizes[m:])
+        moved = split.transpose(*(2 + 2 * k for k in range(m)), 0, *(1 + 2 * k for k in range(m)),
+                                *range(1 + 2 * m, split.ndim))
+        return np.ascontiguousarray(moved).reshape(-1, *(s // b for s, b in zip(sizes, self.block_shape, strict=False)),
+            *sizes[m:])
 
     def compute(self, data: te.Tensor) -> te.Tensor:
         before, after = zip(*self.paddings, strict=True)
@@ -163,7 +168,8 @@ class BatchToSpaceNd(Op):
         (t,) = tensors(data)
         blocks, m = self.block_shape, len(self.block_shape)
         if t.ndim <= m or len(self.crops) != m:
-            raise ShapeError(f"block_shape {text(blocks)} needs a pair of crops for each of its dimensions, and data with more dimensions than it")
+            raise ShapeError(f"block_shape {text(blocks)} needs a pair of crops for each of its dimensions, and data "
+                             "with more dimensions than it")
         if isinstance(t.shape[0], int) and t.shape[0] % math.prod(blocks):
             raise ShapeError(f"a batch of {t.shape[0]} is not made of blocks of {text(blocks)}")
         sizes = [n * b - sum(c) for n, b, c in zip(t.shape[1:], blocks, self.crops, strict=False)]
@@ -174,7 +180,8 @@ class BatchToSpaceNd(Op):
         batch = n // math.prod(self.block_shape)
         split = data.reshape(*self.block_shape, batch, *sizes)
         moved = split.transpose(m, *(v for k in range(m) for v in (m + 1 + k, k)), *range(2 * m + 1, split.ndim))
-        whole = np.ascontiguousarray(moved).reshape(batch, *(s * b for s, b in zip(sizes, self.block_shape, strict=False)), *sizes[m:])
+        whole = np.ascontiguousarray(moved).reshape(batch,
+            *(s * b for s, b in zip(sizes, self.block_shape, strict=False)), *sizes[m:])
         kept = (slice(None), *(slice(a, s - b) for s, (a, b) in zip(whole.shape[1:], self.crops, strict=False)))
         return np.ascontiguousarray(whole[kept])
 
@@ -198,11 +205,13 @@ class MirrorPad(Op):
         if self.mode not in ("SYMMETRIC", "REFLECT"):
             raise ShapeError(f"mode '{self.mode}' is not supported; it must be SYMMETRIC or REFLECT")
         if len(self.pad_width) != t.ndim or any(len(w) != 2 or min(w) < 0 for w in self.pad_width):
-            raise ShapeError(f"pad_width must have a pair (before, after) for each of the {t.ndim} dimensions, and it is {self.pad_width}")
+            raise ShapeError(f"pad_width must have a pair (before, after) for each of the {t.ndim} dimensions, and it "
+                             f"is {self.pad_width}")
         most = 0 if self.mode == "SYMMETRIC" else 1
         for n, w in zip(t.shape, self.pad_width, strict=True):
             if isinstance(n, int) and max(w) > n - most:
-                raise ShapeError(f"a dimension of {n} can be mirrored by at most {n - most} elements, and {max(w)} are asked for")
+                raise ShapeError(f"a dimension of {n} can be mirrored by at most {n - most} elements, and {max(w)} are "
+                                 "asked for")
         return TensorType([n + b + a for n, (b, a) in zip(t.shape, self.pad_width, strict=True)], t.dtype)
 
     def reference(self, data: Array) -> Array:
@@ -225,11 +234,13 @@ class Dilate(Op):
         """(size - 1) * stride + 1 for each dimension; the dtype of the data."""
         (t,) = tensors(data)
         if len(self.strides) != t.ndim or any(s < 1 for s in self.strides):
-            raise ShapeError(f"strides {text(self.strides)} need one number, 1 or more, for each of the {t.ndim} dimensions")
+            raise ShapeError(f"strides {text(self.strides)} need one number, 1 or more, for each of the {t.ndim} "
+                             "dimensions")
         return TensorType([(n - 1) * s + 1 for n, s in zip(t.shape, self.strides, strict=True)], t.dtype)
 
     def reference(self, data: Array) -> Array:
-        result = np.full([(n - 1) * s + 1 for n, s in zip(data.shape, self.strides, strict=True)], self.dilation_value).astype(data.dtype)
+        result = np.full([(n - 1) * s + 1 for n, s in zip(data.shape, self.strides, strict=True)],
+                         self.dilation_value).astype(data.dtype)
         result[tuple(slice(None, None, s) for s in self.strides)] = data
         return result
 

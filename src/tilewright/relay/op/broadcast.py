@@ -37,7 +37,8 @@ class Broadcasting(Op):
         perm = common_order(perms)
         return self, (perm,) * len(perms), perm
 
-    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
+    def reblock(self, orders: Sequence[Order | None],
+                types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
         """The order with the largest blocks; what is repeated along an axis stands in blocks of one there."""
         ndim = max(t.ndim for t in types)
         known = [o for o in orders if o is not None and rank(o) == ndim]
@@ -152,7 +153,8 @@ class Quotient(Divide):
         """The broadcast shape of two float32 tensors; float32."""
         a, b = tensors(x, y)
         if a.dtype is not FLOAT32 or b.dtype is not FLOAT32:
-            raise ShapeError(f"quotient: its inputs must be float32, and they are {a.dtype} and {b.dtype}; cast them first")
+            raise ShapeError(f"quotient: its inputs must be float32, and they are {a.dtype} and {b.dtype}; cast them "
+                             "first")
         return TensorType(broadcast_shapes(a.shape, b.shape), FLOAT32)
 
 
@@ -408,7 +410,8 @@ class Where(Broadcasting):
         return np.asarray(np.where(condition.astype(bool), x, y))
 
     def compute(self, condition: te.Tensor, x: te.Tensor, y: te.Tensor) -> te.Tensor:
-        return topi.broadcast(broadcast_shapes(*map(dims, (condition, x, y))), topi.selected, condition, x, y, name="where")
+        return topi.broadcast(broadcast_shapes(*map(dims, (condition, x, y))), topi.selected, condition, x, y,
+                              name="where")
 
 
 @op("multiply_add", kind=Fusion.BROADCAST)

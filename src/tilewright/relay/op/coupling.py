@@ -28,11 +28,13 @@ class PairwiseCoupling(Op):
         (t,) = tensors(pairs)
         wanted = self.classes * (self.classes - 1) // 2
         if t.ndim != 2 or differ(t.shape[1], wanted) or not t.dtype.is_float:
-            raise ShapeError(f"{self.classes} classes have {wanted} pairs, rows of so many floats; the pairs are {t.dtype} of shape {text(t.shape)}")
+            raise ShapeError(f"{self.classes} classes have {wanted} pairs, rows of so many floats; the pairs are "
+                             f"{t.dtype} of shape {text(t.shape)}")
         return TensorType((t.shape[0], self.classes), t.dtype)
 
     def reference(self, pairs: Array) -> Array:
-        return np.stack([self._probabilities(row) for row in pairs]) if len(pairs) else np.zeros((0, self.classes), pairs.dtype)
+        return (np.stack([self._probabilities(row) for row in pairs]) if len(pairs)
+                else np.zeros((0, self.classes), pairs.dtype))
 
     def _probabilities(self, row: Array) -> Array:
         k = self.classes

@@ -158,7 +158,8 @@ class Arange(Op):
 
     def reference(self) -> Array:
         kind = DataType(self.dtype).numpy()
-        return np.asarray(np.arange(self._count()).astype(kind) * np.asarray(self.step, kind) + np.asarray(self.start, kind), kind)
+        return np.asarray(np.arange(self._count()).astype(kind) * np.asarray(self.step, kind)
+                          + np.asarray(self.start, kind), kind)
 
     def compute(self) -> te.Tensor:
         return topi.arange(self.start, self.step, self._count(), self.dtype)
@@ -183,7 +184,8 @@ class OneHot(Op):
         """The shape of the integer indices with `depth` inserted at `axis`; `dtype`. The two values are scalars."""
         t, on, off = tensors(indices, on_value, off_value)
         if on.shape or off.shape:
-            raise ShapeError(f"on_value and off_value must be scalars, and they have the shapes {text(on.shape)} and {text(off.shape)}")
+            raise ShapeError(f"on_value and off_value must be scalars, and they have the shapes {text(on.shape)} and "
+                             f"{text(off.shape)}")
         if t.dtype.is_float:
             raise ShapeError(f"indices must be integers, and they are {t.dtype}; cast them first")
         at = axis_of(self.axis, t.ndim + 1)
@@ -192,7 +194,8 @@ class OneHot(Op):
     def reference(self, indices: Array, on_value: Array, off_value: Array) -> Array:
         at = self.axis % (indices.ndim + 1)
         place = np.arange(self.depth).reshape([-1 if d == at else 1 for d in range(indices.ndim + 1)])
-        return np.asarray(np.where(np.expand_dims(indices, at) == place, on_value, off_value), DataType(self.dtype).numpy())
+        return np.asarray(np.where(np.expand_dims(indices, at) == place, on_value, off_value),
+                          DataType(self.dtype).numpy())
 
     def compute(self, indices: te.Tensor, on_value: te.Tensor, off_value: te.Tensor) -> te.Tensor:
         return topi.one_hot(indices, on_value, off_value, self.depth, self.axis % (indices.ndim + 1), self.dtype)

@@ -27,15 +27,19 @@ class SparseFillEmptyRows(Op):
             if not t.dtype.is_integer:
                 raise ShapeError(f"indices and shapes must be integers, and these are {t.dtype}; cast them first")
         require_same_dtype((values, filling))
-        if where.ndim != 2 or values.ndim != 1 or shape.ndim != 1 or differ(where.shape[0], values.shape[0]) or differ(where.shape[1], shape.shape[0]):
+        if (where.ndim != 2 or values.ndim != 1 or shape.ndim != 1 or differ(where.shape[0], values.shape[0])
+                or differ(where.shape[1], shape.shape[0])):
             raise ShapeError(
-                f"sparse_indices {text(where.shape)} must be points, one for each of the values {text(values.shape)}, with a coordinate for each number of "
+                f"sparse_indices {text(where.shape)} must be points, one for each of the values {text(values.shape)}, "
+                "with a coordinate for each number of "
                 f"dense_shape {text(shape.shape)}"
             )
         count = UnknownDim()
-        return TupleType((TensorType((count, where.shape[1]), where.dtype), TensorType((count,), values.dtype), TensorType((UnknownDim(),), "bool")))
+        return TupleType((TensorType((count, where.shape[1]), where.dtype), TensorType((count,), values.dtype),
+                          TensorType((UnknownDim(),), "bool")))
 
-    def reference(self, sparse_indices: Array, sparse_values: Array, dense_shape: Array, default_value: Array) -> tuple[Array, Array, Array]:
+    def reference(self, sparse_indices: Array, sparse_values: Array, dense_shape: Array,
+                  default_value: Array) -> tuple[Array, Array, Array]:
         empty = ~np.isin(np.arange(dense_shape[0]), sparse_indices[:, 0])
         (rows,) = np.nonzero(empty)
         more = np.zeros((len(rows), sparse_indices.shape[1]), sparse_indices.dtype)

@@ -1,4 +1,5 @@
-"""Operators between tensors and Python objects: labels looked up, dictionaries of scores. They run in Python, between what is compiled."""
+"""Operators between tensors and Python objects: labels looked up, dictionaries of scores. They run in Python, between
+what is compiled."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ class ZipMap(Op):
         """(rows,) of objects, the dictionaries."""
         t, k = tensors(data, keys)
         if t.ndim not in (1, 2) or k.ndim != 1 or differ(t.shape[-1], k.shape[0]):
-            raise ShapeError(f"rows of {text(k.shape)} elements were expected, one for each key, and the data are {text(t.shape)}")
+            raise ShapeError(f"rows of {text(k.shape)} elements were expected, one for each key, and the data are "
+                             f"{text(t.shape)}")
         return TensorType((t.shape[0] if t.ndim == 2 else 1,), OBJECT)
 
     def reference(self, data: Array, keys: Array) -> Array:
@@ -91,7 +93,8 @@ class DictVectorize(Op):
         """(dictionaries, keys); `dtype`. The data are objects."""
         t, k = tensors(data, keys)
         if t.dtype is not OBJECT or t.ndim > 1 or k.ndim != 1:
-            raise ShapeError(f"a dictionary or a row of them was expected, and a vector of keys, and these are {t!r} and {k!r}")
+            raise ShapeError(f"a dictionary or a row of them was expected, and a vector of keys, and these are {t!r} "
+                             f"and {k!r}")
         return TensorType((t.shape[0] if t.ndim else 1, k.shape[0]), self.dtype)
 
     def reference(self, data: Array, keys: Array) -> Array:
@@ -123,7 +126,8 @@ class CastMap(Op):
         """(1, size); float32, int64 or string by `cast_to`. The data are one object."""
         (t,) = tensors(data)
         if self.cast_to not in _CASTS:
-            raise CompileError(f"cast_map: cast_to is {self.cast_to!r}; it must be one of {', '.join(_CASTS)}", code="TW0308")
+            raise CompileError(f"cast_map: cast_to is {self.cast_to!r}; it must be one of {', '.join(_CASTS)}",
+                               code="TW0308")
         if t.dtype is not OBJECT or t.ndim:
             raise ShapeError(f"a dictionary was expected, and this is {t!r}")
         return TensorType((1, self.size), _CASTS[self.cast_to][0])

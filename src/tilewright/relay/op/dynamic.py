@@ -63,7 +63,9 @@ def with_tensor_attributes(cls: type[Op], args: Sequence[Any], named: Mapping[st
     left = inputs[len(args) :]
     if dynamic is None or computed or any(n not in named for n in left):
         need = f"; dyn.{cls.name} takes {', '.join(inputs)}" if dynamic is not None else ""
-        raise CompileError(f"{cls.name} cannot take {', '.join(computed or [n for n, v in plain.items() if isinstance(v, Expr)])} as a tensor{need}", span, code="TW0307")
+        raise CompileError(f"{cls.name} cannot take "
+                           f"{', '.join(computed or [n for n, v in plain.items() if isinstance(v, Expr)])} as a "
+                           f"tensor{need}", span, code="TW0307")
     return dynamic(**{n: v for n, v in plain.items() if n not in inputs})(*args, *(named[n] for n in left), span=span)
 
 
@@ -261,7 +263,8 @@ class DynStridedSlice(Dynamic):
 
     def static(self, *values: Array) -> Op:
         begin, end, strides = map(_whole, values)
-        return transform.StridedSlice(begin, end, None if self.slice_mode == "size" else strides, tuple(range(len(begin))), self.slice_mode)
+        return transform.StridedSlice(begin, end, None if self.slice_mode == "size" else strides,
+                                      tuple(range(len(begin))), self.slice_mode)
 
     def reference(self, data: Array, begin: Array, end: Array, strides: Array) -> Array:
         if self.slice_mode != "end" or strides.size != begin.size:
@@ -310,7 +313,8 @@ class DynPad(Dynamic):
         """A shape of unknown sizes of the rank of the data; `pad_width` is (rank, 2)."""
         t, widths, _ = tensors(data, pad_width, pad_value)
         if widths.ndim != 2 or widths.shape != (t.ndim, 2):
-            raise ShapeError(f"pad_width must have the shape ({t.ndim}, 2), a pair for each dimension, and it has {text(widths.shape)}")
+            raise ShapeError(f"pad_width must have the shape ({t.ndim}, 2), a pair for each dimension, and it has "
+                             f"{text(widths.shape)}")
         return TensorType(_unknown(t.ndim), t.dtype)
 
     def static(self, *values: Array) -> Op:
@@ -332,7 +336,8 @@ class DynUpsampling(Dynamic):
     def infer(self, data: Type, scale_h: Type, scale_w: Type) -> TensorType:
         """The shape of the data with unknown height and width; the dtype of the data."""
         t, _, _ = tensors(data, scale_h, scale_w)
-        return TensorType([UnknownDim() if c in "HW" else n for n, c in zip(t.shape, self.layout, strict=True)], t.dtype)
+        return TensorType([UnknownDim() if c in "HW" else n for n, c in zip(t.shape, self.layout, strict=True)],
+                          t.dtype)
 
     def static(self, *values: Array) -> Op:
         height, width = (float(v.reshape(())) for v in values)
@@ -355,7 +360,8 @@ class DynUpsampling3d(Dynamic):
         """The shape of the data with unknown depth, height and width; the dtype of the data."""
         t, *_ = tensors(data, scale_d, scale_h, scale_w)
         require_rank(t, 5, "data")
-        return TensorType([UnknownDim() if c in "DHW" else n for n, c in zip(t.shape, self.layout, strict=True)], t.dtype)
+        return TensorType([UnknownDim() if c in "DHW" else n for n, c in zip(t.shape, self.layout, strict=True)],
+                          t.dtype)
 
     def static(self, *values: Array) -> Op:
         depth, height, width = (float(v.reshape(())) for v in values)
@@ -387,7 +393,8 @@ class DynResize2d(Dynamic):
     def infer(self, data: Type, size: Type, roi: Type) -> TensorType:
         """The shape of the data with unknown height and width; `out_dtype` or the dtype of the data."""
         t, _, _ = tensors(data, size, roi)
-        return TensorType([UnknownDim() if c in "HW" else n for n, c in zip(t.shape, self.layout, strict=True)], self.out_dtype or t.dtype)
+        return TensorType([UnknownDim() if c in "HW" else n for n, c in zip(t.shape, self.layout, strict=True)],
+                          self.out_dtype or t.dtype)
 
     def static(self, *values: Array) -> Op:
         roi = tuple(float(v) for v in values[1].reshape(-1))

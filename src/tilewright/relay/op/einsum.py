@@ -58,13 +58,15 @@ class Einsum(Op):
         types = [f.tensor_type for f in fields.fields]
         terms, result, sizes = letters(self.equation, [t.shape for t in types])
         plain = all(len(set(t)) == len(t) for t in terms)
-        if not plain or any(not same(sizes[c], n) for t, x in zip(terms, types, strict=True) for c, n in zip(t, x.shape, strict=True)):
+        if not plain or any(not same(sizes[c], n) for t, x in zip(terms, types, strict=True)
+                            for c, n in zip(t, x.shape, strict=True)):
             return None
         return contracted(terms, fields.fields, result, sizes)
 
 
 def contracted(terms: Sequence[str], inputs: Sequence[Expr], result: str, sizes: dict[str, Any]) -> Expr:
-    """The sum of products as a graph: letters that nothing else has are summed first, then operands are multiplied in order."""
+    """The sum of products as a graph: letters that nothing else has are summed first, then operands are multiplied in
+    order."""
     operands: list[tuple[str, Expr]] = []
     for k, (term, x) in enumerate(zip(terms, inputs, strict=True)):
         others = set(result).union(*terms[:k], *terms[k + 1 :])
@@ -93,8 +95,10 @@ def _product(a_term: str, a: Expr, b_term: str, b: Expr, keep: set[str], sizes: 
     rows, columns = [c for c in a_term if c not in shared], [c for c in b_term if c not in shared]
     order = [*batch, *rows, *columns]
     if not summed:
-        left = sized((*(sizes[c] for c in (*batch, *rows)), *(1 for _ in columns)))(_ordered(a_term, a, [*batch, *rows]))
-        right = sized((*(sizes[c] for c in batch), *(1 for _ in rows), *(sizes[c] for c in columns)))(_ordered(b_term, b, [*batch, *columns]))
+        left = (
+            sized((*(sizes[c] for c in (*batch, *rows)), *(1 for _ in columns)))(_ordered(a_term, a, [*batch, *rows])))
+        right = sized((*(sizes[c] for c in batch), *(1 for _ in rows), *(sizes[c] for c in columns)))(
+            _ordered(b_term, b, [*batch, *columns]))
         return "".join(order), Multiply()(left, right)
     total, m, n, k = (product(sizes[c] for c in group) for group in (batch, rows, columns, summed))
     left = sized((total, m, k))(_ordered(a_term, a, [*batch, *rows, *summed]))

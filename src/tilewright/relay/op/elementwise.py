@@ -35,7 +35,8 @@ class Elementwise(Op):
     def relayout(self, perms: Sequence[Perm | None]) -> tuple[Op, tuple[Perm | None, ...], Perm | None]:
         return self, tuple(perms), perms[0]
 
-    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None]:
+    def reblock(self, orders: Sequence[Order | None],
+                types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None]:
         return self, tuple(orders), orders[0]
 
 
@@ -380,7 +381,8 @@ def converted(data: Array, dtype: str) -> Array:
         data = _numbers(data, wanted)
     source = DataType(data.dtype)
     with np.errstate(all="ignore"):
-        if source.code in MINIFLOATS and source is not wanted:  # each is a float32, and not all go into each other directly
+        # each is a float32, and not all go into each other directly
+        if source.code in MINIFLOATS and source is not wanted:
             data = data.astype(np.float32)
         if wanted.is_integer and wanted.bits < 8:  # nor do integers that are wrapped around
             data = _wrapped(data.astype(np.int32 if source.is_float else np.int64), wanted)
@@ -467,7 +469,8 @@ class Reinterpret(Elementwise):
     def infer(self, data: Type) -> TensorType:
         """The shape of the data; `dtype`, which must have the same size in bytes."""
         (t,) = tensors(data)
-        if t.dtype.itemsize != DataType(self.dtype).itemsize or {t.dtype.bits, DataType(self.dtype).bits} & {2, 4, 6} not in (set(), {t.dtype.bits}):
+        if (t.dtype.itemsize != DataType(self.dtype).itemsize
+                or {t.dtype.bits, DataType(self.dtype).bits} & {2, 4, 6} not in (set(), {t.dtype.bits})):
             raise ShapeError(f"the bits of {t.dtype} are not those of {self.dtype}: the two have different sizes")
         return TensorType(t.shape, self.dtype)
 
@@ -477,7 +480,8 @@ class Reinterpret(Elementwise):
     def compute(self, data: te.Tensor) -> te.Tensor:
         wanted = DataType(self.dtype)
         if BOOL in (data.dtype, wanted):  # a truth value is a byte in memory alone
-            return topi.elementwise(data, lambda x: topi.converted(x, wanted) if x.dtype == BOOL or x.dtype.is_integer else x, "reinterpret")
+            return topi.elementwise(data, lambda x: topi.converted(x, wanted) if x.dtype == BOOL or x.dtype.is_integer
+                                    else x, "reinterpret")
         return topi.elementwise(data, lambda x: I.reinterpret(x, dtype=wanted), "reinterpret")
 
 
@@ -543,7 +547,8 @@ class LeakyRelu(Elementwise):
         """The type of the data, which must be floating-point."""
         (t,) = tensors(data)
         if not t.dtype.is_float:
-            raise ShapeError(f"a floating-point tensor was expected, and this one is {t.dtype}; cast it first, or write qnn.leaky_relu")
+            raise ShapeError(f"a floating-point tensor was expected, and this one is {t.dtype}; cast it first, or "
+                             "write qnn.leaky_relu")
         return t
 
     def reference(self, data: Array) -> Array:

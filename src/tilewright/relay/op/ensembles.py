@@ -38,29 +38,35 @@ class TreeEnsemble(Op):
     """True when NaN goes to the first child of nodes whose feature f is stored as -1 - f."""
 
     def infer(
-        self, data: Type, features: Type, thresholds: Type, children: Type, roots: Type, depths: Type, targets: Type, weights: Type,
+        self, data: Type, features: Type, thresholds: Type, children: Type, roots: Type, depths: Type, targets: Type,
+        weights: Type,
     ) -> TensorType:
         """(rows, n_targets); the dtype of the weights. Data and thresholds share a floating-point dtype."""
         x, f, t, c, r, d, to, w = tensors(data, features, thresholds, children, roots, depths, targets, weights)
         if self.aggregate not in _COMBINE:
-            raise CompileError(f"tree_ensemble: aggregate is {self.aggregate!r}; it must be one of {', '.join(_COMBINE)}", code="TW0308")
+            raise CompileError(f"tree_ensemble: aggregate is {self.aggregate!r}; it must be one of {', '.join(_COMBINE)}",
+                               code="TW0308")
         if x.ndim != 2:
             raise ShapeError(f"the data must be a matrix, a row for each example, and their shape is {text(x.shape)}")
         if t.dtype is not x.dtype or not x.dtype.is_float or not w.dtype.is_float:
-            raise ShapeError(f"data and thresholds must be of one floating type, and they are {x.dtype} and {t.dtype}; weights of {w.dtype}")
+            raise ShapeError(f"data and thresholds must be of one floating type, and they are {x.dtype} and {t.dtype}; "
+                             f"weights of {w.dtype}")
         for what, found in (("features", f), ("children", c), ("roots", r), ("depths", d), ("targets", to)):
             if found.dtype != "int32":
                 raise ShapeError(f"{what} must be int32, and they are {found.dtype}")
         nodes = f.shape[0]
-        if differ(t.shape[0], nodes) or len(c.shape) != 2 or differ(c.shape[0], nodes) or differ(c.shape[1], 2) or differ(r.shape[0], d.shape[0]):
-            raise ShapeError(f"features {text(f.shape)}, thresholds {text(t.shape)} and children {text(c.shape)} must be of the same nodes, "
+        if (differ(t.shape[0], nodes) or len(c.shape) != 2 or differ(c.shape[0], nodes) or differ(c.shape[1], 2)
+                or differ(r.shape[0], d.shape[0])):
+            raise ShapeError(f"features {text(f.shape)}, thresholds {text(t.shape)} and children {text(c.shape)} must "
+                             "be of the same nodes, "
                              f"roots {text(r.shape)} and depths {text(d.shape)} of the same trees")
         if w.ndim != 2 or (differ(w.shape[1], self.n_targets) and to.shape != w.shape):
             raise ShapeError(f"targets {text(to.shape)} must be given for each of the weights {text(w.shape)}")
         return TensorType((x.shape[0], self.n_targets), w.dtype)
 
     def reference(
-        self, data: Array, features: Array, thresholds: Array, children: Array, roots: Array, depths: Array, targets: Array, weights: Array,
+        self, data: Array, features: Array, thresholds: Array, children: Array, roots: Array, depths: Array,
+        targets: Array, weights: Array,
     ) -> Array:
         combine, first = _COMBINE[self.aggregate], topi.AGGREGATES[self.aggregate][1]
         rows = np.arange(len(data))
@@ -78,8 +84,10 @@ class TreeEnsemble(Op):
         return out
 
     def compute(
-        self, data: te.Tensor, features: te.Tensor, thresholds: te.Tensor, children: te.Tensor, roots: te.Tensor, depths: te.Tensor,
+        self, data: te.Tensor, features: te.Tensor, thresholds: te.Tensor, children: te.Tensor, roots: te.Tensor,
+        depths: te.Tensor,
         targets: te.Tensor, weights: te.Tensor,
     ) -> te.Tensor:
         return topi.tree_ensemble(
-            data, features, thresholds, children, roots, depths, targets, weights, self.n_targets, self.aggregate, self.missing)
+            data, features, thresholds, children, roots, depths, targets, weights, self.n_targets, self.aggregate,
+            self.missing)

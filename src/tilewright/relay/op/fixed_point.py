@@ -43,7 +43,8 @@ class FixedPointMultiply(Elementwise):
 
     def compute(self, data: te.Tensor) -> te.Tensor:
         left, right = self._shifts()
-        return topi.elementwise(data, lambda x: topi.times_fixed_point(x, self.multiplier, left, right), "fixed_point_multiply")
+        return topi.elementwise(data, lambda x: topi.times_fixed_point(x, self.multiplier, left, right),
+                                "fixed_point_multiply")
 
 
 @op("high_product", kind=Fusion.BROADCAST)
@@ -60,16 +61,19 @@ class HighProduct(Broadcasting):
         """The broadcast shape of int32 data, an int32 multiplier and an int64 addend; int32."""
         x, m, c = tensors(data, multiplier, addend)
         if x.dtype != "int32" or m.dtype != "int32" or c.dtype != "int64":
-            raise ShapeError(f"int32 data and multiplier and an int64 addend were expected, and these are {x.dtype}, {m.dtype} and {c.dtype}; cast them first")
+            raise ShapeError(f"int32 data and multiplier and an int64 addend were expected, and these are {x.dtype}, "
+                             f"{m.dtype} and {c.dtype}; cast them first")
         return TensorType(broadcast_shapes(x.shape, m.shape, c.shape), x.dtype)
 
     def reference(self, data: Array, multiplier: Array, addend: Array) -> Array:
-        return np.asarray((data.astype(np.int64) * multiplier + addend) >> (31 if self.doubled else 32)).astype(np.int32)
+        return (
+            np.asarray((data.astype(np.int64) * multiplier + addend) >> (31 if self.doubled else 32)).astype(np.int32))
 
     def compute(self, data: te.Tensor, multiplier: te.Tensor, addend: te.Tensor) -> te.Tensor:
         part = doubled_high_product if self.doubled else high_product
         shape = broadcast_shapes(*map(dims, (data, multiplier, addend)))
-        return topi.broadcast(shape, lambda x, m, c: part(x, m, c, dtype="int32"), data, multiplier, addend, name="high_product")
+        return topi.broadcast(shape, lambda x, m, c: part(x, m, c, dtype="int32"), data, multiplier, addend,
+                              name="high_product")
 
 
 @op("fixed_point_multiply_per_axis", kind=Fusion.OPAQUE)
@@ -91,7 +95,8 @@ class FixedPointMultiplyPerAxis(Op):
         along = [axis_of(a, t.ndim, "axes") for a in self.axes]
         for n, what in zip(numbers, ("y", "lshift", "rshift"), strict=True):
             if n.ndim != len(along) or any(differ(m, t.shape[a]) for m, a in zip(n.shape, along, strict=True)):
-                raise ShapeError(f"{what} must have the shape of dimensions {text(along)} of {text(t.shape)}, and it has {text(n.shape)}")
+                raise ShapeError(f"{what} must have the shape of dimensions {text(along)} of {text(t.shape)}, and it "
+                                 f"has {text(n.shape)}")
         for n in (t, *numbers):
             if n.dtype != "int32":
                 raise ShapeError(f"int32 tensors were expected, and one is {n.dtype}; cast it first")
@@ -110,4 +115,5 @@ class FixedPointMultiplyPerAxis(Op):
 
     def compute(self, x: te.Tensor, y: te.Tensor, lshift: te.Tensor, rshift: te.Tensor) -> te.Tensor:
         axes = [a % x.ndim for a in self.axes]
-        return fixed_point_multiply_per_axis(x, y, lshift, rshift, self.is_lshift_required, self.is_rshift_required, axes)
+        return fixed_point_multiply_per_axis(x, y, lshift, rshift, self.is_lshift_required, self.is_rshift_required,
+            axes)

@@ -1,7 +1,7 @@
 """What programs may say about an operator by its name: how passes shall treat its calls.
 
-Each function registers a hook, or, without one, is a decorator of it; a hook of a higher level replaces one of a lower. The keys
-are those of the field, so `tvm.ir.register_op_attr(name, "FTVMLegalize", f)` is the same.
+Each function registers a hook, or, without one, is a decorator of it; a hook of a higher level replaces one of a lower.
+The keys are those of the field, so `tvm.ir.register_op_attr(name, "FTVMLegalize", f)` is the same.
 """
 
 from __future__ import annotations
@@ -48,19 +48,23 @@ def register_qnn_legalize(op_name: str, legal_op: Any = None, level: int = 10) -
 
 
 def register_alter_op_layout(op_name: str, alter_layout: Any = None, level: int = 10) -> Registered:
-    """The hook of `AlterOpLayout`: `f(attrs, inputs, tinfos, out_type)` -> an operator in other layouts over `inputs`, or None."""
+    """The hook of `AlterOpLayout`: `f(attrs, inputs, tinfos, out_type)` -> an operator in other layouts over `inputs`,
+    or None."""
     return register_op_attr(op_name, ALTER_OP_LAYOUT, alter_layout, level)
 
 
 def register_convert_op_layout(op_name: str, convert_layout: Any = None, level: int = 10) -> Registered:
-    """The hook of `ConvertLayout`: `f(attrs, inputs, types, desired_layouts)` -> the operator in those layouts over `inputs`, or None."""
+    """The hook of `ConvertLayout`: `f(attrs, inputs, types, desired_layouts)` -> the operator in those layouts over
+    `inputs`, or None."""
     return register_op_attr(op_name, CONVERT_OP_LAYOUT, convert_layout, level)
 
 
 def register_mixed_precision_conversion(op_name: str, func: Any = None, level: int = 10) -> Registered:
-    """The hook of `ToMixedPrecision`: `f(call, mixed_precision_type)` -> `[category, accumulation dtype, output dtype]`.
+    """The hook of `ToMixedPrecision`: `f(call, mixed_precision_type)` -> `[category, accumulation dtype, output
+    dtype]`.
 
-    The category is 0 (always in 16 bits), 1 (where its arguments are) or 2 (never). An operator that has an `out_dtype` sums in the
-    second, and where a call is computed in 16 bits its result is cast to the third; each is that type or "float32".
+    The category is 0 (always in 16 bits), 1 (where its arguments are) or 2 (never). An operator that has an `out_dtype`
+    sums in the second, and where a call is computed in 16 bits its result is cast to the third; each is that type or
+    "float32".
     """
     return register_op_attr(op_name, MIXED_PRECISION, func, level)

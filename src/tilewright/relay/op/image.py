@@ -21,7 +21,8 @@ from tilewright.topi.windows import per_dimension
 
 METHODS = ("nearest_neighbor", "linear", "cubic")
 ROUNDINGS = ("floor", "ceil", "round", "round_prefer_floor", "round_prefer_ceil")
-MODES = ("half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric", "pytorch_half_pixel", "tf_half_pixel_for_nn", "tf_crop_and_resize")
+MODES = ("half_pixel", "half_pixel_symmetric", "align_corners", "asymmetric", "pytorch_half_pixel",
+         "tf_half_pixel_for_nn", "tf_crop_and_resize")
 
 
 @attributes
@@ -62,7 +63,8 @@ class Resize(Spatial):
 
     def infer(self, data: Type) -> TensorType:
         """(batch, channels, *size) in `layout`; `out_dtype` or the dtype of the data."""
-        named = (("method", self.method, METHODS), ("coordinate_transformation_mode", self.coordinate_transformation_mode, MODES))
+        named = (("method", self.method, METHODS),
+                 ("coordinate_transformation_mode", self.coordinate_transformation_mode, MODES))
         for what, value, known in (*named, ("rounding_method", self.rounding_method or "floor", ROUNDINGS)):
             if value not in known:
                 raise ShapeError(f"{what} '{value}' is not supported; it must be one of {', '.join(known)}")
@@ -71,7 +73,8 @@ class Resize(Spatial):
                 raise ShapeError(f"{what} must have {n} numbers, and it is {text(values)}")
         shape = self._shape(data)
         if any(isinstance(n, int) and n < 1 for n in self.size) or any(isinstance(n, int) and n < 1 for n in shape[2:]):
-            raise ShapeError(f"an image of {text(shape[2:])} cannot be resized to {text(self.size)}; all sizes must be 1 or more")
+            raise ShapeError(f"an image of {text(shape[2:])} cannot be resized to {text(self.size)}; all sizes must be "
+                             "1 or more")
         return TensorType(self._stored((*shape[:2], *self.size)), self._dtype(tensors(data)[0].dtype))
 
     def _lines(self, sizes: Sequence[int]) -> list[Line]:
@@ -132,7 +135,8 @@ class Resize(Spatial):
             near, far = ((a + 2) * d - (a + 3)) * d * d + 1, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
             weights.append(np.where(d <= 1, near, far))
         if self.cubic_exclude:
-            weights = [np.where((low + k >= 0) & (low + k < size), w, 0) for k, w in zip((-1, 0, 1, 2), weights, strict=True)]
+            weights = [np.where((low + k >= 0) & (low + k < size), w, 0)
+                       for k, w in zip((-1, 0, 1, 2), weights, strict=True)]
             weights = [w / sum(weights) for w in weights]
         return [(low + k, w) for k, w in zip((-1, 0, 1, 2), weights, strict=True)]
 
@@ -141,7 +145,8 @@ class Resize(Spatial):
         lines = self._lines([data.extents[d] for d in spatial])
         cubic = self.cubic_alpha, bool(self.cubic_exclude)
         return topi.resize(
-            data, spatial, self.size, lines, self.method, self._rounding(), cubic, self._extrapolation(), self._dtype(data.dtype)
+            data, spatial, self.size, lines, self.method, self._rounding(), cubic, self._extrapolation(),
+            self._dtype(data.dtype)
         )
 
     def simplify(self, call: Call) -> Expr | None:
@@ -198,7 +203,8 @@ class Upsampling(Spatial):
             raise ShapeError(f"method '{self.method}' is not supported; it must be nearest_neighbor, bilinear or bicubic")
         sizes = self._shape(t)[2:]
         if not all(isinstance(n, int) for n in sizes):
-            raise ShapeError(f"an image of symbolic size {text(sizes)} cannot be resized; give the model's inputs fixed sizes")
+            raise ShapeError(f"an image of symbolic size {text(sizes)} cannot be resized; give the model's inputs "
+                             "fixed sizes")
         target = tuple(round(n * s) for n, s in zip(sizes, (self.scale_h, self.scale_w), strict=True))
         return Resize2d(target, None, self.layout, method, "align_corners" if self.align_corners else "asymmetric")
 
@@ -241,7 +247,8 @@ class Upsampling3d(Spatial):
             raise ShapeError(f"method '{self.method}' is not supported; it must be nearest_neighbor or trilinear")
         sizes = self._shape(t)[2:]
         if not all(isinstance(n, int) for n in sizes):
-            raise ShapeError(f"a volume of symbolic size {text(sizes)} cannot be resized; give the model's inputs fixed sizes")
+            raise ShapeError(f"a volume of symbolic size {text(sizes)} cannot be resized; give the model's inputs "
+                             "fixed sizes")
         target = tuple(round(n * s) for n, s in zip(sizes, (self.scale_d, self.scale_h, self.scale_w), strict=True))
         return Resize3d(target, None, self.layout, method, self.coordinate_transformation_mode)
 

@@ -1,4 +1,5 @@
-"""Images from the bytes of a file (ONNX ImageDecoder), by Pillow where it is installed. Runs in Python: the size is in the file."""
+"""Images from the bytes of a file (ONNX ImageDecoder), by Pillow where it is installed. Runs in Python: the size is in
+the file."""
 
 from __future__ import annotations
 

@@ -54,15 +54,18 @@ class GridSample(Op):
         """(batch, channels, *spatial shape of the grid); the dtype of the data. The grid is floating-point."""
         t, points = tensors(data, grid)
         n = t.ndim - 2
-        if n not in (2, 3) or points.ndim != t.ndim or differ(points.shape[1], n) or differ(points.shape[0], t.shape[0]):
-            raise ShapeError(f"data {text(t.shape)} must have 4 or 5 dimensions, and the grid {text(points.shape)} as many, with 2 or 3 coordinates as its second")
+        if (n not in (2, 3) or points.ndim != t.ndim or differ(points.shape[1], n)
+                or differ(points.shape[0], t.shape[0])):
+            raise ShapeError(f"data {text(t.shape)} must have 4 or 5 dimensions, and the grid {text(points.shape)} as "
+                             "many, with 2 or 3 coordinates as its second")
         methods = ("nearest", "bilinear", "bicubic")[: 5 - n]
         if self.method not in methods:
             raise ShapeError(f"method '{self.method}' is not known for {n} dimensions; it is {' or '.join(methods)}")
         if self.padding_mode not in ("zeros", "border", "reflection"):
             raise ShapeError(f"padding_mode '{self.padding_mode}' is not supported; it must be zeros, border or reflection")
         if self.layout != ("NCHW", "NCDHW")[n - 2]:
-            raise ShapeError(f"layout '{self.layout}' is not known; for {n} dimensions it is {('NCHW', 'NCDHW')[n - 2]}")
+            raise ShapeError(f"layout '{self.layout}' is not known; for {n} dimensions it is "
+                             f"{('NCHW', 'NCDHW')[n - 2]}")
         if not points.dtype.is_float:
             raise ShapeError(f"the grid is of {points.dtype}, and must be of a floating-point type")
         return TensorType((*t.shape[:2], *points.shape[2:]), t.dtype)
@@ -74,7 +77,8 @@ class GridSample(Op):
         for image, points, out in zip(data, grid, result, strict=True):
             taps = []
             for size, x in zip(image.shape[1:], points[::-1], strict=True):
-                taps.append(self._taps((x + kind(1)) * kind((size - 1) / 2) if self.align_corners else (x + kind(1)) * kind(size / 2) - kind(0.5), size))
+                taps.append(self._taps((x + kind(1)) * kind((size - 1) / 2) if self.align_corners
+                                       else (x + kind(1)) * kind(size / 2) - kind(0.5), size))
             out[...] = _weighted(lambda *i, image=image: image[(slice(None), *i)], taps)
         return result
 
@@ -83,7 +87,8 @@ class GridSample(Op):
         if self.method == "bicubic":
             t, a = x - low, x.dtype.type(-0.75)
             distances = np.abs(np.stack([t + 1, t, 1 - t, 2 - t]))
-            weights = np.where(distances <= 1, ((a + 2) * distances - (a + 3)) * distances**2 + 1, ((a * distances - 5 * a) * distances + 8 * a) * distances - 4 * a)
+            weights = np.where(distances <= 1, ((a + 2) * distances - (a + 3)) * distances**2 + 1,
+                               ((a * distances - 5 * a) * distances + 8 * a) * distances - 4 * a)
             return [(self._index(low + k - 1, size), w) for k, w in enumerate(weights)]
         x = x if self.padding_mode == "zeros" else self._inside(x, size)
         if self.method == "nearest":
@@ -124,7 +129,8 @@ class AffineGrid(Op):
         """(batch, n, *target_shape) from (batch, n, n + 1), n being 2 or 3; the dtype of the data."""
         t, n = require_rank(tensors(data)[0], 3, "data"), len(self.target_shape)
         if n not in (2, 3) or any(map(differ, t.shape[1:], (n, n + 1))):
-            raise ShapeError(f"the matrices {text(t.shape[1:])} must be (2, 3) for a target of 2 dimensions, (3, 4) for 3, and the target is {text(self.target_shape)}")
+            raise ShapeError(f"the matrices {text(t.shape[1:])} must be (2, 3) for a target of 2 dimensions, (3, 4) "
+                             f"for 3, and the target is {text(self.target_shape)}")
         return TensorType((t.shape[0], n, *self.target_shape), t.dtype)
 
     def reference(self, data: Array) -> Array:
@@ -162,7 +168,8 @@ class CropAndResize(Op):
         """(boxes, channels, *crop_size) in `layout`; `out_dtype` or the dtype of the data."""
         t, parts, images = require_rank(tensors(data)[0], 4, "data"), *tensors(boxes, box_indices)
         if parts.ndim != 2 or differ(parts.shape[1], 4) or images.ndim != 1 or differ(images.shape[0], parts.shape[0]):
-            raise ShapeError(f"boxes {text(parts.shape)} must have 4 values each, and box_indices {text(images.shape)} an image for each box")
+            raise ShapeError(f"boxes {text(parts.shape)} must have 4 values each, and box_indices {text(images.shape)} "
+                             "an image for each box")
         if not images.dtype.is_integer:
             raise ShapeError(f"box_indices must be integers, and they are {images.dtype}; cast them first")
         if self.layout not in ("NCHW", "NHWC"):
@@ -170,7 +177,8 @@ class CropAndResize(Op):
         if self.method not in ("bilinear", "nearest_neighbor"):
             raise ShapeError(f"method '{self.method}' is not supported; it must be bilinear or nearest_neighbor")
         axes = data_axes(self.layout, 2)
-        return TensorType(ordered((parts.shape[0], ordered(t.shape, axes)[1], *self.crop_size), inverse(axes)), self.out_dtype or t.dtype)
+        return TensorType(ordered((parts.shape[0], ordered(t.shape, axes)[1], *self.crop_size), inverse(axes)),
+                          self.out_dtype or t.dtype)
 
     def reference(self, data: Array, boxes: Array, box_indices: Array) -> Array:
         axes = data_axes(self.layout, 2)
@@ -181,18 +189,23 @@ class CropAndResize(Op):
             for d, (size, n) in enumerate(zip(x.shape[2:], self.crop_size, strict=True)):
                 low, high = box[d], box[d + 2]
                 if n > 1:
-                    places = low * kind(size - 1) + np.arange(n, dtype=boxes.dtype) * ((high - low) * kind((size - 1) / (n - 1)))
+                    places = (low * kind(size - 1)
+                              + np.arange(n, dtype=boxes.dtype) * ((high - low) * kind((size - 1) / (n - 1))))
                 else:
                     places = np.asarray([(low + high) * kind(0.5 * (size - 1))])
                 inside.append((places >= 0) & (places <= size - 1))
                 held = np.clip(places, 0, size - 1)
                 first = np.floor(held)
-                pair = [(first.astype(int), 1 - (held - first)), (np.minimum(first + 1, size - 1).astype(int), held - first)]
-                taps.append(pair if self.method == "bilinear" else [(np.floor(held + kind(0.5)).astype(int), np.ones_like(held))])
-            columns = [[(i[None] if d else i[:, None], w[None] if d else w[:, None]) for i, w in pair] for d, pair in enumerate(taps)]
+                pair = [(first.astype(int), 1 - (held - first)),
+                        (np.minimum(first + 1, size - 1).astype(int), held - first)]
+                taps.append(pair if self.method == "bilinear"
+                            else [(np.floor(held + kind(0.5)).astype(int), np.ones_like(held))])
+            columns = [[(i[None] if d else i[:, None], w[None] if d else w[:, None]) for i, w in pair]
+                       for d, pair in enumerate(taps)]
             values = _weighted(lambda y, z, image=image: x[image][:, y, z], columns)
             out[...] = np.where(inside[0][:, None] & inside[1][None], values, out)
-        return np.ascontiguousarray(result.transpose(inverse(axes)).astype(DataType(self.out_dtype or data.dtype).numpy()))
+        return np.ascontiguousarray(
+            result.transpose(inverse(axes)).astype(DataType(self.out_dtype or data.dtype).numpy()))
 
     def compute(self, data: te.Tensor, boxes: te.Tensor, box_indices: te.Tensor) -> te.Tensor:
         return topi.crop_and_resize(data, boxes, box_indices, **self.attributes())
@@ -238,7 +251,8 @@ class Dilation2d(Op):
         for d, (size, k) in enumerate(zip(sizes, kernel, strict=True)):
             span = size + self.padding[d] + self.padding[d + 2] - (k - 1) * self.dilations[d]
             if isinstance(span, int) and span < 1:
-                raise ShapeError(f"a window of {(k - 1) * self.dilations[d] + 1} does not fit into spatial dimension {d} of {size} with its padding")
+                raise ShapeError(f"a window of {(k - 1) * self.dilations[d] + 1} does not fit into spatial dimension "
+                                 f"{d} of {size} with its padding")
             out.append((span - 1) // self.strides[d] + 1)
         return TensorType(ordered((n, c, *out), inverse(axes)), self.out_dtype or t.dtype)
 
@@ -250,14 +264,17 @@ class Dilation2d(Op):
         top, left, bottom, right = self.padding
         widths = ((0, 0), (0, 0), (top, bottom), (left, right))
         padded, inside = np.pad(x.astype(dtype), widths), np.pad(np.ones(x.shape, bool), widths)
-        shape = ordered(self.infer(TensorType(data.shape, DataType(data.dtype)), TensorType(weight.shape, DataType(weight.dtype))).shape, axes)
+        shape = ordered(self.infer(TensorType(data.shape, DataType(data.dtype)),
+                                   TensorType(weight.shape, DataType(weight.dtype))).shape, axes)
         result = np.full(shape, least, dtype)
         for ky, kx in np.ndindex(*w.shape[1:]):
-            rows, columns = (slice(k * e, k * e + (n - 1) * s + 1, s) for k, e, s, n in zip((ky, kx), self.dilations, self.strides, shape[2:], strict=True))
+            rows, columns = (slice(k * e, k * e + (n - 1) * s + 1, s)
+                             for k, e, s, n in zip((ky, kx), self.dilations, self.strides, shape[2:], strict=True))
             term = padded[:, :, rows, columns] + w[:, ky, kx].astype(dtype)[None, :, None, None]
             result = np.maximum(result, np.where(inside[:, :, rows, columns], term, least).astype(dtype))
         return np.ascontiguousarray(result.transpose(inverse(axes)))
 
     def compute(self, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
         shape = self.infer(TensorType(data.shape, data.dtype), TensorType(weight.shape, weight.dtype)).shape
-        return topi.dilation2d(data, weight, self._axes(), shape, self.strides, self.padding, self.dilations, DataType(self.out_dtype or data.dtype))
+        return topi.dilation2d(data, weight, self._axes(), shape, self.strides, self.padding, self.dilations,
+                               DataType(self.out_dtype or data.dtype))

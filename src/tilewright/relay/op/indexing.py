@@ -52,7 +52,8 @@ class Take(Op):
             return indices
         axis, batch = axis_of(self.axis, len(shape)), self._batch(len(indices))
         if batch > axis or any(map(differ, shape[:batch], indices[:batch])):
-            raise ShapeError(f"the first {batch} dimensions of {text(shape)} and {text(indices)} must be equal and before axis {axis}")
+            raise ShapeError(f"the first {batch} dimensions of {text(shape)} and {text(indices)} must be equal and "
+                             f"before axis {axis}")
         return (*shape[:axis], *indices[batch:], *shape[axis + 1 :])
 
     def _batch(self, ndim: int) -> int:
@@ -78,7 +79,8 @@ class Take(Op):
         take, mode = known[0].take, "wrap" if self.mode == "wrap" else "clip"
 
         def taken(indices: Array) -> Array:
-            return np.asarray(take(indices if indices.dtype.kind == "i" else indices.astype(np.int64), None, None, mode), object)  # type: ignore[call-overload]
+            return np.asarray(take(indices if indices.dtype.kind == "i" else indices.astype(np.int64), None, None,
+                                   mode), object)  # type: ignore[call-overload]
 
         return taken
 
@@ -169,9 +171,11 @@ class GatherNd(Op):
 
     def _shape(self, shape: Shape, indices: Shape) -> Shape:
         if not indices or not isinstance(indices[0], int):
-            raise ShapeError(f"the first dimension of indices {text(indices)} is the number of coordinates and must be known")
+            raise ShapeError(f"the first dimension of indices {text(indices)} is the number of coordinates and must be "
+                             "known")
         if self.batch_dims + indices[0] > len(shape):
-            raise ShapeError(f"points of {indices[0]} coordinates after {self.batch_dims} batch dimensions do not lie in {text(shape)}")
+            raise ShapeError(f"points of {indices[0]} coordinates after {self.batch_dims} batch dimensions do not lie "
+                             f"in {text(shape)}")
         for size in shape[self.batch_dims : self.batch_dims + indices[0]]:
             _refuse_empty(size, indices)
         return (*indices[1:], *shape[self.batch_dims + indices[0] :])
@@ -180,7 +184,8 @@ class GatherNd(Op):
         b = self.batch_dims
         batch = np.indices(indices.shape[1:], sparse=True)[:b] if b else ()
         found = data[(*batch, *(_positive(x, data.shape[b + k]) for k, x in enumerate(indices)))]
-        return found if len(indices) else np.broadcast_to(found, self._shape(data.shape, indices.shape)).copy()  # of no coordinates, all of a batch
+        # of no coordinates, all of a batch
+        return found if len(indices) else np.broadcast_to(found, self._shape(data.shape, indices.shape)).copy()
 
     def compute(self, data: te.Tensor, indices: te.Tensor) -> te.Tensor:
         return topi.gather_nd(data, indices, self.batch_dims, self._shape(dims(data), dims(indices)))
@@ -222,7 +227,8 @@ class ScatterElements(Op):
         axis_of(self.axis, t.ndim)
         _known_update(self.reduction, "reduction")
         if where.ndim != t.ndim or where.shape != new.shape:
-            raise ShapeError(f"indices {text(where.shape)} and updates {text(new.shape)} must have one shape, of {t.ndim} dimensions")
+            raise ShapeError(f"indices {text(where.shape)} and updates {text(new.shape)} must have one shape, of "
+                             f"{t.ndim} dimensions")
         _refuse_empty(t.shape[axis_of(self.axis, t.ndim)], where.shape)
         return t
 
@@ -253,7 +259,8 @@ class WriteRow(Op):
         if where.ndim:
             raise ShapeError(f"index must be a scalar, and it has the shape {text(where.shape)}")
         if not t.ndim or t.ndim != part.ndim + 1 or any(map(differ, t.shape[1:], part.shape)):
-            raise ShapeError(f"a row of {text(t.shape)} has the other dimensions, and row has the shape {text(part.shape)}")
+            raise ShapeError(f"a row of {text(t.shape)} has the other dimensions, and row has the shape "
+                             f"{text(part.shape)}")
         require_same_dtype((t, part))
         return t
 

@@ -38,7 +38,8 @@ class AdvIndex(Op):
         """The broadcast shape of the integer indices and the remaining sizes of the data; the dtype of the data."""
         data, *indices = _fields(inputs, self.name)
         if not 1 <= len(indices) <= data.ndim:
-            raise ShapeError(f"{len(indices)} indices are given for {data.ndim} dimensions; give one or more, and at most one for each")
+            raise ShapeError(f"{len(indices)} indices are given for {data.ndim} dimensions; give one or more, and at "
+                             "most one for each")
         lead = broadcast_shapes(*(_integers(t, "indices").shape for t in indices))
         return TensorType((*lead, *data.shape[len(indices) :]), data.dtype)
 
@@ -86,9 +87,11 @@ class SequenceMask(Op):
         """The type of the data, of rank 2 or more; `valid_length` is a vector over the batch."""
         t, lengths = tensors(data, valid_length)
         if self.axis not in (0, 1) or t.ndim < 2:
-            raise ShapeError(f"axis {self.axis} cannot be the time of a tensor of shape {text(t.shape)}; it is 0 or 1, and the batch is the other of the two")
+            raise ShapeError(f"axis {self.axis} cannot be the time of a tensor of shape {text(t.shape)}; it is 0 or 1, "
+                             "and the batch is the other of the two")
         if lengths.ndim != 1 or differ(lengths.shape[0], t.shape[1 - self.axis]):
-            raise ShapeError(f"valid_length must be one number for each of the {t.shape[1 - self.axis]} of the batch, and it has the shape {text(lengths.shape)}")
+            raise ShapeError(f"valid_length must be one number for each of the {t.shape[1 - self.axis]} of the batch, "
+                             f"and it has the shape {text(lengths.shape)}")
         return t
 
     def reference(self, data: Array, valid_length: Array) -> Array:
@@ -118,7 +121,8 @@ class ReverseSequence(Op):
         along, batch = axis_of(self.seq_axis, t.ndim, "seq_axis"), axis_of(self.batch_axis, t.ndim, "batch_axis")
         _integers(lengths, "seq_lengths")
         if along == batch or lengths.ndim != 1 or differ(lengths.shape[0], t.shape[batch]):
-            raise ShapeError(f"seq_lengths {text(lengths.shape)} must be one number for each of the {t.shape[batch]} elements of batch_axis {batch}, which is not seq_axis {along}")
+            raise ShapeError(f"seq_lengths {text(lengths.shape)} must be one number for each of the {t.shape[batch]} "
+                             f"elements of batch_axis {batch}, which is not seq_axis {along}")
         return t
 
     def reference(self, data: Array, seq_lengths: Array) -> Array:
@@ -153,14 +157,17 @@ class MatrixSetDiag(Op):
         t, values = tensors(input, diagonal)
         require_same_dtype((t, values))
         if t.ndim < 2 or self.k1 > self.k2:
-            raise ShapeError(f"diagonals {self.k1} to {self.k2} cannot be set in a tensor of shape {text(t.shape)}; matrices are needed, and k1 not above k2")
+            raise ShapeError(f"diagonals {self.k1} to {self.k2} cannot be set in a tensor of shape {text(t.shape)}; "
+                             "matrices are needed, and k1 not above k2")
         rows, columns = t.shape[-2:]
         wanted: tuple[Any, ...] = t.shape[:-2] if self.k1 == self.k2 else (*t.shape[:-2], self.k2 - self.k1 + 1)
         if isinstance(rows, int) and isinstance(columns, int):
             if not (-rows < self.k1 and self.k2 < columns):
-                raise ShapeError(f"diagonals {self.k1} to {self.k2} do not all lie in matrices of {rows} rows and {columns} columns")
+                raise ShapeError(f"diagonals {self.k1} to {self.k2} do not all lie in matrices of {rows} rows and "
+                                 f"{columns} columns")
             wanted = (*wanted, min(rows + min(self.k2, 0), columns - max(self.k1, 0)))
-        if values.ndim != len(wanted) + (not isinstance(rows, int) or not isinstance(columns, int)) or any(map(differ, wanted, values.shape)):
+        if values.ndim != len(wanted) + (not isinstance(rows, int)
+                                         or not isinstance(columns, int)) or any(map(differ, wanted, values.shape)):
             raise ShapeError(f"diagonal must have the shape {text(wanted)}, and it has {text(values.shape)}")
         return t
 
@@ -177,7 +184,8 @@ class MatrixSetDiag(Op):
         return result
 
     def compute(self, input: te.Tensor, diagonal: te.Tensor) -> te.Tensor:
-        above, below = ("RIGHT" if right else "LEFT" for right in (self.super_diag_right_align, self.sub_diag_right_align))
+        above, below = ("RIGHT" if right else "LEFT"
+                        for right in (self.super_diag_right_align, self.sub_diag_right_align))
         return topi.matrix_set_diag(input, diagonal, (self.k1, self.k2), f"{above}_{below}")
 
 
@@ -198,8 +206,10 @@ class SlidingWindow(Op):
         """(*sizes before `axis`, *number of windows, *window_shape); the dtype of the data."""
         (t,) = tensors(data)
         at = axis_of(self.axis, t.ndim)
-        if len(self.window_shape) != len(self.strides) or at + len(self.window_shape) != t.ndim or min(self.strides) < 1:
-            raise ShapeError(f"windows of {text(self.window_shape)} with strides {text(self.strides)} do not cover the dimensions from {at} on of {text(t.shape)}")
+        if (len(self.window_shape) != len(self.strides) or at + len(self.window_shape) != t.ndim
+                or min(self.strides) < 1):
+            raise ShapeError(f"windows of {text(self.window_shape)} with strides {text(self.strides)} do not cover the "
+                             f"dimensions from {at} on of {text(t.shape)}")
         for n, w in zip(t.shape[at:], self.window_shape, strict=True):
             if isinstance(n, int) and not 1 <= w <= n:
                 raise ShapeError(f"a window of {w} does not fit into a dimension of {n}")
@@ -229,14 +239,16 @@ class MeshGrid(Op):
         if self.indexing not in ("ij", "xy"):
             raise ShapeError(f"indexing '{self.indexing}' is not supported; it must be ij or xy")
         if any(t.ndim > 1 for t in fields):
-            raise ShapeError(f"meshgrid takes vectors and scalars, and was given {', '.join(text(t.shape) for t in fields)}")
+            raise ShapeError("meshgrid takes vectors and scalars, and was given "
+                             f"{', '.join(text(t.shape) for t in fields)}")
         sizes = [product(t.shape) for t in fields]
         if self.indexing == "xy" and len(sizes) > 1:
             sizes[:2] = sizes[1::-1]
         return TupleType([TensorType(sizes, t.dtype) for t in fields])
 
     def reference(self, data: Sequence[Array]) -> tuple[Array, ...]:
-        return tuple(np.ascontiguousarray(x) for x in np.meshgrid(*data, indexing=self.indexing))  # type: ignore[call-overload]
+        return tuple(np.ascontiguousarray(x)
+                     for x in np.meshgrid(*data, indexing=self.indexing))  # type: ignore[call-overload]
 
     def compute(self, data: Sequence[te.Tensor]) -> tuple[te.Tensor, ...]:
         return tuple(moves.meshgrid(list(data), self.indexing))
@@ -267,7 +279,8 @@ class StridedSet(Op):
         t, values = tensors(data, v)
         require_same_dtype((t, values))
         if len(self.begin) != len(self.end) or len(self.begin) > t.ndim or len(self._steps()) != len(self.begin):
-            raise ShapeError(f"begin {text(self.begin)}, end {text(self.end)} and strides {text(self._steps())} must be one number each for dimensions of {text(t.shape)}")
+            raise ShapeError(f"begin {text(self.begin)}, end {text(self.end)} and strides {text(self._steps())} must "
+                             f"be one number each for dimensions of {text(t.shape)}")
         begin, end, steps = self._full(t.ndim)
         part = tuple(n for _, n, _ in slices(t.shape, begin, end, steps, None, "end"))
         if values.ndim != t.ndim or any(map(differ, part, values.shape)):

@@ -27,7 +27,8 @@ def _checked(case: str, data: Type, letters: Type, *table: Type) -> TensorType:
     if t.dtype != DataType("string"):
         raise ShapeError(f"a tensor of strings was expected, and this one is {t.dtype}")
     if letter.dtype != "uint8" or letter.shape != (256,) or tuple(map(str, (c.dtype for c in columns))) != _TABLE:
-        raise ShapeError(f"what bytes count as and a table of words were expected, and these are {letter!r}, {', '.join(map(repr, columns))}")
+        raise ShapeError(f"what bytes count as and a table of words were expected, and these are {letter!r}, "
+                         f"{', '.join(map(repr, columns))}")
     return t
 
 
@@ -51,17 +52,21 @@ class TextIndex(Op):
     case: str = "NONE"
     """Case of the strings before they are looked up: "NONE", "LOWER" or "UPPER"."""
 
-    def infer(self, data: Type, letters: Type, heads: Type, hashes: Type, begins: Type, spelled: Type, numbers: Type) -> TensorType:
+    def infer(self, data: Type, letters: Type, heads: Type, hashes: Type, begins: Type, spelled: Type,
+              numbers: Type) -> TensorType:
         """The shape of the strings; int64."""
         return TensorType(_checked(self.case, data, letters, heads, hashes, begins, spelled, numbers).shape, INT64)
 
-    def reference(self, data: Array, letters: Array, heads: Array, hashes: Array, begins: Array, spelled: Array, numbers: Array) -> Array:
+    def reference(self, data: Array, letters: Array, heads: Array, hashes: Array, begins: Array, spelled: Array,
+                  numbers: Array) -> Array:
         words, change = _words(begins, spelled, numbers), FORMS[self.case]
-        found = [words.get(letters[np.frombuffer(text_bytes(change(s)), np.uint8)].tobytes(), self.absent) for s in data.flat]
+        found = [words.get(letters[np.frombuffer(text_bytes(change(s)), np.uint8)].tobytes(), self.absent)
+                 for s in data.flat]
         return np.array(found, np.int64).reshape(data.shape)
 
     def compute(
-        self, data: te.Tensor, letters: te.Tensor, heads: te.Tensor, hashes: te.Tensor, begins: te.Tensor, spelled: te.Tensor, numbers: te.Tensor,
+        self, data: te.Tensor, letters: te.Tensor, heads: te.Tensor, hashes: te.Tensor, begins: te.Tensor,
+        spelled: te.Tensor, numbers: te.Tensor,
     ) -> te.Tensor:
         return topi.index_texts(data, letters, (heads, hashes, begins, spelled, numbers), self.case, self.absent)
 
@@ -83,12 +88,14 @@ class TextCount(Op):
     shortest: int = 1
     """Smallest length of a counted word, in characters."""
 
-    def infer(self, data: Type, letters: Type, heads: Type, hashes: Type, begins: Type, spelled: Type, numbers: Type) -> TensorType:
+    def infer(self, data: Type, letters: Type, heads: Type, hashes: Type, begins: Type, spelled: Type,
+              numbers: Type) -> TensorType:
         """(*shape of the strings, width); float32."""
         t = _checked(self.case, data, letters, heads, hashes, begins, spelled, numbers)
         return TensorType((*t.shape, self.width), FLOAT32)
 
-    def reference(self, data: Array, letters: Array, heads: Array, hashes: Array, begins: Array, spelled: Array, numbers: Array) -> Array:
+    def reference(self, data: Array, letters: Array, heads: Array, hashes: Array, begins: Array, spelled: Array,
+                  numbers: Array) -> Array:
         words, change = _words(begins, spelled, numbers), FORMS[self.case]
         counts = np.zeros((data.size, self.width), np.float32)
         for row, text in enumerate(data.flat):
@@ -100,9 +107,11 @@ class TextCount(Op):
         return counts.reshape(*data.shape, self.width)
 
     def compute(
-        self, data: te.Tensor, letters: te.Tensor, heads: te.Tensor, hashes: te.Tensor, begins: te.Tensor, spelled: te.Tensor, numbers: te.Tensor,
+        self, data: te.Tensor, letters: te.Tensor, heads: te.Tensor, hashes: te.Tensor, begins: te.Tensor,
+        spelled: te.Tensor, numbers: te.Tensor,
     ) -> te.Tensor:
-        return topi.count_words(data, letters, (heads, hashes, begins, spelled, numbers), self.case, self.shortest, self.width)
+        return topi.count_words(data, letters, (heads, hashes, begins, spelled, numbers), self.case, self.shortest,
+                                self.width)
 
 
 @op("text_count_grams", kind=Fusion.OPAQUE)
@@ -125,7 +134,8 @@ class TextCountGrams(TextCount):
         """(*shape of the strings, width); float32."""
         found = tuple(str(t.dtype) for t in tensors(*tables[5:]))
         if found != ("int32", "int64", "int32", "int32") or not 1 <= self.least <= self.most:
-            raise ShapeError(f"a tree of n-grams and lengths from 1 were expected, and these are {', '.join(found)}, {self.least} to {self.most}")
+            raise ShapeError(f"a tree of n-grams and lengths from 1 were expected, and these are {', '.join(found)}, "
+                             f"{self.least} to {self.most}")
         return super().infer(data, letters, *tables[:5])
 
     def reference(self, data: Array, letters: Array, *tables: Array) -> Array:
@@ -139,7 +149,8 @@ class TextCountGrams(TextCount):
             for last, step in itertools.product(range(len(items)), range(1, self.skips + 2)):
                 node = 0
                 for length, at in enumerate(range(last, -1, -step), 1):
-                    node = child.get(node * len(numbers) + items[at], 0) if items[at] >= 0 and length <= self.most else 0
+                    node = (child.get(node * len(numbers) + items[at], 0) if items[at] >= 0 and length <= self.most
+                            else 0)
                     if not node:
                         break
                     if length >= self.least and columns[node] >= 0 and (length > 1 or step == 1):
@@ -148,4 +159,5 @@ class TextCountGrams(TextCount):
 
     def compute(self, data: te.Tensor, letters: te.Tensor, *tables: te.Tensor) -> te.Tensor:
         lengths = range(self.least, self.most + 1)
-        return topi.count_grams(data, letters, tables[:5], tables[5:], self.case, self.shortest, lengths, self.skips, self.width)
+        return topi.count_grams(data, letters, tables[:5], tables[5:], self.case, self.shortest, lengths, self.skips,
+                                self.width)

@@ -50,16 +50,20 @@ class Attention(Op):
             require_rank(t, 3, name)
             last = self.starts[start] + self.heads * size
             if isinstance(t.shape[2], int) and (self.starts[start] < 0 or last > t.shape[2]):
-                raise ShapeError(f"the {self.heads} heads of {name} are its columns {self.starts[start]} to {last}, and {text(t.shape)} has {t.shape[2]}")
+                raise ShapeError(f"the {self.heads} heads of {name} are its columns {self.starts[start]} to {last}, "
+                                 f"and {text(t.shape)} has {t.shape[2]}")
         if differ(q.shape[0], k.shape[0]) or differ(k.shape[0], v.shape[0]) or differ(k.shape[1], v.shape[1]):
-            raise ShapeError(f"query {text(q.shape)}, key {text(k.shape)} and value {text(v.shape)} must have one batch, key and value one number of keys")
+            raise ShapeError(f"query {text(q.shape)}, key {text(k.shape)} and value {text(v.shape)} must have one "
+                             "batch, key and value one number of keys")
         if mask is not None:
             (m,) = tensors(mask)
             require_same_dtype((q, m) if m.dtype is not FLOAT32 or q.dtype.bits > 16 else (q,))
             require_rank(m, 4, "mask")
             wanted = (q.shape[0], self.heads, k.shape[1], q.shape[1])
-            if any(differ(a, b) and not (a == 1 and d != 2) for d, (a, b) in enumerate(zip(m.shape, wanted, strict=True))):
-                raise ShapeError(f"the mask {text(m.shape)} must have the shape {text(wanted)}: batch, heads, keys, queries; all but keys may be 1")
+            if any(differ(a, b) and not (a == 1 and d != 2)
+                    for d, (a, b) in enumerate(zip(m.shape, wanted, strict=True))):
+                raise ShapeError(f"the mask {text(m.shape)} must have the shape {text(wanted)}: batch, heads, keys, "
+                                 "queries; all but keys may be 1")
         return TensorType((q.shape[0], q.shape[1], self.heads * self.width), q.dtype)
 
     def factor(self) -> float:
@@ -68,7 +72,8 @@ class Attention(Op):
     def reference(self, query: Array, key: Array, value: Array, mask: Array | None = None) -> Array:
         wide = np.float64 if query.dtype.itemsize == 8 else np.float32
         sizes = (self.size, self.size, self.width)
-        q, k, v = (self._split(x.astype(wide), start, size) for x, start, size in zip((query, key, value), self.starts, sizes, strict=True))
+        q, k, v = (self._split(x.astype(wide), start, size)
+                   for x, start, size in zip((query, key, value), self.starts, sizes, strict=True))
         scores: Array = q @ k.swapaxes(-1, -2) * wide(self.factor())
         if mask is not None:
             scores = scores + mask.astype(wide).swapaxes(-1, -2)

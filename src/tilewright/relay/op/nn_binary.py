@@ -57,7 +57,8 @@ class BitPack(Op):
         _require_integers(t)
         axis, kind = axis_of(self.pack_axis, t.ndim, "pack_axis"), word_of(self.pack_type)
         if not 0 <= self.bit_axis <= t.ndim or not 1 <= self.bits <= t.dtype.bits:
-            raise ShapeError(f"{self.bits} planes along axis {self.bit_axis} cannot be made of {t!r}; the axis is 0 to {t.ndim}, the planes are 1 to {t.dtype.bits}")
+            raise ShapeError(f"{self.bits} planes along axis {self.bit_axis} cannot be made of {t!r}; the axis is 0 to "
+                             f"{t.ndim}, the planes are 1 to {t.dtype.bits}")
         shape = [_words(n, kind, axis) if d == axis else n for d, n in enumerate(t.shape)]
         return TensorType((*shape[: self.bit_axis], self.bits, *shape[self.bit_axis :]), kind)
 
@@ -66,7 +67,8 @@ class BitPack(Op):
         rows = np.moveaxis(data, axis, -1)
         rows = rows.reshape(*rows.shape[:-1], -1, kind.bits).astype(np.int64)
         places = np.uint64(1) << np.arange(kind.bits - 1, -1, -1, dtype=np.uint64)
-        planes = [np.moveaxis((((rows >> b) & 1).astype(np.uint64) * places).sum(-1), -1, axis) for b in range(self.bits)]
+        planes = [np.moveaxis((((rows >> b) & 1).astype(np.uint64) * places).sum(-1), -1, axis)
+                  for b in range(self.bits)]
         return np.stack(planes, self.bit_axis).astype(kind.numpy())
 
     def compute(self, data: te.Tensor) -> te.Tensor:
@@ -115,7 +117,8 @@ class BitserialDense(Bitserial):
         _require_integers(t, w)
         _words(t.shape[1], word_of(self.pack_dtype), 1)
         if differ(t.shape[1], w.shape[1]) or (self.units is not None and differ(self.units, w.shape[0])):
-            raise ShapeError(f"the weight {text(w.shape)} must be (units, in) for data {text(t.shape)}" + (f" and {self.units} units" if self.units else ""))
+            raise ShapeError(f"the weight {text(w.shape)} must be (units, in) for data {text(t.shape)}"
+                             + (f" and {self.units} units" if self.units else ""))
         return TensorType((t.shape[0], w.shape[0] if self.units is None else self.units), self.out_dtype)
 
     def reference(self, data: Array, weight: Array) -> Array:
@@ -123,7 +126,8 @@ class BitserialDense(Bitserial):
         return whole.astype(DataType(self.out_dtype).numpy())
 
     def compute(self, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
-        return topi.bitserial_dense(data, weight, self.data_bits, self.weight_bits, self.pack_dtype, self.out_dtype, self.unipolar)
+        return topi.bitserial_dense(data, weight, self.data_bits, self.weight_bits, self.pack_dtype, self.out_dtype,
+                                    self.unipolar)
 
 
 @op("nn.bitserial_conv2d", kind=Fusion.OPAQUE)
@@ -156,9 +160,11 @@ class BitserialConv2d(Bitserial):
         """Return the equivalent convolution of integers."""
         kernel = self.kernel_layout or {"NCHW": "OIHW", "NHWC": "HWIO"}.get(self.data_layout, "")
         if (self.data_layout, kernel) not in (("NCHW", "OIHW"), ("NHWC", "HWIO")):
-            raise ShapeError(f"layouts {self.data_layout} and {self.kernel_layout} are not made; they are NCHW and OIHW, or NHWC and HWIO")
+            raise ShapeError(f"layouts {self.data_layout} and {self.kernel_layout} are not made; they are NCHW and "
+                             "OIHW, or NHWC and HWIO")
         return Conv2d(
-            self.strides, self.padding, channels=self.channels, kernel_size=self.kernel_size, data_layout=self.data_layout, kernel_layout=kernel,
+            self.strides, self.padding, channels=self.channels, kernel_size=self.kernel_size,
+            data_layout=self.data_layout, kernel_layout=kernel,
             out_dtype="int64",
         )
 
@@ -177,4 +183,5 @@ class BitserialConv2d(Bitserial):
 
     def compute(self, data: te.Tensor, weight: te.Tensor) -> te.Tensor:
         made = topi.bitserial_conv2d_nchw if self.data_layout == "NCHW" else topi.bitserial_conv2d_nhwc
-        return made(data, weight, self.strides, self.padding, self.activation_bits, self.weight_bits, self.pack_dtype, self.out_dtype, self.unipolar)
+        return made(data, weight, self.strides, self.padding, self.activation_bits, self.weight_bits, self.pack_dtype,
+                    self.out_dtype, self.unipolar)

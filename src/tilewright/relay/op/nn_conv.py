@@ -97,7 +97,8 @@ class Convolution(Op):
         d, w = tensors(data, weight)
         kernel = self.kernel_shape(w)
         if self.kernel_size is not None and any(map(differ, self.kernel_size, kernel[2:])):
-            raise ShapeError(f"kernel_size is {text(self.kernel_size)}, and the weight {text(w.shape)} ({self.kernel_layout}) has {text(kernel[2:])}")
+            raise ShapeError(f"kernel_size is {text(self.kernel_size)}, and the weight {text(w.shape)} "
+                             f"({self.kernel_layout}) has {text(kernel[2:])}")
         if self.blocked:
             way = plain_data(self.data_layout, self.rank)
             way.src.require_shape(d.shape, "data")
@@ -114,7 +115,8 @@ class Convolution(Op):
         way = plain_data(layout, self.rank)
         block = max(1, way.src.factor_of("C"))
         if isinstance(shape[1], int) and shape[1] % block:
-            raise ShapeError(f"the {shape[1]} output channels are not made of blocks of {block}, as the layout {layout} has them")
+            raise ShapeError(f"the {shape[1]} output channels are not made of blocks of {block}, as the layout "
+                             f"{layout} has them")
         return tuple(way.backward_shape(shape))
 
     def _channels(self, found: Any) -> Any:
@@ -155,19 +157,22 @@ class Conv(Convolution):
             raise ShapeError(f"the {kernel[0]} output channels cannot be divided among {self.groups} groups")
         n = self.rank
         sizes = [
-            window_count(shape[2 + k], self.padding[k], self.padding[n + k], kernel[2 + k], self.strides[k], self.dilation[k], k) for k in range(n)
+            window_count(shape[2 + k], self.padding[k], self.padding[n + k], kernel[2 + k], self.strides[k],
+                         self.dilation[k], k) for k in range(n)
         ]
         return TensorType(self._placed((shape[0], self._channels(kernel[0]), *sizes)), dtype)
 
     def reads_once(self, argument: int) -> bool:
-        return argument == 1 and not self.blocked and self.groups == 1 and self.kernel_size is not None and all(d == 1 for d in self.kernel_size)
+        return (argument == 1 and not self.blocked and self.groups == 1 and self.kernel_size is not None
+                and all(d == 1 for d in self.kernel_size))
 
     def mixed_precision(self, types: Sequence[Type]) -> Precision:
         """16 bits pay where pairs of channels are multiplied, or rows of planes; other convolutions follow their
         inputs.
         """
         _, depth, *ksize = self.kernel_shape(tensors(types[1])[0])
-        pairs = isinstance(depth, int) and (depth % 2 == 0 or planes.multiplies_neighbours(self.data_layout, ksize, self.dilation, self.groups))
+        pairs = isinstance(depth, int) and (
+            depth % 2 == 0 or planes.multiplies_neighbours(self.data_layout, ksize, self.dilation, self.groups))
         return Precision.ALWAYS if pairs else Precision.FOLLOW
 
     def reference(self, data: Array, weight: Array) -> Array:
@@ -206,11 +211,13 @@ def convolve(x: Array, w: Array, strides: Ints, padding: tuple[Ints, Ints], dila
     """Convolve NC… data with an OI… kernel in the accumulator's dtype: one matrix product for each tap."""
     kernel = w.shape[2:]
     padded = np.pad(x, [(0, 0), (0, 0), *zip(*padding, strict=True)]).astype(accumulator(x.dtype, w.dtype))
-    out = [(m - (k - 1) * d - 1) // s + 1 for m, k, d, s in zip(padded.shape[2:], kernel, dilation, strides, strict=True)]
+    out = [(m - (k - 1) * d - 1) // s + 1
+           for m, k, d, s in zip(padded.shape[2:], kernel, dilation, strides, strict=True)]
     per_group = w.reshape(groups, w.shape[0] // groups, *w.shape[1:]).astype(padded.dtype)
     total = np.zeros((x.shape[0], groups, per_group.shape[1], int(np.prod(out))), padded.dtype)
     for tap in itertools.product(*map(range, kernel)):
-        window = tuple(slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(tap, dilation, out, strides, strict=True))
+        window = tuple(slice(t * d, t * d + (n - 1) * s + 1, s)
+                       for t, d, n, s in zip(tap, dilation, out, strides, strict=True))
         seen = padded[_at(2, *window)].reshape(x.shape[0], groups, x.shape[1] // groups, -1)
         total += multiplied(per_group[_at(3, *tap)], seen)
     return total.reshape(x.shape[0], w.shape[0], *out)
@@ -263,7 +270,8 @@ class ConvTranspose(Convolution):
     def _sizes(self, shape: Shape, kernel: Shape) -> list[Any]:
         n = self.rank
         return [
-            (shape[k] - 1) * self.strides[k] - self.padding[k] - self.padding[n + k] + (kernel[k] - 1) * self.dilation[k] + 1 + self.output_padding[k]
+            (shape[k] - 1) * self.strides[k] - self.padding[k] - self.padding[n + k]
+            + (kernel[k] - 1) * self.dilation[k] + 1 + self.output_padding[k]
             for k in range(n)
         ]
 
@@ -273,12 +281,15 @@ class ConvTranspose(Convolution):
         shape, kernel, dtype = self._checked(data, weight, self.out_dtype)
         if differ(shape[1], kernel[0]):
             raise ShapeError(f"channels of data ({shape[1]}) and weight ({kernel[0]}) differ")
-        for k, (more, stride, dilation) in enumerate(zip(self.output_padding, self.strides, self.dilation, strict=True)):
+        for k, (more, stride, dilation) in enumerate(
+                zip(self.output_padding, self.strides, self.dilation, strict=True)):
             if more >= max(stride, dilation):
-                raise ShapeError(f"output_padding {more} must be less than the stride {stride} or the dilation {dilation} of dimension {k}")
+                raise ShapeError(f"output_padding {more} must be less than the stride {stride} or the dilation "
+                                 f"{dilation} of dimension {k}")
         sizes = self._sizes(shape[2:], kernel[2:])
         if any(isinstance(n, int) and n < 1 for n in sizes):
-            raise ShapeError(f"the padding {text(self.padding)} leaves nothing of the result: its spatial shape is {text(sizes)}")
+            raise ShapeError(f"the padding {text(self.padding)} leaves nothing of the result: its spatial shape is "
+                             f"{text(sizes)}")
         return TensorType(self._placed((shape[0], self._channels(kernel[1] * self.groups), *sizes)), dtype)
 
     def reference(self, data: Array, weight: Array) -> Array:
@@ -294,7 +305,8 @@ class ConvTranspose(Convolution):
         for tap in itertools.product(*map(range, kernel)):
             added = multiplied(lowered[_at(3, *tap)], pixels).reshape(batch, -1, *x.shape[2:])
             place = tuple(
-                slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(tap, self.dilation, x.shape[2:], self.strides, strict=True)
+                slice(t * d, t * d + (n - 1) * s + 1, s)
+                for t, d, n, s in zip(tap, self.dilation, x.shape[2:], self.strides, strict=True)
             )
             total[_at(2, *place)] += added
         inside = tuple(slice(p, p + n) for p, n in zip(self.padding, out, strict=False))
@@ -306,7 +318,8 @@ class ConvTranspose(Convolution):
         sizes = self._sizes(ordered(data.extents, data_order)[2:], ordered(weight.extents, kernel_order)[2:])
         dtype = product_dtype(data.dtype, weight.dtype, self.out_dtype)
         return topi_transpose.conv_transpose(
-            data, weight, self.strides, self.padding[: self.rank], self.dilation, self.groups, sizes, data_order, kernel_order, out_order, dtype
+            data, weight, self.strides, self.padding[: self.rank], self.dilation, self.groups, sizes, data_order,
+            kernel_order, out_order, dtype
         )
 
 

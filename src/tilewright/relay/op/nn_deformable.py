@@ -58,26 +58,34 @@ class DeformableConv2d(Op):
         known, data, kernel = LAYOUTS.get(self.data_layout, ("", (), ()))
         if not known or self.kernel_layout != known or self.out_layout not in ("", self.data_layout):
             raise ShapeError(
-                f"layouts {self.data_layout}, {self.kernel_layout} and {self.out_layout or self.data_layout} are not made; data and result are NCHW with kernels OIHW, "
+                f"layouts {self.data_layout}, {self.kernel_layout} and {self.out_layout or self.data_layout} are not "
+                "made; data and result are NCHW with kernels OIHW, "
                 "or NHWC with HWIO"
             )
         return data, kernel
 
     def infer(self, data: Type, offset: Type, weight: Type) -> TensorType:
         """The shape of `nn.conv2d`; `out_dtype` or the dtype of the data."""
-        t, moved, kernel = (require_rank(x, 4, what) for x, what in zip(tensors(data, offset, weight), ("data", "offset", "weight"), strict=True))
+        t, moved, kernel = (require_rank(x, 4, what) for x, what in zip(tensors(data, offset, weight),
+            ("data", "offset", "weight"), strict=True))
         data_order, kernel_order = self._orders()
         batch, channels, *sizes = (t.shape[d] for d in data_order)
         out_channels, depth, *taps = (kernel.shape[d] for d in kernel_order)
-        out = [window_count(n, self.padding[k], self.padding[2 + k], taps[k], self.strides[k], self.dilation[k], k) for k, n in enumerate(sizes)]
+        out = [window_count(n, self.padding[k], self.padding[2 + k], taps[k], self.strides[k], self.dilation[k], k)
+               for k, n in enumerate(sizes)]
         wanted = (batch, self.deformable_groups * taps[0] * taps[1] * 2, *out)
         given = tuple(moved.shape[d] for d in data_order)
         if any(map(differ, wanted, given)):
-            raise ShapeError(f"offset {text(moved.shape)} must have the batch {batch}, {wanted[1]} channels and the spatial shape {text(out)} of the result")
-        if differ(channels, depth * self.groups) or (isinstance(channels, int) and channels % self.deformable_groups) or (isinstance(out_channels, int) and out_channels % self.groups):
-            raise ShapeError(f"data {text(t.shape)} and weight {text(kernel.shape)} do not fit {self.groups} groups and {self.deformable_groups} deformable groups")
-        if (self.channels is not None and differ(self.channels, out_channels)) or (self.kernel_size is not None and any(map(differ, self.kernel_size, taps))):
-            raise ShapeError(f"channels {self.channels} and kernel_size {self.kernel_size} are not those of the weight {text(kernel.shape)}")
+            raise ShapeError(f"offset {text(moved.shape)} must have the batch {batch}, {wanted[1]} channels and the "
+                             f"spatial shape {text(out)} of the result")
+        if (differ(channels, depth * self.groups) or (isinstance(channels, int) and channels % self.deformable_groups)
+                or (isinstance(out_channels, int) and out_channels % self.groups)):
+            raise ShapeError(f"data {text(t.shape)} and weight {text(kernel.shape)} do not fit {self.groups} groups "
+                             f"and {self.deformable_groups} deformable groups")
+        if (self.channels is not None and differ(self.channels, out_channels)) or (self.kernel_size is not None
+                and any(map(differ, self.kernel_size, taps))):
+            raise ShapeError(f"channels {self.channels} and kernel_size {self.kernel_size} are not those of the weight "
+                             f"{text(kernel.shape)}")
         shape: list[Any] = [0] * 4
         for d, n in zip(data_order, (batch, out_channels, *out), strict=True):
             shape[d] = n
@@ -105,7 +113,8 @@ class DeformableConv2d(Op):
     def compute(self, data: te.Tensor, offset: te.Tensor, weight: te.Tensor) -> te.Tensor:
         made = topi.deformable_conv2d_nchw if self.data_layout == "NCHW" else topi.deformable_conv2d_nhwc
         sides = self.padding
-        return made(data, offset, weight, self.strides, sides, self.dilation, self.deformable_groups, self.groups, self.out_dtype or None)
+        return made(data, offset, weight, self.strides, sides, self.dilation, self.deformable_groups, self.groups,
+                    self.out_dtype or None)
 
 
 def bilinear(image: Array, rows: Array, columns: Array) -> Array:
@@ -117,5 +126,6 @@ def bilinear(image: Array, rows: Array, columns: Array) -> Array:
             y, x = low_y + dy, low_x + dx
             inside = (y >= 0) & (y < image.shape[0]) & (x >= 0) & (x < image.shape[1])
             share = (1 - np.abs(rows - y)) * (1 - np.abs(columns - x))
-            total += np.where(inside, share * image[np.clip(y, 0, image.shape[0] - 1), np.clip(x, 0, image.shape[1] - 1)], 0).astype(image.dtype)
+            total += np.where(inside, share * image[
+                np.clip(y, 0, image.shape[0] - 1), np.clip(x, 0, image.shape[1] - 1)], 0).astype(image.dtype)
     return total

@@ -42,7 +42,8 @@ class Correlation(Op):
     def _sizes(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The spatial shape of the result."""
         border = self.max_displacement + self.kernel_size // 2
-        return tuple((n + self.padding[k] + self.padding[2 + k] - 2 * border + self.stride1 - 1) // self.stride1 for k, n in enumerate(shape))
+        return tuple((n + self.padding[k] + self.padding[2 + k] - 2 * border + self.stride1 - 1) // self.stride1
+                     for k, n in enumerate(shape))
 
     def _steps(self) -> range:
         radius = self.max_displacement // self.stride2
@@ -52,28 +53,35 @@ class Correlation(Op):
         """(batch, displacements, height, width) from two images of one type; their dtype."""
         a, b = (require_rank(t, 4, what) for t, what in zip(tensors(data1, data2), ("data1", "data2"), strict=True))
         require_same_dtype((a, b))
-        if self.layout != "NCHW" or any(map(differ, a.shape, b.shape)) or self.kernel_size % 2 == 0 or min(self.stride1, self.stride2) < 1:
-            raise ShapeError(f"images {text(a.shape)} and {text(b.shape)} must be NCHW and equal in shape, the patch {self.kernel_size} odd, and the strides 1 or more")
+        if (self.layout != "NCHW" or any(map(differ, a.shape, b.shape)) or self.kernel_size % 2 == 0
+                or min(self.stride1, self.stride2) < 1):
+            raise ShapeError(f"images {text(a.shape)} and {text(b.shape)} must be NCHW and equal in shape, the patch "
+                             f"{self.kernel_size} odd, and the strides 1 or more")
         sizes = self._sizes(a.shape[2:])
         if any(isinstance(n, int) and n < 1 for n in sizes):
-            raise ShapeError(f"displacements of {self.max_displacement} with patches of {self.kernel_size} do not fit into images {text(a.shape)}; pad them")
+            raise ShapeError(f"displacements of {self.max_displacement} with patches of {self.kernel_size} do not fit "
+                             f"into images {text(a.shape)}; pad them")
         return TensorType((a.shape[0], len(self._steps()) ** 2, *sizes), a.dtype)
 
     def reference(self, data1: Array, data2: Array) -> Array:
         top, left, bottom, right = self.padding
         size, far, out = self.kernel_size, self.max_displacement, self._sizes(data1.shape[2:])
-        one, other = (np.pad(x, ((0, 0), (0, 0), (top + far, bottom + far + size), (left + far, right + far + size))) for x in (data1, data2))
+        one, other = (np.pad(x, ((0, 0), (0, 0), (top + far, bottom + far + size), (left + far, right + far + size)))
+                      for x in (data1, data2))
         count = data1.dtype.type(size * size * data1.shape[1])
         result = np.empty((data1.shape[0], len(self._steps()) ** 2, *out), data1.dtype)
         for q, (dy, dx) in enumerate((dy, dx) for dy in self._steps() for dx in self._steps()):
             for i, j in np.ndindex(*out):
                 y, x = i * self.stride1 + 2 * far, j * self.stride1 + 2 * far
-                a, b = one[:, :, y : y + size, x : x + size], other[:, :, y + dy : y + dy + size, x + dx : x + dx + size]
-                result[:, q, i, j] = (a * b if self.is_multiply else np.abs(a - b)).sum((1, 2, 3), dtype=data1.dtype) / count
+                a, b = (one[:, :, y : y + size, x : x + size],
+                        other[:, :, y + dy : y + dy + size, x + dx : x + dx + size])
+                result[:, q, i, j] = (
+                    (a * b if self.is_multiply else np.abs(a - b)).sum((1, 2, 3), dtype=data1.dtype) / count)
         return result
 
     def compute(self, data1: te.Tensor, data2: te.Tensor) -> te.Tensor:
-        return topi.correlation_nchw(data1, data2, self.kernel_size, self.max_displacement, self.stride1, self.stride2, self.padding, self.is_multiply)
+        return topi.correlation_nchw(data1, data2, self.kernel_size, self.max_displacement, self.stride1, self.stride2,
+                                     self.padding, self.is_multiply)
 
 
 @op("nn.fifo_buffer", kind=Fusion.OPAQUE)
@@ -88,8 +96,10 @@ class FifoBuffer(Op):
         new, kept = tensors(data, buffer)
         require_same_dtype((new, kept))
         at = axis_of(self.axis, kept.ndim)
-        if new.ndim != kept.ndim or any(d != at and differ(n, m) for d, (n, m) in enumerate(zip(new.shape, kept.shape, strict=True))):
-            raise ShapeError(f"data {text(new.shape)} and the buffer {text(kept.shape)} differ elsewhere than along axis {at}")
+        if new.ndim != kept.ndim or any(d != at and differ(n, m)
+                                        for d, (n, m) in enumerate(zip(new.shape, kept.shape, strict=True))):
+            raise ShapeError(f"data {text(new.shape)} and the buffer {text(kept.shape)} differ elsewhere than along "
+                             f"axis {at}")
         return kept
 
     def reference(self, data: Array, buffer: Array) -> Array:

@@ -35,13 +35,16 @@ class NllLoss(Op):
         """The shape of the targets for "none", else a scalar; the dtype of the predictions. Targets are integer."""
         t, kinds, share = tensors(predictions, targets, weights)
         require_same_dtype((t, share))
-        if t.ndim < 1 or kinds.ndim != t.ndim - 1 or any(map(differ, kinds.shape, (*t.shape[:-1][:1], *t.shape[2:]) if t.ndim > 1 else ())):
-            raise ShapeError(f"targets {text(kinds.shape)} must have the shape of predictions {text(t.shape)} without the classes")
+        if (t.ndim < 1 or kinds.ndim != t.ndim - 1
+                or any(map(differ, kinds.shape, (*t.shape[:-1][:1], *t.shape[2:]) if t.ndim > 1 else ()))):
+            raise ShapeError(f"targets {text(kinds.shape)} must have the shape of predictions {text(t.shape)} without "
+                             "the classes")
         classes = t.shape[1 if t.ndim > 1 else 0]
         if isinstance(classes, int) and classes < 1:
             raise ShapeError(f"predictions {text(t.shape)} are of no class; there must be one at least")
         if share.ndim != 1 or differ(share.shape[0], classes):
-            raise ShapeError(f"weights must be one for each of the {classes} classes, and they have the shape {text(share.shape)}")
+            raise ShapeError(f"weights must be one for each of the {classes} classes, and they have the shape "
+                             f"{text(share.shape)}")
         if not kinds.dtype.is_integer:
             raise ShapeError(f"targets must be integers, and they are {kinds.dtype}; cast them first")
         if self.reduction not in ("mean", "sum", "none"):
@@ -60,14 +63,16 @@ class NllLoss(Op):
 
     def compute(self, predictions: te.Tensor, targets: te.Tensor, weights: te.Tensor) -> te.Tensor:
         dtype, ignored = predictions.dtype, self.ignore_index
-        rows, shape = Rows.of(predictions.extents, 1 if predictions.ndim > 1 else 0), targets.extents if self.reduction == "none" else ()
+        rows, shape = Rows.of(predictions.extents, 1 if predictions.ndim > 1
+                              else 0), targets.extents if self.reduction == "none" else ()
 
         def body(b: Loops, x: BufferVar, kinds: BufferVar, share: BufferVar, out: BufferVar) -> None:
             total, weight = b.variable("total", dtype, 0.0), b.variable("weight", dtype, 0.0)
             with b.for_range(0, rows.count, "row") as row:
                 given = b.let("given", E.cast("int64", kinds[row if targets.ndim else ()]))
                 used = E.compare(E.NE, given, ignored)
-                kind = b.let("kind", E.maximum(E.minimum(given, E.const(weights.extents[0] - 1, "int64")), E.const(0, "int64")))
+                kind = b.let("kind",
+                             E.maximum(E.minimum(given, E.const(weights.extents[0] - 1, "int64")), E.const(0, "int64")))
                 here = b.let("here", E.if_then_else(used, share[kind], E.const(0, dtype)))
                 loss = b.let("loss", E.if_then_else(used, -x[rows.at(row, kind)] * here, E.const(0, dtype)))
                 if self.reduction == "none":
@@ -85,10 +90,12 @@ class CrossEntropyOf(Op):
 
     def infer(self, predictions: Type, targets: Type) -> TensorType:
         """A scalar; the common floating-point dtype of two tensors (batch, classes)."""
-        t, wanted = (require_rank(x, 2, what) for x, what in zip(tensors(predictions, targets), ("predictions", "targets"), strict=True))
+        t, wanted = (require_rank(x, 2, what)
+                     for x, what in zip(tensors(predictions, targets), ("predictions", "targets"), strict=True))
         require_same_dtype((t, wanted))
         if any(map(differ, t.shape, wanted.shape)):
-            raise ShapeError(f"predictions {text(t.shape)} and targets {text(wanted.shape)} must have one shape, (batch, classes)")
+            raise ShapeError(f"predictions {text(t.shape)} and targets {text(wanted.shape)} must have one shape, "
+                             "(batch, classes)")
         if not t.dtype.is_float:
             raise ShapeError(f"predictions must be of floating point, and they are {t.dtype}; cast them first")
         return TensorType((), t.dtype)

@@ -22,7 +22,8 @@ def product_dtype(a: DataType, b: DataType, out_dtype: str) -> DataType:
     `out_dtype` is given.
     """
     if a is not b and not (out_dtype and a.is_integer and b.is_integer):
-        raise ShapeError(f"dtypes {a} and {b} differ; cast one of the arguments" + ("" if out_dtype else ", or give out_dtype for integers"))
+        raise ShapeError(f"dtypes {a} and {b} differ; cast one of the arguments"
+                         + ("" if out_dtype else ", or give out_dtype for integers"))
     return DataType(out_dtype) if out_dtype not in ("", "void") else a
 
 
@@ -69,7 +70,8 @@ class Dense(Op):
         d, w = tensors(data, weight)
         require_rank(w, 2, "weight")
         if d.ndim < 1 or differ(d.shape[-1], w.shape[1]):
-            raise ShapeError(f"the last dimension of data {text(d.shape)} and of weight {text(w.shape)} differ; the weight is (units, in)")
+            raise ShapeError(f"the last dimension of data {text(d.shape)} and of weight {text(w.shape)} differ; the "
+                             "weight is (units, in)")
         if self.units is not None and differ(self.units, w.shape[0]):
             raise ShapeError(f"units is {self.units}, and the weight {text(w.shape)} has {w.shape[0]}")
         return TensorType((*d.shape[:-1], w.shape[0]), product_dtype(d.dtype, w.dtype, self.out_dtype))
@@ -105,7 +107,8 @@ class Matmul(Op):
         rows = a.shape[::-1] if self.transpose_a else a.shape
         depth, columns = b.shape[::-1] if self.transpose_b else b.shape
         if a.ndim < 1 or differ(rows[-1], depth):
-            raise ShapeError(f"{text(rows)} and {text((depth, columns))} cannot be multiplied: {rows[-1] if rows else 'nothing'} and {depth} differ")
+            raise ShapeError(f"{text(rows)} and {text((depth, columns))} cannot be multiplied: "
+                             f"{rows[-1] if rows else 'nothing'} and {depth} differ")
         if self.units is not None and differ(self.units, columns):
             raise ShapeError(f"units is {self.units}, and tensor_b has {columns} columns")
         return TensorType((*rows[:-1], columns), product_dtype(a.dtype, b.dtype, self.out_dtype))
@@ -138,7 +141,8 @@ class BatchMatmul(Op):
         rows, depth = a.shape[:0:-1] if self.transpose_a else a.shape[1:]
         inner, columns = b.shape[:0:-1] if self.transpose_b else b.shape[1:]
         if differ(depth, inner):
-            raise ShapeError(f"{text((rows, depth))} and {text((inner, columns))} cannot be multiplied: {depth} and {inner} differ")
+            raise ShapeError(f"{text((rows, depth))} and {text((inner, columns))} cannot be multiplied: {depth} and "
+                             f"{inner} differ")
         batch = broadcast_shapes(a.shape[:1], b.shape[:1])
         return TensorType((*batch, rows, columns), product_dtype(a.dtype, b.dtype, self.out_dtype))
 
@@ -164,7 +168,8 @@ class BiasAdd(Op):
         require_same_dtype((d, b))
         channels = d.shape[axis_of(self.axis, d.ndim)]
         if b.ndim != 1 or differ(b.shape[0], channels):
-            raise ShapeError(f"the bias must have the shape ({channels},), one value for each element of axis {self.axis}, and it has {text(b.shape)}")
+            raise ShapeError(f"the bias must have the shape ({channels},), one value for each element of axis "
+                             f"{self.axis}, and it has {text(b.shape)}")
         return d
 
     def reference(self, data: Array, bias: Array) -> Array:
@@ -197,10 +202,12 @@ class DensePack(Op):
         require_rank(d, 2, "data")
         require_rank(w, 3, "weight")
         if self.weight_layout not in ("NK", f"NK{w.shape[2]}n"):
-            raise ShapeError(f"weight_layout {self.weight_layout} is not that of a weight {text(w.shape)}; it is NK{w.shape[2]}n")
+            raise ShapeError(f"weight_layout {self.weight_layout} is not that of a weight {text(w.shape)}; it is "
+                             f"NK{w.shape[2]}n")
         units = w.shape[0] * w.shape[2]
         if differ(d.shape[1], w.shape[1]) or (self.units is not None and differ(self.units, units)):
-            raise ShapeError(f"the weight {text(w.shape)} is (units / x, in, x), and does not fit data {text(d.shape)}" + (f" and {self.units} units" if self.units else ""))
+            raise ShapeError(f"the weight {text(w.shape)} is (units / x, in, x), and does not fit data {text(d.shape)}"
+                             + (f" and {self.units} units" if self.units else ""))
         return TensorType((d.shape[0], units), product_dtype(d.dtype, w.dtype, self.out_dtype))
 
     def reference(self, data: Array, weight: Array) -> Array:

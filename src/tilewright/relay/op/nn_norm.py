@@ -42,7 +42,8 @@ def _per_channel(data: TensorType, axis: int, **params: Type) -> None:
         (p,) = tensors(t)
         require_same_dtype((data, p))
         if p.ndim != 1 or differ(p.shape[0], channels):
-            raise ShapeError(f"{name} must have the shape ({channels},), one value for each element of axis {axis}, and it has {text(p.shape)}")
+            raise ShapeError(f"{name} must have the shape ({channels},), one value for each element of axis {axis}, "
+                             f"and it has {text(p.shape)}")
 
 
 class AlongAxis(Op):
@@ -51,7 +52,8 @@ class AlongAxis(Op):
     axis: int
     """Dimension along which elements are combined; negative counts from the end."""
 
-    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
+    def reblock(self, orders: Sequence[Order | None],
+                types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
         order, axis = orders[0], self.axis % types[0].ndim
         if order is None or block(order, axis) > 1:
             return None
@@ -134,7 +136,8 @@ class BatchNorm(Op):
         _per_channel(t, self.axis, gamma=gamma, beta=beta, moving_mean=moving_mean, moving_var=moving_var)
         return TupleType((t, moving_mean, moving_var))
 
-    def reference(self, data: Array, gamma: Array, beta: Array, moving_mean: Array, moving_var: Array) -> tuple[Array, ...]:
+    def reference(self, data: Array, gamma: Array, beta: Array, moving_mean: Array,
+                  moving_var: Array) -> tuple[Array, ...]:
         scale, shift = self._scale_and_shift(gamma, beta, moving_mean, moving_var)
         x = _wide(data)
         result = x * _aligned(scale, self.axis, data.ndim) + _aligned(shift, self.axis, data.ndim)
@@ -149,7 +152,8 @@ class BatchNorm(Op):
         """batch_norm(x, …) -> (x * scale + shift, moving_mean, moving_var): a tuple, whose fields its users pick."""
         data, *params = call.args
         t = data.tensor_type
-        scale, shift = self._constants(params) if all(isinstance(p, Constant) for p in params) else self._expressions(params)
+        scale, shift = (self._constants(params) if all(isinstance(p, Constant) for p in params)
+                        else self._expressions(params))
         trailing = t.ndim - 1 - axis_of(self.axis, t.ndim)
         if trailing:
             channels = t.shape[self.axis]
@@ -159,7 +163,8 @@ class BatchNorm(Op):
 
     def _constants(self, params: list[Expr]) -> tuple[Expr, Expr]:
         gamma, beta, mean, var = (p.value for p in params if isinstance(p, Constant))
-        return tuple(Constant(np.asarray(v, gamma.dtype)) for v in self._scale_and_shift(gamma, beta, mean, var))  # type: ignore[return-value]
+        return tuple(Constant(np.asarray(v, gamma.dtype))
+                     for v in self._scale_and_shift(gamma, beta, mean, var))  # type: ignore[return-value]
 
     def _expressions(self, params: list[Expr]) -> tuple[Expr, Expr]:
         gamma, beta, mean, var = params
@@ -271,7 +276,8 @@ class InstanceNorm(Normalization):
             return self, (None,) * 3, None
         if perm[0] != 0:
             return None
-        return InstanceNorm(perm.index(self.axis % len(perm)), self.epsilon, self.center, self.scale), (perm, None, None), perm
+        return InstanceNorm(perm.index(self.axis % len(perm)), self.epsilon, self.center,
+                            self.scale), (perm, None, None), perm
 
     def _over(self, ndim: int) -> tuple[int, ...]:
         return tuple(d for d in range(1, ndim) if d != self.axis % ndim)
@@ -322,7 +328,8 @@ class GroupNorm(Normalization):
         t = data.tensor_type
         axis = self.axis % t.ndim
         ones = Constant(np.ones(self.num_groups, t.dtype.numpy()))
-        normal = InstanceNorm(axis, self.epsilon, False, False)(sized(self._grouped(t.shape)[0])(data), ones, ones, span=call.span)
+        normal = InstanceNorm(axis, self.epsilon, False, False)(sized(self._grouped(t.shape)[0])(data), ones, ones,
+            span=call.span)
         result: Expr = sized(t.shape)(normal)
         channels = (t.shape[axis], *(1,) * (t.ndim - 1 - axis))
         if self.scale:

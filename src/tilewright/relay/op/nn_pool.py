@@ -51,7 +51,8 @@ class Spatial(Op):
         way = plain_data(name, self.rank)
         found = way.backward_shape(shape)
         if differ(way.forward_shape(found)[1], shape[1]):
-            raise ShapeError(f"the {shape[1]} channels are not made of blocks of {way.src.factor_of('C')}, as the layout {name} has them")
+            raise ShapeError(f"the {shape[1]} channels are not made of blocks of {way.src.factor_of('C')}, as the "
+                             f"layout {name} has them")
         return tuple(found)
 
     def spatial(self) -> tuple[int, ...]:
@@ -65,7 +66,8 @@ class Spatial(Op):
 
     def _placed(self, result: Array) -> Array:
         """Return a result in NC… order in its own layout."""
-        return bijective_layout(channels_first(self.rank), self.attributes().get("out_layout") or self.layout).forward(result)
+        return bijective_layout(channels_first(self.rank), self.attributes().get("out_layout")
+                                or self.layout).forward(result)
 
     def relayout(self, perms: Sequence[Perm | None]) -> Relaid | None:
         """Channels-first stored channels-last -> the other layout."""
@@ -78,10 +80,12 @@ class Spatial(Op):
         return type(self)(**attrs), (perm,), perm
 
 
-    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
+    def reblock(self, orders: Sequence[Order | None],
+                types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
         """Batch and channels in blocks -> the blocked layout."""
         order, known = orders[0], layout(self.layout)
-        if order is None or known.blocked or self.attributes().get("out_layout") or any(block(order, known.index_of(c)) > 1 for c in SPATIAL[self.rank]):
+        if (order is None or known.blocked or self.attributes().get("out_layout")
+                or any(block(order, known.index_of(c)) > 1 for c in SPATIAL[self.rank])):
             return None
         return type(self)(**{**self.attributes(), "layout": layout_of(order, self.layout)}), (order,), order
 
@@ -129,7 +133,8 @@ class Pool(Spatial):
         return [self._size(shape[k], k) for k in range(self.rank)]
 
     def _size(self, size: Any, k: int) -> Any:
-        return pooled_size(size, self.pool_size[k], self.strides[k], self.dilation[k], self.padding[k], self.padding[self.rank + k], self.ceil_mode, k)
+        return pooled_size(size, self.pool_size[k], self.strides[k], self.dilation[k], self.padding[k],
+                           self.padding[self.rank + k], self.ceil_mode, k)
 
     def _reaching(self, shape: Shape) -> tuple[int, ...]:
         """Return the padding, enlarged for the last windows of `ceil_mode`."""
@@ -148,7 +153,8 @@ class Pool(Spatial):
         """Return data, padded to the end of the last window, as read by each tap of the window."""
         seen = []
         for tap in itertools.product(*map(range, self.pool_size)):
-            where = (slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in zip(tap, self.dilation, out, self.strides, strict=True))
+            where = (slice(t * d, t * d + (n - 1) * s + 1, s)
+                     for t, d, n, s in zip(tap, self.dilation, out, self.strides, strict=True))
             index: tuple[Any, ...] = (..., *where)
             seen.append(x[index])
         return seen
@@ -187,7 +193,8 @@ class AvgPool(Pool):
 
     def reference(self, data: Array) -> Array:
         x = self._plain(data)
-        wide = np.float32 if DataType(data.dtype).is_float and data.dtype.itemsize < 4 else np.int64 if data.dtype.kind in "iu" else data.dtype
+        wide = (np.float32 if DataType(data.dtype).is_float and data.dtype.itemsize < 4 else np.int64
+                if data.dtype.kind in "iu" else data.dtype)
         total: Array = sum(self._windows(x.astype(wide), 0))  # type: ignore[assignment]
         counts = self._counts(x.shape[2:]).astype(wide)
         mean = total / counts if DataType(data.dtype).is_float else np.trunc(total / counts)
@@ -196,7 +203,8 @@ class AvgPool(Pool):
     def compute(self, data: te.Tensor) -> te.Tensor:
         sizes = self._shape(TensorType(data.extents))[2:]
         narrow = data.dtype.is_integer and data.dtype.bits < 32  # a sum of bytes is no byte
-        found = topi.avg_pool(cast(data, "int32") if narrow else data, self.pool_size, self.strides, self._reaching(sizes), self.dilation, self.layout, self.count_include_pad, self.padding)
+        found = topi.avg_pool(cast(data, "int32") if narrow else data, self.pool_size, self.strides,
+                              self._reaching(sizes), self.dilation, self.layout, self.count_include_pad, self.padding)
         found = cast(found, data.dtype) if narrow else found
         return topi_moves.layout_transform(found, self.layout, self.out_layout) if self.out_layout else found
 
@@ -271,7 +279,8 @@ class Adaptive(Spatial):
         result = np.empty((*x.shape[:2], *self.output()), reduced.dtype)
         spatial = tuple(range(2, x.ndim))
         for point in itertools.product(*map(range, self.output())):
-            window: tuple[Any, ...] = tuple(slice(i * n // o, -(-(i + 1) * n // o)) for i, n, o in zip(point, x.shape[2:], self.output(), strict=True))
+            window: tuple[Any, ...] = tuple(slice(i * n // o, -(-(i + 1) * n // o))
+                                            for i, n, o in zip(point, x.shape[2:], self.output(), strict=True))
             seen = reduced[:, :, *window]
             at: tuple[Any, ...] = (..., *point)
             result[at] = seen.mean(axis=spatial, dtype=reduced.dtype) if self.mean else seen.max(axis=spatial)

@@ -1,4 +1,5 @@
-"""Products with sparse matrices: compressed rows (CSR: values, columns, row starts), or rows of blocks (BSR: values of three dimensions)."""
+"""Products with sparse matrices: compressed rows (CSR: values, columns, row starts), or rows of blocks (BSR: values of
+three dimensions)."""
 
 from __future__ import annotations
 
@@ -32,9 +33,11 @@ class SparseDense(Op):
         dense, values, indices, starts = tensors(dense_data, sparse_data, sparse_indices, sparse_indptr)
         require_rank(dense, 2, "dense_data")
         require_same_dtype((dense, values))
-        if values.ndim not in (1, 3) or indices.ndim != 1 or starts.ndim != 1 or differ(values.shape[0], indices.shape[0]):
+        if (values.ndim not in (1, 3) or indices.ndim != 1 or starts.ndim != 1
+                or differ(values.shape[0], indices.shape[0])):
             raise ShapeError(
-                f"values {text(values.shape)}, columns {text(indices.shape)} and row starts {text(starts.shape)} are no sparse matrix: "
+                f"values {text(values.shape)}, columns {text(indices.shape)} and row starts {text(starts.shape)} are "
+                "no sparse matrix: "
                 "values are (count,) or (count, rows, columns) of a block, with one column each"
             )
         rows = (starts.shape[0] - 1) * (values.shape[1] if values.ndim == 3 else 1)
@@ -44,7 +47,8 @@ class SparseDense(Op):
         weight = unpacked(sparse_data, sparse_indices, sparse_indptr, dense_data.shape[1])
         return product_of(weight, dense_data.T, "") if self.sparse_lhs else product_of(dense_data, weight.T, "")
 
-    def compute(self, dense_data: te.Tensor, sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor) -> te.Tensor:
+    def compute(self, dense_data: te.Tensor, sparse_data: te.Tensor, sparse_indices: te.Tensor,
+                sparse_indptr: te.Tensor) -> te.Tensor:
         return topi.sparse_dense(dense_data, sparse_data, sparse_indices, sparse_indptr, self.sparse_lhs)
 
 
@@ -69,7 +73,8 @@ class SparseConv2d(Op):
         require_rank(data, 4, "dense_data")
         size = self.kernel_size[0]
         if (self.layout, *self.kernel_size) not in (("NHWC", 1, 1), ("NHWC", 3, 3), ("NCHW", 1, 1)):
-            raise ShapeError(f"layout {self.layout} with a kernel of {text(self.kernel_size)} is not made: NHWC has 1 and 3, NCHW has 1")
+            raise ShapeError(f"layout {self.layout} with a kernel of {text(self.kernel_size)} is not made: NHWC has 1 "
+                             "and 3, NCHW has 1")
         n, height, width, depth = (data.shape[self.layout.index(c)] for c in "NHWC")
         rows = SparseDense().infer(TensorType((n * height * width, size * size * depth), data.dtype), *matrix).shape[1]
         return TensorType((n, height, width, rows) if self.layout == "NHWC" else (n, rows, height, width), data.dtype)
@@ -82,8 +87,10 @@ class SparseConv2d(Op):
         plain = Conv2d(padding=(size // 2,) * 4, data_layout="NHWC", kernel_layout="OHWI").reference(data, kernel)
         return plain if self.layout == "NHWC" else np.ascontiguousarray(plain.transpose(0, 3, 1, 2))
 
-    def compute(self, dense_data: te.Tensor, sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor) -> te.Tensor:
-        return topi.sparse_conv2d(dense_data, sparse_data, sparse_indices, sparse_indptr, self.layout, self.kernel_size[0])
+    def compute(self, dense_data: te.Tensor, sparse_data: te.Tensor, sparse_indices: te.Tensor,
+                sparse_indptr: te.Tensor) -> te.Tensor:
+        return topi.sparse_conv2d(dense_data, sparse_data, sparse_indices, sparse_indptr, self.layout,
+                                  self.kernel_size[0])
 
 
 @op("nn.sparse_transpose", kind=Fusion.OPAQUE)
@@ -106,7 +113,8 @@ class SparseTranspose(Op):
         starts = np.searchsorted(sparse_indices[order], np.arange(len(sparse_indptr)))
         return sparse_data[order], row[order].astype(sparse_indices.dtype), starts.astype(sparse_indptr.dtype)
 
-    def compute(self, sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor) -> tuple[te.Tensor, ...]:
+    def compute(self, sparse_data: te.Tensor, sparse_indices: te.Tensor,
+                sparse_indptr: te.Tensor) -> tuple[te.Tensor, ...]:
         return tuple(topi.sparse_transpose(sparse_data, sparse_indices, sparse_indptr))
 
 
@@ -121,21 +129,25 @@ class SparseAdd(Op):
         require_same_dtype((dense, values))
         _require_rows(values, indices, starts)
         if differ(starts.shape[0], dense.shape[0] + 1):
-            raise ShapeError(f"row starts {text(starts.shape)} are those of another number of rows than {text(dense.shape)} has; they are one more than the rows")
+            raise ShapeError(f"row starts {text(starts.shape)} are those of another number of rows than "
+                             f"{text(dense.shape)} has; they are one more than the rows")
         return dense
 
     def reference(self, dense_data: Array, sparse_data: Array, sparse_indices: Array, sparse_indptr: Array) -> Array:
         return dense_data + unpacked(sparse_data, sparse_indices, sparse_indptr, dense_data.shape[1])
 
-    def compute(self, dense_data: te.Tensor, sparse_data: te.Tensor, sparse_indices: te.Tensor, sparse_indptr: te.Tensor) -> te.Tensor:
+    def compute(self, dense_data: te.Tensor, sparse_data: te.Tensor, sparse_indices: te.Tensor,
+                sparse_indptr: te.Tensor) -> te.Tensor:
         return topi.sparse_add(dense_data, sparse_data, sparse_indices, sparse_indptr)
 
 
 def _require_rows(values: TensorType, indices: TensorType, starts: TensorType) -> None:
     """Raises `ShapeError` for what is no sparse matrix of single values."""
-    if values.ndim != 1 or indices.ndim != 1 or starts.ndim != 1 or differ(values.shape[0], indices.shape[0]) or not (indices.dtype.is_integer and starts.dtype.is_integer):
+    if values.ndim != 1 or indices.ndim != 1 or starts.ndim != 1 or differ(values.shape[0], indices.shape[0]) or not (
+            indices.dtype.is_integer and starts.dtype.is_integer):
         raise ShapeError(
-            f"values {values!r}, columns {indices!r} and row starts {starts!r} are no sparse matrix of single values: all are vectors, with one column "
+            f"values {values!r}, columns {indices!r} and row starts {starts!r} are no sparse matrix of single values: "
+            "all are vectors, with one column "
             "for each value, and columns and row starts are integers"
         )
 

@@ -22,7 +22,8 @@ STATE = TensorType((topi.STATE,), "uint64")
 def _state(key: Type) -> TensorType:
     t = tensors(key)[0]
     if t != STATE:
-        raise ShapeError(f"a generator's state is {STATE!r}, and {t!r} was given; make one with relay.random.threefry_key(seed)")
+        raise ShapeError(f"a generator's state is {STATE!r}, and {t!r} was given; make one with "
+                         "relay.random.threefry_key(seed)")
     return t
 
 
@@ -51,7 +52,8 @@ def _words(state: Array, count: int) -> tuple[Array, Array]:
     at = state.copy()
     if int(state[7]) >= topi.FULL - count:
         if not state[8] and not state[9]:
-            at[:4], at[4:] = _hash(state[:4], np.full((1, 4), topi.FULL, np.uint64))[0], np.asarray([0, 0, 0, 0, 1 << 63, 0], np.uint64)
+            at[:4], at[4:] = (_hash(state[:4], np.full((1, 4), topi.FULL, np.uint64))[0],
+                              np.asarray([0, 0, 0, 0, 1 << 63, 0], np.uint64))
         else:
             at[4:6], at[6:8], at[8:] = state[4:6] | state[8:], 0, np.asarray(_next_place(state), np.uint64)
     words = _hash(at[:4], at[4:8] + np.arange(count // 4, dtype=np.uint64)[:, None])
@@ -81,7 +83,8 @@ class ThreefryGenerate(Op):
         """A state, and `out_shape` of uint64."""
         _state(key)
         if prod(self.out_shape) % 4:
-            raise ShapeError(f"random words come four at a time, and a shape of {text(self.out_shape)} is not a multiple of 4 of them")
+            raise ShapeError(f"random words come four at a time, and a shape of {text(self.out_shape)} is not a "
+                             "multiple of 4 of them")
         return TupleType((STATE, TensorType(self.out_shape, "uint64")))
 
     def reference(self, key: Array) -> tuple[Array, Array]:
@@ -127,7 +130,8 @@ class Draw(Op):
         key, *scalars = tensors(*given)
         _state(key)
         if self.out_dtype not in ("float32", "float64"):
-            raise ShapeError(f"random numbers are float32 or float64, and {self.out_dtype} is asked for; cast them afterwards")
+            raise ShapeError(f"random numbers are float32 or float64, and {self.out_dtype} is asked for; cast them "
+                             "afterwards")
         for t in scalars:
             if product(t.shape) != 1 or t.dtype != DataType(self.out_dtype):
                 raise ShapeError(f"the limits, mean and scale must be scalars of {self.out_dtype}, and one is {t!r}")
@@ -144,7 +148,8 @@ class Uniform(Draw):
 
     def reference(self, key: Array, low: Array, high: Array) -> tuple[Array, Array]:
         after, words = _drawn(key, prod(self.out_shape))
-        return after, (_unit(words, self.out_dtype) * (high.reshape(()) - low.reshape(())) + low.reshape(())).reshape(self.out_shape)
+        return after, (_unit(words, self.out_dtype) * (high.reshape(()) - low.reshape(()))
+                       + low.reshape(())).reshape(self.out_shape)
 
     def compute(self, key: te.Tensor, low: te.Tensor, high: te.Tensor) -> tuple[te.Tensor, ...]:
         return topi.uniform(key, low, high, self.out_shape, self.out_dtype)

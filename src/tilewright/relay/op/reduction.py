@@ -88,7 +88,8 @@ class Reduction(Op):
         attrs = {**self.attributes(), "axis": found[0], "exclude": False}
         return type(self)(**attrs), (perm,) * len(perms), found[1]
 
-    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
+    def reblock(self, orders: Sequence[Order | None],
+                types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
         """Reduce all blocks of the axes; with `keepdims` they stay, in blocks of one."""
         order = orders[0]
         if order is None or len(orders) > 1:
@@ -106,7 +107,8 @@ def _sum(data: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
 
 def _nonempty(data: TensorType, axes: Sequence[int], name: str) -> None:
     if any(isinstance(data.shape[a], int) and data.shape[a] == 0 for a in axes):
-        raise ShapeError(f"the {name} of no elements is not defined: {text(data.shape)} is empty along the axes {text(axes)}")
+        raise ShapeError(f"the {name} of no elements is not defined: {text(data.shape)} is empty along the axes "
+                         f"{text(axes)}")
 
 
 @op("sum", kind=Fusion.REDUCE, takes_open_sizes=True)
@@ -185,7 +187,8 @@ def _divided(total: te.Tensor, count: Any) -> te.Tensor:
 def _mean(data: Array, axis: tuple[int, ...], keepdims: bool) -> Any:
     total = _sum(data, axis, keepdims)
     count = math.prod(data.shape[a] for a in axis)
-    return total / np.asarray(count, total.dtype) if DataType(data.dtype).is_float else total if data.dtype == np.bool_ else np.trunc(total / count)
+    return (total / np.asarray(count, total.dtype) if DataType(data.dtype).is_float else total if data.dtype == np.bool_
+            else np.trunc(total / count))
 
 
 @op("mean", kind=Fusion.REDUCE, takes_open_sizes=True)
@@ -197,7 +200,8 @@ class Mean(Reduction):
 
     def compute(self, data: te.Tensor) -> te.Tensor:
         axes = self.axes(data.ndim)
-        return _divided(topi.reduce(data, axes, self.keepdims, te.sum, "sum"), product(TensorType(data.shape).shape[a] for a in axes))
+        return _divided(topi.reduce(data, axes, self.keepdims, te.sum, "sum"),
+                        product(TensorType(data.shape).shape[a] for a in axes))
 
 
 @op("variance", kind=Fusion.REDUCE)
@@ -214,7 +218,8 @@ class Variance(Reduction):
         require_same_dtype((t, m))
         wanted = reduced_shape(t.shape, self.axes(t.ndim), True)
         if m.shape != wanted:
-            raise ShapeError(f"the mean must have shape {text(wanted)}, and it has {text(m.shape)}; take it along the same axes with keepdims=True")
+            raise ShapeError(f"the mean must have shape {text(wanted)}, and it has {text(m.shape)}; take it along the "
+                             "same axes with keepdims=True")
         return Reduction.infer(self, data)
 
     def _count(self, shape: Shape) -> Any:
@@ -232,7 +237,8 @@ class Variance(Reduction):
             d = data(*i) - mean(*(0 if k in axes else v for k, v in enumerate(i)))
             return d * d
 
-        return _divided(topi.reduce(te.compute(data.shape, squared, name="squared"), axes, self.keepdims, te.sum, "sum"), self._count(TensorType(data.shape).shape))
+        return _divided(topi.reduce(te.compute(data.shape, squared, name="squared"), axes, self.keepdims, te.sum,
+                                    "sum"), self._count(TensorType(data.shape).shape))
 
 
 @attributes
@@ -260,7 +266,8 @@ class ArgReduction(Op):
     def reference(self, data: Array) -> Array:
         axes = axes_of(self.axis, data.ndim, self.exclude)
         kept = [d for d in range(data.ndim) if d not in axes]
-        rows = data.transpose(*kept, *axes).reshape([data.shape[d] for d in kept] + [math.prod(data.shape[d] for d in axes)])
+        rows = data.transpose(*kept, *axes).reshape([data.shape[d] for d in kept]
+            + [math.prod(data.shape[d] for d in axes)])
         find = np.argmax if self.greatest else np.argmin
         found = rows.shape[-1] - 1 - find(rows[..., ::-1], axis=-1) if self.select_last_index else find(rows, axis=-1)
         return np.asarray(found, np.int32).reshape(reduced_shape(data.shape, axes, self.keepdims))

@@ -5,7 +5,8 @@
     relay.op.register_compute("my.scale", lambda attrs, inputs, out_type: [topi.multiply(inputs[0], 2.0)])
     relay.Call(relay.op.get("my.scale"), [x])
 
-Such an operator has no attributes; it infers its type, is printed and read, evaluated by running its tensor expression, and compiled.
+Such an operator has no attributes; it infers its type, is printed and read, evaluated by running its tensor expression,
+and compiled.
 """
 
 from __future__ import annotations
@@ -41,9 +42,11 @@ class Registered(Op):
 
     @classmethod
     def add_type_rel(cls, rel_name: str, type_rel_func: TypeRelation | None = None) -> None:
-        """Give the function that says the type of a call. Raises `CompileError` without one: relations of the field's C++ are not here."""
+        """Give the function that says the type of a call. Raises `CompileError` without one: relations of the field's
+        C++ are not here."""
         if type_rel_func is None:
-            raise CompileError(f"the type relation '{rel_name}' of {cls.name} is only a name; give its function: add_type_rel({rel_name!r}, lambda arg_types, attrs: …)", code="TW0312")
+            raise CompileError(f"the type relation '{rel_name}' of {cls.name} is only a name; give its function: "
+                               f"add_type_rel({rel_name!r}, lambda arg_types, attrs: …)", code="TW0312")
         cls.relation = (type_rel_func,)
 
     @classmethod
@@ -81,7 +84,8 @@ class Registered(Op):
     def compute(self, *inputs: te.Tensor) -> te.Tensor | tuple[te.Tensor, ...]:
         rule = op_attr(self.name, COMPUTE)
         if rule is None:
-            raise CompileError(f"nothing says what {self.name} computes; give a tensor expression with relay.op.register_compute({self.name!r}, …)", code="TW0312")
+            raise CompileError(f"nothing says what {self.name} computes; give a tensor expression with "
+                               f"relay.op.register_compute({self.name!r}, …)", code="TW0312")
         out_type = self.infer(*(TensorType(dims(x), x.dtype) for x in inputs))
         made = rule(self, list(inputs), out_type)
         outputs = (made,) if isinstance(made, te.Tensor) else tuple(made)
@@ -98,11 +102,14 @@ class Registered(Op):
 
 
 def register(op_name: str, describe: str = "") -> None:
-    """Make an operator of that name, for `get(op_name)` to be told its type and what it computes. Raises `CompileError` when there is one."""
-    made = type(op_name.rpartition(".")[2], (Registered,), {"__doc__": describe or f"{op_name}, which a program registered.", "__module__": __name__})
+    """Make an operator of that name, for `get(op_name)` to be told its type and what it computes. Raises `CompileError`
+    when there is one."""
+    made = type(op_name.rpartition(".")[2], (Registered,),
+                {"__doc__": describe or f"{op_name}, which a program registered.", "__module__": __name__})
     op(op_name, kind=Fusion.OPAQUE)(made)
 
 
 def register_compute(op_name: str, compute: Any = None, level: int = 10) -> Any:
-    """What a registered operator computes: `f(attrs, inputs, out_type)` -> tensors; without `compute`, a decorator of it."""
+    """What a registered operator computes: `f(attrs, inputs, out_type)` -> tensors; without `compute`, a decorator of
+    it."""
     return register_op_attr(op_name, COMPUTE, compute, level)

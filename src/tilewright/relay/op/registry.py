@@ -63,7 +63,8 @@ class Op:
     view: ClassVar[bool] = False
     """True when the result is the first argument's elements, in the same row-major order, under another shape."""
     telling: ClassVar[bool] = False
-    """True when passes learn from a call of it on constants (that weights are quantized): not computed while importing."""
+    """True when passes learn from a call of it on constants (that weights are quantized): not computed while importing.
+    """
     pure: ClassVar[bool] = True
     """False when two calls with equal arguments may differ (random numbers): never folded, never merged."""
 
@@ -73,9 +74,11 @@ class Op:
     """True when its kernel reads the strings of a program's inputs, as blocks of bytes (`topi/texts.py`)."""
 
     takes_open_sizes: ClassVar[bool] = False
-    """True when its kernels were seen to give the right values at sizes that they were not made for (`compiler/open_program.py`); elementwise ones do.
+    """True when its kernels were seen to give the right values at sizes that they were not made for
+    (`compiler/open_program.py`); elementwise ones do.
 
-    That a kernel is the same for two samples is no proof for a third size, so an operator that was not tried is refused.
+    That a kernel is the same for two samples is no proof for a third size, so an operator that was not tried is
+    refused.
     """
 
     attribute_names: ClassVar[tuple[str, ...]] = ()
@@ -86,7 +89,8 @@ class Op:
         """
         names = self.attribute_names
         given = dict(zip(names, map(plain, args), strict=False))
-        wrong = f"takes {len(names)} attribute{'s' * (len(names) != 1)}, and was given {len(args)}" if len(args) > len(names) else ""
+        wrong = (f"takes {len(names)} attribute{'s' * (len(names) != 1)}, and was given {len(args)}"
+                 if len(args) > len(names) else "")
         for key, value in attrs.items():
             if key not in names:
                 wrong = f"got an unexpected keyword argument '{key}'"
@@ -130,7 +134,8 @@ class Op:
         return None
 
     precision: ClassVar[Precision | None] = None
-    """The category in mixed precision; None where nothing is said of the operator (`ToMixedPrecision.missing_op_mode`)."""
+    """The category in mixed precision; None where nothing is said of the operator (`ToMixedPrecision.missing_op_mode`).
+    """
     wide: ClassVar[tuple[int, ...]] = ()
     """Arguments that stay in float32 where the others are of 16 bits."""
 
@@ -225,7 +230,8 @@ class Op:
         """Return a simpler graph for inference (batch norm -> scale and shift, dropout -> its input), or None."""
         return None
 
-    def relayout(self, perms: Sequence[tuple[int, ...] | None]) -> tuple[Op, tuple[tuple[int, ...] | None, ...], tuple[int, ...] | None] | None:
+    def relayout(self, perms: Sequence[tuple[int, ...] | None]) -> tuple[
+            Op, tuple[tuple[int, ...] | None, ...], tuple[int, ...] | None] | None:
         """Return how the operator works on permuted tensors.
 
         `perms[k]` is the stored order of argument k (`stored = transpose(logical, perm)`), None for the logical order.
@@ -234,7 +240,8 @@ class Op:
         """
         return None
 
-    def reblock(self, orders: Sequence[tuple[Any, ...] | None], types: Sequence[TensorType]) -> tuple[Op, tuple[tuple[Any, ...] | None, ...], tuple[Any, ...] | None] | None:
+    def reblock(self, orders: Sequence[tuple[Any, ...] | None], types: Sequence[TensorType]) -> tuple[
+            Op, tuple[tuple[Any, ...] | None, ...], tuple[Any, ...] | None] | None:
         """Return the same as `relayout` for arguments stored in blocks (`topi.orders`); `types` are the types of the
         arguments.
 
@@ -322,7 +329,8 @@ def attributes(cls: type[T]) -> type[T]:
 
 
 @dataclass_transform(frozen_default=True, eq_default=True)
-def op(name: str, kind: Fusion, *, variadic: bool = False, takes_open_sizes: bool = False) -> Callable[[type[T]], type[T]]:
+def op(name: str, kind: Fusion, *, variadic: bool = False,
+        takes_open_sizes: bool = False) -> Callable[[type[T]], type[T]]:
     """Declare an operator. The annotated fields of the class are its attributes, with the defaults of the
     specification.
     """
@@ -375,7 +383,8 @@ def get(name: str) -> type[Op]:
             raise missing
 
         near = ", ".join(difflib.get_close_matches(name, OPS, 3))
-        raise CompileError(f"there is no operator '{name}'" + (f"; did you mean {near}?" if near else ""), code="TW0306")
+        raise CompileError(f"there is no operator '{name}'" + (f"; did you mean {near}?" if near else ""),
+                           code="TW0306")
     return found
 
 
@@ -402,7 +411,8 @@ def function(cls: type[Op]) -> Callable[..., Call]:
         values += [named.pop(n) for n in inputs[len(values) :] if n in named]
         by_place = args[len(inputs) :]
         if len(by_place) > len(attributes):
-            raise CompileError(f"{cls.name} takes at most {len(inputs) + len(attributes)} arguments: {', '.join(inputs + attributes)}", span, code="TW0307")
+            raise CompileError(f"{cls.name} takes at most {len(inputs) + len(attributes)} arguments: "
+                               f"{', '.join(inputs + attributes)}", span, code="TW0307")
         for n, value in zip(attributes, by_place, strict=False):
             if n in named:
                 raise CompileError(f"{cls.name} was given '{n}' twice", span, code="TW0307")
@@ -439,9 +449,11 @@ def operator_names(prefix: str) -> list[str]:
 def without_unknown_terms(t: Type) -> Type:
     """Return `t` with every size that is computed from an unknown size replaced by an unknown size."""
     if isinstance(t, TensorType):
-        if not any(isinstance(d, PrimExpr) and not isinstance(d, ScalarVar) and any(isinstance(v, UnknownDim) for v in walk(d)) for d in t.shape):
+        if not any(isinstance(d, PrimExpr) and not isinstance(d, ScalarVar)
+                   and any(isinstance(v, UnknownDim) for v in walk(d)) for d in t.shape):
             return t
-        return TensorType([d if isinstance(d, int) or not any(isinstance(v, UnknownDim) for v in walk(d)) else UnknownDim() for d in t.shape], t.dtype)
+        return TensorType([d if isinstance(d, int) or not any(isinstance(v, UnknownDim) for v in walk(d))
+                           else UnknownDim() for d in t.shape], t.dtype)
     if isinstance(t, TupleType):
         return TupleType([without_unknown_terms(f) for f in t.fields])
     return t

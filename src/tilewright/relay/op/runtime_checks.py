@@ -31,7 +31,8 @@ class Outside(Op):
         if not t.dtype.is_integer:
             raise ShapeError(f"indices must be integers, and they are {t.dtype}; cast them first")
         if len(self.sizes) != 1 and (not t.ndim or t.shape[-1] != len(self.sizes)):
-            raise ShapeError(f"sizes {self.sizes} are given for indices {text(t.shape)}; give one, or one for each place along the last dimension")
+            raise ShapeError(f"sizes {self.sizes} are given for indices {text(t.shape)}; give one, or one for each "
+                             "place along the last dimension")
         return TensorType((), INT32)
 
     def reference(self, indices: Array) -> Array:

@@ -88,7 +88,8 @@ class Extremes(Op):
         return TupleType((t, TensorType(t.shape, "int64")))
 
     def reference(self, data: Array) -> tuple[Array, Array]:
-        values, places = np.moveaxis(data, self.axis, 0).copy(), np.zeros(np.moveaxis(data, self.axis, 0).shape, np.int64)
+        values, places = np.moveaxis(data, self.axis, 0).copy(), np.zeros(np.moveaxis(data, self.axis, 0).shape,
+            np.int64)
         for k in range(1, len(values)):
             here, before = values[k], values[k - 1]
             taken = (here >= before if self.is_greatest else here <= before) | np.not_equal(here, here)

@@ -1,7 +1,8 @@
 """Operators whose results are as large as the data says: which elements are not zero, which slices differ.
 
-Where a count can be computed first, the operator is a graph of others: a result with room for all, and the part of it that is in use
-(`dyn.strided_slice`, whose size decides how the program goes on). The rest have a meaning in numpy, and run between the stages of a program.
+Where a count can be computed first, the operator is a graph of others: a result with room for all, and the part of it
+that is in use (`dyn.strided_slice`, whose size decides how the program goes on). The rest have a meaning in numpy, and
+run between the stages of a program.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class TruePlaces(Op):
 
     def reference(self, mask: Array) -> tuple[Array, ...]:
         (found,) = np.nonzero(mask)
-        return np.concatenate([found, np.zeros(len(mask) - len(found), np.int64)]).astype(np.int64), np.asarray([len(found)], np.int64)
+        return (np.concatenate([found, np.zeros(len(mask) - len(found), np.int64)]).astype(np.int64),
+                np.asarray([len(found)], np.int64))
 
     def compute(self, mask: te.Tensor) -> tuple[te.Tensor, ...]:
         return topi.true_places(mask)
@@ -47,7 +49,8 @@ class TruePlaces(Op):
 
 def first_of(rows: Expr, count: Expr) -> Call:
     """The first `count` (a row of one number) of `rows` along their first axis."""
-    return DynStridedSlice()(rows, Constant(np.zeros(1, np.int64)), count, Constant(np.ones(1, np.int64)), span=getattr(rows, "span", None))
+    return DynStridedSlice()(rows, Constant(np.zeros(1, np.int64)), count, Constant(np.ones(1, np.int64)),
+                             span=getattr(rows, "span", None))
 
 
 def places_of(mask: Expr) -> Call:
@@ -78,7 +81,8 @@ class ArgWhere(Op):
         (x,) = call.args
         shape = x.tensor_type.concrete_shape
         flat = Reshape((math.prod(shape),), allowzero=True)(x)
-        mask = flat if x.tensor_type.dtype == "bool" else NotEqual()(flat, Constant(np.zeros((), x.tensor_type.dtype.numpy())))
+        mask = flat if x.tensor_type.dtype == "bool" else NotEqual()(flat,
+            Constant(np.zeros((), x.tensor_type.dtype.numpy())))
         places = TruePlaces()(mask)
         if not shape:
             return first_of(Constant(np.zeros((1, 0), self.dtype)), TupleGetItem(places, 1))
@@ -114,12 +118,14 @@ class UniqueSlices(Op):
             raise ShapeError(f"data must have an axis, and its shape is {text(t.shape)}")
         at, count = axis_of(self.axis, t.ndim), UnknownDim()
         row = TensorType((count,), "int64")
-        return TupleType((TensorType((*t.shape[:at], count, *t.shape[at + 1 :]), t.dtype), row, TensorType((t.shape[at],), "int64"), row))
+        return TupleType((TensorType((*t.shape[:at], count, *t.shape[at + 1 :]), t.dtype), row,
+                          TensorType((t.shape[at],), "int64"), row))
 
     def reference(self, data: Array) -> tuple[Array, ...]:
         found: Any = np.unique(data, True, True, True, axis=self.axis)
         values, first, inverse, counts = found[0], found[1], found[2].reshape(-1), found[3]
         if not self.is_sorted:
             order = np.argsort(first, kind="stable")
-            values, first, inverse, counts = np.take(values, order, axis=self.axis), first[order], np.argsort(order)[inverse], counts[order]
+            values, first, inverse, counts = (np.take(values, order, axis=self.axis), first[order],
+                np.argsort(order)[inverse], counts[order])
         return values, *(v.astype(np.int64) for v in (first, inverse, counts))

@@ -13,7 +13,18 @@ from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tenso
 from tilewright.scalar.expr import PrimExpr
 from tilewright.topi import transform as topi
 from tilewright.topi.orders import Order, places, without
-from tilewright.topi.shapes import Shape, axes_of, differ, expanded, fill_left_over, product, require_elements, same, squeezed, text
+from tilewright.topi.shapes import (
+    Shape,
+    axes_of,
+    differ,
+    expanded,
+    fill_left_over,
+    product,
+    require_elements,
+    same,
+    squeezed,
+    text,
+)
 
 
 class View(Op):
@@ -83,7 +94,8 @@ class Reshape(View):
         def take(code: int) -> Any:
             nonlocal at
             if at >= len(shape):
-                raise ShapeError(f"{code} in newshape {text(self.newshape)} needs dimension {at} of the input, which has the shape {text(shape)}")
+                raise ShapeError(f"{code} in newshape {text(self.newshape)} needs dimension {at} of the input, which "
+                                 f"has the shape {text(shape)}")
             at += 1
             return shape[at - 1]
 
@@ -103,7 +115,8 @@ class Reshape(View):
                 whole, first, second = take(-4), wanted.pop(0), wanted.pop(0)
                 result += _split(whole, first, second)
             else:
-                raise ShapeError(f"{n} in newshape {text(self.newshape)} means nothing; sizes, 0, -1, -2, -3, and -4 before two sizes do")
+                raise ShapeError(f"{n} in newshape {text(self.newshape)} means nothing; sizes, 0, -1, -2, -3, and -4 "
+                                 "before two sizes do")
         return tuple(result)
 
 
@@ -131,7 +144,8 @@ class ReverseReshape(View):
 
     def shape_of(self, shape: Shape) -> Shape:
         if -4 in self.newshape:
-            raise ShapeError("-4 splits a dimension into the two that follow, which has no meaning from the right; use reshape")
+            raise ShapeError("-4 splits a dimension into the two that follow, which has no meaning from the right; use "
+                             "reshape")
         return tuple(Reshape(self.newshape[::-1]).shape_of(tuple(shape)[::-1]))[::-1]
 
 
@@ -169,10 +183,12 @@ class Squeeze(View):
     def shape_of(self, shape: Shape) -> Shape:
         return squeezed(shape, self.axis)
 
-    def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
+    def reblock(self, orders: Sequence[Order | None],
+                types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
         """Remove all blocks of the removed dimensions, which are of size one."""
         order, (t,) = orders[0], types
-        gone = axes_of(self.axis, t.ndim) if self.axis is not None else tuple(d for d, n in enumerate(t.shape) if same(n, 1))
+        gone = (axes_of(self.axis, t.ndim) if self.axis is not None
+                else tuple(d for d, n in enumerate(t.shape) if same(n, 1)))
         return None if order is None else (Squeeze(places(order, gone)), (order,), without(order, gone))
 
 

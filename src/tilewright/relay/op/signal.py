@@ -36,7 +36,8 @@ class Dft(Op):
         require_same_dtype((real, imaginary))
         _floats(real)
         if not real.ndim or real.ndim != imaginary.ndim or any(map(differ, real.shape, imaginary.shape)):
-            raise ShapeError(f"the parts must be rows of one shape, and they are {text(real.shape)} and {text(imaginary.shape)}")
+            raise ShapeError(f"the parts must be rows of one shape, and they are {text(real.shape)} and "
+                             f"{text(imaginary.shape)}")
         return TupleType((real, real))
 
     def reference(self, re_data: Array, im_data: Array) -> tuple[Array, Array]:
@@ -72,8 +73,10 @@ class Stft(Op):
         _floats(t)
         if t.ndim not in (1, 2):
             raise ShapeError(f"data must be one signal or a batch of them, and it has the shape {text(t.shape)}")
-        if not 0 < self.win_length <= self.n_fft or self.hop_length < 1 or weights.ndim != 1 or differ(weights.shape[0], self.win_length):
-            raise ShapeError(f"a window {text(weights.shape)} of {self.win_length} elements every {self.hop_length} does not fit n_fft={self.n_fft}")
+        if (not 0 < self.win_length <= self.n_fft or self.hop_length < 1 or weights.ndim != 1
+                or differ(weights.shape[0], self.win_length)):
+            raise ShapeError(f"a window {text(weights.shape)} of {self.win_length} elements every {self.hop_length} "
+                             f"does not fit n_fft={self.n_fft}")
         return TensorType(self._shape(require_static(t, "data")), t.dtype)
 
     def _shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -87,10 +90,12 @@ class Stft(Op):
         before = (self.n_fft - self.win_length) // 2
         weights = np.pad(window, (before, self.n_fft - self.win_length - before))
         starts = np.arange(frames)[:, None] * self.hop_length + np.arange(self.n_fft)
-        found = np.fft.fft(data.reshape(signals, -1)[:, starts].astype(np.float64) * weights)[..., :bins].transpose(0, 2, 1)
+        found = np.fft.fft(
+            data.reshape(signals, -1)[:, starts].astype(np.float64) * weights)[..., :bins].transpose(0, 2, 1)
         found = found / sqrt(self.n_fft) if self.normalized else found
         return np.asarray(np.stack([found.real, found.imag], -1), data.dtype)
 
     def compute(self, data: te.Tensor, window: te.Tensor) -> Any:
         shape = self._shape(data.extents)
-        return topi.stft(data, self.n_fft, self.hop_length, self.win_length, window, self.normalized, self.onesided, shape)
+        return topi.stft(data, self.n_fft, self.hop_length, self.win_length, window, self.normalized, self.onesided,
+                         shape)

@@ -91,7 +91,8 @@ class TopK(Op):
         if self.ret_type not in ("both", "values", "indices"):
             raise ShapeError(f"ret_type '{self.ret_type}' is not supported; it must be both, values or indices")
         if isinstance(t.shape[axis], int) and self.k > t.shape[axis]:
-            raise ShapeError(f"the {self.k} greatest of {t.shape[axis]} elements are asked for; k can be at most {t.shape[axis]}")
+            raise ShapeError(f"the {self.k} greatest of {t.shape[axis]} elements are asked for; k can be at most "
+                             f"{t.shape[axis]}")
         shape = t.shape if self.k < 1 else (*t.shape[:axis], self.k, *t.shape[axis + 1 :])
         both = TensorType(shape, t.dtype), TensorType(shape, self.dtype)
         return TupleType(both) if self.ret_type == "both" else both[self.ret_type == "indices"]
@@ -123,7 +124,8 @@ class SearchSorted(Op):
         rows, wanted = tensors(sorted_sequence, values)
         require_same_dtype((rows, wanted))
         if rows.ndim != 1 and (rows.ndim != wanted.ndim or any(map(differ, rows.shape[:-1], wanted.shape[:-1]))):
-            raise ShapeError(f"sorted_sequence {text(rows.shape)} must be one row, or have the dimensions of values {text(wanted.shape)} but for the last one")
+            raise ShapeError(f"sorted_sequence {text(rows.shape)} must be one row, or have the dimensions of values "
+                             f"{text(wanted.shape)} but for the last one")
         if not rows.ndim:
             raise ShapeError("sorted_sequence must be a row of elements, and it is a scalar")
         return TensorType(wanted.shape, self.dtype)
@@ -135,7 +137,8 @@ class SearchSorted(Op):
         elif sorted_sequence.ndim == 1:
             found = np.searchsorted(sorted_sequence, values, side)
         else:
-            rows = zip(sorted_sequence.reshape(-1, sorted_sequence.shape[-1]), values.reshape(-1, values.shape[-1]), strict=True)
+            rows = zip(sorted_sequence.reshape(-1, sorted_sequence.shape[-1]), values.reshape(-1, values.shape[-1]),
+                       strict=True)
             found = np.stack([np.searchsorted(row, v, side) for row, v in rows]).reshape(values.shape)
         return np.asarray(found, DataType(self.dtype).numpy())
 

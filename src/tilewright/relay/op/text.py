@@ -127,7 +127,9 @@ class RegexFullMatch(Op):
 
 _PLAIN: Final = re.compile(r"(\\[wdsWDS]|\[\^?\]?[^\[\]]*\]|[^\\\[\](){}|*+?.^$])([+*]|\{\d+(,\d*)?\})?")
 """Expressions of one kind of characters, repeated: their first match is their longest."""
-_OF_BYTES: Final = re.compile(r"(\\[wdsWDS]|\[\^?(?:\\[wdsWDStnrfv]|\\[^\w\x80-\U0010ffff]|[^\\\[\]\x80-\U0010ffff])+\]|[^\\\[\](){}|*+?.^$\x80-\U0010ffff])[+*]?")
+_OF_BYTES: Final = re.compile(
+    r"(\\[wdsWDS]|\[\^?(?:\\[wdsWDStnrfv]|\\[^\w\x80-\U0010ffff]|[^\\\[\]\x80-\U0010ffff])+\]"
+    r"|[^\\\[\](){}|*+?.^$\x80-\U0010ffff])[+*]?")
 """Those of one class of characters that has all characters beyond ASCII, or none."""
 _PLACED: Final = re.compile(r"\^(?<!\[\^)|\$|\\[bBAZz]|\(\?[=!<P:#a-zA-Z-]*[=!<]")
 """What says where in the string it matches, not what."""
@@ -158,7 +160,8 @@ class StringTokenize(Op):
         t = _strings(*tensors(data))
         for pattern in (*self.separators, self.expression):
             if _PLACED.search(pattern):
-                raise ShapeError(f"the pattern {pattern!r} asks what stands around a token, which is not supported; say what a token is made of: [a-z]+")
+                raise ShapeError(f"the pattern {pattern!r} asks what stands around a token, which is not supported; "
+                                 "say what a token is made of: [a-z]+")
             try:
                 re.compile(pattern)
             except re.error as error:
@@ -248,7 +251,8 @@ class TfIdfVectorize(Op):
 
     def reference(self, data: Array) -> Array:
         columns, weights = self.columns
-        rows, width = data.reshape(data.shape[0] if data.ndim == 2 else 1, data.shape[-1]).tolist(), max(self.ngram_indexes) + 1
+        rows, width = data.reshape(data.shape[0] if data.ndim == 2 else 1,
+                                   data.shape[-1]).tolist(), max(self.ngram_indexes) + 1
         lengths = range(self.min_gram_length, self.max_gram_length + 1)
         found: list[int] = []
         for row, items in enumerate(rows):
@@ -257,7 +261,8 @@ class TfIdfVectorize(Op):
         places, counts = np.unique(np.array(found, np.int64), return_counts=True)
         result = np.zeros(len(rows) * width, np.float32)
         by_mode: dict[str, Callable[[], Array]] = {
-            "TF": lambda: counts, "IDF": lambda: weights[places % width], "TFIDF": lambda: counts * weights[places % width],
+            "TF": lambda: counts, "IDF": lambda: weights[places % width],
+            "TFIDF": lambda: counts * weights[places % width],
         }
         result[places] = by_mode[self.mode]()
         return result.reshape(*data.shape[:-1], width)
@@ -266,7 +271,9 @@ class TfIdfVectorize(Op):
     def columns(self) -> tuple[dict[Any, int], Array]:
         """The column of each n-gram (of each item, where only single items are counted), and the weight of each column.
         """
-        columns = {gram[0] if self.is_single else gram: column for gram, column in zip(self.grams(), self.ngram_indexes, strict=False) if not self.is_single or len(gram) == 1}
+        columns = {gram[0] if self.is_single else gram: column
+                   for gram, column in zip(self.grams(), self.ngram_indexes, strict=False) if not self.is_single
+                   or len(gram) == 1}
         weights = np.ones(max(self.ngram_indexes) + 1, np.float32)
         if self.weights:
             weights[list(self.ngram_indexes)] = self.weights
@@ -279,7 +286,8 @@ class TfIdfVectorize(Op):
 
     def grams(self) -> Iterator[tuple[Any, ...]]:
         """Yield the n-grams of the pool in order."""
-        for n, (begin, end) in enumerate(zip(self.ngram_counts, (*self.ngram_counts[1:], len(self.pool)), strict=True), 1):
+        for n, (begin, end) in enumerate(zip(self.ngram_counts, (*self.ngram_counts[1:], len(self.pool)), strict=True),
+                                         1):
             yield from (tuple(self.pool[k : k + n]) for k in range(begin, end, n))
 
     def _occurring(self, items: Sequence[Any], lengths: range) -> Iterator[tuple[Any, ...]]:
@@ -326,16 +334,20 @@ class TokensTfIdf(TfIdfVectorize):
         return StringTokenize(self.pad, self.fewest, False, self.separators, self.expression)
 
     def letters(self) -> Array | None:
-        """What each byte of a text counts as where its tokens are runs of some characters: 0 between them. None for any other self.
+        """What each byte of a text counts as where its tokens are runs of some characters: 0 between them. None for any
+        other self.
 
-        All characters beyond ASCII are of one kind in these expressions, and so are their bytes; a zero character must be of the same kind.
+        All characters beyond ASCII are of one kind in these expressions, and so are their bytes; a zero character must
+        be of the same kind.
         """
         between = self.separators if any(self.separators) else ()
         expressions = (self.expression,) if self.expression else between
-        if not expressions or not all(map(_OF_BYTES.fullmatch, expressions)) or (self.expression and expressions[0][-1:] not in ("+", "*")):
+        if not expressions or not all(map(_OF_BYTES.fullmatch, expressions)) or (self.expression
+                and expressions[0][-1:] not in ("+", "*")):
             return None
         kinds = [re.compile(e.rstrip("+*") if len(e) > 1 else e, re.ASCII).fullmatch for e in expressions]
-        inside = [any(kind(c) is not None for kind in kinds) is bool(self.expression) for c in (*map(chr, range(128)), "\x80")]
+        inside = [any(kind(c) is not None for kind in kinds) is bool(self.expression)
+                  for c in (*map(chr, range(128)), "\x80")]
         if inside[0] is not inside[-1]:
             return None
         return letters_of(self.case_change_action, lambda c: inside[ord(c)], inside[-1])

@@ -16,7 +16,19 @@ from tilewright.relay.expr import Call, Expr, Tuple
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, op, tensors
 from tilewright.topi import transform as topi
 from tilewright.topi.orders import Order, block, fits, has_blocks
-from tilewright.topi.shapes import Perm, Shape, axes_of, axis_of, cuts, differ, permutation, product, require_same_dtype, slices, text
+from tilewright.topi.shapes import (
+    Perm,
+    Shape,
+    axes_of,
+    axis_of,
+    cuts,
+    differ,
+    permutation,
+    product,
+    require_same_dtype,
+    slices,
+    text,
+)
 
 Relaid = tuple[Op, tuple[Perm | None, ...], Perm | None]
 
@@ -47,7 +59,8 @@ class Transpose(Op):
         return TensorType(_permuted(t.shape, self.order(t.ndim)), t.dtype)
 
     def reference(self, data: Array) -> Array:
-        return np.ascontiguousarray(data.transpose(self.order(data.ndim))).reshape(_permuted(data.shape, self.order(data.ndim)))
+        return np.ascontiguousarray(data.transpose(self.order(data.ndim))).reshape(
+            _permuted(data.shape, self.order(data.ndim)))
 
     def compute(self, data: te.Tensor) -> te.Tensor:
         return topi.transpose(data, self.order(data.ndim))
@@ -105,8 +118,10 @@ class Concatenate(Op):
         first = parts[0]
         axis = axis_of(self.axis, first.ndim)
         for p in parts[1:]:
-            if p.ndim != first.ndim or any(differ(a, b) for d, (a, b) in enumerate(zip(p.shape, first.shape, strict=True)) if d != axis):
-                raise ShapeError(f"{text(first.shape)} and {text(p.shape)} cannot be joined along axis {axis}: they differ elsewhere")
+            if p.ndim != first.ndim or any(
+                    differ(a, b) for d, (a, b) in enumerate(zip(p.shape, first.shape, strict=True)) if d != axis):
+                raise ShapeError(f"{text(first.shape)} and {text(p.shape)} cannot be joined along axis {axis}: they "
+                                 "differ elsewhere")
         total = sum((p.shape[axis] for p in parts[1:]), first.shape[axis])
         return TensorType((*first.shape[:axis], total, *first.shape[axis + 1 :]), first.dtype)
 
@@ -251,7 +266,8 @@ class StridedSlice(Op):
 
     def reference(self, data: Array) -> Array:
         ends = ((first, first + step * n, step) for first, n, step in self.slices(data.shape))
-        return np.ascontiguousarray(data[tuple([slice(first, end if end >= 0 else None, step) for first, end, step in ends])])
+        return np.ascontiguousarray(
+            data[tuple([slice(first, end if end >= 0 else None, step) for first, end, step in ends])])
 
     def compute(self, data: te.Tensor) -> te.Tensor:
         along = self.slices(topi.dims(data))
@@ -268,7 +284,8 @@ class StridedSlice(Op):
             return self, (None,), None
         named = range(len(self.begin)) if self.axes is None else self.axes
         return (
-            StridedSlice(self.begin, self.end, self.strides, tuple(perm.index(a % len(perm)) for a in named), self.slice_mode), (perm,), perm
+            StridedSlice(self.begin, self.end, self.strides, tuple(perm.index(a % len(perm)) for a in named),
+                         self.slice_mode), (perm,), perm
         )
 
 
@@ -297,7 +314,8 @@ class SliceLike(Op):
         return data[tuple(slice(n) for n in self._shape(data.shape, shape_like.shape))].copy()
 
     def compute(self, data: te.Tensor, shape_like: te.Tensor) -> te.Tensor:
-        return topi.strided_slice(data, [0] * data.ndim, [1] * data.ndim, self._shape(topi.dims(data), topi.dims(shape_like)), "slice_like")
+        return topi.strided_slice(data, [0] * data.ndim, [1] * data.ndim,
+                                  self._shape(topi.dims(data), topi.dims(shape_like)), "slice_like")
 
 
 @op("nn.pad", kind=Fusion.INJECTIVE, takes_open_sizes=True)
@@ -318,7 +336,8 @@ class Pad(Op):
         """The sizes of the data plus both paddings; the dtype of the data. `pad_value` is a scalar."""
         t, value = tensors(data, pad_value)
         if len(self.pad_width) != t.ndim or any(len(w) != 2 for w in self.pad_width):
-            raise ShapeError(f"pad_width must have a pair (before, after) for each of the {t.ndim} dimensions, and it is {self.pad_width}")
+            raise ShapeError(f"pad_width must have a pair (before, after) for each of the {t.ndim} dimensions, and it "
+                             f"is {self.pad_width}")
         if self.pad_mode not in ("constant", "edge", "reflect"):
             raise ShapeError(f"pad_mode '{self.pad_mode}' is not supported; it must be constant, edge or reflect")
         if product(value.shape) != 1:
@@ -327,7 +346,8 @@ class Pad(Op):
             if min(w) < 0:
                 raise ShapeError(f"pad_width {self.pad_width} is negative; use strided_slice to cut elements off")
             if self.pad_mode == "reflect" and isinstance(n, int) and max(w) >= n:
-                raise ShapeError(f"a dimension of {n} can be reflected by at most {n - 1} elements, and {max(w)} are asked for")
+                raise ShapeError(f"a dimension of {n} can be reflected by at most {n - 1} elements, and {max(w)} are "
+                                 "asked for")
         return TensorType([n + b + a for n, (b, a) in zip(t.shape, self.pad_width, strict=True)], t.dtype)
 
     def reference(self, data: Array, pad_value: Array) -> Array:
@@ -351,10 +371,12 @@ class Pad(Op):
     def reblock(self, orders: Sequence[Order | None], types: Sequence[TensorType]) -> Relaid | None:
         """Axes in blocks are padded by whole blocks of one value only."""
         order = orders[0]
-        if order is None or any(n % block(order, d) or (n and block(order, d) > 1 and self.pad_mode != "constant") for d, w in enumerate(self.pad_width) for n in w):
+        if order is None or any(n % block(order, d) or (n and block(order, d) > 1 and self.pad_mode != "constant")
+                                for d, w in enumerate(self.pad_width) for n in w):
             return None
         size = {d: block(order, d) for d in range(len(self.pad_width))}
-        widths = [(self.pad_width[p][0] // size[p], self.pad_width[p][1] // size[p]) if isinstance(p, int) else (0, 0) for p in order]
+        widths = [(self.pad_width[p][0] // size[p], self.pad_width[p][1] // size[p]) if isinstance(p, int) else (0, 0)
+                  for p in order]
         return Pad(tuple(widths), self.pad_mode), (order, None), order
 
 

@@ -1,4 +1,5 @@
-"""Operators of TVM that are left out, each with the reason and a replacement: the text of the error that a use raises."""
+"""Operators of TVM that are left out, each with the reason and a replacement: the text of the error that a use raises.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ from typing import Final
 
 from tilewright.base.errors import CompileError
 
-_GRADIENT: Final = "it computes a gradient, but programs are compiled for inference only; differentiate tensor expressions with te.gradient"
+_GRADIENT: Final = ("it computes a gradient, but programs are compiled for inference only; differentiate tensor "
+                    "expressions with te.gradient")
 _TRANSFORMED: Final = (
     "it takes weights that were transformed for one algorithm; use nn.conv2d or nn.conv3d, "
     "for which the compiler chooses the algorithm and transforms constant weights"
@@ -15,7 +17,8 @@ _PLANNED: Final = (
     "the compiler itself inserts storage and kernel calls (relay.transform.MemoryPlan, relay.vm.compile); "
     "use the operators that compute the values"
 )
-_HARDWARE: Final = "it belongs to the compiler of one accelerator; register a target with its own patterns (relay.op.contrib.register_pattern_table)"
+_HARDWARE: Final = ("it belongs to the compiler of one accelerator; register a target with its own patterns "
+                    "(relay.op.contrib.register_pattern_table)")
 _TUNED: Final = "only a layout tuner inserts it; use layout_transform"
 
 LEFT_OUT: Final[dict[str, str]] = {
@@ -29,8 +32,10 @@ LEFT_OUT: Final[dict[str, str]] = {
     "nn.contrib_conv2d_gemm_without_weight_transform": _TRANSFORMED,
     "nn.contrib_conv3d_winograd_weight_transform": _TRANSFORMED,
     "nn.contrib_conv3d_winograd_without_weight_transform": _TRANSFORMED,
-    "nn.internal.sparse_dense_padded": "it is nn.sparse_dense with rows padded for the threads of one GPU; use nn.sparse_dense",
-    "qnn.contrib_dense_pack": "it is qnn.dense with weights packed for one processor; use qnn.dense, whose constant weights the compiler packs",
+    "nn.internal.sparse_dense_padded": "it is nn.sparse_dense with rows padded for the threads of one GPU; use "
+    "nn.sparse_dense",
+    "qnn.contrib_dense_pack": "it is qnn.dense with weights packed for one processor; use qnn.dense, whose constant "
+    "weights the compiler packs",
     "auto_scheduler_layout_transform": _TUNED,
     "meta_schedule_layout_transform": _TUNED,
     "memory.alloc_storage": _PLANNED,

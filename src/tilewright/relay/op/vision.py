@@ -22,7 +22,8 @@ _COMPARED: Final = 64
 def overlap(a: Array, b: Array, one: float = 0) -> Any:
     """Return the intersection over union of two boxes given by opposite corners; `one` is added to each side's length.
     """
-    low_a, high_a, low_b, high_b = np.minimum(a[:2], a[2:]), np.maximum(a[:2], a[2:]), np.minimum(b[:2], b[2:]), np.maximum(b[:2], b[2:])
+    low_a, high_a, low_b, high_b = (np.minimum(a[:2], a[2:]), np.maximum(a[:2], a[2:]), np.minimum(b[:2], b[2:]),
+                                    np.maximum(b[:2], b[2:]))
     kind = a.dtype.type
     width, height = np.maximum(kind(0), np.minimum(high_a, high_b) - np.maximum(low_a, low_b) + kind(one))
     shared = width * height
@@ -43,7 +44,8 @@ def unsuppressed(boxes: Array, order: Array, threshold: float, most: int, one: f
     left = np.arange(len(order))
     while len(left) and len(kept) != most:
         some = left[:_COMPARED]
-        width, height = (np.maximum(kind(0), np.minimum(h[some, None], h[left]) - np.maximum(lo[some, None], lo[left]) + kind(one)) for lo, h in zip(low, high, strict=True))
+        width, height = (np.maximum(kind(0), np.minimum(h[some, None], h[left]) - np.maximum(lo[some, None], lo[left])
+                                    + kind(one)) for lo, h in zip(low, high, strict=True))
         shared = width * height
         union = areas[left] + areas[some, None] - shared
         with np.errstate(all="ignore"):
@@ -132,8 +134,10 @@ class NonMaxSuppression(Op):
         t = boxes_of(data, max(self.coord_start + 4, self.score_index + 1, self.id_index + 1))
         counts, where = tensors(valid_count, indices)
         if counts.ndim != 1 or differ(counts.shape[0], t.shape[0]) or not counts.dtype.is_integer:
-            raise ShapeError(f"valid_count must be one integer for each of the {t.shape[0]} images, and it is {counts!r}")
-        if self.return_indices and (where.ndim != 2 or any(map(differ, where.shape, t.shape)) or not where.dtype.is_integer):
+            raise ShapeError(f"valid_count must be one integer for each of the {t.shape[0]} images, and it is "
+                             f"{counts!r}")
+        if self.return_indices and (where.ndim != 2 or any(map(differ, where.shape, t.shape))
+                                    or not where.dtype.is_integer):
             raise ShapeError(f"indices must be one integer for each box {text(t.shape[:2])}, and they are {where!r}")
         if self.return_indices:
             return TupleType((TensorType(t.shape[:2], "int32"), TensorType((t.shape[0], 1), "int32")))
@@ -162,7 +166,8 @@ class NonMaxSuppression(Op):
             if (0 < self.top_k <= turn) or selected == self.max_output_size:
                 continue
             if row[self.score_index] > 0:
-                rivals = [rows[k] for k in kept if self.force_suppress or self.id_index < 0 or rows[k][self.id_index] == row[self.id_index]]
+                rivals = [rows[k] for k in kept if self.force_suppress or self.id_index < 0
+                          or rows[k][self.id_index] == row[self.id_index]]
                 if any(overlap(self._corners(row), self._corners(r)) >= threshold for r in rivals):
                     continue
                 selected += 1
@@ -208,7 +213,8 @@ class AllClassNonMaxSuppression(Op):
         if self.output_format == "onnx":
             return TupleType((TensorType((batch * classes * n, 3), "int64"), TensorType((1,), "int64")))
         rows: Shape = (batch, classes * n)
-        return TupleType((TensorType((*rows, 2), "int64"), TensorType(rows, points.dtype), TensorType((batch,), "int64")))
+        return (
+            TupleType((TensorType((*rows, 2), "int64"), TensorType(rows, points.dtype), TensorType((batch,), "int64"))))
 
     def reference(self, boxes: Array, scores: Array) -> tuple[Array, ...]:
         batch, classes, n = scores.shape
@@ -231,7 +237,8 @@ class AllClassNonMaxSuppression(Op):
 
     def compute(self, boxes: te.Tensor, scores: te.Tensor) -> tuple[te.Tensor, ...]:
         return topi.all_class_non_max_suppression(
-            boxes, scores, self.max_output_boxes_per_class, self.iou_threshold, self.score_threshold, self.output_format,
+            boxes, scores, self.max_output_boxes_per_class, self.iou_threshold, self.score_threshold,
+            self.output_format,
         )
 
 

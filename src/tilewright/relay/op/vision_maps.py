@@ -80,7 +80,8 @@ class RoiAlign(OfRegions):
     def _cells(self, x: Array, corners: Array) -> Array:
         kind = x.dtype.type
         left, top, right, bottom = corners.astype(x.dtype) * kind(self.spatial_scale) - kind(0.5 if self.aligned else 0)
-        sides = [bottom - top, right - left] if self.aligned else [max(bottom - top, kind(1)), max(right - left, kind(1))]
+        sides = [bottom - top, right - left] if self.aligned else [max(bottom - top, kind(1)),
+            max(right - left, kind(1))]
         rows, columns = self.pooled_size
         cells = [sides[0] / kind(rows), sides[1] / kind(columns)]
         grid = [self.sample_ratio if self.sample_ratio > 0 else int(np.ceil(c)) for c in cells]
@@ -88,7 +89,8 @@ class RoiAlign(OfRegions):
             (start + np.arange(n)[:, None] * cell + (np.arange(g)[None] + 0.5) * cell / max(g, 1)).astype(x.dtype)
             for start, n, cell, g in zip((top, left), (rows, columns), cells, grid, strict=True)
         ]
-        taps = self._taps(x, lines[0].reshape(-1), lines[1].reshape(-1)).reshape(4, x.shape[0], rows, grid[0], columns, grid[1])
+        taps = self._taps(x, lines[0].reshape(-1), lines[1].reshape(-1)).reshape(4, x.shape[0], rows, grid[0], columns,
+            grid[1])
         if self.mode == "avg":
             return np.asarray(taps.sum(0).sum((2, 4)) / max(1, grid[0] * grid[1]))
         return np.asarray((taps.max(0) if self.mode == "max_taps" else taps.sum(0)).max((2, 4)))
@@ -102,7 +104,8 @@ class RoiAlign(OfRegions):
             low = held.astype(int)
             part = held - low
             parts.append([(low, (1 - part) * inside), (np.minimum(low + 1, size - 1), part * inside)])
-        return np.stack([x[:, r][:, :, c] * (v[:, None] * w[None]) for r, v in parts[0] for c, w in parts[1]]).astype(x.dtype)
+        return np.stack(
+            [x[:, r][:, :, c] * (v[:, None] * w[None]) for r, v in parts[0] for c, w in parts[1]]).astype(x.dtype)
 
     def compute(self, data: te.Tensor, rois: te.Tensor) -> te.Tensor:
         return regions.roi_align(data, rois, **self.attributes())
@@ -135,7 +138,8 @@ class RoiPool(OfRegions):
         """The pixels of each cell along one dimension."""
         width = np.float32(max(end - start + 1, 1)) / np.float32(cells)
         small, k = np.float32(1e-5), np.arange(cells, dtype=np.float32)
-        low, high = np.floor(k * width + small).astype(int) + start, np.ceil((k + 1) * width - small).astype(int) + start
+        low, high = (np.floor(k * width + small).astype(int) + start, np.ceil((k + 1) * width - small).astype(int)
+                     + start)
         return list(zip(np.clip(low, 0, size).tolist(), np.clip(high, 0, size).tolist(), strict=True))
 
     def compute(self, data: te.Tensor, rois: te.Tensor) -> te.Tensor:
@@ -174,10 +178,12 @@ class Proposal(Op):
         count = len(self.scales) * len(self.ratios)
         batch, _, height, width = require_rank(prob, 4, "cls_prob").shape
         for what, t, wanted in (
-            ("cls_prob", prob, (batch, 2 * count, height, width)), ("bbox_pred", deltas, (batch, 4 * count, height, width)), ("im_info", info, (batch, 3)),
+            ("cls_prob", prob, (batch, 2 * count, height, width)),
+            ("bbox_pred", deltas, (batch, 4 * count, height, width)), ("im_info", info, (batch, 3)),
         ):
             if t.ndim != len(wanted) or any(map(differ, t.shape, wanted)):
-                raise ShapeError(f"{what} must have the shape {text(wanted)} for {count} anchors, and it has {text(t.shape)}")
+                raise ShapeError(f"{what} must have the shape {text(wanted)} for {count} anchors, and it has "
+                                 f"{text(t.shape)}")
         return TensorType((batch * self.rpn_post_nms_top_n, 5), deltas.dtype)
 
     def reference(self, cls_prob: Array, bbox_pred: Array, im_info: Array) -> Array:
@@ -191,7 +197,8 @@ class Proposal(Op):
 
     def _boxes(self, prob: Array, deltas: Array, info: Array) -> tuple[Array, Array]:
         """Return the boxes of one image and their scores."""
-        base, (_, height, width) = np.asarray(regions.anchors(self.scales, self.ratios, self.feature_stride), deltas.dtype), prob.shape
+        base, (_, height, width) = np.asarray(regions.anchors(self.scales, self.ratios, self.feature_stride),
+            deltas.dtype), prob.shape
         y, x = (v.astype(deltas.dtype) for v in np.indices((height, width)))
         start = base[None, None] + (np.stack([x, y, x, y], -1) * self.feature_stride)[:, :, None]
         delta = deltas.reshape(len(base), 4, height, width).transpose(2, 3, 0, 1)
@@ -199,7 +206,8 @@ class Proposal(Op):
             boxes = start + delta
         else:
             size = start[..., 2:] - start[..., :2] + 1
-            center, half = delta[..., :2] * size + start[..., :2] + (size - 1) * 0.5, (np.exp(delta[..., 2:]) * size - 1) * 0.5
+            center, half = (delta[..., :2] * size + start[..., :2] + (size - 1) * 0.5,
+                            (np.exp(delta[..., 2:]) * size - 1) * 0.5)
             boxes = np.concatenate([center - half, center + half], -1)
         boxes = np.maximum(np.minimum(boxes, np.asarray([info[1], info[0]] * 2) - 1), 0)
         least = info[2] * self.rpn_min_size
@@ -274,12 +282,14 @@ class MultiboxTransformLoc(Op):
         batch, _, n = require_rank(prob, 3, "cls_prob").shape
         for what, t, wanted in (("loc_pred", deltas, (batch, 4 * n)), ("anchor", boxes, (1, n, 4))):
             if t.ndim != len(wanted) or any(map(differ, t.shape, wanted)):
-                raise ShapeError(f"{what} must have the shape {text(wanted)} for {n} anchors, and it has {text(t.shape)}")
+                raise ShapeError(f"{what} must have the shape {text(wanted)} for {n} anchors, and it has "
+                                 f"{text(t.shape)}")
         return TupleType((TensorType((batch, n, 6), deltas.dtype), TensorType((batch,), "int32")))
 
     def reference(self, cls_prob: Array, loc_pred: Array, anchor: Array) -> tuple[Array, ...]:
         batch, _, n = cls_prob.shape
-        first, result, counts = int(not self.keep_background), np.full((batch, n, 6), -1, loc_pred.dtype), np.zeros(batch, np.int32)
+        first, result, counts = (int(not self.keep_background), np.full((batch, n, 6), -1, loc_pred.dtype),
+                                 np.zeros(batch, np.int32))
         delta, variance = loc_pred.reshape(batch, n, 4), np.asarray(self.variances, loc_pred.dtype)
         size, middle = anchor[..., 2:] - anchor[..., :2], (anchor[..., :2] + anchor[..., 2:]) / 2
         center, half = delta[..., :2] * variance[:2] * size + middle, np.exp(delta[..., 2:] * variance[2:]) * size / 2
@@ -289,7 +299,8 @@ class MultiboxTransformLoc(Op):
         for i in range(batch):
             (found,) = np.nonzero(scores[i] >= cls_prob.dtype.type(self.threshold))
             counts[i] = len(found)
-            result[i, : len(found)] = np.concatenate([kinds[i, found, None], scores[i, found, None], boxes[i, found]], -1)
+            result[i, : len(found)] = np.concatenate([kinds[i, found, None], scores[i, found, None], boxes[i, found]],
+                -1)
         return result, counts
 
     def compute(self, cls_prob: te.Tensor, loc_pred: te.Tensor, anchor: te.Tensor) -> tuple[te.Tensor, ...]:
@@ -307,7 +318,8 @@ class YoloReorg(Op):
         """(batch, channels * stride^2, height / stride, width / stride); the dtype of the data."""
         t = require_rank(tensors(data)[0], 4, "data")
         batch, channels, height, width = t.shape
-        for what, size, by in (("channels", channels, self.stride**2), ("height", height, self.stride), ("width", width, self.stride)):
+        for what, size, by in (("channels", channels, self.stride**2), ("height", height, self.stride),
+                               ("width", width, self.stride)):
             if isinstance(size, int) and size % by:
                 raise ShapeError(f"the {what} ({size}) must be a multiple of {by}")
         shape: Shape = (batch, channels * self.stride**2, height // self.stride, width // self.stride)
@@ -316,7 +328,8 @@ class YoloReorg(Op):
     def reference(self, data: Array) -> Array:
         (batch, channels, height, width), s = data.shape, self.stride
         pixels = data.reshape(batch, channels // s**2, height, s, width, s)
-        return np.ascontiguousarray(pixels.transpose(0, 3, 5, 1, 2, 4)).reshape(batch, channels * s * s, height // s, width // s)
+        return np.ascontiguousarray(pixels.transpose(0, 3, 5, 1, 2, 4)).reshape(batch, channels * s * s, height // s,
+            width // s)
 
     def compute(self, data: te.Tensor) -> te.Tensor:
         return multibox.reorg(data, self.stride)

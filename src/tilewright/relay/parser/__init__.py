@@ -1,7 +1,9 @@
-"""Relay from its text: `parse` for modules, `parse_expr` for expressions and functions. The grammar is in `docs/relay_text.md`.
+"""Relay from its text: `parse` for modules, `parse_expr` for expressions and functions. The grammar is in
+`docs/relay_text.md`.
 
-What the printer writes is read back to an equal program; a text may also be written by hand. What is wrong is a `ParseError`, which shows
-the line with a caret and names the nearest word there is; errors that do not depend on each other are reported together.
+What the printer writes is read back to an equal program; a text may also be written by hand. What is wrong is a
+`ParseError`, which shows the line with a caret and names the nearest word there is; errors that do not depend on each
+other are reported together.
 """
 
 from __future__ import annotations
@@ -16,11 +18,13 @@ from tilewright.relay.parser.module import ModuleReader
 MetaTable = Mapping[str, Sequence[Any]]
 
 
-def parse(source: str, source_name: str = "from_string", init_module: IRModule | None = None, init_meta_table: MetaTable | None = None) -> IRModule:
+def parse(source: str, source_name: str = "from_string", init_module: IRModule | None = None, init_meta_table: MetaTable
+          | None = None) -> IRModule:
     """The module that `source` spells; an expression becomes its `main`.
 
     `source_name` is for messages. The functions and data types of `init_module` can be used, and are in the result.
-    `init_meta_table`, `{"relay.Constant": [array, …]}`, has the constants of a text without `#[metadata]`. Raises `ParseError`.
+    `init_meta_table`, `{"relay.Constant": [array, …]}`, has the constants of a text without `#[metadata]`. Raises
+    `ParseError`.
     """
     module, expr = ModuleReader(source, source_name, init_module, init_meta_table).read()
     if expr is not None:
@@ -29,7 +33,8 @@ def parse(source: str, source_name: str = "from_string", init_module: IRModule |
 
 
 def parse_expr(
-    source: str, source_name: str = "from_string", init_module: IRModule | None = None, init_meta_table: MetaTable | None = None
+    source: str, source_name: str = "from_string", init_module: IRModule | None = None, init_meta_table: MetaTable
+    | None = None
 ) -> Expr:
     """The expression or function that `source` spells. Raises `ParseError`."""
     reader = ModuleReader(source, source_name, init_module, init_meta_table)

@@ -69,7 +69,8 @@ class AttributeReader(TypeReader):
                 return _WORDS[token.text]
             case "word" if _is_dtype(token.text):
                 return str(DataType(token.text))
-        raise self.fail(f"the value of an attribute is expected here, and this is {shown(token)}; write a number, a \"string\", a [list], True, False or None", token)
+        raise self.fail(f"the value of an attribute is expected here, and this is {shown(token)}; write a number, a "
+                        "\"string\", a [list], True, False or None", token)
 
     def _negative(self) -> Any:
         if self.kind not in ("number", "word") or (self.kind == "word" and self.token.text not in _WORDS):
@@ -106,7 +107,8 @@ class AttributeReader(TypeReader):
         entries = self.meta.get(kind, ())
         if not token.text.isdigit() or int(token.text) >= len(entries):
             there = f"there are {len(entries)} of these" if entries else "there are none"
-            raise self.fail(f"meta[{kind}][{token.text}] is not in the meta data: {there}; add the text's #[metadata], or give init_meta_table", start)
+            raise self.fail(f"meta[{kind}][{token.text}] is not in the meta data: {there}; add the text's #[metadata], "
+                            "or give init_meta_table", start)
         index = int(token.text)
         return self._constant(index, entries[index], start) if kind == "relay.Constant" else entries[index]
 
@@ -114,13 +116,15 @@ class AttributeReader(TypeReader):
         known = self._constants.get(index)
         if known is None:
             if isinstance(entry, Expr) and not isinstance(entry, Constant):
-                raise self.fail(f"meta[relay.Constant][{index}] was given as a {type(entry).__name__}, not as an array", start)
+                raise self.fail(f"meta[relay.Constant][{index}] was given as a {type(entry).__name__}, not as an array",
+                                start)
             known = self._constants[index] = entry if isinstance(entry, Constant) else Constant(entry)
         return known
 
     # Scalar constants.
     def literal(self, token: Token, negative: bool = False) -> Constant:
-        """A scalar constant: `2f` is float32, `1.5f64` float64, `7` int32, `7i64` int64. Raises `ParseError` where it does not fit."""
+        """A scalar constant: `2f` is float32, `1.5f64` float64, `7` int32, `7i64` int64. Raises `ParseError` where it
+        does not fit."""
         digits, suffix = _parts(token.text)
         whole = digits.isdigit()
         dtype = DataType(_dtype_of(suffix) or ("int32" if whole else "float32"))
@@ -140,11 +144,14 @@ class AttributeReader(TypeReader):
         fields = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
         for name, (_, token) in attrs.items():
             if name not in fields:
-                known = f"{kind.name} has no attribute '{name}', only {', '.join(fields)}" if fields else f"{kind.name} has no attributes"
+                known = (f"{kind.name} has no attribute '{name}', only {', '.join(fields)}" if fields
+                         else f"{kind.name} has no attributes")
                 raise self.fail(f"{known}{nearest(name, fields)}", token)
-        missing = [n for n, f in fields.items() if n not in attrs and f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING]
+        missing = [n for n, f in fields.items() if n not in attrs and f.default is dataclasses.MISSING
+                   and f.default_factory is dataclasses.MISSING]
         if missing:
-            raise self.fail(f"{kind.name} needs the attribute{'s' * (len(missing) > 1)} {', '.join(missing)}: write {missing[0]}=…", start)
+            raise self.fail(f"{kind.name} needs the attribute{'s' * (len(missing) > 1)} {', '.join(missing)}: write "
+                            f"{missing[0]}=…", start)
         try:
             return kind(**{name: value for name, (value, _) in attrs.items()})
         except CompileError as error:

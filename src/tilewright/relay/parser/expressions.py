@@ -1,8 +1,8 @@
 """Expressions: `%0 = nn.relu(%x);` line by line, `let`, `if`, `match`, functions, infix operators.
 
-What is written one after another, however long, is read in a loop; what is written inside each other nests the reader. Nodes are
-built, and with that their types checked, as they are read: a refusal is an error at the place of the call. After an error
-in one line the next ones are read all the same, and what the line would have named has no type.
+What is written one after another, however long, is read in a loop; what is written inside each other nests the reader.
+Nodes are built, and with that their types checked, as they are read: a refusal is an error at the place of the call.
+After an error in one line the next ones are read all the same, and what the line would have named has no type.
 """
 
 from __future__ import annotations
@@ -29,7 +29,20 @@ from tilewright.relay.adt import (
     pattern_types,
     pattern_vars,
 )
-from tilewright.relay.expr import Call, Constant, Expr, Function, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
+from tilewright.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    If,
+    Let,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
 from tilewright.relay.op.registry import OPS, Op
 from tilewright.relay.op.unsupported import left_out
 from tilewright.relay.parser.attributes import AttributeReader
@@ -38,7 +51,8 @@ from tilewright.relay.parser.lexer import Token, plain_word
 from tilewright.relay.parser.types import shown
 
 _INFIX: Final = {
-    "==": ("equal", 1), "!=": ("not_equal", 1), "<": ("less", 1), "<=": ("less_equal", 1), ">": ("greater", 1), ">=": ("greater_equal", 1),
+    "==": ("equal", 1), "!=": ("not_equal", 1), "<": ("less", 1), "<=": ("less_equal", 1), ">": ("greater", 1),
+    ">=": ("greater_equal", 1),
     "+": ("add", 2), "-": ("subtract", 2), "*": ("multiply", 3), "/": ("divide", 3),
 }
 OPEN: Final = frozenset("([{")
@@ -275,7 +289,8 @@ class ExprReader(AttributeReader):
         kind = OPS.get(name)
         if kind is None:
             missing = left_out(name)
-            raise self.fail(missing.message if missing is not None else f"there is no operator '{name}'{nearest(name, [*OPS, *self.constructors])}", token)
+            raise self.fail(missing.message if missing is not None else "there is no operator "
+                            f"'{name}'{nearest(name, [*OPS, *self.constructors])}", token)
         if self.kind != "(":
             raise self.fail(f"'{name}' is an operator, which stands before its arguments: {name}(…)", token)
         args, attrs = self._arguments(kind)
@@ -295,7 +310,8 @@ class ExprReader(AttributeReader):
         if not low <= len(args) <= high:
             attributes = ", ".join(f.name for f in kind.__dataclass_fields__.values())  # type: ignore[attr-defined]
             by_name = f"; attributes are written by name: {attributes}" if len(args) > high and attributes else ""
-            raise self.fail(f"{kind.name} takes {_counted(low, high)} ({', '.join(names)}), and is given {len(args)}{by_name}", token)
+            raise self.fail(f"{kind.name} takes {_counted(low, high)} ({', '.join(names)}), and is given "
+                            f"{len(args)}{by_name}", token)
         made = self.operator(kind, attrs, token)
         span = self.span(token, kind.name)
         try:
@@ -336,7 +352,8 @@ class ExprReader(AttributeReader):
             _ = self.expect(")", "')'")
             cases.append((token, cond, self.braces()))
             if not self.word("else"):
-                raise self.fail(f"'else' is expected here, and this is {shown(self.token)}: an if has a value either way")
+                raise self.fail(f"'else' is expected here, and this is {shown(self.token)}: an if has a value either "
+                                "way")
             token = self.token
             if not self.word("if"):
                 break
@@ -389,12 +406,14 @@ class ExprReader(AttributeReader):
         if token.kind == "(":
             return PatternTuple(tuple(self._patterns(names)))
         if token.kind != "word":
-            raise self.fail(f"a pattern is expected here, and this is {shown(token)}; write _, %x, (…, …), or a constructor", token)
+            raise self.fail(f"a pattern is expected here, and this is {shown(token)}; write _, %x, (…, …), or a "
+                            "constructor", token)
         if token.text == "_":
             return PatternWildcard()
         made = self.constructors.get(plain_word(token.text), [])
         if len(made) != 1:
-            why = f"is a constructor of several data types; write {made[0].belong_to.name_hint}.{made[0].name_hint}" if made else "is no constructor"
+            why = (f"is a constructor of several data types; write {made[0].belong_to.name_hint}.{made[0].name_hint}"
+                   if made else "is no constructor")
             raise self.fail(f"'{token.text}' {why}{nearest(token.text, self.constructors) if not made else ''}", token)
         inner = self._patterns(names) if self.accept("(") else []
         try:
@@ -433,7 +452,8 @@ class ExprReader(AttributeReader):
         args, attrs = self._arguments()
         wanted = 2 if token.text == "ref_write" else 1
         if len(args) != wanted or attrs:
-            raise self.fail(f"{token.text} takes {wanted} argument{'s' * (wanted > 1)}, and is given {len(args) + len(attrs)}", token)
+            raise self.fail(f"{token.text} takes {wanted} argument{'s' * (wanted > 1)}, and is given "
+                            f"{len(args) + len(attrs)}", token)
         return self.build(token, lambda: make(*args, self.span(token, token.text)))
 
     def _nested_lines(self, token: Token) -> Expr:
@@ -463,13 +483,15 @@ class ExprReader(AttributeReader):
                 token = self.expect("local", "a parameter such as %x, or an attribute such as Primitive=1,")
                 if any(p.name_hint == token.text[1:] for p in params):
                     raise self.fail(f"the parameter {token.text} is named twice", token)
-                params.append(Var(token.text[1:], self.annotation() if self.accept(":") else None, self.span(token, "parameter")))
+                params.append(
+                    Var(token.text[1:], self.annotation() if self.accept(":") else None, self.span(token, "parameter")))
             if self.kind != ")":
                 _ = self.expect(",", "',' or ')'")
         ret = self.annotation() if self.accept("->") else None
         return params, attrs, type_params, ret
 
-    def function_body(self, params: Sequence[Var], attrs: Mapping[str, Any], type_params: Sequence[TypeVar], ret: Type | None, token: Token) -> Function:
+    def function_body(self, params: Sequence[Var], attrs: Mapping[str, Any], type_params: Sequence[TypeVar],
+                      ret: Type | None, token: Token) -> Function:
         """The function with that signature, whose body stands here."""
         _ = self.expect("{", "'{' and the body of the function")
         body = self.scope({f"%{p.name_hint}": p for p in params})
@@ -482,8 +504,10 @@ class ExprReader(AttributeReader):
 
 
 _FORMS: Final[dict[str, Callable[[ExprReader, Token], Expr]]] = {
-    "fn": ExprReader._nested_function, "if": ExprReader._if, "match": ExprReader._match, "meta": ExprReader._meta, "True": ExprReader._truth,
-    "False": ExprReader._truth, "constructor": ExprReader._bare_constructor, "ref": ExprReader._reference_form, "ref_read": ExprReader._reference_form,
+    "fn": ExprReader._nested_function, "if": ExprReader._if, "match": ExprReader._match, "meta": ExprReader._meta,
+    "True": ExprReader._truth,
+    "False": ExprReader._truth, "constructor": ExprReader._bare_constructor, "ref": ExprReader._reference_form,
+    "ref_read": ExprReader._reference_form,
     "ref_write": ExprReader._reference_form, "let": ExprReader._nested_lines,
 }
 
@@ -496,7 +520,8 @@ def _typed(name: str, known: Type | None) -> Var:
 
 
 def similar(name: str, known: Iterable[str]) -> str:
-    """The nearest of some names that begin with a mark, `%` or `@`, as `nearest` does for words; nothing for numbers."""
+    """The nearest of some names that begin with a mark, `%` or `@`, as `nearest` does for words; nothing for numbers.
+    """
     found = "" if name[1:].isdigit() else nearest(name[1:], [n[1:] for n in known if not n[1:].isdigit()])
     return found.replace(" '", f" '{name[0]}")
 

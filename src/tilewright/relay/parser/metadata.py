@@ -2,8 +2,8 @@
 
     {"relay.Constant": [{"dtype": "float32", "shape": [2], "data": "AACAPwAAAEA="}]}
 
-That is what the printer writes: base64 of the little-endian contents. The form that TVM writes, a graph of nodes with arrays beside it
-(`root`, `nodes`, `b64ndarrays`), is read as well.
+That is what the printer writes: base64 of the little-endian contents. The form that TVM writes, a graph of nodes with
+arrays beside it (`root`, `nodes`, `b64ndarrays`), is read as well.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def read_metadata(text: str) -> dict[str, list[Any]]:
     """The entries by class: arrays for `relay.Constant`. Raises `CompileError` where the section is damaged."""
     try:
         found = read_json(text)
-        return _tvm_form(found) if "b64ndarrays" in found else {kind: [_entry(e) for e in entries] for kind, entries in found.items()}
+        return _tvm_form(found) if "b64ndarrays" in found else {kind: [_entry(e) for e in entries]
+            for kind, entries in found.items()}
     except (CompileError, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise CompileError(f"the section #[metadata] is damaged: {error}", code="TW0406") from None
 

@@ -7,8 +7,8 @@
     def @main[A](%x: A, Primitive=1) -> A { … }
     @T.prim_func …                                  a function of loops, in the language of `tir/parser.py`
 
-The data types and the signatures of functions are read before the bodies, so that definitions may stand in any order. Each body
-is read on its own: the errors of all of them are reported together.
+The data types and the signatures of functions are read before the bodies, so that definitions may stand in any order.
+Each body is read on its own: the errors of all of them are reported together.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from tilewright.relay.parser.types import shown
 
 VERSION: Final = "0.0.5"
 _METADATA: Final = re.compile(r"^#\[metadata\]", re.M)
-_LOOPS: Final = re.compile(r"^@T\.prim_func.*?(?=^(?:def @|type |extern |attributes |#\[|@T\.prim_func|//|fn |free_var )|\Z)", re.M | re.S)
+_LOOPS: Final = re.compile(
+    r"^@T\.prim_func.*?(?=^(?:def @|type |extern |attributes |#\[|@T\.prim_func|//|fn |free_var )|\Z)", re.M | re.S)
 _MARK: Final = "#loops"
 DEEPEST: Final = 5_000
 """Brackets within each other."""
@@ -67,7 +68,8 @@ class _Definition:
 class ModuleReader(ExprReader):
     """Reads one text. `init_module` has definitions that it may use."""
 
-    def __init__(self, text: str, name: str, init_module: IRModule | None = None, meta: Mapping[str, Sequence[Any]] | None = None) -> None:
+    def __init__(self, text: str, name: str, init_module: IRModule | None = None, meta: Mapping[str, Sequence[Any]]
+                 | None = None) -> None:
         text, section = _split(text)
         text, self._loops = _without_loops(text)
         super().__init__(Source(text, name), meta or {})
@@ -102,7 +104,8 @@ class ModuleReader(ExprReader):
         self._name_types()
         found: Expr | None = None
         while self.kind != "end":
-            read = {"def": self._signature, "type": self._type, "extern": self._extern, "attributes": self._attributes}.get(self.token.text)
+            read = {"def": self._signature, "type": self._type, "extern": self._extern,
+                    "attributes": self._attributes}.get(self.token.text)
             if self.kind == _MARK:
                 self._loop_function(None)
             elif read is not None and self.kind == "word":
@@ -119,7 +122,8 @@ class ModuleReader(ExprReader):
         return found
 
     def _nesting(self) -> int:
-        """How deep reading may nest: brackets within each other, and functions that are read for their types. Raises `ParseError` at too many."""
+        """How deep reading may nest: brackets within each other, and functions that are read for their types. Raises
+        `ParseError` at too many."""
         depth = most = functions = 0
         for token in self.tokens:
             depth += (token.kind in OPEN) - (token.kind in CLOSE)
@@ -145,7 +149,8 @@ class ModuleReader(ExprReader):
         self.start()
         while self.word("free_var"):
             name = self.expect("local", "a name such as %x")
-            self.bind(name.text, Var(name.text[1:], self.annotation() if self.accept(":") else None, self.span(name, "variable")))
+            self.bind(name.text,
+                      Var(name.text[1:], self.annotation() if self.accept(":") else None, self.span(name, "variable")))
             _ = self.expect(";", "';'")
         # A definition after the expression would be read before its body; the expression is therefore the last.
         for definition in list(self._definitions.values()):

@@ -1,4 +1,5 @@
-"""Reading tokens one after another, and types: `Tensor[(1, ?, n), float32]`, `fn [A](A) -> List[A]`, `(int32, bool)`, `ref(float32)`."""
+"""Reading tokens one after another, and types: `Tensor[(1, ?, n), float32]`, `fn [A](A) -> List[A]`, `(int32, bool)`,
+`ref(float32)`."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from tilewright.relay.parser.lexer import Token, plain_word, tokens_of
 from tilewright.scalar.expr import UnknownDim, floordiv, floormod, maximum, minimum
 from tilewright.scalar.expr import Var as SizeVar
 
-_SIZES: Final[dict[str, Callable[[Any, Any], Any]]] = {"floordiv": floordiv, "floormod": floormod, "min": minimum, "max": maximum}
+_SIZES: Final[dict[str, Callable[[Any, Any], Any]]] = {"floordiv": floordiv, "floormod": floormod, "min": minimum,
+    "max": maximum}
 _SUMS: Final[dict[str, Callable[[Any, Any], Any]]] = {"+": operator.add, "-": operator.sub}
 
 
@@ -81,7 +83,8 @@ def shown(token: Token) -> str:
 
 
 class TypeReader(Cursor):
-    """Reads types. `type_names` are the data types of the module, `type_vars` and `sizes` what the definition is generic in."""
+    """Reads types. `type_names` are the data types of the module, `type_vars` and `sizes` what the definition is
+    generic in."""
 
     def __init__(self, source: Source) -> None:
         super().__init__(source)
@@ -100,7 +103,8 @@ class TypeReader(Cursor):
         if token.kind == "(":
             return self._tuple_type()
         if token.kind != "word":
-            raise self.fail(f"a type is expected here, and this is {shown(token)}; write for example Tensor[(1, 3), float32]", token)
+            raise self.fail(f"a type is expected here, and this is {shown(token)}; write for example Tensor[(1, 3), "
+                            "float32]", token)
         read = _TYPES.get(token.text)
         if read is not None:
             return read(self)
@@ -117,7 +121,8 @@ class TypeReader(Cursor):
         try:
             return TensorType((), DataType(token.text))
         except CompileError:
-            known = {*self.type_names, *self.type_vars, *_TYPES, "float32", "float16", "int32", "int64", "int8", "uint8", "bool"}
+            known = {*self.type_names, *self.type_vars, *_TYPES, "float32", "float16", "int32", "int64", "int8",
+                     "uint8", "bool"}
             raise self.fail(f"there is no type '{token.text}'{nearest(token.text, known)}", token) from None
 
     def generics(self) -> list[TypeVar]:
@@ -246,4 +251,5 @@ class TypeReader(Cursor):
         return function(a, b)
 
 
-_TYPES: Final[dict[str, Callable[[TypeReader], Type]]] = {"Tensor": TypeReader._tensor, "fn": TypeReader._function, "ref": TypeReader._reference}
+_TYPES: Final[dict[str, Callable[[TypeReader], Type]]] = {"Tensor": TypeReader._tensor, "fn": TypeReader._function,
+    "ref": TypeReader._reference}

@@ -1,7 +1,8 @@
 """How operators of real numbers work on quantized ones: a rule for each, beside the table that finds it by class.
 
-A rule takes the call, its arguments as `Quantized` values, and returns the result as one: an expression of integers, and what
-they are worth. None says that these arguments cannot be taken that way, and the operator stays one of real numbers.
+A rule takes the call, its arguments as `Quantized` values, and returns the result as one: an expression of integers,
+and what they are worth. None says that these arguments cannot be taken that way, and the operator stays one of real
+numbers.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _CLOSE: Final = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class Quantized:
-    """`expr` of integers worth `scale * (expr - zero_point) / parts`; scale and zero point are one number or one for each element of `axis`.
+    """`expr` of integers worth `scale * (expr - zero_point) / parts`; scale and zero point are one number or one for
+    each element of `axis`.
 
     `parts` is more than one for a sum that stands for a mean.
     """
@@ -48,7 +50,8 @@ class Quantized:
         return self.scale.size == 1 and self.zero_point.size == 1
 
     def parameters(self) -> tuple[Constant, Constant]:
-        return Constant(self.scale if self.parts == 1 else np.asarray(self.scale / np.float32(self.parts))), Constant(self.zero_point)
+        return (Constant(self.scale if self.parts == 1 else np.asarray(self.scale / np.float32(self.parts))),
+                Constant(self.zero_point))
 
     def dequantized(self) -> Call:
         """The real numbers."""
@@ -56,7 +59,8 @@ class Quantized:
 
     def worth_the_same(self, other: Quantized) -> bool:
         """One scale and one zero point, and both the same."""
-        return self.uniform and other.uniform and self.parts == other.parts and bool(self.scale.item() == other.scale.item() and self.zero_point.item() == other.zero_point.item())
+        return (self.uniform and other.uniform and self.parts == other.parts
+                and bool(self.scale.item() == other.scale.item() and self.zero_point.item() == other.zero_point.item()))
 
 
 Argument: TypeAlias = "Quantized | Expr"
@@ -90,7 +94,8 @@ def convolution(call: Call, args: Sequence[Argument]) -> Quantized | None:
     """nn.conv2d of bytes -> qnn.conv2d: int32, worth the product of the scales, one for each output channel."""
     x, w = args
     op: Any = call.op
-    if not (isinstance(x, Quantized) and isinstance(w, Quantized) and _of_bytes(x) and _of_bytes(w) and x.uniform and op.out_dtype in ("", "float32")) or op.blocked:
+    if not (isinstance(x, Quantized) and isinstance(w, Quantized) and _of_bytes(x) and _of_bytes(w) and x.uniform
+            and op.out_dtype in ("", "float32")) or op.blocked:
         return None
     _, kernel_order, out_order = op.axes()
     if not w.uniform and w.axis % 4 != kernel_order[0]:
@@ -114,7 +119,8 @@ def dense(call: Call, args: Sequence[Argument]) -> Quantized | None:
 def batch_matmul(call: Call, args: Sequence[Argument]) -> Quantized | None:
     """nn.batch_matmul of bytes, the second transposed -> qnn.batch_matmul."""
     x, y = args
-    if not (isinstance(x, Quantized) and isinstance(y, Quantized) and _of_bytes(x) and _of_bytes(y) and x.uniform and y.uniform):
+    if not (isinstance(x, Quantized) and isinstance(y, Quantized) and _of_bytes(x) and _of_bytes(y) and x.uniform
+            and y.uniform):
         return None
     if call.attrs.transpose_a or not call.attrs.transpose_b:
         return None
@@ -137,7 +143,8 @@ def bias_add(call: Call, args: Sequence[Argument]) -> Quantized | None:
     if not x.uniform and axis != x.axis % call.tensor_type.ndim:
         return None
     units = _in_units(bias, x.scale)
-    return None if units is None else Quantized(Call(call.op, [x.expr, units], span=call.span), x.scale, x.zero_point, x.axis)
+    return None if units is None else Quantized(Call(call.op, [x.expr, units], span=call.span), x.scale, x.zero_point,
+        x.axis)
 
 
 def is_rounded_bias(call: Call, args: Sequence[Argument]) -> bool:
@@ -172,7 +179,8 @@ def relu(call: Call, args: Sequence[Argument]) -> Quantized | None:
     if not isinstance(x, Quantized) or x.zero_point.size != 1:
         return None
     zero = N.constant(x.zero_point.reshape(()), x.expr.tensor_type.dtype)
-    made = Call(Relu(), [x.expr], span=call.span) if not x.zero_point.any() else Call(Maximum(), [x.expr, zero], span=call.span)
+    made = (Call(Relu(), [x.expr], span=call.span) if not x.zero_point.any()
+            else Call(Maximum(), [x.expr, zero], span=call.span))
     return replace(x, expr=made)
 
 
@@ -182,7 +190,8 @@ def clip(call: Call, args: Sequence[Argument]) -> Quantized | None:
     (x,) = args
     if not isinstance(x, Quantized) or not x.uniform or not _of_bytes(x):
         return None
-    low, high = (round(float(b) / float(x.scale.item())) + int(x.zero_point.item()) for b in (call.attrs.a_min, call.attrs.a_max))
+    low, high = (round(float(b) / float(x.scale.item())) + int(x.zero_point.item())
+                 for b in (call.attrs.a_min, call.attrs.a_max))
     return Quantized(Call(Clip(low, high), [x.expr], span=call.span), x.scale, x.zero_point)
 
 
@@ -220,7 +229,8 @@ def concatenate(call: Call, args: Sequence[Argument]) -> Quantized | None:
         return None
     found: list[Expr] = []
     for p in parts:
-        if not isinstance(p, Quantized) or not p.worth_the_same(first) or p.expr.tensor_type.dtype is not first.expr.tensor_type.dtype:
+        if (not isinstance(p, Quantized) or not p.worth_the_same(first)
+                or p.expr.tensor_type.dtype is not first.expr.tensor_type.dtype):
             return None
         found.append(p.expr)
     return Quantized(Call(call.op, [Tuple(tuple(found))], span=call.span), first.scale, first.zero_point)

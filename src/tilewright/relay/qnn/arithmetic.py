@@ -1,4 +1,5 @@
-"""Elementwise arithmetic and concatenation of quantized tensors, each operand with a scale and zero point of its own."""
+"""Elementwise arithmetic and concatenation of quantized tensors, each operand with a scale and zero point of its own.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +30,13 @@ class Arithmetic(Op):
     """Dimension of `rhs` that its scale and zero point are indexed by, unless they are scalars."""
 
     def infer(
-        self, lhs: Type, rhs: Type, lhs_scale: Type, lhs_zero_point: Type, rhs_scale: Type, rhs_zero_point: Type, output_scale: Type,
+        self, lhs: Type, rhs: Type, lhs_scale: Type, lhs_zero_point: Type, rhs_scale: Type, rhs_zero_point: Type,
+        output_scale: Type,
         output_zero_point: Type,
     ) -> TensorType:
         """The broadcast shape of two quantized tensors of one dtype; that dtype."""
-        a, b, *parameters = tensors(lhs, rhs, lhs_scale, lhs_zero_point, rhs_scale, rhs_zero_point, output_scale, output_zero_point)
+        a, b, *parameters = tensors(lhs, rhs, lhs_scale, lhs_zero_point, rhs_scale, rhs_zero_point, output_scale,
+                                    output_zero_point)
         require_same_dtype((N.require_quantized(a, "lhs"), N.require_quantized(b, "rhs")))
         out = TensorType(broadcast_shapes(a.shape, b.shape), a.dtype)
         owners = ((a, self.lhs_axis), (a, self.lhs_axis), (b, self.rhs_axis), (b, self.rhs_axis), (out, -1), (out, -1))
@@ -50,7 +53,8 @@ class Sum(Arithmetic):
     plain: ClassVar[type[Op]]
     sign: ClassVar[int]
 
-    def reference(self, lhs: Array, rhs: Array, s1: Array, z1: Array, s2: Array, z2: Array, s: Array, z: Array) -> Array:
+    def reference(self, lhs: Array, rhs: Array, s1: Array, z1: Array, s2: Array, z2: Array, s: Array,
+                  z: Array) -> Array:
         a = Requantize(axis=self.lhs_axis, out_dtype="int32").reference(lhs, s1, z1, s, z)
         b = Requantize(axis=self.rhs_axis, out_dtype="int32").reference(rhs, s2, z2, s, z)
         whole = self.of_arrays(a.astype(np.int64), b) - self.sign * N.along(np.asarray(z), max(lhs.ndim, rhs.ndim), -1)
@@ -97,11 +101,13 @@ class QnnMul(Arithmetic):
     lhs_axis: int = -1
     rhs_axis: int = -1
 
-    def reference(self, lhs: Array, rhs: Array, s1: Array, z1: Array, s2: Array, z2: Array, s: Array, z: Array) -> Array:
+    def reference(self, lhs: Array, rhs: Array, s1: Array, z1: Array, s2: Array, z2: Array, s: Array,
+                  z: Array) -> Array:
         a = lhs.astype(np.int32) - N.along(np.asarray(z1), lhs.ndim, self.lhs_axis)
         b = rhs.astype(np.int32) - N.along(np.asarray(z2), rhs.ndim, self.rhs_axis)
         scale = np.asarray(s1 * s2, np.float32)
-        return Requantize(axis=self.lhs_axis, out_dtype=lhs.dtype.name).reference(a * b, scale, np.zeros((), np.int32), s, z)
+        return Requantize(axis=self.lhs_axis, out_dtype=lhs.dtype.name).reference(a * b, scale, np.zeros((), np.int32),
+            s, z)
 
     def simplify(self, call: Call) -> Expr:
         lhs, rhs, s1, z1, s2, z2, s, z = call.args
@@ -112,7 +118,8 @@ class QnnMul(Arithmetic):
         if isinstance(s1, Constant) and isinstance(s2, Constant):
             scale = Constant(np.asarray(s1.value * s2.value, np.float32))
         product = Call(broadcast.Multiply(), [a, b], span=span)
-        return Call(Requantize(axis=self.lhs_axis, out_dtype=str(lhs.tensor_type.dtype)), [product, scale, N.constant(0, "int32"), s, z], span=span)
+        return Call(Requantize(axis=self.lhs_axis, out_dtype=str(lhs.tensor_type.dtype)),
+                    [product, scale, N.constant(0, "int32"), s, z], span=span)
 
 
 @op("qnn.concatenate", kind=Fusion.INJECTIVE)
@@ -122,7 +129,8 @@ class QnnConcatenate(Op):
     axis: int = 0
     """Dimension along which the tensors are joined; negative counts from the end."""
 
-    def infer(self, data: Type, input_scales: Type, input_zero_points: Type, output_scale: Type, output_zero_point: Type) -> TensorType:
+    def infer(self, data: Type, input_scales: Type, input_zero_points: Type, output_scale: Type,
+              output_zero_point: Type) -> TensorType:
         """The type of `concatenate`; scales and zero points are tuples of the same length."""
         groups = [g.fields for g in (data, input_scales, input_zero_points) if isinstance(g, TupleType)]
         if len(groups) != 3 or len(set(map(len, groups))) != 1:
@@ -137,16 +145,19 @@ class QnnConcatenate(Op):
         N.require_parameter(output_zero_point, "output_zero_point", out, self.axis)
         return out
 
-    def reference(self, data: Sequence[Array], scales: Sequence[Array], zero_points: Sequence[Array], s: Array, z: Array) -> Array:
+    def reference(self, data: Sequence[Array], scales: Sequence[Array], zero_points: Sequence[Array], s: Array,
+                  z: Array) -> Array:
         dtype = data[0].dtype.name
-        parts = [Requantize(self.axis, out_dtype=dtype).reference(x, a, b, s, z) for x, a, b in zip(data, scales, zero_points, strict=True)]
+        parts = [Requantize(self.axis, out_dtype=dtype).reference(x, a, b, s, z)
+                 for x, a, b in zip(data, scales, zero_points, strict=True)]
         return np.concatenate(parts, axis=self.axis)
 
     def simplify(self, call: Call) -> Expr:
         data, scales, zero_points, s, z = call.args
         dtype = str(call.tensor_type.dtype)
         parts = zip(*(_fields(t) for t in (data, scales, zero_points)), strict=True)
-        made = [_lowered(Call(Requantize(self.axis, out_dtype=dtype), [x, a, b, s, z], span=call.span)) for x, a, b in parts]
+        made = [_lowered(Call(Requantize(self.axis, out_dtype=dtype), [x, a, b, s, z], span=call.span))
+                for x, a, b in parts]
         return Call(Concatenate(self.axis), [Tuple(tuple(made))], span=call.span)
 
 

@@ -1,10 +1,12 @@
 """Compute a quantized network as another runtime would: the option `relay.qnn.numerics`.
 
-    %0 = qnn.dequantize(%x, sx, zx); %1 = nn.conv2d(%0, qnn.dequantize(w, sw, 0)); qnn.quantize(%1, s, z)      with numerics "tflite"
-    -> def @main(%x, numerics="tflite") { qnn.requantize(nn.bias_add(qnn.conv2d(%x, w, zx, 0, sx, sw), 0), sx * sw, 0, s, z) }
+    %0 = qnn.dequantize(%x, sx, zx); %1 = nn.conv2d(%0, qnn.dequantize(w, sw, 0)); qnn.quantize(%1, s, z)
+    -> def @main(%x, numerics="tflite") {
+         qnn.requantize(nn.bias_add(qnn.conv2d(%x, w, zx, 0, sx, sw), 0), sx * sw, 0, s, z)
+       }
 
-Everything that the dialect has an operator for leaves its rounding open, and `main` says whose it is. What it has none for (functions that a
-frontend wrote as integer arithmetic of their own) stays as it is.
+Everything that the dialect has an operator for leaves its rounding open, and `main` says whose it is. What it has none
+for (functions that a frontend wrote as integer arithmetic of their own) stays as it is.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ class ChooseNumerics(Pass):
         own = str(mod["main"].attrs.get(NUMERICS, ""))
         if own == name or own.startswith(f"{name}-"):
             return mod
-        from tilewright.relay.qnn.normal_form import NormalizeQnn  # these import passes, and the passes begin with this one
+        # these import passes, and the passes begin with this one
+        from tilewright.relay.qnn.normal_form import NormalizeQnn
         from tilewright.relay.qnn.real_to_qnn import RealToQnn
 
         new = Sequential((RealToQnn(), NormalizeQnn()), name="ChooseNumerics")(mod).copy()

@@ -65,7 +65,8 @@ class Requantized(Op):
             found = step.infer(found)
         return TensorType(found.shape, t.dtype)
 
-    def reference(self, x: Array, scale: Array, zero_point: Array, output_scale: Array, output_zero_point: Array) -> Array:
+    def reference(self, x: Array, scale: Array, zero_point: Array, output_scale: Array,
+                  output_zero_point: Array) -> Array:
         real = self.values(Dequantize().reference(x, scale, zero_point))
         return Quantize(x.dtype.name).reference(real, output_scale, output_zero_point)
 
@@ -74,9 +75,11 @@ class Requantized(Op):
         dtype, span = x.tensor_type.dtype, call.span
         if self.pointwise and dtype.bits == 8 and all(isinstance(p, Constant) for p in parameters):
             low, high = N.limits(dtype)
-            table = self.reference(np.arange(low, high + 1).astype(dtype.numpy()), *(p.value for p in parameters))  # type: ignore[attr-defined]
+            table = self.reference(np.arange(low, high + 1).astype(dtype.numpy()),
+                                   *(p.value for p in parameters))  # type: ignore[attr-defined]
             place = N.casted(x, "int32", span)
-            return Call(Take(mode="fast"), [Constant(table), Call(Add(), [place, N.constant(-low, "int32")], span=span) if low else place], span=span)
+            return Call(Take(mode="fast"), [Constant(table), Call(Add(), [place, N.constant(-low, "int32")], span=span)
+                                            if low else place], span=span)
         real = self.graph(_lowered(Call(Dequantize(), [x, *parameters[:2]], span=span)), span)
         return _lowered(Call(Quantize(str(dtype)), [real, *parameters[2:]], span=span))
 
@@ -254,7 +257,8 @@ class SimulatedQuantize(Simulated):
         low, high = N.limits(name)
         return np.asarray(np.clip(np.rint(data / scale) + zero_point, np.float32(low), np.float32(high)))
 
-    def compute(self, data: te.Tensor, out_dtype: te.Tensor, output_scale: te.Tensor, output_zero_point: te.Tensor) -> te.Tensor:
+    def compute(self, data: te.Tensor, out_dtype: te.Tensor, output_scale: te.Tensor,
+                output_zero_point: te.Tensor) -> te.Tensor:
         return topi.simulated_quantize(data, out_dtype, output_scale, output_zero_point, self.axis)
 
 
@@ -272,5 +276,6 @@ class SimulatedDequantize(Simulated):
         scale, zero_point = self._along(data, input_scale, input_zero_point)
         return (data - zero_point) * scale
 
-    def compute(self, data: te.Tensor, in_dtype: te.Tensor, input_scale: te.Tensor, input_zero_point: te.Tensor) -> te.Tensor:
+    def compute(self, data: te.Tensor, in_dtype: te.Tensor, input_scale: te.Tensor,
+                input_zero_point: te.Tensor) -> te.Tensor:
         return topi.simulated_dequantize(data, in_dtype, input_scale, input_zero_point, self.axis)

@@ -2,11 +2,15 @@
 
     cast(clip(qnn.requantize(%x, …, out_dtype="int32"), 0, 255), "uint8")    -> qnn.requantize(%x, …, out_dtype="uint8")
     qnn.quantize(w, s, 0)                                                    -> the integers, of constants
-    maximum(%x, 7), nn.relu(%x)                                              -> clip(%x, 7, 255), and nothing where that is the range of the type
-    qnn.conv2d(%x, w, zx, …, padding=(1, 1, 1, 1))                           -> qnn.conv2d(nn.pad(%x, zx), w, zx, …, padding=(0, 0, 0, 0))
+    maximum(%x, 7), nn.relu(%x)
+      -> clip(%x, 7, 255), and nothing where that is the range of the type
+    qnn.conv2d(%x, w, zx, …, padding=(1, 1, 1, 1))
+      -> qnn.conv2d(nn.pad(%x, zx), w, zx, …, padding=(0, 0, 0, 0))
     qnn.conv2d(%x, w of uint8, zx, 128)                                      -> qnn.conv2d(%x, w of int8, zx, 0)
-    qnn.requantize(qnn.conv2d(%x, w))                                        -> qnn.requantize(nn.bias_add(qnn.conv2d(%x, w), zeros))
-    scales of one element, or all the same                                   -> one number; its axis is that of the channels
+    qnn.requantize(qnn.conv2d(%x, w))
+      -> qnn.requantize(nn.bias_add(qnn.conv2d(%x, w), zeros))
+    scales of one element, or all the same
+      -> one number; its axis is that of the channels
 """
 
 from __future__ import annotations
@@ -76,7 +80,8 @@ def _same_call(e: Call, op: Op, args: list[Expr]) -> Call | None:
 
 def _identical(a: Op, b: Op) -> bool:
     """Whether the attributes are the same, to the type."""
-    return a == b and all(type(v) is type(w) for v, w in zip(a.attributes().values(), b.attributes().values(), strict=True))
+    return a == b and all(type(v) is type(w)
+                          for v, w in zip(a.attributes().values(), b.attributes().values(), strict=True))
 
 
 def number(p: Expr, dtype: str) -> Expr:
@@ -92,7 +97,8 @@ def number(p: Expr, dtype: str) -> Expr:
 
 def _numbers(e: Call, first: int, kinds: str) -> list[Expr]:
     """The arguments of `e`, those from `first` on as scales (`s`) and zero points (`z`)."""
-    return [*e.args[:first], *(number(p, "float32" if k == "s" else "int32") for p, k in zip(e.args[first:], kinds, strict=True))]
+    return [*e.args[:first],
+            *(number(p, "float32" if k == "s" else "int32") for p, k in zip(e.args[first:], kinds, strict=True))]
 
 
 def _axis(e: Call, axis: int, *parameters: Expr) -> int:
@@ -196,7 +202,8 @@ def _signed_weight(w: Expr, zero: Expr) -> tuple[Expr, Expr]:
     """A constant weight of unsigned bytes as one of signed bytes."""
     if not isinstance(w, Constant) or not isinstance(zero, Constant) or w.tensor_type.dtype != "uint8":
         return w, zero
-    return Constant((w.value.astype(np.int16) - 128).astype(np.int8), w.span), Constant(zero.value - np.int32(128), zero.span)
+    return Constant((w.value.astype(np.int16) - 128).astype(np.int8),
+                    w.span), Constant(zero.value - np.int32(128), zero.span)
 
 
 def _bias_add(e: Call) -> Expr | None:
@@ -244,7 +251,8 @@ def _joined(e: Call) -> Expr | None:
 def _average(e: Call) -> Expr | None:
     how: Any = e.op
     before, after = _around(how.padding)
-    given: dict[str, Any] = {"padding": (*before, *after), "pool_size": tuple(how.pool_size), "strides": tuple(how.strides)}
+    given: dict[str, Any] = {"padding": (*before, *after), "pool_size": tuple(how.pool_size),
+                             "strides": tuple(how.strides)}
     if how.layout in ("NCHW", "NHWC") and not any((*before, *after)):
         given |= {"count_include_pad": False, "ceil_mode": False}
         sizes = [e.tensor_type.shape[how.layout.index(c)] for c in "HW"]
@@ -280,7 +288,8 @@ def _extreme(e: Call) -> Expr | None:
     x, bound = e.args
     if isinstance(x, Constant):
         x, bound = bound, x
-    if not isinstance(bound, Constant) or bound.value.size != 1 or bound.value.ndim or e.tensor_type.dtype not in ("int8", "uint8"):
+    if (not isinstance(bound, Constant) or bound.value.size != 1 or bound.value.ndim
+            or e.tensor_type.dtype not in ("int8", "uint8")):
         return None
     low, high = N.limits(e.tensor_type.dtype)
     least, most = (int(bound.value), high) if isinstance(e.op, Maximum) else (low, int(bound.value))
@@ -298,7 +307,8 @@ def _relu(e: Call) -> Expr | None:
 def _pad(e: Call) -> Expr | None:
     """By a float number, as the field writes it; of a padded value by the same, once."""
     x, value = e.args[0], e.args[1] if len(e.args) > 1 else N.constant(0, "float32")
-    if e.attrs.pad_mode != "constant" or not isinstance(value, Constant) or x.tensor_type.dtype not in ("int8", "uint8"):
+    if (e.attrs.pad_mode != "constant" or not isinstance(value, Constant)
+            or x.tensor_type.dtype not in ("int8", "uint8")):
         return None
     widths = tuple((int(a), int(b)) for a, b in e.attrs.pad_width)
     if isinstance(x, Call) and isinstance(x.op, Pad) and _pads_by(x, value.value.item()):
@@ -306,7 +316,8 @@ def _pad(e: Call) -> Expr | None:
         x = x.args[0]
     if not any(map(any, widths)):
         return x
-    plain = value if value.value.dtype == np.float32 and not value.value.ndim else N.constant(value.value.item(), "float32")
+    plain = (value if value.value.dtype == np.float32 and not value.value.ndim
+             else N.constant(value.value.item(), "float32"))
     return _same_call(e, Pad(widths), [x, plain])
 
 
@@ -324,7 +335,8 @@ def _max_pool(e: Call) -> Expr | None:
 
 
 def _pads_by(pad: Call, value: Any) -> bool:
-    return pad.attrs.pad_mode == "constant" and len(pad.args) > 1 and isinstance(pad.args[1], Constant) and bool(pad.args[1].value.item() == value)
+    return (pad.attrs.pad_mode == "constant" and len(pad.args) > 1 and isinstance(pad.args[1], Constant)
+            and bool(pad.args[1].value.item() == value))
 
 
 def _pads_least(pad: Call, layout: str) -> bool:
@@ -357,9 +369,12 @@ def _cast(e: Call) -> Expr | None:
 
 
 _RULES: Final[dict[type[Op], Rule]] = {
-    Quantize: _quantize, Dequantize: _dequantize, Requantize: _requantize, QnnConv2d: _conv2d, QnnDense: _dense, BiasAdd: _bias_add, Add: _add,
-    **dict.fromkeys((QnnAdd, QnnSubtract, QnnMul), _arithmetic), QnnConcatenate: _concatenate, Concatenate: _joined, QnnAvgPool2d: _average, QnnSoftmax: _softmax,
-    Clip: _clip, Maximum: _extreme, Minimum: _extreme, Relu: _relu, Pad: _pad, MaxPool2d: _max_pool, Copy: _copy, Cast: _cast,
+    Quantize: _quantize, Dequantize: _dequantize, Requantize: _requantize, QnnConv2d: _conv2d, QnnDense: _dense,
+    BiasAdd: _bias_add, Add: _add,
+    **dict.fromkeys((QnnAdd, QnnSubtract, QnnMul), _arithmetic), QnnConcatenate: _concatenate, Concatenate: _joined,
+    QnnAvgPool2d: _average, QnnSoftmax: _softmax,
+    Clip: _clip, Maximum: _extreme, Minimum: _extreme, Relu: _relu, Pad: _pad, MaxPool2d: _max_pool, Copy: _copy,
+    Cast: _cast,
     **dict.fromkeys((Reshape, Squeeze, ExpandDims, BatchFlatten), _reshape),
 }
 """By class of operator."""

@@ -1,4 +1,5 @@
-"""The numbers of quantization: ranges, rounding, fixed-point multipliers, and arithmetic of graphs built from plain operators."""
+"""The numbers of quantization: ranges, rounding, fixed-point multipliers, and arithmetic of graphs built from plain
+operators."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ def float_limits(dtype: str | DataType) -> tuple[float, float]:
 
 
 def checked(rounding: str, compute_dtype: str) -> tuple[str, str]:
-    """The attributes of a requantization, "None" replaced by the defaults of the field; raises `CompileError` for others."""
+    """The attributes of a requantization, "None" replaced by the defaults of the field; raises `CompileError` for
+    others."""
     how = "UPWARD" if rounding == "None" else rounding
     kind = "int64" if compute_dtype == "None" else compute_dtype
     if how not in ROUNDING:
@@ -65,15 +67,18 @@ def require_quantized(t: TensorType, what: str) -> TensorType:
 
 
 def require_parameter(t: Any, what: str, of: TensorType, axis: int, exact: bool = False) -> None:
-    """A scale (float32, or float64 where it may be `exact`) or zero point (int32) of one number, or of one for each element of `axis`."""
+    """A scale (float32, or float64 where it may be `exact`) or zero point (int32) of one number, or of one for each
+    element of `axis`."""
     wanted = FLOAT32 if what.endswith("scale") else INT32
-    if not isinstance(t, TensorType) or (t.dtype is not wanted and not (exact and wanted is FLOAT32 and t.dtype == "float64")):
+    if not isinstance(t, TensorType) or (t.dtype is not wanted
+                                         and not (exact and wanted is FLOAT32 and t.dtype == "float64")):
         raise ShapeError(f"{what} must be a tensor of {wanted}, and it is {t!r}")
     if all(d == 1 for d in t.shape):
         return
     channels = of.shape[axis_of(axis, of.ndim)] if of.ndim else 1
     if t.ndim != 1 or differ(t.shape[0], channels):
-        raise ShapeError(f"{what} must be one number, or {channels}, one for each element of axis {axis}, and its shape is {text(t.shape)}")
+        raise ShapeError(f"{what} must be one number, or {channels}, one for each element of axis {axis}, and its "
+                         f"shape is {text(t.shape)}")
 
 
 def along(parameter: Array, ndim: int, axis: int) -> Array:
@@ -120,11 +125,12 @@ def fixed_points(multipliers: Array) -> tuple[Array, Array, Array]:
 
 
 def fixed_product(x: Array, multipliers: Array, rounding: str, wide: bool = False) -> Array:
-    """int64 `x` times real multipliers in fixed point; TONEAREST rounds halves away from zero, TOEVEN to the even number.
+    """int64 `x` times real multipliers in fixed point; TONEAREST rounds halves away from zero, TOEVEN to the even
+    number.
 
-    TFLITE is the arithmetic of TensorFlow Lite's reference kernels, bit by bit: the product with a number of 31 bits is rounded twice, to 32 bits
-    with halves upward, then to what is asked for with halves away from zero. For `wide` sums, of more than 32 bits, it is one rounding
-    upward of the product with a number of 15 bits.
+    TFLITE is the arithmetic of TensorFlow Lite's reference kernels, bit by bit: the product with a number of 31 bits is
+    rounded twice, to 32 bits with halves upward, then to what is asked for with halves away from zero. For `wide` sums,
+    of more than 32 bits, it is one rounding upward of the product with a number of 15 bits.
     """
     m, left, right = fixed_points(multipliers)
     if rounding == "TFLITE":
@@ -228,14 +234,18 @@ def saturated_graph(x: Expr, zero_point: Expr, dtype: str | DataType, span: Orig
     return casted(Call(Clip(low, high), [x], span=span), dtype, span)
 
 
-def fixed_product_graph(x: Expr, multipliers: Array, rounding: str, span: Origin | None, wide: bool = False, least: int = -1) -> Expr:
-    """`fixed_product` of an int64 expression; of an int32 one, for TFLITE sums that are not `wide` and where `fits_high_product`.
+def fixed_product_graph(x: Expr, multipliers: Array, rounding: str, span: Origin | None, wide: bool = False,
+                        least: int = -1) -> Expr:
+    """`fixed_product` of an int64 expression; of an int32 one, for TFLITE sums that are not `wide` and where
+    `fits_high_product`.
 
-    Results of `least` or below are wanted no more exactly than that: with zero, negative ones may be rounded another way.
+    Results of `least` or below are wanted no more exactly than that: with zero, negative ones may be rounded another
+    way.
     """
     m, left, right = fixed_points(multipliers)
     if rounding == "TFLITE":
-        return twice_rounded_graph(x, m, left, right, span, least) if not wide else _reduced_product_graph(x, m, right - left, span)
+        return (twice_rounded_graph(x, m, left, right, span, least) if not wide
+                else _reduced_product_graph(x, m, right - left, span))
     half = np.int64(1) << (right - 1)
     if x.tensor_type.dtype is INT32:
         return _upper_part(x, m, half, right - 32, span)
@@ -244,15 +254,18 @@ def fixed_product_graph(x: Expr, multipliers: Array, rounding: str, span: Origin
     product = Call(Multiply(), [x, Constant(m)], span=span)
     more: Expr = Constant(np.asarray(half))
     if rounding == "TONEAREST":
-        more = Call(Where(), [Call(GreaterEqual(), [product, constant(0, "int64")], span=span), more, Constant(np.asarray(half - 1))], span=span)
+        more = Call(Where(), [Call(GreaterEqual(), [product, constant(0, "int64")], span=span), more,
+                              Constant(np.asarray(half - 1))], span=span)
     elif rounding == "TOEVEN":
-        odd = Call(BitwiseAnd(), [Call(RightShift(), [product, Constant(right)], span=span), constant(1, "int64")], span=span)
+        odd = Call(BitwiseAnd(), [Call(RightShift(), [product, Constant(right)], span=span), constant(1, "int64")],
+                   span=span)
         more = Call(Add(), [odd, Constant(np.asarray(half - 1))], span=span)
     return Call(RightShift(), [Call(Add(), [product, more], span=span), Constant(right)], span=span)
 
 
 def fits_high_product(multipliers: Array, rounding: str) -> bool:
-    """Whether `fixed_product` of int32 numbers is made of 32 bits of a product of 64, and has room for a zero point beside it."""
+    """Whether `fixed_product` of int32 numbers is made of 32 bits of a product of 64, and has room for a zero point
+    beside it."""
     _, left, right = fixed_points(multipliers)
     return rounding == "UPWARD" and not left.any() and bool((right >= 33).all())
 
@@ -262,8 +275,9 @@ def twice_rounded_graph(x: Expr, m: Array, left: Array, right: Array, span: Orig
 
         whole = (x * m + 2^30) >> 31; (whole + half - (whole < 0)) >> last
 
-    The half of the second rounding goes into the sum of the first, and the sign of `whole` is that of x where it matters, or the other one
-    where `m` is negative. Where what is negative does not matter (`least` is zero or more, and so is `m`), both shifts are one.
+    The half of the second rounding goes into the sum of the first, and the sign of `whole` is that of x where it
+    matters, or the other one where `m` is negative. Where what is negative does not matter (`least` is zero or more,
+    and so is `m`), both shifts are one.
     """
     if left.any():
         x = Call(LeftShift(), [x, Constant(left.astype(np.int32))], span=span)
@@ -272,7 +286,8 @@ def twice_rounded_graph(x: Expr, m: Array, left: Array, right: Array, span: Orig
     addend = (half << 31) + (1 << 30)
     if least >= 0 and last.all() and (m >= 0).all():
         return _upper_part(x, m, addend, last - 1, span)
-    whole: Expr = Call(HighProduct(doubled=True), [x, Constant(m.astype(np.int32)), Constant(np.asarray(addend))], span=span)
+    whole: Expr = Call(HighProduct(doubled=True), [x, Constant(m.astype(np.int32)), Constant(np.asarray(addend))],
+                       span=span)
     if not last.any():
         return whole
     signed: Expr = x
@@ -292,4 +307,5 @@ def _upper_part(x: Expr, m: Array, addend: Array, more: Array, span: Origin | No
 
 def _reduced_product_graph(x: Expr, m: Array, right: Array, span: Origin | None) -> Expr:
     product = Call(Multiply(), [x, Constant(reduced(m))], span=span)
-    return Call(RightShift(), [Call(Add(), [product, Constant(np.int64(1) << (right - 17))], span=span), Constant(right - 16)], span=span)
+    return Call(RightShift(), [Call(Add(), [product, Constant(np.int64(1) << (right - 17))], span=span),
+                               Constant(right - 16)], span=span)

@@ -1,14 +1,17 @@
-"""What ONNX Runtime computes for operators of quantized tensors, to the last bit: those that its optimizer makes of dequantize, operator, quantize.
+"""What ONNX Runtime computes for operators of quantized tensors, to the last bit: those that its optimizer makes of
+dequantize, operator, quantize.
 
-    QLinearConv, QGemm           saturate(round(sums * (sx * sw / s)) + z)                        (`qnn.requantize` in float32)
-    QLinearAdd                   saturate(round(a * (sa / s) + (b * (sb / s) + c)))               c = z - (sa / s * za + sb / s * zb); one rounding a product and sum
-    QLinearMul                   saturate(round((a - za) * (b - zb) * (sa * sb / s) + z))
-    QLinearAveragePool           saturate(round(mean / s + z))                                    the mean of the real numbers, one after another
-    QLinearGlobalAveragePool     saturate(round(sum * (sx / (s * count))) + z)
-    QLinearSoftmax               saturate(round(e * floor(1 / s) / sum(e)) + z)                   e from a table of exponentials
+    QLinearConv, QGemm          saturate(round(sums * (sx * sw / s)) + z)             `qnn.requantize` in float32
+    QLinearAdd                  saturate(round(a * (sa / s) + (b * (sb / s) + c)))    products and sums rounded once,
+                                                                                      c = z - (sa / s * za + sb / s * zb)
+    QLinearMul                  saturate(round((a - za) * (b - zb) * (sa * sb / s) + z))
+    QLinearAveragePool          saturate(round(mean / s + z))                         mean of real numbers, in order
+    QLinearGlobalAveragePool    saturate(round(sum * (sx / (s * count))) + z)
+    QLinearSoftmax              saturate(round(e * floor(1 / s) / sum(e)) + z)        e from a table of exponentials
 
-All in float32, one rounding a step, halves to the even number. What it does not fuse is computed in real numbers between dequantize and
-quantize, by division. Found by comparing with release 1.31 on numbers half-way (`tests/test_onnx_runtime_integers.py`).
+All in float32, one rounding a step, halves to the even number. What it does not fuse is computed in real numbers
+between dequantize and quantize, by division. Found by comparing with release 1.31 on numbers half-way
+(`tests/test_onnx_runtime_integers.py`).
 """
 
 from __future__ import annotations
@@ -99,7 +102,8 @@ def averaged(mean: Call, to: Quantized) -> Expr | None:
     """The integers of the means of windows."""
     if not _known(to):
         return None
-    return rounded_after(_call(Quotient(), mean, _f(_scale(to)), span=to.expr.span), _zero(to), to.expr.tensor_type.dtype, to.expr.span)
+    return rounded_after(_call(Quotient(), mean, _f(_scale(to)), span=to.expr.span), _zero(to),
+                         to.expr.tensor_type.dtype, to.expr.span)
 
 
 def global_average(x: Quantized, to: Quantized, axes: tuple[int, ...], count: int) -> Expr | None:
@@ -109,7 +113,8 @@ def global_average(x: Quantized, to: Quantized, axes: tuple[int, ...], count: in
     span = to.expr.span
     total = _call(Sum(axis=axes, keepdims=True), N.casted(x.expr, "int32", span), span=span)
     how = Requantize(rounding="TOEVEN", compute_dtype="float32", out_dtype=str(to.expr.tensor_type.dtype))
-    parameters = (_f(_scale(x)), N.constant(_zero(x) * count, "int32"), _f(_scale(to) * _F(count)), N.constant(_zero(to), "int32"))
+    parameters = (_f(_scale(x)), N.constant(_zero(x) * count, "int32"), _f(_scale(to) * _F(count)),
+                  N.constant(_zero(to), "int32"))
     return _call(how, total, *parameters, span=span)
 
 
@@ -127,11 +132,13 @@ def softmax(x: Quantized, to: Quantized, axis: int) -> Expr | None:
     parts = _call(MultiplyAdd(), powers, _f(np.floor(_F(1) / _scale(to))), _f(-0.0), span=span)
     share = _call(Quotient(), parts, _call(Sum(axis=axis, keepdims=True), powers, span=span), span=span)
     whole = _call(Round(), share, span=span)
-    return _stored(_call(Add(), whole, _f(_zero(to)), span=span) if _zero(to) else whole, to.expr.tensor_type.dtype, span)
+    return _stored(_call(Add(), whole, _f(_zero(to)), span=span) if _zero(to) else whole, to.expr.tensor_type.dtype,
+                   span)
 
 
 def fused(call: Call, args: Sequence[Quantized], to: Quantized) -> Expr | None:
-    """The integers of an operator of real numbers that stands between dequantized `args` and a quantization; None where it is not fused."""
+    """The integers of an operator of real numbers that stands between dequantized `args` and a quantization; None where
+    it is not fused."""
     op: Any = call.op
     if isinstance(op, Add):
         return summed(args[0], args[1], to)

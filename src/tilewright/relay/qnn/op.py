@@ -17,23 +17,28 @@ __all__ = ["leaky_relu", "quantize", "register_qnn_legalize", "simulated_dequant
 
 
 def quantize(
-    data: Any, output_scale: Any, output_zero_point: Any, axis: int = -1, out_dtype: str = "int8", span: Origin | None = None
+    data: Any, output_scale: Any, output_zero_point: Any, axis: int = -1, out_dtype: str = "int8", span: Origin
+    | None = None
 ) -> Call:
-    """`data` as integers of a scale and a zero point; see the operator `qnn.quantize`, whose text has the dtype first."""
+    """`data` as integers of a scale and a zero point; see the operator `qnn.quantize`, whose text has the dtype first.
+    """
     return Quantize(out_dtype, axis)(data, output_scale, output_zero_point, span=span)
 
 
-def leaky_relu(x: Any, alpha: float, input_scale: Any, input_zero_point: Any, output_scale: Any, output_zero_point: Any) -> Call:
+def leaky_relu(x: Any, alpha: float, input_scale: Any, input_zero_point: Any, output_scale: Any,
+               output_zero_point: Any) -> Call:
     """`nn.leaky_relu` of quantized data; see the operator `qnn.leaky_relu`."""
     return QnnLeakyRelu(alpha)(x, input_scale, input_zero_point, output_scale, output_zero_point)
 
 
-def simulated_quantize(data: Any, output_scale: Any, output_zero_point: Any, axis: int = -1, out_dtype: Any = "int8") -> Call:
+def simulated_quantize(data: Any, output_scale: Any, output_zero_point: Any, axis: int = -1,
+                       out_dtype: Any = "int8") -> Call:
     """`quantize` played through in float32; `out_dtype` is int8, uint8, int32, "disable", or a scalar of its code."""
     return SimulatedQuantize(axis)(data, _code(out_dtype), output_scale, output_zero_point)
 
 
-def simulated_dequantize(data: Any, input_scale: Any, input_zero_point: Any, axis: int = -1, in_dtype: Any = "int8") -> Call:
+def simulated_dequantize(data: Any, input_scale: Any, input_zero_point: Any, axis: int = -1,
+                         in_dtype: Any = "int8") -> Call:
     """`dequantize` played through in float32; `in_dtype` is int8, uint8, int32, "disable", or a scalar of its code."""
     return SimulatedDequantize(axis)(data, _code(in_dtype), input_scale, input_zero_point)
 
@@ -42,7 +47,8 @@ def _code(dtype: Any) -> Any:
     if not isinstance(dtype, str):
         return dtype
     if dtype not in SQNN_DTYPE_TO_CODE:
-        raise CompileError(f"qnn: '{dtype}' is not a type to quantize to; it must be one of {', '.join(SQNN_DTYPE_TO_CODE)}, or a scalar of its code", code="TW1004")
+        raise CompileError(f"qnn: '{dtype}' is no type to quantize to; it must be one of {', '.join(SQNN_DTYPE_TO_CODE)}, "
+                           "or a scalar of its code", code="TW1004")
     return const(SQNN_DTYPE_TO_CODE[dtype], "int32")
 
 

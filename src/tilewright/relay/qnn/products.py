@@ -2,11 +2,11 @@
 
     qnn.conv2d(%x, w, zx, zw, sx, sw) -> subtract(nn.conv2d(%x, w), zx * sum(w))         constant w, zw = 0
 
-With constant weights the products are those of the bytes as they are stored, unsigned data by signed weights, which is what
-processors multiply fastest, and one constant for each output channel takes the zero point back. Weights that their own zero point makes
-wider than a byte are two products, of what fits and of what is beyond. Signed data are moved by 128;
-padding is the zero point; channels are filled up to whole words. Anything else is computed in int32, zero points subtracted
-before. The scales say what the result is worth, `sx * sw`; they change no number here.
+With constant weights the products are those of the bytes as they are stored, unsigned data by signed weights, which is
+what processors multiply fastest, and one constant for each output channel takes the zero point back. Weights that their
+own zero point makes wider than a byte are two products, of what fits and of what is beyond. Signed data are moved by
+128; padding is the zero point; channels are filled up to whole words. Anything else is computed in int32, zero points
+subtracted before. The scales say what the result is worth, `sx * sw`; they change no number here.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class QnnConv2d(Conv2d):
     """Type of the sums and of the result: "int32"."""
 
     def infer(  # type: ignore[override]
-        self, data: Type, kernel: Type, input_zero_point: Type, kernel_zero_point: Type, input_scale: Type, kernel_scale: Type
+        self, data: Type, kernel: Type, input_zero_point: Type, kernel_zero_point: Type, input_scale: Type,
+        kernel_scale: Type
     ) -> TensorType:
         """The shape of `nn.conv2d`; `out_dtype`."""
         x, w = tensors(data, kernel)
@@ -54,13 +55,15 @@ class QnnConv2d(Conv2d):
         return Conv2d.infer(self, data, kernel)
 
     def reference(  # type: ignore[override]
-        self, data: Array, kernel: Array, input_zero_point: Array, kernel_zero_point: Array, input_scale: Array, kernel_scale: Array
+        self, data: Array, kernel: Array, input_zero_point: Array, kernel_zero_point: Array, input_scale: Array,
+        kernel_scale: Array
     ) -> Array:
         data_order, kernel_order, out_order = self.axes()
         x = data.astype(np.int64) - np.asarray(input_zero_point).reshape(())
         w = kernel.astype(np.int64) - N.along(np.asarray(kernel_zero_point), 4, kernel_order[0])
         total = convolve(
-            x.transpose(data_order), w.transpose(kernel_order), self.strides, (self.padding[:2], self.padding[2:]), self.dilation, self.groups
+            x.transpose(data_order), w.transpose(kernel_order), self.strides, (self.padding[:2], self.padding[2:]),
+            self.dilation, self.groups
         )
         return narrowed(total, DataType(self.out_dtype)).transpose(out_order)
 
@@ -101,7 +104,8 @@ class QnnConv2d(Conv2d):
         """Are a few channels that are no whole words, stored last, better multiplied as runs of a row?"""
         _, depth, _, width = self.kernel_shape(w)
         last = self.data_layout == (self.out_layout or self.data_layout) == "NHWC" and x.is_static and w.is_static
-        return last and self.groups == self.dilation[1] == 1 < width and depth % FOURS.width != 0 and width * depth <= _LONGEST_RUN
+        return (last and self.groups == self.dilation[1] == 1 < width and depth % FOURS.width != 0
+                and width * depth <= _LONGEST_RUN)
 
     def _reads_planes(self, x: TensorType, w: TensorType) -> bool:
         """Are the planes of a picture better multiplied as runs of their rows?"""
@@ -117,13 +121,16 @@ class QnnConv2d(Conv2d):
         top, left, bottom, right = self.padding
         width = x.tensor_type.shape[3] + left
         last = (width + right - wide) // self.strides[1] * self.strides[1] + rows.shape[3]
-        x = Call(Pad(((0, 0), (0, 0), (top, bottom), (left, max(right, last - width)))), [x, N.casted(zero, x.tensor_type.dtype, span)], span=span)
-        plain = Conv2d(strides=self.strides, dilation=self.dilation, channels=channels, kernel_size=rows.shape[2:], out_dtype="int32")
+        x = Call(Pad(((0, 0), (0, 0), (top, bottom), (left, max(right, last - width)))),
+                 [x, N.casted(zero, x.tensor_type.dtype, span)], span=span)
+        plain = Conv2d(strides=self.strides, dilation=self.dilation, channels=channels, kernel_size=rows.shape[2:],
+                       out_dtype="int32")
         sums = rows.sum(axis=(1, 2, 3), dtype=np.int64)
         return _corrected(_total(plain, x, rows, span), zero, sums.reshape(1, -1, 1, 1), span)
 
     def _by_rows(self, shape: tuple[int, ...], x: Expr, weight: Array, zero: Expr, span: Origin | None) -> Expr:
-        """The product of runs along rows of `x`, whose last axis is pixels and channels: a convolution of one channel, as wide as whole words."""
+        """The product of runs along rows of `x`, whose last axis is pixels and channels: a convolution of one channel,
+        as wide as whole words."""
         batch, height, width, depth = shape
         ordered = weight.transpose([self.axes()[1][k] for k in (2, 3, 1, 0)])  # HWIO
         tall, wide, _, channels = ordered.shape
@@ -134,10 +141,12 @@ class QnnConv2d(Conv2d):
         last = (width + left + right - wide) // self.strides[1] * step + runs.shape[1]
         after = max(right * depth, last - (width + left) * depth)
         if top or left or bottom or after:
-            x = Call(Pad(((0, 0), (top, bottom), (left * depth, after))), [x, N.casted(zero, x.tensor_type.dtype, span)], span=span)
+            x = Call(Pad(((0, 0), (top, bottom), (left * depth, after))),
+                     [x, N.casted(zero, x.tensor_type.dtype, span)], span=span)
         one = Call(sized((batch, height + top + bottom, width * depth + left * depth + after, 1)), [x], span=span)
         plain = Conv2d(
-            strides=(self.strides[0], step), dilation=(self.dilation[0], 1), channels=channels, kernel_size=runs.shape[:2], data_layout="NHWC",
+            strides=(self.strides[0], step), dilation=(self.dilation[0], 1), channels=channels,
+            kernel_size=runs.shape[:2], data_layout="NHWC",
             kernel_layout="HWIO", out_dtype="int32",
         )
         return _corrected(_total(plain, one, runs, span), zero, runs.sum(axis=(0, 1, 2), dtype=np.int64), span)
@@ -159,7 +168,8 @@ class QnnConv2dTranspose(Conv2dTranspose):
     """Type of the sums and of the result: "int32"."""
 
     def infer(  # type: ignore[override]
-        self, data: Type, weight: Type, input_zero_point: Type, kernel_zero_point: Type, input_scale: Type, kernel_scale: Type
+        self, data: Type, weight: Type, input_zero_point: Type, kernel_zero_point: Type, input_scale: Type,
+        kernel_scale: Type
     ) -> TensorType:
         """The shape of `nn.conv2d_transpose`; `out_dtype`."""
         x, w = tensors(data, weight)
@@ -167,7 +177,8 @@ class QnnConv2dTranspose(Conv2dTranspose):
         return Conv2dTranspose.infer(self, data, weight)
 
     def reference(  # type: ignore[override]
-        self, data: Array, weight: Array, input_zero_point: Array, kernel_zero_point: Array, input_scale: Array, kernel_scale: Array
+        self, data: Array, weight: Array, input_zero_point: Array, kernel_zero_point: Array, input_scale: Array,
+        kernel_scale: Array
     ) -> Array:
         x = data.astype(np.int64) - np.asarray(input_zero_point).reshape(())
         w = weight.astype(np.int64) - N.along(np.asarray(kernel_zero_point), 4, self.axes()[1][1])
@@ -176,7 +187,8 @@ class QnnConv2dTranspose(Conv2dTranspose):
     def simplify(self, call: Call) -> Expr:
         x, w, zx, zw = call.args[:4]
         plain = Conv2dTranspose(**{**self.attributes(), "out_dtype": "int32"})
-        return Call(plain, [_exact(x, zx, 4, 0, call.span), _exact(w, zw, 4, self.axes()[1][1], call.span)], span=call.span)
+        return Call(plain, [_exact(x, zx, 4, 0, call.span), _exact(w, zw, 4, self.axes()[1][1], call.span)],
+                    span=call.span)
 
     def relayout(self, perms: Sequence[Any]) -> Any:
         found = Conv2dTranspose.relayout(self, perms[:2])
@@ -193,7 +205,8 @@ class QnnDense(Op):
     """Type of the sums and of the result: "int32"."""
 
     def infer(
-        self, data: Type, weight: Type, input_zero_point: Type, kernel_zero_point: Type, input_scale: Type, kernel_scale: Type
+        self, data: Type, weight: Type, input_zero_point: Type, kernel_zero_point: Type, input_scale: Type,
+        kernel_scale: Type
     ) -> TensorType:
         """(*batch, units) from (*batch, in) and (units, in); `out_dtype`."""
         x, w = tensors(data, weight)
@@ -201,7 +214,8 @@ class QnnDense(Op):
         return Dense(self.units, self.out_dtype).infer(x, w)
 
     def reference(
-        self, data: Array, weight: Array, input_zero_point: Array, kernel_zero_point: Array, input_scale: Array, kernel_scale: Array
+        self, data: Array, weight: Array, input_zero_point: Array, kernel_zero_point: Array, input_scale: Array,
+        kernel_scale: Array
     ) -> Array:
         x = data.astype(np.int64) - np.asarray(input_zero_point).reshape(())
         w = weight.astype(np.int64) - N.along(np.asarray(kernel_zero_point), 2, 0)
@@ -217,7 +231,8 @@ class QnnDense(Op):
         filled = -weight.shape[1] % FOURS.width
         if filled:
             weight = np.pad(weight, [(0, 0), (0, filled)])
-            x = Call(Pad(((0, 0),) * (x.tensor_type.ndim - 1) + ((0, filled),)), [x, N.casted(zero, x.tensor_type.dtype, span)], span=span)
+            x = Call(Pad(((0, 0),) * (x.tensor_type.ndim - 1) + ((0, filled),)),
+                     [x, N.casted(zero, x.tensor_type.dtype, span)], span=span)
         return _corrected(_total(plain, x, weight, span), zero, weight.sum(axis=1, dtype=np.int64), span)
 
 
@@ -228,20 +243,23 @@ class QnnBatchMatmul(Op):
     out_dtype: str = "int32"
     """Type of the result: "int32"."""
 
-    def infer(self, x: Type, y: Type, x_zero_point: Type, y_zero_point: Type, x_scale: Type, y_scale: Type) -> TensorType:
+    def infer(self, x: Type, y: Type, x_zero_point: Type, y_zero_point: Type, x_scale: Type,
+              y_scale: Type) -> TensorType:
         """(b, m, n) from (b, m, k) and (b, n, k); `out_dtype`."""
         a, b = tensors(x, y)
         _check_parameters(a, b, 0, x_zero_point, y_zero_point, x_scale, y_scale)
         return BatchMatmul(self.out_dtype).infer(a, b)
 
-    def reference(self, x: Array, y: Array, x_zero_point: Array, y_zero_point: Array, x_scale: Array, y_scale: Array) -> Array:
+    def reference(self, x: Array, y: Array, x_zero_point: Array, y_zero_point: Array, x_scale: Array,
+                  y_scale: Array) -> Array:
         a = x.astype(np.int64) - np.asarray(x_zero_point).reshape(())
         b = y.astype(np.int64) - np.asarray(y_zero_point).reshape(())
         return np.asarray(a @ b.swapaxes(1, 2), DataType(self.out_dtype).numpy())
 
     def simplify(self, call: Call) -> Expr:
         x, y, zx, zy = call.args[:4]
-        return Call(BatchMatmul("int32"), [_exact(x, zx, 3, 0, call.span), _exact(y, zy, 3, 0, call.span)], span=call.span)
+        return Call(BatchMatmul("int32"), [_exact(x, zx, 3, 0, call.span), _exact(y, zy, 3, 0, call.span)],
+                    span=call.span)
 
 
 def _rows(x: Expr) -> Expr:
@@ -260,8 +278,10 @@ def _check_parameters(x: TensorType, w: TensorType, out_axis: int, zx: Type, zw:
     N.require_parameter(sw, "kernel_scale", w, out_axis)
 
 
-def _stored(x: Expr, w: Expr, zx: Expr, zw: Expr, zero_points: Array | None, span: Origin | None, split: bool) -> tuple[Expr, Array, Expr] | None:
-    """Unsigned data, signed weights without a zero point, and the data's zero point; None when the weights are not known or too wide.
+def _stored(x: Expr, w: Expr, zx: Expr, zw: Expr, zero_points: Array | None, span: Origin | None,
+            split: bool) -> tuple[Expr, Array, Expr] | None:
+    """Unsigned data, signed weights without a zero point, and the data's zero point; None when the weights are not
+    known or too wide.
 
     Weights are of a byte, or of one bit more where they may be `split` into two.
     """
@@ -282,7 +302,8 @@ def _stored(x: Expr, w: Expr, zx: Expr, zw: Expr, zero_points: Array | None, spa
 def _total(plain: Conv2d | Dense, x: Expr, weight: Array, span: Origin | None) -> Expr:
     """The product with weights of a byte, or with wider ones in two parts: what fits into a byte, and what is beyond.
 
-    A zero point leaves few weights beyond, often one: where these are at few places of the kernel, what they multiply is added alone.
+    A zero point leaves few weights beyond, often one: where these are at few places of the kernel, what they multiply
+    is added alone.
     """
     inside = np.clip(weight, -128, 127)
     product = Call(plain, [x, Constant(inside.astype(np.int8), span)], span=span)
@@ -294,12 +315,14 @@ def _total(plain: Conv2d | Dense, x: Expr, weight: Array, span: Origin | None) -
         return Call(Add(), [product, Call(plain, [x, Constant(beyond.astype(np.int8), span)], span=span)], span=span)
     for part, column in strays:
         taken = N.casted(Call(part, [x], span=span), "int32", span)
-        product = Call(Add(), [product, Call(Multiply(), [taken, Constant(column.astype(np.int32), span)], span=span)], span=span)
+        product = Call(Add(), [product, Call(Multiply(), [taken, Constant(column.astype(np.int32), span)], span=span)],
+                       span=span)
     return product
 
 
 def _strays(plain: Conv2d | Dense, shape: Sequence[int], weight: Array) -> list[tuple[StridedSlice, Array]] | None:
-    """For each place of the kernel with weights that are not zero: the part of the data that it multiplies, and its weights along the output channels.
+    """For each place of the kernel with weights that are not zero: the part of the data that it multiplies, and its
+    weights along the output channels.
 
     None where these are many, a size is open, or padding is part of the product.
     """
@@ -307,7 +330,8 @@ def _strays(plain: Conv2d | Dense, shape: Sequence[int], weight: Array) -> list[
         return None
     if isinstance(plain, Dense):
         ks = np.flatnonzero(weight.any(axis=0)).tolist()
-        return [(StridedSlice((k,), (k + 1,), axes=(len(shape) - 1,)), weight[:, k]) for k in ks] if len(ks) <= _MOST_STRAYS else None
+        return [(StridedSlice((k,), (k + 1,), axes=(len(shape) - 1,)), weight[:, k])
+                for k in ks] if len(ks) <= _MOST_STRAYS else None
     data_order, kernel_order, out_order = plain.axes()
     ordered = weight.transpose(kernel_order)
     places = np.argwhere(ordered.any(axis=0)).tolist()
@@ -316,7 +340,8 @@ def _strays(plain: Conv2d | Dense, shape: Sequence[int], weight: Array) -> list[
     found = []
     for channel, *taps in places:
         begin, end, strides = [channel], [channel + 1], [1]
-        for axis, tap, size, step, apart in zip(data_order[2:], taps, ordered.shape[2:], plain.strides, plain.dilation, strict=True):
+        for axis, tap, size, step, apart in zip(data_order[2:], taps, ordered.shape[2:], plain.strides, plain.dilation,
+                strict=True):
             outputs = (shape[axis] - (size - 1) * apart - 1) // step + 1
             begin.append(tap * apart)
             end.append(tap * apart + (outputs - 1) * step + 1)
@@ -332,7 +357,8 @@ def _exact(x: Expr, zero_point: Expr, ndim: int, axis: int, span: Origin | None)
 
 
 def _corrected(product: Expr, zero: Expr, sums: Array, span: Origin | None) -> Expr:
-    """A product less what the data's zero point added to it, `zero` for each of the `sums` of weights; int32 wraps around, as the sums do."""
+    """A product less what the data's zero point added to it, `zero` for each of the `sums` of weights; int32 wraps
+    around, as the sums do."""
     if N.is_zero(zero) or not sums.any():
         return product
     if isinstance(zero, Constant):

@@ -3,10 +3,12 @@
     qnn.quantize(nn.relu(add(qnn.dequantize(%a, sa, za), qnn.dequantize(%b, sb, zb))), s, z)
     -> clip(qnn.add(%a, %b, sa, za, sb, zb, s, z), z, 255)
 
-    qnn.quantize(nn.bias_add(nn.conv2d(qnn.dequantize(%x, sx, zx), qnn.dequantize(w, sw, 0)), qnn.dequantize(b, sx * sw, 0)), s, z)
+    %0 = nn.conv2d(qnn.dequantize(%x, sx, zx), qnn.dequantize(w, sw, 0))
+    qnn.quantize(nn.bias_add(%0, qnn.dequantize(b, sx * sw, 0)), s, z)
     -> qnn.requantize(nn.bias_add(qnn.conv2d(%x, w, zx, 0, sx, sw), b), sx * sw, 0, s, z)
 
-Unlike `FakeQuantizationToInteger`, which makes what is computed, it keeps the operators that accelerators look for, and leaves their roundings open.
+Unlike `FakeQuantizationToInteger`, which makes what is computed, it keeps the operators that accelerators look for, and
+leaves their roundings open.
 """
 
 from __future__ import annotations
@@ -56,7 +58,8 @@ class Wanted:
         if self.scale.value.size != 1 or self.zero_point.value.size != 1:
             return x
         least, most = (self.place(v) for v in (self.least, self.most))
-        return x if least <= low and most >= high else Call(Clip(float(max(low, least)), float(min(high, most))), [x], span=x.span)
+        return x if least <= low and most >= high else Call(Clip(float(max(low, least)), float(min(high, most))), [x],
+            span=x.span)
 
     def place(self, real: float) -> int:
         """The integer of a real number, in the range of the type."""
@@ -107,7 +110,8 @@ class _Sweep:
     def _dequantize(self, e: Call) -> None:
         x, scale, zero_point = e.args
         if isinstance(scale, Constant) and isinstance(zero_point, Constant) and e.attrs.out_dtype == "float32":
-            self.quantized[e] = Quantized(x, np.asarray(scale.value, np.float32), np.asarray(zero_point.value, np.int32), e.attrs.axis)
+            self.quantized[e] = Quantized(x, np.asarray(scale.value, np.float32),
+                                          np.asarray(zero_point.value, np.int32), e.attrs.axis)
 
     def _quantize(self, e: Call) -> Expr | None:
         x, scale, zero_point = e.args
@@ -146,7 +150,8 @@ class _Sweep:
     def padded(self, e: Call) -> None:
         """Padding by zero is padding by the zero point."""
         x, value = self.quantized.get(e.args[0]), e.args[1] if len(e.args) > 1 else None
-        if x is None or not x.uniform or e.attrs.pad_mode != "constant" or (value is not None and (not isinstance(value, Constant) or value.value.any())):
+        if x is None or not x.uniform or e.attrs.pad_mode != "constant" or (value is not None
+                and (not isinstance(value, Constant) or value.value.any())):
             return
         zero = N.constant(x.zero_point.reshape(()), "float32")
         self.quantized[e] = Quantized(Call(e.op, [x.expr, zero], span=e.span), x.scale, x.zero_point)
@@ -236,14 +241,16 @@ def _function_of(e: Call) -> Op | None:
         return QnnAvgPool2d(**how.attributes())
     layout = how.layout
     sizes, wanted = ([t.tensor_type.shape[layout.index(c)] for c in "HW"] for t in (e.args[0], e))
-    if layout not in ("NCHW", "NHWC") or not all(isinstance(n, int) and isinstance(m, int) and n % m == 0 for n, m in zip(sizes, wanted, strict=True)):
+    if layout not in ("NCHW", "NHWC") or not all(isinstance(n, int) and isinstance(m, int) and n % m == 0
+            for n, m in zip(sizes, wanted, strict=True)):
         return None
     window = tuple(n // m for n, m in zip(sizes, wanted, strict=True))
     return QnnAvgPool2d(pool_size=window, strides=window, layout=layout, count_include_pad=False)
 
 
 _RULES: Final[dict[type[Op], Callable[[_Sweep, Call], None]]] = {
-    **dict.fromkeys((Conv2d, Dense), _Sweep.product), BiasAdd: _Sweep.bias, Pad: _Sweep.padded, Concatenate: _Sweep.joined,
+    **dict.fromkeys((Conv2d, Dense), _Sweep.product), BiasAdd: _Sweep.bias, Pad: _Sweep.padded,
+    Concatenate: _Sweep.joined,
     **dict.fromkeys((MaxPool2d, Reshape, Squeeze, ExpandDims, BatchFlatten, Transpose, StridedSlice), _Sweep.moved),
     **dict.fromkeys((Relu, Clip), _Sweep.held), **dict.fromkeys((Add, Multiply), _Sweep.binary),
     **dict.fromkeys((Softmax, Sigmoid, Tanh, AvgPool2d, AdaptiveAvgPool2d, GlobalAvgPool2d), _Sweep.function),

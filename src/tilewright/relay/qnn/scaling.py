@@ -63,7 +63,8 @@ class Quantize(Scaling):
 
     def simplify(self, call: Call) -> Expr:
         data, scale, zero_point = _spread(call, self.axis)
-        return N.saturated_graph(N.rounded_graph(N.quotient(data, scale, call.span), "TOEVEN", call.span), zero_point, self.out_dtype, call.span)
+        return N.saturated_graph(N.rounded_graph(N.quotient(data, scale, call.span), "TOEVEN", call.span), zero_point,
+                                 self.out_dtype, call.span)
 
 
 @op("qnn.dequantize", kind=Fusion.ELEMWISE)
@@ -84,11 +85,13 @@ class Dequantize(Scaling):
 
     def reference(self, data: Array, input_scale: Array, input_zero_point: Array) -> Array:
         scale, zero_point = (N.along(p, data.ndim, self.axis) for p in (input_scale, input_zero_point))
-        return np.asarray((data.astype(np.int32) - zero_point).astype(np.float32) * scale, DataType(self.out_dtype).numpy())
+        return np.asarray((data.astype(np.int32) - zero_point).astype(np.float32) * scale,
+                          DataType(self.out_dtype).numpy())
 
     def simplify(self, call: Call) -> Expr:
         data, scale, zero_point = _spread(call, self.axis)
-        wide = FLOAT32 if data.tensor_type.dtype.bits <= 16 or N.is_zero(zero_point) else DataType("int32")  # both are exact
+        # both are exact
+        wide = FLOAT32 if data.tensor_type.dtype.bits <= 16 or N.is_zero(zero_point) else DataType("int32")
         real = N.difference(N.casted(data, wide, call.span), N.casted(zero_point, wide, call.span), call.span)
         return N.casted(N.product(N.casted(real, FLOAT32, call.span), scale, call.span), self.out_dtype, call.span)
 
@@ -117,17 +120,20 @@ class Requantize(Scaling):
         Scaling.__post_init__(self)
         N.checked(self.rounding, self.compute_dtype)
 
-    def infer(self, data: Type, input_scale: Type, input_zero_point: Type, output_scale: Type, output_zero_point: Type) -> TensorType:
+    def infer(self, data: Type, input_scale: Type, input_zero_point: Type, output_scale: Type,
+              output_zero_point: Type) -> TensorType:
         """The shape of the quantized data; `out_dtype`."""
         t, *parameters = tensors(data, input_scale, input_zero_point, output_scale, output_zero_point)
         exact = self.rounding in ("TFLITE", "UPWARD")
         if not (self.rounding == "TFLITE" and t.dtype is INT64):
             N.require_quantized(t, "data")
-        for p, what in zip(parameters, ("input_scale", "input_zero_point", "output_scale", "output_zero_point"), strict=True):
+        for p, what in zip(parameters, ("input_scale", "input_zero_point", "output_scale", "output_zero_point"),
+                           strict=True):
             N.require_parameter(p, what, t, self.axis, exact)
         return TensorType(t.shape, self.out_dtype)
 
-    def reference(self, data: Array, input_scale: Array, input_zero_point: Array, output_scale: Array, output_zero_point: Array) -> Array:
+    def reference(self, data: Array, input_scale: Array, input_zero_point: Array, output_scale: Array,
+                  output_zero_point: Array) -> Array:
         given = (input_scale, input_zero_point, output_scale, output_zero_point)
         s, z, to, out_z = (N.along(np.asarray(p), data.ndim, self.axis) for p in given)
         rounding, kind = N.checked(self.rounding, self.compute_dtype)
@@ -137,7 +143,8 @@ class Requantize(Scaling):
             return N.saturated(whole + out_z.astype(kind), self.out_dtype)
         exact = data.astype(np.int64) - z
         if not np.all(s == to):
-            exact = N.fixed_product(exact, s.astype(np.float64) / to.astype(np.float64), rounding, data.dtype == np.int64)
+            exact = N.fixed_product(exact, s.astype(np.float64) / to.astype(np.float64), rounding,
+                                    data.dtype == np.int64)
         return N.saturated(exact + out_z, self.out_dtype)
 
     def simplify(self, call: Call) -> Expr:
@@ -150,7 +157,8 @@ class Requantize(Scaling):
             real = Call(Multiply(), [N.casted(exact, kind, span), factor], span=span)
             return N.saturated_graph(N.rounded_graph(real, rounding, span), out_z, self.out_dtype, span)
         if not isinstance(s, Constant) or not isinstance(to, Constant):
-            raise CompileError('qnn.requantize in integers needs constant scales; give compute_dtype="float32" for others', span, code="TW1006")
+            raise CompileError('qnn.requantize in integers needs constant scales; give compute_dtype="float32" for '
+                               'others', span, code="TW1006")
         wide = data.tensor_type.dtype is INT64
         factor = s.value.astype(np.float64) / to.value.astype(np.float64)
         centred = N.is_zero(z) or data.tensor_type.dtype.bits <= 16

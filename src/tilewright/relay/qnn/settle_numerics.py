@@ -3,8 +3,8 @@
     def @main(%x, numerics="onnx") { qnn.requantize(%0, s, 0, t, z) }
     -> def @main(%x) { qnn.requantize(%0, s, 0, t, z, rounding="TOEVEN", compute_dtype="float32") }
 
-A frontend writes the operators of the dialect as the field does, without roundings, and on `main` what they mean. `relay/qnn/sources.py` has the
-rules of each runtime.
+A frontend writes the operators of the dialect as the field does, without roundings, and on `main` what they mean.
+`relay/qnn/sources.py` has the rules of each runtime.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class SettleMain(Pass):
         new = mod.copy()
         for name, function in mod.items():
             if isinstance(function, Function):
-                new.update_func(name, _settled(function, name_of_runtime) if name == "main" else with_numerics(function, name_of_runtime))
+                new.update_func(name, _settled(function, name_of_runtime) if name == "main"
+                                else with_numerics(function, name_of_runtime))
         return new
 
 
@@ -97,7 +98,8 @@ def without_numerics(function: Function) -> Function:
 def with_numerics(function: Function, name: str | None) -> Function:
     """A function whose roundings are those of a runtime; None for the field's defaults."""
     attrs = {k: v for k, v in function.attrs.items() if k != NUMERICS} | ({NUMERICS: name} if name else {})
-    return Function(function.params, function.body, function.declared_ret_type, function.type_params, attrs, function.span)
+    return Function(function.params, function.body, function.declared_ret_type, function.type_params, attrs,
+                    function.span)
 
 
 def quantized_constant(e: Expr) -> Expr | None:
@@ -108,7 +110,8 @@ def quantized_constant(e: Expr) -> Expr | None:
 
 
 def narrow(e: Expr) -> Expr | None:
-    """cast(clip(qnn.requantize(x) to int32, 0, 255), "uint8") -> qnn.requantize(x) to uint8, and clip where that still does something."""
+    """cast(clip(qnn.requantize(x) to int32, 0, 255), "uint8") -> qnn.requantize(x) to uint8, and clip where that still
+    does something."""
     if not (isinstance(e, Call) and isinstance(e.op, Cast)):
         return None
     clip = e.args[0]

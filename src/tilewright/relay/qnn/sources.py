@@ -3,7 +3,8 @@
 `RULES[runtime]` has for each class of operator what a call of it is there, in operators that leave nothing open:
 
     qnn.requantize(nn.bias_add(%sums, b), s, 0, t, z)
-      tflite -> qnn.requantize(…, sx * sw, 0, t, z, rounding="TFLITE")                 31 bits of the exact product, rounded twice
+      tflite
+        -> qnn.requantize(…, sx * sw, 0, t, z, rounding="TFLITE")    31 bits of the exact product, rounded twice
       torch  -> what its engines do: `relay/qnn/torch_engines.py`
       onnx   -> qnn.requantize(…, rounding="TOEVEN", compute_dtype="float32")
 
@@ -21,7 +22,18 @@ import numpy as np
 from tilewright.base.limits import MOST_TABLE
 from tilewright.base.types import FLOAT32
 from tilewright.relay.expr import Call, Constant, Expr, Tuple
-from tilewright.relay.op.broadcast import Add, Divide, FloorDivide, Greater, GreaterEqual, LeftShift, Less, Multiply, Subtract, Where
+from tilewright.relay.op.broadcast import (
+    Add,
+    Divide,
+    FloorDivide,
+    Greater,
+    GreaterEqual,
+    LeftShift,
+    Less,
+    Multiply,
+    Subtract,
+    Where,
+)
 from tilewright.relay.op.elementwise import Abs, Floor, Negative, Round, Sign, Trunc
 from tilewright.relay.op.indexing import Take
 from tilewright.relay.op.nn_conv import Conv2d
@@ -47,7 +59,8 @@ NUMERICS: Final = "numerics"
 
 def is_open(e: Expr) -> bool:
     """Whether a requantization says nothing of its rounding."""
-    return isinstance(e, Call) and isinstance(e.op, Requantize) and e.op.rounding == "None" and e.op.compute_dtype == "None"
+    return (isinstance(e, Call) and isinstance(e.op, Requantize) and e.op.rounding == "None"
+            and e.op.compute_dtype == "None")
 
 
 def product_below(x: Expr) -> Call | None:
@@ -79,19 +92,23 @@ def _made(op: Op, *args: Expr, span: Any) -> Call:
 
 
 def _tflite_requantize(e: Call) -> Expr | None:
-    """Multiplies sums by a 31-bit factor and rounds twice: to 32 bits with halves upward, then with halves away from zero. 8-bit matrix products round once, with halves upward."""
+    """Multiplies sums by a 31-bit factor and rounds twice: to 32 bits with halves upward, then with halves away from
+    zero. 8-bit matrix products round once, with halves upward."""
     x, scale, zero_point, to, out_zero = e.args
     if not is_open(e) or not isinstance(scale, Constant) or not isinstance(to, Constant):
         return None
     product = product_below(x)
-    once = product is not None and isinstance(product.op, QnnDense) and product.args[0].tensor_type.dtype in ("int8", "uint8")  # FULLY_CONNECTED rounds once
+    # FULLY_CONNECTED rounds once
+    once = (product is not None and isinstance(product.op, QnnDense)
+            and product.args[0].tensor_type.dtype in ("int8", "uint8"))
     how = Requantize(**{**e.op.attributes(), "rounding": "UPWARD" if once else "TFLITE"})
     exact = Constant(_exact_scale(x, scale.value), scale.span)
     return Call(how, [x, exact, zero_point, Constant(to.value.astype(np.float64), to.span), out_zero], span=e.span)
 
 
 def _exact_scale(x: Expr, scale: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """What sums of products are worth: the product of the scales in float64, rounded to float32 where the kernels do so."""
+    """What sums of products are worth: the product of the scales in float64, rounded to float32 where the kernels do
+    so."""
     product = product_below(x)
     if product is None:
         return scale.astype(np.float64)
@@ -99,7 +116,8 @@ def _exact_scale(x: Expr, scale: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     if not isinstance(sx, Constant) or not isinstance(sw, Constant):
         return scale.astype(np.float64)
     rounded = np.asarray(sx.value.reshape(()) * sw.value, np.float32)
-    single = sw.value.size == 1 and (isinstance(product.op, QnnDense) or "uint8" in (product.args[0].tensor_type.dtype, product.args[1].tensor_type.dtype))
+    single = sw.value.size == 1 and (isinstance(product.op, QnnDense) or "uint8" in (product.args[0].tensor_type.dtype,
+        product.args[1].tensor_type.dtype))
     if single or not np.array_equal(rounded.ravel(), scale.ravel()):
         return scale.astype(np.float64)
     return np.asarray(sx.value.astype(np.float64).reshape(()) * sw.value.astype(np.float64)).reshape(scale.shape)
@@ -109,7 +127,8 @@ def _by_factor(x: Expr, factor: float, span: Any, zero: int = 0, dtype: str = "i
     """int32 numbers times a real one, in fixed point."""
     none = N.constant(0, "int32")
     how = Requantize(rounding="TFLITE", out_dtype=dtype)
-    return _made(how, x, N.constant(factor, "float64"), none, N.constant(1, "float64"), N.constant(zero, "int32"), span=span)
+    return _made(how, x, N.constant(factor, "float64"), none, N.constant(1, "float64"), N.constant(zero, "int32"),
+                 span=span)
 
 
 def _centred(x: Expr, zero: int, span: Any) -> Expr:
@@ -122,7 +141,8 @@ _HEADROOM: Final = 20
 
 
 def _tflite_add(e: Call) -> Expr | None:
-    """Shifts both operands left by 20 bits, rescales them to twice the larger scale, adds them, and rescales the sum to the result's scale; each step is in fixed point."""
+    """Shifts both operands left by 20 bits, rescales them to twice the larger scale, adds them, and rescales the sum to
+    the result's scale; each step is in fixed point."""
     a, b, sa, za, sb, zb, s, z = e.args
     dtype = e.tensor_type.dtype
     if not _all_known(e, 2) or dtype.bits != 8:
@@ -131,7 +151,8 @@ def _tflite_add(e: Call) -> Expr | None:
     largest = 2 * max(scales[:2])
     shift = N.constant(_HEADROOM, "int32")
     left, right = (
-        _by_factor(_made(LeftShift(), _centred(v, _zero(zero) or 0, e.span), shift, span=e.span), scale / largest, e.span)
+        _by_factor(_made(LeftShift(), _centred(v, _zero(zero) or 0, e.span), shift, span=e.span), scale / largest,
+                   e.span)
         for v, zero, scale in ((a, za, scales[0]), (b, zb, scales[1]))
     )
     total = _by_factor(_made(Add(), left, right, span=e.span), largest / ((1 << _HEADROOM) * scales[2]), e.span)
@@ -170,7 +191,8 @@ def rounded_away(x: Expr, span: Any) -> Expr:
 
 
 def _tflite_average(e: Call) -> Expr | None:
-    """AVERAGE_POOL_2D with one scale for data and result: divides the sum of each window by the number of image elements in it, and rounds halves away from zero."""
+    """AVERAGE_POOL_2D with one scale for data and result: divides the sum of each window by the number of image
+    elements in it, and rounds halves away from zero."""
     x, scale, zero, to, out_zero = e.args
     found = window_sums(e)
     if found is None:
@@ -181,14 +203,16 @@ def _tflite_average(e: Call) -> Expr | None:
     number, span, none = _one_or_all(counts), e.span, N.constant(0, "int32")
     half = Constant(number.value // 2)
     positive = _made(Greater(), total, none, span=span)
-    moved = _made(Where(), positive, _made(Add(), total, half, span=span), _made(Subtract(), total, half, span=span), span=span)
+    moved = _made(Where(), positive, _made(Add(), total, half, span=span), _made(Subtract(), total, half, span=span),
+                  span=span)
     size = _made(FloorDivide(), _made(Abs(), moved, span=span), number, span=span)
     signed = _made(Where(), _made(Less(), moved, none, span=span), _made(Negative(), size, span=span), size, span=span)
     return N.casted(signed, x.tensor_type.dtype, span)
 
 
 def _tflite_mean(e: Call, total: Expr, count: int) -> Expr:
-    """MEAN of a whole image: the sum times a fixed-point number into which one over the count is folded, without bringing it to 31 bits again."""
+    """MEAN of a whole image: the sum times a fixed-point number into which one over the count is folded, without
+    bringing it to 31 bits again."""
     _, scale, zero, to, out_zero = e.args
     excess = count * (_zero(zero) or 0)
     moved = _made(Subtract(), total, N.constant(excess, "int32"), span=e.span) if excess else total
@@ -196,15 +220,19 @@ def _tflite_mean(e: Call, total: Expr, count: int) -> Expr:
     shift = min(max(count, 1).bit_length() - 1, 32, 31 + exponent)
     exponent -= shift
     factor = np.asarray((m << shift) // max(count, 1), np.int64)
-    whole = N.twice_rounded_graph(moved, factor, np.asarray(max(exponent, 0)), np.asarray(31 + max(-exponent, 0)), e.span)
+    whole = N.twice_rounded_graph(moved, factor, np.asarray(max(exponent, 0)), np.asarray(31 + max(-exponent, 0)),
+                                  e.span)
     return N.saturated_graph(whole, out_zero, e.tensor_type.dtype, e.span)
 
 
 def window_sums(e: Call) -> tuple[Expr, np.ndarray[Any, Any]] | None:
-    """The int32 sums of the windows of a pool, and how many elements of the image each has, as they broadcast; None where that is not known."""
+    """The int32 sums of the windows of a pool, and how many elements of the image each has, as they broadcast; None
+    where that is not known."""
     x, how = e.args[0], e.op
-    sizes: list[Any] = [x.tensor_type.shape[how.layout.index(c)] for c in "HW"] if how.layout in ("NHWC", "NCHW") else [None]
-    plain = tuple(how.dilation) == (1, 1) and not how.out_layout and not how.ceil_mode and (not how.count_include_pad or not any(_padding(how)))
+    sizes: list[Any] = ([x.tensor_type.shape[how.layout.index(c)] for c in "HW"] if how.layout in ("NHWC", "NCHW")
+                        else [None])
+    plain = tuple(how.dilation) == (1, 1) and not how.out_layout and not how.ceil_mode and (not how.count_include_pad
+        or not any(_padding(how)))
     if not _all_known(e, 1) or not plain or not all(isinstance(n, int) for n in sizes):
         return None
     counts = _counts(how, sizes)
@@ -228,7 +256,8 @@ def _tflite_softmax(e: Call) -> Expr | None:
     powers = _made(Take(mode="fast"), Constant(np.exp(below).astype(np.float32)), far, span=span)
     last = Constant(np.asarray([depth - 1], np.int32))
     total = _made(Take(axis=ndim - 1), _made(CumSum(axis=ndim - 1), powers, span=span), last, span=span)
-    inverse = _made(Divide(), N.constant(1, FLOAT32), _made(Multiply(), total, N.casted(to, FLOAT32, span), span=span), span=span)
+    inverse = _made(Divide(), N.constant(1, FLOAT32), _made(Multiply(), total, N.casted(to, FLOAT32, span), span=span),
+                    span=span)
     share = _made(Add(), _made(Multiply(), powers, inverse, span=span), N.constant(0.5, FLOAT32), span=span)
     whole = N.casted(_made(Floor(), share, span=span), "int32", span)
     return N.saturated_graph(whole, out_zero if dtype != "uint8" else N.constant(0, "int32"), dtype, span)
@@ -247,7 +276,8 @@ def _counts(how: Any, sizes: list[Any]) -> np.ndarray[Any, Any] | None:
         return None
     rows, columns = (
         np.minimum(first + w, n) - np.maximum(first, 0)
-        for n, w, first in zip(sizes, how.pool_size, (np.arange(0, end, s) - b for end, s, b in zip(ends, how.strides, before, strict=True)), strict=True)
+        for n, w, first in zip(sizes, how.pool_size, (
+                np.arange(0, end, s) - b for end, s, b in zip(ends, how.strides, before, strict=True)), strict=True)
     )
     return np.outer(rows, columns).astype(np.int32)
 
@@ -261,7 +291,8 @@ def _sums(x: Expr, how: Any, sizes: list[Any], span: Any) -> Expr:
     last = how.layout == "NHWC"
     shape = (*how.pool_size, 1, channels) if last else (channels, 1, *how.pool_size)
     conv = Conv2d(
-        strides=how.strides, padding=_padding(how), groups=channels, channels=channels, kernel_size=how.pool_size, data_layout=how.layout,
+        strides=how.strides, padding=_padding(how), groups=channels, channels=channels, kernel_size=how.pool_size,
+        data_layout=how.layout,
         kernel_layout="HWIO" if last else "OIHW", out_dtype="int32",
     )
     return _made(conv, x, Constant(np.broadcast_to(np.int32(1), shape)), span=span)
@@ -276,7 +307,8 @@ def _one_or_all(values: np.ndarray[Any, Any]) -> Constant:
 
 
 def joined(e: Call, part: Callable[[Expr, Expr, Expr], Expr | None]) -> Expr | None:
-    """A concatenation of what `part` makes of each tensor, its scale and its zero point; of those that have the result's as they are."""
+    """A concatenation of what `part` makes of each tensor, its scale and its zero point; of those that have the
+    result's as they are."""
     data, scales, zeros, s, z = e.args
     given = [t for t in (data, scales, zeros) if isinstance(t, Tuple)]
     if len(given) < 3:
@@ -298,7 +330,8 @@ def _onnx_requantize(e: Call) -> Expr | None:
     """round(sums * (sx * sw / s)) + z in float32; halves go to even, and the bias is an integer added to the sums."""
     if not is_open(e):
         return None
-    return Call(Requantize(**{**e.op.attributes(), "rounding": "TOEVEN", "compute_dtype": "float32"}), e.args, span=e.span)
+    return Call(Requantize(**{**e.op.attributes(), "rounding": "TOEVEN", "compute_dtype": "float32"}), e.args,
+                span=e.span)
 
 
 def _values(e: Call, operands: int) -> list[Quantized] | None:
@@ -306,7 +339,8 @@ def _values(e: Call, operands: int) -> list[Quantized] | None:
     known = [a.value for a in e.args[operands:] if isinstance(a, Constant)]
     if len(known) != len(e.args) - operands:
         return None
-    return [Quantized(v, scale, zero) for v, scale, zero in zip((*e.args[:operands], e), known[::2], known[1::2], strict=True)]
+    return [Quantized(v, scale, zero)
+            for v, scale, zero in zip((*e.args[:operands], e), known[::2], known[1::2], strict=True)]
 
 
 def _onnx_add(e: Call) -> Expr | None:
@@ -336,7 +370,8 @@ def _onnx_average(e: Call) -> Expr | None:
     pixels = [x.expr.tensor_type.shape[e.op.layout.index(c)] for c in "HW"]
     if pixels == list(e.op.pool_size) and not any(_padding(e.op)):
         return onnx_runtime.global_average(x, to, tuple(e.op.layout.index(c) for c in "HW"), math.prod(pixels))
-    return onnx_runtime.averaged(_made(AvgPool2d(**e.op.attributes()), _real(e.args[0], e.args[1], e.args[2], e.span), span=e.span), to)
+    return onnx_runtime.averaged(_made(AvgPool2d(**e.op.attributes()), _real(e.args[0], e.args[1], e.args[2], e.span),
+                                       span=e.span), to)
 
 
 def _onnx_concatenate(e: Call) -> Expr | None:
@@ -351,14 +386,16 @@ def _onnx_quantize(e: Call) -> Expr | None:
 
 
 def _fast_average(e: Call) -> Expr | None:
-    """Sums each window in int32 and requantizes with the scale divided by the count; only where all windows have the same size."""
+    """Sums each window in int32 and requantizes with the scale divided by the count; only where all windows have the
+    same size."""
     _, scale, zero, to, out_zero = e.args
     found = window_sums(e)
     if found is None or found[1].min() != found[1].max():
         return None
     total, count = found[0], np.int32(found[1].flat[0])
     how = Requantize(rounding="TOEVEN", compute_dtype="float32", out_dtype=str(e.tensor_type.dtype))
-    part, zeros = N.constant(_number(scale) / np.float32(count), FLOAT32), N.constant((_zero(zero) or 0) * count, "int32")  # type: ignore[operator]
+    part = N.constant(_number(scale) / np.float32(count), FLOAT32)  # type: ignore[operator]
+    zeros = N.constant((_zero(zero) or 0) * count, "int32")
     return _made(how, total, part, zeros, to, out_zero, span=e.span)
 
 
@@ -367,18 +404,21 @@ def _fast_quantize(e: Call) -> Expr | None:
     x, scale, zero = e.args
     if not isinstance(scale, Constant):
         return None
-    inverse = N.spread(Constant(np.asarray(np.float32(1) / scale.value, np.float32)), x.tensor_type.ndim, e.op.axis, e.span)
+    inverse = N.spread(Constant(np.asarray(np.float32(1) / scale.value, np.float32)), x.tensor_type.ndim, e.op.axis,
+                       e.span)
     whole = _made(Round(), _made(Multiply(), x, inverse, span=e.span), span=e.span)
     return N.saturated_graph(whole, N.spread(zero, x.tensor_type.ndim, e.op.axis, e.span), e.tensor_type.dtype, e.span)
 
 
 _ONNX: Final[Mapping[type[Op], Rule]] = {
-    Quantize: _onnx_quantize, Requantize: _onnx_requantize, QnnAdd: _onnx_add, QnnMul: _onnx_mul, QnnSoftmax: _onnx_softmax, QnnAvgPool2d: _onnx_average,
+    Quantize: _onnx_quantize, Requantize: _onnx_requantize, QnnAdd: _onnx_add, QnnMul: _onnx_mul,
+    QnnSoftmax: _onnx_softmax, QnnAvgPool2d: _onnx_average,
     QnnConcatenate: _onnx_concatenate,
 }
 RULES: Final[Mapping[str, Mapping[type[Op], Rule]]] = {
     "tflite": {
-        Requantize: _tflite_requantize, QnnAdd: _tflite_add, QnnMul: _tflite_mul, Quantize: _tflite_quantize, QnnAvgPool2d: _tflite_average,
+        Requantize: _tflite_requantize, QnnAdd: _tflite_add, QnnMul: _tflite_mul, Quantize: _tflite_quantize,
+        QnnAvgPool2d: _tflite_average,
         QnnSoftmax: _tflite_softmax,
     },
     "onnx": _ONNX, "fast": {**_ONNX, Quantize: _fast_quantize, QnnAvgPool2d: _fast_average},

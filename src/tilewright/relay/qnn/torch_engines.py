@@ -1,13 +1,15 @@
 """What PyTorch's quantized engines compute, to the last bit, where an operator of the dialect leaves its rounding open.
 
     qnn.requantize(nn.bias_add(%sums, qnn.quantize(b, s, 0)), s, 0, t, z), s = sx * sw
-      fbgemm  -> saturate(round((cast(%sums) + b / s) * (s / t)) + z)                  b * (1 / s), in one rounding with the sum, where s is one number
+      fbgemm  -> saturate(round((cast(%sums) + b / s) * (s / t)) + z)
+                 b * (1 / s), in one rounding with the sum, where s is one number
       onednn  -> saturate(round((cast(%sums) * sx * sw + b) * (1 / t) + z))
       qnnpack -> saturate(round(cast(%sums + round(b / s)) * (s * (1 / t))) + z)
 
-All of it in float32, one rounding a step, halves to the even number; `multiply_add` holds steps together. The engine `x86` is oneDNN for
-convolutions of up to 100 groups with symmetric weights, else FBGEMM. The steps are those of torch 2.13 on a processor with AVX-512 VNNI, in one thread:
-they were found by comparing with the engines on numbers that stand half-way (`tests/test_torch_engines.py`, which keeps it so).
+All of it in float32, one rounding a step, halves to the even number; `multiply_add` holds steps together. The engine
+`x86` is oneDNN for convolutions of up to 100 groups with symmetric weights, else FBGEMM. The steps are those of torch
+2.13 on a processor with AVX-512 VNNI, in one thread: they were found by comparing with the engines on numbers that
+stand half-way (`tests/test_torch_engines.py`, which keeps it so).
 """
 
 from __future__ import annotations
@@ -36,13 +38,15 @@ from tilewright.relay.qnn.sources import Rule, is_open, joined, product_below, w
 
 _F: Final = np.float32
 _LANES: Final = 64
-"""How many bytes the engines' loops over elements take at once; what is left at the end of a tensor is computed one by one, with other roundings."""
+"""How many bytes the engines' loops over elements take at once; what is left at the end of a tensor is computed one by
+one, with other roundings."""
 _GROUPS: Final = 100
 """The most groups for which the engine x86 takes oneDNN."""
 
 
 def _numbers(call: Call, first: int) -> list[Any] | None:
-    """The parameters from the argument `first` on as float32 scales and whole zero points in turn; None unless each is one known number."""
+    """The parameters from the argument `first` on as float32 scales and whole zero points in turn; None unless each is
+    one known number."""
     found: list[Any] = []
     for k, e in enumerate(call.args[first:]):
         if not isinstance(e, Constant) or e.value.size != 1:
@@ -76,8 +80,8 @@ def _bytes(whole: Expr, zero: int, dtype: DataType, like: Call) -> Expr:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """A requantization of which all numbers are known: the sums, their bias as real numbers, what a sum is worth, both as they broadcast, the scale and zero point of the result,
-    and the product that the sums come from."""
+    """A requantization of which all numbers are known: the sums, their bias as real numbers, what a sum is worth, both
+    as they broadcast, the scale and zero point of the result, and the product that the sums come from."""
 
     call: Call
     sums: Expr
@@ -121,13 +125,15 @@ def _of_layers(engine: Callable[[_Layer], Expr]) -> Rule:
 
 
 def _fbgemm(layer: _Layer) -> Expr:
-    """round((sums + b / (sx * sw)) * (sx * sw / s)) + z, with a float bias. If weights have one scale, b * (1 / (sx * sw)) is added with one rounding."""
+    """round((sums + b / (sx * sw)) * (sx * sw / s)) + z, with a float bias. If weights have one scale, b * (1 / (sx *
+    sw)) is added with one rounding."""
     e, real = layer.call, layer.real
     if layer.bias is not None and layer.worth.size > 1:
         real = _call(Add(), real, _f(layer.bias / layer.worth), like=e)
     elif layer.bias is not None:
         real = _call(MultiplyAdd(), _f(layer.bias), _f(_F(1) / layer.worth), real, like=e)
-    return _bytes(_call(Round(), _times(real, _f(layer.worth / layer.to), e), like=e), layer.zero, e.tensor_type.dtype, e)
+    return _bytes(_call(Round(), _times(real, _f(layer.worth / layer.to), e), like=e), layer.zero, e.tensor_type.dtype,
+                  e)
 
 
 def _twice_inverted(scale: Array) -> Array:
@@ -166,9 +172,11 @@ def _qnnpack(layer: _Layer) -> Expr:
 def _x86(layer: _Layer) -> Expr:
     """As torch-onednn for convolutions of up to 100 groups with symmetric weights, otherwise as torch-fbgemm."""
     product = layer.product
-    if product is None or isinstance(product.op, QnnDense) or product.attrs.groups > _GROUPS or not N.is_zero(product.args[3]):
+    if (product is None or isinstance(product.op, QnnDense) or product.attrs.groups > _GROUPS
+            or not N.is_zero(product.args[3])):
         return _fbgemm(layer)
-    return _fbgemm(layer) if isinstance(product.op, QnnConv2dTranspose) and any(product.op.output_padding) else _onednn(layer)
+    return (_fbgemm(layer) if isinstance(product.op, QnnConv2dTranspose) and any(product.op.output_padding)
+            else _onednn(layer))
 
 
 # Elementwise
@@ -190,17 +198,20 @@ def _centred(x: Expr, zero: int, dtype: str, like: Call) -> Expr:
 
 
 def _add(e: Call) -> Expr | None:
-    """Dequantizes both operands with one rounding each, adds and quantizes; the last elements of a tensor, after whole vectors, are dequantized with two."""
+    """Dequantizes both operands with one rounding each, adds and quantizes; the last elements of a tensor, after whole
+    vectors, are dequantized with two."""
     numbers = _numbers(e, 2)
     if numbers is None:
         return None
     sa, za, sb, zb, s, z = numbers
     a, b = (N.casted(x, FLOAT32, e.span) for x in e.args[:2])
-    total = _call(Add(), *(_call(MultiplyAdd(), x, _f(sx), _f(sx * _F(-zx)), like=e) for x, sx, zx in ((a, sa, za), (b, sb, zb))), like=e)
+    total = _call(Add(), *(_call(MultiplyAdd(), x, _f(sx), _f(sx * _F(-zx)), like=e)
+                           for x, sx, zx in ((a, sa, za), (b, sb, zb))), like=e)
     whole = _late(_times(total, _f(_F(1) / s), e), z, e)
     last = _last(e)
     if last is not None:
-        other = _call(Add(), *(_times(_centred(x, zx, "float32", e), _f(sx), e) for x, sx, zx in ((a, sa, za), (b, sb, zb))), like=e)
+        other = _call(Add(), *(_times(_centred(x, zx, "float32", e), _f(sx), e)
+                               for x, sx, zx in ((a, sa, za), (b, sb, zb))), like=e)
         whole = _call(Where(), last, _early(_times(other, _f(_F(1) / s), e), z, e), whole, like=e)
     return _bytes(whole, 0, e.tensor_type.dtype, e)
 
@@ -217,7 +228,8 @@ def _late(real: Expr, zero: int, like: Call) -> Expr:
 
 
 def _last(e: Call) -> Constant | None:
-    """Which elements of a tensor, images channels last, come after whole vectors; None where there are none, or the size is not known."""
+    """Which elements of a tensor, images channels last, come after whole vectors; None where there are none, or the
+    size is not known."""
     shape = e.tensor_type.shape
     if not all(isinstance(d, int) for d in shape) or math.prod(shape) % _LANES == 0:
         return None
@@ -233,7 +245,8 @@ _ADD_BITS: Final = 21
 
 
 def _qnnpack_add(e: Call) -> Expr | None:
-    """Multiplies integers by 22-bit factors and shifts back; halves go away from zero. For uint8 only: other types follow the other engines."""
+    """Multiplies integers by 22-bit factors and shifts back; halves go away from zero. For uint8 only: other types
+    follow the other engines."""
     numbers = _numbers(e, 2)
     if numbers is None or e.tensor_type.dtype != "uint8":
         return _add(e)
@@ -245,7 +258,8 @@ def _qnnpack_add(e: Call) -> Expr | None:
     def i(value: int) -> Constant:
         return N.constant(value, "int32")
 
-    a, b = (_call(Multiply(), N.casted(v, "int32", e.span), i(f), like=e) for v, f in zip(e.args[:2], (x, y), strict=True))
+    a, b = (_call(Multiply(), N.casted(v, "int32", e.span), i(f), like=e)
+            for v, f in zip(e.args[:2], (x, y), strict=True))
     total = _call(Add(), _call(Add(), a, b, like=e), i(-x * za - y * zb), like=e)
     mask = (1 << shift) - 1
     below = N.casted(_call(Greater(), i(0), total, like=e), "int32", e.span)
@@ -270,7 +284,8 @@ def _multiply(e: Call) -> Expr | None:
 
 
 def _means(e: Call) -> tuple[Expr, Array, np.float32, int, np.float32] | None:
-    """The centred int32 sums of windows, how many elements each has, the scale and the zero point of the data, and the scale of the result."""
+    """The centred int32 sums of windows, how many elements each has, the scale and the zero point of the data, and the
+    scale of the result."""
     numbers, found = _numbers(e, 1), window_sums(e)
     if numbers is None or found is None or numbers[1] != numbers[3]:
         return None
@@ -286,7 +301,8 @@ def _whole_image(e: Call) -> bool:
 
 
 def _average(e: Call) -> Expr | None:
-    """Multiplies sums by one over the count. For means of whole images, and for channels after whole vectors of 16, the zero point is added before rounding."""
+    """Multiplies sums by one over the count. For means of whole images, and for channels after whole vectors of 16, the
+    zero point is added before rounding."""
     found = _means(e)
     if found is None:
         return None
@@ -301,12 +317,14 @@ def _average(e: Call) -> Expr | None:
         return None
     elif channels % 16:
         last = np.arange(channels) >= channels - channels % 16
-        late = _call(Where(), Constant(last.reshape([-1 if d == channel else 1 for d in range(4)])), early, late, like=e)
+        late = _call(Where(), Constant(last.reshape([-1 if d == channel else 1 for d in range(4)])), early, late,
+                     like=e)
     return _bytes(late, 0, e.tensor_type.dtype, e)
 
 
 def _qnnpack_average(e: Call) -> Expr | None:
-    """Multiplies sums by the input scale over the product of result scale and count, and rounds; padding always counts."""
+    """Multiplies sums by the input scale over the product of result scale and count, and rounds; padding always counts.
+    """
     found = _means(e)
     if found is None:
         return None
@@ -347,13 +365,16 @@ def _softmax(e: Call) -> Expr | None:
 
 
 _ELEMENTS: Final[Mapping[type[Op], Rule]] = {
-    Quantize: _quantize, QnnAdd: _add, QnnMul: _multiply, QnnAvgPool2d: _average, QnnConcatenate: _concatenate, QnnSoftmax: _softmax,
+    Quantize: _quantize, QnnAdd: _add, QnnMul: _multiply, QnnAvgPool2d: _average, QnnConcatenate: _concatenate,
+    QnnSoftmax: _softmax,
 }
 ENGINES: Final[Mapping[str, Mapping[type[Op], Rule]]] = {
     "torch": {**_ELEMENTS, Requantize: _of_layers(_x86)},
     "torch-fbgemm": {**_ELEMENTS, Requantize: _of_layers(_fbgemm)},
     "torch-onednn": {**_ELEMENTS, Requantize: _of_layers(_onednn)},
     "torch-x86": {**_ELEMENTS, Requantize: _of_layers(_x86)},
-    "torch-qnnpack": {**_ELEMENTS, Requantize: _of_layers(_qnnpack), QnnAdd: _qnnpack_add, QnnAvgPool2d: _qnnpack_average},
+    "torch-qnnpack": {**_ELEMENTS, Requantize: _of_layers(_qnnpack), QnnAdd: _qnnpack_add,
+                      QnnAvgPool2d: _qnnpack_average},
 }
-"""By engine, as `torch.backends.quantized.engine` names it, and class of operator; without one it is torch's own default."""
+"""By engine, as `torch.backends.quantized.engine` names it, and class of operator; without one it is torch's own
+default."""

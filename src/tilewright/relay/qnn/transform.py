@@ -1,11 +1,11 @@
-"""Passes over operators of quantized tensors: what a target wants of them, and what they mean in plain operators.
+"""Passes over operators of quantized tensors: hooks of targets, numerics, and lowering to plain operators.
 
-    qnn.transform.Legalize()            what the hooks of `relay.qnn.op.register_qnn_legalize` return
+    qnn.transform.Legalize()            qnn.add(…) -> the result of a hook of `relay.qnn.op.register_qnn_legalize`
     qnn.transform.CanonicalizeOps()     qnn.add(…) -> cast, subtract, fixed_point_multiply, add, clip
-    qnn.transform.ChooseNumerics()      operators leave their roundings open, and main(numerics="onnx") says whose they are, as the option relay.qnn.numerics asks
-    qnn.transform.SettleNumerics()      qnn.requantize(…) -> qnn.requantize(…, rounding="TFLITE"), as the runtime does that a model is from
-    qnn.transform.SettleMain()          the same for `main`; other functions are told whose roundings it has
-    qnn.transform.Unify()               one shape for quantized networks of all frameworks
+    qnn.transform.ChooseNumerics()      def @main(…) -> def @main(…, numerics="onnx"), by the option relay.qnn.numerics
+    qnn.transform.SettleNumerics()      qnn.requantize(…) -> qnn.requantize(…, rounding="TFLITE"), by `numerics`
+    qnn.transform.SettleMain()          the same for `main` only
+    qnn.transform.Unify()               one form for quantized networks of all frameworks
 """
 
 from __future__ import annotations
@@ -59,5 +59,6 @@ def plain_form(e: Expr) -> Expr | None:
 Legalize = QnnLegalize
 CanonicalizeOps = QnnCanonicalizeOps
 __all__ = [
-    "CanonicalizeOps", "ChooseNumerics", "Legalize", "NormalizeQnn", "QnnCanonicalizeOps", "QnnLegalize", "RealToQnn", "SettleMain", "SettleNumerics", "Unify", "UnifyLayout", "UnifyType",
+    "CanonicalizeOps", "ChooseNumerics", "Legalize", "NormalizeQnn", "QnnCanonicalizeOps", "QnnLegalize", "RealToQnn",
+    "SettleMain", "SettleNumerics", "Unify", "UnifyLayout", "UnifyType",
 ]

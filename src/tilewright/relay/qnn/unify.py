@@ -40,14 +40,17 @@ class Unify(Pass):
 
     def __post_init__(self) -> None:
         if self.numerics is not None and self.numerics not in KNOWN:
-            raise OptionError(f'numerics="{self.numerics}" is not supported; it must be one of {", ".join(KNOWN)}, or None', code="TW1004")
+            raise OptionError(f'numerics="{self.numerics}" is not supported; it must be one of {", ".join(KNOWN)}, or None',
+                              code="TW1004")
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
-        passes = (RealToQnn(), NormalizeQnn(), UnifyLayout(self.layout, self.keep_signature), UnifyType(self.dtype), NormalizeQnn(), EliminateCommonSubexpr(), DeadCodeElimination())
+        passes = (RealToQnn(), NormalizeQnn(), UnifyLayout(self.layout, self.keep_signature), UnifyType(self.dtype),
+                  NormalizeQnn(), EliminateCommonSubexpr(), DeadCodeElimination())
         new = Sequential(passes, name="Unify")(mod).copy()
         for name, function in list(new.items()):
             if isinstance(function, Function):
                 attrs = {k: v for k, v in function.attrs.items() if k != _NAMES}
-                plain = Function(function.params, function.body, function.declared_ret_type, function.type_params, attrs, function.span)
+                plain = Function(function.params, function.body, function.declared_ret_type, function.type_params,
+                                 attrs, function.span)
                 new.update_func(name, with_numerics(plain, self.numerics if str(name) == "main" else None))
         return new

@@ -3,7 +3,8 @@
     fn (%x: (1, 224, 224, 3)) { qnn.conv2d(%x, w, …, data_layout="NHWC", kernel_layout="HWIO") }
     -> fn (%x: (1, 3, 224, 224)) { qnn.conv2d(%x, w', …) }
 
-    qnn.dense(reshape(transpose(%x, axes=[0, 2, 3, 1]), newshape=[1, 100]), w) -> qnn.dense(reshape(%x, newshape=[1, 100]), w')
+    qnn.dense(reshape(transpose(%x, axes=[0, 2, 3, 1]), newshape=[1, 100]), w)
+      -> qnn.dense(reshape(%x, newshape=[1, 100]), w')
 
 Weights are put into the other order now.
 """
@@ -103,7 +104,8 @@ def _is_image(e: Expr) -> bool:
 def _results(body: Expr, sweep: _Sweep, keep: bool) -> Expr:
     """The results: images as they are stored, all others in their own order."""
     fields = body.fields if isinstance(body, Tuple) else (body,)
-    found = [sweep.stored[f].expr if not keep and _is_image(f) and sweep.stored[f].perm == sweep.perm else sweep.logical(f) for f in fields]
+    found = [sweep.stored[f].expr if not keep and _is_image(f) and sweep.stored[f].perm == sweep.perm
+             else sweep.logical(f) for f in fields]
     if all(a is b for a, b in zip(found, fields, strict=True)):
         return body
     return Tuple(tuple(found), body.span) if isinstance(body, Tuple) else found[0]
@@ -145,11 +147,13 @@ def turned_weight(e: Expr) -> Expr | None:
     if not (isinstance(e, Call) and isinstance(e.op, QnnDense) and isinstance(e.args[1], Constant)):
         return None
     view = e.args[0]
-    if not (isinstance(view, Call) and isinstance(view.op, Reshape) and isinstance(view.args[0], Call) and isinstance(view.args[0].op, Transpose)):
+    if not (isinstance(view, Call) and isinstance(view.op, Reshape) and isinstance(view.args[0], Call)
+            and isinstance(view.args[0].op, Transpose)):
         return None
     moved = view.args[0]
     axes, shape = axes_of(moved), moved.tensor_type.shape
-    if axes[0] != 0 or not all(isinstance(n, int) for n in shape) or view.tensor_type.shape != (shape[0], math.prod(shape[1:])):
+    if (axes[0] != 0 or not all(isinstance(n, int) for n in shape)
+            or view.tensor_type.shape != (shape[0], math.prod(shape[1:]))):
         return None
     back = [axes.index(k) - 1 for k in range(1, len(axes))]
     weight = e.args[1].value

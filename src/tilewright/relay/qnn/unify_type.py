@@ -3,7 +3,8 @@
     qnn.conv2d(qnn.quantize(%x, s, 114, out_dtype="uint8"), w, 114, …)
     -> qnn.conv2d(qnn.quantize(%x, s, -14, out_dtype="int8"), w, -14, …)
 
-One sweep. Weights stay; where an operator is not known to follow, where a value comes in, and where one goes out, it is moved there and back.
+One sweep. Weights stay; where an operator is not known to follow, where a value comes in, and where one goes out, it is
+moved there and back.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ class _Sweep:
 
     def visit(self, e: Expr) -> None:
         rule = _RULES.get(type(e.op)) if isinstance(e, Call) and isinstance(e.op, Op) else None
-        if rule is None or not isinstance(e, Call) or not any(map(self.is_other, (e, *_tensors(e)))) or not self.follows(e):
+        if (rule is None or not isinstance(e, Call) or not any(map(self.is_other, (e, *_tensors(e))))
+                or not self.follows(e)):
             old = operands(e)
             now = [self.plain(o) for o in old]
             self.new[e] = e if all(a is b for a, b in zip(old, now, strict=True)) else with_operands(e, now)
@@ -135,7 +137,8 @@ class _Sweep:
 
     def arithmetic(self, e: Call) -> Expr:
         a, b, sa, za, sb, zb, s, z = e.args
-        return _again(e, {}, [self.data(a), self.data(b), sa, self.zero(a, za), sb, self.zero(b, zb), s, self.zero(e, z)])
+        return _again(e, {},
+                      [self.data(a), self.data(b), sa, self.zero(a, za), sb, self.zero(b, zb), s, self.zero(e, z)])
 
     def function(self, e: Call) -> Expr:
         x, s, z, to, out_zero = e.args
@@ -181,7 +184,8 @@ def _shifted(x: Expr, by: int, dtype: DataType) -> Expr:
 
 _RULES: Final[dict[type[Op], Callable[[_Sweep, Call], Expr]]] = {
     Quantize: _Sweep.quantize, Dequantize: _Sweep.dequantize, Requantize: _Sweep.requantize,
-    **dict.fromkeys((QnnConv2d, QnnDense), _Sweep.product), **dict.fromkeys((QnnAdd, QnnSubtract, QnnMul), _Sweep.arithmetic),
+    **dict.fromkeys((QnnConv2d, QnnDense), _Sweep.product),
+    **dict.fromkeys((QnnAdd, QnnSubtract, QnnMul), _Sweep.arithmetic),
     **dict.fromkeys(Requantized.__subclasses__(), _Sweep.function),
     Clip: _Sweep.clip, Pad: _Sweep.pad, Concatenate: _Sweep.joined,
     **dict.fromkeys((MaxPool2d, Reshape, Squeeze, ExpandDims, BatchFlatten, Transpose, StridedSlice), _Sweep.moving),

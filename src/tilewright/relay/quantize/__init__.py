@@ -1,11 +1,12 @@
-"""Quantization of float networks: `relay.quantize.quantize` with the field's options, and `post_training` from data in one call.
+"""Quantization of float networks: `relay.quantize.quantize` with the field's options, and `post_training` from data in
+one call.
 
     with relay.quantize.qconfig(global_scale=8.0):           ranges by the field's rules
         mod = relay.quantize.quantize(mod, params)
     found = relay.quantize.post_training(mod, data)          ranges of each value and channel, with a report of errors
 
-Both choose places in the same way (`places.py`), simulate there (`simulate.py`), find ranges (`ranges.py`), and make integers of it (`integers.py`): operators of the
-qnn dialect, as quantized models of the frontends have them.
+Both choose places in the same way (`places.py`), simulate there (`simulate.py`), find ranges (`ranges.py`), and make
+integers of it (`integers.py`): operators of the qnn dialect, as quantized models of the frontends have them.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ _COMPILING: Final = frozenset({"calibrate", "post_training", "quantize"})
 """What runs a network on data, compiled."""
 
 __all__ = [
-    "LayerError", "PostTraining", "QAnnotateKind", "QConfig", "QuantizeAnnotate", "QuantizeCalibrate", "QuantizePartition", "QuantizeRealize", "Quantized", "Report", "annotate",
-    "calibrate", "current_qconfig", "kind2str", "partition", "post_training", "prerequisite_optimize", "qconfig", "quantize", "realize",
+    "LayerError", "PostTraining", "QAnnotateKind", "QConfig", "QuantizeAnnotate", "QuantizeCalibrate",
+    "QuantizePartition", "QuantizeRealize", "Quantized", "Report", "annotate",
+    "calibrate", "current_qconfig", "kind2str", "partition", "post_training", "prerequisite_optimize", "qconfig",
+    "quantize", "realize",
 ]
 
 

@@ -61,16 +61,20 @@ def _calibrated(function: Function, dataset: Iterable[Any] | None, config: QConf
     return rebuilt(function, replace)
 
 
-def _magnitudes(function: Function, inputs: Sequence[Call], dataset: Iterable[Any] | None, config: QConfig, runner: Runner) -> dict[Expr, float]:
+def _magnitudes(function: Function, inputs: Sequence[Call], dataset: Iterable[Any] | None, config: QConfig,
+                runner: Runner) -> dict[Expr, float]:
     if config.calibrate_mode == "global_scale":
         return dict.fromkeys(inputs, float(config.global_scale))
     if dataset is None:
-        raise OptionError(f"calibrate_mode {config.calibrate_mode!r} finds ranges in data; give quantize(mod, params, dataset) a list of inputs by name, or calibrate_mode='global_scale'", code="TW1002")
+        raise OptionError(f"calibrate_mode {config.calibrate_mode!r} finds ranges in data; give quantize(mod, params, "
+                          "dataset) a list of inputs by name, or calibrate_mode='global_scale'", code="TW1002")
     made: dict[Expr, Expr] = {}
     plain = float_form(function, made)
     of_value = {e: made[e.args[0]] for e in inputs}
-    found = distributions(plain, list(dict.fromkeys(of_value.values())), samples_of(dataset, plain), runner, config.calibrate_chunk_by)
-    measure: Callable[[Distribution], float] = divergence_of if config.calibrate_mode == "kl_divergence" else lambda d: percentile_of(d, _PERCENTILE)
+    found = distributions(plain, list(dict.fromkeys(of_value.values())), samples_of(dataset, plain), runner,
+                          config.calibrate_chunk_by)
+    measure: Callable[[Distribution], float] = (divergence_of if config.calibrate_mode == "kl_divergence"
+        else lambda d: percentile_of(d, _PERCENTILE))
     ranges = {e: measure(d) for e, d in found.items()}
     return {e: ranges[v] for e, v in of_value.items()}
 

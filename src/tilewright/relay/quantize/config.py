@@ -37,14 +37,17 @@ def kind2str(kind: int) -> str:
 
 @dataclass(frozen=True)
 class QConfig:
-    """The options of `relay.quantize`, with the field's defaults; a context manager. Raises `OptionError` for values that mean nothing.
+    """The options of `relay.quantize`, with the field's defaults; a context manager. Raises `OptionError` for values
+    that mean nothing.
 
-    Values of a layer's input have `nbit_input` bits in `dtype_input`, weights `nbit_weight` in `dtype_weight`; sums are int32. `calibrate_mode` says where a
-    value's range comes from: `global_scale` for all, or data (`kl_divergence`, `percentile`), `calibrate_chunk_by` values at a time (-1: all). `weight_scale`
-    is the largest weight ("max") or the power of two above it ("power2"). `skip_conv_layers` are numbers of convolutions, from zero on, that stay in float;
-    `skip_dense_layer` leaves all products there, `debug_enabled_ops` all operators but those named. `do_simulation` leaves the simulated
-    quantization in float. `rounding` is that of requantizations: halves UPWARD, away from zero (TONEAREST) or TOEVEN. `partition_conversions` puts what quantizes inputs and
-    dequantizes outputs into functions of their own; "fully_integral" refuses a network with floats between.
+    Values of a layer's input have `nbit_input` bits in `dtype_input`, weights `nbit_weight` in `dtype_weight`; sums are
+    int32. `calibrate_mode` says where a value's range comes from: `global_scale` for all, or data (`kl_divergence`,
+    `percentile`), `calibrate_chunk_by` values at a time (-1: all). `weight_scale` is the largest weight ("max") or the
+    power of two above it ("power2"). `skip_conv_layers` are numbers of convolutions, from zero on, that stay in float;
+    `skip_dense_layer` leaves all products there, `debug_enabled_ops` all operators but those named. `do_simulation`
+    leaves the simulated quantization in float. `rounding` is that of requantizations: halves UPWARD, away from zero
+    (TONEAREST) or TOEVEN. `partition_conversions` puts what quantizes inputs and dequantizes outputs into functions of
+    their own; "fully_integral" refuses a network with floats between.
     """
 
     nbit_input: int = 8
@@ -69,22 +72,27 @@ class QConfig:
     def __post_init__(self) -> None:
         chosen = (
             ("calibrate_mode", CALIBRATE_MODES), ("weight_scale", WEIGHT_SCALES), ("partition_conversions", PARTITIONS),
-            ("rounding", ("UPWARD", "TONEAREST", "TOEVEN")), ("dtype_input", ("int8", "uint8")), ("dtype_weight", ("int8",)), ("dtype_activation", ("int32",)),
+            ("rounding", ("UPWARD", "TONEAREST", "TOEVEN")), ("dtype_input", ("int8", "uint8")),
+            ("dtype_weight", ("int8",)), ("dtype_activation", ("int32",)),
             ("nbit_activation", (32,)), ("round_for_shift", (True,)),
         )
         for name, values in chosen:
             given = getattr(self, name)
             if given not in values:
                 near = nearest(given, [v for v in values if isinstance(v, str)]) if isinstance(given, str) else ""
-                raise OptionError(f"qconfig: {name} is {given!r}; what there is: {', '.join(map(str, values))}{near}", code="TW1001")
+                raise OptionError(f"qconfig: {name} is {given!r}; what there is: {', '.join(map(str, values))}{near}",
+                                  code="TW1001")
         for name in ("nbit_input", "nbit_weight"):
             bits = getattr(self, name)
             if not isinstance(bits, int) or not 2 <= bits <= 8:
-                raise OptionError(f"qconfig: {name} is {bits!r}; it must be an integer from 2 to 8, because kernels multiply 8-bit numbers", code="TW1001")
+                raise OptionError(f"qconfig: {name} is {bits!r}; it must be an integer from 2 to 8, because "
+                                  "kernels multiply 8-bit numbers", code="TW1001")
         if not self.global_scale > 0:
-            raise OptionError(f"qconfig: global_scale is {self.global_scale!r}; it is the largest magnitude of a value, above zero", code="TW1001")
+            raise OptionError(f"qconfig: global_scale is {self.global_scale!r}; it is the largest magnitude of a "
+                              "value, above zero", code="TW1001")
         if not isinstance(self.calibrate_chunk_by, int) or self.calibrate_chunk_by == 0 or self.calibrate_chunk_by < -1:
-            raise OptionError(f"qconfig: calibrate_chunk_by is {self.calibrate_chunk_by!r}; it is how many values are calibrated at a time, or -1 for all", code="TW1001")
+            raise OptionError(f"qconfig: calibrate_chunk_by is {self.calibrate_chunk_by!r}; it is how many values are "
+                              "calibrated at a time, or -1 for all", code="TW1001")
 
     def get_nbit_by_kind(self, kind: int) -> int:
         """The bits of a kind of values."""
@@ -115,5 +123,7 @@ def qconfig(**options: Any) -> QConfig:
     known = [f.name for f in fields(QConfig) if not f.name.startswith("_")]
     for name in options:
         if name not in known:
-            raise OptionError(f"qconfig: there is no option '{name}'{nearest(name, known) or '; the options are: ' + ', '.join(known)}", code="TW1001")
+            raise OptionError("qconfig: there is no option "
+                              f"'{name}'{nearest(name, known) or '; the options are: ' + ', '.join(known)}",
+                              code="TW1001")
     return QConfig(**options)

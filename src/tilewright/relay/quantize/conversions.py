@@ -2,7 +2,9 @@
 devices.
 
     def @main(%x) { qnn.dequantize(qnn.conv2d(qnn.quantize(%x, …), …), …) }
-    -> def @quantize_inputs(%x) { qnn.quantize(%x, …) }   def @quantized_main(%q) { qnn.conv2d(%q, …) }   def @dequantize_outputs(%q) { qnn.dequantize(%q, …) }
+    -> def @quantize_inputs(%x) { qnn.quantize(%x, …) }
+       def @quantized_main(%q) { qnn.conv2d(%q, …) }
+       def @dequantize_outputs(%q) { qnn.dequantize(%q, …) }
        def @main(%x) { @dequantize_outputs(@quantized_main(@quantize_inputs(%x))) }
 """
 
@@ -21,7 +23,8 @@ NAMES = ("quantize_inputs", "quantized_main", "dequantize_outputs")
 
 
 def partition_conversions(mod: IRModule, ensure_fully_integral: bool = False) -> IRModule:
-    """`mod` with `main` in three functions; raises `CompileError` where the middle one must compute in integers alone and does not."""
+    """`mod` with `main` in three functions; raises `CompileError` where the middle one must compute in integers alone
+    and does not."""
     main = mod["main"]
     order = [e for e in post_order(main.body, inside=False) if not isinstance(e, Constant)]
     users = consumers(order)
@@ -30,7 +33,8 @@ def partition_conversions(mod: IRModule, ensure_fully_integral: bool = False) ->
         for e in order:
             if stage[e] == 1 and isinstance(e, Call) and _is_float(e):
                 name = getattr(e.op, "name", "a call")
-                raise CompileError(f"{name} is computed in float between quantized values; leave it out of the network, or take partition_conversions='enabled'", e.span, code="TW1005")
+                raise CompileError(f"{name} is computed in float between quantized values; leave it out of the "
+                                   "network, or take partition_conversions='enabled'", e.span, code="TW1005")
     made = mod.copy()
     known: dict[Expr, Expr] = {p: p for p in main.params}
     for k, name in enumerate(NAMES):
@@ -50,11 +54,13 @@ def partition_conversions(mod: IRModule, ensure_fully_integral: bool = False) ->
 
 
 def _stages(main: Function, order: Sequence[Expr], users: Mapping[Expr, Sequence[Expr]]) -> dict[Expr, int]:
-    """0 for what is computed before and with the first quantizations, 2 for what is float behind all integers, 1 for the rest."""
+    """0 for what is computed before and with the first quantizations, 2 for what is float behind all integers, 1 for
+    the rest."""
     first: set[Expr] = set()
     for e in order:
         below = [o for o in operands(e) if not isinstance(o, Constant)]
-        if isinstance(e, Var) or all(o in first and not (isinstance(o, Call) and isinstance(o.op, Quantize)) for o in below):
+        if isinstance(e, Var) or all(o in first and not (isinstance(o, Call) and isinstance(o.op, Quantize))
+                                     for o in below):
             first.add(e)
     last: set[Expr] = set()
     for e in reversed(order):

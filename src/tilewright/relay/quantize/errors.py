@@ -1,8 +1,9 @@
 """Errors of a quantized network relative to the float one: by layer, and at its outputs.
 
-Errors are relative: the root of the summed squares of the difference, divided by that of the float values. A layer has two. Its `own` error is what quantizing its data and
-weight does where all before it is float, and `error` is that of its result behind all layers before it. Both are measured with simulated quantization,
-in one program that has the float network, the simulated one and each layer's own beside each other.
+Errors are relative: the root of the summed squares of the difference, divided by that of the float values. A layer has
+two. Its `own` error is what quantizing its data and weight does where all before it is float, and `error` is that of
+its result behind all layers before it. Both are measured with simulated quantization, in one program that has the float
+network, the simulated one and each layer's own beside each other.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class LayerError:
 
 @dataclass(frozen=True)
 class Report:
-    """What post-training quantization did: relative errors of layers, and of outputs by name, of the program in integers."""
+    """What post-training quantization did: relative errors of layers, and of outputs by name, of the program in
+    integers."""
 
     calibration: str
     samples: int
@@ -51,9 +53,11 @@ class Report:
         return max(self.outputs.values())
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, for JSON: each error also as a ratio of signal to noise in decibels, None where there is no noise."""
+        """Plain data, for JSON: each error also as a ratio of signal to noise in decibels, None where there is no
+        noise."""
         found = asdict(self)
-        found["layers"] = [{**asdict(e), "own_snr_db": decibels(e.own), "snr_db": decibels(e.error)} for e in self.layers]
+        found["layers"] = [{**asdict(e), "own_snr_db": decibels(e.own), "snr_db": decibels(e.error)}
+                           for e in self.layers]
         found["outputs"] = {name: {"error": e, "snr_db": decibels(e)} for name, e in self.outputs.items()}
         return found
 
@@ -88,7 +92,8 @@ class Setting:
         return Call(layer.op, [data, simulated_weight(layer, self.of_weight(layer))], span=layer.span)
 
 
-def layer_errors(how: Setting, layers: Sequence[Call], samples: Sequence[Sample], runner: Runner) -> dict[Call, tuple[float, float]]:
+def layer_errors(how: Setting, layers: Sequence[Call], samples: Sequence[Sample],
+                 runner: Runner) -> dict[Call, tuple[float, float]]:
     """The own error (zero in float) and the error of each of these layers, over all samples."""
     made: dict[Expr, Expr] = {}
     how.simulated(made)
@@ -108,7 +113,8 @@ def layer_errors(how: Setting, layers: Sequence[Call], samples: Sequence[Sample]
 
 
 def channel_shifts(how: Setting, samples: Sequence[Sample], runner: Runner) -> dict[Call, Array]:
-    """How much greater the float result of each quantized layer is than what it makes alone: the mean for each output channel, float32."""
+    """How much greater the float result of each quantized layer is than what it makes alone: the mean for each output
+    channel, float32."""
     results: list[Expr] = []
     for e in how.places.layers:
         others = tuple(d for d in range(e.tensor_type.ndim) if d != channel_axis(e))
@@ -124,14 +130,16 @@ def channel_shifts(how: Setting, samples: Sequence[Sample], runner: Runner) -> d
 def _result_of(layer: Expr, made: Mapping[Expr, Expr]) -> Expr:
     """A layer in the simulated network, without the quantization of its result."""
     new = made[layer]
-    return new.args[0] if isinstance(new, Call) and isinstance(layer, Call) and type(new.op) is not type(layer.op) else new
+    return (new.args[0] if isinstance(new, Call) and isinstance(layer, Call) and type(new.op) is not type(layer.op)
+            else new)
 
 
 def _squares(x: Array) -> float:
     return float(np.sum(np.square(x, dtype=np.float64)))
 
 
-def output_errors(names: Sequence[str], run: Callable[[Sample], list[Array]], expected: Sequence[Sequence[Array]], samples: Sequence[Sample]) -> dict[str, float]:
+def output_errors(names: Sequence[str], run: Callable[[Sample], list[Array]], expected: Sequence[Sequence[Array]],
+                  samples: Sequence[Sample]) -> dict[str, float]:
     """The relative error of each output of a program over the samples, beside what is expected of it."""
     noise, signal = np.zeros(len(names)), np.zeros(len(names))
     for sample, wanted in zip(samples, expected, strict=True):

@@ -23,8 +23,9 @@ Runner = Callable[[Function, Sequence[Expr]], Callable[[Sample], list[Array]]]
 def samples_of(data: Any, function: Function) -> list[Sample]:
     """What the network is run on: a mapping of input names to arrays for each run.
 
-    `data` is such a mapping, or an iterable of them, or of arrays where there is one input. The first axis of an array may have more than one batch: each is a
-    sample. Raises `InputError` for other names and shapes, and where there is none.
+    `data` is such a mapping, or an iterable of them, or of arrays where there is one input. The first axis of an array
+    may have more than one batch: each is a sample. Raises `InputError` for other names and shapes, and where there is
+    none.
     """
     names = [p.name_hint for p in function.params]
     items: Iterable[Any] = [data] if isinstance(data, (Mapping, np.ndarray)) or hasattr(data, "numpy") else data
@@ -32,9 +33,12 @@ def samples_of(data: Any, function: Function) -> list[Sample]:
     for item in items:
         given = item if isinstance(item, Mapping) else {names[0]: item} if len(names) == 1 else None
         if given is None:
-            raise InputError(f"the network takes {len(names)} inputs: {', '.join(names)}; give each sample as a dictionary of arrays by these names", code="TW1002")
+            raise InputError(f"the network takes {len(names)} inputs: {', '.join(names)}; give each sample as a "
+                             "dictionary of arrays by these names", code="TW1002")
         for wrong in set(given) ^ set(names):
-            raise InputError(f"calibration data: '{wrong}' is {'no input of the network' if wrong in given else 'not given'}; the inputs are: {', '.join(names)}", code="TW1002")
+            raise InputError(f"calibration data: '{wrong}' is "
+                             f"{'no input of the network' if wrong in given else 'not given'}; the inputs are: "
+                             f"{', '.join(names)}", code="TW1002")
         found += _batches({n: _array(given[n]) for n in names}, function.params)
     if not found:
         raise InputError("there are no calibration data; give at least one input", code="TW1002")
@@ -50,20 +54,26 @@ def _batches(sample: Sample, params: Sequence[Var]) -> list[Sample]:
     for p in params:
         kind, x = p.checked_type, sample[p.name_hint]
         assert isinstance(kind, TensorType)
-        fits = x.shape[1:] == tuple(kind.shape[1:]) and x.ndim == kind.ndim and (not x.ndim or (x.shape[0] and x.shape[0] % kind.shape[0] == 0))
+        fits = x.shape[1:] == tuple(kind.shape[1:]) and x.ndim == kind.ndim and (not x.ndim
+            or (x.shape[0] and x.shape[0] % kind.shape[0] == 0))
         if not fits or x.dtype != kind.dtype.numpy():
-            raise InputError(f"calibration data for '{p.name_hint}' are {x.dtype}{list(x.shape)}, and the network takes {kind!r}, or several of them along the first axis", code="TW1002")
+            raise InputError(f"calibration data for '{p.name_hint}' are {x.dtype}{list(x.shape)}, and the network "
+                             f"takes {kind!r}, or several of them along the first axis", code="TW1002")
         counts.add(x.shape[0] // kind.shape[0] if x.ndim else 1)
     if len(counts) > 1:
-        raise InputError(f"calibration data have different numbers of samples: {', '.join(map(str, sorted(counts)))}; give as many of each input", code="TW1002")
+        raise InputError(f"calibration data have different numbers of samples: {', '.join(map(str, sorted(counts)))}; "
+                         "give as many of each input", code="TW1002")
     count = counts.pop() if counts else 1
-    return [{n: x if not x.ndim else np.ascontiguousarray(np.split(x, count)[k]) for n, x in sample.items()} for k in range(count)]
+    return [{n: x if not x.ndim else np.ascontiguousarray(np.split(x, count)[k]) for n, x in sample.items()}
+            for k in range(count)]
 
 
 def distributions(
-    function: Function, values: Sequence[Expr], samples: Sequence[Sample], runner: Runner, at_a_time: int = -1, counted: bool = True,
+    function: Function, values: Sequence[Expr], samples: Sequence[Sample], runner: Runner, at_a_time: int = -1,
+    counted: bool = True,
 ) -> dict[Expr, Distribution]:
-    """How the numbers of these nodes of `function` are distributed, in runs that keep `at_a_time` of them; only their ends where nothing is `counted`."""
+    """How the numbers of these nodes of `function` are distributed, in runs that keep `at_a_time` of them; only their
+    ends where nothing is `counted`."""
     found = {e: Distribution() for e in values}
     step = len(values) if at_a_time < 0 else at_a_time
     for begin in range(0, len(values), max(step, 1)):

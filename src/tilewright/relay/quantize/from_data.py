@@ -1,7 +1,9 @@
-"""Post-training quantization: a float network and data in, a network of integers and a report of its errors out, in one call.
+"""Post-training quantization: a float network and data in, a network of integers and a report of its errors out, in one
+call.
 
-Weights are signed bytes with a scale for each output channel, values bytes with a zero point; ranges come from data (`ranges.py`). Layers whose error is not to be
-borne stay in float: those named in `skip`, and with `max_error` as many of the worst as it takes.
+Weights are signed bytes with a scale for each output channel, values bytes with a zero point; ranges come from data
+(`ranges.py`). Layers whose error is not to be borne stay in float: those named in `skip`, and with `max_error` as many
+of the worst as it takes.
 """
 
 from __future__ import annotations
@@ -35,10 +37,11 @@ CALIBRATIONS: Final = ("minmax", "percentile", "kl", "mse")
 class PostTraining:
     """How a network is quantized. Raises `OptionError` for values that mean nothing.
 
-    `calibration` chooses the range of a value: "minmax", "percentile" (of magnitudes, `percentile` of them), "kl" or "mse". `per_channel` gives weights a scale for each output
-    channel; `symmetric` values have as many levels below zero as above. Values are stored as `dtype`, "uint8" or "int8". `bias_correction` adds to each
-    layer's bias what quantization takes from the mean of each channel. Layers named in `skip` stay in float, and with `max_error`, a relative error
-    of outputs, so do the worst others. Errors are measured on the first `measured` samples.
+    `calibration` chooses the range of a value: "minmax", "percentile" (of magnitudes, `percentile` of them), "kl" or
+    "mse". `per_channel` gives weights a scale for each output channel; `symmetric` values have as many levels below
+    zero as above. Values are stored as `dtype`, "uint8" or "int8". `bias_correction` adds to each layer's bias what
+    quantization takes from the mean of each channel. Layers named in `skip` stay in float, and with `max_error`, a
+    relative error of outputs, so do the worst others. Errors are measured on the first `measured` samples.
     """
 
     calibration: str = "minmax"
@@ -55,13 +58,17 @@ class PostTraining:
         for name, known in (("calibration", CALIBRATIONS), ("dtype", ("uint8", "int8"))):
             given = getattr(self, name)
             if given not in known:
-                raise OptionError(f"{name} is {given!r}; it must be one of {', '.join(known)}{nearest(str(given), known)}", code="TW1001")
+                raise OptionError(f"{name} is {given!r}; it must be one of {', '.join(known)}{nearest(str(given), known)}",
+                                  code="TW1001")
         if not 0 < self.percentile <= 1:
-            raise OptionError(f"percentile is {self.percentile!r}; it is the part of all values that is kept, above 0 and up to 1", code="TW1001")
+            raise OptionError(f"percentile is {self.percentile!r}; it is the part of all values that is kept, above 0 "
+                              "and up to 1", code="TW1001")
         if self.max_error is not None and not self.max_error >= 0:
-            raise OptionError(f"max_error is {self.max_error!r}; it is a relative error: 0.05 is five percent", code="TW1001")
+            raise OptionError(f"max_error is {self.max_error!r}; it is a relative error: 0.05 is five percent",
+                              code="TW1001")
         if self.measured < 1:
-            raise OptionError(f"measured is {self.measured!r}; errors are measured on at least one sample", code="TW1001")
+            raise OptionError(f"measured is {self.measured!r}; errors are measured on at least one sample",
+                              code="TW1001")
 
 
 @dataclass(frozen=True)
@@ -72,7 +79,8 @@ class Quantized:
     report: Report
 
 
-def post_training(mod: IRModule, params: Mapping[str, Any] | None, dataset: Any, config: PostTraining, runner: Runner) -> Quantized:
+def post_training(mod: IRModule, params: Mapping[str, Any] | None, dataset: Any, config: PostTraining,
+                  runner: Runner) -> Quantized:
     """`compiler.calibration.post_training`, whose programs run by `runner`."""
     return _Work(prerequisite_optimize(mod, params), dataset, config, runner).quantized()
 
@@ -84,19 +92,23 @@ class _Work:
         self.mod, self.config, self.runner = mod, config, runner
         main = mod["main"]
         if dataset is None:
-            raise OptionError("post-training quantization finds ranges in data; give inputs of the network: a dictionary of arrays, or an iterable of them", code="TW1002")
+            raise OptionError("post-training quantization finds ranges in data; give inputs of the network: a "
+                              "dictionary of arrays, or an iterable of them", code="TW1002")
         self.function: Function = with_biases(main) if config.bias_correction else main
         self.names = layer_names(self.function)
         if not self.names:
-            raise CompileError("there is nothing to quantize: the network has no convolution in two dimensions and no product of float32 with constant weights", code="TW1003")
+            raise CompileError("there is nothing to quantize: the network has no convolution in two dimensions and no "
+                               "product of float32 with constant weights", code="TW1003")
         for name in config.skip:
             if name not in self.names.values():
-                raise OptionError(f"skip: there is no layer '{name}'{nearest(name, self.names.values()) or '; the layers are: ' + ', '.join(self.names.values())}", code="TW1001")
+                near = nearest(name, self.names.values()) or "; the layers are: " + ", ".join(self.names.values())
+                raise OptionError(f"skip: there is no layer '{name}'{near}", code="TW1001")
         self.samples = samples_of(dataset, self.function)
         self.measured = self.samples[: config.measured]
         self.kept = {e for e, name in self.names.items() if name in config.skip}
         places = self.places(self.kept)
-        self.seen = distributions(self.function, list(places.values), self.samples, runner, counted=config.calibration != "minmax")
+        self.seen = distributions(self.function, list(places.values), self.samples, runner,
+                                  counted=config.calibration != "minmax")
         self.ends = {e: self._ends(d) for e, d in self.seen.items()}
         self.weights = {e: constants(self._weight_levels(e)) for e in self.names}
 
@@ -141,7 +153,8 @@ class _Work:
         shifts = channel_shifts(plain, self.samples, self.runner)
         biases: dict[Expr, Constant] = {}
         for e in post_order(self.function.body, inside=False):
-            if isinstance(e, Call) and isinstance(e.op, BiasAdd) and e.args[0] in shifts and isinstance(e.args[1], Constant):
+            if (isinstance(e, Call) and isinstance(e.op, BiasAdd) and e.args[0] in shifts
+                    and isinstance(e.args[1], Constant)):
                 biases[e] = Constant(e.args[1].value + shifts[e.args[0]], e.args[1].span)
         return replace(plain, biases=biases)
 
@@ -162,21 +175,25 @@ class _Work:
 
         def attempt(how: Setting) -> tuple[Setting, IRModule, dict[str, float]]:
             mod = self.integers(how)
-            return how, mod, output_errors(names, self.runner(mod["main"], _outputs(mod["main"])), expected, self.measured)
+            return how, mod, output_errors(names, self.runner(mod["main"], _outputs(mod["main"])), expected,
+                                           self.measured)
 
         found = attempt(first)
         wanted = self.config.max_error
         if wanted is not None and max(found[2].values()) > wanted:
-            found = _fewest(lambda count: attempt(self.setting(self.places(self.kept | set(worst[:count])))), len(worst), lambda f: max(f[2].values()) <= wanted)
+            found = _fewest(lambda count: attempt(self.setting(self.places(self.kept | set(worst[:count])))),
+                            len(worst), lambda f: max(f[2].values()) <= wanted)
         how, mod, outputs = found
         now = errors if how is first else layer_errors(how, order, self.measured, self.runner)
         chosen = set(how.places.layers)
         rows = tuple(LayerError(self.names[e], e.op.name, errors[e][0], now[e][1], e in chosen) for e in order)
-        return Quantized(mod, Report(self.config.calibration, len(self.samples), rows, outputs, _constant_bytes(self.function), _constant_bytes(mod["main"])))
+        return Quantized(mod, Report(self.config.calibration, len(self.samples), rows, outputs,
+                                     _constant_bytes(self.function), _constant_bytes(mod["main"])))
 
 
 def _fewest(attempt: Callable[[int], T], most: int, good: Callable[[T], bool]) -> T:
-    """What `attempt` gives for the least number up to `most` for which it is good, that of `most` where none is; found by halving, as if more were never worse."""
+    """What `attempt` gives for the least number up to `most` for which it is good, that of `most` where none is; found
+    by halving, as if more were never worse."""
     low, high = 1, most
     found: T | None = None
     while low < high:
@@ -190,7 +207,8 @@ def _fewest(attempt: Callable[[int], T], most: int, good: Callable[[T], bool]) -
 
 
 def layer_names(function: Function) -> dict[Call, str]:
-    """The layers that can be quantized, named after the model's nodes, or by kind and number where these have no name or the same."""
+    """The layers that can be quantized, named after the model's nodes, or by kind and number where these have no name
+    or the same."""
     found: dict[Call, str] = {}
     taken: set[str] = set()
     for k, e in enumerate(layers(function)):
@@ -208,7 +226,8 @@ def with_biases(function: Function) -> Function:
     def biased(old: Expr, new: Expr) -> Expr:
         if not isinstance(old, Call) or not is_layer(old):
             return new
-        if len(users[old]) == 1 and isinstance(users[old][0], Call) and isinstance(users[old][0].op, BiasAdd):  # type: ignore[attr-defined]
+        if len(users[old]) == 1 and isinstance(users[old][0], Call) and isinstance(users[old][0].op,  # type: ignore[attr-defined]
+                BiasAdd):
             return new
         axis = channel_axis(old)
         return Call(BiasAdd(axis), [new, Constant(np.zeros(old.tensor_type.shape[axis], np.float32))], span=old.span)

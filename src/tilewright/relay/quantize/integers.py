@@ -3,9 +3,9 @@
     nn.conv2d(simulated_quantize(nn.relu(%x), s, 0f, 255f), simulated_quantize(w, t, -127f, 127f))
     -> %0 = qnn.quantize(%x, s, 0, out_dtype="uint8"); %1 = qnn.conv2d(%0, w', 0, 0, s, t); qnn.dequantize(%1, s * t, 0)
 
-Each simulated value is quantized and dequantized; `FakeQuantizationToInteger` then computes between them in integers. A relu or clip that changes nothing
-of what the levels can say is left out. Levels that do not fill their type are held by a clip of the integers, but for the one level more that a signed byte has
-below zero.
+Each simulated value is quantized and dequantized; `FakeQuantizationToInteger` then computes between them in integers. A
+relu or clip that changes nothing of what the levels can say is left out. Levels that do not fill their type are held by
+a clip of the integers, but for the one level more that a signed byte has below zero.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ class QuantizeRealize(FunctionPass):
             return None
         x, *parameters = e.args
         if not all(isinstance(p, Constant) for p in parameters):
-            raise CompileError("a simulated quantization has no scale yet; run quantize.calibrate() before quantize.realize()", e.span, code="TW1006")
+            raise CompileError("a simulated quantization has no scale yet; run quantize.calibrate() before "
+                               "quantize.realize()", e.span, code="TW1006")
         scale, low, high = (p.value for p in parameters if isinstance(p, Constant))
         least, most = round(float(low)), round(float(high))
         if isinstance(x, Constant):
@@ -74,7 +75,8 @@ class QuantizeRealize(FunctionPass):
 def stored_as(low: int, high: int, preferred: str) -> tuple[str, int]:
     """The type and zero point of levels from `low` to `high`; raises `CompileError` for more than a byte has."""
     if high - low > 255:
-        raise CompileError(f"levels from {low} to {high} do not fit into a byte; simulate them (do_simulation=True), or take 8 bits or fewer", code="TW1006")
+        raise CompileError(f"levels from {low} to {high} do not fit into a byte; simulate them (do_simulation=True), "
+                           "or take 8 bits or fewer", code="TW1006")
     if preferred == "int8" and low >= -128 and high <= 127:
         return "int8", 0
     return ("uint8", -low) if preferred == "uint8" else ("int8", -128 - low)

@@ -28,9 +28,11 @@ from tilewright.relay.visitor import rewrite
 
 
 def prerequisite_optimize(mod: IRModule, params: Mapping[str, Any] | None = None) -> IRModule:
-    """`mod` with `params` bound, norms and scales folded into weights, and what is added to a layer's channels as its bias."""
+    """`mod` with `params` bound, norms and scales folded into weights, and what is added to a layer's channels as its
+    bias."""
     bound = bind_params(mod, params) if params else mod
-    passes = Sequential((InferType(), SimplifyInference(), FoldConstant(), FoldExplicitPadding(), FoldScaleAxis(), FoldConstant()))
+    passes = Sequential((InferType(), SimplifyInference(), FoldConstant(), FoldExplicitPadding(), FoldScaleAxis(),
+                         FoldConstant()))
     with PassContext(opt_level=3):
         return passes(bound).map_functions(lambda f: rewrite(f, biased), Function)
 
@@ -42,7 +44,8 @@ def biased(e: Expr) -> Expr | None:
     x, c = e.args if not isinstance(e.args[0], Constant) else e.args[::-1]
     if not isinstance(c, Constant) or x.known_type() != e.known_type():
         return None
-    before = x.args[1] if isinstance(x, Call) and isinstance(x.op, BiasAdd) and isinstance(x.args[1], Constant) else None
+    before = (x.args[1] if isinstance(x, Call) and isinstance(x.op, BiasAdd) and isinstance(x.args[1], Constant)
+              else None)
     layer = x.args[0] if isinstance(x, Call) and before is not None else x
     if not isinstance(layer, Call) or not is_layer(layer):
         return None
@@ -54,7 +57,8 @@ def biased(e: Expr) -> Expr | None:
     return Call(BiasAdd(axis), [layer, Constant(total, c.span)], span=e.span)
 
 
-def _of_channels(value: np.ndarray[Any, Any], axis: int | None, rank: int, channels: int) -> np.ndarray[Any, Any] | None:
+def _of_channels(value: np.ndarray[Any, Any], axis: int | None, rank: int,
+                 channels: int) -> np.ndarray[Any, Any] | None:
     """A constant that is added, as one number for each channel; None where it is none."""
     if axis is None:
         return value
@@ -64,7 +68,8 @@ def _of_channels(value: np.ndarray[Any, Any], axis: int | None, rank: int, chann
     return np.ascontiguousarray(np.broadcast_to(value.reshape(-1), (channels,)))
 
 
-def quantize(mod: IRModule, params: Mapping[str, Any] | None, dataset: Iterable[Any] | None, runner: Runner) -> IRModule:
+def quantize(mod: IRModule, params: Mapping[str, Any] | None, dataset: Iterable[Any] | None,
+             runner: Runner) -> IRModule:
     """`compiler.calibration.quantize`, which runs the network on data by `runner`."""
     config = current_qconfig()
     passes: list[Pass] = [partition(), annotate(), QuantizeCalibrate(dataset, runner)]

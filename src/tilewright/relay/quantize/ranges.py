@@ -1,8 +1,9 @@
 """Ranges of quantized values: distributions of values, and the choice of a range.
 
-A value is quantized as `round(clip(x / scale, low, high))`; low and high are whole numbers, so that zero is one of the levels exactly. A narrow range has
-fine levels and cuts off what is outside of it: the least and greatest value (`minmax`), a part of all values (`percentile`), the least divergence
-of the distribution (`kl`; Migacz, "8-bit Inference with TensorRT", GTC 2017), or the least mean squared error (`mse`).
+A value is quantized as `round(clip(x / scale, low, high))`; low and high are whole numbers, so that zero is one of the
+levels exactly. A narrow range has fine levels and cuts off what is outside of it: the least and greatest value
+(`minmax`), a part of all values (`percentile`), the least divergence of the distribution (`kl`; Migacz, "8-bit
+Inference with TensorRT", GTC 2017), or the least mean squared error (`mse`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _CUTS: Final = 96
 
 @dataclass(frozen=True, eq=False)
 class Levels:
-    """What a value is quantized with: `scale`, one number or an array that broadcasts, and the least and greatest level."""
+    """What a value is quantized with: `scale`, one number or an array that broadcasts, and the least and greatest
+    level."""
 
     scale: Array
     low: int
@@ -59,7 +61,8 @@ def _scale(scale: Array) -> Array:
 
 
 class Distribution:
-    """How often which numbers occur: bins of one width on both sides of zero, whose range doubles as greater numbers come. Exact least and greatest number."""
+    """How often which numbers occur: bins of one width on both sides of zero, whose range doubles as greater numbers
+    come. Exact least and greatest number."""
 
     def __init__(self) -> None:
         self.counts = np.zeros(_BINS, np.int64)
@@ -67,13 +70,15 @@ class Distribution:
         self.least, self.greatest = np.inf, -np.inf
 
     def add(self, values: Array, counted: bool = True) -> None:
-        """Take these in, only the least and greatest of them where nothing is `counted`; raises `InputError` for what is no finite number."""
+        """Take these in, only the least and greatest of them where nothing is `counted`; raises `InputError` for what
+        is no finite number."""
         if not values.size:
             return
         x = values.ravel()
         least, greatest = float(x.min()), float(x.max())
         if not np.isfinite(least) or not np.isfinite(greatest):
-            raise InputError("a value of the network is infinite or no number for the calibration data; such data say nothing of its range", code="TW1002")
+            raise InputError("a value of the network is infinite or no number for the calibration data; such data say "
+                             "nothing of its range", code="TW1002")
         self.least, self.greatest = min(self.least, least), max(self.greatest, greatest)
         if not counted:
             return
@@ -85,7 +90,8 @@ class Distribution:
         if self.range == 0.0:
             self.counts[_BINS // 2] += x.size
             return
-        places = np.clip(((x.astype(np.float64) + self.range) * (_BINS / (2 * self.range))).astype(np.int64), 0, _BINS - 1)
+        places = np.clip(((x.astype(np.float64) + self.range) * (_BINS / (2 * self.range))).astype(np.int64), 0,
+                         _BINS - 1)
         self.counts += np.bincount(places, minlength=_BINS)
 
     def _double(self) -> None:
@@ -124,7 +130,8 @@ def percentile_of(d: Distribution, part: float) -> float:
 
 
 def divergence_of(d: Distribution, levels: int = 128) -> float:
-    """The cut of magnitudes for which `levels` levels say most of the distribution: the least Kullback-Leibler divergence."""
+    """The cut of magnitudes for which `levels` levels say most of the distribution: the least Kullback-Leibler
+    divergence."""
     most = d.most()
     if most == 0.0:
         return most
@@ -137,7 +144,8 @@ def divergence_of(d: Distribution, levels: int = 128) -> float:
 
 
 def _divergence(counts: Array, cut: int, levels: int) -> float:
-    """KL(p, q): p are the counts with all beyond `cut` in the last bin, q the counts within as `levels` levels tell them apart."""
+    """KL(p, q): p are the counts with all beyond `cut` in the last bin, q the counts within as `levels` levels tell
+    them apart."""
     within = counts[:cut]
     p = within.copy()
     p[-1] += counts[cut:].sum()
@@ -152,7 +160,8 @@ def _divergence(counts: Array, cut: int, levels: int) -> float:
 
 
 def least_error_of(d: Distribution, make: Callable[[float, float], Levels]) -> tuple[float, float]:
-    """The part of the range, cut at both ends alike, with the least mean squared error; `make` has the levels of a range."""
+    """The part of the range, cut at both ends alike, with the least mean squared error; `make` has the levels of a
+    range."""
     if d.most() == 0.0:
         return 0.0, 0.0
     edges = d.edges()

@@ -3,8 +3,9 @@
     conv2d(max_pool2d(relu(add(conv2d(%x, w0), %y))), w1)
         layers: both convolutions     values: %x, conv2d(%x, w0), %y, relu(…)
 
-One sweep from the result back. A layer's data are wanted in bytes. Where an operator only moves elements, what it reads is wanted in the place of its
-result; so are the parts of a concatenation, all under one scale; both sides of a sum whose result is wanted; and what a global average reads.
+One sweep from the result back. A layer's data are wanted in bytes. Where an operator only moves elements, what it reads
+is wanted in the place of its result; so are the parts of a concatenation, all under one scale; both sides of a sum
+whose result is wanted; and what a global average reads.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ Choice = Callable[[Call], bool]
 class Selection:
     """`layers`, and the `values` that become bytes, in the order in which they are computed.
 
-    `scales` has for each value in bytes, and for what is made of them by moving elements, one that stands for all with the same scale.
+    `scales` has for each value in bytes, and for what is made of them by moving elements, one that stands for all with
+    the same scale.
     """
 
     layers: list[Call] = field(default_factory=list)
@@ -47,7 +49,8 @@ def is_layer(e: Expr) -> bool:
     if not isinstance(e, Call) or not isinstance(e.op, LAYERS) or not isinstance(e.args[1], Constant):
         return False
     plain: Any = e.op
-    return _is_float(e.args[0]) and _is_float(e.args[1]) and plain.out_dtype in ("", "float32") and not (isinstance(plain, Conv2d) and plain.blocked)
+    return (_is_float(e.args[0]) and _is_float(e.args[1]) and plain.out_dtype in ("", "float32")
+            and not (isinstance(plain, Conv2d) and plain.blocked))
 
 
 def layers(function: Function) -> list[Call]:
@@ -56,7 +59,8 @@ def layers(function: Function) -> list[Call]:
 
 
 def select(function: Function, chosen: Choice, enabled: Collection[str] | None = None) -> Selection:
-    """The layers that `chosen` takes, and what is in bytes for them. Of other operators, only those named in `enabled` pass it on; None: all."""
+    """The layers that `chosen` takes, and what is in bytes for them. Of other operators, only those named in `enabled`
+    pass it on; None: all."""
     order = post_order(function.body, inside=False)
     wanted: dict[Expr, None] = {}
     passing: set[Expr] = set()
@@ -89,7 +93,8 @@ def select(function: Function, chosen: Choice, enabled: Collection[str] | None =
                 passing.add(e)
         elif isinstance(e.op, GlobalAvgPool2d):
             want(e.args[0])
-        elif isinstance(total, Call) and isinstance(total.op, Add) and all(_is_float(a) and a.known_type() == total.known_type() for a in total.args):
+        elif isinstance(total, Call) and isinstance(total.op, Add) and all(_is_float(a)
+                and a.known_type() == total.known_type() for a in total.args):
             want(total.args[0])
             want(total.args[1])
     found.layers.reverse()

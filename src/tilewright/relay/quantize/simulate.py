@@ -34,11 +34,14 @@ Parameters = tuple[Expr, Expr, Expr]
 
 def constants(levels: Levels) -> Parameters:
     """Levels as arguments of a simulated quantization."""
-    return Constant(levels.scale), Constant(np.asarray(levels.low, np.float32)), Constant(np.asarray(levels.high, np.float32))
+    return (Constant(levels.scale), Constant(np.asarray(levels.low, np.float32)),
+            Constant(np.asarray(levels.high, np.float32)))
 
 
-def rebuilt(function: Function, replace: Callable[[Expr, Expr], Expr], made: dict[Expr, Expr] | None = None) -> Function:
-    """`function` with each node replaced by `replace(node, the node over its new operands)`; `made` is filled with the new node of each old one."""
+def rebuilt(function: Function, replace: Callable[[Expr, Expr], Expr], made: dict[Expr, Expr]
+            | None = None) -> Function:
+    """`function` with each node replaced by `replace(node, the node over its new operands)`; `made` is filled with the
+    new node of each old one."""
     new = {} if made is None else made
     for e in post_order(function, inside=False):
         old = operands(e)
@@ -50,13 +53,14 @@ def rebuilt(function: Function, replace: Callable[[Expr, Expr], Expr], made: dic
 
 
 def simulated(
-    function: Function, places: Selection, of_value: Callable[[Expr], Parameters], of_weight: Callable[[Call], Parameters],
+    function: Function, places: Selection, of_value: Callable[[Expr], Parameters],
+    of_weight: Callable[[Call], Parameters],
     biases: Mapping[Expr, Constant] | None = None, made: dict[Expr, Expr] | None = None,
 ) -> Function:
     """`function` with simulated quantizations of its places' values, whoever reads them, and of their layers' weights.
 
-    `of_value` is asked once for each scale, by the value that stands for it. `biases` are other ones for some calls of `nn.bias_add`. `made` is filled with the new
-    node of each old one.
+    `of_value` is asked once for each scale, by the value that stands for it. `biases` are other ones for some calls of
+    `nn.bias_add`. `made` is filled with the new node of each old one.
     """
     shared: dict[Expr, Parameters] = {}
     chosen = set(places.layers)
@@ -98,7 +102,8 @@ def weight_axis(layer: Call) -> int:
 
 def float_form(function: Function, made: dict[Expr, Expr] | None = None) -> Function:
     """`function` without simulated quantizations and marks; `made` is filled with the new node of each old one."""
-    return rebuilt(function, lambda _, e: e.args[0] if isinstance(e, Call) and isinstance(e.op, (SimulatedQuantize, CastHint)) else e, made)
+    return rebuilt(function, lambda _, e: e.args[0] if isinstance(e, Call)
+                   and isinstance(e.op, (SimulatedQuantize, CastHint)) else e, made)
 
 
 def configured(config: QConfig, function: Function) -> Choice:
@@ -147,7 +152,8 @@ class QuantizeAnnotate(FunctionPass):
 
         def variables(_: Expr) -> Parameters:
             k = next(count)
-            scale, low, high = (Var(f"{name}{k}", TensorType((), "float32")) for name in ("dom_scale", "clip_min", "clip_max"))
+            scale, low, high = (Var(f"{name}{k}", TensorType((), "float32"))
+                                for name in ("dom_scale", "clip_min", "clip_max"))
             return scale, low, high
 
         return simulated(plain, places, variables, variables)

@@ -16,12 +16,26 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.op_attributes import OP_ATTRIBUTES, Registered, register_op_attr, reset_op_attr
 from tilewright.ir.transform import Pass, PassContext, Sequential
 from tilewright.relay.expr import Expr, Function
-from tilewright.relay.testing import dcgan, densenet, dqn, inception_v3, init, layers, lstm, mlp, mobilenet, resnet, squeezenet, vgg
+from tilewright.relay.testing import (
+    dcgan,
+    densenet,
+    dqn,
+    inception_v3,
+    init,
+    layers,
+    lstm,
+    mlp,
+    mobilenet,
+    resnet,
+    squeezenet,
+    vgg,
+)
 from tilewright.relay.testing.init import create_workload
 from tilewright.relay.transform.infer_type import InferType
 
 __all__ = [
-    "TempOpAttr", "create_workload", "dcgan", "densenet", "dqn", "inception_v3", "init", "layers", "lstm", "mlp", "mobilenet", "resnet", "run_infer_type",
+    "TempOpAttr", "create_workload", "dcgan", "densenet", "dqn", "inception_v3", "init", "layers", "lstm", "mlp",
+    "mobilenet", "resnet", "run_infer_type",
     "run_opt_pass", "squeezenet", "vgg",
 ]
 
@@ -32,7 +46,8 @@ def run_opt_pass(expr: Expr, opt_pass: Pass | Sequence[Pass], import_prelude: bo
     if import_prelude:
         mod.import_from_std("prelude.rly")
     with PassContext(opt_level=3):
-        done = Sequential((InferType(), *(opt_pass if isinstance(opt_pass, (list, tuple)) else (opt_pass,))))(mod)["main"]
+        done = (
+            Sequential((InferType(), *(opt_pass if isinstance(opt_pass, (list, tuple)) else (opt_pass,))))(mod)["main"])
     return done if isinstance(expr, Function) else done.body
 
 

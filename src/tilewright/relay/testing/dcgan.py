@@ -7,13 +7,23 @@ from tilewright.relay import nn
 from tilewright.relay.expr import Expr, Function
 from tilewright.relay.op.elementwise import Tanh
 from tilewright.relay.op.shaping import Reshape
-from tilewright.relay.testing.layers import Workload, batch_norm_infer, conv2d_transpose, data_of, dense_add_bias, network, workload
+from tilewright.relay.testing.layers import (
+    Workload,
+    batch_norm_infer,
+    conv2d_transpose,
+    data_of,
+    dense_add_bias,
+    network,
+    workload,
+)
 
 
-def get_net(batch_size: int, random_len: int = 100, oshape: tuple[int, ...] = (3, 64, 64), ngf: int = 128, dtype: str = "float32") -> Function:
+def get_net(batch_size: int, random_len: int = 100, oshape: tuple[int, ...] = (3, 64, 64), ngf: int = 128,
+            dtype: str = "float32") -> Function:
     """`random_len` numbers make an image of `oshape`, which is 64x64; raises `CompileError` for another size."""
     if oshape[1:] != (64, 64):
-        raise CompileError(f"the generator makes images of 64x64, and {oshape[1]}x{oshape[2]} are asked for", code="TW0417")
+        raise CompileError(f"the generator makes images of 64x64, and {oshape[1]}x{oshape[2]} are asked for",
+                           code="TW0417")
     x: Expr = dense_add_bias(data_of(batch_size, (random_len,), dtype), units=4 * 4 * ngf * 8, name="fc")
     x = nn.relu(Reshape((-1, ngf * 8, 4, 4))(x))
     for k, channels in enumerate((ngf * 4, ngf * 2, ngf, oshape[0]), 1):
@@ -22,6 +32,7 @@ def get_net(batch_size: int, random_len: int = 100, oshape: tuple[int, ...] = (3
     return network(x)
 
 
-def get_workload(batch_size: int, oshape: tuple[int, ...] = (3, 64, 64), ngf: int = 128, random_len: int = 100, dtype: str = "float32") -> Workload:
+def get_workload(batch_size: int, oshape: tuple[int, ...] = (3, 64, 64), ngf: int = 128, random_len: int = 100,
+                 dtype: str = "float32") -> Workload:
     """The module and random weights."""
     return workload(get_net(batch_size, random_len, oshape, ngf, dtype))

@@ -7,7 +7,8 @@ from tilewright.relay.expr import Expr, Function, var
 from tilewright.relay.testing.layers import Workload, conv2d, data_of, dense_add_bias, network, workload
 
 
-def get_net(batch_size: int, num_actions: int = 18, image_shape: tuple[int, ...] = (4, 84, 84), dtype: str = "float32") -> Function:
+def get_net(batch_size: int, num_actions: int = 18, image_shape: tuple[int, ...] = (4, 84, 84),
+            dtype: str = "float32") -> Function:
     """Three convolutions and two dense layers."""
     x: Expr = data_of(batch_size, image_shape, dtype)
     for k, (channels, kernel, stride) in enumerate(((32, 8, 4), (64, 4, 2), (64, 3, 1)), 1):
@@ -17,6 +18,7 @@ def get_net(batch_size: int, num_actions: int = 18, image_shape: tuple[int, ...]
     return network(dense_add_bias(x, units=num_actions, name="dense2"))
 
 
-def get_workload(batch_size: int, num_actions: int = 18, image_shape: tuple[int, ...] = (4, 84, 84), dtype: str = "float32") -> Workload:
+def get_workload(batch_size: int, num_actions: int = 18, image_shape: tuple[int, ...] = (4, 84, 84),
+                 dtype: str = "float32") -> Workload:
     """The module and random weights."""
     return workload(get_net(batch_size, num_actions, image_shape, dtype))

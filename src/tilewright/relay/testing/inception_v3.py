@@ -30,7 +30,8 @@ _BLOCKS: Final[tuple[tuple[str, tuple[Branch, ...], int], ...]] = (
     *(("mixed", ((_c(64),), (_c(48), _c(64, 5)), (_c(64), _c(96, 3), _c(96, 3))), pooled) for pooled in (32, 64, 64)),
     ("smaller", ((_c(384, 3, stride=2, padded=False),), (_c(64), _c(96, 3), _c(96, 3, stride=2, padded=False))), 0),
     *(("mixed", _seven(c), 192) for c in (128, 160, 160, 192)),
-    ("smaller", ((_c(192), _c(320, 3, stride=2, padded=False)), (_c(192), _c(192, 1, 7), _c(192, 7, 1), _c(192, 3, stride=2, padded=False))), 0),
+    ("smaller", ((_c(192), _c(320, 3, stride=2, padded=False)),
+                 (_c(192), _c(192, 1, 7), _c(192, 7, 1), _c(192, 3, stride=2, padded=False))), 0),
 )
 
 
@@ -43,7 +44,8 @@ def _chain(x: Expr, steps: Branch, name: str) -> Expr:
 def _wide(x: Expr, pool: str, name: str) -> Expr:
     """The last blocks, whose branches split once more."""
     short, deep = _chain(x, (_c(384),), f"{name}_b"), _chain(x, (_c(448), _c(384, 3)), f"{name}_c")
-    halves = [_chain(y, (_c(384, *size),), f"{name}_{side}{size[0]}") for side, y in (("b", short), ("c", deep)) for size in ((1, 3), (3, 1))]
+    halves = [_chain(y, (_c(384, *size),), f"{name}_{side}{size[0]}") for side, y in (("b", short), ("c", deep))
+              for size in ((1, 3), (3, 1))]
     make = nn.avg_pool2d if pool == "avg" else nn.max_pool2d
     pooled = make(x, pool_size=(3, 3), strides=(1, 1), padding=(1, 1))
     return joined(_chain(x, (_c(320),), f"{name}_a"), *halves, _chain(pooled, (_c(192),), f"{name}_pool"))
@@ -58,7 +60,8 @@ def get_net(batch_size: int, num_classes: int, image_shape: tuple[int, ...], dty
     for k, (kind, branches, pooled) in enumerate(_BLOCKS):
         parts = [_chain(x, b, f"mixed{k}_{i}") for i, b in enumerate(branches)]
         if kind == "mixed":
-            parts.append(_chain(nn.avg_pool2d(x, pool_size=(3, 3), strides=(1, 1), padding=(1, 1)), (_c(pooled),), f"mixed{k}_pool"))
+            parts.append(_chain(nn.avg_pool2d(x, pool_size=(3, 3), strides=(1, 1), padding=(1, 1)), (_c(pooled),),
+                                f"mixed{k}_pool"))
         else:
             parts.append(nn.max_pool2d(x, pool_size=(3, 3), strides=(2, 2)))
         x = joined(*parts)
@@ -66,6 +69,7 @@ def get_net(batch_size: int, num_classes: int, image_shape: tuple[int, ...], dty
     return network(classified(nn.global_avg_pool2d(x), num_classes))
 
 
-def get_workload(batch_size: int = 1, num_classes: int = 1000, image_shape: tuple[int, ...] = (3, 299, 299), dtype: str = "float32") -> Workload:
+def get_workload(batch_size: int = 1, num_classes: int = 1000, image_shape: tuple[int, ...] = (3, 299, 299),
+                 dtype: str = "float32") -> Workload:
     """The module and random weights."""
     return workload(get_net(batch_size, num_classes, image_shape, dtype))

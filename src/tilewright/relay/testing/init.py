@@ -17,7 +17,8 @@ Array = np.ndarray[Any, Any]
 
 
 class Initializer:
-    """Values by the name of a parameter: ones for gamma and variance, zeros for beta, mean and bias, `weight` for the others."""
+    """Values by the name of a parameter: ones for gamma and variance, zeros for beta, mean and bias, `weight` for the
+    others."""
 
     def __init__(self, seed: int = 0) -> None:
         self.random = np.random.default_rng(seed)
@@ -50,7 +51,8 @@ class Xavier(Initializer):
         return self.random.uniform(-bound, bound, shape).astype("float32")
 
 
-def create_workload(net: Function, initializer: Initializer | None = None, seed: int = 0) -> tuple[IRModule, dict[str, nd.NDArray]]:
+def create_workload(net: Function, initializer: Initializer | None = None,
+                    seed: int = 0) -> tuple[IRModule, dict[str, nd.NDArray]]:
     """The module of a network, and arrays for its parameters without `data` and labels."""
     made = initializer if initializer is not None else Xavier(seed=seed)
     mod = InferType()(IRModule.from_expr(net))

@@ -42,7 +42,8 @@ def _channels(data: Expr, layout: str) -> int:
 
 
 def batch_norm_infer(
-    data: Expr, gamma: Expr | None = None, beta: Expr | None = None, moving_mean: Expr | None = None, moving_var: Expr | None = None,
+    data: Expr, gamma: Expr | None = None, beta: Expr | None = None, moving_mean: Expr | None = None, moving_var: Expr
+    | None = None,
     name: str = "bn", axis: int = 1, **attrs: Any,
 ) -> Expr:
     """The normalised data of a batch norm; parameters that are not given are variables after `name`."""
@@ -53,7 +54,8 @@ def batch_norm_infer(
     return normalised
 
 
-def conv2d(data: Expr, weight: Expr | None = None, *, name: str = "conv", channels: int, kernel_size: Any, groups: int = 1, **attrs: Any) -> Expr:
+def conv2d(data: Expr, weight: Expr | None = None, *, name: str = "conv", channels: int, kernel_size: Any,
+           groups: int = 1, **attrs: Any) -> Expr:
     """A convolution; the weight is the variable `name`_weight unless it is given."""
     layout, order = attrs.get("data_layout", "NCHW"), attrs.get("kernel_layout", "OIHW")
     if weight is None:
@@ -64,15 +66,18 @@ def conv2d(data: Expr, weight: Expr | None = None, *, name: str = "conv", channe
     return made
 
 
-def conv2d_transpose(data: Expr, weight: Expr | None = None, *, name: str = "deconv", channels: int, kernel_size: Any, **attrs: Any) -> Expr:
+def conv2d_transpose(data: Expr, weight: Expr | None = None, *, name: str = "deconv", channels: int, kernel_size: Any,
+                     **attrs: Any) -> Expr:
     """A transposed convolution of channels-first images."""
     if weight is None:
-        weight = var(f"{name}_weight", shape=(_channels(data, "NCHW"), channels, *per_dimension(kernel_size, 2, "kernel_size")), dtype=data.tensor_type.dtype)
+        weight = var(f"{name}_weight", shape=(_channels(data, "NCHW"), channels,
+            *per_dimension(kernel_size, 2, "kernel_size")), dtype=data.tensor_type.dtype)
     made: Expr = nn.conv2d_transpose(data, weight, channels=channels, kernel_size=kernel_size, **attrs)
     return made
 
 
-def dense_add_bias(data: Expr, weight: Expr | None = None, bias: Expr | None = None, units: int | None = None, name: str = "fc") -> Expr:
+def dense_add_bias(data: Expr, weight: Expr | None = None, bias: Expr | None = None, units: int | None = None,
+                   name: str = "fc") -> Expr:
     """A product and a bias; `units` is needed where they are not given."""
     t = data.tensor_type
     if weight is None or bias is None:
@@ -84,7 +89,8 @@ def dense_add_bias(data: Expr, weight: Expr | None = None, bias: Expr | None = N
     return made
 
 
-def conv_bn_relu(data: Expr, name: str, channels: int, kernel_size: Any, *, epsilon: float = 1e-5, **attrs: Any) -> Expr:
+def conv_bn_relu(data: Expr, name: str, channels: int, kernel_size: Any, *, epsilon: float = 1e-5,
+                 **attrs: Any) -> Expr:
     """Convolution, batch norm and rectifier, as most networks stack them."""
     axis = attrs.get("data_layout", "NCHW").index("C")
     made = conv2d(data, name=f"{name}_conv", channels=channels, kernel_size=kernel_size, **attrs)

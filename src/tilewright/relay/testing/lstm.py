@@ -12,11 +12,13 @@ def get_net(iterations: int, num_hidden: int, batch_size: int = 1, dtype: str = 
     """`iterations` steps over one `data` of `num_hidden` values; the result is the last output."""
     data = data_of(batch_size, (num_hidden,), dtype)
     shape = (batch_size, num_hidden)
-    gates = [(var(f"{side}_weight", shape=(4 * num_hidden, num_hidden), dtype=dtype), var(f"{side}_bias", shape=(4 * num_hidden,), dtype=dtype)) for side in ("i2h", "h2h")]
+    gates = [(var(f"{side}_weight", shape=(4 * num_hidden, num_hidden), dtype=dtype),
+              var(f"{side}_bias", shape=(4 * num_hidden,), dtype=dtype)) for side in ("i2h", "h2h")]
     hidden: Expr = var("hidden_state", shape=shape, dtype=dtype)
     cell: Expr = var("cell_state", shape=shape, dtype=dtype)
     for _ in range(iterations):
-        from_data, from_hidden = (dense_add_bias(x, weight, bias) for x, (weight, bias) in zip((data, hidden), gates, strict=True))
+        from_data, from_hidden = (dense_add_bias(x, weight, bias)
+                                  for x, (weight, bias) in zip((data, hidden), gates, strict=True))
         taken, kept, new, out = Split(4, 1)(from_data + from_hidden)
         cell = Sigmoid()(kept) * cell + Sigmoid()(taken) * Tanh()(new)
         hidden = Sigmoid()(out) * Tanh()(cell)

@@ -37,7 +37,8 @@ def get_net(batch_size: int, image_shape: tuple[int, ...], num_classes: int, ver
 
 
 def get_workload(
-    batch_size: int = 1, num_classes: int = 1000, version: str = "1.0", image_shape: tuple[int, ...] = (3, 224, 224), dtype: str = "float32",
+    batch_size: int = 1, num_classes: int = 1000, version: str = "1.0", image_shape: tuple[int, ...] = (3, 224, 224),
+    dtype: str = "float32",
 ) -> Workload:
     """The module and random weights."""
     return workload(get_net(batch_size, image_shape, num_classes, version, dtype))

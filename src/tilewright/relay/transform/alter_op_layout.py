@@ -5,7 +5,8 @@
         how = {"data_layout": "NCHW8c", "kernel_layout": "OIHW8i8o", "out_layout": "NCHW8c"}
         return relay.nn.contrib_conv2d_nchwc(*inputs, **{**attrs.attributes(), **how})
 
-    nn.conv2d(%x, w) -> layout_transform(nn.contrib_conv2d_NCHWc(layout_transform(%x, "NCHW", "NCHW8c"), w', …), "NCHW8c", "NCHW")
+    nn.conv2d(%x, w)
+      -> layout_transform(nn.contrib_conv2d_NCHWc(layout_transform(%x, "NCHW", "NCHW8c"), w', …), "NCHW8c", "NCHW")
 """
 
 from __future__ import annotations
@@ -41,4 +42,5 @@ class AlterOpLayout(FunctionPass):
         hook = op_attr(e.op.name, hooks.ALTER_OP_LAYOUT)
         if hook is None:
             return None
-        return operator_of(e, hook(e.attrs, placeholders(e), [a.checked_type for a in e.args], e.checked_type), self.name)
+        return operator_of(e, hook(e.attrs, placeholders(e), [a.checked_type for a in e.args], e.checked_type),
+                           self.name)

@@ -1,7 +1,8 @@
 """Mark the target that computes each call.
 
-    nn.relu(add(%x, %y)) -> %0 = add(compiler_begin(%x, "npu"), compiler_begin(%y, "npu"));
-                            %1 = nn.relu(compiler_begin(compiler_end(%0, "npu"), "default")); compiler_end(%1, "default")
+    nn.relu(add(%x, %y))
+    -> %0 = add(compiler_begin(%x, "npu"), compiler_begin(%y, "npu"));
+       %1 = nn.relu(compiler_begin(compiler_end(%0, "npu"), "default")); compiler_end(%1, "default")
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ class AnnotateTarget(FunctionPass):
 
 
 def mark_targets(function: Function, given: Mapping[Expr, str]) -> Expr:
-    """The function with marks around what is `given` to targets; other calls are of `default`, and tuples follow their fields."""
+    """The function with marks around what is `given` to targets; other calls are of `default`, and tuples follow their
+    fields."""
     return _Marking((), True, given).of(function)
 
 

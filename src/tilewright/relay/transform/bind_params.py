@@ -16,7 +16,8 @@ from tilewright.relay.visitor import substitute
 
 
 def bind_params(mod: IRModule, params: Mapping[str, Any]) -> IRModule:
-    """`mod` with the parameters of `main` that `params` names bound to these arrays; raises `InputError` for other shapes or types."""
+    """`mod` with the parameters of `main` that `params` names bound to these arrays; raises `InputError` for other
+    shapes or types."""
     main = mod["main"]
     new = bind_params_by_name(main, params)
     if new is main:
@@ -32,11 +33,13 @@ def bind_params_by_name(func: Function, params: Mapping[str, Any]) -> Function:
     if not mapping:
         return func
     kept = tuple(p for p in func.params if p not in mapping)
-    return Function(kept, substitute(func.body, mapping), func.declared_ret_type, func.type_params, func.attrs, func.span)
+    return Function(kept, substitute(func.body, mapping), func.declared_ret_type, func.type_params, func.attrs,
+                    func.span)
 
 
 def _value(p: Var, value: Any) -> Constant:
     found = value if isinstance(value, Constant) else const(value)
     if p.type_annotation is not None and found.known_type() != p.type_annotation:
-        raise InputError(f"parameter '{p.name_hint}' is {found.known_type()!r}, and the model declares {p.type_annotation!r}", p.span, code="TW0704")
+        raise InputError(f"parameter '{p.name_hint}' is {found.known_type()!r}, and the model declares "
+                         f"{p.type_annotation!r}", p.span, code="TW0704")
     return replace(found, span=p.span)

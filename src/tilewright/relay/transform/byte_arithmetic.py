@@ -3,10 +3,11 @@
 Signed bytes that a product reads moved by 128 are stored moved:
 
     %1 = cast(clip(%0, -128, 127), "int8"); nn.conv2d(bitwise_xor(cast(%1, "uint8"), 128), w); add(cast(%1, "int32"), …)
-    -> %1 = cast(clip(add(%0, 128), 0, 255), "uint8"); nn.conv2d(%1, w); add(cast(cast(bitwise_xor(%1, 128), "int8"), "int32"), …)
+    -> %1 = cast(clip(add(%0, 128), 0, 255), "uint8"); nn.conv2d(%1, w);
+       add(cast(cast(bitwise_xor(%1, 128), "int8"), "int32"), …)
 
-What requantizations make of two bytes, or of one, is a function of at most 65,536 cases. Where one sum of two products is the same in every case, it
-takes their place; all are tried, so it is a proof:
+What requantizations make of two bytes, or of one, is a function of at most 65,536 cases. Where one sum of two products
+is the same in every case, it takes their place; all are tried, so it is a proof:
 
     a residual sum: each operand shifted and requantized, their sum requantized
     -> cast(clip(right_shift(a * A + b * B + C, S), lo, hi))
@@ -63,10 +64,12 @@ class ByteArithmetic(FunctionPass):
 
 def _moved(e: Expr) -> Expr | None:
     """The signed bytes x of `bitwise_xor(cast(x, "uint8"), 128)`."""
-    if not isinstance(e, Call) or not isinstance(e.op, BitwiseXor) or e.known_type() is None or e.tensor_type.dtype != "uint8":
+    if (not isinstance(e, Call) or not isinstance(e.op, BitwiseXor) or e.known_type() is None
+            or e.tensor_type.dtype != "uint8"):
         return None
     x, sign = e.args
-    if not isinstance(x, Call) or not isinstance(x.op, Cast) or not isinstance(sign, Constant) or not np.all(sign.value == 128):
+    if (not isinstance(x, Call) or not isinstance(x.op, Cast) or not isinstance(sign, Constant)
+            or not np.all(sign.value == 128)):
         return None
     return x.args[0] if x.args[0].tensor_type.dtype == "int8" else None
 
@@ -96,15 +99,19 @@ class _Stored:
         x = _moved(e)
         if x is not None:
             return self.unsigned.get(x)
-        if isinstance(e, Call) and isinstance(e.op, Cast) and isinstance(e.args[0], Call) and isinstance(e.args[0].op, Cast):
+        if (isinstance(e, Call) and isinstance(e.op, Cast) and isinstance(e.args[0], Call)
+                and isinstance(e.args[0].op, Cast)):
             below = e.args[0].args[0]
-            return below if below.known_type() == e.known_type() and below.tensor_type.dtype in _BYTES and e.args[0].tensor_type.dtype is INT32 else None
+            return (below if below.known_type() == e.known_type() and below.tensor_type.dtype in _BYTES
+                    and e.args[0].tensor_type.dtype is INT32 else None)
         return None
 
     def _moved(self, held: Call) -> Expr:
         span = held.span
         limits: Any = held.op
-        bytes_ = Call(Cast("uint8"), [Call(Clip(limits.a_min + 128, limits.a_max + 128), [_plus(held.args[0], 128)], span=span)], span=span)
+        bytes_ = Call(Cast("uint8"),
+                      [Call(Clip(limits.a_min + 128, limits.a_max + 128), [_plus(held.args[0], 128)], span=span)],
+                      span=span)
         signed = Call(Cast("int8"), [Call(BitwiseXor(), [bytes_, constant(128, "uint8")], span=span)], span=span)
         self.unsigned[signed] = bytes_
         return signed
@@ -112,14 +119,16 @@ class _Stored:
 
 def _is_saturated(e: Expr) -> bool:
     """Is it `cast(clip(y), …)`, bytes of an int32 y?"""
-    if not isinstance(e, Call) or not isinstance(e.op, Cast) or not isinstance(e.known_type(), TensorType) or e.tensor_type.dtype not in _BYTES:
+    if (not isinstance(e, Call) or not isinstance(e.op, Cast) or not isinstance(e.known_type(), TensorType)
+            or e.tensor_type.dtype not in _BYTES):
         return False
     return _limits(e.args[0]) is not None
 
 
 def _limits(e: Expr) -> tuple[int, int] | None:
     """The bounds that an int32 value is held in, where they are those of bytes, or closer."""
-    if not isinstance(e, Call) or not isinstance(e.op, Clip) or not isinstance(e.known_type(), TensorType) or e.tensor_type.dtype is not INT32:
+    if (not isinstance(e, Call) or not isinstance(e.op, Clip) or not isinstance(e.known_type(), TensorType)
+            or e.tensor_type.dtype is not INT32):
         return None
     if not (float(e.op.a_min).is_integer() and float(e.op.a_max).is_integer()):
         return None
@@ -184,7 +193,8 @@ def _is_byte(x: Expr) -> bool:
     """Are they bytes, not made of other bytes, or numbers held in their range?"""
     if not isinstance(x.known_type(), TensorType) or x.tensor_type.dtype not in _BYTES:
         return _limits(x) is not None
-    return not isinstance(x, Call) or not isinstance(x.op, (Cast, BitwiseXor)) or any(a.tensor_type.dtype not in _BYTES for a in x.args)
+    return not isinstance(x, Call) or not isinstance(x.op, (Cast, BitwiseXor)) or any(a.tensor_type.dtype not in _BYTES
+        for a in x.args)
 
 
 def _evaluate(steps: list[Call], leaves: list[Expr]) -> dict[Expr, Array]:
@@ -203,7 +213,8 @@ def _evaluate(steps: list[Call], leaves: list[Expr]) -> dict[Expr, Array]:
 
 
 def _slopes(x: Expr, values: dict[Expr, Array], count: int) -> list[float] | None:
-    """How much the result grows with each byte: read off before the last product is rounded and shifted, where it is nearly linear."""
+    """How much the result grows with each byte: read off before the last product is rounded and shifted, where it is
+    nearly linear."""
     shift = 0
     while isinstance(x, Call) and isinstance(x.op, (Add, RightShift)):
         if isinstance(x.op, RightShift):
@@ -218,9 +229,12 @@ def _slopes(x: Expr, values: dict[Expr, Array], count: int) -> list[float] | Non
     return [float(np.ravel(before.take(-1, k) - before.take(0, k))[0]) / (before.shape[k] - 1) for k in range(count)]
 
 
-def _fitted(slopes: list[float], inputs: list[Array], wanted: Array, low: int, high: int) -> tuple[tuple[int, ...], int, int] | None:
-    """Factors, an offset and a shift that give what is wanted in every case: the slopes as large as 32 bits take them, or better ones nearby."""
-    reach = sum(abs(s) * float(np.abs(x).max()) for s, x in zip(slopes, inputs, strict=True)) + float(np.abs(wanted).max()) + 1
+def _fitted(slopes: list[float], inputs: list[Array], wanted: Array, low: int,
+            high: int) -> tuple[tuple[int, ...], int, int] | None:
+    """Factors, an offset and a shift that give what is wanted in every case: the slopes as large as 32 bits take them,
+    or better ones nearby."""
+    reach = (sum(abs(s) * float(np.abs(x).max()) for s, x in zip(slopes, inputs, strict=True))
+             + float(np.abs(wanted).max()) + 1)
     most = min(30, math.floor(math.log2(2.0**31 / reach)))
     for shift in range(most, max(most - 2, 8), -1):
         known: dict[tuple[int, ...], tuple[int, int]] = {}
@@ -244,8 +258,10 @@ def _total(inputs: list[Array], factors: tuple[int, ...]) -> Array:
     return np.asarray(sum((x * f for x, f in zip(inputs, factors, strict=True)), start=np.int64(0)))
 
 
-def _room(inputs: list[Array], factors: tuple[int, ...], shift: int, wanted: Array, low: int, high: int) -> tuple[int, int]:
-    """The least and the greatest C so that `(sum of products + C) >> shift`, held between `low` and `high`, is what is wanted; none if the least is larger."""
+def _room(inputs: list[Array], factors: tuple[int, ...], shift: int, wanted: Array, low: int,
+          high: int) -> tuple[int, int]:
+    """The least and the greatest C so that `(sum of products + C) >> shift`, held between `low` and `high`, is what is
+    wanted; none if the least is larger."""
     floor = (wanted << shift) - _total(inputs, factors)
     least = np.max(floor, where=wanted > low, initial=-(1 << 40))
     most = np.min(floor, where=wanted < high, initial=1 << 40) + ((1 << shift) - 1)
@@ -256,7 +272,8 @@ def _fits(inputs: list[Array], factors: tuple[int, ...], offset: int) -> bool:
     """Is every sum, in any order, one of 32 bits?"""
     parts = [x * f for x, f in zip(inputs, factors, strict=True)]
     lows, highs = (sum(int(limit(p)) for p in parts) for limit in (np.min, np.max))
-    return all(-(1 << 31) <= n < 1 << 31 for n in (offset, lows + offset, highs + offset, *(int(limit(p)) + offset for p in parts for limit in (np.min, np.max))))
+    return all(-(1 << 31) <= n < 1 << 31 for n in (offset, lows + offset, highs + offset,
+        *(int(limit(p)) + offset for p in parts for limit in (np.min, np.max))))
 
 
 def _sum(leaves: list[Expr], factors: tuple[int, ...], offset: int, shift: int, e: Expr) -> Expr:

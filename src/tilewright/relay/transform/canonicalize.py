@@ -1,6 +1,7 @@
 """Rewrite equivalent forms of a call to one form.
 
-    nn.bias_add(%x, b, axis=1)       -> add(%x, b')                 b' has one axis per axis behind, so that it broadcasts
+    nn.bias_add(%x, b, axis=1)
+      -> add(%x, b')                 b' has one axis per axis behind, so that it broadcasts
     add(const, %x)                   -> add(%x, const)
     subtract(%x, const)              -> add(%x, -const)             floats
     nn.batch_flatten, squeeze, expand_dims of a known shape -> reshape
@@ -50,6 +51,7 @@ def canonical(e: Expr) -> Expr | None:
     if isinstance(e.op, Subtract) and isinstance(e.args[1], Constant) and e.args[1].tensor_type.dtype.is_float:
         return Call(Add(), [e.args[0], Constant(-e.args[1].value, e.args[1].span)], span=e.span)
     kind = e.known_type()
-    if e.op.view and isinstance(kind, TensorType) and kind.is_static and not (isinstance(e.op, Reshape) and e.op.newshape == kind.shape):
+    if e.op.view and isinstance(kind, TensorType) and kind.is_static and not (isinstance(e.op, Reshape)
+            and e.op.newshape == kind.shape):
         return reshaped(e.args[0], kind.shape)
     return None

@@ -1,6 +1,7 @@
 """Change the batch size of a program.
 
-    ChangeBatch({%x: 0}, 16):   fn (%x: Tensor[(1, 3, 8, 8), float32]) { … } -> fn (%x: Tensor[(16, 3, 8, 8), float32]) { … }
+    ChangeBatch({%x: 0}, 16):   fn (%x: Tensor[(1, 3, 8, 8), float32]) { … }
+      -> fn (%x: Tensor[(16, 3, 8, 8), float32]) { … }
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class ChangeBatch(FunctionPass):
         names = {p.name_hint for p in known}
         for v in self.data:
             if v not in known and v not in names:
-                raise OptionError(f"no function of the module has the parameter {getattr(v, 'name_hint', v)!r}; it has {', '.join(sorted(names))}", code="TW0408")
+                raise OptionError(f"no function of the module has the parameter {getattr(v, 'name_hint', v)!r}; it has "
+                                  f"{', '.join(sorted(names))}", code="TW0408")
         return FunctionPass.transform_module(self, mod, context)
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
@@ -49,7 +51,8 @@ class ChangeBatch(FunctionPass):
             if e not in new and any(a is not b for a, b in zip(old, now, strict=True)):
                 new[e] = self._over(e, now)
         params = [new.get(p, p) for p in function.params]
-        return Function(params, new.get(function.body, function.body), None, function.type_params, function.attrs, function.span)
+        return Function(params, new.get(function.body, function.body), None, function.type_params, function.attrs,
+                        function.span)
 
     def _param(self, p: Var) -> Var:
         axis = self.data.get(p, self.data.get(p.name_hint))
@@ -57,11 +60,13 @@ class ChangeBatch(FunctionPass):
         if axis is None:
             return p
         if not isinstance(kind, TensorType) or not -kind.ndim <= axis < kind.ndim:
-            raise OptionError(f"the parameter '{p.name_hint}' is {kind!r} and has no axis {axis}; name tensors in data, each with its axis of the batch", p.span, code="TW0408")
+            raise OptionError(f"the parameter '{p.name_hint}' is {kind!r} and has no axis {axis}; name tensors in "
+                              "data, each with its axis of the batch", p.span, code="TW0408")
         if kind.shape[axis] == self.batch_size:
             return p
         at = axis % kind.ndim
-        return Var(p.name_hint, TensorType((*kind.shape[:at], self.batch_size, *kind.shape[at + 1 :]), kind.dtype), p.span)
+        return Var(p.name_hint, TensorType((*kind.shape[:at], self.batch_size, *kind.shape[at + 1 :]), kind.dtype),
+                   p.span)
 
     def _over(self, e: Expr, now: list[Expr]) -> Expr:
         if isinstance(e, Call) and isinstance(e.op, Reshape):

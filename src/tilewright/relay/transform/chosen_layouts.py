@@ -19,7 +19,8 @@ from tilewright.tir.data_layout import bijective_layout, layout
 
 
 class LayoutConfig:
-    """`with LayoutConfig(skip_layers=[0, 2]): ConvertLayout(…)(mod)` leaves these of the operators that it would convert, counted in order."""
+    """`with LayoutConfig(skip_layers=[0, 2]): ConvertLayout(…)(mod)` leaves these of the operators that it would
+    convert, counted in order."""
 
     current: ClassVar[LayoutConfig | None] = None
 
@@ -48,7 +49,8 @@ class LayoutConfig:
 
 
 def with_layouts(function: Function, choose: Choice) -> Function:
-    """`function` with every call of an operator in the layouts of `choose(call)`: another operator over the same arguments."""
+    """`function` with every call of an operator in the layouts of `choose(call)`: another operator over the same
+    arguments."""
     order = post_order(function.body, inside=False)
     sweep = ChosenSweep(order, choose)
     for e in order:
@@ -66,7 +68,8 @@ def desired(layouts: Mapping[str, Sequence[str]]) -> Choice:
             return None
         hook = op_attr(e.op.name, hooks.CONVERT_OP_LAYOUT)
         if hook is not None:
-            return operator_of(e, hook(e.attrs, placeholders(e), [*(a.checked_type for a in e.args), e.checked_type], list(wanted)), "ConvertLayout")
+            return operator_of(e, hook(e.attrs, placeholders(e), [*(a.checked_type for a in e.args), e.checked_type],
+                                       list(wanted)), "ConvertLayout")
         return fitting(e, in_layouts(e.op, tuple(wanted)))
 
     return choose
@@ -75,7 +78,8 @@ def desired(layouts: Mapping[str, Sequence[str]]) -> Choice:
 def fitting(e: Call, op: Op) -> Op | None:
     """`op` in place of `e.op`, where its blocks hold the channels of `e`: None where the result would not fill them.
 
-    Input channels may be fewer than their blocks hold, in the data and in the kernel alike. A depthwise kernel has one, in blocks of one.
+    Input channels may be fewer than their blocks hold, in the data and in the kernel alike. A depthwise kernel has one,
+    in blocks of one.
     """
     old, new = layout_names(e.op), layout_names(op)
     if old == new or not any(layout(n).blocked for n in new):
@@ -117,7 +121,8 @@ def in_layouts(op: Any, wanted: Sequence[str]) -> Op:
     if "kernel_layout" in attrs:
         kernel = wanted[1] if len(wanted) > 1 else "default"
         if kernel == "default":
-            kernel = attrs["kernel_layout"] if data == attrs[name] else default_kernel_layout(data, getattr(op, "transposed", False))
+            kernel = (attrs["kernel_layout"] if data == attrs[name]
+                      else default_kernel_layout(data, getattr(op, "transposed", False)))
         changed["kernel_layout"] = kernel
     if attrs.get("out_layout"):
         changed["out_layout"] = ""
@@ -141,15 +146,18 @@ def placeholders(e: Call) -> list[Expr]:
 
 
 def operator_of(e: Call, found: Any, name: str) -> Op | None:
-    """The operator that a hook put in place of `e.op`, over its arguments; raises `OptionError` when it made anything else."""
+    """The operator that a hook put in place of `e.op`, over its arguments; raises `OptionError` when it made anything
+    else."""
     if found is None:
         return None
     if not (
-        isinstance(found, Call) and isinstance(found.op, Op) and len(layout_names(found.op)) == len(layout_names(e.op)) > 0
+        isinstance(found, Call) and isinstance(found.op, Op)
+        and len(layout_names(found.op)) == len(layout_names(e.op)) > 0
         and len(found.args) == len(e.args) and all(isinstance(a, Var) for a in found.args)
     ):
         raise OptionError(
-            f"the hook of {e.op.name} for {name} must return a call of {e.op.name} on its inputs, in their order, with other layouts, "
+            f"the hook of {e.op.name} for {name} must return a call of {e.op.name} on its inputs, in their order, with "
+            "other layouts, "
             "or of another operator with as many layouts", code="TW0409"
         )
     return found.op

@@ -1,9 +1,12 @@
 """The sweep of requested layouts: calls change to the layouts that a rule chooses, and the operators between follow.
 
-    nn.conv2d(%x, w) -> layout_transform(nn.conv2d(layout_transform(%x, "NCHW", "NCHW8c"), w', data_layout="NCHW8c", …), "NCHW8c", "NCHW")
+    nn.conv2d(%x, w)
+      -> %0 = nn.conv2d(layout_transform(%x, "NCHW", "NCHW8c"), w', data_layout="NCHW8c", …)
+         layout_transform(%0, "NCHW8c", "NCHW")
 
-Orders without blocks are permutations, and move by transposes. What is in blocks moves by `layout_transform`, constants now. A value is
-never stored filled up: only what a chosen call reads may be, and its own rule says that zeros change nothing there.
+Orders without blocks are permutations, and move by transposes. What is in blocks moves by `layout_transform`, constants
+now. A value is never stored filled up: only what a chosen call reads may be, and its own rule says that zeros change
+nothing there.
 """
 
 from __future__ import annotations
@@ -80,7 +83,8 @@ class ChosenSweep(Sweep):
         result = _order(before, after)
         kind = e.checked_type
         if result is not None and isinstance(kind, TensorType) and not fits(result, kind.shape):
-            raise OptionError(f"{e.op.name} makes {kind!r}, which is not made of the whole blocks of {after}", e.span, code="TW0410")
+            raise OptionError(f"{e.op.name} makes {kind!r}, which is not made of the whole blocks of {after}", e.span,
+                              code="TW0410")
         return other, tuple(wanted), result
 
     def special(self, e: Call, perms: list[Perm | None]) -> Stored | None:
@@ -101,7 +105,8 @@ class ChosenSweep(Sweep):
         return self._simpler(e, first)
 
     def _from_blocks(self, e: Call) -> Stored | None:
-        """A call that is in blocks already, and chosen to be in others: its arguments and result are moved there and back."""
+        """A call that is in blocks already, and chosen to be in others: its arguments and result are moved there and
+        back."""
         other = self.choose(e)
         if other is None or other == e.op:
             return self._plain(e)
@@ -141,7 +146,8 @@ class ChosenSweep(Sweep):
             return super().turn(x, stored, wanted, kind, e)
         if not isinstance(kind, TensorType):
             raise InternalError(f"a value of type {kind!r} cannot be stored in the order {stored}")
-        letters = self.letters.get((e, kind.ndim)) or DIMENSIONS.get(kind.ndim, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[: kind.ndim])
+        letters = self.letters.get((e, kind.ndim)) or DIMENSIONS.get(kind.ndim,
+            "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[: kind.ndim])
         return _transformed(x, layout_of(stored, letters), layout_of(wanted, letters))
 
 
@@ -157,7 +163,8 @@ def _out_layout(op: Op) -> str:
 
 def _order(before: str, after: str) -> Order | None:
     if sorted(before) != sorted(layout(after).plain):
-        raise CompileError(f"layout '{after}' is not known here; it must be an order of the letters {', '.join(before)}, for example {before}, and blocks of them", code="TW0410")
+        raise CompileError(f"layout '{after}' is not known here; it must be an order of the letters "
+                           f"{', '.join(before)}, for example {before}, and blocks of them", code="TW0410")
     order = order_of(before, after)
     return None if is_identity_order(order) else order
 

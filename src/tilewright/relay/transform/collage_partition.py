@@ -1,6 +1,6 @@
 """Partition a graph among several targets at the least cost.
 
-    add(nn.relu(nn.conv2d(%x, w)), %y), where npu has nn.conv2d + nn.relu at 2, dsp has single operators at 3, the host at 5
+    add(nn.relu(nn.conv2d(%x, w)), %y); npu: nn.conv2d + nn.relu costs 2; dsp: each operator costs 3; host: 5
     -> add on dsp, fn (…, Composite="npu.conv_relu") in @tvmgen_default_npu_main_0
 """
 
@@ -51,11 +51,13 @@ class CollagePartition(Pass):
 
         typed = InferType()(mod)
         new = typed.map_functions(marked, Function)
-        return mod if new is typed else PartitionGraph(self.mod_name, self.bind_constants)(MergeCompilerRegions()(InferType()(new)))
+        return (mod if new is typed
+                else PartitionGraph(self.mod_name, self.bind_constants)(MergeCompilerRegions()(InferType()(new))))
 
 
 def _marked(function: Function, plan: Plan) -> Expr:
-    """The function with the parts of the plan as composite functions where they are matches of patterns, and marks around what is a target's."""
+    """The function with the parts of the plan as composite functions where they are matches of patterns, and marks
+    around what is a target's."""
     parts = {part.root: part for part in plan.parts if part.target != DEFAULT}
     new: dict[Expr, Expr] = {}
     given: dict[Expr, str] = {}

@@ -27,7 +27,8 @@ class CombineParallelConv2D(_CombineParallel):
         if axes is None or call.attrs.groups != 1:
             return None
         weight = call.args[1].tensor_type
-        return (same_but(call.op, "channels"), weight.dtype, tuple(n for d, n in enumerate(weight.shape) if d != axes.weight))
+        return (same_but(call.op, "channels"), weight.dtype,
+                tuple(n for d, n in enumerate(weight.shape) if d != axes.weight))
 
     def axis(self, call: Call) -> int | None:
         axes = _axes(call)

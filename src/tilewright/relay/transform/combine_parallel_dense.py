@@ -40,5 +40,7 @@ class CombineParallelDense(_CombineParallel):
         weights = [o[0] for o in others]
         out_dtype = calls[0].attrs.out_dtype
         if self.to_batch:
-            return Call(BatchMatmul(out_dtype=out_dtype), [reshaped(x, (1, *x.tensor_type.shape)), joined(weights, None)], span=calls[0].span)
-        return Call(Dense(units=sum(w.tensor_type.shape[0] for w in weights), out_dtype=out_dtype), [x, joined(weights, 0)], span=calls[0].span)
+            return Call(BatchMatmul(out_dtype=out_dtype),
+                        [reshaped(x, (1, *x.tensor_type.shape)), joined(weights, None)], span=calls[0].span)
+        return Call(Dense(units=sum(w.tensor_type.shape[0] for w in weights), out_dtype=out_dtype),
+                    [x, joined(weights, 0)], span=calls[0].span)

@@ -43,7 +43,8 @@ class Conv2dToSparse(Pass):
     def __post_init__(self) -> None:
         _check(self.layout, self.kernel_size)
         if len(self.weight_name) != len(self.weight_shape) or any(len(s) != 3 for s in self.weight_shape):
-            raise OptionError("weight_shape has three shapes for each of weight_name: of the data, the indices and the row starts", code="TW0408")
+            raise OptionError("weight_shape has three shapes for each of weight_name: of the data, the indices and the "
+                              "row starts", code="TW0408")
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         main = mod["main"]
@@ -54,14 +55,17 @@ class Conv2dToSparse(Pass):
             return mod
 
         def rule(e: Expr) -> Expr | None:
-            parts = new.get(e.args[1]) if isinstance(e, Call) and isinstance(e.op, Conv2d) else None  # type: ignore[call-overload]
+            parts = new.get(e.args[1]) if isinstance(e, Call) and isinstance(e.op,  # type: ignore[call-overload]
+                Conv2d) else None
             if parts is None or not isinstance(e, Call):
                 return None
-            return Call(SparseConv2d(self.layout, (self.kernel_size, self.kernel_size)), [e.args[0], *parts], span=e.span)
+            return Call(SparseConv2d(self.layout, (self.kernel_size, self.kernel_size)), [e.args[0], *parts],
+                        span=e.span)
 
         done = mod.copy()
         params = [q for p in main.params for q in new.get(p, [p])]
-        done["main"] = Function(params, rewrite(main.body, rule), main.declared_ret_type, main.type_params, main.attrs, main.span)
+        done["main"] = Function(params, rewrite(main.body, rule), main.declared_ret_type, main.type_params, main.attrs,
+                                main.span)
         return done
 
 
@@ -88,27 +92,32 @@ class Conv2dToSparse2(FunctionPass):
             if not isinstance(e, Call) or not _qualifies(e, self.layout, self.kernel_size):
                 return None
             kernel = e.args[1]
-            parts = _packed(kernel.value, self.layout, self.blocksize, self.sparsity_threshold) if isinstance(kernel, Constant) else None
+            parts = _packed(kernel.value, self.layout, self.blocksize,
+                            self.sparsity_threshold) if isinstance(kernel, Constant) else None
             if parts is None:
                 return None
-            return Call(SparseConv2d(self.layout, (self.kernel_size, self.kernel_size)), [e.args[0], *map(Constant, parts)], span=e.span)
+            return Call(SparseConv2d(self.layout, (self.kernel_size, self.kernel_size)),
+                        [e.args[0], *map(Constant, parts)], span=e.span)
 
         return rewrite(function, rule)
 
 
 def _check(layout: str, kernel_size: int) -> None:
     if (layout, kernel_size) not in (("NHWC", 1), ("NHWC", 3), ("NCHW", 1)):
-        raise OptionError(f"sparse convolutions of layout {layout} with a kernel of {kernel_size} are not made: NHWC has 1 and 3, NCHW has 1", code="TW0408")
+        raise OptionError(f"sparse convolutions of layout {layout} with a kernel of {kernel_size} are not made: NHWC "
+                          "has 1 and 3, NCHW has 1", code="TW0408")
 
 
 def _qualifies(e: Call, layout: str, size: int) -> bool:
     """Is a call a convolution that a sparse one can take the place of?"""
     op = e.op
-    if not isinstance(op, Conv2d) or op.data_layout != layout or op.kernel_layout != KERNELS[layout] or op.out_layout not in ("", layout):
+    if (not isinstance(op, Conv2d) or op.data_layout != layout or op.kernel_layout != KERNELS[layout]
+            or op.out_layout not in ("", layout)):
         return False
     kind = e.args[1].checked_type
     plain = op.groups == 1 and set(op.strides) == {1} and set(op.dilation) == {1} and set(op.padding) == {size // 2}
-    return plain and isinstance(kind, TensorType) and op.kernel_shape(kind)[2:] == (size, size) and e.tensor_type.dtype is kind.dtype
+    return (plain and isinstance(kind, TensorType) and op.kernel_shape(kind)[2:] == (size, size)
+            and e.tensor_type.dtype is kind.dtype)
 
 
 def search_conv2d_weights(func: Function, layout: str, kernel_size: int) -> list[Var]:
@@ -116,25 +125,31 @@ def search_conv2d_weights(func: Function, layout: str, kernel_size: int) -> list
     users = consumers(post_order(func))
     return [
         p for p in func.params
-        if users.get(p) and all(isinstance(u, Call) and _qualifies(u, layout, kernel_size) and u.args[1] is p and u.args[0] is not p for u in users[p])
+        if users.get(p) and all(isinstance(u, Call) and _qualifies(u, layout, kernel_size) and u.args[1] is p
+                                and u.args[0] is not p for u in users[p])
     ]
 
 
 def _packed(kernel: Any, layout: str, blocksize: tuple[int, int], threshold: float) -> tuple[Any, Any, Any] | None:
     """The parts of a sparse kernel; None where it has too few zeros, or blocks do not divide it."""
-    rows = kernel.transpose((3, 0, 1, 2) if layout == "NHWC" else (0, 2, 3, 1)).reshape(kernel.shape[KERNELS[layout].index("O")], -1)
-    if 1 - np.count_nonzero(rows) / rows.size < threshold or rows.shape[0] % blocksize[0] or rows.shape[1] % blocksize[1]:
+    rows = kernel.transpose((3, 0, 1, 2) if layout == "NHWC"
+                            else (0, 2, 3, 1)).reshape(kernel.shape[KERNELS[layout].index("O")], -1)
+    if (1 - np.count_nonzero(rows) / rows.size < threshold or rows.shape[0] % blocksize[0]
+            or rows.shape[1] % blocksize[1]):
         return None
     return packed(rows, blocksize)
 
 
 def convert(
-    func: Function, params: Mapping[str, Any], blocksize: tuple[int, int], sparsity_threshold: float, layout: str = "NHWC", kernel_size: int = 1
+    func: Function, params: Mapping[str, Any], blocksize: tuple[int, int], sparsity_threshold: float,
+    layout: str = "NHWC", kernel_size: int = 1
 ) -> tuple[Function, dict[str, Any]]:
-    """`func` and its parameters, with every kernel sparse that has that share of zeros or more, in blocks of `blocksize`."""
+    """`func` and its parameters, with every kernel sparse that has that share of zeros or more, in blocks of
+    `blocksize`."""
     kept, names, shapes = dict(params), [], []
     for w in search_conv2d_weights(func, layout, kernel_size):
-        parts = _packed(const(params[w.name_hint]).value, layout, blocksize, sparsity_threshold) if w.name_hint in params else None
+        parts = _packed(const(params[w.name_hint]).value, layout, blocksize,
+                        sparsity_threshold) if w.name_hint in params else None
         if parts is None:
             continue
         names.append(w.name_hint)
@@ -145,7 +160,8 @@ def convert(
 
 
 def convert2(
-    func: Function, params: Mapping[str, Any], blocksize: tuple[int, int], sparsity_threshold: float, layout: str = "NHWC", kernel_size: int = 1
+    func: Function, params: Mapping[str, Any], blocksize: tuple[int, int], sparsity_threshold: float,
+    layout: str = "NHWC", kernel_size: int = 1
 ) -> tuple[Function, dict[str, Any]]:
     """The same with the parameters put in as constants first, so that none is left."""
     bound = bind_params(IRModule.from_expr(func), params)

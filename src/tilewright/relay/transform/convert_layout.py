@@ -1,11 +1,13 @@
 """Choose one layout for the whole graph: channels last, or the layouts requested for some operators.
 
-    nn.conv2d(%x, w) -> transpose(nn.conv2d(transpose(%x, axes=[0, 2, 3, 1]), w', data_layout="NHWC", …), axes=[0, 3, 1, 2])
+    nn.conv2d(%x, w)
+      -> transpose(nn.conv2d(transpose(%x, axes=[0, 2, 3, 1]), w', data_layout="NHWC", …), axes=[0, 3, 1, 2])
 
     nn.dense(transpose(%x, axes=[1, 0]), w) -> transpose(nn.matmul(w, %x), axes=[1, 0])
 
-Transposes and reshapes of a permuted value cost nothing as long as no memory has to move. Where it must, and the result is an
-image, it moves as little as it can, and the image is stored channels last again: channels that are shuffled stay in their pixel.
+Transposes and reshapes of a permuted value cost nothing as long as no memory has to move. Where it must, and the result
+is an image, it moves as little as it can, and the image is stored channels last again: channels that are shuffled stay
+in their pixel.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ class ConvertLayout(FunctionPass):
         for name, wanted in (self.desired_layouts or {}).items():
             get(name)
             if isinstance(wanted, str) or not wanted:
-                raise OptionError(f"the desired layouts of {name} must be a list of two layouts, for data and kernel, not {wanted!r}", code="TW0410")
+                raise OptionError(f"the desired layouts of {name} must be a list of two layouts, for data and kernel, "
+                                  f"not {wanted!r}", code="TW0410")
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         if self.desired_layouts is not None:

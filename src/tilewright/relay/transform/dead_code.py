@@ -81,8 +81,10 @@ def _used_once(order: list[Expr], effects: Effects) -> dict[Expr, Expr]:
     return {v: value for v, value in values.items() if uses.get(v) == 1 and v not in inner}
 
 
-def _removing(used: set[Expr], once: dict[Expr, Expr], new: dict[Expr, Expr], free: bool) -> Callable[[Expr], Expr | None]:
-    """The rule, for a function that uses the variables `used`; those of `once` become their values in `new`. `free` says that nothing has effects."""
+def _removing(used: set[Expr], once: dict[Expr, Expr], new: dict[Expr, Expr],
+              free: bool) -> Callable[[Expr], Expr | None]:
+    """The rule, for a function that uses the variables `used`; those of `once` become their values in `new`. `free`
+    says that nothing has effects."""
 
     def rule(e: Expr) -> Expr | None:
         if isinstance(e, TupleGetItem) and isinstance(e.tuple_value, Tuple):

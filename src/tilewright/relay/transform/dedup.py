@@ -13,7 +13,21 @@ from tilewright.base.types import Type, substitute_type
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
 from tilewright.relay.adt import Clause, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
-from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
+from tilewright.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
 from tilewright.relay.visitor import binders, operands, post_order, with_operands
 
 NONE: Final[Mapping[Type, Type]] = {}
@@ -56,7 +70,8 @@ def fresh_copy(expr: Expr, values: Mapping[Expr, Expr] | None = None, types: Map
 
 
 def _separate(function: Function) -> Function:
-    """Every later binder of a variable with a variable of its own; iterative but for binders of one variable inside each other."""
+    """Every later binder of a variable with a variable of its own; iterative but for binders of one variable inside
+    each other."""
     taken: set[Var] = set()
     new: dict[Expr, Expr] = {}
     for e in post_order(function):
@@ -72,7 +87,8 @@ def _separate(function: Function) -> Function:
 
 
 def _rename(e: Expr, fresh: Mapping[Expr, Expr]) -> Expr:
-    """`e` with other variables in place of those that it binds itself; the scope below is rebuilt, with what it binds as it was."""
+    """`e` with other variables in place of those that it binds itself; the scope below is rebuilt, with what it binds
+    as it was."""
     new: dict[Expr, Expr] = dict(fresh)
     for x in post_order(e):
         if x not in new:
@@ -112,7 +128,8 @@ def _rebound(e: Expr, now: list[Expr], new: Mapping[Expr, Expr], types: Mapping[
     match e:
         case Function():
             ret = e.declared_ret_type
-            return Function([_var(p, new) for p in e.params], now[0], None if ret is None else substitute_type(ret, types), e.type_params, e.attrs, e.span)
+            return Function([_var(p, new) for p in e.params], now[0], None if ret is None
+                            else substitute_type(ret, types), e.type_params, e.attrs, e.span)
         case Let():
             return Let(_var(e.var, new), now[0], now[1], e.span)
         case Match():

@@ -6,9 +6,9 @@
     def @apply_0(%f: Func_0[], %a0) { match (%f) { Func_0_0(%x) => @lifted_main_0(%x, %a0) } }
     def @lifted_main_0(%x, %y) { add(%x, %y) }
 
-One data type for each type of function, whose constructors are the functions of that type and whose fields are what they see
-(Reynolds, Definitional Interpreters for Higher-Order Programming Languages, 1972). Functions inside functions are lifted before;
-generic functions are copied for the types that they are used with.
+One data type for each type of function, whose constructors are the functions of that type and whose fields are what
+they see (Reynolds, Definitional Interpreters for Higher-Order Programming Languages, 1972). Functions inside functions
+are lifted before; generic functions are copied for the types that they are used with.
 """
 
 from __future__ import annotations
@@ -22,7 +22,16 @@ from tilewright.base.errors import CompileError, Origin
 from tilewright.base.types import FuncType, GlobalTypeVar, Type, TypeCall, substitute_type, type_children, with_type_children
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
-from tilewright.relay.adt import Clause, Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar, TypeData
+from tilewright.relay.adt import (
+    Clause,
+    Constructor,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    TypeData,
+)
 from tilewright.relay.analysis.variables import free_type_vars
 from tilewright.relay.expr import Call, Expr, Function, GlobalVar, Let, Var
 from tilewright.relay.node_labels import short
@@ -53,8 +62,10 @@ class Defunctionalize(Pass):
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         mod = InferType()(mod)
         main = mod["main"]
-        if main.type_params or any(_has_function(t) for t in (*(p.checked_type for p in main.params), main.body.checked_type)):
-            raise CompileError(f"@main is {main.checked_type!r}; to make a program first-order, main has no type parameters, takes and returns no functions", code="TW0404")
+        if main.type_params or any(_has_function(t)
+                                   for t in (*(p.checked_type for p in main.params), main.body.checked_type)):
+            raise CompileError(f"@main is {main.checked_type!r}; to make a program first-order, main has no type "
+                               "parameters, takes and returns no functions", code="TW0404")
         lifted = InferType()(LambdaLift()(_with_plain_closures(mod)))
         work = _Defunctionalization(lifted)
         made = work.run()
@@ -66,7 +77,8 @@ def _with_plain_closures(mod: IRModule) -> IRModule:
     """The module without generic functions inside functions."""
     found = {
         name: f for name, f in mod.items()
-        if isinstance(f, Function) and not f.attrs.get("Compiler") and any(isinstance(e, Function) and e.type_params for e in post_order(f.body))
+        if isinstance(f, Function) and not f.attrs.get("Compiler")
+        and any(isinstance(e, Function) and e.type_params for e in post_order(f.body))
     }
     if not found:
         return mod
@@ -77,7 +89,8 @@ def _with_plain_closures(mod: IRModule) -> IRModule:
 
 
 def Defunctionalization(func: Function, mod: IRModule) -> Function:
-    """`func` without function values, in the field's form: the functions and data types that it needs are added to `mod`."""
+    """`func` without function values, in the field's form: the functions and data types that it needs are added to
+    `mod`."""
     program = mod.copy()
     program["main"] = func
     made = Defunctionalize()(program)
@@ -94,7 +107,8 @@ def _has_function(t: Type) -> bool:
 def _stays(function: Function) -> bool:
     """Whether a function is for another compiler, and stands alone: it is none of ours then."""
     alone = not any(isinstance(e, GlobalVar) for e in post_order(function))
-    return bool(function.attrs.get("Compiler")) and alone and not any(map(_has_function, type_children(function.checked_type)))
+    return (bool(function.attrs.get("Compiler")) and alone
+            and not any(map(_has_function, type_children(function.checked_type))))
 
 
 def _size(t: Type) -> int:
@@ -120,7 +134,8 @@ class _Arrow:
 
 
 class _Defunctionalization:
-    """One run over a module whose functions are lifted; types are those of the program before, until `first_order` makes them data."""
+    """One run over a module whose functions are lifted; types are those of the program before, until `first_order`
+    makes them data."""
 
     def __init__(self, mod: IRModule) -> None:
         self.mod, self.new = mod.copy(), IRModule({}, dict(mod.type_definitions))
@@ -140,7 +155,8 @@ class _Defunctionalization:
             name, function, bound = self.queue.popleft()
             self.new[name] = _Body(self, bound).function(function)
         for arrow in self.arrows:
-            self.new.type_definitions[arrow.header] = TypeData(arrow.header, (), tuple(c for c, _ in arrow.cases.values()))
+            self.new.type_definitions[arrow.header] = TypeData(arrow.header, (),
+                tuple(c for c, _ in arrow.cases.values()))
         for arrow in self.arrows:
             self.new[arrow.apply] = self.applying(arrow)
         return RemoveUnusedFunctions()(self.new)
@@ -152,8 +168,11 @@ class _Defunctionalization:
         for c in data.constructors:
             for t in c.inputs:
                 if _has_function(t) and free_type_vars(t):
-                    raise CompileError(f"{c.name_hint} of the data type {data.header} holds {t!r}, which depends on its type parameters; write out the types in its definition", c.span, code="TW0404")
-        made = [Constructor(c.name_hint, [self.first_order(t) for t in c.inputs], data.header) for c in data.constructors]
+                    raise CompileError(f"{c.name_hint} of the data type {data.header} holds {t!r}, which depends on "
+                                       "its type parameters; write out the types in its definition", c.span,
+                                       code="TW0404")
+        made = [Constructor(c.name_hint, [self.first_order(t) for t in c.inputs], data.header)
+                for c in data.constructors]
         self.constructors.update(zip(data.constructors, made, strict=True))
         return TypeData(data.header, data.type_vars, tuple(made))
 
@@ -169,7 +188,8 @@ class _Defunctionalization:
         found = next((a for a in self.arrows if a.type == t), None)
         if found is None:
             if t.type_params:
-                raise CompileError(f"a value of the type {t!r} is used, which is generic; give it to what calls it by name, or write a function of plain types around it", span, code="TW0404")
+                raise CompileError(f"a value of the type {t!r} is used, which is generic; give it to what calls it by "
+                                   "name, or write a function of plain types around it", span, code="TW0404")
             found = _Arrow(t, GlobalTypeVar(self.name("Func")), GlobalVar(self.name("apply")))
             self.arrows.append(found)
         return found
@@ -182,7 +202,8 @@ class _Defunctionalization:
         return found
 
     def instance(self, target: GlobalVar, bound: Bound) -> GlobalVar:
-        """The first-order copy of a function for the types in `bound`; it takes what a closure sees before the closure's own arguments."""
+        """The first-order copy of a function for the types in `bound`; it takes what a closure sees before the
+        closure's own arguments."""
         name = target.name_hint
         function = self.mod[name]
         if not isinstance(function, Function) or _stays(function):
@@ -194,7 +215,8 @@ class _Defunctionalization:
         if found is None:
             if sum(n == name for n, _ in self.instances) == COPIES or any(_size(t) > LARGEST for t in key[1]):
                 raise CompileError(
-                    f"@{name} is used with ever more types, as where it calls itself with a tuple of its argument, and there is no end of first-order copies of it; "
+                    f"@{name} is used with ever more types, as where it calls itself with a tuple of its argument, and "
+                    "there is no end of first-order copies of it; "
                     "make it a function of plain types", function.span, code="TW0404",
                 )
             self.copied = self.copied or bool(variables)
@@ -227,7 +249,8 @@ class _Defunctionalization:
         clauses = []
         for target, (case, names) in arrow.cases.items():
             fields = [Var(n, t) for n, t in zip(names, case.inputs, strict=True)]
-            clauses.append(Clause(PatternConstructor(case, tuple(map(PatternVar, fields))), Call(target, [*fields, *params])))
+            clauses.append(
+                Clause(PatternConstructor(case, tuple(map(PatternVar, fields))), Call(target, [*fields, *params])))
         return Function([f, *params], Match(f, tuple(clauses)), ret)
 
 
@@ -243,10 +266,12 @@ class _Body:
     def function(self, function: Function) -> Function:
         inner = function.body if function.attrs.get("Closure") and isinstance(function.body, Function) else None
         params = (*function.params, *inner.params) if inner is not None else function.params
-        whole, attrs = inner if inner is not None else function, {k: v for k, v in function.attrs.items() if k != "Closure"}
+        whole, attrs = inner if inner is not None else function, {k: v for k, v in function.attrs.items()
+            if k != "Closure"}
         order = post_order(whole.body)
         lets = [e for e in order if isinstance(e, Let)]
-        self.named = {e.var: self.program.place(e.value) if isinstance(e.value, Function) else e.value for e in lets if isinstance(e.value, (Function, GlobalVar))}
+        self.named = {e.var: self.program.place(e.value) if isinstance(e.value, Function) else e.value for e in lets
+                      if isinstance(e.value, (Function, GlobalVar))}
         self.called_as = {e: substitute_type(t, self.bound) for e, t in called_with(order).items()}
         for v in (*params, *(b for e in order for b in binders(e))):
             if v not in self.named:
@@ -254,7 +279,8 @@ class _Body:
         for e in order:
             if e not in self.new and not isinstance(e, (GlobalVar, Constructor)) and e not in self.named:
                 made = self.copied(e)
-                if e.known_type() is not None and made is not e and not (isinstance(e, Function) or isinstance(self.type_of(e), FuncType)):
+                if e.known_type() is not None and made is not e and not (isinstance(e, Function)
+                        or isinstance(self.type_of(e), FuncType)):
                     made.set_type(self.first_order(e))
                 self.new[e] = made
         ret = self.program.first_order(substitute_type(whole.body.checked_type, self.bound))
@@ -280,7 +306,8 @@ class _Body:
         assert isinstance(t, FuncType)
         span = e.span if user is None else user.span
         _ = self.program.arrow(t, span)
-        target = self.program.instance(e, {**self.bound, **self.bindings(e, t.arg_types, t.ret_type, span)}) if isinstance(e, GlobalVar) else self.constructor(e)
+        target = (self.program.instance(e, {**self.bound, **self.bindings(e, t.arg_types, t.ret_type, span)})
+                  if isinstance(e, GlobalVar) else self.constructor(e))
         return self.known(Call(self.program.value(t, target, ()), ()), self.program.first_order(t))
 
     def constructor(self, c: Constructor) -> Constructor:
@@ -293,7 +320,8 @@ class _Body:
         bound = bound_types(own, args, ret)
         for v in own.type_params:
             if v not in bound and isinstance(target, GlobalVar):
-                raise CompileError(f"the type {v!r} of @{target.name_hint} cannot be inferred from its arguments and its result at this use; annotate the types of the function there", span, code="TW0404")
+                raise CompileError(f"the type {v!r} of @{target.name_hint} cannot be inferred from its arguments and "
+                                   "its result at this use; annotate the types of the function there", span, code="TW0404")
         return bound
 
     def copied(self, e: Expr) -> Expr:
@@ -303,7 +331,8 @@ class _Body:
             case Function():
                 return self.primitive(e)
             case Let():
-                return self.new[e.body] if e.var in self.named else Let(self.var(e.var), self.operand(e.value, self.type_of(e.var)), self.operand(e.body), e.span)
+                return self.new[e.body] if e.var in self.named else Let(self.var(e.var),
+                    self.operand(e.value, self.type_of(e.var)), self.operand(e.body), e.span)
             case Match():
                 clauses = [Clause(self.pattern(c.lhs), self.operand(c.rhs)) for c in e.clauses]
                 return Match(self.operand(e.data), tuple(clauses), e.complete, e.span)
@@ -329,7 +358,8 @@ class _Body:
             if isinstance(op, Constructor):
                 return Call(self.constructor(op), args, span=e.span)
             target = self.program.instance(op, {**self.bound, **bound})
-            return self.closure(op, target, e, args) if _makes_closures(self.program.mod, op) else Call(target, args, span=e.span)
+            return (self.closure(op, target, e, args) if _makes_closures(self.program.mod, op)
+                    else Call(target, args, span=e.span))
         if isinstance(op, Function):
             return Call(self.new[op], [self.operand(a) for a in e.args], span=e.span)
         kind = self.type_of(op)
@@ -337,7 +367,8 @@ class _Body:
             raise CompileError(f"{short(op)} is called, and is {kind!r}", e.span, code="TW0404")
         args = [self.operand(a, t, e) for a, t in zip(e.args, kind.arg_types, strict=True)]
         if isinstance(op, Call) and isinstance(op.op, GlobalVar) and _makes_closures(self.program.mod, op.op):
-            target = self.program.instance(op.op, {**self.bound, **self.bindings(op.op, [self.type_of(a) for a in op.args], kind, e.span)})
+            target = self.program.instance(
+                op.op, {**self.bound, **self.bindings(op.op, [self.type_of(a) for a in op.args], kind, e.span)})
             return Call(target, [*(self.operand(a) for a in op.args), *args], span=e.span)
         return Call(self.program.arrow(kind).apply, [self.operand(op), *args], span=e.span)
 

@@ -26,6 +26,7 @@ class DefuseOps(FunctionPass):
 
 def unwrap(e: Expr) -> Expr | None:
     """A call of a primitive function -> its body over the arguments."""
-    if not (isinstance(e, Call) and isinstance(e.op, Function) and e.op.attrs.get("Primitive")) or "Compiler" in e.op.attrs:
+    if (not (isinstance(e, Call) and isinstance(e.op, Function) and e.op.attrs.get("Primitive"))
+            or "Compiler" in e.op.attrs):
         return None
     return substitute(e.op.body, dict(zip(e.op.params, e.args, strict=True)))

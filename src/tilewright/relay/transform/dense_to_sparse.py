@@ -35,7 +35,8 @@ class DenseToSparse(Pass):
 
     def __post_init__(self) -> None:
         if len(self.weight_name) != len(self.weight_shape) or any(len(s) != 3 for s in self.weight_shape):
-            raise OptionError("weight_shape has three shapes for each of weight_name: of the data, the indices and the row starts", code="TW0408")
+            raise OptionError("weight_shape has three shapes for each of weight_name: of the data, the indices and the "
+                              "row starts", code="TW0408")
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         main = mod["main"]
@@ -46,27 +47,34 @@ class DenseToSparse(Pass):
             return mod
 
         def rule(e: Expr) -> Expr | None:
-            parts = new.get(e.args[1]) if isinstance(e, Call) and isinstance(e.op, Dense) else None  # type: ignore[call-overload]
-            return None if parts is None or not isinstance(e, Call) else Call(SparseDense(), [e.args[0], *parts], span=e.span)
+            parts = new.get(e.args[1]) if isinstance(e, Call) and isinstance(e.op,  # type: ignore[call-overload]
+                Dense) else None
+            return None if parts is None or not isinstance(e, Call) else Call(SparseDense(), [e.args[0], *parts],
+                span=e.span)
 
         done = mod.copy()
         params = [q for p in main.params for q in new.get(p, [p])]
-        done["main"] = Function(params, rewrite(main.body, rule), main.declared_ret_type, main.type_params, main.attrs, main.span)
+        done["main"] = Function(params, rewrite(main.body, rule), main.declared_ret_type, main.type_params, main.attrs,
+                                main.span)
         return done
 
 
 def search_dense_weights(func: Function) -> list[Var]:
     """The parameters that only `nn.dense` of matrices reads, as its weight."""
     users = consumers(post_order(func))
-    return [p for p in func.params if users.get(p) and all(isinstance(u, Call) and isinstance(u.op, Dense) and _is_weight(u, p) for u in users[p])]
+    return [p for p in func.params if users.get(p)
+            and all(isinstance(u, Call) and isinstance(u.op, Dense) and _is_weight(u, p) for u in users[p])]
 
 
-def convert(func: Function, params: Mapping[str, Any], blocksize: tuple[int, int], sparsity_threshold: float) -> tuple[Function, dict[str, Any]]:
-    """`func` and its parameters, with every weight sparse that has that share of zeros or more, in blocks of `blocksize`."""
+def convert(func: Function, params: Mapping[str, Any], blocksize: tuple[int, int],
+            sparsity_threshold: float) -> tuple[Function, dict[str, Any]]:
+    """`func` and its parameters, with every weight sparse that has that share of zeros or more, in blocks of
+    `blocksize`."""
     kept, names, shapes = dict(params), [], []
     for w in search_dense_weights(func):
         value = const(params[w.name_hint]).value if w.name_hint in params else None
-        if value is None or 1 - np.count_nonzero(value) / value.size < sparsity_threshold or value.shape[0] % blocksize[0] or value.shape[1] % blocksize[1]:
+        if (value is None or 1 - np.count_nonzero(value) / value.size < sparsity_threshold
+                or value.shape[0] % blocksize[0] or value.shape[1] % blocksize[1]):
             continue
         parts = packed(value, blocksize)
         names.append(w.name_hint)
@@ -87,4 +95,5 @@ def _part(w: Var, part: str, shape: Sequence[int]) -> Var:
 
 
 def _is_weight(call: Call, p: Var) -> bool:
-    return call.args[1] is p and call.args[0] is not p and call.args[0].tensor_type.ndim == 2 and call.tensor_type.dtype is p.tensor_type.dtype
+    return (call.args[1] is p and call.args[0] is not p and call.args[0].tensor_type.ndim == 2
+            and call.tensor_type.dtype is p.tensor_type.dtype)

@@ -37,11 +37,13 @@ class DynamicToStatic(FunctionPass):
         for e in order:
             new[e] = _static(_over(e, [new.get(o, o) for o in operands(e)]), limit)
         body = new[function.body]
-        return function if body is function.body else Function(function.params, body, None, function.type_params, function.attrs, function.span)
+        return function if body is function.body else Function(function.params, body, None, function.type_params,
+            function.attrs, function.span)
 
 
 def _over(e: Expr, now: Sequence[Expr]) -> Expr:
-    """`e` over other operands; branches, which must agree, and functions, which say their type, keep theirs where a type changed."""
+    """`e` over other operands; branches, which must agree, and functions, which say their type, keep theirs where a
+    type changed."""
     old = operands(e)
     if all(a is b for a, b in zip(old, now, strict=True)):
         return e
@@ -54,6 +56,7 @@ def _static(e: Expr, limit: int) -> Expr:
     """The static operator, or the value of what shapes are computed from."""
     if not isinstance(e, Call):
         return e
-    if isinstance(e.op, (Dynamic, ShapeOf, NdarraySize)) and e.known_type() is not None and all(a.known_type() is not None for a in e.args):
+    if (isinstance(e.op, (Dynamic, ShapeOf, NdarraySize)) and e.known_type() is not None
+            and all(a.known_type() is not None for a in e.args)):
         return e.op.simplify(e) or e
     return fold(e, limit) or e if e.known_type() is not None else e

@@ -31,13 +31,15 @@ class EtaExpand(FunctionPass):
         for e in post_order(function):
             old = operands(e)
             called = isinstance(e, Call) and isinstance(e.op, Expr)
-            now = [new.get(o, o) if called and i == 0 and isinstance(o, (Constructor, GlobalVar)) else self._value(new.get(o, o), mod) for i, o in enumerate(old)]
+            now = [new.get(o, o) if called and i == 0 and isinstance(o, (Constructor, GlobalVar))
+                   else self._value(new.get(o, o), mod) for i, o in enumerate(old)]
             new[e] = e if all(a is b for a, b in zip(old, now, strict=True)) else with_operands(e, now)
         return new[function]
 
     def _value(self, e: Expr, mod: IRModule) -> Expr:
         """What stands for `e` where it is not called."""
-        if not (isinstance(e, Constructor) and self.expand_constructor) and not (isinstance(e, GlobalVar) and self.expand_global_var):
+        if not (isinstance(e, Constructor) and self.expand_constructor) and not (isinstance(e, GlobalVar)
+                and self.expand_global_var):
             return e
         t = e.known_type()
         if t is None and isinstance(e, GlobalVar) and e in mod:

@@ -1,8 +1,11 @@
 """Manage functions of other compilers: move them into the module, mark them as extern, and inline them again.
 
-    fn (%p, Compiler="npu", global_symbol="npu_0") { … }(%x) -> @npu_0(%x)                 OutlineCompilerFunctionsWithExistingGlobalSymbols
-    def @npu_0(…, Compiler="npu") { … }                      -> with the attribute Extern   MarkCompilerFunctionsAsExtern
-    @npu_0(%x)                                               -> its body over %x            InlineCompilerFunctionsBoundTo
+    fn (%p, Compiler="npu", global_symbol="npu_0") { … }(%x)
+      -> @npu_0(%x)                 OutlineCompilerFunctionsWithExistingGlobalSymbols
+    def @npu_0(…, Compiler="npu") { … }
+      -> with the attribute Extern   MarkCompilerFunctionsAsExtern
+    @npu_0(%x)
+      -> its body over %x            InlineCompilerFunctionsBoundTo
 """
 
 from __future__ import annotations
@@ -21,7 +24,8 @@ from tilewright.relay.visitor import free_vars, rewrite, substitute
 
 def _is_of(function: Any, compiler: str) -> bool:
     """Whether another compiler takes the function, and that is `compiler` where one is named."""
-    return isinstance(function, Function) and "Compiler" in function.attrs and compiler in ("", function.attrs["Compiler"])
+    return (isinstance(function, Function) and "Compiler" in function.attrs
+            and compiler in ("", function.attrs["Compiler"]))
 
 
 @dataclass(frozen=True)
@@ -44,10 +48,12 @@ class OutlineCompilerFunctionsWithExistingGlobalSymbols(Pass):
             name = str(e.op.attrs["global_symbol"])
             known = mod[name] if name in mod else made.setdefault(name, e.op)
             if not structural_equal(known, e.op, exact=True):
-                raise CompileError(f"two functions have the global symbol '{name}'; give each its own", e.op.span, code="TW0414")
+                raise CompileError(f"two functions have the global symbol '{name}'; give each its own", e.op.span,
+                                   code="TW0414")
             around = free_vars(e.op)
             if around:
-                raise CompileError(f"the function '{name}' reads %{around[0].name_hint}, which is bound outside of it; make that a parameter", e.op.span, code="TW0414")
+                raise CompileError(f"the function '{name}' reads %{around[0].name_hint}, which is bound outside of it; "
+                                   "make that a parameter", e.op.span, code="TW0414")
             return Call(GlobalVar(name, e.op.known_type()), e.args, span=e.span)
 
         new = mod.map_functions(lambda f: rewrite(f, outline), Function)

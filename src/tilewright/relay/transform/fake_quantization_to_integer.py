@@ -3,15 +3,17 @@
     %0 = qnn.dequantize(%x, sx, zx); %1 = qnn.dequantize(w, sw, 0); %2 = nn.conv2d(%0, %1); qnn.quantize(%2, s, z)
     -> %0 = qnn.conv2d(%x, w, zx, 0, sx, sw); qnn.requantize(%0, sx * sw, 0, s, z)
 
-One sweep that knows for every value whether it is a quantized one, and how (`relay/qnn/affine.py` has a rule for each operator).
-A region is one of integers where it ends in a quantization; with `use_qat`, as networks have it that were trained to be quantized,
-every operator of quantized arguments is one, and its result is dequantized where real numbers are read:
+One sweep that knows for every value whether it is a quantized one, and how (`relay/qnn/affine.py` has a rule for each
+operator). A region is one of integers where it ends in a quantization; with `use_qat`, as networks have it that were
+trained to be quantized, every operator of quantized arguments is one, and its result is dequantized where real numbers
+are read:
 
     nn.softmax(nn.dense(qnn.dequantize(%x, sx, zx), qnn.dequantize(w, sw, 0)))
     -> %0 = qnn.dense(%x, w, zx, 0, sx, sw); nn.softmax(qnn.dequantize(%0, sx * sw, 0))
 
-Sums, products, means of windows and softmax of quantized values that a quantization follows are computed as `relay/qnn/onnx_runtime.py` has them. What has no
-rule stays real between dequantize and quantize: elementwise operators become part of the kernel before them either way.
+Sums, products, means of windows and softmax of quantized values that a quantization follows are computed as
+`relay/qnn/onnx_runtime.py` has them. What has no rule stays real between dequantize and quantize: elementwise operators
+become part of the kernel before them either way.
 """
 
 from __future__ import annotations
@@ -70,10 +72,12 @@ class FakeQuantizationToInteger(FunctionPass):
 def _check_regions(function: Function, quantized: Container[Expr]) -> None:
     """Raises `CompileError` at the first operator for which a region is still one of real numbers, all but `quantized`.
 
-    A region is what stands between a quantization and the dequantizations and constants that it is computed of, and of nothing else.
+    A region is what stands between a quantization and the dequantizations and constants that it is computed of, and of
+    nothing else.
     """
     order = [e for e in post_order(function.body) if isinstance(e, (Call, Tuple, TupleGetItem, Constant))]
-    regions: dict[Expr, bool] = {}  # what is computed of dequantized values and constants alone; whether of the former at all
+    # what is computed of dequantized values and constants alone; whether of the former at all
+    regions: dict[Expr, bool] = {}
     for e in order:
         if _is(e, Dequantize) or isinstance(e, Constant):
             regions[e] = not isinstance(e, Constant)
@@ -88,9 +92,11 @@ def _check_regions(function: Function, quantized: Container[Expr]) -> None:
     for e in order:
         if e in inside and e not in quantized and regions[e] and isinstance(e, Call) and isinstance(e.op, Op):
             known = type(e.op) in RULES or isinstance(e.op, (Dequantize, Quantize, Add))
-            why = "for these arguments: a scale or zero point is computed, is one for each channel, or differs" if known else ""
+            why = ("for these arguments: a scale or zero point is computed, is one for each channel, or differs"
+                   if known else "")
             advice = "quantize before it, or let it stay one of real numbers with hard_fail=False"
-            raise CompileError(f"{e.op.name} has no integer form{why and ' '}{why}; {advice}", e.span, code="TW1005")
+            raise CompileError(f"{e.op.name} has no integer form{why and ' '}{why}; {advice}", e.span,
+                               code="TW1005")
 
 
 def _is(e: Expr, kind: type[Op]) -> bool:
@@ -143,7 +149,8 @@ class _Sweep:
         if found.worth_the_same(wanted) and found.expr.known_type() == e.known_type():
             return found.expr
         parameters = [found.scale, found.zero_point]
-        if any(p.size > 1 for p in parameters) and any(p.value.size > 1 for p in (scale, zero_point)) and found.axis != out.axis:
+        if (any(p.size > 1 for p in parameters) and any(p.value.size > 1 for p in (scale, zero_point))
+                and found.axis != out.axis):
             return None
         axis = found.axis if not found.uniform else out.axis
         how = Requantize(axis=axis, rounding="TOEVEN", compute_dtype="float32", out_dtype=out.out_dtype)
@@ -152,7 +159,8 @@ class _Sweep:
 
     def _fused(self, x: Expr, wanted: Quantized) -> Expr | None:
         """An operator between quantized values that ONNX Runtime has a kernel for."""
-        positive = isinstance(x, Call) and isinstance(x.op, Relu) and wanted.uniform and wanted.zero_point.item() == limits(wanted.expr.tensor_type.dtype)[0]
+        positive = (isinstance(x, Call) and isinstance(x.op, Relu) and wanted.uniform
+                    and wanted.zero_point.item() == limits(wanted.expr.tensor_type.dtype)[0])
         made = x.args[0] if isinstance(x, Call) and positive else x
         if not isinstance(made, Call) or not isinstance(made.op, Op):
             return None

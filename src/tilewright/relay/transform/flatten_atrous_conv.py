@@ -1,6 +1,7 @@
 """Recover dilated convolutions that were exported as convolutions of batches.
 
-    %0 = nn.space_to_batch_nd(%x, block_shape=[2, 2], paddings=…); %1 = nn.conv2d(%0, w); nn.batch_to_space_nd(%1, block_shape=[2, 2], crops=…)
+    %0 = nn.space_to_batch_nd(%x, block_shape=[2, 2], paddings=…); %1 = nn.conv2d(%0, w);
+    nn.batch_to_space_nd(%1, block_shape=[2, 2], crops=…)
     -> nn.conv2d(%x, w, dilation=[2, 2], padding=…)
 """
 
@@ -33,14 +34,17 @@ class FlattenAtrousConv(FunctionPass):
 
 def flatten(e: Expr) -> Expr | None:
     """batch_to_space_nd(conv2d(space_to_batch_nd(x))) -> conv2d(x, dilation=block_shape)"""
-    if not (isinstance(e, Call) and isinstance(e.op, BatchToSpaceNd) and isinstance(e.args[0], Call) and isinstance(e.args[0].op, Conv2d)):
+    if not (isinstance(e, Call) and isinstance(e.op, BatchToSpaceNd) and isinstance(e.args[0], Call)
+            and isinstance(e.args[0].op, Conv2d)):
         return None
     conv = e.args[0]
     split = conv.args[0]
-    if not (isinstance(split, Call) and isinstance(split.op, SpaceToBatchNd)) or split.op.block_shape != e.op.block_shape or split.op.pad_value:
+    if (not (isinstance(split, Call) and isinstance(split.op, SpaceToBatchNd))
+            or split.op.block_shape != e.op.block_shape or split.op.pad_value):
         return None
     how, block = conv.attrs, split.op.block_shape
-    if how.data_layout != "NHWC" or how.out_layout not in ("", "NHWC") or len(block) != 2 or {*how.strides, *how.dilation} != {1}:
+    if (how.data_layout != "NHWC" or how.out_layout not in ("", "NHWC") or len(block) != 2
+            or {*how.strides, *how.dilation} != {1}):
         return None
     (top, bottom), (left, right) = split.op.paddings
     (cut_top, cut_bottom), (cut_left, cut_right) = e.op.crops

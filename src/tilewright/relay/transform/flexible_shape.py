@@ -1,7 +1,9 @@
 """Compile one program for several sizes of an axis, and choose among them at run time.
 
     fn (%x: Tensor[(8, 3), float32]) { body }
-    -> fn (%x: Tensor[(?, 3), float32]) { if (size <= 4) { part(@main_4(padded(%x))) } else { part(@main_8(padded(%x))) } }
+    -> fn (%x: Tensor[(?, 3), float32]) {
+         if (size <= 4) { part(@main_4(padded(%x))) } else { part(@main_8(padded(%x))) }
+       }
 """
 
 from __future__ import annotations
@@ -46,14 +48,17 @@ class FlexibleShapeDispatch(Pass):
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         buckets = sorted(self.buckets or ())
         if not buckets or buckets[0] < 1:
-            raise OptionError(f"buckets is {self.buckets!r}; it must list the sizes to compile for, at least one", code="TW0408")
+            raise OptionError(f"buckets is {self.buckets!r}; it must list the sizes to compile for, at least one",
+                              code="TW0408")
         main = mod["main"]
         varying = range(len(main.params)) if self.input_indices is None else self.input_indices
         if not varying or not all(0 <= k < len(main.params) for k in varying):
-            raise OptionError(f"input_indices are positions among the {len(main.params)} inputs, one or more, and were given as {self.input_indices!r}", code="TW0408")
+            raise OptionError(f"input_indices are positions among the {len(main.params)} inputs, one or more, and were "
+                              f"given as {self.input_indices!r}", code="TW0408")
         new = mod.copy()
         for size in buckets:
-            new[f"main_{size}"] = ChangeBatch({main.params[k]: self.axis for k in varying}, size).transform_function(main, mod, context)
+            new[f"main_{size}"] = ChangeBatch({main.params[k]: self.axis for k in varying},
+                size).transform_function(main, mod, context)
         params = [self._open(p) if k in varying else p for k, p in enumerate(main.params)]
         given = Call(Take(axis=0), [Call(ShapeOf("int64"), [params[varying[0]]]), const(self.axis, "int64")])
         body: Expr | None = None
@@ -68,13 +73,16 @@ class FlexibleShapeDispatch(Pass):
     def _open(self, p: Var) -> Var:
         kind = p.checked_type
         if not isinstance(kind, TensorType):
-            raise OptionError(f"the input '{p.name_hint}' is {kind!r}, and only a tensor can have another size; name the others in input_indices", code="TW0408")
-        return Var(p.name_hint, TensorType([UnknownDim() if d == self.axis else n for d, n in enumerate(kind.shape)], kind.dtype), p.span)
+            raise OptionError(f"the input '{p.name_hint}' is {kind!r}, and only a tensor can have another size; name "
+                              "the others in input_indices", code="TW0408")
+        return Var(p.name_hint, TensorType([UnknownDim() if d == self.axis else n for d, n in enumerate(kind.shape)],
+                                           kind.dtype), p.span)
 
     def _run(self, mod: IRModule, params: Sequence[Var], varying: Sequence[int], size: int, given: Expr) -> Expr:
         """The call of the function for `size`."""
         target: GlobalVar = mod.get_global_var(f"main_{size}")
-        args: list[Expr] = [self._filled(p, size, given) if self.auto_pad and k in varying else p for k, p in enumerate(params)]
+        args: list[Expr] = [self._filled(p, size, given) if self.auto_pad and k in varying else p
+                            for k, p in enumerate(params)]
         result = Call(target, args)
         return self._cut(result, given) if self.affects_output else result
 
@@ -95,4 +103,5 @@ class FlexibleShapeDispatch(Pass):
             return result
         sizes: list[Expr] = [const(n if isinstance(n, int) else 0, "int64") for n in kind.shape[: self.axis]] + [given]
         end = Call(Stack(0), [Tuple(tuple(sizes))])
-        return Call(DynStridedSlice(), [result, Constant(np.zeros(len(sizes), INT64.numpy())), end, Constant(np.ones(len(sizes), INT64.numpy()))])
+        return Call(DynStridedSlice(), [result, Constant(np.zeros(len(sizes), INT64.numpy())), end,
+                                        Constant(np.ones(len(sizes), INT64.numpy()))])

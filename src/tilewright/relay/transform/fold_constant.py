@@ -63,4 +63,5 @@ def _value(e: Expr) -> Any:
 def _fits(kind: Type, limit: int) -> bool:
     if isinstance(kind, TupleType):
         return all(_fits(f, limit) for f in kind.fields)
-    return isinstance(kind, TensorType) and kind.is_static and not kind.is_open and not kind.dtype.is_object and kind.nbytes <= limit
+    return (isinstance(kind, TensorType) and kind.is_static and not kind.is_open and not kind.dtype.is_object
+            and kind.nbytes <= limit)

@@ -46,7 +46,8 @@ def fold_padding(e: Expr) -> Expr | None:
     if any(int(n) < 0 for pair in spatial for n in pair):
         return None
     before, after = both_sides(e.op.padding, len(spatial))
-    total = (*(int(p[0]) + b for p, b in zip(spatial, before, strict=True)), *(int(p[1]) + a for p, a in zip(spatial, after, strict=True)))
+    total = (*(int(p[0]) + b for p, b in zip(spatial, before, strict=True)),
+             *(int(p[1]) + a for p, a in zip(spatial, after, strict=True)))
     attributes = {**e.op.attributes(), "padding": total}
     return Call(type(e.op)(**attributes), [pad.args[0], *e.args[1:]], span=e.span)
 
@@ -59,7 +60,8 @@ def _pads_zero(pad: Call, conv: Call) -> bool:
     if zero is None:
         return value is None or (isinstance(value, Constant) and not value.value.any())
     return isinstance(zero, Constant) and zero.value.size == 1 and (
-        not zero.value.any() if value is None else isinstance(value, Constant) and value.value.item() == zero.value.item())
+        not zero.value.any() if value is None else isinstance(value, Constant)
+        and value.value.item() == zero.value.item())
 
 
 def both_sides(padding: int | Sequence[int], rank: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

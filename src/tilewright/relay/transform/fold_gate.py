@@ -2,9 +2,10 @@
 
     nn.conv2d(multiply(%x, %gate), w) -> nn.conv2d(%x, multiply(w, reshape(%gate, (1, 1, -1, 1))))
 
-The gate of a squeeze-and-excite block is known only when the network runs. With one image in the batch it scales the columns of
-the product as well as the channels of the image, and the weights are copied into the order of the kernel on the way: the image,
-which is not in the caches any more when the gate is known, is read once, by the convolution, and never written again.
+The gate of a squeeze-and-excite block is known only when the network runs. With one image in the batch it scales the
+columns of the product as well as the channels of the image, and the weights are copied into the order of the kernel on
+the way: the image, which is not in the caches any more when the gate is known, is read once, by the convolution, and
+never written again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from tilewright.relay.transform.permutations import reshaped
 from tilewright.relay.visitor import operands, post_order, rewrite
 
 _WORTH: Final = 2
-"""Bytes of the image to a byte of weights: it is read and written less, they are read and written more, and not in one run."""
+"""Bytes of the image to a byte of weights: it is read and written less, they are read and written more, and not in one
+run."""
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,13 @@ class _Rule:
         self.origin: dict[Expr, Expr] = {}
 
     def apply(self, e: Expr) -> Expr | None:
-        if not isinstance(e, Call) or not isinstance(e.op, Conv) or not isinstance(e.args[1], Constant) or not e.op.reads_once(1):
+        if (not isinstance(e, Call) or not isinstance(e.op, Conv) or not isinstance(e.args[1], Constant)
+                or not e.op.reads_once(1)):
             return None
         product, weight = e.args
         axes, kind = input_axes(e.op), product.known_type()
-        if axes is None or not isinstance(product, Call) or not isinstance(product.op, Multiply) or not isinstance(kind, TensorType):
+        if (axes is None or not isinstance(product, Call) or not isinstance(product.op, Multiply)
+                or not isinstance(kind, TensorType)):
             return None
         if not kind.is_static or kind.dtype != "float32" or self.uses.get(self.origin.get(product, product), 1) > 1:
             return None

@@ -3,9 +3,9 @@
     nn.conv2d(transpose(%x, axes=[0, 2, 3, 1]), w, data_layout="NHWC")
       -> nn.conv2d(%x, w, data_layout="NCHW", out_layout="NHWC")    when %x has four channels or less
 
-The kernel reads its input one element at a time and spreads it over the output channels, so the order of the input costs
-nothing; bringing a picture of three channels into another order costs more than a tenth of its first convolution. Bytes stay, since their channels are read four at a time; but for those of kernels that
-read four neighbours of a row.
+The kernel reads its input one element at a time and spreads it over the output channels, so the order of the input
+costs nothing; bringing a picture of three channels into another order costs more than a tenth of its first convolution.
+Bytes stay, since their channels are read four at a time; but for those of kernels that read four neighbours of a row.
 """
 
 from __future__ import annotations
@@ -52,11 +52,13 @@ def fold_input_transpose(e: Expr) -> Expr | None:
         return None
     if not few or conv.groups != 1 or tuple(moved.op.axes or ()) != (0, *range(2, rank), 1):
         return None
-    direct = replace(conv, data_layout=_CHANNELS_FIRST[conv.data_layout], out_layout=conv.out_layout or conv.data_layout)
+    direct = replace(conv, data_layout=_CHANNELS_FIRST[conv.data_layout], out_layout=conv.out_layout
+                     or conv.data_layout)
     return Call(direct, (x, e.args[1]), span=e.span)
 
 
 def _reads_rows(conv: Conv, x: Expr) -> bool:
     """Does it multiply four neighbours along a row of a plane at once?"""
     size, depth = conv.kernel_size, x.tensor_type.shape[1]
-    return size is not None and isinstance(depth, int) and along_rows("NCHW", depth, size, conv.padding, conv.dilation, conv.groups)
+    return size is not None and isinstance(depth, int) and along_rows("NCHW", depth, size, conv.padding, conv.dilation,
+        conv.groups)

@@ -93,7 +93,8 @@ class _Rule:
         if axes is None or not isinstance(x.args[1], Constant):
             return None
         weight = x.args[1].value
-        factors = per_channel(scale.value, axes.channel % x.tensor_type.ndim, x.tensor_type.ndim, weight.shape[axes.weight])
+        factors = per_channel(scale.value, axes.channel % x.tensor_type.ndim, x.tensor_type.ndim,
+                              weight.shape[axes.weight])
         if factors is None or weight.dtype != scale.value.dtype:
             return None
         return Call(x.op, [x.args[0], _scaled(x.args[1], factors, axes.weight), *x.args[2:]], span=x.span)

@@ -1,9 +1,10 @@
 """Recognize scaled dot-product attention as exporters write it, and replace it by one operator.
 
-    nn.batch_matmul(nn.softmax(nn.batch_matmul(q, k) * scale + mask), v)  ->  nn.attention(q, k, v, transpose(mask), heads=…, scale=…)
+    nn.batch_matmul(nn.softmax(nn.batch_matmul(q, k) * scale + mask), v)
+      -> nn.attention(q, k, v, transpose(mask), heads=…, scale=…)
 
-Reshapes, transposes and splits around it are absorbed: heads are read as columns of (batch, tokens, columns) where they lie, and
-written so. Where the operands are not columns of such tensors, each head becomes a batch of its own.
+Reshapes, transposes and splits around it are absorbed: heads are read as columns of (batch, tokens, columns) where they
+lie, and written so. Where the operands are not columns of such tensors, each head becomes a batch of its own.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ class _Rule:
         if not isinstance(kind, TensorType) or not kind.is_static or not kind.dtype.is_float or kind.dtype.bits < 16:
             return None
         softmax = self._behind_views(e.args[0])
-        if not (isinstance(softmax, Call) and isinstance(softmax.op, Softmax)) or softmax.op.axis % softmax.tensor_type.ndim != softmax.tensor_type.ndim - 1:
+        if (not (isinstance(softmax, Call) and isinstance(softmax.op, Softmax))
+                or softmax.op.axis % softmax.tensor_type.ndim != softmax.tensor_type.ndim - 1):
             return None
         scores = self._scores(softmax.args[0], e.args[0].tensor_type.shape[-2:]) if self._is_private(softmax) else None
         return None if scores is None else _attention(scores, e)
@@ -123,7 +125,8 @@ class _Rule:
     def _mask(self, e: Call) -> tuple[Expr, Expr] | None:
         """A mask and what it is added to."""
         if isinstance(e.op, Add):
-            k = next((k for k in (0, 1) if e.args[k].known_type() == e.known_type() and self._leads_to_product(e.args[k])), None)
+            k = next((k for k in (0, 1) if e.args[k].known_type() == e.known_type()
+                      and self._leads_to_product(e.args[k])), None)
             return None if k is None else (e.args[1 - k], e.args[k])
         if isinstance(e.op, Where):
             condition, scores, other = e.args
@@ -131,11 +134,13 @@ class _Rule:
             if value is None or not float(value) < _NEVER or scores.known_type() != e.known_type():
                 return None
             dtype = e.tensor_type.dtype.numpy()
-            return Where()(condition, Constant(np.zeros((), dtype)), Constant(np.asarray(value, dtype)), span=e.span), scores
+            return Where()(condition, Constant(np.zeros((), dtype)), Constant(np.asarray(value, dtype)),
+                           span=e.span), scores
         return None
 
     def _leads_to_product(self, e: Expr) -> bool:
-        while isinstance(e, Call) and isinstance(e.op, Op) and (e.op.view or isinstance(e.op, (Multiply, Divide, Add, Where))):
+        while isinstance(e, Call) and isinstance(e.op, Op) and (e.op.view
+                or isinstance(e.op, (Multiply, Divide, Add, Where))):
             e = e.args[1] if isinstance(e.op, Where) or uniform(e.args[0]) is not None else e.args[0]
         return isinstance(e, Call) and isinstance(e.op, BatchMatmul)
 
@@ -149,7 +154,8 @@ def _attention(scores: _Scores, e: Call) -> Expr | None:
         v = Call(_SWAP, [v], span=v.span)
     total, queries, size = q.tensor_type.shape
     keys, width = v.tensor_type.shape[1:]
-    if k.tensor_type.shape[0] != total or v.tensor_type.shape[0] != total or any(d < 1 for d in (total, queries, size, keys, width)):
+    if k.tensor_type.shape[0] != total or v.tensor_type.shape[0] != total or any(d < 1
+            for d in (total, queries, size, keys, width)):
         return None
     factor, q = _scaled(q)
     other, k = _scaled(k)
@@ -160,7 +166,8 @@ def _attention(scores: _Scores, e: Call) -> Expr | None:
     mask = _masks(scores.masks, batch, heads)
     if mask is False:
         return None
-    op = Attention(heads=heads, size=size, width=width, scale=scores.scale * factor * other, starts=(found[0].start, found[1].start, found[2].start))
+    op = Attention(heads=heads, size=size, width=width, scale=scores.scale * factor * other,
+                   starts=(found[0].start, found[1].start, found[2].start))
     result = op(*(o.data for o in found), *([] if mask is None else [mask]), span=e.span)
     by_head = transposed(reshaped(result, (batch, queries, heads, width)), (0, 2, 1, 3))
     return reshaped(by_head, (total, queries, width))
@@ -176,7 +183,8 @@ def _scaled(x: Expr) -> tuple[float, Expr]:
     if not (isinstance(e, Call) and isinstance(e.op, (Multiply, Divide))):
         return 1.0, x
     places = (1,) if isinstance(e.op, Divide) else (0, 1)
-    k = next((k for k in places if uniform(e.args[k]) is not None and e.args[1 - k].known_type() == e.known_type()), None)
+    k = next((k for k in places if uniform(e.args[k]) is not None and e.args[1 - k].known_type() == e.known_type()),
+             None)
     if k is None:
         return 1.0, x
     factor = float(uniform(e.args[k]))
@@ -236,7 +244,8 @@ def _masks(masks: tuple[tuple[Expr, tuple[int, ...]], ...], batch: int, heads: i
 
 
 def _lead(own: tuple[int, ...], shape: tuple[int, ...], batch: int, heads: int) -> tuple[int, int] | None:
-    """The leading axes of a mask, which broadcasts to `shape`, as batch and heads; axes of size 1 before these do not count."""
+    """The leading axes of a mask, which broadcasts to `shape`, as batch and heads; axes of size 1 before these do not
+    count."""
     while len(shape) > 2 and shape[0] == 1:
         own, shape = own[1:], shape[1:]
     if all(d == 1 for d in own):

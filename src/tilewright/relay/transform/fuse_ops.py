@@ -5,9 +5,10 @@
 
 A group is convex because it grows from a value to its immediate post-dominator, the first call that every path from the
 value goes through, taking everything between: nothing leaves the group but its last value. Each group becomes a
-function of tensors, with constants among its arguments and never inside. A value that is converted to bytes and back inside a group
-is not converted where it is the same (`relay/analysis/integer_ranges.py`). Calls of functions are left alone. What the memory
-plan can do without a kernel (views, slices, concatenations of what kernels make) is a group of its own.
+function of tensors, with constants among its arguments and never inside. A value that is converted to bytes and back
+inside a group is not converted where it is the same (`relay/analysis/integer_ranges.py`). Calls of functions are left
+alone. What the memory plan can do without a kernel (views, slices, concatenations of what kernels make) is a group of
+its own.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ class _Graph:
                         self.users[o] = [self.users[e][0] if u is e else u for u in self.users[o]]
 
     def _place(self, e: Expr) -> None:
-        """Find the immediate post-dominator of `e`, all of whose users have theirs: the lowest that their chains share."""
+        """Find the immediate post-dominator of `e`, all of whose users have theirs: the lowest that their chains share.
+        """
         meet: Expr | None = None
         for k, u in enumerate(self.users[e]):
             meet = u if k == 0 else self._meet(meet, u)
@@ -120,7 +122,8 @@ class _Graph:
                 self._grow_injective(e)
         position = {e: k for k, e in enumerate(self.order)}
         unique = {id(g): g for g in self.group.values()}
-        return [sorted(g.members, key=position.__getitem__) for g in unique.values()] + [[e] for e in calls if e in alone]
+        return ([sorted(g.members, key=position.__getitem__) for g in unique.values()]
+                + [[e] for e in calls if e in alone])
 
     def _grow_anchor(self, anchor: Call) -> None:
         """Take the elementwise calls after a convolution, product or reduction, as long as they keep its shape."""
@@ -130,7 +133,8 @@ class _Graph:
             found = self._path(mine.last)
             if found is None or len(mine.members) + len(found) > self.most:
                 break
-            if any(kind_of(c) > Fusion.BROADCAST or shape_of(c) != shape or len(self.group[c].members) > 1 for c in found):
+            if any(kind_of(c) > Fusion.BROADCAST or shape_of(c) != shape or len(self.group[c].members) > 1
+                    for c in found):
                 break
             self._join(mine, found)
             ends.append((_itemsize(mine.last), len(mine.members), mine.last))
@@ -168,7 +172,8 @@ class _Graph:
         shape, other = shape_of(mine.last), shape_of(end)
         if hardest > Fusion.INJECTIVE or shape is None or other is None:
             return False
-        once = not middle and hardest <= Fusion.BROADCAST and all(end.op.reads_once(k) for k, a in enumerate(end.args) if a is mine.last)
+        once = not middle and hardest <= Fusion.BROADCAST and all(end.op.reads_once(k) for k, a in enumerate(end.args)
+            if a is mine.last)
         if kind_of(end) == Fusion.REDUCE:
             return hardest <= Fusion.BROADCAST
         if kind_of(end) == Fusion.OUT_FUSABLE:

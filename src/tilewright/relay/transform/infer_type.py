@@ -1,9 +1,9 @@
 """Infer the type of every value, or name the variable that needs an annotation.
 
-Calls infer their types when they are built, so mostly there is nothing to do. What is left are values made of variables without
-annotation, generic constructors whose arguments do not say all (`Nil()`), and functions that call each other: these get types with
-holes, which are made one where the language says so (unification); an operator waits until it knows all its arguments.
-Types are derived facts: they are recorded in the nodes, and no node is made.
+Calls infer their types when they are built, so mostly there is nothing to do. What is left are values made of variables
+without annotation, generic constructors whose arguments do not say all (`Nil()`), and functions that call each other:
+these get types with holes, which are made one where the language says so (unification); an operator waits until it
+knows all its arguments. Types are derived facts: they are recorded in the nodes, and no node is made.
 """
 
 from __future__ import annotations
@@ -17,7 +17,21 @@ from tilewright.base.types import BOOL, FuncType, RefType, TensorType, TupleType
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
-from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
+from tilewright.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
 from tilewright.relay.node_labels import short
 from tilewright.relay.transform.type_solver import Hole, Solver
 from tilewright.relay.visitor import binders, operands, post_order
@@ -130,7 +144,8 @@ class _Inference:
         return found
 
     def declare(self, name: str, e: Expr) -> None:
-        """Types that names have before their uses are looked at: of functions, of variables that are bound to values."""
+        """Types that names have before their uses are looked at: of functions, of variables that are bound to values.
+        """
         match e:
             case Function():
                 declared = e.declared_ret_type
@@ -181,7 +196,8 @@ class _Inference:
         function = self.solver.instantiate(function)
         for i, (wanted, given) in enumerate(zip(function.arg_types, args, strict=True)):
             if not self.solver.unify(wanted, given):
-                self.fail(name, e, f"argument {i}, {short(e.args[i])}, is {self.shown(given)}, and {self.shown(wanted)} is wanted")
+                self.fail(name, e, f"argument {i}, {short(e.args[i])}, is {self.shown(given)}, and "
+                          f"{self.shown(wanted)} is wanted")
         self.same(name, e, function.ret_type, "the result is {1}, and {0} is wanted")
 
     def tuple(self, name: str, e: Tuple) -> None:
@@ -202,7 +218,8 @@ class _Inference:
         ret = self.type_of(e)
         assert isinstance(ret, FuncType)
         if not self.solver.unify(ret.ret_type, self.type_of(e.body)):
-            self.fail(name, e, f"the function is declared to return {self.shown(ret.ret_type)}, and its body is {self.shown(self.type_of(e.body))}")
+            self.fail(name, e, f"the function is declared to return {self.shown(ret.ret_type)}, and its body is "
+                      f"{self.shown(self.type_of(e.body))}")
 
     def let(self, name: str, e: Let) -> None:
         self.same(name, e, self.type_of(e.body), "the value is {1}, and {0} is wanted")
@@ -254,7 +271,8 @@ class _Inference:
         match p:
             case PatternVar():
                 if not self.solver.unify(self.type_of(p.var), given):
-                    self.fail(name, e, f"%{p.var.name_hint} is {self.shown(self.type_of(p.var))}, and stands for a value of {self.shown(given)}")
+                    self.fail(name, e, f"%{p.var.name_hint} is {self.shown(self.type_of(p.var))}, and stands for a "
+                              f"value of {self.shown(given)}")
             case PatternTuple():
                 fields: list[Type] = [Hole() for _ in p.patterns]
                 if not self.solver.unify(TupleType(fields), given):
@@ -267,7 +285,8 @@ class _Inference:
                     self.fail(name, e, f"the constructor {p.constructor.name_hint} belongs to no definition")
                 made = self.solver.instantiate(made)
                 if not self.solver.unify(made.ret_type, given):
-                    self.fail(name, e, f"{p.constructor.name_hint} makes values of {self.shown(made.ret_type)}, and is matched with one of {self.shown(given)}")
+                    self.fail(name, e, f"{p.constructor.name_hint} makes values of {self.shown(made.ret_type)}, and is "
+                              f"matched with one of {self.shown(given)}")
                 for q, t in zip(p.patterns, made.arg_types, strict=True):
                     self.pattern(name, e, q, t)
             case _:
@@ -292,12 +311,15 @@ class _Inference:
 
     def fail_unknown(self, name: str, e: Expr) -> NoReturn:
         if isinstance(e, Var):
-            user = next((s for s, (where, hole) in self.stuck.items() if where == name and self.solver.hole_in(self.type_of(e)) is hole), None)
+            user = next((s for s, (where, hole) in self.stuck.items() if where == name
+                         and self.solver.hole_in(self.type_of(e)) is hole), None)
             needed = f" where {short(user)} needs it" if user is not None else ""
             hint = f'write relay.var("{e.name_hint}", shape=…, dtype=…), or in the text %{e.name_hint}: Tensor[(…), …]'
-            raise CompileError(f"{_in(name)}the type of %{e.name_hint} is not known{needed}; {hint}", e.span, code="TW0310")
+            raise CompileError(f"{_in(name)}the type of %{e.name_hint} is not known{needed}; {hint}", e.span,
+                               code="TW0310")
         if isinstance(e, GlobalVar):
-            raise CompileError(f"{_in(name)}the function @{e.name_hint} is not in the module, so its type is not known", e.span, code="TW0401")
+            raise CompileError(f"{_in(name)}the function @{e.name_hint} is not in the module, so its type is not known",
+                               e.span, code="TW0401")
         found = self.shown(self.type_of(e))
         partly = "" if found == "_" else f", only that it is {found}"
         hint = "bind it to a variable of a written type, or declare the type of the function's result"
@@ -305,7 +327,8 @@ class _Inference:
 
     def record(self, e: Expr) -> None:
         for v in (*binders(e), e):
-            if isinstance(v, GlobalVar) and v.name_hint in self.functions and not isinstance(self.functions[v.name_hint], Function):
+            if (isinstance(v, GlobalVar) and v.name_hint in self.functions
+                    and not isinstance(self.functions[v.name_hint], Function)):
                 continue
             now = self.solver.expand(self.type_of(v))
             if v.known_type() is not now:
@@ -319,8 +342,10 @@ class _Inference:
 
 
 _RULES: Final[dict[type, Callable[[_Inference, str, Any], Hole | None]]] = {
-    Call: _Inference.call, Tuple: _Inference.tuple, TupleGetItem: _Inference.item, Function: _Inference.function, Let: _Inference.let,
-    If: _Inference.branch, RefCreate: _Inference.reference, RefRead: _Inference.read, RefWrite: _Inference.write, Match: _Inference.match,
+    Call: _Inference.call, Tuple: _Inference.tuple, TupleGetItem: _Inference.item, Function: _Inference.function,
+    Let: _Inference.let,
+    If: _Inference.branch, RefCreate: _Inference.reference, RefRead: _Inference.read, RefWrite: _Inference.write,
+    Match: _Inference.match,
 }
 
 

@@ -24,7 +24,8 @@ class Inline(Pass):
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         graph = CallGraph(mod)
-        marked = {n for n, f in mod.items() if isinstance(f, Function) and f.attrs.get("Inline") and not f.attrs.get("Compiler") and not graph.is_recursive(n)}
+        marked = {n for n, f in mod.items() if isinstance(f, Function) and f.attrs.get("Inline")
+                  and not f.attrs.get("Compiler") and not graph.is_recursive(n)}
         if not marked:
             return mod
         done: dict[str, Function] = {}
@@ -49,7 +50,8 @@ def inlined(function: Function, bodies: dict[str, Function]) -> Function:
         if isinstance(e, Call) and isinstance(e.op, GlobalVar) and e.op.name_hint in bodies:
             new[e] = applied(bodies[e.op.name_hint], now[1:])
         else:
-            now = [fresh_copy(bodies[o.name_hint]) if isinstance(o, GlobalVar) and o.name_hint in bodies else o for o in now]
+            now = [fresh_copy(bodies[o.name_hint]) if isinstance(o, GlobalVar) and o.name_hint in bodies else o
+                   for o in now]
             new[e] = e if all(a is b for a, b in zip(old, now, strict=True)) else with_operands(e, now)
     found = new[function]
     assert isinstance(found, Function)
@@ -59,12 +61,14 @@ def inlined(function: Function, bodies: dict[str, Function]) -> Function:
 def applied(function: Function, args: list[Expr]) -> Expr:
     """The value of `function` for these arguments: its body, a copy.
 
-    The arguments stand in place of the parameters where the body is one scope; else they are bound first, as a call computes them first.
+    The arguments stand in place of the parameters where the body is one scope; else they are bound first, as a call
+    computes them first.
     """
     scopes = any(isinstance(e, (Function, If, Match, Let)) for e in post_order(function.body))
     if not scopes:
         return fresh_copy(function.body, dict(zip(function.params, args, strict=True)))
-    names = [a if isinstance(a, (Var, GlobalVar)) else Var(p.name_hint, p.type_annotation) for p, a in zip(function.params, args, strict=True)]
+    names = [a if isinstance(a, (Var, GlobalVar)) else Var(p.name_hint, p.type_annotation)
+             for p, a in zip(function.params, args, strict=True)]
     for v, a in zip(names, args, strict=True):
         if v is not a:
             v.set_type(a.known_type())

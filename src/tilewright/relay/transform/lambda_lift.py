@@ -1,7 +1,8 @@
 """Move inner functions into the module.
 
     def @main(%x) { let %f = fn (%y) { add(%x, %y) }; %f(%x) }
- -> def @main(%x) { let %f = @lifted_main_0(%x); %f(%x) }   def @lifted_main_0(%x1, Closure=1) { fn (%y) { add(%x1, %y) } }
+ -> def @main(%x) { let %f = @lifted_main_0(%x); %f(%x) }
+    def @lifted_main_0(%x1, Closure=1) { fn (%y) { add(%x1, %y) } }
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class _Lifting:
             rebuilt = e if all(a is b for a, b in zip(now, operands(e), strict=True)) else with_operands(e, now)
             new[e] = self.lift(rebuilt, names.get(e)) if isinstance(rebuilt, Function) and _lifted(rebuilt) else rebuilt
         inside = function.body
-        return function.with_body(inside.with_body(new[body]) if body is not inside and isinstance(inside, Function) else new[body])
+        return function.with_body(inside.with_body(new[body]) if body is not inside and isinstance(inside, Function)
+                                  else new[body])
 
     def lift(self, f: Function, own_name: Var | None) -> Expr:
         """What makes the value of `f`; `own_name` is the variable that it may call itself by."""

@@ -1,7 +1,7 @@
 """The sweep that tracks, for every value, the order in which it is stored: the base of the layout passes.
 
-Each operator says how it works on permuted arguments (`Op.relayout`); transposes appear only where one cannot, and at the results.
-Constants are permuted now.
+Each operator says how it works on permuted arguments (`Op.relayout`); transposes appear only where one cannot, and at
+the results. Constants are permuted now.
 """
 
 from __future__ import annotations
@@ -16,7 +16,17 @@ from tilewright.relay.expr import Call, Constant, Expr, Tuple, TupleGetItem
 from tilewright.relay.op.nn_matmul import Dense, Matmul
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.transform import Transpose
-from tilewright.relay.transform.permutations import Perm, axes_of, between, carried, gathered, inverse, is_identity, reshaped, transposed
+from tilewright.relay.transform.permutations import (
+    Perm,
+    axes_of,
+    between,
+    carried,
+    gathered,
+    inverse,
+    is_identity,
+    reshaped,
+    transposed,
+)
 from tilewright.relay.visitor import operands, with_operands
 from tilewright.topi.orders import rank, stored_shape
 
@@ -58,7 +68,8 @@ class Sweep:
         return self.in_order(e, None)
 
     def in_order(self, e: Expr, perm: Perm | None) -> Expr:
-        """The value stored in the order `perm`; scalars have none, and a lower rank is filled with axes of size 1 in front."""
+        """The value stored in the order `perm`; scalars have none, and a lower rank is filled with axes of size 1 in
+        front."""
         s = self.stored[e]
         if s.perm == perm:
             return s.expr
@@ -70,7 +81,8 @@ class Sweep:
     def _move(self, e: Expr, s: Stored, perm: Perm | None) -> Expr:
         kind = e.checked_type
         if isinstance(kind, TupleType):
-            return Tuple(tuple(self.turn(TupleGetItem(s.expr, k), s.perm, perm, f, e) for k, f in enumerate(kind.fields)))
+            return (
+                Tuple(tuple(self.turn(TupleGetItem(s.expr, k), s.perm, perm, f, e) for k, f in enumerate(kind.fields))))
         if perm is not None and isinstance(kind, TensorType) and kind.ndim != rank(perm):
             if kind.ndim == 0:
                 return s.expr
@@ -118,7 +130,8 @@ class Sweep:
             return Stored(e, result)
         new = Call(new_op, now if args is e.args else [Tuple(tuple(now), e.args[0].span)], span=e.span)
         if not _is_permuted(e.known_type(), new.known_type(), result):
-            raise InternalError(f"{op}.relayout({perms}) gives {new.known_type()!r} for {e.known_type()!r} stored as {result}")
+            raise InternalError(f"{op}.relayout({perms}) gives {new.known_type()!r} for {e.known_type()!r} stored as "
+                                f"{result}")
         return Stored(new, result)
 
     def rule(self, e: Call, perms: Sequence[Perm | None]) -> Relaid | None:
@@ -130,12 +143,14 @@ class Sweep:
         return self.movement(e, perms[0]) or self.product(e, perms)
 
     def movement(self, e: Call, perm: Perm | None) -> Stored | None:
-        """Transposes and reshapes that leave memory as it is, or an image channels last: of a permuted value, or of one into channels first."""
+        """Transposes and reshapes that leave memory as it is, or an image channels last: of a permuted value, or of one
+        into channels first."""
         source = self.stored[e.args[0]].expr
         if isinstance(e.op, Transpose):
             axes = axes_of(e)
             order = compose_inverse(axes, perm or tuple(range(len(axes))))
-            if perm is None and order not in CHANNELS_LAST and not (_swaps_a_matrix(order, e) and self._feeds_products(e)):
+            if perm is None and order not in CHANNELS_LAST and not (_swaps_a_matrix(order, e)
+                    and self._feeds_products(e)):
                 return None
             return Stored(source, None if is_identity(order) else order)
         if perm is not None and e.op.view:
@@ -160,7 +175,8 @@ class Sweep:
         if perms != [(1, 0), None] or not _is_product_with_constant(e):
             return None
         x, w = e.args
-        return Stored(Call(Matmul(out_dtype=e.attrs.out_dtype), [self.stored[w].expr, self.stored[x].expr], span=e.span), (1, 0))
+        return Stored(
+            Call(Matmul(out_dtype=e.attrs.out_dtype), [self.stored[w].expr, self.stored[x].expr], span=e.span), (1, 0))
 
 
 def _is_view(e: Expr) -> bool:
@@ -168,7 +184,8 @@ def _is_view(e: Expr) -> bool:
 
 
 def _is_product_with_constant(e: Expr) -> bool:
-    return isinstance(e, Call) and isinstance(e.op, Dense) and isinstance(e.args[1], Constant) and e.tensor_type.dtype.is_float
+    return (isinstance(e, Call) and isinstance(e.op, Dense) and isinstance(e.args[1], Constant)
+            and e.tensor_type.dtype.is_float)
 
 
 def _swaps_a_matrix(order: Perm, e: Call) -> bool:
@@ -186,7 +203,8 @@ def compose_inverse(axes: Perm, perm: Perm) -> Perm:
 def _is_permuted(old: Type | None, new: Type | None, perm: Perm | None) -> bool:
     """True when `new` is the type of `old` stored in the order `perm`."""
     if isinstance(old, TupleType) and isinstance(new, TupleType):
-        return len(old.fields) == len(new.fields) and all(_is_permuted(a, b, perm) for a, b in zip(old.fields, new.fields, strict=True))
+        return len(old.fields) == len(new.fields) and all(_is_permuted(a, b, perm)
+            for a, b in zip(old.fields, new.fields, strict=True))
     if perm is None or not isinstance(old, TensorType) or not isinstance(new, TensorType):
         return old == new
     return old.ndim == rank(perm) and new == TensorType(stored_shape(perm, old.shape), old.dtype)

@@ -49,9 +49,11 @@ def asked(name: str, hook: Any, call: Call) -> Expr | None:
     if found is None or found is call:
         return None
     if not isinstance(found, Expr):
-        raise CompileError(f"the hook of {call.op.name} for {name} returned {found!r}; return an expression, or None to keep the call", call.span, code="TW0409")
+        raise CompileError(f"the hook of {call.op.name} for {name} returned {found!r}; return an expression, or None "
+                           "to keep the call", call.span, code="TW0409")
     if found.known_type() is not None and found.known_type() != result:
         raise CompileError(
-            f"the hook of {call.op.name} for {name} returned a value of type {found.known_type()!r} for one of type {result!r}; cast or reshape it", call.span, code="TW0409"
+            f"the hook of {call.op.name} for {name} returned a value of type {found.known_type()!r} for one of type "
+            f"{result!r}; cast or reshape it", call.span, code="TW0409"
         )
     return found

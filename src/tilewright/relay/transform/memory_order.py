@@ -4,8 +4,8 @@ comes first.
     f(a(x), c(b(x)))        the results of a and c are small, that of b is large
     -> b, c, a, f           a's is not there yet while b's is
 
-That is the order of Sethi and Ullman ("The generation of optimal code for arithmetic expressions", 1970), with bytes in the place of registers: the best one where no
-value is read twice, and a good one elsewhere.
+That is the order of Sethi and Ullman ("The generation of optimal code for arithmetic expressions", 1970), with bytes in
+the place of registers: the best one where no value is read twice, and a good one elsewhere.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Merge adjacent regions of one target, unless that would create a cycle through other regions.
 
-    nn.relu(compiler_begin(compiler_end(add(compiler_begin(%x, "npu"), …), "npu"), "npu")) -> nn.relu(add(compiler_begin(%x, "npu"), …))
+    nn.relu(compiler_begin(compiler_end(add(compiler_begin(%x, "npu"), …), "npu"), "npu"))
+      -> nn.relu(add(compiler_begin(%x, "npu"), …))
 """
 
 from __future__ import annotations
@@ -11,7 +12,16 @@ from typing import Any, ClassVar
 
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import FunctionPass, PassContext
-from tilewright.relay.analysis.regions import DEFAULT, Region, is_begin, is_end, is_input, open_nodes, regions_of, scopes_of
+from tilewright.relay.analysis.regions import (
+    DEFAULT,
+    Region,
+    is_begin,
+    is_end,
+    is_input,
+    open_nodes,
+    regions_of,
+    scopes_of,
+)
 from tilewright.relay.expr import Expr, Function
 from tilewright.relay.visitor import operands, with_operands
 
@@ -103,8 +113,8 @@ class _Units:
     def merge(self, may_merge: Callable[[str], bool]) -> None:
         """Merge units of one target, of those that `may_merge` allows.
 
-        `reach` has, for each unit so far, those that it reads from directly or not, as bits. A unit may be taken in when no other
-        that is read from here reaches it.
+        `reach` has, for each unit so far, those that it reads from directly or not, as bits. A unit may be taken in
+        when no other that is read from here reaches it.
         """
         reach: dict[int, int] = {}
         for n in self._sorted():

@@ -1,12 +1,16 @@
 """Compile look-ups and counts of the strings of a program's inputs to kernels.
 
-    string_index(reshape(%x, (4,)), keys)                -> reshape(text_index(%x, letters, table), (4,))      for a parameter %x
+    string_index(reshape(%x, (4,)), keys)
+      -> reshape(text_index(%x, letters, table), (4,))      for a parameter %x
     string_index(string_normalize(%x, "LOWER"), keys)    -> text_index(%x, letters, table, "LOWER")
     string_index(take(%x, 1, axis=1), keys)              -> take(text_index(%x, letters, table), 1, axis=1)
-    tokens_tfidf(%x, pool, "[a-z]+", …)                  -> multiply(text_count(%x, letters, table), weights)  or text_count_grams
-    equal(expand_dims(%x), names)                        -> equal(expand_dims(text_index(%x, …)), the numbers of the names)
+    tokens_tfidf(%x, pool, "[a-z]+", …)
+      -> multiply(text_count(%x, letters, table), weights)  or text_count_grams
+    equal(expand_dims(%x), names)
+      -> equal(expand_dims(text_index(%x, …)), the numbers of the names)
 
-Only the texts of inputs are bytes (see `topi/texts.py`): what else makes strings runs in Python, and so does what reads them.
+Only the texts of inputs are bytes (see `topi/texts.py`): what else makes strings runs in Python, and so does what reads
+them.
 """
 
 from __future__ import annotations
@@ -46,7 +50,8 @@ class NativeTexts(FunctionPass):
     opt_level: ClassVar[int] = 1
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
-        given = {p for p in function.params if isinstance(p.known_type(), TensorType) and p.known_type().dtype is STRING}
+        given = {p for p in function.params if isinstance(p.known_type(), TensorType)
+                 and p.known_type().dtype is STRING}
         return rewrite(function, lambda e: _native(e, given)) if given else function
 
 
@@ -62,7 +67,8 @@ def _native(e: Expr, given: set[Var]) -> Expr | None:
                 return _indexed(found, words.value, e) if texts is e.args[0] else None
             numbers = {w: k for k, w in enumerate(dict.fromkeys(words.value.flat))}
             places = np.array([numbers[w] for w in words.value.flat], np.int64).reshape(words.value.shape)
-            return Call(e.op, [_indexed(found, np.array(list(numbers), object), e), Constant(places, words.span)], span=e.span)
+            return Call(e.op, [_indexed(found, np.array(list(numbers), object), e), Constant(places, words.span)],
+                        span=e.span)
     return None
 
 
@@ -81,7 +87,8 @@ class _Source:
             if move.op.view:
                 made = reshaped(made, (*move.tensor_type.shape, *tail))
             else:
-                made = Call(Take(move.op.axis % move.args[0].tensor_type.ndim, mode=move.op.mode), [made, *move.args[1:]], span=move.span)
+                made = Call(Take(move.op.axis % move.args[0].tensor_type.ndim, mode=move.op.mode),
+                            [made, *move.args[1:]], span=move.span)
         return made
 
 
@@ -90,7 +97,8 @@ def _source(e: Expr) -> _Source:
     while isinstance(e, Call) and isinstance(e.op, Op):
         if e.op.view or (isinstance(e.op, Take) and e.op.axis is not None and not e.op.batch_dims):
             moves.append(e)
-        elif isinstance(e.op, StringNormalize) and case == "NONE" and not e.op.stopwords and e.args[0].tensor_type.shape == e.tensor_type.shape:
+        elif (isinstance(e.op, StringNormalize) and case == "NONE" and not e.op.stopwords
+                and e.args[0].tensor_type.shape == e.tensor_type.shape):
             case = e.op.case_change_action
         else:
             break
@@ -99,7 +107,8 @@ def _source(e: Expr) -> _Source:
 
 
 def _indexed(source: _Source, words: Any, e: Call) -> Expr:
-    tables = (letters_of(source.case, lambda c: True, beyond=True), *word_table({w: k for k, w in enumerate(words.tolist())}))
+    tables = (letters_of(source.case, lambda c: True, beyond=True),
+              *word_table({w: k for k, w in enumerate(words.tolist())}))
     return source.moved(Call(TextIndex(len(words), source.case), [source.texts, *map(Constant, tables)], span=e.span))
 
 
@@ -120,8 +129,10 @@ def _counted(op: TokensTfIdf, source: _Source, e: Call) -> Expr | None:
         count = TextCountGrams(width, case, op.fewest, lengths[0], lengths[-1], op.max_skip_count)
     if letters is None or op.pad in words or op.max_gram_length * (op.max_skip_count + 1) > _MOST_WALKED:
         return None
-    counts = source.moved(Call(count, [source.texts, *map(Constant, (letters, *word_table(words), *tree))], span=e.span))
+    counts = (
+        source.moved(Call(count, [source.texts, *map(Constant, (letters, *word_table(words), *tree))], span=e.span)))
     if op.mode == "IDF":
         zero = Constant(np.zeros((), np.float32))
         return Call(Where(), [Call(Greater(), [counts, zero], span=e.span), Constant(weights), zero], span=e.span)
-    return counts if op.mode == "TF" or (weights == 1).all() else Call(Multiply(), [counts, Constant(weights)], span=e.span)
+    return counts if op.mode == "TF" or (weights == 1).all() else Call(Multiply(), [counts, Constant(weights)],
+        span=e.span)

@@ -3,8 +3,8 @@
     %0 = nn.dense(%x, w1); %1 = nn.relu(%0); %2 = nn.dense(%x, w2); %3 = nn.relu(%2)
     -> %0 = nn.relu(nn.dense(%x, concatenate((w1, w2)))); strided_slice(%0, …), strided_slice(%0, …)
 
-A branch is a product and the elementwise calls after it, each the only user of the one before. Products that share what `key`
-says are a group; their elementwise calls are combined as long as they are the same operator in every branch.
+A branch is a product and the elementwise calls after it, each the only user of the one before. Products that share what
+`key` says are a group; their elementwise calls are combined as long as they are the same operator in every branch.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ class _CombineParallel(FunctionPass):
 
 @node
 class _Group:
-    """`branches[k]` are the calls of a branch from the product on, all of one length; `axis` as `_CombineParallel.axis` says."""
+    """`branches[k]` are the calls of a branch from the product on, all of one length; `axis` as `_CombineParallel.axis`
+    says."""
 
     how: Any
     branches: list[list[Call]]
@@ -122,11 +123,13 @@ def _branch(head: Call, users: dict[Expr, list[Expr]], free: Any) -> list[Call]:
     branch = [head]
     while len(users[branch[-1]]) == 1:
         (user,) = users[branch[-1]]
-        if not (isinstance(user, Call) and isinstance(user.op, Op) and user.op.kind <= Fusion.BROADCAST and not user.op.variadic):
+        if not (isinstance(user, Call) and isinstance(user.op, Op) and user.op.kind <= Fusion.BROADCAST
+                and not user.op.variadic):
             break
         others = [a for a in user.args if a is not branch[-1]]
         kind, before = user.known_type(), branch[-1].tensor_type
-        if not (isinstance(kind, TensorType) and kind.shape == before.shape and len(others) == len(user.args) - 1 and all(map(free, others))):
+        if not (isinstance(kind, TensorType) and kind.shape == before.shape and len(others) == len(user.args) - 1
+                and all(map(free, others))):
             break
         branch.append(user)
     return branch
@@ -135,20 +138,23 @@ def _branch(head: Call, users: dict[Expr, list[Expr]], free: Any) -> list[Call]:
 def _same_length(branches: list[list[Call]], axis: int | None) -> list[list[Call]]:
     """The branches cut where they are no longer alike."""
     length = 1
-    while all(len(b) > length for b in branches) and _alike([b[length] for b in branches], [b[length - 1] for b in branches], axis):
+    while all(len(b) > length for b in branches) and _alike([b[length] for b in branches],
+            [b[length - 1] for b in branches], axis):
         length += 1
     return [b[:length] for b in branches]
 
 
 def _alike(calls: Sequence[Call], before: Sequence[Call], axis: int | None) -> bool:
     first = calls[0]
-    if any(c.op != first.op or type(c.op) is not type(first.op) or _positions(c, b) != _positions(first, before[0]) for c, b in zip(calls, before, strict=True)):
+    if any(c.op != first.op or type(c.op) is not type(first.op) or _positions(c, b) != _positions(first, before[0])
+            for c, b in zip(calls, before, strict=True)):
         return False
     if isinstance(first.op, BiasAdd):
         return axis is not None and first.op.axis % first.tensor_type.ndim == axis
     if any(c.tensor_type.dtype is not first.tensor_type.dtype for c in calls):
         return False
-    return all(_joined_kind([c.args[k] for c in calls], calls, axis) for k, a in enumerate(first.args) if a is not before[0])
+    return all(_joined_kind([c.args[k] for c in calls], calls, axis) for k, a in enumerate(first.args)
+               if a is not before[0])
 
 
 def _positions(call: Call, before: Call) -> list[bool]:
@@ -160,7 +166,8 @@ def _joined_kind(args: Sequence[Expr], calls: Sequence[Call], axis: int | None) 
     types = [a.known_type() for a in args]
     if any(not isinstance(t, TensorType) or not t.is_static for t in types):
         return ""
-    if all(a is args[0] or _equal(a, args[0]) for a in args) and (types[0].size == 1 or axis is None):  # type: ignore[union-attr]
+    if all(a is args[0] or _equal(a, args[0])
+            for a in args) and (types[0].size == 1 or axis is None):  # type: ignore[union-attr]
         return "same"
     if axis is None:
         return "joined" if all(t == types[0] for t in types) else ""
@@ -168,13 +175,15 @@ def _joined_kind(args: Sequence[Expr], calls: Sequence[Call], axis: int | None) 
         at = axis - (c.tensor_type.ndim - t.ndim)  # type: ignore[union-attr]
         if at < 0 or t.shape[at] != c.tensor_type.shape[axis] or t.ndim != types[0].ndim:  # type: ignore[union-attr]
             return ""
-        if any(a != b for d, (a, b) in enumerate(zip(t.shape, types[0].shape, strict=True)) if d != at):  # type: ignore[union-attr]
+        if any(a != b for d, (a, b) in enumerate(zip(t.shape, types[0].shape, strict=True))  # type: ignore[union-attr]
+                if d != at):
             return ""
     return "joined"
 
 
 def _equal(a: Expr, b: Expr) -> bool:
-    return isinstance(a, Constant) and isinstance(b, Constant) and a.value.size == 1 == b.value.size and a.tensor_type == b.tensor_type and a.value.item() == b.value.item()
+    return (isinstance(a, Constant) and isinstance(b, Constant) and a.value.size == 1 == b.value.size
+            and a.tensor_type == b.tensor_type and a.value.item() == b.value.item())
 
 
 class _Rebuild:
@@ -221,10 +230,12 @@ class _Rebuild:
 
     def _combined(self, group: _Group) -> Expr:
         heads = [b[0] for b in group.branches]
-        value: Expr = group.how.merged(heads, self.new[heads[0].args[0]], [[self.new[a] for a in c.args[1:]] for c in heads])
+        value: Expr = group.how.merged(heads, self.new[heads[0].args[0]],
+                                       [[self.new[a] for a in c.args[1:]] for c in heads])
         for level in range(1, len(group.branches[0])):
             calls, before = [b[level] for b in group.branches], group.branches[0][level - 1]
-            args = [value if a is before else self._argument([c.args[k] for c in calls], calls, group.axis) for k, a in enumerate(calls[0].args)]
+            args = [value if a is before else self._argument([c.args[k] for c in calls], calls, group.axis)
+                    for k, a in enumerate(calls[0].args)]
             value = Call(calls[0].op, args, span=calls[0].span)
         return value
 

@@ -2,13 +2,13 @@
 
     let %f = fn (%y) { add(%y, 1f) }; if (True) { %f(%x) } else { %x } -> add(%x, 1f)
 
-A function that calls itself is unrolled where one of the arguments of the call is known, and where that comes to an end; else the
-call stays as it is. What is read of a reference made here is what was last written to it:
+A function that calls itself is unrolled where one of the arguments of the call is known, and where that comes to an
+end; else the call stays as it is. What is read of a reference made here is what was last written to it:
 
     let %r = ref(%x); ref_write(%r, exp(ref_read(%r))); ref_read(%r) -> exp(%x)
 
-An unknown call, or a write to an unknown reference, may write to all references that went out of sight before: into tuples and
-other values, into arguments, as results of branches. What else has effects is left in its order.
+An unknown call, or a write to an unknown reference, may write to all references that went out of sight before: into
+tuples and other values, into arguments, as results of branches. What else has effects is left in its order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,21 @@ from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from tilewright.relay.analysis.call_graph import CallGraph
-from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
+from tilewright.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
 from tilewright.relay.interpreter import apply_op
 from tilewright.relay.transform.dead_code import DeadCodeElimination
 from tilewright.relay.transform.dedup import fresh_copy
@@ -70,7 +84,8 @@ class PartialEvaluate(Pass):
 
 
 class _OutOfFuel(Exception):
-    """Unwinds an attempt to put a call in place; `group` is that of the function that goes on without an end, if it is a recursive one."""
+    """Unwinds an attempt to put a call in place; `group` is that of the function that goes on without an end, if it is
+    a recursive one."""
 
     def __init__(self, group: str | None) -> None:
         super().__init__(group)
@@ -101,7 +116,8 @@ class _Store:
 
 
 class _Evaluation:
-    """One function: what its variables are known to be, what its references hold, and the calls that are being put in place."""
+    """One function: what its variables are known to be, what its references hold, and the calls that are being put in
+    place."""
 
     def __init__(self, mod: IRModule, groups: dict[str, str], fuel: int) -> None:
         self.mod, self.groups, self.fuel = mod, groups, fuel
@@ -116,7 +132,8 @@ class _Evaluation:
         self.count = 0
 
     def function(self, f: Function) -> Function:
-        """The function, which may be called at any time: nothing is known inside of the references around it, which its parameters may be."""
+        """The function, which may be called at any time: nothing is known inside of the references around it, which its
+        parameters may be."""
         outer, self.store = self.store, _Store(seen=set(self.made))
         body = self.scope(f.body)
         self.store = outer
@@ -156,7 +173,8 @@ class _Evaluation:
             if isinstance(value, (Var, GlobalVar)):
                 self.instead[body.var] = value
             elif value is not None:
-                if isinstance(value, (Constant, Tuple, Constructor)) or (isinstance(value, Call) and isinstance(value.op, Constructor)):
+                if isinstance(value, (Constant, Tuple, Constructor)) or (isinstance(value, Call)
+                        and isinstance(value.op, Constructor)):
                     self.known[body.var] = value
                 lets.append((body.var, value))
             body = body.body
@@ -173,7 +191,8 @@ class _Evaluation:
         match value:
             case Function():
                 if value.attrs.get("Primitive"):
-                    return fresh_copy(value, self.instead) if any(v in self.instead for v in free_vars(value)) else value
+                    return (fresh_copy(value, self.instead) if any(v in self.instead for v in free_vars(value))
+                            else value)
                 self.captured[e.var] = free_vars(value)
                 if e.var not in self.captured[e.var]:
                     self.known[e.var] = value
@@ -182,7 +201,8 @@ class _Evaluation:
                 cond = self.known.get(self.atom(value.cond))
                 if isinstance(cond, Constant):
                     return self.steps(value.true_branch if bool(cond.value) else value.false_branch, lets)
-                return with_operands(value, [self.atom(value.cond), *self.branches((value.true_branch, value.false_branch))])
+                return with_operands(value,
+                                     [self.atom(value.cond), *self.branches((value.true_branch, value.false_branch))])
             case Match():
                 return self.match(value, lets)
             case Var() | GlobalVar():
@@ -237,7 +257,8 @@ class _Evaluation:
         if isinstance(callee, GlobalVar) and callee in self.mod:
             function, group = self.mod[callee], self.groups.get(callee.name_hint)
             callee = function if group is None or any(a in self.known for a in e.args) else callee
-        placed = isinstance(callee, Function) and not any(callee.attrs.get(a) for a in ("Primitive", "Compiler")) and not callee.type_params
+        placed = isinstance(callee, Function) and not any(callee.attrs.get(a)
+            for a in ("Primitive", "Compiler")) and not callee.type_params
         found = self.placed(e, callee, group, lets) if placed else None
         if found is None:
             self.show((e.op, *e.args))
@@ -247,9 +268,11 @@ class _Evaluation:
         return found
 
     def placed(self, e: Call, callee: Function, group: str | None, lets: list[tuple[Var, Expr]]) -> Expr | None:
-        """Add the steps of the function that is called to `lets`; None, and nothing is added, where there is no end to it.
+        """Add the steps of the function that is called to `lets`; None, and nothing is added, where there is no end to
+        it.
 
-        A recursion without an end stays the call that it begins with: the first of its `group`, functions that call each other.
+        A recursion without an end stays the call that it begins with: the first of its `group`, functions that call
+        each other.
         """
         if len(self.placing) >= self.fuel:
             if not self.placing:
@@ -260,7 +283,8 @@ class _Evaluation:
         self.count = 0 if outermost else self.count
         self.store = store.copy()
         self.placing.append(group)
-        body = fresh_copy(callee.body, {**{v: self.atom(v) for v in free_vars(callee)}, **dict(zip(callee.params, e.args, strict=True))})
+        body = fresh_copy(callee.body, {**{v: self.atom(v) for v in free_vars(callee)},
+                                        **dict(zip(callee.params, e.args, strict=True))})
         try:
             return self.steps(body, lets)
         except _OutOfFuel as out:
@@ -279,7 +303,8 @@ class _Evaluation:
         """An operator on constants as its value, when that is one small tensor."""
         args = [self.constant(a) for a in e.args]
         t = e.known_type()
-        if not e.op.pure or any(a is None for a in args) or not isinstance(t, TensorType) or not t.is_static or t.nbytes > LARGEST:
+        if (not e.op.pure or any(a is None for a in args) or not isinstance(t, TensorType) or not t.is_static
+                or t.nbytes > LARGEST):
             return e
         return Constant(apply_op(e, args), e.span)
 
@@ -334,6 +359,7 @@ def without_unread(function: Function) -> Function:
         unread.difference_update((e.value,) if isinstance(e, RefWrite) else operands(e))
     if not unread:
         return function
-    found = rewrite(function, lambda e: Tuple((), e.span) if isinstance(e, RefWrite) and e.ref in unread else None, inside=True)
+    found = rewrite(function, lambda e: Tuple((), e.span) if isinstance(e, RefWrite) and e.ref in unread else None,
+                    inside=True)
     assert isinstance(found, Function)
     return found

@@ -2,7 +2,8 @@
 
     nn.relu(compiler_end(nn.bias_add(compiler_begin(%x, "npu"), compiler_begin(b, "npu")), "npu"))
     -> nn.relu(@tvmgen_default_npu_main_0(%x))
-       def @tvmgen_default_npu_main_0(%npu_0_i0, Inline=1, Compiler="npu", global_symbol="tvmgen_default_npu_main_0", Primitive=1)
+       def @tvmgen_default_npu_main_0(%npu_0_i0, Inline=1, Compiler="npu", Primitive=1,
+                                      global_symbol="tvmgen_default_npu_main_0")
 """
 
 from __future__ import annotations
@@ -52,14 +53,17 @@ def _optimize(mod: IRModule, targets: set[str]) -> None:
     for target in sorted(targets):
         hook = get_global_func(f"relay.ext.{target}.optimize", allow_missing=True)
         if hook is not None:
-            found = hook(IRModule({n: f for n, f in mod.items() if isinstance(f, Function) and f.attrs.get("Compiler") == target}))
+            found = hook(IRModule(
+                {n: f for n, f in mod.items() if isinstance(f, Function) and f.attrs.get("Compiler") == target}))
             if not isinstance(found, IRModule):
-                raise CompileError(f"the hook relay.ext.{target}.optimize returned {type(found).__name__}; it returns a module of functions", code="TW0409")
+                raise CompileError(f"the hook relay.ext.{target}.optimize returned {type(found).__name__}; it returns "
+                                   "a module of functions", code="TW0409")
             mod.update(found)
 
 
 def _prepared(function: Function) -> Expr:
-    """Without the marks of `default`, and with every field of a tuple that comes out of a region as a value that does."""
+    """Without the marks of `default`, and with every field of a tuple that comes out of a region as a value that does.
+    """
     new: dict[Expr, Expr] = {}
     for e in open_nodes(function):
         old = operands(e)
@@ -120,7 +124,8 @@ class _Partition:
         attrs = {"Inline": 1, "Compiler": region.target, "global_symbol": symbol, "Primitive": 1}
         function = Function(tuple(params.values()), made[0] if len(made) == 1 else Tuple(tuple(made)), attrs=attrs)
         self.mod[symbol] = function
-        call = Call(self.mod.get_global_var(symbol), [self.new.get(s, s) for s in params], span=region.outs[-1].args[0].span)
+        call = Call(self.mod.get_global_var(symbol), [self.new.get(s, s) for s in params],
+                    span=region.outs[-1].args[0].span)
         values = [call if len(results) == 1 else TupleGetItem(call, i) for i in range(len(results))]
         return {r: value for value, same in zip(values, results.values(), strict=True) for r in same}
 
@@ -128,7 +133,8 @@ class _Partition:
         """The name of the region's function, of letters, digits and underscores."""
         name = re.sub(r"\W", "_", f"tvmgen_{self.options.mod_name}_{region.target}_{self.name}_{region.id}")
         if name in self.mod:
-            raise CompileError(f"the module has a function @{name} already; give PartitionGraph another mod_name than '{self.options.mod_name}'", code="TW0414")
+            raise CompileError(f"the module has a function @{name} already; give PartitionGraph another mod_name than "
+                               f"'{self.options.mod_name}'", code="TW0414")
         return name
 
 
@@ -147,7 +153,8 @@ def _calling_order(root: Expr, region: Mapping[Expr, Region]) -> list[Expr]:
             below = [begin.args[0] for begin in region[e].ins] if e in region else operands(e)
             stack.extend((o, False) for o in reversed(below))
         elif e not in done:
-            raise CompileError("a region reads what is made of its own results; make two regions of it, so that one can be computed first", e.span, code="TW0414")
+            raise CompileError("a region reads what is made of its own results; make two regions of it, so that one "
+                               "can be computed first", e.span, code="TW0414")
     return list(done)
 
 

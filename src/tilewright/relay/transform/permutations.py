@@ -64,7 +64,8 @@ def transposed(x: Expr, perm: Perm) -> Expr:
 
 
 def reshaped(x: Expr, shape: Sequence[Any]) -> Expr:
-    """`reshape(x, shape)`: nothing when it has that shape, and reshapes of reshapes merge. `shape` holds no wildcards."""
+    """`reshape(x, shape)`: nothing when it has that shape, and reshapes of reshapes merge. `shape` holds no wildcards.
+    """
     while isinstance(x, Call) and isinstance(x.op, Op) and x.op.view:
         x = x.args[0]
     if x.tensor_type.shape == tuple(shape):
@@ -82,7 +83,8 @@ def axes_of(call: Call) -> Perm:
 
 
 def groups(before: Sequence[Any], after: Sequence[Any]) -> list[tuple[list[int], list[int]]] | None:
-    """How a reshape matches axes: the smallest runs `(axes before, axes after)` with equal products, axes of size 1 left out.
+    """How a reshape matches axes: the smallest runs `(axes before, axes after)` with equal products, axes of size 1
+    left out.
 
     None when a size is symbolic.
     """
@@ -110,7 +112,8 @@ def groups(before: Sequence[Any], after: Sequence[Any]) -> list[tuple[list[int],
 
 
 def carried(perm: Perm, before: Sequence[Any], after: Sequence[Any]) -> Perm | None:
-    """A value of shape `before` stored in the order `perm` is reshaped to `after`: the order in which the result is then stored.
+    """A value of shape `before` stored in the order `perm` is reshaped to `after`: the order in which the result is
+    then stored.
 
     None when memory would have to move.
     """
@@ -131,7 +134,8 @@ def carried(perm: Perm, before: Sequence[Any], after: Sequence[Any]) -> Perm | N
 
 
 def gathered(perm: Perm, before: Sequence[Any], after: Sequence[Any]) -> Perm | None:
-    """The order nearest to `perm` in which a value of shape `before` has to be stored for its reshape to `after` to cost nothing.
+    """The order nearest to `perm` in which a value of shape `before` has to be stored for its reshape to `after` to
+    cost nothing.
 
     None when a size is symbolic.
     """

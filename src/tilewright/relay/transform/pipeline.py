@@ -67,7 +67,8 @@ def graph_passes(target: Any = None) -> Sequential:
         EliminateCommonSubexpr(),
         ByteArithmetic(),
         *_mixed_precision(),
-        SplitBatch(PassContext.current().get("relay.SplitBatch.images"), 0 if target is None else target.machine.l2_bytes),
+        SplitBatch(PassContext.current().get("relay.SplitBatch.images"), 0 if target is None
+                   else target.machine.l2_bytes),
         FoldGate(),
         FuseOps(link_params=False),
     ), name="graph_passes")
@@ -79,14 +80,15 @@ def _mixed_precision() -> list[ToMixedPrecision]:
     wanted = context.get("relay.ToMixedPrecision.type")
     if not wanted:
         return []
-    return [ToMixedPrecision(wanted, missing_op_mode=2, acc_dtype=context.get("relay.ToMixedPrecision.acc_type"), keep_orig_output_dtype=True)]
+    return [ToMixedPrecision(wanted, missing_op_mode=2, acc_dtype=context.get("relay.ToMixedPrecision.acc_type"),
+                             keep_orig_output_dtype=True)]
 
 
 def optimize(mod: IRModule, target: Any = None) -> IRModule:
     """Make every function of `mod` calls of primitive functions, under the current `PassContext`.
 
-    Needs known types. Leaves `main` as calls of functions with `Primitive` set, constants among the arguments: a program carries
-    its constants whether they are linked or not.
+    Needs known types. Leaves `main` as calls of functions with `Primitive` set, constants among the arguments: a
+    program carries its constants whether they are linked or not.
     """
     done = graph_passes(target)(mod)
     return done if PassContext.current().pass_enabled(FuseOps().info) else FuseOps(link_params=False)(done)

@@ -1,9 +1,13 @@
-"""Copy the generic functions inside a function for the types that they are used with, so that what is in it has plain types.
+"""Copy the generic functions inside a function for the types that they are used with, so that what is in it has plain
+types.
 
     fn (%x: float32) { let %pair = fn [A](%y: A) { (%y, %x) }; (%pair(%x), %pair(1)) }
- -> fn (%x: float32) { let %pair = fn (%y: float32) { (%y, %x) }; let %pair1 = fn (%y1: int32) { (%y1, %x) }; (%pair(%x), %pair1(1)) }
+ -> fn (%x: float32) {
+      let %pair = fn (%y: float32) { (%y, %x) }; let %pair1 = fn (%y1: int32) { (%y1, %x) }; (%pair(%x), %pair1(1))
+    }
 
-A step of `Defunctionalize`: such a function may see variables around it, so it cannot become a function of the module and be copied there.
+A step of `Defunctionalize`: such a function may see variables around it, so it cannot become a function of the module
+and be copied there.
 """
 
 from __future__ import annotations
@@ -25,16 +29,18 @@ Bound = dict[Type, Type]
 def plain_closures(function: Function) -> Function:
     """`function` without generic functions inside it. Needs known types, and shared values to be named.
 
-    Raises `CompileError` where a generic function is a value of a generic type, calls itself with other types, or has a type parameter
-    that does not follow from a use.
+    Raises `CompileError` where a generic function is a value of a generic type, calls itself with other types, or has a
+    type parameter that does not follow from a use.
     """
-    while generic := [e for e in post_order(function.body) if isinstance(e, Function) and e.type_params and not is_one_kernel(e)]:
+    while generic := [e for e in post_order(function.body) if isinstance(e, Function) and e.type_params
+                      and not is_one_kernel(e)]:
         function = function.with_body(_Copies(function.body, generic).body())
     return function
 
 
 def bound_types(kind: FuncType, args: Sequence[Type], ret: Type) -> Bound:
-    """What the type parameters of a function of type `kind` stand for where it is given and gives these types, as far as that says."""
+    """What the type parameters of a function of type `kind` stand for where it is given and gives these types, as far
+    as that says."""
     bound: Bound = {}
     variables = frozenset(kind.type_params)
     for wanted, given in ((kind.ret_type, ret), *zip(kind.arg_types, args, strict=True)):
@@ -44,10 +50,12 @@ def bound_types(kind: FuncType, args: Sequence[Type], ret: Type) -> Bound:
 
 
 def called_with(order: Sequence[Expr]) -> dict[Expr, Type]:
-    """The plain types of calls that give a generic function which is called at once, as `@id(@id)` in `@id(@id)(%x)`."""
+    """The plain types of calls that give a generic function which is called at once, as `@id(@id)` in `@id(@id)(%x)`.
+    """
     found: dict[Expr, Type] = {}
     for e in reversed(order):
-        if isinstance(e, Call) and isinstance(e.op, Call) and isinstance(t := e.op.known_type(), FuncType) and t.type_params:
+        if (isinstance(e, Call) and isinstance(e.op, Call) and isinstance(t := e.op.known_type(), FuncType)
+                and t.type_params):
             found[e.op] = FuncType([found.get(a) or a.checked_type for a in e.args], found.get(e) or e.checked_type)
     return found
 
@@ -62,7 +70,8 @@ class _Copies:
             if isinstance(e, Let) and e.value in self.meant:
                 self.meant[e.var] = self.meant[e.value]
         self.inside = {f: post_order(f.body) for f in generic}
-        later = {self.meant[o] for f in generic for e in self.inside[f] for o in operands(e) if self.meant.get(o, f) is not f}
+        later = {self.meant[o] for f in generic for e in self.inside[f] for o in operands(e)
+                 if self.meant.get(o, f) is not f}
         later |= {e for f in generic for e in self.inside[f] if isinstance(e, Function)}
         self.meant = {e: f for e, f in self.meant.items() if f not in later}
         self.called_with: dict[Expr, Type] = {}
@@ -146,7 +155,8 @@ class _Copies:
         for v in function.type_params:
             if v not in bound:
                 raise CompileError(
-                    f"the type {v!r} of {short(function)} cannot be inferred from the arguments and the result of {short(e)}; annotate the types of the function there",
+                    f"the type {v!r} of {short(function)} cannot be inferred from the arguments and the "
+                    f"result of {short(e)}; annotate the types of the function there",
                     e.span or function.span, code="TW0404",
                 )
         return tuple(bound[v] for v in function.type_params)
@@ -154,7 +164,8 @@ class _Copies:
     def _refuse(self, o: Expr, e: Expr) -> NoReturn:
         t = self.meant[o].checked_type
         raise CompileError(
-            f"{short(o)} has the type {t!r}, which is generic, and is a value in {short(e)}; call it by name, or write a function of plain types around it",
+            f"{short(o)} has the type {t!r}, which is generic, and is a value in {short(e)}; call it by name, or write "
+            "a function of plain types around it",
             e.span or o.span, code="TW0404",
         )
 
@@ -170,10 +181,12 @@ class _Copies:
             for k, o in enumerate(operands(e)):
                 if o in own_name and self._key(e, k, o) != function.type_params:
                     raise CompileError(
-                        f"{short(o)} calls itself with other types in {short(e)}, so there is no end of copies of it; make it a function of plain types",
+                        f"{short(o)} calls itself with other types in {short(e)}, so there is no end of copies of it; "
+                        "make it a function of plain types",
                         e.span or function.span, code="TW0404",
                     )
-        plain = Function(function.params, function.body, function.declared_ret_type, None, function.attrs, function.span)
+        plain = Function(function.params, function.body, function.declared_ret_type, None, function.attrs,
+                         function.span)
         made = fresh_copy(plain, own_name, dict(zip(function.type_params, key, strict=True)))
         assert isinstance(made, Function)
         return made

@@ -31,10 +31,12 @@ class PlanDevices(FunctionPass):
         def planned(e: Expr) -> Expr | None:
             if not (isinstance(e, Call) and isinstance(e.op, (OnDevice, DeviceCopy))):
                 return None
-            named = [e.op.virtual_device] if isinstance(e.op, OnDevice) else [e.op.src_virtual_device, e.op.dst_virtual_device]
+            named = [e.op.virtual_device] if isinstance(e.op, OnDevice) else [e.op.src_virtual_device,
+                e.op.dst_virtual_device]
             for other in named:
                 if device_name(other) != here:
-                    raise TargetError(f"a value is to be on the device {other}, and the program runs on {here}; compile for one device", e.span, code="TW0506")
+                    raise TargetError(f"a value is to be on the device {other}, and the program runs on {here}; "
+                                      "compile for one device", e.span, code="TW0506")
             return e.args[0]
 
         return rewrite(function, planned)

@@ -1,17 +1,17 @@
 """Where every value of a fused function lives, and in which order its kernels run.
 
 Intermediate values share one workspace: two values whose lifetimes overlap never overlap in memory, and large values
-are placed first, each into the tightest gap. A view (`reshape_only`), a slice, a part of a split and a field of a tuple are
-names for memory that is there already. The parts of a concatenation are written where they stand in it, and a concatenation
-that continues another one grows around it:
+are placed first, each into the tightest gap. A view (`reshape_only`), a slice, a part of a split and a field of a tuple
+are names for memory that is there already. The parts of a concatenation are written where they stand in it, and a
+concatenation that continues another one grows around it:
 
     a = f(x); b = g(x); c = concatenate((a, b), axis=1); d = concatenate((a, b, h(c)), axis=1)
     -> one piece of memory, that of d; c and a are boxes of it (`relay/analysis/subarrays.py`)
 
 Values that are Python objects (strings) lie in no memory: each has a number, and no part of it has a name.
 
-A kernel writes a result of the model straight into the output; an input or a constant that is returned, or a value returned
-twice, is copied.
+A kernel writes a result of the model straight into the output; an input or a constant that is returned, or a value
+returned twice, is copied.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ class MemorySpace(enum.Enum):
 
 @node
 class Location:
-    """A tensor in memory: number `index` of the inputs, outputs, constants or objects, `skip` bytes in, or `index` bytes into the workspace.
+    """A tensor in memory: number `index` of the inputs, outputs, constants or objects, `skip` bytes in, or `index`
+    bytes into the workspace.
 
     With `storage`, it lies in the first corner of a larger array of that shape.
     """
@@ -83,7 +84,8 @@ class Step:
 
 @node
 class Piece:
-    """A piece of the workspace: so many bytes, needed from the step `birth` to the step `death`, and where it begins; -1 where sizes are open."""
+    """A piece of the workspace: so many bytes, needed from the step `birth` to the step `death`, and where it begins;
+    -1 where sizes are open."""
 
     nbytes: int
     birth: int
@@ -115,8 +117,8 @@ class MemoryPlan:
 class _Memory:
     """One piece of memory; `birth` and `death` are the steps that first write and last read it.
 
-    With a `parent` it is no memory of its own: its rows of `width` elements stand in the parent's, `pitch` apart, from `column`
-    on. `values` are the tensors in it, `children` the memories, and `parts` what a concatenation was made of.
+    With a `parent` it is no memory of its own: its rows of `width` elements stand in the parent's, `pitch` apart, from
+    `column` on. `values` are the tensors in it, `children` the memories, and `parts` what a concatenation was made of.
     """
 
     place: MemorySpace
@@ -176,8 +178,8 @@ _Step = tuple[Call | None, list[_Value], list[_Value]]
 def plan_memory(function: Function, limit: int | None = None) -> MemoryPlan:
     """Plan a function whose body calls functions. Raises `CompileError` for a symbolic shape and for control flow.
 
-    Where the workspace would have more than `limit` bytes, its pieces are placed in other ways, then steps done in another order; the smallest
-    plan that was found is given, whether it fits or not.
+    Where the workspace would have more than `limit` bytes, its pieces are placed in other ways, then steps done in
+    another order; the smallest plan that was found is given, whether it fits or not.
     """
     plan = _planned(function, _order(function), limit)
     if limit is None or plan.workspace_bytes <= limit:
@@ -190,7 +192,8 @@ def _planned(function: Function, order: Sequence[Expr], limit: int | None) -> Me
     for k, p in enumerate(function.params):
         types = _tensors(p.checked_type, p)
         if not isinstance(p.checked_type, TensorType):
-            raise CompileError(f"input '{p.name_hint}' is a tuple; give its tensors as inputs of their own", p.span, code="TW0403")
+            raise CompileError(f"input '{p.name_hint}' is a tuple; give its tensors as inputs of their own", p.span,
+                               code="TW0403")
         planner.values[p] = [_value(_Memory(MemorySpace.INPUT, k), types[0])]
     for e in order:
         planner.visit(e)
@@ -200,11 +203,13 @@ def _planned(function: Function, order: Sequence[Expr], limit: int | None) -> Me
     workspace = _assign(roots, limit)
     pieces = tuple(Piece(m.nbytes, m.birth, m.death, -1 if m.place is MemorySpace.PIECE else m.index) for m in roots)
     steps = tuple(Step(c, tuple(map(_location, i)), tuple(map(_location, o))) for c, i, o in planner.steps)
-    return MemoryPlan(steps, function.params, tuple(v.type for v in outputs), tuple(planner.constants), workspace, pieces)
+    return MemoryPlan(steps, function.params, tuple(v.type for v in outputs), tuple(planner.constants), workspace,
+                      pieces)
 
 
 def _order(function: Function) -> list[Expr]:
-    """Operands before users; calls that make Python objects for nobody but such calls and the results come last, so that native code runs in one go."""
+    """Operands before users; calls that make Python objects for nobody but such calls and the results come last, so
+    that native code runs in one go."""
     order = post_order(function.body, inside=False)
     early: set[Expr] = set()
     late: set[Expr] = set()
@@ -213,7 +218,8 @@ def _order(function: Function) -> list[Expr]:
             late.add(e)
         elif e is not function.body or isinstance(e, Call):
             early.update(operands(e))
-    return [e for e in order if e not in late and e is not function.body] + [e for e in order if e in late or e is function.body] if late else order
+    return [e for e in order if e not in late and e is not function.body] + [e for e in order if e in late
+        or e is function.body] if late else order
 
 
 def _makes_objects(t: Type | None) -> bool:
@@ -245,9 +251,11 @@ class _Planner:
             case Let():
                 self.values[e] = self.values[e.body]
             case Var():
-                raise CompileError(f"the variable '{e.name_hint}' is bound by a let; convert to graph form first", e.span, code="TW0402")
+                raise CompileError(f"the variable '{e.name_hint}' is bound by a let; convert to graph form first",
+                                   e.span, code="TW0402")
             case _:
-                raise CompileError(f"an expression of the kind {type(e).__name__} cannot be compiled to straight-line code; only calls and tuples can", e.span, code="TW0403")
+                raise CompileError(f"an expression of the kind {type(e).__name__} cannot be compiled to straight-line "
+                                   "code; only calls and tuples can", e.span, code="TW0403")
 
     def _constant(self, array: np.ndarray[Any, Any]) -> _Memory:
         memory = self.known.get(id(array))
@@ -259,7 +267,8 @@ class _Planner:
     def _field(self, e: TupleGetItem) -> list[_Value]:
         whole = e.tuple_value.checked_type
         if not isinstance(whole, TupleType):
-            raise CompileError(f"field {e.index} is taken of a value of type {whole!r}, which is no tuple", e.span, code="TW0402")
+            raise CompileError(f"field {e.index} is taken of a value of type {whole!r}, which is no tuple", e.span,
+                               code="TW0402")
         before = sum(len(_tensors(t, e)) for t in whole.fields[: e.index])
         count = len(_tensors(whole.fields[e.index], e))
         return self.values[e.tuple_value][before : before + count]
@@ -320,14 +329,17 @@ class _Planner:
         (kind,) = _tensors(e.checked_type, e)
         if kind.dtype.is_object:
             return None
-        result = _value(_Memory(MemorySpace.WORKSPACE, nbytes=kind.nbytes, birth=len(self.steps), death=len(self.steps)), kind)
-        if any(s is None for s in sources) or not any(self._is_free(self.values[s][0]) for s in sources if s is not None):
+        result = _value(
+            _Memory(MemorySpace.WORKSPACE, nbytes=kind.nbytes, birth=len(self.steps), death=len(self.steps)), kind)
+        if any(s is None for s in sources) or not any(self._is_free(self.values[s][0]) for s in sources
+                if s is not None):
             return None
         self.memories.append(result.memory)
         parts = [(s, self.values[s][0]) for s in sources if s is not None]
         inner = math.prod(kind.shape[axis + 1 :])
         widths = [v.type.shape[axis] * inner for _, v in parts]
-        result.memory.parts = tuple(key for (_, v), width in zip(parts, widths, strict=True) for key in _leaves(v, width))
+        result.memory.parts = tuple(key for (_, v), width in zip(parts, widths, strict=True)
+                                    for key in _leaves(v, width))
         pitch = result.memory.row = sum(widths)
         at = column = 0
         while at < len(parts):
@@ -346,7 +358,8 @@ class _Planner:
         return v.memory.place is MemorySpace.WORKSPACE and v.memory.parent is None and v.is_whole
 
     def _joined_before(self, result: _Memory, parts: list[_Value], widths: list[int]) -> int:
-        """How many of the next parts are all of an earlier concatenation along the same axis, which may then stay as it is."""
+        """How many of the next parts are all of an earlier concatenation along the same axis, which may then stay as it
+        is."""
         earlier = _top(parts[0].memory)
         keys: list[_Part] = []
         for count, (v, width) in enumerate(zip(parts, widths, strict=True)):
@@ -365,7 +378,8 @@ class _Planner:
         """Let the results be written where the caller wants them."""
         for k, v in enumerate(outputs):
             memory, found = v.place()
-            if memory.place in (MemorySpace.WORKSPACE, MemorySpace.OBJECT) and found == whole(memory.nbytes // v.type.dtype.itemsize):
+            if (memory.place in (MemorySpace.WORKSPACE, MemorySpace.OBJECT)
+                    and found == whole(memory.nbytes // v.type.dtype.itemsize)):
                 memory.place, memory.index = MemorySpace.OUTPUT, k
                 continue
             result = _value(_Memory(MemorySpace.OUTPUT, k), v.type)
@@ -375,7 +389,8 @@ class _Planner:
             self._step(call, [v], [result])
 
     def roots(self) -> list[_Memory]:
-        """The memories that have a place of their own in the workspace, alive as long as all that is in them, by birth."""
+        """The memories that have a place of their own in the workspace, alive as long as all that is in them, by birth.
+        """
         for m in self.memories:
             root = _top(m)
             root.birth, root.death = min(root.birth, m.birth), max(root.death, m.death)
@@ -391,7 +406,8 @@ def _value(memory: _Memory, kind: TensorType) -> _Value:
 
 
 def _leaves(v: _Value, width: int) -> tuple[_Part, ...]:
-    """What a part of a concatenation with rows of `width` consists of: of the parts of another one along the same axis, or of itself."""
+    """What a part of a concatenation with rows of `width` consists of: of the parts of another one along the same axis,
+    or of itself."""
     return v.memory.parts if v.is_whole and v.memory.row == width else (v.key,)
 
 
@@ -425,7 +441,8 @@ def _tensors(kind: Type, e: Expr) -> list[TensorType]:
     """The tensors of a type, nested tuples flattened; raises `CompileError` when a size is not known."""
     if isinstance(kind, TensorType):
         if not kind.is_static:
-            raise CompileError(f"the shape of {kind!r} is symbolic; fix the input shapes before compiling", e.span, code="TW0303")
+            raise CompileError(f"the shape of {kind!r} is symbolic; fix the input shapes before compiling", e.span,
+                               code="TW0303")
         return [kind]
     if isinstance(kind, TupleType):
         return [t for f in kind.fields for t in _tensors(f, e)]
@@ -433,7 +450,8 @@ def _tensors(kind: Type, e: Expr) -> list[TensorType]:
 
 
 def _assign(memories: list[_Memory], limit: int | None) -> int:
-    """Give every piece its offset in the workspace, or its number where sizes are open; returns the size of the workspace."""
+    """Give every piece its offset in the workspace, or its number where sizes are open; returns the size of the
+    workspace."""
     if any(isinstance(m.nbytes, OpenSize) for m in memories):
         for k, m in enumerate(memories):
             m.place, m.index = MemorySpace.PIECE, k

@@ -15,20 +15,23 @@ from tilewright.relay.op.registry import Op, get
 from tilewright.relay.visitor import post_order, rewrite
 
 
-def recast(expr: Expr, dtype: str, out_dtype: str, ops: Sequence[str] | None = None, skip_layers: Sequence[int] | None = None) -> Expr:
+def recast(expr: Expr, dtype: str, out_dtype: str, ops: Sequence[str] | None = None, skip_layers: Sequence[int]
+           | None = None) -> Expr:
     """`expr` with every call of `ops` (`["nn.conv2d"]` without) on arguments cast to `dtype`, summing in `out_dtype`.
 
-    Calls are counted in the order of the program, and those in `skip_layers` stay; -1 is the last. Raises `OptionError` for an
-    operator that is unknown or has no `out_dtype`, and for a layer that is not there.
+    Calls are counted in the order of the program, and those in `skip_layers` stay; -1 is the last. Raises `OptionError`
+    for an operator that is unknown or has no `out_dtype`, and for a layer that is not there.
     """
     kinds = tuple(get(name) for name in (ops or ["nn.conv2d"]))
     for kind in kinds:
         if "out_dtype" not in kind.__dataclass_fields__:  # type: ignore[attr-defined]
-            raise OptionError(f"{kind.name} has no out_dtype, so its arguments cannot be in another type; take it out of ops", code="TW0408")
+            raise OptionError(f"{kind.name} has no out_dtype, so its arguments cannot be in another type; take it out "
+                              "of ops", code="TW0408")
     chosen = [e for e in post_order(expr) if isinstance(e, Call) and type(e.op) in kinds]
     for k in skip_layers or ():
         if not -len(chosen) <= k < len(chosen):
-            raise OptionError(f"skip_layers names the layer {k}, and there are {len(chosen)} calls of {', '.join(kind.name for kind in kinds)}", code="TW0408")
+            raise OptionError(f"skip_layers names the layer {k}, and there are {len(chosen)} calls of "
+                              f"{', '.join(kind.name for kind in kinds)}", code="TW0408")
     left = {k % len(chosen) for k in skip_layers or ()}
     seen = 0
 
@@ -39,7 +42,8 @@ def recast(expr: Expr, dtype: str, out_dtype: str, ops: Sequence[str] | None = N
         seen += 1
         if seen - 1 in left:
             return None
-        made = Call(type(e.op)(**{**e.op.attributes(), "out_dtype": out_dtype}), [_cast(a, dtype) for a in e.args], span=e.span)
+        made = Call(type(e.op)(**{**e.op.attributes(), "out_dtype": out_dtype}), [_cast(a, dtype) for a in e.args],
+                    span=e.span)
         return _cast(made, e.tensor_type.dtype)
 
     return rewrite(expr, rule, inside=True)

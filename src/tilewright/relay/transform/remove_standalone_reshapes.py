@@ -2,8 +2,8 @@
 
     %1 = @reshape_only(%x); %2 = @conv(%1, w)  ->  %2 = @conv'(%x, w)        conv' reshapes its first parameter itself
 
-It comes after `FuseOps`. What leaves `main` reshaped, in itself or in a tuple, stays a call. The result has the types that it had, so the
-module can be checked as before.
+It comes after `FuseOps`. What leaves `main` reshaped, in itself or in a tuple, stays a call. The result has the types
+that it had, so the module can be checked as before.
 """
 
 from __future__ import annotations

@@ -29,7 +29,16 @@ from tilewright.relay.op.sorting import ArgSort
 from tilewright.relay.op.transform import Concatenate, StridedSlice, Transpose
 from tilewright.relay.qnn.scaling import Dequantize
 from tilewright.relay.transform.fold_explicit_padding import both_sides
-from tilewright.relay.transform.permutations import axes_of, carried, compose, groups, inverse, is_identity, reshaped, transposed
+from tilewright.relay.transform.permutations import (
+    axes_of,
+    carried,
+    compose,
+    groups,
+    inverse,
+    is_identity,
+    reshaped,
+    transposed,
+)
 from tilewright.relay.visitor import rewrite
 
 CallRule = Callable[[Call], "Expr | None"]
@@ -77,7 +86,8 @@ class SimplifyExprPostAlterOp(FunctionPass):
     kind: ClassVar[type] = Function
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
-        return rewrite(function, lambda e: simplify(e) if isinstance(e, Call) and (type(e.op) in _MOVEMENT or (isinstance(e.op, Op) and e.op.view)) else None)
+        return rewrite(function, lambda e: simplify(e) if isinstance(e, Call)
+                       and (type(e.op) in _MOVEMENT or (isinstance(e.op, Op) and e.op.view)) else None)
 
 
 def uniform(e: Expr) -> Any:
@@ -113,7 +123,8 @@ def multiply_one(e: Call) -> Expr | None:
 def merge_constants(e: Call) -> Expr | None:
     """add(add(x, a), b) -> add(x, a + b); multiply(multiply(x, a), b) -> multiply(x, a * b), for floats and integers"""
     inner, b = e.args
-    if not (isinstance(inner, Call) and type(inner.op) is type(e.op) and isinstance(b, Constant) and isinstance(inner.args[1], Constant)):
+    if not (isinstance(inner, Call) and type(inner.op) is type(e.op) and isinstance(b, Constant)
+            and isinstance(inner.args[1], Constant)):
         return None
     a = inner.args[1]
     if e.tensor_type.dtype == "bool" or inner.args[0].tensor_type.shape != e.tensor_type.shape:
@@ -127,10 +138,12 @@ def merge_constants(e: Call) -> Expr | None:
 def merge_scaled_sums(e: Call) -> Expr | None:
     """add(multiply(add(x, a), b), c) -> add(multiply(x, b), a * b + c)"""
     scaled, c = e.args
-    if not (isinstance(scaled, Call) and isinstance(scaled.op, Multiply) and isinstance(c, Constant) and isinstance(scaled.args[1], Constant)):
+    if not (isinstance(scaled, Call) and isinstance(scaled.op, Multiply) and isinstance(c, Constant)
+            and isinstance(scaled.args[1], Constant)):
         return None
     inner, b = scaled.args
-    if not (isinstance(inner, Call) and isinstance(inner.op, Add) and isinstance(inner.args[1], Constant) and isinstance(b, Constant)):
+    if not (isinstance(inner, Call) and isinstance(inner.op, Add) and isinstance(inner.args[1], Constant)
+            and isinstance(b, Constant)):
         return None
     x, a = inner.args
     if not e.tensor_type.dtype.is_float or not isinstance(a, Constant) or x.known_type() != e.known_type():
@@ -151,7 +164,8 @@ def reciprocal_root(e: Call) -> Expr | None:
 def divide_by_constant(e: Call) -> Expr | None:
     """divide(x, 8f) -> multiply(x, 0.125f), for powers of two: the result is the same number"""
     product = by_reciprocal(e)
-    return product if product is not None and (np.abs(np.frexp(e.args[1].value)[0]) == 0.5).all() else None  # type: ignore[attr-defined]
+    return product if product is not None and (
+        np.abs(np.frexp(e.args[1].value)[0]) == 0.5).all() else None  # type: ignore[attr-defined]
 
 
 def by_reciprocal(e: Call) -> Call | None:
@@ -166,7 +180,8 @@ def by_reciprocal(e: Call) -> Call | None:
 
 
 def constant_factor(e: Expr) -> tuple[Expr, Constant] | None:
-    """`(x, c)` of multiply(x, c), and `(x, 1 / c)` of divide(x, c), for passes that compute with the factor in another place."""
+    """`(x, c)` of multiply(x, c), and `(x, 1 / c)` of divide(x, c), for passes that compute with the factor in another
+    place."""
     if isinstance(e, Call) and isinstance(e.op, Divide):
         e = by_reciprocal(e) or e
     if not (isinstance(e, Call) and isinstance(e.op, Multiply)):
@@ -177,7 +192,8 @@ def constant_factor(e: Expr) -> tuple[Expr, Constant] | None:
 def plain_power(e: Call) -> Expr | None:
     """power(x, 2) -> multiply(x, x); power(x, 3) -> multiply(multiply(x, x), x); power(x, 0.5) -> sqrt(x)"""
     x, y = e.args
-    value = uniform(y) if isinstance(y, Constant) and e.tensor_type.dtype.is_float and x.known_type() == e.known_type() else None
+    value = (uniform(y) if isinstance(y, Constant) and e.tensor_type.dtype.is_float and x.known_type() == e.known_type()
+             else None)
     if value is not None and value in (2, 3):
         square = Call(Multiply(), [x, x], span=e.span)
         return square if value == 2 else Call(Multiply(), [square, x], span=e.span)
@@ -210,9 +226,11 @@ def cast_twice(e: Call) -> Expr | None:
 
 
 def cast_of_clip(e: Call) -> Expr | None:
-    """cast(cast(clip(x of int32, 0, 255), "uint8"), "int32") -> clip(x, 0, 255): what is clipped to a type has a value there"""
+    """cast(cast(clip(x of int32, 0, 255), "uint8"), "int32") -> clip(x, 0, 255): what is clipped to a type has a value
+    there"""
     inner = e.args[0]
-    if not (isinstance(inner, Call) and isinstance(inner.op, Cast) and isinstance(inner.args[0], Call) and isinstance(inner.args[0].op, Clip)):
+    if not (isinstance(inner, Call) and isinstance(inner.op, Cast) and isinstance(inner.args[0], Call)
+            and isinstance(inner.args[0].op, Clip)):
         return None
     x, middle = inner.args[0], inner.tensor_type.dtype
     if x.known_type() != e.known_type() or not middle.is_integer or not x.tensor_type.dtype.is_integer:
@@ -236,7 +254,8 @@ def copy_of(e: Call) -> Expr | None:
 
 
 def like_another(e: Call) -> Expr | None:
-    """full_like(x, v) -> full(v, …); zeros_like, ones_like, cast_like, broadcast_to_like: the same without the second tensor"""
+    """full_like(x, v) -> full(v, …); zeros_like, ones_like, cast_like, broadcast_to_like: the same without the second
+    tensor"""
     kind = e.known_type()
     if isinstance(e.op, FullLike) and isinstance(kind, TensorType) and kind.is_static:
         return Call(Full(kind.shape, str(kind.dtype)), [e.args[1]], span=e.span)
@@ -251,7 +270,8 @@ def concatenate_quantized(e: Call) -> Expr | None:
     if len(calls) < 2 or len(calls) < len(parts):
         return None
     first = calls[0]
-    if any(c.op != first.op or not _same_parameters(c, first) or c.args[0].tensor_type.dtype is not first.args[0].tensor_type.dtype for c in calls):
+    if any(c.op != first.op or not _same_parameters(c, first)
+            or c.args[0].tensor_type.dtype is not first.args[0].tensor_type.dtype for c in calls):
         return None
     whole = Call(e.op, [Tuple(tuple(c.args[0] for c in calls))], span=e.span)
     return Call(first.op, [whole, *first.args[1:]], span=first.span)
@@ -260,13 +280,15 @@ def concatenate_quantized(e: Call) -> Expr | None:
 def _same_parameters(a: Call, b: Call) -> bool:
     """Whether two quantizations have one scale and one zero point, the same numbers."""
     pairs = list(zip(a.args[1:], b.args[1:], strict=True))
-    return all(isinstance(x, Constant) and isinstance(y, Constant) and x.value.size == 1 == y.value.size and x.value.item() == y.value.item() for x, y in pairs)
+    return all(isinstance(x, Constant) and isinstance(y, Constant) and x.value.size == 1 == y.value.size
+               and x.value.item() == y.value.item() for x, y in pairs)
 
 
 def extreme_of_quantized(e: Call) -> Expr | None:
     """argmax(qnn.dequantize(x, s, z)) -> argmax(x), and argmin, argsort: one positive scale keeps the order"""
     x = e.args[0]
-    if not (isinstance(x, Call) and isinstance(x.op, Dequantize) and isinstance(x.args[1], Constant)) or x.args[1].value.size != 1:
+    if (not (isinstance(x, Call) and isinstance(x.op, Dequantize) and isinstance(x.args[1], Constant))
+            or x.args[1].value.size != 1):
         return None
     return Call(e.op, [x.args[0], *e.args[1:]], span=e.span) if x.args[1].value.item() > 0 else None
 
@@ -279,7 +301,8 @@ def loses_nothing(source: DataType, to: DataType) -> bool:
 
 
 def transpose_of(e: Call) -> Expr | None:
-    """transpose(x, identity) -> x; transpose(transpose(x)) -> transpose(x); transpose(const) -> const; only axes of 1 -> reshape"""
+    """transpose(x, identity) -> x; transpose(transpose(x)) -> transpose(x); transpose(const) -> const; only axes of 1
+    -> reshape"""
     axes, x = axes_of(e), e.args[0]
     new = transposed(x, axes)
     if isinstance(new, Call) and new.op == Transpose(axes=axes) and new.args[0] is x:
@@ -306,12 +329,14 @@ def transpose_of_reshape(e: Call) -> Expr | None:
 
 
 def view_of(e: Call) -> Expr | None:
-    """reshape(x, its own shape) -> x; reshape(reshape(x)) -> reshape(x); reshape(const) -> const; reshape_like(x, y) -> reshape(x)"""
+    """reshape(x, its own shape) -> x; reshape(reshape(x)) -> reshape(x); reshape(const) -> const; reshape_like(x, y) ->
+    reshape(x)"""
     kind = e.known_type()
     if not isinstance(kind, TensorType) or not kind.is_static:
         return None
     x = e.args[0]
-    if x.known_type() == kind or isinstance(x, Constant) or isinstance(e.op, ReshapeLike) or (isinstance(x, Call) and isinstance(x.op, Op) and x.op.view):
+    if x.known_type() == kind or isinstance(x, Constant) or isinstance(e.op, ReshapeLike) or (isinstance(x, Call)
+            and isinstance(x.op, Op) and x.op.view):
         return reshaped(x, kind.shape)
     return None
 
@@ -334,12 +359,14 @@ def take_one(e: Call) -> Expr | None:
     """take(x, 2, axis=1) -> reshape(strided_slice(x, 2, 3, axes=[1]))"""
     x, where = e.args
     axis = e.attrs.axis
-    if axis is None or e.attrs.batch_dims or not isinstance(where, Constant) or where.value.ndim or not e.tensor_type.is_static:
+    if (axis is None or e.attrs.batch_dims or not isinstance(where, Constant) or where.value.ndim
+            or not e.tensor_type.is_static):
         return None
     at = int(where.value)
     if not 0 <= at < x.tensor_type.shape[axis]:
         return None
-    part = Call(StridedSlice(begin=(at,), end=(at + 1,), strides=(1,), axes=(axis % x.tensor_type.ndim,)), [x], span=e.span)
+    part = Call(StridedSlice(begin=(at,), end=(at + 1,), strides=(1,), axes=(axis % x.tensor_type.ndim,)), [x],
+                span=e.span)
     return reshaped(part, e.tensor_type.shape)
 
 
@@ -356,7 +383,8 @@ def slice_of_slice(e: Call) -> Expr | None:
         return None
     begin = [a + b for (a, _, _), (b, _, _) in zip(first, second, strict=True)]
     cut = [d for d, (_, n, _) in enumerate(second) if n != shape[d]]
-    how = StridedSlice(tuple(begin[d] for d in cut), tuple(begin[d] + second[d][1] for d in cut), (1,) * len(cut), tuple(cut))
+    how = StridedSlice(tuple(begin[d] for d in cut), tuple(begin[d] + second[d][1] for d in cut), (1,) * len(cut),
+                       tuple(cut))
     return Call(how, [inner.args[0]], span=e.span)
 
 
@@ -372,7 +400,8 @@ def slice_of_transpose(e: Call) -> Expr | None:
 
 
 def slice_of_shuffle(e: Call) -> Expr | None:
-    """strided_slice(reshape(transpose(x), (…, 58 * 2)), 0, 58) -> reshape(transpose(strided_slice(x, 0, 29))): less is moved"""
+    """strided_slice(reshape(transpose(x), (…, 58 * 2)), 0, 58) -> reshape(transpose(strided_slice(x, 0, 29))): less is
+    moved"""
     view = e.args[0]
     if not (isinstance(view, Call) and isinstance(view.op, Op) and view.op.view and isinstance(view.args[0], Call)):
         return None
@@ -388,7 +417,8 @@ def slice_of_shuffle(e: Call) -> Expr | None:
     inner, count = math.prod(before[i] for i in left[1:]), e.tensor_type.shape[axis]
     if len(left) < 2 or begin % inner or count % inner:
         return None
-    part = Call(StridedSlice(begin=(begin // inner,), end=((begin + count) // inner,), strides=(1,), axes=(left[0],)), [moved], span=e.span)
+    part = Call(StridedSlice(begin=(begin // inner,), end=((begin + count) // inner,), strides=(1,), axes=(left[0],)),
+                [moved], span=e.span)
     return reshaped(slice_of_transpose(part) or part, e.tensor_type.shape)
 
 
@@ -406,13 +436,17 @@ def product_of_transpose(e: Call) -> Expr | None:
 
 
 def norm_of_groups(e: Call) -> Expr | None:
-    """nn.instance_norm(reshape(x of (n, c, h, w), (n, g, -1))) -> reshape(nn.instance_norm(reshape(x, (n, g, c/g, h, w)))):
-    the channels stay apart from the pixels, so that images may be stored channels last"""
+    """nn.instance_norm(reshape(x, (n, g, -1))) -> reshape(nn.instance_norm(reshape(x, (n, g, c / g, h, w))))
+
+    x is (n, c, h, w). Channels stay separate from pixels, so that images may be stored channels last.
+    """
     view, axis = e.args[0], e.attrs.axis
-    if not (isinstance(view, Call) and isinstance(view.op, Op) and view.op.view and view.tensor_type.ndim == 3 and axis % 3 == 1):
+    if not (isinstance(view, Call) and isinstance(view.op, Op) and view.op.view and view.tensor_type.ndim == 3
+            and axis % 3 == 1):
         return None
     source, (n, g, _) = view.args[0].tensor_type.shape, view.tensor_type.shape
-    if len(source) < 3 or not e.tensor_type.is_static or source[0] != n or source[1] % g or source == view.tensor_type.shape:
+    if (len(source) < 3 or not e.tensor_type.is_static or source[0] != n or source[1] % g
+            or source == view.tensor_type.shape):
         return None
     grouped = reshaped(view.args[0], (n, g, source[1] // g, *source[2:]))
     return reshaped(Call(e.op, [grouped, *e.args[1:]], span=e.span), e.tensor_type.shape)
@@ -420,13 +454,16 @@ def norm_of_groups(e: Call) -> Expr | None:
 
 _VIEW_RULES: Final[tuple[CallRule, ...]] = (view_of,)
 def conv_of_column(e: Call) -> Expr | None:
-    """nn.conv2d(x: (N, H, 1, C), w: (kh, 1, ...)) -> the same along the width, where kernels compute many outputs at once: reshapes alone"""
+    """nn.conv2d(x: (N, H, 1, C), w: (kh, 1, ...)) -> the same along the width, where kernels compute many outputs at
+    once: reshapes alone"""
     (data, weight), op = e.args, e.op
-    if not isinstance(op, Conv2d) or op.data_layout != "NHWC" or op.out_layout not in ("", "NHWC") or "HW" not in op.kernel_layout:
+    if (not isinstance(op, Conv2d) or op.data_layout != "NHWC" or op.out_layout not in ("", "NHWC")
+            or "HW" not in op.kernel_layout):
         return None
     shape, row = weight.tensor_type.shape, op.kernel_layout.index("H")
     before, after = both_sides(op.padding, 2)
-    if not (e.tensor_type.is_static and data.tensor_type.is_static) or data.tensor_type.shape[2] != 1 or shape[row + 1] != 1 or shape[row] == 1:
+    if (not (e.tensor_type.is_static and data.tensor_type.is_static) or data.tensor_type.shape[2] != 1
+            or shape[row + 1] != 1 or shape[row] == 1):
         return None
     if before[1] or after[1] or e.tensor_type.shape[1] == 1:
         return None

@@ -1,6 +1,7 @@
 """Transpose weight parameters once, outside of the program.
 
-    nn.dense(%x, transpose(%w, axes=[1, 0])) -> nn.dense(%x, %w.T)         and the parameter is transposed by who binds it
+    nn.dense(%x, transpose(%w, axes=[1, 0]))
+      -> nn.dense(%x, %w.T)         and the parameter is transposed by who binds it
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class SimplifyFCTranspose(Pass):
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         main = mod["main"]
-        turned = {p: _turned(p) for p in main.params if p.name_hint in self.target_weight_name and isinstance(p.type_annotation, TensorType)}
+        turned = {p: _turned(p) for p in main.params if p.name_hint in self.target_weight_name
+                  and isinstance(p.type_annotation, TensorType)}
         users, read = consumers(post_order(main)), search_fc_transpose(main)
         new = {p: t for p, t in turned.items() if p in read and all(_transposes(u) for u in users[p])}
         if not new:
@@ -40,13 +42,15 @@ class SimplifyFCTranspose(Pass):
 
         done = mod.copy()
         body = rewrite(main.body, rule)
-        done["main"] = Function([new.get(p, p) for p in main.params], body, main.declared_ret_type, main.type_params, main.attrs, main.span)
+        done["main"] = Function([new.get(p, p) for p in main.params], body, main.declared_ret_type, main.type_params,
+                                main.attrs, main.span)
         return done
 
 
 def search_fc_transpose(expr: Expr) -> list[Var]:
     """The variables that `nn.dense` reads as a transposed weight."""
-    found = [e.args[1].args[0] for e in post_order(expr) if isinstance(e, Call) and isinstance(e.op, Dense) and _transposes(e.args[1])]  # type: ignore[attr-defined]
+    found = [e.args[1].args[0] for e in post_order(expr) if isinstance(e, Call) and isinstance(e.op, Dense)  # type: ignore[attr-defined]
+             and _transposes(e.args[1])]
     return list(dict.fromkeys(v for v in found if isinstance(v, Var)))
 
 

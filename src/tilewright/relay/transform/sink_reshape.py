@@ -98,7 +98,8 @@ class _Rule:
 
 
 def _seen_before(a: Expr, after: tuple[Any, ...], before: tuple[Any, ...]) -> Expr | None:
-    """The operand of a call of shape `after`, reshaped for the same call on the shape `before`; None when it cannot be."""
+    """The operand of a call of shape `after`, reshaped for the same call on the shape `before`; None when it cannot be.
+    """
     shape = a.tensor_type.shape
     if all(d == 1 for d in shape):
         return reshaped(a, (1,) * min(len(shape), len(before)))

@@ -40,13 +40,15 @@ class CapturePostDfsIndexInSpans(FunctionPass):
 
 
 def tag_span_suffixes(mod: IRModule) -> IRModule:
-    """`mod` where calls of one span have spans of their own: the same name with `_PART_0`, `_PART_1`, … in the order of the program."""
+    """`mod` where calls of one span have spans of their own: the same name with `_PART_0`, `_PART_1`, … in the order of
+    the program."""
     def tagged(function: Function) -> Function:
         by_name: dict[str, list[Expr]] = {}
         for e in post_order(function.body, inside=False):
             if isinstance(e, Call) and e.span is not None:
                 by_name.setdefault(e.span.name, []).append(e)
-        found = {e: replace(e.span, name=f"{name}_PART_{k}") for name, calls in by_name.items() if len(calls) > 1 for k, e in enumerate(calls) if e.span}
+        found = {e: replace(e.span, name=f"{name}_PART_{k}") for name, calls in by_name.items() if len(calls) > 1
+                 for k, e in enumerate(calls) if e.span}
         return respanned(function, found) if found else function
 
     return mod.map_functions(tagged, Function)

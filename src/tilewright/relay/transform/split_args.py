@@ -26,7 +26,8 @@ class SplitArgs(FunctionPass):
 
     def __post_init__(self) -> None:
         if self.max_function_args < 0 or self.max_function_args == 1:
-            raise OptionError(f"max_function_args is 0 (no limit), or 2 or more, and was given {self.max_function_args}", code="TW0408")
+            raise OptionError("max_function_args is 0 (no limit), or 2 or more, and was given "
+                              f"{self.max_function_args}", code="TW0408")
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         return rewrite(function, self._split) if self.max_function_args else function

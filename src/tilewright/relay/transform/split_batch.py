@@ -3,8 +3,9 @@
     fn (%x: Tensor[(32, 3, 224, 224)]) { … nn.conv2d(%x, …) /* (32, 112, 112, 32) */ … }
       -> fn (%x: Tensor[(2, 3, 224, 224)], Parts=16) { … nn.conv2d(%x, …) /* (2, 112, 112, 32) */ … }
 
-`Parts` says that the function is to be called so many times, each time with the next images of its inputs, and that its results
-follow one another. Where all kernels see all images, what one writes has left the caches when the next one reads it.
+`Parts` says that the function is to be called so many times, each time with the next images of its inputs, and that its
+results follow one another. Where all kernels see all images, what one writes has left the caches when the next one
+reads it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ _THIRD_LEVEL: Final = 16 << 20
 _NEARER: Final = 0.2
 """What a byte costs that comes from the third-level cache, if one from memory costs 1."""
 _ROWS: Final = 64
-"""So many rows that are multiplied with a weight take as long as the weight takes to come from memory, which costs no time then."""
+"""So many rows that are multiplied with a weight take as long as the weight takes to come from memory, which costs no
+time then."""
 _GAIN: Final = 0.5
 """Parts are worth it where so much of the waiting is left: resnet50, where 0.6 would be, was measured to lose 5 %."""
 _WINOGRAD: Final = (4, 16)
@@ -55,12 +57,15 @@ class SplitBatch(Pass):
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         if self.images < 0:
             return mod
-        inner = {e.name_hint for f in mod.functions.values() if isinstance(f, Function) for e in post_order(f) if isinstance(e, GlobalVar)}
-        entered = {f for name, f in mod.items() if isinstance(f, Function) and name not in inner and not is_one_kernel(f)}
+        inner = {e.name_hint for f in mod.functions.values() if isinstance(f, Function) for e in post_order(f)
+                 if isinstance(e, GlobalVar)}
+        entered = {f for name, f in mod.items() if isinstance(f, Function) and name not in inner
+                   and not is_one_kernel(f)}
         return mod.map_functions(lambda f: self._split(f) if f in entered else f, Function)
 
     def _split(self, function: Function) -> Function:
-        """The function for fewer images, called for all parts of its batch; the function itself where that cannot be, or gains nothing."""
+        """The function for fewer images, called for all parts of its batch; the function itself where that cannot be,
+        or gains nothing."""
         batch = 1 if PARTS in function.attrs else images_of(function)
         if batch < 2:
             return function
@@ -72,7 +77,8 @@ class SplitBatch(Pass):
 
 
 def best_part(function: Function, batch: int, second_level: int) -> int:
-    """The divisor of `batch` with which least is waited for memory, the larger one of equals; `batch` where not much less is."""
+    """The divisor of `batch` with which least is waited for memory, the larger one of equals; `batch` where not much
+    less is."""
     traffic = _Traffic(function, batch)
     waiting = {n: traffic.waiting(n, second_level) for n in divisors(batch)}
     best = min(waiting, key=waiting.__getitem__)
@@ -86,44 +92,52 @@ def divisors(n: int) -> list[int]:
 
 
 class _Traffic:
-    """What the kernels of a function read and write, in bytes: `values` for one image each, `weights` with the rows of one image."""
+    """What the kernels of a function read and write, in bytes: `values` for one image each, `weights` with the rows of
+    one image."""
 
     def __init__(self, function: Function, batch: int) -> None:
         self.values: list[float] = []
         self.weights: list[tuple[int, float]] = []
         for e in post_order(function.body, inside=False):
-            if not isinstance(e, Call) or not isinstance(e.op, Op) or e.op.kind < Fusion.REDUCE or not tensors_of(e.checked_type)[0].ndim:
+            if (not isinstance(e, Call) or not isinstance(e.op, Op) or e.op.kind < Fusion.REDUCE
+                    or not tensors_of(e.checked_type)[0].ndim):
                 continue
             constant = [a.tensor_type for a in e.args if isinstance(a, Constant)]
-            moved = [*tensors_of(e.checked_type), *(t for a in e.args if not isinstance(a, Constant) for t in tensors_of(a.checked_type))]
+            moved = [*tensors_of(e.checked_type),
+                     *(t for a in e.args if not isinstance(a, Constant) for t in tensors_of(a.checked_type))]
             self.values.append(sum(t.nbytes for t in moved) / batch)
             rows = math.prod(tensors_of(e.checked_type)[0].shape) / batch
             larger, fewer = _WINOGRAD if _by_winograd(e.op, constant) else (1, 1)
-            self.weights += [(larger * t.nbytes, rows / fewer / _channels(t, e)) for t in constant if t.ndim > 1 and t.nbytes]
+            self.weights += [(larger * t.nbytes, rows / fewer / _channels(t, e)) for t in constant if t.ndim > 1
+                             and t.nbytes]
 
     def waiting(self, images: int, second_level: int) -> float:
         """The bytes for which one image waits when so many are computed at once."""
         far = 1.0 if sum(n for n, _ in self.weights) > _THIRD_LEVEL else _NEARER
         weights = sum(n / images * max(0.0, 1 - images * rows / _ROWS) for n, rows in self.weights)
         held = [n * images for n in self.values]
-        between = sum(n if all_ > _THIRD_LEVEL else _NEARER * n for n, all_ in zip(self.values, held, strict=True) if all_ > second_level)
+        between = sum(n if all_ > _THIRD_LEVEL else _NEARER * n for n, all_ in zip(self.values, held, strict=True)
+                      if all_ > second_level)
         return far * weights + between
 
 
 def _by_winograd(op: Op, constant: Sequence[TensorType]) -> bool:
     """May a call be computed by Winograd's algorithm: a plain convolution with windows of 3x3?"""
-    return isinstance(op, Conv2d) and op.groups == 1 and set(op.strides) == {1} and any(t.shape.count(3) >= 2 for t in constant)
+    return (isinstance(op, Conv2d) and op.groups == 1 and set(op.strides) == {1}
+            and any(t.shape.count(3) >= 2 for t in constant))
 
 
 def _channels(weight: TensorType, e: Call) -> int:
-    """How many elements of the result are in one row, where the result has rows by a weight: the largest axis that both have."""
+    """How many elements of the result are in one row, where the result has rows by a weight: the largest axis that both
+    have."""
     *_, last = shape = tensors_of(e.checked_type)[0].shape
     return int(max((d for d in weight.shape if d in (last, shape[1 % len(shape)])), default=last))
 
 
 def for_fewer(function: Function, batch: Batch, images: int) -> Function | None:
     """The same function of `images`, with `Parts`; None where an operator has the number of images in itself."""
-    params = {p: Var(p.name_hint, _scaled(p.checked_type, (True,), batch.images, images), p.span) for p in function.params}
+    params = {p: Var(p.name_hint, _scaled(p.checked_type, (True,), batch.images, images), p.span)
+              for p in function.params}
     new: dict[Expr, Expr] = dict(params.items())
     for e in post_order(function.body, inside=False):
         if e in new:

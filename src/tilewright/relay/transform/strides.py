@@ -1,6 +1,7 @@
 """Strides of a value that only rearranges the elements of another.
 
-    transpose(reshape(%x, (1, 128, 12, 64)), axes=[0, 2, 1, 3])  ->  %x, offset 0, sizes and strides 1 | 12 by 64 | 128 by 768 | 64 by 1
+    transpose(reshape(%x, (1, 128, 12, 64)), axes=[0, 2, 1, 3])
+      -> %x, offset 0, sizes and strides 1 | 12 by 64 | 128 by 768 | 64 by 1
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class Strided:
 
 
 def strided(e: Expr) -> Strided:
-    """`e` as a part of the furthest value behind it that only reshapes, transposes, splits and slices lie between. Static shapes."""
+    """`e` as a part of the furthest value behind it that only reshapes, transposes, splits and slices lie between.
+    Static shapes."""
     chain = [e]
     while (source := _source(chain[-1])) is not None:
         chain.append(source)

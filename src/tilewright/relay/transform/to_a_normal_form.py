@@ -2,8 +2,8 @@
 
     add(nn.relu(%x), 1f) -> let %x1 = nn.relu(%x); let %x2 = 1f; let %x3 = add(%x1, %x2); %x3
 
-A value that several scopes use is named in the innermost scope around them (`relay/scopes.py`), so nothing is computed twice
-that was not before. What reads or writes references is named where it was evaluated.
+A value that several scopes use is named in the innermost scope around them (`relay/scopes.py`), so nothing is computed
+twice that was not before. What reads or writes references is named where it was evaluated.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ class ToANormalForm(FunctionPass):
 
 
 class Sequencer:
-    """Rewrites scopes so that values which `named` says yes to are let-bound, in the order in which they are evaluated."""
+    """Rewrites scopes so that values which `named` says yes to are let-bound, in the order in which they are evaluated.
+    """
 
     def __init__(self, root: Expr, named: Callable[[Expr], bool]) -> None:
         self.named = named

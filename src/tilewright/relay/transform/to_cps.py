@@ -38,8 +38,10 @@ class ToCPS(Pass):
 
 
 def to_cps(func: Function, mod: IRModule | None = None) -> Function:
-    """`func` in continuation passing style; the functions of `mod` that it calls are called as `name_cps`, and added to `mod`."""
-    called = {n: f for n, f in (mod.items() if mod is not None else []) if isinstance(f, Function) and f is not func and not n.endswith("_cps")}
+    """`func` in continuation passing style; the functions of `mod` that it calls are called as `name_cps`, and added to
+    `mod`."""
+    called = {n: f for n, f in (mod.items() if mod is not None else []) if isinstance(f, Function) and f is not func
+              and not n.endswith("_cps")}
     infer_types({**(dict(mod.items()) if mod is not None else {}), "the function": func})
     names = {n: GlobalVar(f"{n}_cps", _global_type(f.checked_type)) for n, f in called.items()}
     if mod is not None:
@@ -50,7 +52,8 @@ def to_cps(func: Function, mod: IRModule | None = None) -> Function:
 
 
 def un_cps(func: Function) -> Function:
-    """A function of the ordinary kind around one in continuation passing style; what it takes and gives that is a function stays as it is."""
+    """A function of the ordinary kind around one in continuation passing style; what it takes and gives that is a
+    function stays as it is."""
     params = [Var(p.name_hint, p.known_type()) for p in func.params[:-1]]
     given = func.params[-1].checked_type
     assert isinstance(given, FuncType)
@@ -90,7 +93,8 @@ class _Conversion:
         t = cps_type(f.checked_type, self.answer)
         assert isinstance(t, FuncType)
         k = Var("k", t.arg_types[-1])
-        return Function([*map(self.var, f.params), k], self.body(f.body, k), self.answer, f.type_params, f.attrs, f.span)
+        return Function([*map(self.var, f.params), k], self.body(f.body, k), self.answer, f.type_params, f.attrs,
+                        f.span)
 
     def var(self, v: Var) -> Var:
         found = self.vars.get(v)
@@ -127,8 +131,10 @@ class _Conversion:
         if isinstance(value, Function):
             return Let(v, value if e.var in self.direct else self.function(value), rest)
         if isinstance(value, Call) and isinstance(value.op, Expr) and not self.called_directly(value.op):
-            return Call(self.atom(value.op), [*map(self.atom, value.args), Function([v], rest, self.answer)], span=value.span)
-        return Let(v, self.atom(value) if not operands(value) else with_operands(value, self.atoms(operands(value))), rest)
+            return Call(self.atom(value.op), [*map(self.atom, value.args), Function([v], rest, self.answer)],
+                        span=value.span)
+        return Let(v, self.atom(value) if not operands(value) else with_operands(value, self.atoms(operands(value))),
+                   rest)
 
     def called_directly(self, callee: Expr) -> bool:
         known = isinstance(callee, GlobalVar) and callee.name_hint not in self.names

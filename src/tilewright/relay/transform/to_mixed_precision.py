@@ -5,18 +5,19 @@
 
 Every operator class declares its category, `Op.precision`; `Op.mixed_precision` may decide by the types of a call:
 
-- ALWAYS, where floats are computed of floats: float32 arguments are cast, but for those of `Op.wide`; what has an `out_dtype` sums in the accumulation type, and
-  its result is cast.
-- FOLLOW: in 16 bits when every argument that is neither a constant nor a parameter is; else as NEVER. An elementwise operator
-  with a constant (a bias, a scale) keeps it in float32: its arguments are widened and its result is rounded.
+- ALWAYS: float32 arguments are cast, except those of `Op.wide`. An operator with an `out_dtype` sums in the accumulation
+  type, and its result is cast.
+- FOLLOW: 16 bits if every argument that is neither a constant nor a parameter has 16 bits; else as NEVER. An elementwise
+  operator with a constant (a bias, a scale) keeps it in float32: its arguments are widened and its result is rounded.
 - NEVER: 16-bit arguments are cast back to float32.
 
-A program may say otherwise for an operator, with the types that it sums in and gives: `relay.op.register_mixed_precision_conversion`.
-Of an operator of which neither its class nor the program says anything, `missing_op_mode` says what becomes.
+A program may override the category and the types of sums and results: `relay.op.register_mixed_precision_conversion`.
+`missing_op_mode` decides about an operator without a category.
 
-Constants are cast here; a cast there and back that nothing else reads is taken out. Kernels widen what they read once and
-round what they write once, so casts inside of a kernel cost neither time nor precision: each reader gets a cast of its own.
-Products of bfloat16 go two at a time (`intrinsics.dot2`); instructions that do so may take subnormal numbers as zero.
+Constants are cast here; a cast there and back that nothing else reads is taken out. Kernels widen what they read once
+and round what they write once, so casts inside of a kernel cost neither time nor precision: each reader gets a cast of
+its own. Products of bfloat16 go two at a time (`intrinsics.dot2`); instructions that do so may take subnormal numbers
+as zero.
 """
 
 from __future__ import annotations
@@ -61,11 +62,13 @@ class ToMixedPrecision(FunctionPass):
 
     def __post_init__(self) -> None:
         if self.mixed_precision_type not in TYPES:
-            raise OptionError(f"mixed precision supports {', '.join(TYPES)}, not '{self.mixed_precision_type}'", code="TW0418")
+            raise OptionError(f"mixed precision supports {', '.join(TYPES)}, not "
+                              f"'{self.mixed_precision_type}'", code="TW0418")
         if self.missing_op_mode not in (0, 1, 2):
             raise OptionError(f"missing_op_mode is 0, 1 or 2, and was given as {self.missing_op_mode!r}", code="TW0418")
         if self.acc_dtype not in ("float32", self.mixed_precision_type):
-            raise OptionError(f"products of {self.mixed_precision_type} are summed in it or in float32, not in '{self.acc_dtype}'", code="TW0418")
+            raise OptionError(f"products of {self.mixed_precision_type} are summed in it or in float32, not in "
+                              f"'{self.acc_dtype}'", code="TW0418")
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:
         if self.missing_op_mode < 2:
@@ -77,15 +80,18 @@ class ToMixedPrecision(FunctionPass):
         missing: dict[str, list[Call]] = {}
         for _, f in mod.items():
             for e in post_order(f.body, inside=False) if isinstance(f, Function) and _is_converted(f) else ():
-                if isinstance(e, Call) and isinstance(e.op, Op) and e.op.precision is None and op_attr(e.op.name, hooks.MIXED_PRECISION) is None:
+                if (isinstance(e, Call) and isinstance(e.op, Op) and e.op.precision is None
+                        and op_attr(e.op.name, hooks.MIXED_PRECISION) is None):
                     missing.setdefault(e.op.name, []).append(e)
         advice = "register one with relay.op.register_mixed_precision_conversion"
         if missing and self.missing_op_mode == 0:
             first = next(iter(missing.values()))[0]
-            raise CompileError(f"no category in mixed precision has {', '.join(sorted(missing))}; {advice}, or keep them in float32 with missing_op_mode=2", first.span, code="TW0418")
+            raise CompileError(f"no category in mixed precision has {', '.join(sorted(missing))}; {advice}, or keep "
+                               "them in float32 with missing_op_mode=2", first.span, code="TW0418")
         for name, calls in missing.items():
             times = "once" if len(calls) == 1 else f"{len(calls)} times"
-            warnings.warn(f"{name}, called {times}, has no category in mixed precision and stays in float32; {advice}", MixedPrecisionWarning, stacklevel=5)
+            warnings.warn(f"{name}, called {times}, has no category in mixed precision and stays in float32; {advice}",
+                          MixedPrecisionWarning, stacklevel=5)
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         if not _is_converted(function):
@@ -144,7 +150,8 @@ class _Conversion:
         follows = said.category is Precision.FOLLOW and self.in_half(e)
         biased = follows and op.kind <= Fusion.BROADCAST and any(isinstance(a, Constant) for a in e.args)
         if said.category is Precision.ALWAYS or (follows and not biased):
-            args = [self.restored(a) if k in op.wide else self.of_type(self.new[a], self.half) for k, a in enumerate(e.args)]
+            args = [self.restored(a) if k in op.wide else self.of_type(self.new[a], self.half)
+                    for k, a in enumerate(e.args)]
             chosen = _summing_in(op, said.accumulate)
             made = self.rebuilt(e, args) if chosen is op else Call(chosen, args, span=e.span)
             return self.of_type(made, said.result)
@@ -161,16 +168,19 @@ class _Conversion:
             return _Said(category, self.accumulate, self.half, op.precision is Precision.ALWAYS)
         said = hook(e, str(self.half))
         types = ("float32", str(self.half))
-        if not isinstance(said, (list, tuple)) or len(said) != 3 or said[0] not in (0, 1, 2) or any(str(t) not in types for t in said[1:]):
+        if (not isinstance(said, (list, tuple)) or len(said) != 3 or said[0] not in (0, 1, 2)
+                or any(str(t) not in types for t in said[1:])):
             raise OptionError(
-                f"the hook of {op.name} for ToMixedPrecision returned {said!r}; it returns 0 (always), 1 (follow) or 2 (never), "
+                f"the hook of {op.name} for ToMixedPrecision returned {said!r}; it returns 0 (always), 1 (follow) or 2 "
+                "(never), "
                 f"the type to sum in and the type of the result, each {' or '.join(types)}", code="TW0409"
             )
         return _Said(CATEGORIES[int(said[0])], DataType(str(said[1])), DataType(str(said[2])), False)
 
     def in_half(self, e: Call) -> bool:
         """Whether every argument that is neither a constant nor a parameter is in 16 bits, and there is one."""
-        values = [f for a in e.args for f in (a.fields if isinstance(a, Tuple) else (a,)) if not isinstance(f, (Constant, Var))]
+        values = [f for a in e.args for f in (a.fields if isinstance(a, Tuple) else (a,))
+                  if not isinstance(f, (Constant, Var))]
         floats = [t for v in values for t in tensors_of(self.new[v].checked_type) if t.dtype.is_float]
         return bool(floats) and all(t.dtype == self.half for t in floats)
 
@@ -179,7 +189,8 @@ class _Conversion:
         kind = e.checked_type
         if isinstance(kind, TensorType):
             return self.cast(e, dtype) if kind.dtype in (FLOAT32, self.half) else e
-        if isinstance(kind, TupleType) and any(t.dtype in (FLOAT32, self.half) and t.dtype is not dtype for t in tensors_of(kind)):
+        if isinstance(kind, TupleType) and any(t.dtype in (FLOAT32, self.half) and t.dtype is not dtype
+                for t in tensors_of(kind)):
             fields = e.fields if isinstance(e, Tuple) else [TupleGetItem(e, k) for k in range(len(kind.fields))]
             return Tuple(tuple(self.of_type(f, dtype) for f in fields), e.span)
         return e
@@ -196,7 +207,8 @@ class _Conversion:
             return call
         known = self.casts.get((e, dtype)) if isinstance(e, Constant) or dtype is self.half else None
         if known is None:
-            known = Constant(converted(e.value, str(dtype)), e.span) if isinstance(e, Constant) else Cast(str(dtype))(e, span=e.span)
+            known = (Constant(converted(e.value, str(dtype)), e.span) if isinstance(e, Constant)
+                     else Cast(str(dtype))(e, span=e.span))
             self.casts[e, dtype] = known
         return known
 
@@ -233,7 +245,8 @@ def _widened(e: Expr, users: dict[Expr, list[Expr]]) -> Expr | None:
     if not isinstance(e, Call) or not _is_cast(e) or e.tensor_type.dtype is not FLOAT32:
         return None
     inner = e.args[0]
-    if not isinstance(inner, Call) or not _is_cast(inner) or len(users[inner]) != 1 or str(inner.tensor_type.dtype) not in TYPES:
+    if (not isinstance(inner, Call) or not _is_cast(inner) or len(users[inner]) != 1
+            or str(inner.tensor_type.dtype) not in TYPES):
         return None
     return inner.args[0] if inner.args[0].tensor_type.dtype is FLOAT32 else None
 

@@ -1,7 +1,7 @@
 """Unification: types with holes are made equal by filling the holes.
 
-A `Hole` is a type that is not known yet. Whoever needs to know it waits on it, and is called again when it is filled. A size
-of which nothing is known goes with any size, so unifying says nothing about sizes.
+A `Hole` is a type that is not known yet. Whoever needs to know it waits on it, and is called again when it is filled. A
+size of which nothing is known goes with any size, so unifying says nothing about sizes.
 """
 
 from __future__ import annotations

@@ -21,7 +21,8 @@ PatternTable = Sequence[tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class Refusal:
-    """What a check may answer in place of False: the rule that a match breaks, and the smallest edit of the model that would keep it.
+    """What a check may answer in place of False: the rule that a match breaks, and the smallest edit of the model that
+    would keep it.
 
     `change` makes that edit: of what the check was given, an expression in its place.
     """
@@ -48,7 +49,8 @@ list_offloads(_PARTITIONERS)
 
 
 def register_pattern_table(compiler: str, table: Callable[[], PatternTable] | None = None) -> Any:
-    """Register the table that the function returns as that of `compiler`; without `table`, a decorator of such a function."""
+    """Register the table that the function returns as that of `compiler`; without `table`, a decorator of such a
+    function."""
 
     def register(make: Callable[[], PatternTable]) -> Callable[[], PatternTable]:
         _TABLES[compiler] = make()
@@ -98,16 +100,18 @@ def has_partitioner(compiler: str) -> bool:
 
 
 def partition_for(compiler: str, mod: IRModule, params: Mapping[str, Any] | None = None, **options: Any) -> IRModule:
-    """The module with the parts that `compiler` takes as functions of their own, as `partition_for_<compiler>` of the field does.
+    """The module with the parts that `compiler` takes as functions of their own, as `partition_for_<compiler>` of the
+    field does.
 
-    A target that registered no such function is given what its pattern table and its operators' attributes say. `options` are the
-    target's own. Raises `OptionError` for a target that nothing is known of.
+    A target that registered no such function is given what its pattern table and its operators' attributes say.
+    `options` are the target's own. Raises `OptionError` for a target that nothing is known of.
     """
     table = get_pattern_table(compiler)
     if compiler in _PARTITIONERS:
         return _PARTITIONERS[compiler](mod, params, **options)
     if table is None and compiler not in (known := known_targets()):
-        raise OptionError(f"there is no target '{compiler}' to partition for{nearest(compiler, known)}; those there are: {', '.join(known)}", code="TW0901")
+        raise OptionError(f"there is no target '{compiler}' to partition for{nearest(compiler, known)}; those there "
+                          f"are: {', '.join(known)}", code="TW0901")
     from tilewright.relay.op.contrib.rules import partition_with
 
     return partition_with(table or (), compiler, mod, dict(params or {}), **options)
@@ -120,7 +124,8 @@ def __getattr__(name: str) -> Any:
 
 
 def supports(target: str, call: Call) -> bool:
-    """Whether a target computes a call: by the operator's attribute `target.<name>`, or by the name of a composite function."""
+    """Whether a target computes a call: by the operator's attribute `target.<name>`, or by the name of a composite
+    function."""
     if isinstance(call.op, Op):
         says = op_attr(call.op.name, f"target.{target}")
         return says is not None and bool(says(call))

@@ -1,4 +1,5 @@
-"""Arm Compute Library (the command line's `compute-library`): what of a network, channels last, in float32 or bytes, it takes."""
+"""Arm Compute Library (the command line's `compute-library`): what of a network, channels last, in float32 or bytes, it
+takes."""
 
 from __future__ import annotations
 
@@ -52,12 +53,17 @@ def _check_conv2d(name: str, dtypes: tuple[str, ...]) -> Any:
         op: Any = conv.op
         channels = tensor(conv.args[0]).shape[-1]
         found = kept([
-            attr_is(conv, "data_layout", ("NHWC",)), dtype_is(conv.args[0], dtypes, "the input"), bias_is_of_channels(chain_to(e, name)),
-            (op.groups in (1, channels), f"{name} has {op.groups} groups; it has one, or one for each channel there", "make groups 1"),
+            attr_is(conv, "data_layout", ("NHWC",)), dtype_is(conv.args[0], dtypes, "the input"),
+            bias_is_of_channels(chain_to(e, name)),
+            (op.groups in (1, channels), f"{name} has {op.groups} groups; it has one, or one for each channel there",
+             "make groups 1"),
             (op.groups == 1 or (op.kernel_size[0] == op.kernel_size[1] and op.kernel_size[0] in (3, 5)),
-             f"{name} of single channels has kernel_size {op.kernel_size}; it is 3 x 3 or 5 x 5 there", "make kernel_size (3, 3)"),
-            (op.groups == 1 or len(set(op.strides)) == 1, f"{name} of single channels has strides {op.strides}; they are equal there", "make strides equal"),
-            (set(op.dilation) == {1} or op.groups == 1, f"{name} of single channels has dilation {op.dilation}; it is 1 there", "make dilation 1", edited(name, dilation=(1, 1))),
+             f"{name} of single channels has kernel_size {op.kernel_size}; it is 3 x 3 or 5 x 5 there",
+             "make kernel_size (3, 3)"),
+            (op.groups == 1 or len(set(op.strides)) == 1, f"{name} of single channels has strides {op.strides}; they "
+             "are equal there", "make strides equal"),
+            (set(op.dilation) == {1} or op.groups == 1, f"{name} of single channels has dilation {op.dilation}; it is "
+             "1 there", "make dilation 1", edited(name, dilation=(1, 1))),
         ])
         return found and _check_pad(conv, name)
 
@@ -71,13 +77,16 @@ def _check_pad(conv: Call, name: str) -> bool | Refusal:
     widths, number = pad.op.pad_width, float(value_of(pad.args[1]))
     zero = float(value_of(conv.args[2])) if name.startswith("qnn.") else 0.0
     return kept([
-        (not any((*widths[0], *widths[-1])), f"nn.pad pads {widths}; only rows and columns are padded there", "pad rows and columns only"),
-        (number == zero, f"nn.pad pads with {number:g}, and zero of its input is {zero:g}", f"pad with {zero:g}", edited("nn.pad", {1: zero})),
+        (not any((*widths[0], *widths[-1])), f"nn.pad pads {widths}; only rows and columns are padded there",
+         "pad rows and columns only"),
+        (number == zero, f"nn.pad pads with {number:g}, and zero of its input is {zero:g}", f"pad with {zero:g}",
+         edited("nn.pad", {1: zero})),
     ])
 
 
 def _check_dense(name: str, dtypes: tuple[str, ...]) -> Any:
-    return lambda e: kept([dtype_is(inner(e, name).args[0], dtypes, "the input"), bias_is_of_channels(chain_to(e, name))])
+    return (
+        lambda e: kept([dtype_is(inner(e, name).args[0], dtypes, "the input"), bias_is_of_channels(chain_to(e, name))]))
 
 
 def _check_pool(e: Expr) -> bool | Refusal:
@@ -87,7 +96,8 @@ def _check_pool(e: Expr) -> bool | Refusal:
     op: Any = call.op
     rules: list[Rule] = [attr_is(call, "layout", ("NHWC",)), dtype_is(e, (*FLOAT, *BYTES), "the result")]
     if hasattr(op, "dilation"):
-        rules.append((set(op.dilation) == {1}, f"dilation of {op.name} is {op.dilation}; it is 1 there", "make dilation 1", edited(op.name, dilation=(1, 1))))
+        rules.append((set(op.dilation) == {1}, f"dilation of {op.name} is {op.dilation}; it is 1 there",
+                      "make dilation 1", edited(op.name, dilation=(1, 1))))
     return kept(rules)
 
 
@@ -95,7 +105,10 @@ def _check_l2_pool(e: Expr) -> bool | Refusal:
     power = inner(e, "power")
     exponent = value_of(power.args[1])
     found = _check_pool(e)
-    return found and kept([(bool(np.all(exponent == 2)), f"the exponent before nn.avg_pool2d is {exponent}; it is 2 there", "make it 2"), dtype_is(e, FLOAT, "the result")])
+    return (found
+            and kept(
+                [(bool(np.all(exponent == 2)), f"the exponent before nn.avg_pool2d is {exponent}; it is 2 there",
+                  "make it 2"), dtype_is(e, FLOAT, "the result")]))
 
 
 def _check_plain(e: Expr) -> bool | Refusal:
@@ -120,7 +133,8 @@ def pattern_table() -> PatternTable:
         ("arm_compute_lib.dense", _dense(quantized=False), _check_dense("nn.dense", FLOAT)),
         ("arm_compute_lib.qnn_dense", _dense(quantized=True), _check_dense("qnn.dense", BYTES)),
         ("arm_compute_lib.l2_pool2d", l2_pool, _check_l2_pool),
-        ("arm_compute_lib.avg_pool2d", pool | is_op("qnn.avg_pool2d")(wildcard(), *_constants(4)) | is_op("nn.avg_pool2d")(wildcard()), _check_pool),
+        ("arm_compute_lib.avg_pool2d", pool | is_op("qnn.avg_pool2d")(wildcard(), *_constants(4))
+         | is_op("nn.avg_pool2d")(wildcard()), _check_pool),
         ("arm_compute_lib.max_pool2d", is_op("nn.max_pool2d")(wildcard()), _check_pool),
         ("arm_compute_lib.global_max_pool2d", is_op("nn.global_max_pool2d")(wildcard()), _check_pool),
         ("arm_compute_lib.global_avg_pool2d", is_op("nn.global_avg_pool2d")(wildcard()), _check_pool),
@@ -131,7 +145,8 @@ def pattern_table() -> PatternTable:
     ]
 
 
-def partition_for_arm_compute_lib(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default") -> IRModule:
+def partition_for_arm_compute_lib(mod: IRModule, params: dict[str, Any] | None = None,
+                                  mod_name: str = "default") -> IRModule:
     """The module with what the library takes as functions for `arm_compute_lib`."""
     return partition_with(pattern_table(), TARGET, mod, params, mod_name)
 

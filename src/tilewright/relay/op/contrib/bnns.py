@@ -9,7 +9,17 @@ from tilewright.ir.module import IRModule
 from tilewright.relay.dataflow_pattern import DFPattern, is_constant, is_op, wildcard
 from tilewright.relay.expr import Call, Constant, Expr
 from tilewright.relay.op.contrib import PatternTable, Refusal, register_partitioner, register_pattern_table
-from tilewright.relay.op.contrib.rules import Rule, attr_is, bias_is_of_channels, dtype_is, edited, kept, partition_with, rank_is, tensor
+from tilewright.relay.op.contrib.rules import (
+    Rule,
+    attr_is,
+    bias_is_of_channels,
+    dtype_is,
+    edited,
+    kept,
+    partition_with,
+    rank_is,
+    tensor,
+)
 from tilewright.relay.qnn.choose_numerics import ChooseNumerics
 from tilewright.relay.qnn.settle_numerics import SettleMain
 
@@ -39,9 +49,11 @@ def _check_conv2d(e: Expr) -> bool | Refusal:
     conv = _path(e, "nn.conv2d")[-1]
     op: Any = conv.op
     found = kept([
-        dtype_is(conv.args[0], FLOAT, "the input"), rank_is(conv.args[0], (4,), "the input"), bias_is_of_channels(_path(e, "nn.conv2d")),
+        dtype_is(conv.args[0], FLOAT, "the input"), rank_is(conv.args[0], (4,), "the input"),
+        bias_is_of_channels(_path(e, "nn.conv2d")),
         attr_is(conv, "data_layout", ("NCHW",)), attr_is(conv, "kernel_layout", ("OIHW",)),
-        (op.groups == 1 or op.groups == tensor(conv.args[0]).shape[1], f"nn.conv2d has {op.groups} groups; it has one, or one for each channel there", "make groups 1"),
+        (op.groups == 1 or op.groups == tensor(conv.args[0]).shape[1],
+         f"nn.conv2d has {op.groups} groups; it has one, or one for each channel there", "make groups 1"),
     ])
     return found and _check_bias(e, conv)
 
@@ -53,13 +65,18 @@ def _check_bias(e: Expr, conv: Call) -> bool | Refusal:
         if at.op.name == "add":
             other = at.args[0] if at.args[1] is below else at.args[1]
             shape, channels = tensor(other).shape, tensor(conv).shape[1]
-            vector = len(shape) >= 3 and shape[-3] == channels and all(d == 1 for i, d in enumerate(shape) if i != len(shape) - 3)
-            return kept([(vector, f"what is added to nn.conv2d is {shape}; it is a vector of its {channels} channels there", f"add a ({channels}, 1, 1) to it")])
+            vector = len(shape) >= 3 and shape[-3] == channels and all(d == 1 for i, d in enumerate(shape)
+                if i != len(shape) - 3)
+            return (
+                kept(
+                    [(vector, f"what is added to nn.conv2d is {shape}; it is a vector of its {channels} channels there",
+                      f"add a ({channels}, 1, 1) to it")]))
     return True
 
 
 def _path(e: Expr, name: str) -> list[Call]:
-    """The calls from a match to that of the operator `name`, the first argument that is no constant of each; patterns of sums fit either way round."""
+    """The calls from a match to that of the operator `name`, the first argument that is no constant of each; patterns
+    of sums fit either way round."""
     found = [e]
     while found[-1].op.name != name:  # type: ignore[attr-defined]
         found.append(next(a for a in found[-1].args if not isinstance(a, Constant)))  # type: ignore[attr-defined]
@@ -68,12 +85,14 @@ def _path(e: Expr, name: str) -> list[Call]:
 
 def _check_dense(e: Expr) -> bool | Refusal:
     path = _path(e, "nn.dense")
-    return kept([dtype_is(path[-1].args[0], FLOAT, "the input"), rank_is(path[-1].args[0], (2,), "the input"), bias_is_of_channels(path)])
+    return kept([dtype_is(path[-1].args[0], FLOAT, "the input"), rank_is(path[-1].args[0], (2,), "the input"),
+                 bias_is_of_channels(path)])
 
 
 def _check_matmul(e: Expr) -> bool | Refusal:
     a, b = e.args  # type: ignore[attr-defined]
-    return kept([dtype_is(a, FLOAT, "the first input"), dtype_is(b, FLOAT, "the second input"), rank_is(a, (3,), "the first input")])
+    return kept([dtype_is(a, FLOAT, "the first input"), dtype_is(b, FLOAT, "the second input"),
+                 rank_is(a, (3,), "the first input")])
 
 
 def _check_pool(e: Expr) -> bool | Refusal:
@@ -81,41 +100,49 @@ def _check_pool(e: Expr) -> bool | Refusal:
     rules: list[Rule] = [dtype_is(e, FLOAT, "the result"), attr_is(e, "layout", ("NCHW",))]  # type: ignore[arg-type]
     if hasattr(op, "ceil_mode"):
         rules += [
-            (not op.ceil_mode, f"ceil_mode of {op.name} is True; it is False there", "make ceil_mode False", edited(op.name, ceil_mode=False)),
-            (set(op.dilation) == {1}, f"dilation of {op.name} is {op.dilation}; it is 1 there", "make dilation 1", edited(op.name, dilation=(1, 1))),
+            (not op.ceil_mode, f"ceil_mode of {op.name} is True; it is False there", "make ceil_mode False",
+             edited(op.name, ceil_mode=False)),
+            (set(op.dilation) == {1}, f"dilation of {op.name} is {op.dilation}; it is 1 there", "make dilation 1",
+             edited(op.name, dilation=(1, 1))),
         ]
     return kept(rules)
 
 
 def _check_instance_norm(e: Expr) -> bool | Refusal:
-    return kept([dtype_is(e, FLOAT, "the result"), rank_is(e, (3, 4), "the result"), attr_is(e, "axis", (1,))])  # type: ignore[arg-type]
+    return kept([dtype_is(e, FLOAT, "the result"), rank_is(e, (3, 4), "the result"),
+                 attr_is(e, "axis", (1,))])  # type: ignore[arg-type]
 
 
 def pattern_table() -> PatternTable:
     """The rows of BNNS, the largest first."""
     convs = [
-        (f"bnns.conv2d{'_bias' if bias else ''}{'_' + act.removeprefix('nn.') if act else ''}", _conv2d(bias, act), _check_conv2d)
+        (f"bnns.conv2d{'_bias' if bias else ''}{'_' + act.removeprefix('nn.') if act else ''}", _conv2d(bias, act),
+         _check_conv2d)
         for act in ("nn.relu", "sigmoid", "") for bias in (True, False)
     ]
     denses = [
         (f"bnns.dense{'_bias' if bias else ''}{'_gelu' if gelu else ''}", _dense(bias, gelu), _check_dense)
         for gelu in (True, False) for bias in (True, False)
     ]
-    pools = [(f"bnns.{n.removeprefix('nn.')}", is_op(n)(wildcard()), _check_pool) for n in ("nn.max_pool2d", "nn.avg_pool2d", "nn.global_max_pool2d", "nn.global_avg_pool2d")]
+    pools = [(f"bnns.{n.removeprefix('nn.')}", is_op(n)(wildcard()), _check_pool)
+             for n in ("nn.max_pool2d", "nn.avg_pool2d", "nn.global_max_pool2d", "nn.global_avg_pool2d")]
     return [
         *convs, *denses, ("bnns.batch_matmul", is_op("nn.batch_matmul")(wildcard(), wildcard()), _check_matmul), *pools,
-        ("bnns.instance_norm", is_op("nn.instance_norm")(wildcard(), is_constant(), is_constant()), _check_instance_norm),
+        ("bnns.instance_norm", is_op("nn.instance_norm")(wildcard(), is_constant(), is_constant()),
+         _check_instance_norm),
     ]
 
 
 def partition_for_bnns(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default") -> IRModule:
     """The module with what BNNS takes as functions for `bnns`: constants and batch norms folded first.
 
-    That makes integer arithmetic of quantized operators, with the roundings of the runtime that the network is from, so partition for the targets of those before.
+    That makes integer arithmetic of quantized operators, with the roundings of the runtime that the network is from, so
+    partition for the targets of those before.
     """
     from tilewright.relay import transform
 
-    before = [ChooseNumerics(), SettleMain(), transform.SimplifyInference(), transform.FoldConstant(), transform.FoldScaleAxis(), transform.DynamicToStatic(), transform.FoldConstant()]
+    before = [ChooseNumerics(), SettleMain(), transform.SimplifyInference(), transform.FoldConstant(),
+              transform.FoldScaleAxis(), transform.DynamicToStatic(), transform.FoldConstant()]
     return partition_with(pattern_table(), TARGET, mod, params, mod_name, before=before)
 
 

@@ -43,7 +43,8 @@ def _zero_for_wide(e: Expr, zeros: Iterable[Expr], what: str) -> Rule:
     """A tensor of int16 has the zero point 0; the functions for it take no other."""
     found = [z for z in zeros if np.any(value_of(z))]
     return (
-        str(tensor(e).dtype) != "int16" or not found, f"{what} is int16 with the zero point {value_of(found[0]) if found else 0}; it is 0 there",
+        str(tensor(e).dtype) != "int16" or not found,
+        f"{what} is int16 with the zero point {value_of(found[0]) if found else 0}; it is 0 there",
         "quantize int16 around 0",
     )
 
@@ -54,8 +55,10 @@ def _product_rules(e: Expr, name: str) -> list[Rule]:
     call = chain[-1]
     data, requantize = call.args[0], inner(e, "qnn.requantize")
     return [
-        dtype_is(data, SIGNED_OR_WIDE, "the input"), dtype_is(call.args[1], SIGNED, "the weight"), dtype_is(e, (str(tensor(data).dtype),), "the result"),
-        weight_is_around_zero(call), _zero_for_wide(data, [call.args[2]], "the input"), _zero_for_wide(data, [requantize.args[4]], "the result"),
+        dtype_is(data, SIGNED_OR_WIDE, "the input"), dtype_is(call.args[1], SIGNED, "the weight"),
+        dtype_is(e, (str(tensor(data).dtype),), "the result"),
+        weight_is_around_zero(call), _zero_for_wide(data, [call.args[2]], "the input"),
+        _zero_for_wide(data, [requantize.args[4]], "the result"),
         bias_is_of_channels(chain),
     ]
 
@@ -66,7 +69,8 @@ def _check_conv2d(e: Expr) -> bool | Refusal:
     channels = tensor(conv.args[0]).shape[-1]
     return kept([
         attr_is(conv, "data_layout", ("NHWC",)), *_product_rules(e, "qnn.conv2d"),
-        (op.groups in (1, channels), f"qnn.conv2d has {op.groups} groups; it has one, or one for each channel there", "make groups 1"),
+        (op.groups in (1, channels), f"qnn.conv2d has {op.groups} groups; it has one, or one for each channel there",
+         "make groups 1"),
     ])
 
 
@@ -79,12 +83,17 @@ def _check_pool(e: Expr) -> bool | Refusal:
     while call.op.name in ("cast", "clip"):
         call = call.args[0]
     shape, numbers = tensor(call).shape, [float(value_of(a)) for a in call.args[1:]]
-    data = call.args[0].args[0] if call.op.name == "nn.avg_pool2d" else call.args[0]  # of plain means, what the pattern has widened
+    # of plain means, what the pattern has widened
+    data = call.args[0].args[0] if call.op.name == "nn.avg_pool2d" else call.args[0]
     return kept([
-        attr_is(call, "layout", ("NHWC",)), dtype_is(e, SIGNED_OR_WIDE, "the result"), dtype_is(data, (str(tensor(e).dtype),), "the input"),
-        (shape[0] == 1, f"{call.op.name} is of {shape[0]} images; it is of one there", "compile the network for a batch of 1"),
-        (set(call.op.dilation) == {1}, f"dilation of {call.op.name} is {call.op.dilation}; it is 1 there", "make dilation 1", edited(call.op.name, dilation=(1, 1))),
-        (numbers[:2] == numbers[2:], f"{call.op.name} has another scale or zero point behind it than before; it keeps both there", "give the result the scale and zero point of the input"),
+        attr_is(call, "layout", ("NHWC",)), dtype_is(e, SIGNED_OR_WIDE, "the result"),
+        dtype_is(data, (str(tensor(e).dtype),), "the input"),
+        (shape[0] == 1, f"{call.op.name} is of {shape[0]} images; it is of one there",
+         "compile the network for a batch of 1"),
+        (set(call.op.dilation) == {1}, f"dilation of {call.op.name} is {call.op.dilation}; it is 1 there",
+         "make dilation 1", edited(call.op.name, dilation=(1, 1))),
+        (numbers[:2] == numbers[2:], f"{call.op.name} has another scale or zero point behind it than before; it keeps "
+         "both there", "give the result the scale and zero point of the input"),
     ])
 
 
@@ -93,10 +102,14 @@ def _check_binary(e: Expr) -> bool | Refusal:
     a, b = call.args[:2]
     number = any(isinstance(x, Constant) and x.value.ndim == 0 for x in (a, b))
     return kept([
-        dtype_is(a, SIGNED_OR_WIDE, "the first input"), dtype_is(b, (str(tensor(a).dtype),), "the second input"), dtype_is(e, (str(tensor(a).dtype),), "the result"),
-        (not (isinstance(a, Constant) and isinstance(b, Constant)), "both inputs are constants; one is computed there", "fold the constants before (FoldConstant)"),
-        _zero_for_wide(a, [call.args[3]], "the first input"), _zero_for_wide(a, [call.args[5]], "the second input"), _zero_for_wide(a, [call.args[7]], "the result"),
-        (number or tensor(a).shape == tensor(b).shape, f"the inputs are {tensor(a).shape} and {tensor(b).shape}; they are of one shape, or one is a number, there", "broadcast the smaller one"),
+        dtype_is(a, SIGNED_OR_WIDE, "the first input"), dtype_is(b, (str(tensor(a).dtype),), "the second input"),
+        dtype_is(e, (str(tensor(a).dtype),), "the result"),
+        (not (isinstance(a, Constant) and isinstance(b, Constant)), "both inputs are constants; one is computed there",
+         "fold the constants before (FoldConstant)"),
+        _zero_for_wide(a, [call.args[3]], "the first input"), _zero_for_wide(a, [call.args[5]], "the second input"),
+        _zero_for_wide(a, [call.args[7]], "the result"),
+        (number or tensor(a).shape == tensor(b).shape, f"the inputs are {tensor(a).shape} and {tensor(b).shape}; they "
+         "are of one shape, or one is a number, there", "broadcast the smaller one"),
     ])
 
 
@@ -107,8 +120,10 @@ def _check_softmax(e: Expr) -> bool | Refusal:
     axis, rank = softmax.op.axis, len(tensor(e).shape)
     return kept([
         dtype_is(data, SIGNED, "the input"), dtype_is(e, SIGNED, "the result"),
-        (axis % rank == rank - 1, f"axis of {softmax.op.name} is {axis}; it is the last there", "make axis -1", edited(softmax.op.name, axis=-1)),
-        (np.isclose(scale, 1 / 256) and int(zero) == -128, f"softmax gives a scale of {scale} from {zero}; it is 1/256 from -128 there", "quantize the result of softmax by 1/256 from -128",
+        (axis % rank == rank - 1, f"axis of {softmax.op.name} is {axis}; it is the last there", "make axis -1",
+         edited(softmax.op.name, axis=-1)),
+        (np.isclose(scale, 1 / 256) and int(zero) == -128, f"softmax gives a scale of {scale} from {zero}; it is 1/256 "
+         "from -128 there", "quantize the result of softmax by 1/256 from -128",
          result_quantized(e, 1 / 256, -128)),
     ])
 
@@ -121,7 +136,8 @@ def pattern_table() -> PatternTable:
     softmax = is_op("qnn.softmax")(wildcard(), *four) | is_op("qnn.quantize")(real, is_constant(), is_constant())
     binary = {n: is_op(f"qnn.{n}")(wildcard(), wildcard(), *(is_constant() for _ in range(6))) for n in ("add", "mul")}
     maximum = is_op("nn.max_pool2d")(wildcard())
-    average = is_op("qnn.avg_pool2d")(wildcard(), *(is_constant() for _ in range(4))) | is_op("cast")(is_op("nn.avg_pool2d")(is_op("cast")(wildcard())))
+    average = is_op("qnn.avg_pool2d")(wildcard(), *(is_constant() for _ in range(4))) | is_op("cast")(
+        is_op("nn.avg_pool2d")(is_op("cast")(wildcard())))
     return [
         ("cmsis-nn.qnn_conv2d", _product("qnn.conv2d", padded), _check_conv2d),
         ("cmsis-nn.qnn_fully_connected", _product("qnn.dense", wildcard()), _check_fc),

@@ -1,7 +1,7 @@
 """What oneDNN computes: its pattern table, the checks of each row, and a network split by them.
 
-    conv2d | conv2d_transpose | dense, then bias, then a residual, then relu | clip | tanh | gelu | swish | …      one primitive
-    batch_matmul, pools, softmax, layer_norm, elementwise functions, sums and products, concatenate, reshape       one each
+    conv2d | conv2d_transpose | dense, then bias, residual, and relu | clip | tanh | gelu | swish | …       one primitive
+    batch_matmul, pools, softmax, layer_norm, elementwise functions, sums and products, concatenate, reshape    one each
 
 A row is named after its anchor. All tensors are float32 of known sizes.
 """
@@ -60,7 +60,8 @@ UNARY: Final[dict[str, Callable[[Any], tuple[str, float, float]]]] = {
 
 
 class Activation:
-    """A function of one element that is written with several operators: how it looks around `x`, and the constants in it."""
+    """A function of one element that is written with several operators: how it looks around `x`, and the constants in
+    it."""
 
     def __init__(self, name: str, x: DFPattern) -> None:
         self.numbers: dict[DFPattern, float] = {}
@@ -76,7 +77,8 @@ class Activation:
     def fits(self, found: Mapping[DFPattern, Sequence[Any]]) -> bool:
         """Whether the constants of a match are those of the function."""
         constants = [(found[p][0].value, wanted) for p, wanted in self.numbers.items() if p in found]
-        return all(c.size == 1 and math.isclose(float(c.reshape(-1)[0]), wanted, rel_tol=1e-5) for c, wanted in constants)
+        return all(c.size == 1 and math.isclose(float(c.reshape(-1)[0]), wanted, rel_tol=1e-5)
+                   for c, wanted in constants)
 
 
 _Number = Callable[[float], DFPattern]
@@ -98,7 +100,8 @@ def _hard_swish(x: DFPattern, number: _Number) -> DFPattern:
     return is_op("multiply")(x, is_op("clip")(scaled).has_attr({"a_min": 0.0, "a_max": 1.0}))
 
 
-ACTIVATIONS: Final = {"gelu": (_gelu, "gelu", 0.0, 0.0), "swish": (_swish, "swish", 1.0, 0.0), "hard_swish": (_hard_swish, "hard_swish", 1 / 6, 0.5)}
+ACTIVATIONS: Final = {"gelu": (_gelu, "gelu", 0.0, 0.0), "swish": (_swish, "swish", 1.0, 0.0),
+                      "hard_swish": (_hard_swish, "hard_swish", 1 / 6, 0.5)}
 """How each is written; its name in oneDNN, alpha and beta."""
 
 
@@ -110,7 +113,8 @@ def _any_of(names: Sequence[str]) -> DFPattern:
 
 
 def _row(name: str, anchor: DFPattern, epilogue: str = "") -> tuple[str, DFPattern, Callable[[Expr], bool | Refusal]]:
-    """A row for an anchor and what may follow it: a bias, a residual, then an activation, or any function of one element.
+    """A row for an anchor and what may follow it: a bias, a residual, then an activation, or any function of one
+    element.
 
     Of a sum of two anchors one takes the other as its residual: the left one, unless that is used elsewhere, too.
     """
@@ -122,7 +126,8 @@ def _row(name: str, anchor: DFPattern, epilogue: str = "") -> tuple[str, DFPatte
     if epilogue in ("sum", "sum from the right", "chain"):
         pattern = pattern.optional(_any_of(tuple(UNARY)))
     elif epilogue:
-        activation = Activation(epilogue, pattern if isinstance(anchor, WildcardPattern) else pattern.optional(lambda x: is_op("add")(x, residual)))
+        activation = Activation(epilogue, pattern if isinstance(anchor, WildcardPattern)
+                                else pattern.optional(lambda x: is_op("add")(x, residual)))
         pattern = activation.pattern
 
     def check(root: Expr) -> bool | Refusal:
@@ -130,14 +135,17 @@ def _row(name: str, anchor: DFPattern, epilogue: str = "") -> tuple[str, DFPatte
         if found is None:
             return False
         if activation is not None and not activation.fits(found):
-            return Refusal(f"the constants of {epilogue} are {', '.join(f'{n:g}' for n in activation.numbers.values())}", "write the function with these constants")
+            return Refusal(f"the constants of {epilogue} are "
+                           f"{', '.join(f'{n:g}' for n in activation.numbers.values())}",
+                           "write the function with these constants")
         first = found[anchor][0]
         other = found.get(residual, [None])[0]
         wrong = next((r for e in (root, first, other) if e is not None and (r := _types(e)) is not None), None)
         if wrong is not None:
             return wrong
         if root.tensor_type.shape != first.tensor_type.shape or other is first:
-            return Refusal("what follows a primitive keeps its shape, and reads something else", "give the other operand of the sum the shape of the first")
+            return Refusal("what follows a primitive keeps its shape, and reads something else",
+                           "give the other operand of the sum the shape of the first")
         rule = _RULES.get(first.op.name) if isinstance(first, Call) and isinstance(first.op, Op) else None
         return True if rule is None else rule(first)
 
@@ -160,7 +168,8 @@ def _types(value: Expr) -> Refusal | None:
 
 def _convolution(call: Call) -> bool | Refusal:
     op: Any = call.op
-    plain = sorted(op.data_layout) == sorted({1: "NCW", 2: "NCHW", 3: "NCDHW"}[op.rank]) and op.out_layout in ("", op.data_layout)
+    plain = (sorted(op.data_layout) == sorted({1: "NCW", 2: "NCHW", 3: "NCDHW"}[op.rank])
+             and op.out_layout in ("", op.data_layout))
     if not plain or op.blocked:
         return Refusal("data is a plain order of batch, channels and space", "convert the layout to NCHW")
     transposed = op.name in TRANSPOSED
@@ -179,7 +188,8 @@ def _pool(call: Call) -> bool | Refusal:
         return Refusal("data is a plain order of batch, channels and space", "convert the layout to NCHW")
     if getattr(op, "ceil_mode", False) and getattr(op, "count_include_pad", False):
         return Refusal("means that count the padding do not round sizes up", "pad explicitly, with ceil_mode false")
-    if any(p >= k for p, k in zip(getattr(op, "padding", ()), (*getattr(op, "pool_size", ()), *getattr(op, "pool_size", ())), strict=True)):
+    if any(p >= k for p, k in zip(getattr(op, "padding", ()),
+                                  (*getattr(op, "pool_size", ()), *getattr(op, "pool_size", ())), strict=True)):
         return Refusal("the padding is smaller than the window", "pad explicitly")
     return True
 
@@ -187,14 +197,16 @@ def _pool(call: Call) -> bool | Refusal:
 def _binary(call: Call) -> bool | Refusal:
     op: Any = call.op
     a, b = (x.tensor_type.shape for x in call.args)
-    if a == call.tensor_type.shape or (b == call.tensor_type.shape and op.name in ("add", "multiply", "maximum", "minimum")):
+    if a == call.tensor_type.shape or (b == call.tensor_type.shape
+                                       and op.name in ("add", "multiply", "maximum", "minimum")):
         return True
     return Refusal("one operand has the shape of the result", "broadcast the first operand explicitly")
 
 
 def _batch_matmul(call: Call) -> bool | Refusal:
     a, b = (x.tensor_type.shape for x in call.args)
-    return True if a[0] == b[0] else Refusal("both operands of a product have as many matrices", "broadcast the smaller one explicitly")
+    return True if a[0] == b[0] else Refusal("both operands of a product have as many matrices",
+        "broadcast the smaller one explicitly")
 
 
 def _layer_norm(call: Call) -> bool | Refusal:
@@ -206,7 +218,8 @@ def _layer_norm(call: Call) -> bool | Refusal:
 
 
 _RULES: Final[Mapping[str, Callable[[Call], bool | Refusal]]] = {
-    **dict.fromkeys((*CONVOLUTIONS, *TRANSPOSED), _convolution), **dict.fromkeys((*MAX_POOLS, *MEAN_POOLS, *GLOBAL_POOLS), _pool),
+    **dict.fromkeys((*CONVOLUTIONS, *TRANSPOSED), _convolution),
+    **dict.fromkeys((*MAX_POOLS, *MEAN_POOLS, *GLOBAL_POOLS), _pool),
     **dict.fromkeys(BINARIES, _binary), "nn.batch_matmul": _batch_matmul, "nn.layer_norm": _layer_norm,
 }
 
@@ -216,7 +229,8 @@ def pattern_table() -> PatternTable:
     rows: list[tuple[Any, ...]] = []
     for name, ops in (("conv", CONVOLUTIONS), ("conv_transpose", TRANSPOSED), ("dense", ("nn.dense",))):
         rows += [_row(f"{name}_{kind}", _any_of(ops)(wildcard(), is_constant()), kind) for kind in ACTIVATIONS]
-        rows += [_row(name, _any_of(ops)(wildcard(), is_constant()), follows) for follows in ("sum", "sum from the right", "chain", "")]
+        rows += [_row(name, _any_of(ops)(wildcard(), is_constant()), follows)
+                 for follows in ("sum", "sum from the right", "chain", "")]
     rows += [_row(kind, wildcard(), kind) for kind in ACTIVATIONS]
     two = wildcard(), wildcard()
     rows += [
@@ -236,19 +250,24 @@ def pattern_table() -> PatternTable:
 register_pattern_table(TARGET, pattern_table)
 
 
-def partition_for_dnnl(mod: IRModule, params: Mapping[str, Any] | None = None, mod_name: str = "default", prune: bool = True) -> IRModule:
+def partition_for_dnnl(mod: IRModule, params: Mapping[str, Any] | None = None, mod_name: str = "default",
+                       prune: bool = True) -> IRModule:
     """The module with what oneDNN computes as functions of `Compiler="dnnl"`; `params` become constants.
 
-    With `prune`, sub-graphs without a convolution or a matrix product stay with the compiler, which fuses them with what is around.
+    With `prune`, sub-graphs without a convolution or a matrix product stay with the compiler, which fuses them with
+    what is around.
     """
     bound = bind_params(mod, params) if params else mod
     passes = (
-        InferType(), ChooseNumerics(), SettleMain(), SimplifyInference(), FoldConstant(), FoldExplicitPadding(), FoldScaleAxis(), FoldConstant(), MergeComposite(pattern_table()),
+        InferType(), ChooseNumerics(), SettleMain(), SimplifyInference(), FoldConstant(), FoldExplicitPadding(),
+        FoldScaleAxis(), FoldConstant(), MergeComposite(pattern_table()),
         AnnotateTarget(TARGET), MergeCompilerRegions(), PartitionGraph(mod_name),
     )
     found = Sequential(passes, name="partition_for_dnnl")(bound)
-    light = [n for n, f in found.items() if prune and isinstance(f, Function) and f.attrs.get("Compiler") == TARGET and not _is_heavy(f)]
-    return InferType()(InlineCompilerFunctionsBoundTo(light)(found).map_functions(_without_composites, Function)) if light else found
+    light = [n for n, f in found.items() if prune and isinstance(f, Function) and f.attrs.get("Compiler") == TARGET
+             and not _is_heavy(f)]
+    return (InferType()(InlineCompilerFunctionsBoundTo(light)(found).map_functions(_without_composites, Function))
+            if light else found)
 
 
 register_partitioner(TARGET, partition_for_dnnl)

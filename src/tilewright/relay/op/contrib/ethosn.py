@@ -1,7 +1,8 @@
-"""Arm Ethos-N77 and -N78: what of a quantized network their driver takes. Layouts are channels last, one image at a time.
+"""Arm Ethos-N77 and -N78: what of a quantized network their driver takes. Layouts are channels last, one image at a
+time.
 
-The rules are those that the Ethos-N Support Library documents; the library itself is not asked, so it may refuse what passes here.
-Rows that turn a sum or product with a constant into something cheaper stand before the general ones.
+The rules are those that the Ethos-N Support Library documents; the library itself is not asked, so it may refuse what
+passes here. Rows that turn a sum or product with a constant into something cheaper stand before the general ones.
 """
 
 from __future__ import annotations
@@ -73,9 +74,12 @@ def _check_conv2d(e: Expr) -> bool | Refusal:
     rules = [
         (op.data_layout == "NHWC", f"data_layout of qnn.conv2d is {op.data_layout}; it is NHWC there", NHWC_EDIT),
         *_whole_image(conv.args[0]), _result(e), *_check_weight(conv),
-        (max(op.strides) <= 2, f"strides of qnn.conv2d are {op.strides}; they are 1 or 2 there", "make strides 1 or 2", edited("qnn.conv2d", strides=tuple(min(s, 2) for s in op.strides))),
-        (set(op.dilation) == {1}, f"dilation of qnn.conv2d is {op.dilation}; it is 1 there", "make dilation 1", edited("qnn.conv2d", dilation=(1, 1))),
-        (op.groups in (1, tensor(conv.args[0]).shape[3]), f"qnn.conv2d has {op.groups} groups; it has one, or one for each channel there", "make groups 1"),
+        (max(op.strides) <= 2, f"strides of qnn.conv2d are {op.strides}; they are 1 or 2 there", "make strides 1 or 2",
+         edited("qnn.conv2d", strides=tuple(min(s, 2) for s in op.strides))),
+        (set(op.dilation) == {1}, f"dilation of qnn.conv2d is {op.dilation}; it is 1 there", "make dilation 1",
+         edited("qnn.conv2d", dilation=(1, 1))),
+        (op.groups in (1, tensor(conv.args[0]).shape[3]), f"qnn.conv2d has {op.groups} groups; it has one, or one for "
+         "each channel there", "make groups 1"),
         bias_is_of_channels(chain_to(e, "qnn.conv2d")),
     ]
     found = kept(rules)
@@ -87,8 +91,10 @@ def _check_weight(conv: Call) -> list[Rule]:
     size = op.kernel_size or ()
     zero = value_of(conv.args[3])
     return [
-        (all(k in KERNELS for k in size), f"kernel_size of {op.name} is {size}; each is one of {KERNELS} there", f"make kernel_size one of {KERNELS}"),
-        (str(tensor(conv.args[1]).dtype) == "uint8" or not np.any(zero), f"the zero point of the weight of {op.name}, of signed bytes, is {zero}; it is 0 there", "quantize the weight around 0"),
+        (all(k in KERNELS for k in size), f"kernel_size of {op.name} is {size}; each is one of {KERNELS} there",
+         f"make kernel_size one of {KERNELS}"),
+        (str(tensor(conv.args[1]).dtype) == "uint8" or not np.any(zero), f"the zero point of the weight of {op.name}, "
+         f"of signed bytes, is {zero}; it is 0 there", "quantize the weight around 0"),
     ]
 
 
@@ -101,9 +107,12 @@ def _check_padding(conv: Call) -> bool | Refusal:
     widths, zero = op.pad_width, value_of(conv.args[2])
     number = value_of(pad.args[1])
     return kept([
-        (op.pad_mode == "constant", f"pad_mode of nn.pad is {op.pad_mode}; it is constant there", "pad with a constant"),
-        (not any((*widths[0], *widths[3])), f"nn.pad pads {widths}; only rows and columns are padded there", "pad rows and columns only"),
-        (float(number) == float(zero), f"nn.pad pads with {number}, and zero of its input is {zero}", f"pad with {zero}", edited("nn.pad", {1: zero})),
+        (op.pad_mode == "constant", f"pad_mode of nn.pad is {op.pad_mode}; it is constant there",
+         "pad with a constant"),
+        (not any((*widths[0], *widths[3])), f"nn.pad pads {widths}; only rows and columns are padded there",
+         "pad rows and columns only"),
+        (float(number) == float(zero), f"nn.pad pads with {number}, and zero of its input is {zero}",
+         f"pad with {zero}", edited("nn.pad", {1: zero})),
     ])
 
 
@@ -111,10 +120,13 @@ def _check_conv2d_transpose(e: Expr) -> bool | Refusal:
     conv = inner(e, "qnn.conv2d_transpose")
     op: Any = conv.op
     return kept([
-        (op.data_layout == "NHWC", f"data_layout of qnn.conv2d_transpose is {op.data_layout}; it is NHWC there", NHWC_EDIT),
+        (op.data_layout == "NHWC", f"data_layout of qnn.conv2d_transpose is {op.data_layout}; it is NHWC there",
+         NHWC_EDIT),
         *_whole_image(conv.args[0]), _result(e), *_check_weight(conv),
-        (tuple(op.strides) == (2, 2), f"strides of qnn.conv2d_transpose are {op.strides}; they are (2, 2) there", "make strides (2, 2)", edited("qnn.conv2d_transpose", strides=(2, 2))),
-        (set(op.dilation) == {1}, f"dilation of qnn.conv2d_transpose is {op.dilation}; it is 1 there", "make dilation 1"),
+        (tuple(op.strides) == (2, 2), f"strides of qnn.conv2d_transpose are {op.strides}; they are (2, 2) there",
+         "make strides (2, 2)", edited("qnn.conv2d_transpose", strides=(2, 2))),
+        (set(op.dilation) == {1}, f"dilation of qnn.conv2d_transpose is {op.dilation}; it is 1 there",
+         "make dilation 1"),
         attr_is(conv, "groups", (1,)), bias_is_of_channels(chain_to(e, "qnn.conv2d_transpose")),
     ])
 
@@ -122,7 +134,8 @@ def _check_conv2d_transpose(e: Expr) -> bool | Refusal:
 def _check_fc(e: Expr) -> bool | Refusal:
     chain = chain_to(e, "qnn.dense")
     data = chain[-1].args[0]
-    return kept([dtype_is(data, BYTES, "the input"), rank_is(data, (2,), "the input"), batch_is_one(data, "the input"), _result(e), bias_is_of_channels(chain)])
+    return kept([dtype_is(data, BYTES, "the input"), rank_is(data, (2,), "the input"), batch_is_one(data, "the input"),
+                 _result(e), bias_is_of_channels(chain)])
 
 
 def _check_avg_pool2d(e: Expr) -> bool | Refusal:
@@ -132,7 +145,8 @@ def _check_avg_pool2d(e: Expr) -> bool | Refusal:
     op: Any = pool.op
     return kept([
         attr_is(pool, "layout", ("NHWC",)), *_whole_image(source), _result(e),
-        (not any(op.padding) or not op.count_include_pad, f"count_include_pad of {op.name} counts padding; it is False there", "make count_include_pad False", edited(op.name, count_include_pad=False)),
+        (not any(op.padding) or not op.count_include_pad, f"count_include_pad of {op.name} counts padding; it is False "
+         "there", "make count_include_pad False", edited(op.name, count_include_pad=False)),
     ])
 
 
@@ -153,7 +167,8 @@ def _check_mean(e: Expr) -> bool | Refusal:
         rank_is(mean.args[0], (4,), "the input"), _result(e),
         (axes == (1, 2), f"mean is over axes {axes}; it is over rows and columns, (1, 2), there", "make axis (1, 2)"),
         (bool(op.keepdims), "keepdims of mean is False; it is True there", "make keepdims True, and reshape"),
-        (shape[1:3] in ((7, 7), (8, 8)), f"mean is over {shape[1]} x {shape[2]}; it is over 7 x 7 or 8 x 8 there", "average with nn.avg_pool2d"),
+        (shape[1:3] in ((7, 7), (8, 8)), f"mean is over {shape[1]} x {shape[2]}; it is over 7 x 7 or 8 x 8 there",
+         "average with nn.avg_pool2d"),
     ])
 
 
@@ -168,7 +183,8 @@ def _check_tanh(e: Expr) -> bool | Refusal:
     found = _check_pointwise(e)
     return found and kept([(
         np.isclose(scale, 1 / 128) and int(zero) == middle,
-        f"tanh gives a scale of {scale} around {zero}; it is 1/128 around {middle} there", "quantize the result of tanh by 1/128", result_quantized(e, 1 / 128, middle),
+        f"tanh gives a scale of {scale} around {zero}; it is 1/128 around {middle} there",
+        "quantize the result of tanh by 1/128", result_quantized(e, 1 / 128, middle),
     )])
 
 
@@ -178,14 +194,16 @@ def _check_sigmoid(e: Expr) -> bool | Refusal:
     found = _check_pointwise(e)
     return found and kept([(
         np.isclose(scale, 1 / 256) and int(zero) == least,
-        f"sigmoid gives a scale of {scale} from {zero}; it is 1/256 from {least} there", "quantize the result of sigmoid by 1/256", result_quantized(e, 1 / 256, least),
+        f"sigmoid gives a scale of {scale} from {zero}; it is 1/256 from {least} there",
+        "quantize the result of sigmoid by 1/256", result_quantized(e, 1 / 256, least),
     )])
 
 
 def _check_leaky_relu(e: Expr) -> bool | Refusal:
     alpha = _call_of(e, ("qnn.leaky_relu", "nn.leaky_relu")).op.alpha
     found = _check_pointwise(e)
-    return found and kept([(0 < alpha < 1, f"alpha of leaky_relu is {alpha}; it is above 0 and below 1 there", "make alpha less than 1")])
+    return found and kept(
+        [(0 < alpha < 1, f"alpha of leaky_relu is {alpha}; it is above 0 and below 1 there", "make alpha less than 1")])
 
 
 def _check_requantize(e: Expr) -> bool | Refusal:
@@ -193,7 +211,8 @@ def _check_requantize(e: Expr) -> bool | Refusal:
     quotient = float(np.max(value_of(e.args[1]) / value_of(e.args[3])))  # type: ignore[attr-defined]
     return kept([
         dtype_is(source, BYTES, "the input"), _result(e), rank_is(e, (1, 2, 3, 4), "the result"),
-        (1 / 128 <= quotient < 128, f"qnn.requantize multiplies by {quotient}; it is from 1/128 to 128 there", "choose scales that are nearer to each other"),
+        (1 / 128 <= quotient < 128, f"qnn.requantize multiplies by {quotient}; it is from 1/128 to 128 there",
+         "choose scales that are nearer to each other"),
     ])
 
 
@@ -205,7 +224,8 @@ def _check_resize(e: Expr) -> bool | Refusal:
     doubled = all(after[i] in (2 * before[i], 2 * before[i] - 1) for i in (1, 2)) if len(before) == 4 else False
     return kept([
         attr_is(resize, "layout", ("NHWC",)), *_whole_image(resize.args[0]), _result(e),
-        (op.method in ("nearest_neighbor", "linear"), f"method of image.resize2d is {op.method}; it is nearest_neighbor or linear there", "make method linear"),
+        (op.method in ("nearest_neighbor", "linear"), f"method of image.resize2d is {op.method}; it is "
+         "nearest_neighbor or linear there", "make method linear"),
         (doubled, f"image.resize2d makes {after[1:3]} of {before[1:3]}; it doubles there", "resize to twice the size"),
     ])
 
@@ -218,8 +238,10 @@ def _check_sum(e: Expr) -> bool | Refusal:
     a, b = _operands(e)
     return kept([
         *_whole_image(a), dtype_is(b, BYTES, "the second input"), _result(e),
-        (not isinstance(b, Constant) and not isinstance(a, Constant), "a sum with a constant is a convolution there, and this constant is no number or vector of channels", "add a vector of channels"),
-        (tensor(a).shape == tensor(b).shape, f"the inputs are {tensor(a).shape} and {tensor(b).shape}; they are of one shape there", "broadcast the smaller one"),
+        (not isinstance(b, Constant) and not isinstance(a, Constant), "a sum with a constant is a convolution there, "
+         "and this constant is no number or vector of channels", "add a vector of channels"),
+        (tensor(a).shape == tensor(b).shape, f"the inputs are {tensor(a).shape} and {tensor(b).shape}; they are of one "
+         "shape there", "broadcast the smaller one"),
     ])
 
 
@@ -234,7 +256,8 @@ def _check_with_constant(of_channels: bool) -> Any:
         return kept([
             (isinstance(constant, Constant), "neither input is a constant", "make one a constant"),
             *_whole_image(data), _result(e),
-            (size == wanted and (not of_channels or shape[-1:] == (wanted,)), f"the constant is {shape}; it is {what} there", f"make it {what}"),
+            (size == wanted and (not of_channels or shape[-1:] == (wanted,)),
+             f"the constant is {shape}; it is {what} there", f"make it {what}"),
         ])
 
     return check
@@ -245,18 +268,24 @@ def _check_max_pool2d(e: Expr) -> bool | Refusal:
     size, strides = tuple(op.pool_size), tuple(op.strides)
     return kept([
         attr_is(e, "layout", ("NHWC",)), *_whole_image(e.args[0]), _result(e),  # type: ignore[arg-type, attr-defined]
-        (size in ((2, 2), (3, 3), (1, 1)), f"pool_size of nn.max_pool2d is {size}; it is (2, 2), (3, 3) or (1, 1) there", "make pool_size (3, 3)", edited("nn.max_pool2d", pool_size=(3, 3))),
-        (strides == (2, 2), f"nn.max_pool2d of {size} has strides {strides}; it is 2 x 2 or 3 x 3 with strides 2 there", "make strides (2, 2)", edited("nn.max_pool2d", strides=(2, 2))),
+        (size in ((2, 2), (3, 3), (1, 1)), f"pool_size of nn.max_pool2d is {size}; it is (2, 2), (3, 3) or (1, 1) "
+         "there", "make pool_size (3, 3)", edited("nn.max_pool2d", pool_size=(3, 3))),
+        (strides == (2, 2), f"nn.max_pool2d of {size} has strides {strides}; it is 2 x 2 or 3 x 3 with strides 2 there",
+         "make strides (2, 2)", edited("nn.max_pool2d", strides=(2, 2))),
     ])
 
 
 def _check_concatenate(e: Expr) -> bool | Refusal:
     op: Any = e.op  # type: ignore[attr-defined]
-    return kept([_result(e), rank_is(e, (4,), "the result"), batch_is_one(e, "the result"), (op.axis % 4 != 0, "concatenate is over images; it is over rows, columns or channels there", "make axis 1, 2 or 3")])
+    return (
+        kept(
+            [_result(e), rank_is(e, (4,), "the result"), batch_is_one(e, "the result"), (op.axis % 4 != 0,
+                "concatenate is over images; it is over rows, columns or channels there", "make axis 1, 2 or 3")]))
 
 
 def _check_depth_to_space(e: Expr) -> bool | Refusal:
-    return kept([attr_is(e, "layout", ("NHWC",)), *_whole_image(e.args[0]), _result(e), attr_is(e, "block_size", (2,))])  # type: ignore[arg-type, attr-defined]
+    return kept([attr_is(e, "layout", ("NHWC",)), *_whole_image(e.args[0]), _result(e),  # type: ignore[arg-type, attr-defined]
+                 attr_is(e, "block_size", (2,))])  # type: ignore[arg-type]
 
 
 def pattern_table() -> PatternTable:
@@ -273,7 +302,8 @@ def pattern_table() -> PatternTable:
         ("ethos-n.qnn_add_to_depthwise", add, _check_with_constant(of_channels=True)),
         ("ethos-n.qnn_add", add, _check_sum),
         ("ethos-n.qnn_conv2d", _product("qnn.conv2d", padded, optional_bias=False), _check_conv2d),
-        ("ethos-n.qnn_conv2d_transpose", _product("qnn.conv2d_transpose", wildcard(), optional_bias=True), _check_conv2d_transpose),
+        ("ethos-n.qnn_conv2d_transpose", _product("qnn.conv2d_transpose", wildcard(), optional_bias=True),
+         _check_conv2d_transpose),
         ("ethos-n.qnn_fc", _product("qnn.dense", wildcard(), optional_bias=True), _check_fc),
         ("ethos-n.qnn_avg_pool2d", is_op("qnn.avg_pool2d")(wildcard(), *_constants(4)) | pool, _check_avg_pool2d),
         ("ethos-n.qnn_mean", _requantized(mean), _check_mean),
@@ -286,21 +316,25 @@ def pattern_table() -> PatternTable:
         ("ethos-n.concatenate", is_op("concatenate")(wildcard()), _check_concatenate),
         ("ethos-n.depth_to_space", is_op("nn.depth_to_space")(wildcard()), _check_depth_to_space),
         ("ethos-n.split", is_op("split")(wildcard()), lambda e: kept(_whole_image(e.args[0]))),
-        ("ethos-n.reshape", is_op("reshape")(wildcard()), lambda e: kept([_result(e), batch_is_one(e, "the result"), batch_is_one(e.args[0], "the input")])),
+        ("ethos-n.reshape", is_op("reshape")(wildcard()),
+         lambda e: kept([_result(e), batch_is_one(e, "the result"), batch_is_one(e.args[0], "the input")])),
         ("ethos-n.clip", is_op("clip")(wildcard()), _check_pointwise),
     ]
 
 
-def partition_for_ethosn(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default", variant: str = "n78", **opts: Any) -> IRModule:
+def partition_for_ethosn(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default",
+                         variant: str = "n78", **opts: Any) -> IRModule:
     """The module with what Ethos-N takes as functions for `ethos-n`.
 
-    `opts` are the driver's (`sram_size`, `tops`, `ple_ratio`), kept on the functions as attributes for its compiler. Raises `OptionError` for another variant.
+    `opts` are the driver's (`sram_size`, `tops`, `ple_ratio`), kept on the functions as attributes for its compiler.
+    Raises `OptionError` for another variant.
     """
     from tilewright.relay.expr import Function
     from tilewright.relay.transform import DeadCodeElimination
 
     if variant.lower().removeprefix("ethos-") not in VARIANTS:
-        raise OptionError(f"there is no Ethos-N of the variant '{variant}'; there are {' and '.join(VARIANTS)}", code="TW0902")
+        raise OptionError(f"there is no Ethos-N of the variant '{variant}'; there are {' and '.join(VARIANTS)}",
+                          code="TW0902")
     found = partition_with(pattern_table(), TARGET, mod, params, mod_name, before=[DeadCodeElimination()])
     extra = {"ethos-n.variant": variant, **{f"ethos-n.{k}": v for k, v in opts.items()}}
 
@@ -321,7 +355,8 @@ def partition_for_ethosn77(mod: IRModule, params: dict[str, Any] | None = None, 
     return partition_for_ethosn(mod, params, variant="n77")
 
 
-def partition_for_ethosn78(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default", **opts: Any) -> IRModule:
+def partition_for_ethosn78(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default",
+                           **opts: Any) -> IRModule:
     """For an Ethos-N78; `opts` are its variant's (`tops`, `ple_ratio`, `sram_size`)."""
     return partition_for_ethosn(mod, params, mod_name, variant="n78", **opts)
 

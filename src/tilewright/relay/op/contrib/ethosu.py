@@ -1,6 +1,7 @@
 """Arm Ethos-U55, -U65 and -U85: what of a network of bytes, channels last, goes to Arm's compiler for them, Vela.
 
-A part is written as a TFLite file, so a row is one of TFLite's operators, and the device rounds as TensorFlow Lite's reference kernels.
+A part is written as a TFLite file, so a row is one of TFLite's operators, and the device rounds as TensorFlow Lite's
+reference kernels.
 """
 
 from __future__ import annotations
@@ -59,22 +60,30 @@ def _check_conv2d(e: Expr) -> bool | Refusal:
     rules = [
         attr_is(conv, "data_layout", ("NHWC",)), *_image(conv.args[0]), _same_bytes(e, conv.args[0]),
         weight_is_around_zero(conv), bias_is_of_channels(chain_to(e, "qnn.conv2d")),
-        (max(op.strides) <= 3, f"strides of qnn.conv2d are {op.strides}; they are at most 3 there", "make strides 1, 2 or 3", edited("qnn.conv2d", strides=tuple(min(s, 3) for s in op.strides))),
-        (window[0] <= 64 and window[0] * window[1] <= 4096, f"kernel_size of qnn.conv2d is {window}; it is at most 64 x 64 there", "make kernel_size smaller"),
-        (op.groups in (1, channels), f"qnn.conv2d has {op.groups} groups; it has one, or one for each channel there", "make groups 1"),
-        (op.groups == 1 or tensor(conv).shape[-1] == channels, "qnn.conv2d makes several channels of each; it makes one there", "make channels as many as the input has"),
+        (max(op.strides) <= 3, f"strides of qnn.conv2d are {op.strides}; they are at most 3 there",
+         "make strides 1, 2 or 3", edited("qnn.conv2d", strides=tuple(min(s, 3) for s in op.strides))),
+        (window[0] <= 64 and window[0] * window[1] <= 4096, f"kernel_size of qnn.conv2d is {window}; it is at most 64 "
+         "x 64 there", "make kernel_size smaller"),
+        (op.groups in (1, channels), f"qnn.conv2d has {op.groups} groups; it has one, or one for each channel there",
+         "make groups 1"),
+        (op.groups == 1 or tensor(conv).shape[-1] == channels, "qnn.conv2d makes several channels of each; it makes "
+         "one there", "make channels as many as the input has"),
     ]
     found = kept(rules)
     if not found or pad is None:
         return found
     number, own = value_of(pad.args[1]), value_of(conv.args[2])  # type: ignore[attr-defined]
-    return kept([(float(number) == float(own), f"nn.pad pads with {number}, and zero of its input is {own}", f"pad with {own}", edited("nn.pad", {1: own}))])
+    return (
+        kept(
+            [(float(number) == float(own), f"nn.pad pads with {number}, and zero of its input is {own}",
+              f"pad with {own}", edited("nn.pad", {1: own}))]))
 
 
 def _check_fc(e: Expr) -> bool | Refusal:
     dense = inner(e, "qnn.dense")
     return kept([
-        dtype_is(dense.args[0], BYTES, "the input"), rank_is(dense.args[0], (2,), "the input"), _same_bytes(e, dense.args[0]),
+        dtype_is(dense.args[0], BYTES, "the input"), rank_is(dense.args[0], (2,), "the input"),
+        _same_bytes(e, dense.args[0]),
         weight_is_around_zero(dense), bias_is_of_channels(chain_to(e, "qnn.dense")),
     ])
 
@@ -84,9 +93,12 @@ def _check_pool(e: Expr) -> bool | Refusal:
     window, padding = op.pool_size, tuple(op.padding)
     return kept([
         attr_is(e, "layout", ("NHWC",)), *_image(e.args[0]), _same_bytes(e, e.args[0]),  # type: ignore[arg-type, attr-defined]
+      
         (not any(padding), f"padding of {op.name} is {padding}; it is 0 there", "pad before it, or make padding 0"),
-        (max(op.strides) <= 3 or max(window) == max(op.strides), f"strides of {op.name} are {op.strides}; they are at most 3 there", "make strides 1, 2 or 3"),
-        (max(window) <= 256, f"pool_size of {op.name} is {window}; it is at most 256 x 256 there", "make pool_size smaller"),
+        (max(op.strides) <= 3 or max(window) == max(op.strides), f"strides of {op.name} are {op.strides}; they are at "
+         "most 3 there", "make strides 1, 2 or 3"),
+        (max(window) <= 256, f"pool_size of {op.name} is {window}; it is at most 256 x 256 there",
+         "make pool_size smaller"),
     ])
 
 
@@ -94,7 +106,8 @@ def _check_binary(e: Expr) -> bool | Refusal:
     a, b = e.args[:2]  # type: ignore[attr-defined]
     return kept([
         dtype_is(a, BYTES, "the first input"), _same_bytes(b, a),
-        (tensor(a).shape == tensor(b).shape, f"the inputs are {tensor(a).shape} and {tensor(b).shape}; they are of one shape there", "broadcast the smaller one"),
+        (tensor(a).shape == tensor(b).shape, f"the inputs are {tensor(a).shape} and {tensor(b).shape}; they are of one "
+         "shape there", "broadcast the smaller one"),
         batch_is_one(e, "the result"),
     ])
 
@@ -106,7 +119,10 @@ def _check_plain(e: Expr) -> bool | Refusal:
 def _check_softmax(e: Expr) -> bool | Refusal:
     axis, rank = e.op.axis, len(tensor(e).shape)  # type: ignore[attr-defined]
     found = _check_plain(e)
-    return found and kept([(axis % rank == rank - 1, f"axis of qnn.softmax is {axis}; it is the last there", "make axis -1", edited("qnn.softmax", axis=-1))])
+    return (found
+            and kept(
+                [(axis % rank == rank - 1, f"axis of qnn.softmax is {axis}; it is the last there", "make axis -1",
+                  edited("qnn.softmax", axis=-1))]))
 
 
 def pattern_table() -> PatternTable:
@@ -124,10 +140,13 @@ def pattern_table() -> PatternTable:
     ]
 
 
-def partition_for_ethosu(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default", accelerator_config: str = "ethos-u55-256") -> IRModule:
-    """The module with what Ethos-U takes as functions for `ethos-u`, compiled by Vela for `accelerator_config` when the program is built."""
+def partition_for_ethosu(mod: IRModule, params: dict[str, Any] | None = None, mod_name: str = "default",
+                         accelerator_config: str = "ethos-u55-256") -> IRModule:
+    """The module with what Ethos-U takes as functions for `ethos-u`, compiled by Vela for `accelerator_config` when the
+    program is built."""
     found = partition_with(pattern_table(), TARGET, mod, params, mod_name)
-    return found.map_functions(lambda f: f.with_attr("ethos-u.accelerator_config", accelerator_config) if f.attrs.get("Compiler") == TARGET else f, Function)
+    return found.map_functions(lambda f: f.with_attr("ethos-u.accelerator_config", accelerator_config)
+                               if f.attrs.get("Compiler") == TARGET else f, Function)
 
 
 register_pattern_table(TARGET, pattern_table)

@@ -1,4 +1,5 @@
-"""What the checks of pattern tables are written with: a check is a list of rules, and says which one a match breaks and what would keep it."""
+"""What the checks of pattern tables are written with: a check is a list of rules, and says which one a match breaks and
+what would keep it."""
 
 from __future__ import annotations
 
@@ -17,16 +18,19 @@ from tilewright.relay.op.registry import Op
 from tilewright.relay.visitor import operands, with_operands
 
 Rule = tuple[bool, str, str] | tuple[bool, str, str, Callable[[Any], Any]]
-"""Whether it is kept, the rule, the edit that keeps it, and what makes that edit of the match, where a program can (`edited`)."""
+"""Whether it is kept, the rule, the edit that keeps it, and what makes that edit of the match, where a program can
+(`edited`)."""
 
 
 def kept(rules: Iterable[Rule]) -> bool | Refusal:
-    """True where all rules are kept; else a `Refusal` with the first that is not. Later rules are not looked at, so they may rely on it."""
+    """True where all rules are kept; else a `Refusal` with the first that is not. Later rules are not looked at, so
+    they may rely on it."""
     return next((Refusal(*broken) for ok, *broken in rules if not ok), True)
 
 
 def edited(name: str, arguments: Mapping[int, Any] | None = None, **attributes: Any) -> Callable[[Any], Any]:
-    """What makes of a match one whose nearest call of the operator `name`, along first arguments, has these attributes, and these constants as arguments."""
+    """What makes of a match one whose nearest call of the operator `name`, along first arguments, has these attributes,
+    and these constants as arguments."""
 
     def change(root: Any) -> Any:
         above, at = [], root
@@ -65,17 +69,20 @@ def tensor(e: Expr) -> TensorType:
 def value_of(e: Expr) -> Any:
     """The value of a constant; raises `CompileError` for another expression."""
     if not isinstance(e, Constant):
-        raise CompileError(f"a pattern's constant is a {type(e).__name__} here; match it with is_constant()", e.span, code="TW0413")
+        raise CompileError(f"a pattern's constant is a {type(e).__name__} here; match it with is_constant()", e.span,
+                           code="TW0413")
     return e.value
 
 
 def inner(e: Expr, name: str) -> Call:
-    """The nearest call of the operator `name` at or above `e`, along first arguments; raises `CompileError` where there is none."""
+    """The nearest call of the operator `name` at or above `e`, along first arguments; raises `CompileError` where there
+    is none."""
     return chain_to(e, name)[-1]
 
 
 def chain_to(e: Expr, name: str) -> list[Call]:
-    """The calls from `e` to the nearest one of the operator `name`, along first arguments; raises `CompileError` where there is none."""
+    """The calls from `e` to the nearest one of the operator `name`, along first arguments; raises `CompileError` where
+    there is none."""
     found: list[Call] = []
     at: Any = e
     while isinstance(at, Call) and isinstance(at.op, Op):
@@ -92,7 +99,8 @@ def bias_is_of_channels(chain: Sequence[Call]) -> Rule:
     op: Any = product.op
     channels = (getattr(op, "out_layout", "") or getattr(op, "data_layout", "NC")).index("C")
     axis = channels if bias is None else bias.op.axis % len(tensor(product).shape)
-    rule = f"nn.bias_add adds along axis {axis} of {op.name}; it adds along axis {channels}, that of the channels, there"
+    rule = (f"nn.bias_add adds along axis {axis} of {op.name}; it adds along axis {channels}, that of the channels, "
+            "there")
     return axis == channels, rule, f"make axis {channels}", edited("nn.bias_add", axis=channels)
 
 
@@ -105,13 +113,15 @@ def dtype_is(e: Expr, allowed: Sequence[str], what: str) -> Rule:
 def rank_is(e: Expr, allowed: Sequence[int], what: str) -> Rule:
     """`e` has one of the numbers of dimensions."""
     rank = len(tensor(e).shape)
-    return rank in allowed, f"{what} has {rank} dimensions; it has {' or '.join(map(str, allowed))} there", f"reshape {what}"
+    return (rank in allowed, f"{what} has {rank} dimensions; it has {' or '.join(map(str, allowed))} there",
+            f"reshape {what}")
 
 
 def batch_is_one(e: Expr, what: str) -> Rule:
     """The first dimension of `e` is 1."""
     shape = tensor(e).shape
-    return bool(shape) and shape[0] == 1, f"{what} has a batch of {shape[0] if shape else 'none'}; it is 1 there", "compile the network for a batch of 1"
+    return (bool(shape) and shape[0] == 1, f"{what} has a batch of {shape[0] if shape else 'none'}; it is 1 there",
+            "compile the network for a batch of 1")
 
 
 def weight_is_around_zero(call: Call) -> Rule:
@@ -123,11 +133,13 @@ def weight_is_around_zero(call: Call) -> Rule:
 
     rule = f"the zero point of the weight of {call.op.name} is {zero}; it is 0 there"
     found = not np.any(zero), rule, "quantize the weight around 0"
-    return (*found, change) if np.issubdtype(weight.dtype, np.signedinteger) else found  # unsigned bytes have no room for what is less than 0
+    # unsigned bytes have no room for what is less than 0
+    return (*found, change) if np.issubdtype(weight.dtype, np.signedinteger) else found
 
 
 def _around_zero(call: Call, weight: Any, zero: Any) -> Any:
-    """The weight less its zero point, which is one number, or one for each output channel; what does not fit into its type then is the nearest that does."""
+    """The weight less its zero point, which is one number, or one for each output channel; what does not fit into its
+    type then is the nearest that does."""
     op: Any = call.op
     if np.size(zero) > 1:
         outputs = op.kernel_layout.index("O") if "kernel_layout" in op.attributes() else 0
@@ -139,13 +151,16 @@ def _around_zero(call: Call, weight: Any, zero: Any) -> Any:
 def attr_is(call: Call, name: str, allowed: Sequence[Any]) -> Rule:
     """An attribute of a call is one of the values."""
     found = getattr(call.op, name)
-    return found in allowed, f"{name} of {call.op.name} is {found}; it is {' or '.join(map(str, allowed))} there", f"make {name} {allowed[0]}"
+    return (found in allowed, f"{name} of {call.op.name} is {found}; it is {' or '.join(map(str, allowed))} there",
+            f"make {name} {allowed[0]}")
 
 
 def partition_with(
-    table: PatternTable, target: str, mod: IRModule, params: dict[str, Any] | None, mod_name: str = "default", before: Sequence[Pass] = (), after: Sequence[Pass] = (),
+    table: PatternTable, target: str, mod: IRModule, params: dict[str, Any] | None, mod_name: str = "default",
+    before: Sequence[Pass] = (), after: Sequence[Pass] = (),
 ) -> IRModule:
-    """The field's `partition_for_<target>`: bind the parameters, put the patterns of `table` together, give them to `target`, make functions of them."""
+    """The field's `partition_for_<target>`: bind the parameters, put the patterns of `table` together, give them to
+    `target`, make functions of them."""
     from tilewright.backends.accelerators import library_calls
     from tilewright.relay import transform
     from tilewright.relay.transform.bind_params import bind_params_by_name
@@ -155,7 +170,8 @@ def partition_with(
         mod["main"] = bind_params_by_name(mod["main"], params)
     library_calls.register_generators()
     passes: list[Pass] = [
-        transform.InferType(), *before, transform.InferType(), transform.MergeComposite(table), transform.AnnotateTarget(target),
+        transform.InferType(), *before, transform.InferType(), transform.MergeComposite(table),
+        transform.AnnotateTarget(target),
         *after, transform.MergeCompilerRegions(), transform.PartitionGraph(mod_name),
     ]
     return Sequential(passes)(mod)
