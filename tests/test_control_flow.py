@@ -457,7 +457,7 @@ def test_deep_graphs_lower_without_recursion() -> None:
         "def @main(%c: bool, %x: Tensor[(4), float32]) { if (%c) { 1f } else { @f(%x) } }\ndef @f(%y: Tensor[(?), float32]) -> float32 { sum(%y) }",
         r"'y' of @f has the type Tensor\[\(\?\), float32\], and code is made for known sizes; annotate it with a size",
     ),
-    (LIST + "def @main(%n: int32) { Cons(%n, Nil) }", r"@main returns a value of type List\[int32\], and a compiled program returns tensors and tuples of them; take the tensors out of it with a match in @main"),
+    (LIST + "def @main(%n: int32) { Cons(%n, Nil) }", r"@main returns a value of type List\[int32\], but compiled programs return tensors and tuples of them; take the tensors out of it with a match in @main"),
 ])
 def test_refusals(text: str, message: str) -> None:
     with pytest.raises(CompileError, match=message):

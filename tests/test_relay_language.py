@@ -276,7 +276,7 @@ def test_attributes_of_operators() -> None:
 
 
 def test_what_is_said_of_an_operator_that_does_not_exist_is_told() -> None:
-    said = r"there is no operator 'nn\.bais_add'; did you mean 'nn\.bias_add'\?; its attribute 'target\.test' is of no effect .*relay\.op\.register.*; it is at .*test_relay_language\.py:\d+"
+    said = r"there is no operator 'nn\.bais_add'; did you mean 'nn\.bias_add'\?; its attribute 'target\.test' has no effect .*relay\.op\.register.*; it is at .*test_relay_language\.py:\d+"
     try:
         with pytest.warns(UnknownOperatorWarning, match=said):
             tvm.ir.register_op_attr("nn.bais_add", "target.test", lambda expr: True)

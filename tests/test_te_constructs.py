@@ -205,7 +205,7 @@ def test_scans_that_cannot_be() -> None:
     with pytest.raises(CompileError, match="'update' is a part of scan 'scan' and cannot be an argument"):
         schedule_func(te.create_schedule([result.op, update.op]), [x, result, update])
     state, init = te.placeholder((4, 2)), te.compute((1, 2), lambda t, i: 0.0)
-    with pytest.raises(CompileError, match=r"te.scan 'scan' takes one init, update and state for each result, and was given 1, 2 and 1"):
+    with pytest.raises(CompileError, match=r"te.scan 'scan' takes one init, update and state for each result, but was given 1, 2 and 1"):
         te.scan(init, [init, init], state)
     with pytest.raises(CompileError, match=r"te.scan 'scan': the state 'compute' is a te.placeholder"):
         te.scan(init, init, init)

@@ -32,7 +32,7 @@ def check_entry_types(main: Function) -> None:
         if not isinstance(t, TensorType):
             what = "@main returns" if not path else f"field {'.'.join(map(str, path))} of the result of @main is"
             advice = _GIVEN.get(type(t), "give it a plain type")
-            raise CompileError(f"{what} a value of type {t!r}, and a compiled program returns tensors and tuples of them; {advice}", main.span, code="TW0403")
+            raise CompileError(f"{what} a value of type {t!r}, but compiled programs return tensors and tuples of them; {advice}", main.span, code="TW0403")
 
 
 def input_error(p: Var, kind: Type) -> CompileError:
