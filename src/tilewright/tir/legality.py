@@ -481,7 +481,7 @@ def _earlier(a: Access, b: Access, outer: Ranges, written: frozenset[Buffer], be
 
 def _check_parallel(func: PrimFunc, loop: For, reductions: list[Block]) -> None:
     if reductions:
-        why = f"its trips add to the same elements of block '{reductions[0].name}'; rfactor that reduction first"
+        why = f"its iterations add to the same elements of block '{reductions[0].name}'; rfactor that reduction first"
         raise fault(f"loop '{loop.var.name}' cannot be parallel: {why}", loop, func)
     if loop.annotations.get(ROLLING):
         raise fault(

@@ -309,7 +309,7 @@ class ConfigEntity(ConfigSpace):
     def _define(self, name: str, make: Callable[[], Transform]) -> Transform | None:
         if name not in self.entity_map:
             raise InstantiationError(
-                f"the configuration has no answer for '{name}'; it was made for another template, or an older one")
+                f"the configuration has no value for '{name}'; it was made for another template, or an older one")
         return None
 
     def multi_filter(self, filter: Callable[[ConfigEntity], bool]) -> None:
