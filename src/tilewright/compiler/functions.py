@@ -23,6 +23,7 @@ from tilewright.base.recursion import room_for
 from tilewright.compiler import sources
 from tilewright.compiler.signature import refuse_gpu_threads, with_numbers
 from tilewright.ir.module import IRModule
+from tilewright.runtime import compiler_hooks
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.host import host_arch
@@ -113,6 +114,7 @@ def _beside(manifest: Manifest, target: Target) -> tuple[bytes, ...]:
 _NOTE: Final = re.compile(r"/\* For tilewright\.runtime\.load_module:\n(\{.*\})\n\*/")
 
 
+@compiler_hooks.load_c.provide
 def load_c(path: Path) -> FunctionModule:
     """Compile a C file that `export_library` wrote, edited or not, and load its functions.
 
@@ -134,6 +136,7 @@ def load_c(path: Path) -> FunctionModule:
     return FunctionModule(Artifact(manifest, (compiled, *_beside(manifest, target)), np.empty(0, np.uint8)), {"c": lambda: text})
 
 
+@compiler_hooks.export_sanitized.provide
 def export_sanitized(artifact: Artifact, text: str, path: Path, cc: str | None, options: Sequence[str], sanitizer: str) -> Path:
     """Write the functions of a C text as a library for sanitizers, `address`, `undefined` or both, whose reports have lines of the text.
 
@@ -153,6 +156,7 @@ SANITIZERS: Final = frozenset({"address", "undefined"})
 _SANITIZED: Final = ("-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-O1", "-g")
 
 
+@compiler_hooks.compiled_again.provide
 def compiled_again(artifact: Artifact, text: str, cc: str | None, options: Sequence[str]) -> Artifact:
     """The functions of a C text compiled by `cc` (by default the first compiler that is found) with more `options`; with `-g`, the text is a file of the cache.
 

@@ -63,7 +63,7 @@ from tilewright.runtime.manifest import Manifest, Piece
 from tilewright.runtime.manifest import Symbol as OpenSymbol
 from tilewright.runtime.program import Check, Copy, ExternalStep, HostStep, HostValue, KernelCall, Place, Step, TensorInfo, overlapping
 from tilewright.runtime.scratch import Scratch, most
-from tilewright.runtime.table import derived_sizes
+from tilewright.runtime.size_table import derived_sizes
 from tilewright.scalar.expr import Var as Symbol
 from tilewright.tir.stmt import PrimFunc
 from tilewright.tir.transform.instrument_memory import Checks

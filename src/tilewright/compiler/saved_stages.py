@@ -30,7 +30,6 @@ from tilewright.base.json_reading import read_json
 from tilewright.compiler.build import build_made
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.collection import no_garbage_collection
-from tilewright.compiler.export import save
 from tilewright.compiler.grouping import grouped
 from tilewright.compiler.growth import Sizer, grow
 from tilewright.compiler.options import Options
@@ -39,6 +38,7 @@ from tilewright.compiler.staged import Edge, Key, Point, Program, Stages, descri
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Expr, Function, Tuple, Var
 from tilewright.relay.serialization import load_json, save_json
+from tilewright.runtime import compiler_hooks
 from tilewright.runtime.artifact import STAGES_MEMBER, Artifact, load_tar
 from tilewright.runtime.files import write_atomically
 from tilewright.runtime.sealed_tar import is_sealed, member, plain_members, sealed_tar
@@ -113,7 +113,7 @@ class _Writer:
         return None if function is None else self._member("function", "json", lambda path: path.write_text(save_json(function)))
 
     def _program(self, program: Program | None) -> str | None:
-        return None if program is None else self._member("program", "tar", lambda path: save(program.artifact, path))
+        return None if program is None else self._member("program", "tar", program.artifact.save)
 
     def _member(self, kind: str, ending: str, write: Any) -> str:
         name = f"{kind}.{len(self.sums)}.{ending}"
@@ -148,6 +148,7 @@ class SavedStages(Stages):
         return grouped(results, lists) if lists else results
 
 
+@compiler_hooks.load_stages.provide
 def load_stages(path: Path, threads: int | None = None) -> SavedStages:
     """What `save_stages` wrote, ready to call. Raises `ArtifactError` for a file that is damaged or made for another machine."""
     try:
