@@ -23,7 +23,7 @@ LEVELS: tuple[tuple[str, ...], ...] = (
     ("scalar",),
     ("ir",),
     ("te", "tir"),
-    ("topi",),
+    ("topi", "backends.cpu.strategies"),
     ("relay",),
     ("relay.frontend", "relay.serialization"),
     ("backends", "runtime", "relay.op.strategy"),

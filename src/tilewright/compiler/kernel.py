@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.schedules import open_rows
+from tilewright.backends.cpu.strategies.schedules.arrange import arrange, heights
 from tilewright.backends.registry import find_backend
 from tilewright.backends.target import Target
 from tilewright.base.errors import InternalError, Origin
@@ -39,8 +41,6 @@ from tilewright.topi import decisions, texts
 from tilewright.topi import machine as machines
 from tilewright.topi.decisions import Decisions
 from tilewright.topi.machine import Machine
-from tilewright.topi.schedules import open_rows
-from tilewright.topi.schedules.arrange import arrange, heights
 
 Array = np.ndarray[Any, Any]
 

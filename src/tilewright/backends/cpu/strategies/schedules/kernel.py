@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilewright.backends.cpu.strategies.schedules.open_rows import Heights
 from tilewright.base.types import OpenSize
 from tilewright.scalar.arith.open_sizes import typical
 from tilewright.scalar.expr import Var
 from tilewright.te.tensor import ComputeOp, KernelSchedule, Operation, Tensor
 from tilewright.tir.schedule import Schedule
 from tilewright.topi.machine import Machine, current
-from tilewright.topi.schedules.open_rows import Heights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -24,13 +24,13 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.products import unroll
+from tilewright.backends.cpu.strategies.schedules.winograd import WinogradSchedule
+from tilewright.backends.cpu.strategies.tiles import Tile, register_tile
+from tilewright.backends.cpu.strategies.winograd_choice import TAPS, Cut, Row, matrices
 from tilewright.scalar.expr import EQ, PrimExpr, Value, Var, add, all_of, cast, compare, const, floordiv, floormod, if_then_else, mul, sub
 from tilewright.scalar.intrinsics import fma
 from tilewright.topi import machine
-from tilewright.topi.products import unroll
-from tilewright.topi.schedules.winograd import WinogradSchedule
-from tilewright.topi.tiles import Tile, register_tile
-from tilewright.topi.winograd_choice import TAPS, Cut, Row, matrices
 
 Array = np.ndarray[Any, Any]
 _STRIP: Final = 2048

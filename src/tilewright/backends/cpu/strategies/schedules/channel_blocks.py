@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
+from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
 
 _MOST_LANES: Final = 64
 

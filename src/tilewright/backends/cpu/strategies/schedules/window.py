@@ -23,6 +23,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tilewright.backends.cpu.strategies.schedules import open_images, open_rows
+from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
 from tilewright.base.types import OpenSize
 from tilewright.scalar.expr import Var
 from tilewright.te.tensor import Tensor
@@ -30,8 +32,6 @@ from tilewright.tir.schedule import Schedule
 from tilewright.topi import machine as machines
 from tilewright.topi.decisions import decide, decide_one
 from tilewright.topi.machine import Machine
-from tilewright.topi.schedules import open_images, open_rows
-from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
 
 _MOST_UNROLLED: Final = 64
 _MOST_OUTPUTS: Final = 10

@@ -1,4 +1,4 @@
-"""3x3 convolutions of the slices of a volume, summed over the taps in depth, by Winograd's algorithm (`topi/winograd.py`).
+"""3x3 convolutions of the slices of a volume, summed over the taps in depth, by Winograd's algorithm (`backends/cpu/strategies/winograd.py`).
 
 The transforms are those of the slices; what belongs to an output slice is summed up between them:
 
@@ -19,13 +19,13 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.products import unroll
+from tilewright.backends.cpu.strategies.schedules.winograd import WinogradSchedule
+from tilewright.backends.cpu.strategies.tiles import Tile, register_tile
+from tilewright.backends.cpu.strategies.winograd import by_pairs, by_parity, chosen, transformed_weights
+from tilewright.backends.cpu.strategies.winograd_choice import TAPS, VolumeCut, matrices
 from tilewright.scalar.expr import PrimExpr, Var, add, all_of, cast, const, floordiv, floormod, if_then_else, mul
 from tilewright.topi import machine
-from tilewright.topi.products import unroll
-from tilewright.topi.schedules.winograd import WinogradSchedule
-from tilewright.topi.tiles import Tile, register_tile
-from tilewright.topi.winograd import by_pairs, by_parity, chosen, transformed_weights
-from tilewright.topi.winograd_choice import TAPS, VolumeCut, matrices
 
 Array = np.ndarray[Any, Any]
 _SLICE: Final = ("n", "g", "e", "b", "t")
