@@ -118,16 +118,6 @@ def lower(
     return Kernel(func, arguments, stages, sites, blocks, None if made.schedule is None else workload_of(made.outputs))
 
 
-def computed(function: Function, constants: Sequence[bool], machine: Machine) -> tuple[list[Tensor], list[Tensor], PrimFunc]:
-    """What a kernel takes and makes as tensor expressions, packed constants among the first, and the program as its own schedule arranges it.
-
-    Raises `NoNativeCompute` from `Op.compute`, as `lower` does.
-    """
-    with machines.use(machine):
-        made = parts_of(function, constants)
-        return made.args, made.outputs, made.scheduled()
-
-
 @dataclass(frozen=True, slots=True)
 class Parts:
     """A kernel before it is scheduled: what `func`, a program with a block for each computation, takes and makes."""

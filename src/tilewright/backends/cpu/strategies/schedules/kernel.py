@@ -96,3 +96,8 @@ def _parallel_over_open(s: Schedule, loops: Sequence[Var], nanoseconds: float) -
     trips = math.prod(typical(s.extent(v)) for v in chosen)
     each = nanoseconds / max(trips, 1)
     s.parallel(s.fuse(*chosen), grain=1 << max(0, math.ceil(math.log2(current().core.thread_ns / max(each, 1.0)))))
+
+
+def row_divisor(width: int, most: int) -> int:
+    """Return the largest number up to `most`, and above half of it, that divides a row; `most` where none does."""
+    return next((r for r in range(most, most // 2, -1) if width % r == 0), min(most, width))
