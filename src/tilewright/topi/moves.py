@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.products import matmul as product_of
 from tilewright.base.errors import ShapeError
 from tilewright.scalar import expr as E
 from tilewright.scalar.expr import PrimExpr, Value, Var
 from tilewright.topi import transform as of
-from tilewright.topi.products import matmul as product_of
 from tilewright.topi.shapes import (
     Shape,
     axis_of,

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import te
+from tilewright.backends.cpu.strategies import conv as of
+from tilewright.backends.cpu.strategies.winograd_choice import winograd_setting
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType, TensorType
-from tilewright.topi import conv as of
 from tilewright.topi.layouts import kernel_axes
 from tilewright.topi.shapes import require_rank, text
 from tilewright.topi.tag import tagged
 from tilewright.topi.windows import Ints, Padding, padding_of, per_dimension, window_count
-from tilewright.topi.winograd_choice import winograd_setting
 
 
 def convolution(
