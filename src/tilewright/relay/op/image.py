@@ -67,7 +67,7 @@ class Resize(Spatial):
                  ("coordinate_transformation_mode", self.coordinate_transformation_mode, MODES))
         for what, value, known in (*named, ("rounding_method", self.rounding_method or "floor", ROUNDINGS)):
             if value not in known:
-                raise ShapeError(f"{what} '{value}' is not known; it is one of {', '.join(known)}")
+                raise ShapeError(f"{what} '{value}' is not supported; it must be one of {', '.join(known)}")
         for what, values, n in (("scales", self.scales, self.rank), ("roi", self.roi, 2 * self.rank)):
             if values is not None and len(values) != n:
                 raise ShapeError(f"{what} must have {n} numbers, and it is {text(values)}")
@@ -230,7 +230,7 @@ class Upsampling(Enlarged):
     def _resize(self, t: TensorType) -> Resize2d:
         method = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "bicubic": "cubic"}.get(self.method)
         if method is None:
-            raise ShapeError(f"method '{self.method}' is not known; it is nearest_neighbor, bilinear or bicubic")
+            raise ShapeError(f"method '{self.method}' is not supported; it must be nearest_neighbor, bilinear or bicubic")
         sizes = self._sizes(t)
         target = tuple(round(n * s) for n, s in zip(sizes, (self.scale_h, self.scale_w), strict=True))
         return Resize2d(target, None, self.layout, method, "align_corners" if self.align_corners else "asymmetric")
@@ -256,7 +256,7 @@ class Upsampling3d(Enlarged):
     def _resize(self, t: TensorType) -> Resize3d:
         method = {"nearest_neighbor": "nearest_neighbor", "trilinear": "linear"}.get(self.method)
         if method is None:
-            raise ShapeError(f"method '{self.method}' is not known; it is nearest_neighbor or trilinear")
+            raise ShapeError(f"method '{self.method}' is not supported; it must be nearest_neighbor or trilinear")
         sizes = self._sizes(t)
         target = tuple(round(n * s) for n, s in zip(sizes, (self.scale_d, self.scale_h, self.scale_w), strict=True))
         return Resize3d(target, None, self.layout, method, self.coordinate_transformation_mode)
