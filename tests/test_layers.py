@@ -44,8 +44,6 @@ STANDALONE_USES = {"base", "runtime", "compat"}
 
 # Imports against the order, inside functions, each with its reason. Where the other room is missing, only that function fails.
 ALLOWED_LATE: dict[tuple[str, str], str] = {
-    ("relay.op.deferred", "relay.frontend.onnx.deferred"): "a node that waits is converted by the frontend that it came from, when its values are known",
-    ("relay.op.deferred", "relay.frontend.tflite.deferred"): "the same",
     ("runtime", "ir.container"): "tvm.runtime.convert is the field's name for making containers of programs",
     ("relay", "compiler.build"): "relay.build is the field's name for compiling a module",
     ("relay", "compiler.vm"): "and relay.vm for compiling one with control flow",

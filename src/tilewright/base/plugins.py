@@ -1,30 +1,41 @@
-"""Functions of later layers that earlier layers call (`Hook`), and accelerators by name.
+"""Functions of later layers that earlier layers call (`Hook`), and the accelerators and frontends of packages.
 
-An accelerator is declared by a file in this process, or by an entry point of an installed package, which is imported at its first use:
+An accelerator is declared by a file in this process, or by an entry point; a frontend, by an entry point. The object of an
+entry point is imported at its first use:
 
     [project.entry-points."tilewright.accelerators"]
     mine = "my_package.mine:accelerator"
 
-The module of the entry point registers its code generator and its kind of modules when it is imported, so an
-accelerator needs no edit of this package. A file of an artifact names kinds of modules; only entry points of installed
-packages read them.
+    [project.entry-points."tilewright.frontends"]
+    mine = "my_package.reader:FORMAT"
+
+The module of an accelerator registers its code generator and its kind of modules when it is imported, so an accelerator
+needs no edit of this package. A file of an artifact names kinds of modules; only entry points of installed packages read
+them. The object of a frontend is the `Format` of its files; its module registers how waiting nodes are converted.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Generic, ParamSpec, TypeVar
 
-from tilewright.base.errors import OptionError, TargetError
+from tilewright.base.errors import ModelError, OptionError, TargetError
 
 GROUP: Final = "tilewright.accelerators"
+FRONTENDS: Final = "tilewright.frontends"
 BUILT_IN: Final[Mapping[str, str]] = {"dnnl": "tilewright.backends.accelerators.dnnl", "npu": "tilewright.backends.accelerators.npu:npu"}
-"""The accelerators of this package, which are found without the metadata of an installation."""
+"""The accelerators of this package, which an installation without its metadata has too."""
+_CONVERTING: Final[Mapping[str, str]] = {
+    "onnx": "tilewright.relay.frontend.onnx.deferred", "tflite": "tilewright.relay.frontend.tflite.deferred",
+}
+"""The modules of this package that convert waiting nodes, by format."""
 P = ParamSpec("P")
 R = TypeVar("R")
+
 
 FIELD_TARGETS: Final[Mapping[str, str]] = {
     "arm_compute_lib": "arm_compute_lib", "bnns": "bnns", "cmsis-nn": "cmsisnn", "compute-library": "arm_compute_lib",
@@ -122,14 +133,33 @@ def find_accelerator(name: str) -> Any | None:
     value = installed(GROUP).get(name) or BUILT_IN.get(name)
     if value is None:
         return None
+    return _loaded("accelerator", name, value)
+
+
+@functools.cache
+def installed_frontends() -> tuple[Any, ...]:
+    """The formats of installed frontends, imported. Raises `TargetError` where an import fails."""
+    return tuple(_loaded("frontend", name, value) for name, value in sorted(installed(FRONTENDS).items()))
+
+
+def load_frontend(name: str) -> None:
+    """Import the frontend of a format, which registers how its waiting nodes are converted. Raises `ModelError` where
+    it is not installed."""
+    value = _CONVERTING.get(name) or installed(FRONTENDS).get(name)
+    if value is None:
+        raise ModelError(f"the program has nodes of the format '{name}', and no installed package reads it; install "
+                         "its frontend", code="TW0102")
+    _loaded("frontend", name, value)
+
+
+def _loaded(kind: str, name: str, value: str) -> Any:
+    """The object that an entry point names. Raises `TargetError` where it cannot be imported."""
     try:
         return import_value(value)
     except (ImportError, AttributeError) as error:
-        raise TargetError(
-            f"the accelerator '{name}' cannot be imported from {value}: {error}; repair or remove the package that has "
-            "this entry point",
-            code="TW0901"
-        ) from error
+        why = (f"the {kind} '{name}' cannot be imported from {value}: {error}; repair or remove the package that has "
+               "this entry point")
+        raise TargetError(why, code="TW0901") from error
 
 
 def run_plugin(path: str) -> None:
