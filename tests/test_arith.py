@@ -14,7 +14,7 @@ from tilewright.base import interning
 from tilewright.base.errors import InternalError
 from tilewright.scalar import expr
 from tilewright.scalar.arith import Ranges, assume, bounds, conjuncts, evaluate, expression, linear, prove, simplify, solve
-from tilewright.scalar.arith.divisors import divisors, near_divisor
+from tilewright.scalar.arith.divisors import divisors
 from tilewright.scalar.expr import (
     EQ,
     GE,
@@ -253,4 +253,3 @@ def test_what_is_held_stays_the_same_object_and_the_rest_is_forgotten() -> None:
 def test_divisors() -> None:
     assert divisors(36) == [1, 2, 3, 4, 6, 9, 12, 18, 36] and divisors(7) == [1, 7] and divisors(1) == [1]
     assert divisors(36, 10) == [1, 2, 3, 4, 6, 9]
-    assert near_divisor(56, 8) == 8 and near_divisor(56, 6) == 4 and near_divisor(13, 6) == 6 and near_divisor(5, 8) == 5

@@ -157,7 +157,7 @@ class IRBuilder:
         """Statements that run where the condition of the `if_scope` directly before does not hold."""
         last = self._open[-1][-1] if self._open[-1] else None
         if not isinstance(last, IfThenElse) or last.else_case is not None:
-            raise CompileError("else_scope stands directly after an if_scope", code="TW0608")
+            raise CompileError("else_scope must directly follow an if_scope", code="TW0608")
         self._open[-1].pop()
         self._open.append([])
         yield

@@ -97,7 +97,7 @@ class SessionOptions:
 
     def register_custom_ops_library(self, path: str) -> NoReturn:
         """Refused: nothing from a library runs here."""
-        raise OptionError(f"'{path}' cannot be loaded: operators of your own are written in Python, "
+        raise OptionError(f"'{path}' cannot be loaded: custom operators must be written in Python, "
                           "with @tilewright.relay.frontend.onnx.register_converter", code="TW0214")
 
 

@@ -1,5 +1,4 @@
-"""The ways from a case to an answer, each of which may be wrong: the whole compiler, one pass of the pipeline, one
-kernel.
+"""The ways from a case to an answer, each of which may be wrong: the whole compiler, one pass of the pipeline, one kernel.
 
     check(case, way, settings) -> None where the answer is that of the interpreter, else a `Verdict`
 
@@ -19,10 +18,8 @@ import numpy as np
 
 from tilewright.backends.target import Target
 from tilewright.base.errors import TVMError
-from tilewright.compiler.build import build, build_module
-from tilewright.compiler.cache import Cache
-from tilewright.compiler.program import build_program
-from tilewright.compiler.report import Report
+from tilewright.compiler.build import build
+from tilewright.compiler.pipeline import compile_fused, compile_module, is_one_program
 from tilewright.driver.diagnosis.case import Array, Case, flattened
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import Pass, PassContext, named_pass
@@ -30,14 +27,12 @@ from tilewright.relay.check_rewrites import TOLERANCE, difference, tolerance_of
 from tilewright.relay.expr import Constant, Expr, Function, Var
 from tilewright.relay.transform.fuse_ops import FuseOps
 from tilewright.relay.transform.pipeline import graph_passes
-from tilewright.relay.transform.stages import needs_stages
 from tilewright.relay.visitor import post_order, rewrite
 from tilewright.runtime.executable import Executable
 
 WHOLE, PASS, KERNEL = "whole", "pass", "kernel"
 VALUES, NON_FINITE, ERROR, CRASH, HANG = "values", "non-finite", "error", "crash", "hang"
-"""Kinds of verdicts: wrong numbers, numbers that are not finite where the reference is, an exception, the end of the
-process, no end."""
+"""Kinds of verdicts: wrong numbers, numbers that are not finite where the reference is, an exception, the end of the process, no end."""
 NAMES: Final = ("by the reference", "compiled")
 ON_PURPOSE: Final = 0.1
 """How far a pass that approximates on purpose may go, as a part of the largest value."""
@@ -67,9 +62,7 @@ class Settings:
     @staticmethod
     def from_json(fields: dict[str, Any]) -> Settings:
         """The inverse of `to_json`."""
-        return Settings(
-            **{**fields, "disabled_pass": tuple(fields["disabled_pass"]), "plugins": tuple(fields["plugins"])}
-        )
+        return Settings(**{**fields, "disabled_pass": tuple(fields["disabled_pass"]), "plugins": tuple(fields["plugins"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +141,7 @@ def check(case: Case, way: Way, settings: Settings, trail: Trail | None = None) 
         except Exception as error:  # what the compiler raises is what is looked for
             return raised(error)
         for given in answers:
-            found = compared(
-                wanted, given,
-                tolerance if way.kind != PASS or steps_of(Target(settings.target))[way.step].exact else ON_PURPOSE
-            )
+            found = compared(wanted, given, tolerance if way.kind != PASS or steps_of(Target(settings.target))[way.step].exact else ON_PURPOSE)
             if found is not None and way.kind == WHOLE and (meant := _approximated(case, settings)) is not None:
                 found = compared(wanted, meant, ON_PURPOSE) or compared(meant, given, tolerance)
             if found is not None:
@@ -179,16 +169,11 @@ def raised(error: Exception) -> Verdict:
 def compared(wanted: Sequence[Array], given: Sequence[Array], tolerance: float) -> Verdict | None:
     """Return the fault of a result. Integers are compared exactly, unless the tolerance is for an approximation."""
     if tolerance >= ON_PURPOSE:
-        wanted, given = (
-            [a if a.dtype.kind in "Ob" else a.astype(np.float64) for a in side] for side in (wanted, given)
-        )
+        wanted, given = ([a if a.dtype.kind in "Ob" else a.astype(np.float64) for a in side] for side in (wanted, given))
     found = difference(tuple(wanted), tuple(given), tolerance, NAMES)
     if found is None:
         return None
-    finite = all(
-        np.isfinite(b.astype(np.float64)).all() for a, b in zip(wanted, given, strict=False)
-        if a.dtype.kind not in "iubO" and np.isfinite(a.astype(np.float64)).all()
-    )
+    finite = all(np.isfinite(b.astype(np.float64)).all() for a, b in zip(wanted, given, strict=False) if a.dtype.kind not in "iubO" and np.isfinite(a.astype(np.float64)).all())
     return Verdict(VALUES if finite else NON_FINITE, found)
 
 
@@ -210,13 +195,11 @@ def computed(case: Case, way: Way, settings: Settings) -> list[list[Array]]:
 def executable(case: Case, way: Way, settings: Settings) -> Any:
     """The program of a case as native code, by the whole compiler or as one kernel."""
     target = Target(settings.target)
-    if way.kind == WHOLE and needs_stages(case.main):
-        return build(case.module, target).executable
-    if way.kind == WHOLE:
-        return build_module(case.module, target, "diagnosed").executable(settings.threads)
-    return build_program(
-        as_kernel(case), target, "diagnosed", Report(), Cache.default()
-    ).finish().executable(settings.threads)
+    if way.kind != WHOLE:
+        return compile_fused(as_kernel(case), target, "diagnosed").executable(settings.threads)
+    if is_one_program(case.main):
+        return compile_module(lambda: case.module, target, "diagnosed").executable(settings.threads)
+    return build(case.module, target).executable
 
 
 def as_kernel(case: Case) -> Function:
@@ -233,8 +216,7 @@ def as_kernel(case: Case) -> Function:
 
 
 def run_twice(run: Any, values: Sequence[Array]) -> list[list[Array]]:
-    """The results of two runs into memory that holds something else each time, so that what is not written, or not
-    anew, shows."""
+    """The results of two runs into memory that holds something else each time, so that what is not written, or not anew, shows."""
     if not isinstance(run, Executable):  # a program in stages: the sizes of its results are not known before it runs
         return [flattened(run(*values))]
     answers = []

@@ -255,5 +255,5 @@ def parse_address(text: str) -> tuple[str, int]:
     """`host:port`; raises `RPCError`."""
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
-        raise RPCError(f"'{text}' is no address; write host:port, like {LOOPBACK}:9190", code="TW1211")
+        raise RPCError(f"'{text}' is not an address; write host:port, such as {LOOPBACK}:9190", code="TW1211")
     return host.strip("[]"), int(port)
