@@ -74,8 +74,14 @@ np.testing.assert_allclose(tvm.load("m.so")(v), np.exp(v), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("value", "said"), [
-    ("absent_module:SPARE", "the back end 'spare' cannot be imported from absent_module:SPARE: No module named 'absent_module'"),
-    ("spare_backend:WRONG", "the entry point 'spare' of tilewright.backends is not a Backend of that name: spare_backend:WRONG"),
+    (
+        "absent_module:SPARE",
+        "the back end 'spare' cannot be imported from absent_module:SPARE: No module named 'absent_module'"
+    ),
+    (
+        "spare_backend:WRONG",
+        "the entry point 'spare' of tilewright.backends is not a Backend of that name: spare_backend:WRONG"
+    ),
 ])
 def test_a_back_end_that_cannot_be_used(tmp_path: Path, value: str, said: str) -> None:
     done = run_with_package("import tilewright\ntilewright.Target('spare')", tmp_path, value)
@@ -131,6 +137,8 @@ def test_machines_of_the_cpu_back_ends() -> None:
 
 def test_back_ends_know_no_graphs_but_the_classes_of_operators_that_have_strategies() -> None:
     found = [
-        (module, imported) for module, imported, _, _ in edges() if room(module) == "backends" and room(imported).startswith("relay")
+        (
+            module, imported
+        ) for module, imported, _, _ in edges() if room(module) == "backends" and room(imported).startswith("relay")
     ]
     assert [f"{m}: {i}" for m, i in found if m != "backends.cpu.operators" or not i.startswith("relay.op.")] == []
