@@ -1,7 +1,7 @@
-"""What programs may say about an operator by its name: how passes shall treat its calls.
+"""Hooks of programs for operators by name, which change how passes treat their calls.
 
-Each function registers a hook, or, without one, is a decorator of it; a hook of a higher level replaces one of a lower.
-The keys are those of the field, so `tvm.ir.register_op_attr(name, "FTVMLegalize", f)` is the same.
+Each function registers a hook, or returns a decorator without one; a hook of a higher level replaces one of a lower.
+The keys are those of TVM, so `tvm.ir.register_op_attr(name, "FTVMLegalize", f)` is equivalent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PATTERN: Final = "TOpPattern"
 
 
 class OpPattern(enum.IntEnum):
-    """How operators fuse, with the field's names and numbers; that of an operator is its attribute `TOpPattern`."""
+    """Classes of fusion with TVM's names and numbers; the attribute `TOpPattern` of an operator."""
 
     ELEMWISE = Fusion.ELEMWISE
     BROADCAST = Fusion.BROADCAST
