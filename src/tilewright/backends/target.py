@@ -265,7 +265,7 @@ def _check_parts(text: str, accelerators: list[str], processor: str) -> None:
     twice = next((n for n in names if names.count(n) > 1), None)
     if len(kinds) > 2:
         raise TargetError(
-            f"the target '{text}' names {len(kinds)} processors ({', '.join(kinds)}), but a program has one; give "
+            f"the target '{text}' names {len(kinds)} processors ({', '.join(kinds)}), and a program is for one; give "
             "accelerators, then one processor",
             code="TW0504"
         )
@@ -275,8 +275,8 @@ def _check_parts(text: str, accelerators: list[str], processor: str) -> None:
         )
     if len(kinds) > 1:
         raise TargetError(
-            f"the target '{text}' names two processors, {' and '.join(kinds)}, but a program has one; remove "
-            f"{kinds[0]}",
+            f"the target '{text}' names two processors, {' and '.join(kinds)}, and a program is for one; leave "
+            f"{kinds[0]} out",
             code="TW0504"
         )
     if kinds and not has_backend(processor):

@@ -223,7 +223,7 @@ def _warn_of_host_steps(name: str, steps: Sequence[Step]) -> None:
     if found:
         listed = "; ".join(f"{title}: {', '.join(at[:5])}{f' and {len(at) - 5} more' if len(at) > 5 else ''}" for title, at in sorted(found.items()))
         steps_said = f"{sum(map(len, found.values()))} of {len(steps)} steps"
-        warnings.warn(NotNativeWarning(f"{steps_said} of '{name}' have no native kernel and run in numpy: {listed}"), stacklevel=2)
+        warnings.warn(NotNativeWarning(f"{steps_said} of '{name}' have no native kernel and run by their numpy meaning: {listed}"), stacklevel=2)
 
 
 def _info(name: str, kind: Any, parts: int) -> TensorInfo:

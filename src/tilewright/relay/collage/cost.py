@@ -25,8 +25,8 @@ class CostEstimator:
     def estimate(self, function: Function, target: str) -> float:
         """What one run of a part costs on a target; infinity where the target cannot. The attribute `Compiler` is the
         target's, but for `default`."""
-        raise OptionError(f"{type(self).__name__} has no method estimate(function, target), which must return the cost "
-                          "of one run of the function on the target", code="TW0419")
+        raise OptionError(f"{type(self).__name__} has no estimate(function, target); it returns what one run of the "
+                          "function costs on the target", code="TW0419")
 
     def transfer(self, nbytes: int, source: str, destination: str) -> float:
         """What it costs to hand a value of `nbytes` from one target to another; nothing, unless a subclass says so."""
