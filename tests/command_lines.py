@@ -90,7 +90,7 @@ TARGETS: tuple[Case, ...] = (
     ("tvmc compile m.onnx --target 'llvm, llvm'", 4, "names llvm twice"),
     ("tvmc compile m.onnx --target 'bnns, bnns, llvm'", 4, "names bnns twice"),
     ("tvmc compile m.onnx --target 'llvm, llvm -mcpu=znver4, llvm'", 4, "names 3 processors"),
-    ("tvmc compile m.onnx --target 'bnns,, llvm'", 4, "nothing between two commas"),
+    ("tvmc compile m.onnx --target 'bnns,, llvm'", 4, "has an empty part before or after a comma"),
     ("tvmc compile m.onnx --target 'bnns,'", 2, "ends in a comma; quote a target"),
     ("tvmc compile m.onnx --target 'npu -size, llvm'", 4, "write -name=value"),
     ("tvmc compile m.onnx --target 'npu size=3, llvm'", 4, "write -name=value"),
