@@ -383,7 +383,7 @@ def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFi
     np.savez(tmp_path / "data.npz", z=np.zeros((1, 3, 16, 16), np.float32))
     start = ["quantize", str(tmp_path / "cnn.onnx"), "--data", str(tmp_path / "data.npz")]
     assert main([*start, "-o", "x.exe"]) == 2
-    assert "ends in neither .so nor .tar" in capsys.readouterr().err
+    assert "has none of the supported extensions: .so, .tar" in capsys.readouterr().err
     assert main(start) == 1
     assert "is no input of the network" in (error := capsys.readouterr().err) or "is not given" in error
     assert main([*start, "--calibration", "best"]) == 2
