@@ -1,4 +1,5 @@
-"""What would become of a model, said before anything is compiled: `tilewright.check(model)` and `tilewright check MODEL`.
+"""What would become of a model, said before anything is compiled: `tilewright.check(model)` and `tilewright check
+MODEL`.
 
 The model is read and imported, nothing more; of a ResNet-50 that is a third of a second.
 """
@@ -44,7 +45,8 @@ class Operator:
     domain: str
     count: int
     runs: str
-    """`native`, `staged` (compiled while the model runs, when values that decide sizes are known), `numpy` (its numpy meaning), or `unknown`."""
+    """`native`, `staged` (compiled while the model runs, when values that decide sizes are known), `numpy` (its numpy
+    meaning), or `unknown`."""
     why: str = ""
     nodes: tuple[str, ...] = ()
     """For what is not native, the first nodes of it."""
@@ -74,12 +76,14 @@ class ModelReport:
 
     @property
     def staged(self) -> tuple[Operator, ...]:
-        """The operators whose results have sizes that only a run tells: the model is no single program, and cannot be saved as one."""
+        """The operators whose results have sizes that only a run tells: the model is no single program, and cannot be
+        saved as one."""
         return tuple(o for o in self.operators if o.runs == "staged")
 
     @property
     def open_sizes(self) -> dict[str, tuple[str, ...]]:
-        """By input, the dimensions that are only known when the model is called; a program is compiled for each size."""
+        """By input, the dimensions that are only known when the model is called; a program is compiled for each
+        size."""
         return {v.name: names for v in self.inputs if (names := tuple(d for d in v.shape if isinstance(d, str)))}
 
     def as_dict(self) -> dict[str, Any]:
@@ -88,7 +92,8 @@ class ModelReport:
 
 
 def check(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> ModelReport:
-    """Say what of a model (a path, bytes, a `ModelProto`, a `tflite.Model`, or a program of PyTorch) runs natively, what by its numpy meaning, and what not at all.
+    """Say what of a model (a path, bytes, a `ModelProto`, a `tflite.Model`, or a program of PyTorch) runs natively,
+    what by its numpy meaning, and what not at all.
 
     `shapes` are those of `compile`. Raises `ModelError` for what is no model.
     """
@@ -101,11 +106,16 @@ def _checked_tflite(model: Any, shapes: Mapping[str, Sequence[int]] | None) -> M
 
     whole = read(model)
     main = whole.graphs[0]
-    inputs, outputs = (tuple(Value(t.name, t.shape, t.dtype) for t in (main.tensors[n] for n in numbers)) for numbers in (main.inputs, main.outputs))
+    inputs, outputs = (
+        tuple(Value(t.name, t.shape, t.dtype) for t in (main.tensors[n] for n in numbers))
+        for numbers in (main.inputs, main.outputs)
+    )
     names: dict[str, list[str]] = {}
     for graph in whole.graphs:
         for o in graph.operators:
-            names.setdefault(o.kind, []).append(next((graph.tensors[n].name for n in o.outputs), f"{o.kind}_{o.number}"))
+            names.setdefault(o.kind, []).append(
+                next((graph.tensors[n].name for n in o.outputs), f"{o.kind}_{o.number}")
+            )
     unknown = names.keys() - CONVERTERS.keys()
     refused, found = ("", _Found()) if unknown else _imported(lambda: from_tflite(model, shapes)[0])
     advice = "@tilewright.relay.frontend.tflite.register_converter"
@@ -148,7 +158,10 @@ def _checked_onnx(model: Any, shapes: Mapping[str, Sequence[int]] | None) -> Mod
     if refused and sampled:  # a model of open sizes is compiled for those that come, and some converters need numbers
         why, for_samples = _imported(lambda: glance(model, sampled))
         refused, found = (refused, found) if why else ("", for_samples)
-    rows = [_operator(key, nodes, key in unknown, found, "@tilewright.relay.frontend.onnx.register_converter") for key, nodes in names.items()]
+    rows = [
+        _operator(key, nodes, key in unknown, found, "@tilewright.relay.frontend.onnx.register_converter")
+        for key, nodes in names.items()
+    ]
     rows.sort(key=lambda o: (-o.count, o.name))
     return ModelReport(versions, producer, inputs, outputs, tuple(rows), refused)
 
@@ -157,8 +170,12 @@ def _samples(inputs: Sequence[Value], shapes: Mapping[str, Sequence[int]]) -> di
     """A number for each size that is open, the same for all; nothing where none is open, or an input is no tensor."""
     if any("(" in v.dtype for v in inputs):
         return {}
-    open_ones = {v.name: v.shape for v in inputs if v.name not in shapes and not all(isinstance(d, int) for d in v.shape)}
-    return {n: tuple(d if isinstance(d, int) else _SAMPLE for d in dims) for n, dims in open_ones.items()} | {n: tuple(s) for n, s in shapes.items() if open_ones}
+    open_ones = {
+        v.name: v.shape for v in inputs if v.name not in shapes and not all(isinstance(d, int) for d in v.shape)
+    }
+    return {
+        n: tuple(d if isinstance(d, int) else _SAMPLE for d in dims) for n, dims in open_ones.items()
+    } | {n: tuple(s) for n, s in shapes.items() if open_ones}
 
 
 _BY_FORMAT: Final[Mapping[Format, Callable[[Any, Mapping[str, Sequence[int]] | None], ModelReport]]] = {
@@ -168,7 +185,8 @@ _BY_FORMAT: Final[Mapping[Format, Callable[[Any, Mapping[str, Sequence[int]] | N
 
 @dataclass(slots=True)
 class _Found:
-    """Calls of an imported model that are not native, by the operator of the model: names of nodes by the operator of relay."""
+    """Calls of an imported model that are not native, by the operator of the model: names of nodes by the operator of
+    relay."""
 
     slow: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     staged: dict[str, dict[str, list[str]]] = field(default_factory=dict)
@@ -194,7 +212,10 @@ def _imported(read: Callable[[], IRModule]) -> tuple[str, _Found]:
 def _why_staged(call: Call) -> str:
     if any(has_unknown_sizes(a) for a in call.args):
         return "its inputs have sizes that only a run tells; it is compiled when they are known, for each that comes"
-    return "values that a run computes decide the sizes of its results; what follows is compiled when they are known, for each that comes"
+    return (
+        "values that a run computes decide the sizes of its results; what follows is compiled when they are known, for "
+        "each that comes"
+    )
 
 
 def has_kernel(op: Op) -> bool:
@@ -225,4 +246,7 @@ def _value(info: onnx.ValueInfoProto) -> Value:
     kind = info.type.tensor_type
     dims = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in kind.shape.dim)
     code = kind.elem_type
-    return Value(info.name, dims, onnx.TensorProto.DataType.Name(code).lower() if code in onnx.TensorProto.DataType.values() else str(code))
+    return Value(
+        info.name, dims,
+        onnx.TensorProto.DataType.Name(code).lower() if code in onnx.TensorProto.DataType.values() else str(code)
+    )

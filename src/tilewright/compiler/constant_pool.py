@@ -35,7 +35,8 @@ class ConstantPool:
         return found
 
     def blob(self) -> Array:
-        """All constants in one array, which starts at a multiple of 64 bytes; lets go of each that is written, the largest first."""
+        """All constants in one array, which starts at a multiple of 64 bytes; lets go of each that is written, the
+        largest first."""
         blob = aligned_empty((self.size,))
         self.pending.sort(key=lambda one: sum(v.nbytes for v in one[3]))
         while self.pending:

@@ -43,7 +43,9 @@ def format_of(model: Any) -> Format:
     suffix = Path(model).suffix if isinstance(model, (str, os.PathLike)) else ""
     if suffix == ".relay":
         return RELAY
-    if suffix in _OF_TORCH or (head[:4] == b"PK\3\4" and suffix != ".onnx") or type(model).__module__.partition(".")[0] == "torch":
+    if suffix in _OF_TORCH or (
+        head[:4] == b"PK\3\4" and suffix != ".onnx"
+    ) or type(model).__module__.partition(".")[0] == "torch":
         return PYTORCH
     return ONNX
 
@@ -88,7 +90,10 @@ def require_torch(model: Any) -> None:
     """Raise `PackageError` where torch, which reads its own files, is not installed."""
     if importlib.util.find_spec("torch") is None:
         named = Path(model).name if isinstance(model, (str, os.PathLike)) else "the model"
-        raise PackageError(f"{named}: an archive as PyTorch writes them, and reading it needs the package torch: pip install torch; or export the model to ONNX")
+        raise PackageError(
+            f"{named}: an archive as PyTorch writes them, and reading it needs the package torch: pip install torch; "
+            "or export the model to ONNX"
+        )
 
 
 def _survey_pytorch(model: Any, shapes: Mapping[str, Any]) -> tuple[Signature, list[str]]:
@@ -117,11 +122,15 @@ def _read_relay(model: Any, shapes: Mapping[str, Any] | None) -> tuple[IRModule,
 
 def _survey_relay(model: Any, shapes: Mapping[str, Any]) -> tuple[Signature, list[str]]:
     main = _read_relay(model, shapes)[0]["main"]
-    return [(p.name_hint, [d if isinstance(d, int) else str(d) for d in p.tensor_type.shape], str(p.tensor_type.dtype)) for p in main.params], []
+    return [
+        (p.name_hint, [d if isinstance(d, int) else str(d) for d in p.tensor_type.shape], str(p.tensor_type.dtype))
+        for p in main.params
+    ], []
 
 
 ONNX: Final = Format("ONNX", _survey_onnx, _read_onnx)
 TFLITE: Final = Format("TFLite", _survey_tflite, _read_tflite)
 RELAY: Final = Format("Relay", _survey_relay, _read_relay)
-"""Text, by the ending `.relay` alone. It may have more functions than `main`, so it is read as a module, and not known by its bytes."""
+"""Text, by the ending `.relay` alone. It may have more functions than `main`, so it is read as a module, and not known
+by its bytes."""
 PYTORCH: Final = Format("PyTorch", _survey_pytorch, _read_pytorch)

@@ -54,7 +54,8 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Compiling makes no cycles worth collecting, and collecting costs a third of the time. Collection goes on when the last compile ends."""
+    """Compiling makes no cycles worth collecting, and collecting costs a third of the time. Collection goes on when the
+    last compile ends."""
     _COMPILES.begin()
     try:
         yield

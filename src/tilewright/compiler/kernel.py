@@ -41,7 +41,8 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A parameter of a kernel, `nbytes` long: argument `sources[0]` of the fused function, or what `pack` makes of constant arguments."""
+    """A parameter of a kernel, `nbytes` long: argument `sources[0]` of the fused function, or what `pack` makes of
+    constant arguments."""
 
     sources: tuple[int, ...]
     nbytes: int
@@ -68,22 +69,24 @@ class Kernel:
 
 Shape = tuple[int, ...]
 Found = Callable[[PrimFunc, Sequence[Tensor], Sequence[Tensor]], PrimFunc | None]
-"""From a program with a block for each computation, its inputs and its outputs, to the same program scheduled; None for one that is not known."""
+"""From a program with a block for each computation, its inputs and its outputs, to the same program scheduled; None for
+one that is not known."""
 
 
 @room_for(KERNEL)
 def lower(
     function: Function, constants: Sequence[bool], machine: Machine, name: str, *, keep_stages: bool = False,
-    storage: Sequence[Shape | None] = (), symbols: Sequence[Symbol] = (), flat: bool = True, decided: Decisions | None = None,
-    found: Found | None = None, checks: Checks | None = None, first_site: int = 0,
+    storage: Sequence[Shape | None] = (), symbols: Sequence[Symbol] = (), flat: bool = True,
+    decided: Decisions | None = None, found: Found | None = None, checks: Checks | None = None, first_site: int = 0,
 ) -> Kernel:
     """Lower a primitive function. `constants[k]` says that argument k is known while compiling.
 
-    `symbols` are the open sizes of the program, which every kernel takes behind its buffers. `storage` has, for each argument and then each result, the shape of the larger array in whose first corner it lies, if any.
-    Choices of tiles, orders and algorithms are the model's where nobody `decided`; kernels for open sizes take no decisions.
-    `found` arranges the loops of the computations that it knows, instead of their own schedule.
-    Where there are `checks`, accesses are checked, at sites numbered from `first_site` on.
-    Where `flat` is not set, the loop passes, which know nothing of samples, are left out, and the function is the stage `lowered`.
+    `symbols` are the open sizes of the program, which every kernel takes behind its buffers. `storage` has, for each
+    argument and then each result, the shape of the larger array in whose first corner it lies, if any. Choices of
+    tiles, orders and algorithms are the model's where nobody `decided`; kernels for open sizes take no decisions.
+    `found` arranges the loops of the computations that it knows, instead of their own schedule. Where there are
+    `checks`, accesses are checked, at sites numbered from `first_site` on. Where `flat` is not set, the loop passes,
+    which know nothing of samples, are left out, and the function is the stage `lowered`.
 
     Raises `NoNativeKernel` from `Op.compute` when an operator has no tensor expression.
     """
@@ -101,15 +104,20 @@ def lower(
             known = None if found is None or symbols else found(func, made.args, made.outputs)
             scheduled = arrange(func, made.args, made.outputs) if known is None else known
             blocks = lower_blocks(scheduled)
-        func, sites = lower_checked(blocks, checks, first_site, find_backend(machine.backend).loop_passes) if flat else (blocks, ())
+        func, sites = lower_checked(
+            blocks, checks, first_site, find_backend(machine.backend).loop_passes
+        ) if flat else (blocks, ())
     where = {t: k for k, t in enumerate(inputs)}
     arguments = tuple(_argument(t, where) for t in made.args)
     stages = {"scheduled": scheduled, "lowered": blocks} if keep_stages else {"lowered": blocks} if symbols else {}
     return Kernel(func, arguments, stages, sites, blocks)
 
 
-def computed(function: Function, constants: Sequence[bool], machine: Machine) -> tuple[list[Tensor], list[Tensor], PrimFunc]:
-    """What a kernel takes and makes as tensor expressions, packed constants among the first, and the program as its own schedule arranges it.
+def computed(
+    function: Function, constants: Sequence[bool], machine: Machine
+) -> tuple[list[Tensor], list[Tensor], PrimFunc]:
+    """What a kernel takes and makes as tensor expressions, packed constants among the first, and the program as its own
+    schedule arranges it.
 
     Raises `NoNativeKernel` from `Op.compute`, as `lower` does.
     """
@@ -133,7 +141,8 @@ class Parts:
 
 
 def parts_of(function: Function, constants: Sequence[bool]) -> Parts:
-    """The computations of a primitive function for the current machine, packed constants among what it takes. Raises `NoNativeKernel`, as `lower` does."""
+    """The computations of a primitive function for the current machine, packed constants among what it takes. Raises
+    `NoNativeKernel`, as `lower` does."""
     inputs = [_placeholder(p, c) for p, c in zip(function.params, constants, strict=True)]
     made = _Computed(function, inputs, constants, ())
     where = {t: k for k, t in enumerate(inputs)}
@@ -150,7 +159,9 @@ def _placeholder(p: Var, constant: bool) -> Tensor:
 class _Computed:
     """The computations of a function: what they take, and what they make."""
 
-    def __init__(self, function: Function, inputs: Sequence[Tensor], constants: Sequence[bool], storage: Sequence[Shape | None]) -> None:
+    def __init__(
+        self, function: Function, inputs: Sequence[Tensor], constants: Sequence[bool], storage: Sequence[Shape | None]
+    ) -> None:
         self.function, self.inputs, self.constants, self.storage = function, inputs, constants, storage
         self.origins: dict[Operation, Origin] = {}
         self.outputs = _tensors(function, inputs, self.origins)
@@ -160,7 +171,9 @@ class _Computed:
 
     def func(self, name: str, symbols: Sequence[Symbol], params: Sequence[Buffer] = ()) -> PrimFunc:
         """The loops, one nest for each computation, over `params` where they are given."""
-        larger = {t: shape for t, shape in zip((*self.inputs, *self.outputs), self.storage, strict=False) if shape is not None}
+        larger = {
+            t: shape for t, shape in zip((*self.inputs, *self.outputs), self.storage, strict=False) if shape is not None
+        }
         binds = dict(zip((*self.args, *self.outputs), params, strict=True)) if params else None
         origin = self.function.span or _origin(self.function)
         func = create_prim_func(self.args, self.outputs, name, origin, self.origins, binds, storage=larger)
@@ -223,7 +236,8 @@ def _tensors(function: Function, inputs: Sequence[Tensor], origins: dict[Operati
 
 
 def _check_types(body: Expr, results: Sequence[Tensor]) -> None:
-    """Raise `InternalError` where results have other element types than their buffers, which elements of more bytes would overrun."""
+    """Raise `InternalError` where results have other element types than their buffers, which elements of more bytes
+    would overrun."""
     kinds = body.checked_type.fields if isinstance(body.checked_type, TupleType) else (body.checked_type,)
     for t, kind in zip(results, kinds, strict=True):
         if isinstance(kind, TensorType) and t.dtype != kind.dtype:

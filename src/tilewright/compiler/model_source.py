@@ -30,7 +30,8 @@ class ModelSource(ABC):
     signature: Signature
     """Names, dimensions and dtypes of its inputs."""
     content: str
-    """The same for the same model in every process; empty where nothing is quicker than compiling it, and the cache does not keep its programs."""
+    """The same for the same model in every process; empty where nothing is quicker than compiling it, and the cache
+    does not keep its programs."""
 
     @abstractmethod
     def read(self, shapes: Mapping[str, Any], report: Report) -> IRModule:
@@ -79,7 +80,8 @@ class FileSource(ModelSource):
         try:
             return made.result()
         except (OSError, TypeError):
-            format_of(self._model).survey(self._model, self._shapes)  # raises the ModelError that says what is wrong with something that has no content
+            # raises the ModelError that says what is wrong with something that has no content
+            format_of(self._model).survey(self._model, self._shapes)
             raise
 
 
@@ -93,4 +95,6 @@ def compiler_fingerprint() -> str:
     """Changes whenever the compiler's own files do."""
     root = Path(__file__).parent.parent
     stats = ((p, p.stat()) for p in sorted(root.rglob("*.py")))
-    return hashlib.sha256("|".join(f"{p.relative_to(root)}:{s.st_size}:{s.st_mtime_ns}" for p, s in stats).encode()).hexdigest()
+    return hashlib.sha256(
+        "|".join(f"{p.relative_to(root)}:{s.st_size}:{s.st_mtime_ns}" for p, s in stats).encode()
+    ).hexdigest()

@@ -1,7 +1,8 @@
 """Notes for profilers and debuggers: operations and bytes of each step, and what the workspace holds.
 
-From the notes comes an estimate of the time of each step, without knowledge of the machine: where entries look for pending
-signals. The estimate is for a slow core, so that a program that takes long has looks; one look too many costs some 30 ns.
+From the notes comes an estimate of the time of each step, without knowledge of the machine: where entries look for
+pending signals. The estimate is for a slow core, so that a program that takes long has looks; one look too many costs
+some 30 ns.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ def _note(s: PlanStep, value: Callable[[Location], HostValue]) -> Note:
     return Note(
         operators=operator_names(function) if isinstance(function, Function) else ("copy",),
         operations=operations(function) if isinstance(function, Function) else 0,
-        dtype=product_type(function) if isinstance(function, Function) else made[0].type.dtype if made else DataType("float32"),
+        dtype=product_type(function) if isinstance(function, Function) else made[0].type.dtype if made
+        else DataType("float32"),
         reads=total(lambda loc: loc.place is not MemorySpace.CONSTANT),
         constants=total(lambda loc: loc.place is MemorySpace.CONSTANT),
         outputs=tuple(map(value, made)),
@@ -67,7 +69,8 @@ def step_times(notes: Sequence[Note]) -> list[int]:
 def looks_of(steps: Sequence[Step], times: Sequence[int], parts: int) -> frozenset[int] | None:
     """The numbers of the steps after which a run looks for signals; None for a program of short runs, which never does.
 
-    A look comes where the steps since the look before take `SPAN`, and never after the last. Steps that run in Python look themselves.
+    A look comes where the steps since the look before take `SPAN`, and never after the last. Steps that run in Python
+    look themselves.
     """
     if parts * sum(times) < LONG:
         return None

@@ -1,10 +1,10 @@
-"""One program for open sizes: symbolic dimensions of the inputs become numbers that every kernel takes.
+"""One program for dynamic sizes: symbolic dimensions of the inputs become numbers that every kernel takes.
 
-    fn (%x: Tensor[(n, 384), float32]) { … }  ->  kernels over [n, 384] that take n, a workspace of pieces as large as n says
+    fn (%x: Tensor[(n, 384), float32]) { … }  ->  kernels over [n, 384] that take n, and a workspace whose size depends on n
 
-The function is compiled for a sample of the sizes (`arith/open_sizes.py`), which stands for all of them. A decision that
-was made by the sample would show: everything is made for two samples, and refused unless it comes out the same. Machine code is only
-made for one.
+The function is compiled for a sample of the sizes (`scalar/arith/open_sizes.py`), which represents all of them. To detect
+decisions that depend on the sample, the program is made for two samples and refused where the two differ. Machine code
+is made for one.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ _SMALL: Final = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59)
 Range = tuple[int, "int | None"]
 
 _SAMPLES: Final = ((61, 127, 131, 137, 139, 149, 151, 157), (211, 223, 227, 229, 233, 239, 241, 251))
-"""Primes, so that they are in general position: nothing divides them, and no constant of a model is likely to equal both of one place."""
+"""Primes, so that they are in general position: nothing divides them, and no constant of a model is likely to equal
+both of one place."""
 
 
 class OpenSizeError(CompileError):
@@ -52,10 +53,14 @@ class OpenSizeError(CompileError):
     code = "TW0304"
 
 
-def build_open(make: Callable[[], Function], ranges: Mapping[str, Range], target: Target, name: str, report: Report, cache: Cache) -> Artifact:
-    """Compile the function that `make` imports, whose parameters have symbolic dimensions; `ranges` are by the names of these.
+def build_open(
+    make: Callable[[], Function], ranges: Mapping[str, Range], target: Target, name: str, report: Report, cache: Cache
+) -> Artifact:
+    """Compile the function that `make` imports, whose parameters have symbolic dimensions; `ranges` are by the names of
+    these.
 
-    Raises `OpenSizeError` with the reason where it has no form for open sizes, `InputError` for a range that the model does not have.
+    Raises `OpenSizeError` with the reason where it has no form for open sizes, `InputError` for a range that the model
+    does not have.
     """
     with no_garbage_collection():
         try:
@@ -64,7 +69,10 @@ def build_open(make: Callable[[], Function], ranges: Mapping[str, Range], target
             renamed = _named(symbols_of(main))
             numbers = _numbers([imported.limits.get(v) for v in renamed])
             made, limits = _checked(main, renamed, numbers, target, name, report, cache)
-            symbols = [_symbol(old, new, ranges.get(old.name, (1, None)), [imported.limits.get(old), limits.get(new)]) for old, new in renamed.items()]
+            symbols = [
+                _symbol(old, new, ranges.get(old.name, (1, None)), [imported.limits.get(old), limits.get(new)])
+                for old, new in renamed.items()
+            ]
             return replace(made, manifest=replace(made.manifest, symbols=tuple(symbols))).finish()
         finally:
             interning.release()
@@ -80,7 +88,10 @@ def _imported(make: Callable[[], Function]) -> Function:
 def _named(symbols: Sequence[Var]) -> dict[Var, Var]:
     """The sizes under names that texts of sizes can have."""
     if len(symbols) > len(_SAMPLES[0]):
-        raise OpenSizeError(f"there are {len(symbols)} open sizes ({', '.join(v.name for v in symbols)}), and a program takes {len(_SAMPLES[0])}")
+        raise OpenSizeError(
+            f"there are {len(symbols)} open sizes ({', '.join(v.name for v in symbols)}), and a program takes "
+            f"{len(_SAMPLES[0])}"
+        )
     renamed: dict[Var, Var] = {}
     for v in symbols:
         wanted = "".join(c if c.isalnum() and c.isascii() else "_" for c in v.name)
@@ -97,7 +108,10 @@ def _symbol(old: Var, new: Var, wanted: Range, limits: Sequence[Limit | None]) -
         least = max(least, low)
         most = high if most is None else most if high is None else min(most, high)
     if most is not None and most < least:
-        raise InputError(f"dimension '{old.name}' is asked for from {wanted[0]} to {wanted[1]}, and the model takes {least} to {most}; give another range", code="TW0709")
+        raise InputError(
+            f"dimension '{old.name}' is asked for from {wanted[0]} to {wanted[1]}, and the model takes {least} to "
+            f"{most}; give another range", code="TW0709"
+        )
     return Symbol(new.name, least, most)
 
 
@@ -119,9 +133,11 @@ def _numbers(limits: Sequence[Limit | None]) -> list[tuple[int, int]]:
 
 
 def _checked(
-    main: Function, renamed: Mapping[Var, Var], numbers: Sequence[tuple[int, int]], target: Target, name: str, report: Report, cache: Cache,
+    main: Function, renamed: Mapping[Var, Var], numbers: Sequence[tuple[int, int]], target: Target, name: str,
+    report: Report, cache: Cache,
 ) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
-    """The program, and what it says of its sizes: for one image after the other where that is how large batches are computed, or all that can be done."""
+    """The program, and what it says of its sizes: for one image after the other where that is how large batches are
+    computed, or all that can be done."""
 
     def program(batch: Var | None) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
         made, limits = _made(main, renamed, batch, [n for n, _ in numbers], target, name, report, cache)
@@ -150,7 +166,8 @@ def _batch_of(main: Function) -> Var | None:
 
 
 def _is_apart(main: Function, batch: Var, numbers: Sequence[int], target: Target, images: int) -> bool:
-    """Whether a large batch is computed one image after the other: because that is best, or with `images` of 1 where it can be.
+    """Whether a large batch is computed one image after the other: because that is best, or with `images` of 1 where it
+    can be.
 
     False, too, where the model does not take sizes in general position, which is then told by who compiles it for them.
     """
@@ -166,7 +183,8 @@ def _is_apart(main: Function, batch: Var, numbers: Sequence[int], target: Target
 
 
 def _made(
-    main: Function, renamed: Mapping[Var, Var], batch: Var | None, numbers: Sequence[int], target: Target, name: str, report: Report, cache: Cache | None,
+    main: Function, renamed: Mapping[Var, Var], batch: Var | None, numbers: Sequence[int], target: Target, name: str,
+    report: Report, cache: Cache | None,
 ) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
     """The program for a sample, and what it says of its sizes; without a `cache` without machine code, to be compared.
 
@@ -175,7 +193,9 @@ def _made(
     symbols = tuple(renamed.values())
     with samples(dict(zip(symbols, numbers, strict=True))) as found:
         try:
-            sampled = with_samples(main, {old: IntImm(INT64, 1) if old is batch else new for old, new in renamed.items()})
+            sampled = with_samples(
+                main, {old: IntImm(INT64, 1) if old is batch else new for old, new in renamed.items()}
+            )
             if needs_stages(sampled):
                 raise OpenSizeError("some sizes are in the values of its inputs")
             check_operators(sampled)
@@ -183,8 +203,13 @@ def _made(
                 optimized = optimize(IRModule({"main": sampled}), target)["main"]
             if batch is not None:
                 parts = open_size(renamed[batch])
-                optimized = Function(optimized.params, optimized.body, optimized.ret_type, optimized.type_params, {**optimized.attrs, PARTS: parts}, optimized.span)
-            made = build_program(optimized, target, name, report, cache, main.attrs.get("output_tensor_names", ()), symbols)
+                optimized = Function(
+                    optimized.params, optimized.body, optimized.ret_type, optimized.type_params,
+                    {**optimized.attrs, PARTS: parts}, optimized.span
+                )
+            made = build_program(
+                optimized, target, name, report, cache, main.attrs.get("output_tensor_names", ()), symbols
+            )
         except OpenSizeError:
             raise
         except CompileError as error:
@@ -198,11 +223,20 @@ def _compare(a: Unfinished, b: Unfinished) -> None:
     """Raise `OpenSizeError` where two programs differ, which were made for samples of the same sizes."""
     ours_made, theirs_made = a.report.kernels, b.report.kernels
     for symbol, kernel in ours_made.items():
-        if symbol not in theirs_made or not structural_equal(kernel.stages["lowered"], theirs_made[symbol].stages["lowered"], exact=True):
-            raise OpenSizeError(f"the kernel of {symbol.partition('_')[2].partition('_')[2]} depends on the sizes in ways that are decided while compiling")
-    plan = replace(a.manifest, scratch=b.manifest.scratch, sites=b.manifest.sites)  # which are only known of what has code
+        if symbol not in theirs_made or not structural_equal(
+            kernel.stages["lowered"], theirs_made[symbol].stages["lowered"], exact=True
+        ):
+            raise OpenSizeError(
+                f"the kernel of {symbol.partition('_')[2].partition('_')[2]} depends on the sizes in ways that are "
+                "decided while compiling"
+            )
+    # which are only known of what has code
+    plan = replace(a.manifest, scratch=b.manifest.scratch, sites=b.manifest.sites)
     if len(ours_made) != len(theirs_made) or plan != b.manifest:
-        raise OpenSizeError("the order of the kernels, or the plan of memory, depends on the sizes in ways that are decided while compiling")
+        raise OpenSizeError(
+            "the order of the kernels, or the plan of memory, depends on the sizes in ways that are decided while "
+            "compiling"
+        )
     ours, theirs = ([v for values in made.sources() for v in values] for made in (a, b))
     if len(ours) != len(theirs) or not all(map(_same, ours, theirs)):
         raise OpenSizeError("a constant depends on the sizes")

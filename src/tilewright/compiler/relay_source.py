@@ -18,7 +18,8 @@ from tilewright.scalar.expr import Var as Symbol
 
 
 class RelaySource(ModelSource):
-    """A module. There is no digest of it that is quicker to make than its program, so only its kernels are in the cache."""
+    """A module. There is no digest of it that is quicker to make than its program, so only its kernels are in the
+    cache."""
 
     content = ""
 

@@ -1,7 +1,9 @@
-"""Sequences and optionals at the door of a model: its program takes and gives tensors, its caller lists of them, and None.
+"""Sequences and optionals at the door of a model: its program takes and gives tensors, its caller lists of them, and
+None.
 
-The length of a sequence, the shapes of its tensors, and whether an optional is there are part of what a model is specialised for, as
-the shape of a tensor is. In a signature such an input has the dimensions `...`, and its type says what it is: "seq(float32)".
+The length of a sequence, the shapes of its tensors, and whether an optional is there are part of what a model is
+specialised for, as the shape of a tensor is. In a signature such an input has the dimensions `...`, and its type says
+what it is: "seq(float32)".
 """
 
 from __future__ import annotations
@@ -26,14 +28,18 @@ def is_group(dims: Sequence[Any]) -> bool:
 
 
 def shape_of(name: str, dtype: str, value: Any) -> Any:
-    """What a model is specialised for: the shapes in a list, the shape of a tensor, or None; raises `InputError` for what it does not take."""
+    """What a model is specialised for: the shapes in a list, the shape of a tensor, or None; raises `InputError` for
+    what it does not take."""
     optional = dtype.startswith("optional(")
     sequence = dtype.removeprefix("optional(").startswith("seq(")
     if value is None and optional:
         return None
     if sequence != isinstance(value, (list, tuple)) or value is None:
         wanted = "a list of arrays" if sequence else "an array"
-        raise InputError(f"input '{name}' is {dtype}, and takes {wanted}{', or None' if optional else ''}; it was given a {type(value).__name__}", code="TW0703")
+        raise InputError(
+            f"input '{name}' is {dtype}, and takes {wanted}{', or None' if optional else ''}; it was given a "
+            f"{type(value).__name__}", code="TW0703"
+        )
     return tuple(tuple(np.shape(v)) for v in value) if sequence else tuple(np.shape(value))
 
 
@@ -66,5 +72,7 @@ def flat(values: Iterable[Any]) -> list[Any]:
 def grouped(results: Any, lists: Sequence[int | str | None]) -> Any:
     """The outputs as the model has them: the value of the only one, or a tuple."""
     left = iter(results if isinstance(results, (tuple, list)) else (results,))
-    found = tuple(None if n is None else next(left) if isinstance(n, str) else [next(left) for _ in range(n)] for n in lists)
+    found = tuple(
+        None if n is None else next(left) if isinstance(n, str) else [next(left) for _ in range(n)] for n in lists
+    )
     return found[0] if len(found) == 1 else found

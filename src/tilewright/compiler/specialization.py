@@ -1,6 +1,7 @@
 """Specializations: compiled programs, each with the guards under which a call may use it.
 
-Three things compile for sizes that vary, and all are made of specializations (`runtime/guards.py` says what guards are):
+Three things compile for sizes that vary, and all are made of specializations (`runtime/guards.py` says what guards
+are):
 
     fixed sizes       one specialization; dynamic ones: one, whose guards have symbols             (open_program.py)
     one a shape       a specialization for each combination of shapes that the model is called with   (staged.py)

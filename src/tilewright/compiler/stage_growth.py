@@ -1,4 +1,5 @@
-"""How the tree of stages grows: from the rest of a program and the values of a run to the next stage (see `compiler/staged.py`)."""
+"""How the tree of stages grows: from the rest of a program and the values of a run to the next stage (see
+`compiler/staged.py`)."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ _ALL: Final = 1 << 62
 
 
 class Asked:
-    """Answers what operators ask of the values of a run, and remembers which of them decide. Without values it only remembers."""
+    """Answers what operators ask of the values of a run, and remembers which of them decide. Without values it only
+    remembers."""
 
     def __init__(self, params: Sequence[Var], values: Sequence[Array] | None, most: int) -> None:
         """`most` is the most numbers in what is computed for whoever asks, `_ALL` for no limit."""
@@ -54,7 +56,8 @@ class Asked:
 
 
 def _made_of(e: Expr, most: int) -> list[Var] | None:
-    """The parameters that `e` is made of, where it is arithmetic on few whole numbers; None for any other, which a stage computes."""
+    """The parameters that `e` is made of, where it is arithmetic on few whole numbers; None for any other, which a
+    stage computes."""
     seen: dict[Expr, None] = {e: None}
     stack = [e]
     while stack:
@@ -87,14 +90,17 @@ def types_of(function: Function, values: Sequence[Array] | None) -> list[TensorT
     if values is None:
         return [p.tensor_type for p in function.params]
     known = (p.known_type() for p in function.params)
-    return [t if isinstance(t, TensorType) and t.is_static else TensorType(v.shape, DataType(v.dtype)) for t, v in zip(known, values, strict=True)]
+    return [
+        t if isinstance(t, TensorType) and t.is_static else TensorType(v.shape, DataType(v.dtype))
+        for t, v in zip(known, values, strict=True)
+    ]
 
 
 def grow(function: Function, values: Sequence[Array] | None) -> tuple[Edge, set[int]]:
     """The way on from `function` for these values, and the numbers of those that decide it.
 
-    With None for the values, whose sizes must be known then, the second tells which would decide it. Raises `CompileError` as conversions
-    and inferences do, naming the node.
+    With None for the values, whose sizes must be known then, the second tells which would decide it. Raises
+    `CompileError` as conversions and inferences do, naming the node.
     """
     types = types_of(function, values)
     resolved, found = _resolved(function, types, values, _MOST_ASKED)
@@ -107,10 +113,15 @@ def grow(function: Function, values: Sequence[Array] | None) -> tuple[Edge, set[
     after = None if made.rest is None else point_of(made.rest)
     lists = resolved.attrs.get("output_lists", ()) if after is None else ()
     sizers = [(Sizer(call), places) for call, places in made.sizers]
-    return Edge(made.takes, made.gives, after, made.stage, sizers, small=made.stage is not None and work(made.stage) < SMALL, lists=lists), found
+    return Edge(
+        made.takes, made.gives, after, made.stage, sizers, small=made.stage is not None and work(made.stage) < SMALL,
+        lists=lists
+    ), found
 
 
-def _resolved(function: Function, types: Sequence[TensorType], values: Sequence[Array] | None, most: int) -> tuple[Function, set[int]]:
+def _resolved(
+    function: Function, types: Sequence[TensorType], values: Sequence[Array] | None, most: int
+) -> tuple[Function, set[int]]:
     if not needs_stages(function) and [p.known_type() for p in function.params] == list(types):
         return function, set()
     params = [Var(p.name_hint, t, p.span) for p, t in zip(function.params, types, strict=True)]
@@ -122,7 +133,10 @@ def _refuse(rest: Function) -> NoReturn:
     stuck = next((e for e in post_order(rest.body) if isinstance(e, Call) and pending(e)), None)
     if stuck is None:
         raise InternalError("a program in stages does not get on, and nothing in it waits for a value")
-    raise CompileError("it waits for a value that no run makes; evaluate the program with relay.create_executor('debug')", stuck.span, code="TW0403")
+    raise CompileError(
+        "it waits for a value that no run makes; evaluate the program with relay.create_executor('debug')", stuck.span,
+        code="TW0403"
+    )
 
 
 class Sizer:
@@ -159,4 +173,7 @@ def with_main(mod: IRModule, main: Function) -> IRModule:
 def signature_of(main: Function) -> list[tuple[str, list[int | str], str]]:
     """Names, dimensions and types of the inputs. Raises `CompileError` for one that is no tensor."""
     check_entry_types(main)
-    return [(p.name_hint, [d if isinstance(d, int) else str(d) for d in p.tensor_type.shape], str(p.tensor_type.dtype)) for p in main.params]
+    return [
+        (p.name_hint, [d if isinstance(d, int) else str(d) for d in p.tensor_type.shape], str(p.tensor_type.dtype))
+        for p in main.params
+    ]

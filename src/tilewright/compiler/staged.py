@@ -1,16 +1,19 @@
 """Programs in stages: a tree of compiled programs, grown by the calls that need them.
 
-    point: the rest of a program over the values that are there --sizes, deciding values--> edge: a compiled stage --> next point
+    point: the rest of a program over the values that are there --sizes, deciding values--> edge: a compiled stage -->
+    next point
 
-A `Point` is what is left to do; which of its values have open sizes, and which of them decide (axes, shapes, counts), is found when an
-operator asks for them. The sizes and the deciding values of a call are the key of an `Edge`: a known key costs one look into a
-dictionary, a new one has the rest resolved for it, the stage that has known sizes then cut off (`compiler/stage_growth.py`) and compiled. So
-calls of the same sizes stay in native code, and a program all of whose sizes are known is one edge.
+A `Point` is what is left to do; which of its values have open sizes, and which of them decide (axes, shapes, counts),
+is found when an operator asks for them. The sizes and the deciding values of a call are the key of an `Edge`: a known
+key costs one look into a dictionary, a new one has the rest resolved for it, the stage that has known sizes then cut
+off (`compiler/stage_growth.py`) and compiled. So calls of the same sizes stay in native code, and a program all of
+whose sizes are known is one edge.
 
-Sizes that differ in every call must not compile for ever. Behind its first key a point runs all that is left on the values themselves
-(`relay/dynamic_interpreter.py`), with steps that are made once, and compiles a stage for a key when that pays (`jit_policy.py`). Where an operator has
-too much to do for that, or the rest has other nodes than operators, the stage of a new key is compiled at once; behind `SETTLED` keys a
-small one runs by its numpy meaning until it pays. A point keeps the `MOST_EDGES` edges that were used last.
+Sizes that differ in every call must not compile for ever. Behind its first key a point runs all that is left on the
+values themselves (`relay/dynamic_interpreter.py`), with steps that are made once, and compiles a stage for a key when
+that pays (`jit_policy.py`). Where an operator has too much to do for that, or the rest has other nodes than operators,
+the stage of a new key is compiled at once; behind `SETTLED` keys a small one runs by its numpy meaning until it pays. A
+point keeps the `MOST_EDGES` edges that were used last.
 
 This module imports only what running needs, so that a model from the cache is loaded without the compiler.
 """
@@ -50,7 +53,8 @@ Lists = tuple["int | str | None", ...]
 SETTLED: Final = 4
 """So many keys of a point are compiled as they come; for sizes that go on changing the rule of small stages holds."""
 SMALL: Final = 1 << 20
-"""A stage of fewer operations (`relay.transform.stages.work`) is small: a tenth of a millisecond. So is an operator that runs on values."""
+"""A stage of fewer operations (`relay.transform.stages.work`) is small: a tenth of a millisecond. So is an operator
+that runs on values."""
 TRIED: Final = 3
 """So many calls in succession that were too large for a point's steps end the trying."""
 MOST_EDGES: Final = 64
@@ -60,20 +64,29 @@ MOST_EDGES: Final = 64
 class Edge:
     """One way on from a point: the stage, what is sized by hand behind it, and the next point.
 
-    The values of a run are numbered: those of the point, the results of the stage, those of the `sizers` one after another. `takes` are
-    the numbers of the stage's arguments, `gives` those of the next point's values, or of the outputs where there is none.
+    The values of a run are numbered: those of the point, the results of the stage, those of the `sizers` one after
+    another. `takes` are the numbers of the stage's arguments, `gives` those of the next point's values, or of the
+    outputs where there is none.
     """
 
-    __slots__ = ("_meaning", "_operators", "gives", "is_whole", "key", "lists", "name", "next", "program", "sizers", "small", "stage", "takes", "use")
+    __slots__ = (
+        "_meaning", "_operators", "gives", "is_whole", "key", "lists", "name", "next", "program", "sizers", "small",
+        "stage", "takes", "use"
+    )
 
     def __init__(
         self, takes: Sequence[int], gives: Sequence[int], after: Point | None = None, stage: Function | None = None,
         sizers: Sequence[tuple[Sizer, tuple[int, ...]]] = (), *, small: bool = False, lists: Lists = (),
     ) -> None:
         self.lists = lists
-        """How the outputs are grouped (see `relay/sequence_values.py`), where there is no next point and they are not all tensors."""
-        self.takes, self.gives, self.next, self.stage, self.sizers, self.small = tuple(takes), tuple(gives), after, stage, tuple(sizers), small
-        self.is_whole = after is None and not self.sizers and (*self.takes, *self.gives) == tuple(range(len(self.takes) + len(self.gives)))
+        """How the outputs are grouped (see `relay/sequence_values.py`), where there is no next point and they are not
+        all tensors."""
+        self.takes, self.gives, self.next, self.stage, self.sizers, self.small = (
+            tuple(takes), tuple(gives), after, stage, tuple(sizers), small
+        )
+        self.is_whole = after is None and not self.sizers and (*self.takes, *self.gives) == tuple(
+            range(len(self.takes) + len(self.gives))
+        )
         """Whether the stage is all that there is to do: its results are the outputs."""
         self.program: Specialization | None = None
         self.use = Use()
@@ -161,13 +174,17 @@ class Point:
                 self.seen.popitem(last=False)
 
     def guards(self, key: Key, inputs: Sequence[tuple[str, Dims, DataType]]) -> Guards:
-        """Return the guards that a key stands for; `inputs` are names, dimensions and dtypes of the values at this point."""
+        """Return the guards that a key stands for; `inputs` are names, dimensions and dtypes of the values at this
+        point."""
         shapes = dict(zip(self.open, key, strict=False))
-        infos = tuple(TensorInfo(name, tuple(shapes.get(k, dims)), dtype) for k, (name, dims, dtype) in enumerate(inputs))
+        infos = tuple(
+            TensorInfo(name, tuple(shapes.get(k, dims)), dtype) for k, (name, dims, dtype) in enumerate(inputs)
+        )
         return Guards(infos, (), tuple(zip(self.asked, key[len(self.open):], strict=True)))
 
     def key(self, values: Sequence[Array]) -> Key:
-        """Return the key of an edge: the shapes of the values of dynamic sizes, and the contents of those that decide."""
+        """Return the key of an edge: the shapes of the values of dynamic sizes, and the contents of those that
+        decide."""
         return (*[values[k].shape for k in self.open], *[content(values[k]) for k in self.asked])
 
     def known(self, values: Sequence[Array]) -> Edge | None:
@@ -202,18 +219,23 @@ class Stages:
     """A program and the tree of its stages, callable as an `Executable` is."""
 
     def __init__(
-        self, inputs: Sequence[tuple[str, Dims, str]], root: Point, grow: Grow, compiler: Callable[[Callable[[], Function], Edge], Specialization],
+        self, inputs: Sequence[tuple[str, Dims, str]], root: Point, grow: Grow,
+        compiler: Callable[[Callable[[], Function], Edge], Specialization],
         known: Callable[[Key], Edge | None] = lambda key: None, groups: Mapping[str, Any] | None = None,
         kept: Callable[[Edge], Specialization | None] = lambda edge: None,
     ) -> None:
-        """`compiler` compiles the function that it is given a maker of, for an edge; `known` may have an edge of the root made before,
-        and `kept` what the stage of an edge was compiled to before.
+        """`compiler` compiles the function that it is given a maker of, for an edge; `known` may have an edge of the
+        root made before, and `kept` what the stage of an edge was compiled to before.
 
-        `groups` are the sequences and optionals that some of the inputs are the tensors of (see `compiler/sequences.py`).
+        `groups` are the sequences and optionals that some of the inputs are the tensors of (see
+        `compiler/sequences.py`).
         """
         self.groups = groups or {}
         self.signature = [(name, tuple(dims), DataType(dtype), DataType(dtype).numpy()) for name, dims, dtype in inputs]
-        self._plain = [(element, len(dims), [(k, d) for k, d in enumerate(dims) if isinstance(d, int)]) for _, dims, _, element in self.signature]
+        self._plain = [
+            (element, len(dims), [(k, d) for k, d in enumerate(dims) if isinstance(d, int)]) for _, dims, _,
+            element in self.signature
+        ]
         self.root, self._grow, self._compile, self._known, self._kept = root, grow, compiler, known, kept
         self._lock = new_reentrant_lock()
         self._conversions: Conversions | None = None
@@ -221,11 +243,13 @@ class Stages:
         """The program of the last call, where it was one."""
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
-        """Run; `out` is an array, or one for each output, to write into. Raises `InputError`, and what compiling a stage raises."""
+        """Run; `out` is an array, or one for each output, to write into. Raises `InputError`, and what compiling a
+        stage raises."""
         return self.run(self.arrays(args, kwargs), out)[0]
 
     def run(self, inputs: Sequence[Array], out: Any = None, *, at_once: bool = False) -> tuple[Any, Lists]:
-        """The results for these inputs, and how they are grouped; `at_once` compiles what the call needs, whether or not that pays yet."""
+        """The results for these inputs, and how they are grouped; `at_once` compiles what the call needs, whether or
+        not that pays yet."""
         edge = self.root.known(inputs) or self._way(self.root, inputs, at_once)
         if edge.next is None and edge.program is not None and edge.is_whole:
             self.last = edge.program
@@ -321,7 +345,9 @@ class Stages:
                 edge.use = point.seen.pop(key, edge.use)
             point.uses.meet(edge.use)
             point.edges.move_to_end(key)
-            changing = not at_once and edge.small and point.met > SETTLED and (point is not self.root or bool(point.asked))
+            changing = not at_once and edge.small and point.met > SETTLED and (
+                point is not self.root or bool(point.asked)
+            )
             if not edge.ready and not (changing and not point.uses.pays(edge.use, COMPILING.of(edge.operators))):
                 self._make(point, key, edge)
             return edge
@@ -336,7 +362,8 @@ class Stages:
             edge.program = program
 
     def _make(self, point: Point, key: Key, edge: Edge) -> None:
-        """Compile the stage of an edge, which lets go of its graph; an edge whose stage cannot be compiled is not kept."""
+        """Compile the stage of an edge, which lets go of its graph; an edge whose stage cannot be compiled is not
+        kept."""
         stage = [edge.take_stage()]
         try:
             edge.program = self._compile(stage.pop, edge)
@@ -355,7 +382,10 @@ class Stages:
     def inputs(self) -> tuple[TensorInfo, ...]:
         """The inputs; raises `InputError` where sizes are open."""
         if self.open:
-            raise InputError(f"the model has symbolic dimensions ({self.described()}); call it once, or compile it with shapes=", code="TW0708")
+            raise InputError(
+                f"the model has symbolic dimensions ({self.described()}); call it once, or compile it with shapes=",
+                code="TW0708"
+            )
         return tuple(TensorInfo(n, dims, t) for n, dims, t, _ in self.signature)
 
     def why_not_one(self) -> str:
@@ -363,7 +393,8 @@ class Stages:
         if self.open and not self.root.edges:
             return f"the model has symbolic dimensions ({self.described()}); call it once, or compile it with shapes="
         return (
-            "the model has sizes that are only known while it runs, so it is no single program but stages, compiled as calls need them; "
+            "the model has sizes that are only known while it runs, so it is no single program but stages, compiled as "
+            "calls need them; "
             "make the values that decide its shapes constants of the model to have one program"
         )
 
@@ -374,18 +405,24 @@ class Stages:
     def arrays(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Array]:
         """The inputs of a call in order; raises `InputError` for those that the model does not take."""
         args = self.in_order(args, kwargs)
-        return [x if _is_plain(x, *takes) else self._array(x, *s[:3]) for x, takes, s in zip(args, self._plain, self.signature)]  # noqa: B905
+        given = zip(args, self._plain, self.signature)  # noqa: B905
+        return [x if _is_plain(x, *takes) else self._array(x, *s[:3]) for x, takes, s in given]
 
     def in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
         """The inputs of a call in order, as they are."""
-        if kwargs or len(args) != len(self.signature) or (args and type(args[0]) is not np.ndarray and isinstance(args[0], Mapping)):
+        if kwargs or len(args) != len(self.signature) or (
+            args and type(args[0]) is not np.ndarray and isinstance(args[0], Mapping)
+        ):
             return in_order(self.signature, args, kwargs)
         return args
 
     def _array(self, value: Any, name: str, dims: Dims, dtype: DataType) -> Array:
         shape = tuple(value.shape) if hasattr(value, "shape") else np.shape(value)
         if len(shape) != len(dims) or any(isinstance(w, int) and w != d for w, d in zip(dims, shape, strict=True)):
-            raise InputError(f"input '{name}' has the shape {shape}, and the model takes ({', '.join(map(str, dims))})", code="TW0704")
+            raise InputError(
+                f"input '{name}' has the shape {shape}, and the model takes ({', '.join(map(str, dims))})",
+                code="TW0704"
+            )
         return readable(TensorInfo(name, shape, dtype), dtype.numpy(), value)
 
     def edges(self) -> Iterator[Edge]:
@@ -399,8 +436,12 @@ class Stages:
 
     @property
     def in_python(self) -> set[str]:
-        """The operators that are not native: those of texts, those without a kernel, and those whose results are sized by hand."""
-        return {*chain.from_iterable(s.in_python for s in self.specializations()), *(size.name for e in self.edges() for size, _ in e.sizers)}
+        """The operators that are not native: those of texts, those without a kernel, and those whose results are sized
+        by hand."""
+        return {
+            *chain.from_iterable(s.in_python for s in self.specializations()),
+            *(size.name for e in self.edges() for size, _ in e.sizers)
+        }
 
     def specializations(self) -> list[Specialization]:
         """Return the compiled stages, each with guards on the values at its point."""
@@ -422,15 +463,20 @@ class Stages:
             s.use_threads(count)
 
     def example_inputs(self, seed: int = 0) -> dict[str, Array]:
-        """Arrays that the program accepts: floats uniform in [0, 1), integers and booleans 0 or 1. Raises `InputError` where sizes are open."""
+        """Arrays that the program accepts: floats uniform in [0, 1), integers and booleans 0 or 1. Raises `InputError`
+        where sizes are open."""
         if self.open:
             raise InputError(f"the model has symbolic dimensions ({self.described()}); give the inputs", code="TW0708")
         random = np.random.default_rng(seed)
         values = ((n, t, random.random(dims)) for n, dims, t, _ in self.signature)  # type: ignore[arg-type]
         return {n: (v if t.is_float else v + 0.5).astype(t.numpy()) for n, t, v in values}
 
-    def benchmark(self, *args: Any, repeat: int = 5, number: int = 5, min_repeat_ms: float = 0, end_to_end: bool = False, **kwargs: Any) -> BenchmarkResult:
-        """Time calls with these inputs (random ones where none are given): `repeat` measurements of `number` calls each."""
+    def benchmark(
+        self, *args: Any, repeat: int = 5, number: int = 5, min_repeat_ms: float = 0, end_to_end: bool = False,
+        **kwargs: Any
+    ) -> BenchmarkResult:
+        """Time calls with these inputs (random ones where none are given): `repeat` measurements of `number` calls
+        each."""
         given = args if args or kwargs else (self.example_inputs(),)
         self(*given, **kwargs)
         return measure(lambda: self(*given, **kwargs), repeat, number, min_repeat_ms)
@@ -447,7 +493,8 @@ def _operators(function: Function) -> int:
 
 
 def _is_plain(x: Any, element: np.dtype[Any], rank: int, known: Sequence[tuple[int, int]]) -> bool:
-    """Whether `x` is an array of that dtype and rank, with these axes of these sizes; where it lies, and whether its objects are strings, is looked at where it is read."""
+    """Whether `x` is an array of that dtype and rank, with these axes of these sizes; where it lies, and whether its
+    objects are strings, is looked at where it is read."""
     if type(x) is not np.ndarray or x.dtype != element or not x.flags.c_contiguous:
         return False
     shape = x.shape
@@ -462,7 +509,8 @@ def described(inputs: Sequence[Sequence[Any]]) -> str:
 
 
 def in_order(inputs: Sequence[Sequence[Any]], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """What is given for these inputs, by position, by name or in one mapping, in order. Raises `InputError` where that is not every one once."""
+    """What is given for these inputs, by position, by name or in one mapping, in order. Raises `InputError` where that
+    is not every one once."""
     if len(args) == 1 and isinstance(args[0], Mapping):
         kwargs, args = {**args[0], **kwargs}, ()
     names = [i[0] for i in inputs]

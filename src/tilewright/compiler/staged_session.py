@@ -1,4 +1,5 @@
-"""What `GraphModule` steers of a program in stages: the sizes of its inputs may be open, those of its outputs are known when it has run."""
+"""What `GraphModule` steers of a program in stages: the sizes of its inputs may be open, those of its outputs are known
+when it has run."""
 
 from __future__ import annotations
 
@@ -18,7 +19,10 @@ class StagedSession(Session):
 
     def __init__(self, stages: Stages, device: Device, outputs: int) -> None:
         self.stages, self.device, self._count = stages, device, outputs
-        self.inputs = [empty(tuple(d if isinstance(d, int) else 0 for d in dims), dtype, device) for _, dims, dtype, _ in stages.signature]
+        self.inputs = [
+            empty(tuple(d if isinstance(d, int) else 0 for d in dims), dtype, device) for _, dims, dtype,
+            _ in stages.signature
+        ]
         for x in self.inputs:
             x.copyfrom(np.zeros(x.shape))
         self.outputs: list[NDArray] = []
@@ -26,13 +30,18 @@ class StagedSession(Session):
     @property
     def input_infos(self) -> Sequence[TensorInfo]:
         """Names, dtypes and the shapes of what is set."""
-        return [TensorInfo(name, x.shape, dtype) for x, (name, _, dtype, _) in zip(self.inputs, self.stages.signature, strict=True)]
+        return [
+            TensorInfo(name, x.shape, dtype) for x,
+            (name, _, dtype, _) in zip(self.inputs, self.stages.signature, strict=True)
+        ]
 
     @property
     def output_infos(self) -> Sequence[TensorInfo]:
         """Of the last run; raises `InputError` before there was one."""
         if not self.outputs:
-            raise InputError("the sizes of the outputs are only known when the model has run; call run() first", code="TW0708")
+            raise InputError(
+                "the sizes of the outputs are only known when the model has run; call run() first", code="TW0708"
+            )
         return [TensorInfo(f"output{k}", y.shape, y.dtype) for k, y in enumerate(self.outputs)]
 
     @property
@@ -43,7 +52,9 @@ class StagedSession(Session):
         """Copy into an input array, or into a new one where sizes are open and others than before."""
         _, dims, dtype, _ = self.stages.signature[index]
         shape = as_numpy(value).shape
-        if shape != self.inputs[index].shape and len(shape) == len(dims) and all(not isinstance(d, int) or d == s for d, s in zip(dims, shape, strict=True)):
+        if shape != self.inputs[index].shape and len(shape) == len(dims) and all(
+            not isinstance(d, int) or d == s for d, s in zip(dims, shape, strict=True)
+        ):
             self.inputs[index] = empty(shape, dtype, self.device)
         self.inputs[index].copyfrom(value)
 

@@ -1,4 +1,5 @@
-"""`relay.vm`: the field's door to programs with control flow. What it compiles is the same native program as `relay.build`'s."""
+"""`relay.vm`: the field's door to programs with control flow. What it compiles is the same native program as
+`relay.build`'s."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from tilewright.runtime.module import FactoryModule
 
 
 def compile(
-    mod: Any, target: str | Mapping[str, Any] | Target | None = None, target_host: str | Target | None = None, params: Mapping[str, Any] | None = None,
+    mod: Any, target: str | Mapping[str, Any] | Target | None = None, target_host: str | Target | None = None,
+    params: Mapping[str, Any] | None = None,
 ) -> FactoryModule:
     """Compile a module for `runtime.vm.VirtualMachine`. Raises `CompileError`."""
     return build(mod, target, target_host, params)
@@ -29,7 +31,10 @@ class VMCompiler:
         """Values of parameters of `main`, by name."""
         self._params.update(params)
 
-    def lower(self, mod: IRModule, target: str | Mapping[str, Any] | Target | None = None, target_host: str | Target | None = None) -> None:
+    def lower(
+        self, mod: IRModule, target: str | Mapping[str, Any] | Target | None = None,
+        target_host: str | Target | None = None
+    ) -> None:
         """Compile `mod`."""
         self._made = compile(mod, target, target_host, self._params)
 
