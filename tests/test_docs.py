@@ -25,7 +25,9 @@ from tilewright.backends.cpu.combine import has_zig
 from tilewright.base.global_functions import remove_global_func
 from tilewright.base.settings import SETTINGS
 from tilewright.driver.main import app, main
+from tilewright.relay.frontend.onnx import CONVERTERS
 from tilewright.relay.op.contrib import _TABLES
+from tilewright.relay.op.deferred import RESOLVERS
 from tilewright.runtime import rpc
 from tilewright.tir.parse_expr import _CALLS, _NAMED, INTRINSICS
 from tilewright.tir.parser import _DECLARATIONS, _HEADERS, _LOOPS
@@ -68,6 +70,17 @@ def test_the_session_in_the_place_of_onnx_runtime_runs(models_here: Path) -> Non
     names = {"x": np.zeros((1, 3, 64, 64), np.float32)}
     exec(compile(source, "from_onnx_runtime.md", "exec"), names)
     assert names["y"].shape == (1, 10)
+
+
+def test_the_page_on_frontends_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    for source in blocks(ROOT / "docs" / "frontends.md", "python"):
+        exec(compile(source, "frontends.md", "exec"), names)
+    np.testing.assert_allclose(names["y"], [2 * np.expm1(-1), 0, 2, 4], rtol=1e-6)
+    np.testing.assert_array_equal(names["z"], [-1, 0, 2, 4])
+    assert "| `Softmax` | 13 |" in capsys.readouterr().out
+    del CONVERTERS["com.example", "ScaledElu"], RESOLVERS["lines"]
 
 
 @pytest.mark.slow

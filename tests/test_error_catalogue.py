@@ -44,7 +44,7 @@ def classes() -> dict[str, str]:
     found = {n.name: n for _, n in nodes() if isinstance(n, ast.ClassDef)}
 
     def bases(name: str) -> list[str]:
-        return [ast.unparse(b).rpartition(".")[2] for b in found[name].bases] if name in found else []
+        return [b for b in (ast.unparse(b).rpartition(".")[2] for b in found[name].bases) if b != name] if name in found else []
 
     def is_error(name: str) -> bool:
         return name in _BASES or any(is_error(b) for b in bases(name))

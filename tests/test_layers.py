@@ -47,8 +47,6 @@ ALLOWED_LATE: dict[tuple[str, str], str] = {
     ("ir.module", "relay.parser"): "a module reads the standard library",
     ("ir.module", "relay.serialization"): "a module is pickled as JSON, which knows all dialects",
     ("relay.expr", "relay.serialization"): "so is an expression",
-    ("relay.op.deferred", "relay.frontend.onnx.deferred"): "a node that waits is converted by the frontend that it came from, when its values are known",
-    ("relay.op.deferred", "relay.frontend.tflite.deferred"): "the same",
     ("ir.op_attributes", "relay.op.registry"): "who says something of an operator that does not exist is warned, with the nearest name",
     ("ir.op_attributes", "relay.op.unsupported"): "the same",
     ("ir.structural", "relay.text_lines"): "a difference shows the lines of the programs' text",

@@ -1,27 +1,36 @@
-"""Accelerators by name: those that a file declared in this process, and those of the entry points
-`tilewright.accelerators`, imported when asked for.
+"""Accelerators and frontends that packages bring by entry points; each is imported when it is first needed.
 
     [project.entry-points."tilewright.accelerators"]
     mine = "my_package.mine:accelerator"
 
-What the entry point names is imported, and registers itself: its code generator, and the kind of its modules. Nothing
-of ours is edited for it. A file names a kind of module, and a kind is only ever read by an entry point of that name
-that whoever installed packages put there.
+    [project.entry-points."tilewright.frontends"]
+    mine = "my_package.reader:FORMAT"
+
+The object that an accelerator's entry point names registers itself: its code generator, and the kind of its modules. A
+file names a kind of module, and a kind is only ever read by an installed entry point of that name. A frontend's object
+is the `Format` of its files; its module registers how waiting nodes of the format are converted. An accelerator may
+also be declared by a file in this process.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from tilewright.base.errors import OptionError, TargetError
+from tilewright.base.errors import ModelError, OptionError, TargetError
 
 GROUP: Final = "tilewright.accelerators"
+FRONTENDS: Final = "tilewright.frontends"
 BUILT_IN: Final[Mapping[str, str]] = {"dnnl": "tilewright.backends.accelerators.dnnl", "npu": "tilewright.backends.accelerators.npu:npu"}
-"""Those that come with this package, which an installation without its metadata has too."""
+"""The accelerators of this package, which an installation without its metadata has too."""
+_CONVERTING: Final[Mapping[str, str]] = {
+    "onnx": "tilewright.relay.frontend.onnx.deferred", "tflite": "tilewright.relay.frontend.tflite.deferred",
+}
+"""The modules of this package that convert waiting nodes, by format."""
 
 
 FIELD_TARGETS: Final[Mapping[str, str]] = {
@@ -87,14 +96,33 @@ def find_accelerator(name: str) -> Any | None:
     value = installed(GROUP).get(name) or BUILT_IN.get(name)
     if value is None:
         return None
+    return _loaded("accelerator", name, value)
+
+
+@functools.cache
+def installed_frontends() -> tuple[Any, ...]:
+    """The formats of installed frontends, imported. Raises `TargetError` where an import fails."""
+    return tuple(_loaded("frontend", name, value) for name, value in sorted(installed(FRONTENDS).items()))
+
+
+def load_frontend(name: str) -> None:
+    """Import the frontend of a format, which registers how its waiting nodes are converted. Raises `ModelError` where
+    it is not installed."""
+    value = _CONVERTING.get(name) or installed(FRONTENDS).get(name)
+    if value is None:
+        raise ModelError(f"the program has nodes of the format '{name}', and no installed package reads it; install "
+                         "its frontend", code="TW0102")
+    _loaded("frontend", name, value)
+
+
+def _loaded(kind: str, name: str, value: str) -> Any:
+    """The object that an entry point names. Raises `TargetError` where it cannot be imported."""
     try:
         return import_value(value)
     except (ImportError, AttributeError) as error:
-        raise TargetError(
-            f"the accelerator '{name}' cannot be imported from {value}: {error}; mend or remove the package that has "
-            "this entry point",
-            code="TW0901"
-        ) from error
+        why = (f"the {kind} '{name}' cannot be imported from {value}: {error}; mend or remove the package that has "
+               "this entry point")
+        raise TargetError(why, code="TW0901") from error
 
 
 def run_plugin(path: str) -> None:

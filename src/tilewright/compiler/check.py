@@ -1,31 +1,23 @@
-"""What would become of a model, said before anything is compiled: `tilewright.check(model)` and `tilewright check
-MODEL`.
+"""The report of `tilewright.check(model)` and `tilewright check MODEL`: how a model would run, said before anything is
+compiled.
 
 The model is read and imported, nothing more; of a ResNet-50 that is a third of a second.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
-
-import onnx
+from typing import Any
 
 from tilewright.base.errors import CompileError
-from tilewright.compiler.formats import ONNX, PYTORCH, TFLITE, Format, format_of, require_torch
+from tilewright.compiler.formats import format_of
 from tilewright.ir.module import IRModule
-from tilewright.relay.expr import Call, Function
-from tilewright.relay.frontend.known import has_unknown_sizes
-from tilewright.relay.frontend.onnx.functions import functions_of, is_supported, operators, opsets_of
-from tilewright.relay.frontend.onnx.importer import glance
-from tilewright.relay.frontend.onnx.reading import read_model
+from tilewright.relay.expr import Call, Expr, Function
+from tilewright.relay.frontend.core.known import has_unknown_sizes
 from tilewright.relay.op.deferred import pending
 from tilewright.relay.op.registry import Op
-from tilewright.relay.visitor import post_order
-
-_SAMPLE: Final = 8
-"""An open size, where a number is needed."""
+from tilewright.relay.visitor import operands, post_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,95 +84,18 @@ class ModelReport:
 
 
 def check(model: Any, shapes: Mapping[str, Sequence[int]] | None = None) -> ModelReport:
-    """Say what of a model (a path, bytes, a `ModelProto`, a `tflite.Model`, or a program of PyTorch) runs natively,
-    what by its numpy meaning, and what not at all.
+    """Report which operators of a model run natively, which by their numpy meaning, and which not at all.
 
-    `shapes` are those of `compile`. Raises `ModelError` for what is no model.
+    `model` is a path, bytes, a `ModelProto`, a `tflite.Model`, or a program of PyTorch; `shapes` are those of
+    `compile`. Raises `ModelError` for what is no model.
     """
-    return _BY_FORMAT[format_of(model)](model, shapes)
-
-
-def _checked_tflite(model: Any, shapes: Mapping[str, Sequence[int]] | None) -> ModelReport:
-    from tilewright.relay.frontend.tflite import CONVERTERS, from_tflite
-    from tilewright.relay.frontend.tflite.model import read_model as read
-
-    whole = read(model)
-    main = whole.graphs[0]
-    inputs, outputs = (
-        tuple(Value(t.name, t.shape, t.dtype) for t in (main.tensors[n] for n in numbers))
-        for numbers in (main.inputs, main.outputs)
-    )
-    names: dict[str, list[str]] = {}
-    for graph in whole.graphs:
-        for o in graph.operators:
-            names.setdefault(o.kind, []).append(
-                next((graph.tensors[n].name for n in o.outputs), f"{o.kind}_{o.number}")
-            )
-    unknown = names.keys() - CONVERTERS.keys()
-    refused, found = ("", _Found()) if unknown else _imported(lambda: from_tflite(model, shapes)[0])
-    advice = "@tilewright.relay.frontend.tflite.register_converter"
-    rows = [_operator(("", kind), nodes, kind in unknown, found, advice) for kind, nodes in names.items()]
+    whole = format_of(model).contents(model, shapes)
+    refused, found = ("", _Found()) if whole.unknown else _imported(whole.read)
+    rows = [_operator(key, nodes, found, whole.advice(key[1], key[0]) if key in whole.unknown else "")
+            for key, nodes in whole.nodes.items()]
     rows.sort(key=lambda o: (-o.count, o.name))
-    return ModelReport({"TFLite": 3}, whole.description, inputs, outputs, tuple(rows), refused)
-
-
-def _checked_pytorch(model: Any, shapes: Mapping[str, Sequence[int]] | None) -> ModelReport:
-    require_torch(model)
-    from tilewright.relay.frontend.pytorch import from_shapes, operators, signature
-
-    kind, names, unknown = operators(model)
-    advice = "@tilewright.relay.frontend.pytorch.register_converter"
-    inputs: tuple[Value, ...] = ()
-    refused, found = "", _Found()
-    if not unknown:
-        refused, found = _imported(lambda: from_shapes(model, shapes or {}))
-        inputs = () if refused else tuple(Value(n, tuple(s), t) for n, s, t in signature(model, shapes))
-    rows = [_operator(("", name), nodes, name in unknown, found, advice) for name, nodes in names.items()]
-    rows.sort(key=lambda o: (-o.count, o.name))
-    return ModelReport({kind: 1}, "PyTorch", inputs, (), tuple(rows), refused)
-
-
-def _checked_onnx(model: Any, shapes: Mapping[str, Sequence[int]] | None) -> ModelReport:
-    with read_model(model) as (proto, source):
-        versions = opsets_of(proto, source, None)
-        stored = {t.name for t in proto.graph.initializer}
-        inputs = tuple(_value(i) for i in proto.graph.input if i.name not in stored)
-        outputs = tuple(_value(o) for o in proto.graph.output)
-        names: dict[tuple[str, str], list[str]] = {}
-        unknown: set[tuple[str, str]] = set()
-        for domain, version, name, node in operators(proto, functions_of(proto), versions):
-            names.setdefault((domain, node.op_type), []).append(name)
-            if not is_supported(domain, node.op_type, version):
-                unknown.add((domain, node.op_type))
-        producer = f"{proto.producer_name} {proto.producer_version}".strip()
-    refused, found = ("", _Found()) if unknown else _imported(lambda: glance(model, shapes))
-    sampled = _samples(inputs, shapes or {})
-    if refused and sampled:  # a model of open sizes is compiled for those that come, and some converters need numbers
-        why, for_samples = _imported(lambda: glance(model, sampled))
-        refused, found = (refused, found) if why else ("", for_samples)
-    rows = [
-        _operator(key, nodes, key in unknown, found, "@tilewright.relay.frontend.onnx.register_converter")
-        for key, nodes in names.items()
-    ]
-    rows.sort(key=lambda o: (-o.count, o.name))
-    return ModelReport(versions, producer, inputs, outputs, tuple(rows), refused)
-
-
-def _samples(inputs: Sequence[Value], shapes: Mapping[str, Sequence[int]]) -> dict[str, tuple[int, ...]]:
-    """A number for each size that is open, the same for all; nothing where none is open, or an input is no tensor."""
-    if any("(" in v.dtype for v in inputs):
-        return {}
-    open_ones = {
-        v.name: v.shape for v in inputs if v.name not in shapes and not all(isinstance(d, int) for d in v.shape)
-    }
-    return {
-        n: tuple(d if isinstance(d, int) else _SAMPLE for d in dims) for n, dims in open_ones.items()
-    } | {n: tuple(s) for n, s in shapes.items() if open_ones}
-
-
-_BY_FORMAT: Final[Mapping[Format, Callable[[Any, Mapping[str, Sequence[int]] | None], ModelReport]]] = {
-    ONNX: _checked_onnx, TFLITE: _checked_tflite, PYTORCH: _checked_pytorch,
-}
+    inputs, outputs = (tuple(Value(*v) for v in values) for values in (whole.inputs, whole.outputs))
+    return ModelReport(dict(whole.versions), whole.producer, inputs, outputs, tuple(rows), refused)
 
 
 @dataclass(slots=True)
@@ -201,21 +116,40 @@ def _imported(read: Callable[[], IRModule]) -> tuple[str, _Found]:
     except CompileError as error:
         return str(error), found
     for function in module.functions.values():
-        for e in post_order(function.body) if isinstance(function, Function) else ():
-            if isinstance(e, Call) and isinstance(e.op, Op) and (pending(e) or not has_kernel(e.op)):
-                kind, name = (e.span.kind, e.span.name) if e.span is not None else ("", "")
-                found_of, what = (found.staged, _why_staged(e)) if pending(e) else (found.slow, e.op.name)
-                found_of.setdefault(kind, {}).setdefault(what, []).append(name)
+        if isinstance(function, Function):
+            _look(function, found)
     return "", found
+
+
+def _look(function: Function, found: _Found) -> None:
+    """Enter the calls of a function that are not native.
+
+    A call that waits for symbolic sizes alone is native, since every call of the program gives these numbers; so are
+    its users that wait for nothing but its type.
+    """
+    sized: set[Expr] = set()
+    for e in post_order(function.body):
+        if pending(e) and _waits_for_sizes(e, sized):
+            sized.add(e)
+        elif isinstance(e, Call) and isinstance(e.op, Op) and (pending(e) or not has_kernel(e.op)):
+            kind, name = (e.span.kind, e.span.name) if e.span is not None else ("", "")
+            found_of, what = (found.staged, _why_staged(e)) if pending(e) else (found.slow, e.op.name)
+            found_of.setdefault(kind, {}).setdefault(what, []).append(name)
+        elif any(o in sized for o in operands(e)) and e.known_type() is None:
+            sized.add(e)
+
+
+def _waits_for_sizes(e: Expr, sized: Collection[Expr]) -> bool:
+    unknown = [a for a in operands(e) if has_unknown_sizes(a)]
+    return ((isinstance(e, Call) and getattr(e.op, "for_sizes", False))
+            or (bool(unknown) and all(a in sized for a in unknown)))
 
 
 def _why_staged(call: Call) -> str:
     if any(has_unknown_sizes(a) for a in call.args):
         return "its inputs have sizes that only a run tells; it is compiled when they are known, for each that comes"
-    return (
-        "values that a run computes decide the sizes of its results; what follows is compiled when they are known, for "
-        "each that comes"
-    )
+    return ("values that a run computes decide the sizes of its results; what follows is compiled when they are known, "
+            "for each that comes")
 
 
 def has_kernel(op: Op) -> bool:
@@ -223,11 +157,10 @@ def has_kernel(op: Op) -> bool:
     return type(op).compute is not Op.compute or type(op).simplify is not Op.simplify
 
 
-def _operator(key: tuple[str, str], nodes: Sequence[str], unknown: bool, found: _Found, advice: str) -> Operator:
+def _operator(key: tuple[str, str], nodes: Sequence[str], found: _Found, advice: str) -> Operator:
     domain, name = key
-    if unknown:
-        said = f", domain={domain!r}" if domain else ""
-        why = f"there is no converter; write one: {advice}({name!r}{said})"
+    if advice:
+        why = f"there is no converter; write one: {advice}"
         return Operator(name, domain, len(nodes), "unknown", why, tuple(nodes[:5]))
     staged, slow = found.staged.get(name, {}), found.slow.get(name, {})
     at = tuple(n for names in (staged or slow).values() for n in dict.fromkeys(names))[:5]
@@ -237,16 +170,3 @@ def _operator(key: tuple[str, str], nodes: Sequence[str], unknown: bool, found: 
         why = f"{', '.join(f'{o} ({len(names)} times)' for o, names in slow.items())} has no native kernel"
         return Operator(name, domain, len(nodes), "numpy", why, at)
     return Operator(name, domain, len(nodes), "native")
-
-
-def _value(info: onnx.ValueInfoProto) -> Value:
-    which = info.type.WhichOneof("value")
-    if which != "tensor_type":
-        return Value(info.name, (), (which or "unknown").removesuffix("_type"))
-    kind = info.type.tensor_type
-    dims = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in kind.shape.dim)
-    code = kind.elem_type
-    return Value(
-        info.name, dims,
-        onnx.TensorProto.DataType.Name(code).lower() if code in onnx.TensorProto.DataType.values() else str(code)
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.util
 import json
 import os
 from abc import ABC, abstractmethod
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tilewright import __version__
 from tilewright.compiler.cache import Cache
 from tilewright.compiler.digests import digest_external, digest_model
-from tilewright.compiler.formats import Signature, format_of
+from tilewright.compiler.formats import Format, Signature, format_of
 from tilewright.compiler.report import Report
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ class FileSource(ModelSource):
         with report.phase("hash"):
             content = self._digest(cache)
         found = format_of(model)
+        content += _identity(found)
         key = build_key("signature", content, json.dumps(shapes, default=str))
         stored = cache.get(key)
         if stored is None:
@@ -90,10 +92,19 @@ def build_key(kind: str, *parts: str) -> str:
     return Cache.key(kind, __version__, compiler_fingerprint(), *parts)
 
 
-@functools.cache
+def _identity(form: Format) -> str:
+    """A key of a frontend that another package brings; empty for those of this package."""
+    spec = importlib.util.find_spec(form.package) if form.package else None
+    return "" if spec is None or spec.origin is None else f"|{_fingerprint(Path(spec.origin).parent)}"
+
+
 def compiler_fingerprint() -> str:
-    """Changes whenever the compiler's own files do."""
-    root = Path(__file__).parent.parent
+    """A key that changes whenever the compiler's own files do."""
+    return _fingerprint(Path(__file__).parent.parent)
+
+
+@functools.cache
+def _fingerprint(root: Path) -> str:
     stats = ((p, p.stat()) for p in sorted(root.rglob("*.py")))
     return hashlib.sha256(
         "|".join(f"{p.relative_to(root)}:{s.st_size}:{s.st_mtime_ns}" for p, s in stats).encode()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from tilewright.base.errors import InputError, ModelError, OptionError
 from tilewright.base.params import load_param_dict, save_param_dict
-from tilewright.compiler.formats import ONNX, PYTORCH, RELAY, TFLITE, Format, format_of
+from tilewright.compiler.formats import ONNX, PYTORCH, RELAY, TFLITE, Format, format_named, format_of
 from tilewright.driver import files
 from tilewright.runtime.sealed_tar import member, plain_members
 
@@ -118,7 +118,7 @@ def load_model(path: str | os.PathLike[str], model_format: str | None = None, sh
     if not file.is_file():
         raise InputError(f"the model '{path}' does not exist, is a broken link, or a folder", code="TW0101")
     name = model_format or _SUFFIXES.get(file.suffix)
-    reader = None if name is None else FORMATS.get(name, f"there is no format '{name}'; choose from {', '.join(FORMATS)}")
+    reader = None if name is None else FORMATS.get(name) or format_named(name) or f"there is no format '{name}'; choose from {', '.join(FORMATS)}"
     if isinstance(reader, str):
         raise OptionError(f"--model-format {name}: {reader}", code="TW0203")
     if reader is TFLITE and file.read_bytes()[4:8] != b"TFL3":

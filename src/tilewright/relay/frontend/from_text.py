@@ -8,7 +8,7 @@ from typing import Any
 from tilewright.base.errors import InputError, ModelError
 from tilewright.base.types import TensorType
 from tilewright.ir.module import IRModule
-from tilewright.relay.expr import Expr, Function, Var
+from tilewright.relay.expr import Function, Var
 from tilewright.relay.parser import parse
 from tilewright.relay.transform.infer_type import InferType
 from tilewright.relay.visitor import substitute
@@ -17,7 +17,8 @@ from tilewright.relay.visitor import substitute
 def from_text(text: str, shapes: Mapping[str, Sequence[Any]] | None = None, name: str = "model.relay") -> IRModule:
     """The module that a text spells, its `main` with these shapes of inputs, where the text leaves sizes open.
 
-    Raises `ParseError` for what is no Relay, `ModelError` for a module without a `main` over tensors, `InputError` for shapes that do not fit.
+    Raises `ParseError` for what is no Relay, `ModelError` for a module without a `main` over tensors, `InputError` for
+    shapes that do not fit.
     """
     module = parse(text, name)
     main = dict(module.items()).get("main")
@@ -28,15 +29,18 @@ def from_text(text: str, shapes: Mapping[str, Sequence[Any]] | None = None, name
         if given not in params:
             raise InputError(f"{name} has no input '{given}'; it has {', '.join(params) or 'none'}", code="TW0702")
     if shapes:
-        new: dict[Expr, Expr] = {params[n]: _of_shape(params[n], shape, name) for n, shape in shapes.items()}
-        module["main"] = Function([new.get(p, p) for p in main.params], substitute(main.body, new), attrs=main.attrs, span=main.span)  # type: ignore[misc]
+        new = {params[n]: _of_shape(params[n], shape, name) for n, shape in shapes.items()}
+        body = substitute(main.body, dict(new.items()))
+        module["main"] = Function([new.get(p, p) for p in main.params], body, attrs=main.attrs, span=main.span)
     return InferType()(module)
 
 
 def _of_shape(p: Var, shape: Sequence[Any], name: str) -> Var:
     """The parameter, of this shape."""
     old = p.tensor_type
-    fits = len(shape) == len(old.shape) and all(a == b for a, b in zip(old.shape, shape, strict=True) if isinstance(a, int))
+    fits = len(shape) == len(old.shape) and all(a == b for a, b in zip(old.shape, shape, strict=True)
+                                                if isinstance(a, int))
     if not fits:
-        raise InputError(f"input '{p.name_hint}' of {name} is {old}, and was given the shape [{', '.join(map(str, shape))}]", code="TW0704")
+        raise InputError(f"input '{p.name_hint}' of {name} is {old}, and was given the shape "
+                         f"[{', '.join(map(str, shape))}]", code="TW0704")
     return Var(p.name_hint, TensorType(tuple(shape), old.dtype))

@@ -36,7 +36,8 @@ def _places(x: Expr, keys: Array) -> Expr:
     if not len(order):
         return op.full_like(op.cast(x, dtype="int64"), none)
     at = op.searchsorted(Constant(typed[order]), x, dtype="int64")
-    key, place = (op.take(Constant(values), at, axis=0, mode="clip") for values in (typed[order], order.astype(np.int64)))
+    key, place = (op.take(Constant(values), at, axis=0, mode="clip")
+                  for values in (typed[order], order.astype(np.int64)))
     found = op.where(op.equal(key, x), place, none)
     nan = np.flatnonzero(np.isnan(keys))
     return op.where(op.isnan(x), number(nan[-1]), found) if len(nan) and dtype_of(x).is_float else found

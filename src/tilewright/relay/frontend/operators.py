@@ -1,4 +1,4 @@
-"""Every relay operator as a function of its arguments and, by name, its attributes: `op.add(x, y)`, `op.nn.conv2d(x, w, groups=2)`."""
+"""Relay operators as functions of arguments and attributes: `op.add(x, y)`, `op.nn.conv2d(x, w, groups=2)`."""
 
 from __future__ import annotations
 

@@ -60,7 +60,8 @@ def cast(x: Expr, dtype: str | DataType) -> Expr:
 def reshape(x: Expr, shape: Sequence[Any]) -> Expr:
     """`x` in another shape, -1 for what is left over. Dimensions may be symbolic; there 0 and -1 are preferred."""
     old, new = shape_of(x), tuple(int(d) if isinstance(d, np.integer) else d for d in shape)
-    if len(old) == len(new) and all(a is b or (isinstance(a, int) and isinstance(b, int) and a == b) for a, b in zip(old, new, strict=True)):
+    if len(old) == len(new) and all(a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
+                                    for a, b in zip(old, new, strict=True)):
         return x
     if all(isinstance(d, int) for d in new):
         if 0 in new:
@@ -76,7 +77,8 @@ def reshape(x: Expr, shape: Sequence[Any]) -> Expr:
 
 def _reshaped_constant(x: Expr, shape: tuple[int, ...]) -> Expr | None:
     """A constant under another shape is a view of it, whatever its size."""
-    if isinstance(x, Constant) and (-1 in shape or math.prod(shape) == x.value.size) and (-1 not in shape or x.value.size):
+    if (isinstance(x, Constant) and (-1 in shape or math.prod(shape) == x.value.size)
+            and (-1 not in shape or x.value.size)):
         known = math.prod(d for d in shape if d != -1)
         if known and x.value.size % known == 0:
             return Constant(x.value.reshape(shape), x.span)
@@ -133,7 +135,7 @@ def log_1p(x: Expr) -> Expr:
 
 
 def mish(x: Expr) -> Expr:
-    """x * tanh(log(1 + e^x)) of a float type, which is x * n / (n + 2) with n = e^x * (e^x + 2). Before n overflows, the quotient is 1."""
+    """x * tanh(log(1 + e^x)) as x * n / (n + 2) with n = e^x * (e^x + 2); the quotient is 1 before n overflows."""
     two = scalar(2, x)
     power = op.exp(op.minimum(x, scalar(5.5 if dtype_of(x) == DataType("float16") else 20, x)))
     n = op.multiply(power, op.add(power, two))
@@ -141,7 +143,7 @@ def mish(x: Expr) -> Expr:
 
 
 def angle_of(y: Expr, x: Expr) -> Expr:
-    """The angle of the point (x, y) in radians, as C's `atan2` has it for zeros, infinities and NaN; both are of one float type."""
+    """The angle of the point (x, y) in radians, as C's `atan2` for zeros, infinities and NaN; one float type."""
     high, wide = op.abs(y), op.abs(x)
     # Equal lengths have no quotient where both are zero or infinite.
     level = op.where(op.equal(high, scalar(0, x)), scalar(0, x), scalar(math.pi / 4, x))

@@ -1,51 +1,78 @@
-"""`onnx.deferred`: a node of an ONNX model that is converted when the values it asks for, and the types of its inputs, are known.
+"""Operators for nodes of a model that are converted when the values they ask for, and the types of their inputs, are
+known.
 
     onnx.deferred(%data, %axes, op_type="ReduceSum", model="…")  ->  sum(%data, axis=[1])       once %axes is [1]
 
-It is a whole model of one node in an operator's attributes, so that it can be printed, stored and moved as every other. Nothing is
-known of its type; what reads it has no type either, until `resolve` has put the converted node in its place.
+The node is in the attributes of the operator, so that it can be printed, stored and moved like every other. Nothing is
+known of its type; operators that read it have no type either, until `resolve` has put the converted node in its place.
+Each frontend registers a `Resolver` for its format.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any
+from typing import Any, Final, Protocol
 
 import numpy as np
 
+from tilewright.base.plugins import load_frontend
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple
 from tilewright.relay.op.registry import Array, Fusion, Op, op
 from tilewright.relay.sequence_values import NOTHING
 
 Ask = Callable[[Expr], "Array | None"]
-"""The value of an expression for whoever cannot go on without it; None where it is not known yet."""
+"""Returns the value of an expression that a conversion needs, or None where it is not known yet."""
+
+
+class Resolver(Protocol):
+    """The part of a frontend that converts waiting nodes of its format."""
+
+    def convert(self, op: Deferred, call: Call, ask: Ask) -> Expr | None:
+        """The converted node, or None when `ask` does not know a value it needs; raises `CompileError` naming the
+        node."""
+
+    def is_branch(self, op: Deferred) -> bool:
+        """Whether the node chooses between graphs by its first input."""
+
+    def content(self, op: Deferred) -> Hashable:
+        """A key that is equal for nodes that are converted alike."""
+
+
+RESOLVERS: Final[dict[str, Resolver]] = {}
+"""By the name of the format."""
+
+
+def register_resolver(name: str, resolver: Resolver) -> None:
+    """Register the part of a frontend that converts waiting nodes of the format `name`."""
+    RESOLVERS[name] = resolver
 
 
 class Waiting(Op):
-    """Base of the operators that stand for one of a model that could not be converted yet. Nothing is known of their type."""
+    """Base of the operators that are replaced by a graph when values are known. Nothing is known of their type."""
 
     objects = True
     random: bool
 
     @property
     def pure(self) -> bool:  # type: ignore[override]
-        """False for what draws random numbers."""
+        """False for operators that draw random numbers."""
         return not self.random
 
     @property
     def decides(self) -> bool:
-        """Whether the first argument decides which graph the operator is; the others are what that graph takes, and it is made without their types."""
+        """Whether the first argument decides which graph the operator is; the graph takes the other arguments, of
+        whatever types."""
         return False
 
     def content(self) -> Hashable:
-        """What tells conversions apart: two operators of the same content are converted alike."""
+        """A key of the conversion: two operators of the same content are converted alike."""
         return self
 
     def infer(self, *inputs: Any) -> Any:
         """The types of the converted node, unknown until it is converted."""
 
     def resolve(self, call: Call, ask: Ask) -> Expr | None:
-        """What is converted, or None when `ask` does not know a value it needs; raises `CompileError` naming the node."""
+        """The graph, or None when `ask` does not know a value it needs; raises `CompileError` naming the node."""
         raise NotImplementedError
 
     def reference(self, *inputs: Array) -> Any:
@@ -56,15 +83,56 @@ class Waiting(Op):
         return _there(found, evaluate(Function((), found)))
 
 
-@op("onnx.deferred", kind=Fusion.OPAQUE)
 class Deferred(Waiting):
-    """A node of an ONNX model that could not be converted yet; a tuple where the node has several outputs.
+    """A node of a model that could not be converted yet; a tuple where the node has several outputs."""
 
-    `model` is the model of that node alone, serialized, in base64; `config` the importer's options; `random` says that two runs of
-    the node may differ.
-    """
+    source: str
+    """The format of the model."""
+    op_type: str
+    model: str
+    """The node as text."""
+    for_sizes: bool
+    """Whether the node waits for symbolic sizes of its inputs alone, which are numbers when the program is called."""
 
-    objects = True
+    @property
+    def resolver(self) -> Resolver:
+        """The part of the frontend that converts the node, which is imported if it is not yet."""
+        if self.source not in RESOLVERS:
+            load_frontend(self.source)
+        return RESOLVERS[self.source]
+
+    def resolve(self, call: Call, ask: Ask) -> Expr | None:
+        return self.resolver.convert(self, call, ask)
+
+    @property
+    def decides(self) -> bool:
+        return self.resolver.is_branch(self)
+
+    def content(self) -> Hashable:
+        return self.resolver.content(self)
+
+
+@op("frontend.deferred", kind=Fusion.OPAQUE)
+class DeferredNode(Deferred):
+    """A node of a model whose format has no operator of its own here; it is converted when the values it needs are known."""
+
+    source: str
+    """Format of the model."""
+    op_type: str
+    """Operator of the node."""
+    model: str
+    """Operator, attributes, and which inputs are left out, as JSON."""
+    random: bool = False
+    """True when two runs of the node may differ."""
+    for_sizes: bool = False
+    """True when the node waits for symbolic sizes of its inputs alone."""
+
+
+@op("onnx.deferred", kind=Fusion.OPAQUE)
+class DeferredOnnx(Deferred):
+    """A node of an ONNX model, which is converted when the values it needs are known."""
+
+    source = "onnx"
     op_type: str
     """ONNX operator of the node."""
     model: str
@@ -73,44 +141,25 @@ class Deferred(Waiting):
     """Options of the importer, as pairs."""
     random: bool = False
     """True when two runs of the node may differ."""
-
-    def resolve(self, call: Call, ask: Ask) -> Expr | None:
-        from tilewright.relay.frontend.onnx.deferred import convert
-
-        return convert(self, call, ask)
-
-    @property
-    def decides(self) -> bool:
-        from tilewright.relay.frontend.onnx.deferred import is_branch
-
-        return is_branch(self)
-
-    def content(self) -> Hashable:
-        from tilewright.relay.frontend.onnx.deferred import nameless
-
-        return (nameless(self.model), self.config)
+    for_sizes: bool = False
+    """True when the node waits for symbolic sizes of its inputs alone."""
 
 
 @op("tflite.deferred", kind=Fusion.OPAQUE)
-class DeferredTflite(Waiting):
-    """An operator of a TFLite model that could not be converted yet; a tuple where it has several results.
+class DeferredTflite(Deferred):
+    """An operator of a TFLite model, which is converted when the values it needs are known."""
 
-    `operator` is what the file says of it, as JSON; `model` the whole file in base64 for an operator that runs other graphs of it.
-    """
-
-    op_kind: str
+    source = "tflite"
+    op_type: str
     """TFLite operator."""
-    operator: str
-    """Description of the operator in the file, as JSON."""
-    model: str = ""
+    model: str
+    """Description of the operator and its tensors, as JSON."""
+    file: str = ""
     """Whole file in base64, for operators that run other graphs of it; "" for the others."""
     random: bool = False
     """True when two runs of the operator may differ."""
-
-    def resolve(self, call: Call, ask: Ask) -> Expr | None:
-        from tilewright.relay.frontend.tflite.deferred import convert
-
-        return convert(self, call, ask)
+    for_sizes: bool = False
+    """True when the operator waits for symbolic sizes of its inputs alone."""
 
 
 def _given(value: Any) -> Expr:
@@ -121,7 +170,7 @@ def _given(value: Any) -> Expr:
 
 
 def _there(found: Expr, value: Any) -> Any:
-    """The value of `found`, with None for what is not there."""
+    """The value of `found`, with None for an empty optional."""
     if isinstance(found, Tuple):
         return None if found is NOTHING else tuple(map(_there, found.fields, value))
     return value

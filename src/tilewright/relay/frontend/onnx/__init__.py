@@ -2,34 +2,7 @@
 
 from __future__ import annotations
 
-from tilewright.relay.frontend.onnx import (
-    contrib_attention,
-    contrib_fused,
-    contrib_quantized,
-    control,
-    early,
-    features,
-    gradient,
-    labels,
-    linear,
-    linear_models,
-    loops,
-    math,
-    nn,
-    placing,
-    quantize,
-    random,
-    recurrent,
-    reduce,
-    resize,
-    sampling,
-    sequences,
-    support_vectors,
-    text,
-    training,
-    transform,
-    trees,
-)
+from tilewright.relay.frontend.core.registry import families
 from tilewright.relay.frontend.onnx.functions import unknown_operators
 from tilewright.relay.frontend.onnx.importer import from_onnx
 from tilewright.relay.frontend.onnx.node import Node
@@ -37,10 +10,12 @@ from tilewright.relay.frontend.onnx.registry import CONVERTERS
 from tilewright.relay.frontend.onnx.registry import converter as register_converter
 from tilewright.relay.frontend.onnx.signature import signature
 
-FAMILIES = (
-    contrib_attention, contrib_fused, contrib_quantized, control, early, features, gradient, labels, linear, linear_models, loops, math, nn, placing, quantize,
-    random, recurrent, reduce, resize, sampling, sequences, support_vectors, text, training, transform, trees,
+FAMILIES = families(
+    __name__,
+    "contrib_attention contrib_fused contrib_quantized control early features gradient labels linear linear_models "
+    "loops math nn placing quantize random recurrent reduce resize sampling sequences support_vectors text training "
+    "transform trees",
 )
-"""The modules whose import fills the table of converters."""
+"""The modules of converters, whose import fills the table."""
 
 __all__ = ["CONVERTERS", "FAMILIES", "Node", "from_onnx", "register_converter", "signature", "unknown_operators"]

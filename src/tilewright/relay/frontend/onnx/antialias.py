@@ -1,4 +1,4 @@
-"""Resize with antialiasing: along each axis that shrinks, a product with a matrix of weights that reach over as many pixels as become one."""
+"""Antialiased resizing: each shrinking axis is multiplied by a matrix of filter weights."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ _MODES: Final = ("half_pixel", "half_pixel_symmetric", "align_corners", "asymmet
 
 
 def resize_antialiased(
-    x: Expr, scales: Sequence[float] | None, sizes: Sequence[int] | None, mode: str, transformation: str, cubic_alpha: float, exclude_outside: bool, node: Node,
+    x: Expr, scales: Sequence[float] | None, sizes: Sequence[int] | None, mode: str, transformation: str,
+    cubic_alpha: float, exclude_outside: bool, node: Node,
 ) -> Expr:
     """`x` with every axis whose size or scale changes resized, one after another, in float32."""
     dims = node.static(x, "X")
     if mode not in _REACH or transformation not in _MODES:
-        node.refuse(f"antialias=1 with mode {mode!r} and {transformation!r} is not supported; the modes are linear and cubic, the coordinates {', '.join(_MODES)}")
-    wanted = [int(s) for s in sizes] if sizes is not None else [math.floor(d * s) for d, s in zip(dims, scales or (), strict=True)]
+        node.refuse(f"antialias=1 with mode {mode!r} and {transformation!r} is not supported; the modes are linear and "
+                    f"cubic, the coordinates {', '.join(_MODES)}")
+    wanted = ([int(s) for s in sizes] if sizes is not None
+              else [math.floor(d * s) for d, s in zip(dims, scales or (), strict=True)])
     if not all(dims) or not all(wanted):
         node.refuse(f"antialias=1 takes {tuple(dims)} to {tuple(wanted)}; each size must be 1 or more")
     factors = [w / d for w, d in zip(wanted, dims, strict=True)] if scales is None else list(scales)
@@ -53,8 +56,9 @@ def _along(x: Expr, weights: Expr, axis: int) -> Expr:
     return transpose(back, [order.index(k) for k in range(len(dims))])
 
 
-def _weights(size: int, out: int, factor: float, mode: str, transformation: str, cubic_alpha: float, exclude_outside: bool) -> Array:
-    """What each of `size` elements contributes to each of `out`; taps beyond the ends count for the ends, or for nothing."""
+def _weights(size: int, out: int, factor: float, mode: str, transformation: str, cubic_alpha: float,
+             exclude_outside: bool) -> Array:
+    """Weights of each of `size` inputs for each of `out` outputs; taps outside count for the edge or for nothing."""
     shrink, reach = min(factor, 1.0), _REACH[mode]
     first = math.floor(-reach / shrink) + 1
     taps = np.arange(first, 2 - first)

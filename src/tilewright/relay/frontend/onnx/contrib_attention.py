@@ -1,4 +1,4 @@
-"""com.microsoft: attention, with its heads, masks, caches and rotations, as the products and softmax that it is made of."""
+"""com.microsoft: attention with heads, masks, caches and rotations, expanded to products and softmax."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ from tilewright.relay.frontend.onnx.contrib_quantized import real
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import cast, dtype_of, number, rank, reshape, scalar, shape_of, slice_axis, transpose
+from tilewright.relay.frontend.shaping import (
+    cast,
+    dtype_of,
+    number,
+    rank,
+    reshape,
+    scalar,
+    shape_of,
+    slice_axis,
+    transpose,
+)
 
 MICROSOFT: Final = "com.microsoft"
 
@@ -25,7 +35,7 @@ def heads_of(x: Expr, count: int) -> Expr:
 
 
 def attend(q: Expr, k: Expr, v: Expr, masks: list[Expr], scale: float, node: Node) -> tuple[Expr, Expr]:
-    """softmax(q k^T scale + masks) v of heads (batch, heads, tokens, size): (batch, tokens, heads * size), and the scores."""
+    """softmax(q k^T scale + masks) v of (batch, heads, tokens, size) as (batch, tokens, heads * size), and scores."""
     scores = linear.matmul(q, transpose(k, (0, 1, 3, 2)), node=node)
     scores = op.multiply(scores, scalar(scale or 1 / math.sqrt(node.static(q, "query")[3]), scores))
     for mask in masks:
@@ -51,24 +61,28 @@ def causal_mask(q: Expr, keys: int, node: Node) -> Expr:
 
 
 def padding_mask(mask: Expr, keys: int, filler: float, like: Expr, node: Node) -> Expr:
-    """A mask of integers, by its shape, as what is added to scores (batch, heads, tokens, keys): 0, or `filler` for keys that are not there.
+    """A mask of integers, by its shape, as what is added to scores (batch, heads, tokens, keys): 0, or `filler` for
+    keys that are not there.
 
-    (batch,) is how many keys there are; (2 * batch,) those ends and then the first keys; (batch, keys), (batch, tokens, keys) and
-    (batch, 1, most, most) are 1 for keys that are there.
+    (batch,) is how many keys there are; (2 * batch,) those ends and then the first keys; (batch, keys), (batch, tokens,
+    keys) and (batch, 1, most, most) are 1 for keys that are there.
     """
     batch = shape_of(like)[0]
     place = Constant(np.arange(keys, dtype=np.int32)[None])
     if rank(mask) == 1 and shape_of(mask)[0] in (batch, 2 * batch):
         kept = op.less(place, op.expand_dims(slice_axis(mask, 0, 0, batch), axis=1))
         if shape_of(mask)[0] == 2 * batch:
-            kept = op.logical_and(kept, op.greater_equal(place, op.expand_dims(slice_axis(mask, 0, batch, 2 * batch), axis=1)))
+            kept = op.logical_and(kept, op.greater_equal(place, op.expand_dims(slice_axis(mask, 0, batch, 2 * batch),
+                axis=1)))
     elif rank(mask) in (2, 3, 4):
         if rank(mask) == 4:
             tokens = node.static(like, "query")[2]
-            mask = slice_axis(slice_axis(reshape(mask, (batch, *shape_of(mask)[2:])), 1, keys - tokens, keys), 2, 0, keys)
+            mask = slice_axis(slice_axis(reshape(mask, (batch, *shape_of(mask)[2:])), 1, keys - tokens, keys), 2, 0,
+                              keys)
         kept = op.greater(mask, scalar(0, mask))
     else:
-        node.refuse(f"a mask of shape {shape_of(mask)} is not supported; export with one of the shapes (batch,), (batch, keys) or (batch, queries, keys)")
+        node.refuse(f"a mask of shape {shape_of(mask)} is not supported; export with one of the shapes (batch,), "
+                    "(batch, keys) or (batch, queries, keys)")
     kept = op.expand_dims(kept, axis=1, num_newaxis=4 - rank(kept))
     return op.where(kept, scalar(0, like), scalar(filler, like))
 
@@ -80,26 +94,29 @@ def _with_past(past: Expr | None, present: Expr) -> Expr:
 @converter("Attention", domain=MICROSOFT)
 def attention(
     input: Expr, weights: Expr, bias: Expr | None = None, mask_index: Expr | None = None, past: Expr | None = None,
-    attention_bias: Expr | None = None, past_sequence_length: Expr | None = None, *, do_rotary: int = 0, mask_filter_value: float = -10000.0,
-    num_heads: int, past_present_share_buffer: int = 0, qkv_hidden_sizes: tuple[int, ...] = (), rotary_embedding_dim: int = 0,
-    scale: float = 0.0, unidirectional: int = 0, node: Node,
+    attention_bias: Expr | None = None, past_sequence_length: Expr | None = None, *, do_rotary: int = 0,
+    mask_filter_value: float = -10000.0, num_heads: int, past_present_share_buffer: int = 0,
+    qkv_hidden_sizes: tuple[int, ...] = (), rotary_embedding_dim: int = 0, scale: float = 0.0, unidirectional: int = 0,
+    node: Node,
 ) -> tuple[Expr, ...]:
-    """One product makes query, key and value of all heads; `past` and the second result are keys and values (2, batch, heads, tokens, size)."""
+    """One product gives query, key and value; `past` and the second result are (2, batch, heads, tokens, size)."""
     if do_rotary or past_present_share_buffer:
         node.refuse("do_rotary and past_present_share_buffer are not supported; export without them")
     product = linear.matmul(input, weights, node=node)
-    return _self_attention(product if bias is None else op.add(product, bias), mask_index, past, attention_bias, num_heads, qkv_hidden_sizes,
+    return _self_attention(product if bias is None else op.add(product, bias), mask_index, past, attention_bias,
+                           num_heads, qkv_hidden_sizes,
                            mask_filter_value, scale, bool(unidirectional), node)
 
 
 def _self_attention(
-    product: Expr, mask: Expr | None, past: Expr | None, bias: Expr | None, heads: int, sizes: tuple[int, ...], filler: float, scale: float,
-    unidirectional: bool, node: Node,
+    product: Expr, mask: Expr | None, past: Expr | None, bias: Expr | None, heads: int, sizes: tuple[int, ...],
+    filler: float, scale: float, unidirectional: bool, node: Node,
 ) -> tuple[Expr, ...]:
     width = node.static(product, "input")[2]
     each = sizes or (width // 3,) * 3
     ends = np.cumsum(each)
-    q, k, v = (heads_of(slice_axis(product, 2, int(end) - n, int(end)), heads) for end, n in zip(ends, each, strict=True))
+    q, k, v = (heads_of(slice_axis(product, 2, int(end) - n, int(end)), heads)
+               for end, n in zip(ends, each, strict=True))
     if past is not None:
         k, v = (_with_past(reshape(slice_axis(past, 0, j, j + 1), shape_of(past)[1:]), x) for j, x in enumerate((k, v)))
     keys = node.static(k, "key")[2]
@@ -115,25 +132,28 @@ def _self_attention(
 @converter("QAttention", domain=MICROSOFT)
 def quantized_attention(
     input: Expr, weight: Expr, bias: Expr, input_scale: Expr, weight_scale: Expr, mask_index: Expr | None = None,
-    input_zero_point: Expr | None = None, weight_zero_point: Expr | None = None, past: Expr | None = None, *, do_rotary: int = 0,
-    mask_filter_value: float = -10000.0, num_heads: int, past_present_share_buffer: int = 0, scale: float = 0.0, unidirectional: int = 0,
-    node: Node,
+    input_zero_point: Expr | None = None, weight_zero_point: Expr | None = None, past: Expr | None = None, *,
+    do_rotary: int = 0, mask_filter_value: float = -10000.0, num_heads: int, past_present_share_buffer: int = 0,
+    scale: float = 0.0, unidirectional: int = 0, node: Node,
 ) -> tuple[Expr, ...]:
     if do_rotary or past_present_share_buffer:
         node.refuse("do_rotary and past_present_share_buffer are not supported; export without them")
-    product = linear.matmul(real(input, input_scale, input_zero_point, node), real(weight, weight_scale, weight_zero_point, node), node=node)
-    return _self_attention(op.add(product, bias), mask_index, past, None, num_heads, (), mask_filter_value, scale, bool(unidirectional), node)
+    product = linear.matmul(real(input, input_scale, input_zero_point, node),
+                            real(weight, weight_scale, weight_zero_point, node), node=node)
+    return _self_attention(op.add(product, bias), mask_index, past, None, num_heads, (), mask_filter_value, scale,
+                           bool(unidirectional), node)
 
 
 @converter("MultiHeadAttention", domain=MICROSOFT)
 def multi_head_attention(
-    query: Expr, key: Expr | None = None, value: Expr | None = None, bias: Expr | None = None, key_padding_mask: Expr | None = None,
-    attention_bias: Expr | None = None, past_key: Expr | None = None, past_value: Expr | None = None, past_sequence_length: Expr | None = None,
-    cache_indirection: Expr | None = None, *, mask_filter_value: float = -10000.0, num_heads: int, scale: float = 0.0, unidirectional: int = 0,
-    node: Node,
+    query: Expr, key: Expr | None = None, value: Expr | None = None, bias: Expr | None = None,
+    key_padding_mask: Expr | None = None, attention_bias: Expr | None = None, past_key: Expr | None = None,
+    past_value: Expr | None = None, past_sequence_length: Expr | None = None, cache_indirection: Expr | None = None, *,
+    mask_filter_value: float = -10000.0, num_heads: int, scale: float = 0.0, unidirectional: int = 0, node: Node,
 ) -> tuple[Expr, ...]:
     if past_sequence_length is not None or cache_indirection is not None:
-        node.refuse("past_sequence_length and cache_indirection, for buffers that past and present share, are not supported; export without them")
+        node.refuse("past_sequence_length and cache_indirection, for buffers that past and present share, are not "
+                    "supported; export without them")
     q, k, v = _query_key_value(query, key, value, bias, num_heads, node)
     k, v = _with_past(past_key, k), _with_past(past_value, v)
     keys = node.static(k, "key")[2]
@@ -146,8 +166,9 @@ def multi_head_attention(
     return output, k, v, scores
 
 
-def _query_key_value(query: Expr, key: Expr | None, value: Expr | None, bias: Expr | None, heads: int, node: Node) -> tuple[Expr, Expr, Expr]:
-    """The three as (batch, heads, tokens, size), from any of the forms in which they may be packed, with their biases."""
+def _query_key_value(query: Expr, key: Expr | None, value: Expr | None, bias: Expr | None, heads: int,
+                     node: Node) -> tuple[Expr, Expr, Expr]:
+    """Query, key and value as (batch, heads, tokens, size) from any packed form, with their biases."""
     if rank(query) == 5:  # (batch, tokens, heads, 3, size)
         parts: list[Expr] = [_part(query, j) for j in range(3)]
     elif key is not None and rank(key) == 5:  # (batch, tokens, heads, 2, size)
@@ -171,7 +192,7 @@ def _part(packed: Expr, j: int) -> Expr:
 
 
 def rotated(x: Expr, cos: Expr, sin: Expr, interleaved: bool, node: Node) -> Expr:
-    """`x` (batch, heads, tokens, size) with pairs of its first elements turned; cos and sin (batch or 1, tokens, pairs)."""
+    """Rotate pairs of first elements of `x` (batch, heads, tokens, size); cos and sin: (batch or 1, tokens, pairs)."""
     size, pairs = node.static(x, "input")[3], node.static(cos, "cos_cache")[2]
     c, s = (op.expand_dims(t, axis=1) for t in (cos, sin))
     head = slice_axis(x, 3, 0, 2 * pairs) if 2 * pairs < size else x
@@ -190,10 +211,10 @@ def rotated(x: Expr, cos: Expr, sin: Expr, interleaved: bool, node: Node) -> Exp
 
 @converter("RotaryEmbedding", domain=MICROSOFT)
 def rotary_embedding(
-    input: Expr, position_ids: Expr, cos_cache: Expr, sin_cache: Expr, *, interleaved: int = 0, is_packed_batching: int = 0, num_heads: int = 0,
-    rotary_embedding_dim: int = 0, scale: float = 1.0, node: Node,
+    input: Expr, position_ids: Expr, cos_cache: Expr, sin_cache: Expr, *, interleaved: int = 0,
+    is_packed_batching: int = 0, num_heads: int = 0, rotary_embedding_dim: int = 0, scale: float = 1.0, node: Node,
 ) -> Expr:
-    """The position of each token, or that of the first, picks rows of the caches; `input` is (batch, tokens, heads * size) or has heads apart."""
+    """Token positions choose rows of the caches; `input` is (batch, tokens, heads * size) or has separate heads."""
     flat = rank(input) == 3
     width = 2 * node.static(cos_cache, "cos_cache")[1]
     if flat and rotary_embedding_dim and not num_heads:
@@ -201,7 +222,8 @@ def rotary_embedding(
     x = heads_of(input, num_heads or node.static(input, "input")[2] // width) if flat else input
     tokens = node.static(x, "input")[2]
     if rank(position_ids) == 1:
-        position_ids = op.expand_dims(op.add(position_ids, Constant(np.arange(tokens, dtype=dtype_of(position_ids).numpy()))), axis=0)
+        position_ids = op.expand_dims(op.add(position_ids,
+                                             Constant(np.arange(tokens, dtype=dtype_of(position_ids).numpy()))), axis=0)
     cos, sin = (op.take(t, position_ids, axis=0) for t in (cos_cache, sin_cache))
     y = rotated(x, cos, sin, bool(interleaved), node)
     return joined(y) if flat else y
@@ -210,16 +232,18 @@ def rotary_embedding(
 @converter("GroupQueryAttention", domain=MICROSOFT)
 def group_query_attention(
     query: Expr, key: Expr | None, value: Expr | None, past_key: Expr | None, past_value: Expr | None, seqlens_k: Expr,
-    total_sequence_length: Expr, cos_cache: Expr | None = None, sin_cache: Expr | None = None, position_ids: Expr | None = None,
-    attention_bias: Expr | None = None, head_sink: Expr | None = None, *, do_rotary: int = 0, kv_num_heads: int, local_window_size: int = -1,
-    num_heads: int, rotary_interleaved: int = 0, scale: float = 0.0, smooth_softmax: int = 0, softcap: float = 0.0, qk_output: int = 0,
-    kv_cache_bit_width: int = 0, k_quant_type: str = "NONE", v_quant_type: str = "NONE", causal: int = 1, sliding_window_cache: int = 0,
+    total_sequence_length: Expr, cos_cache: Expr | None = None, sin_cache: Expr | None = None,
+    position_ids: Expr | None = None, attention_bias: Expr | None = None, head_sink: Expr | None = None, *,
+    do_rotary: int = 0, kv_num_heads: int, local_window_size: int = -1, num_heads: int, rotary_interleaved: int = 0,
+    scale: float = 0.0, smooth_softmax: int = 0, softcap: float = 0.0, qk_output: int = 0, kv_cache_bit_width: int = 0,
+    k_quant_type: str = "NONE", v_quant_type: str = "NONE", causal: int = 1, sliding_window_cache: int = 0,
     qk_norm_epsilon: float = 1e-6, node: Node,
 ) -> tuple[Expr, ...]:
-    """Causal attention of `num_heads` queries to `kv_num_heads` keys, which follow those of the past: `seqlens_k` + 1 keys in all for each row."""
+    """Causal attention of `num_heads` queries to `kv_num_heads` keys; row k has `seqlens_k[k]` + 1 keys in all."""
     if (head_sink is not None or smooth_softmax or qk_output or kv_cache_bit_width or not causal or sliding_window_cache
             or {k_quant_type, v_quant_type} != {"NONE"}):
-        node.refuse("head_sink, smooth_softmax, qk_output, quantized caches, sliding_window_cache and causal=0 are not supported; export without them")
+        node.refuse("head_sink, smooth_softmax, qk_output, quantized caches, sliding_window_cache and causal=0 are not "
+                    "supported; export without them")
     if key is None or value is None:
         size = node.static(query, "query")[2] // (num_heads + 2 * kv_num_heads)
         ends = [num_heads * size, (num_heads + kv_num_heads) * size, (num_heads + 2 * kv_num_heads) * size]
@@ -245,8 +269,10 @@ def group_query_attention(
     group = num_heads // kv_num_heads
     many_k, many_v = (x if group == 1 else op.repeat(x, repeats=group, axis=1) for x in (k, v))
     if softcap:
-        return _capped(q, many_k, many_v, [mask, *([attention_bias] if attention_bias is not None else [])], scale, softcap, node), k, v
-    return attend(q, many_k, many_v, [*([attention_bias] if attention_bias is not None else []), mask], scale, node)[0], k, v
+        return _capped(q, many_k, many_v, [mask, *([attention_bias] if attention_bias is not None else [])], scale,
+                       softcap, node), k, v
+    return attend(q, many_k, many_v, [*([attention_bias] if attention_bias is not None else []), mask], scale,
+                  node)[0], k, v
 
 
 def _capped(q: Expr, k: Expr, v: Expr, masks: list[Expr], scale: float, cap: float, node: Node) -> Expr:
@@ -260,7 +286,7 @@ def _capped(q: Expr, k: Expr, v: Expr, masks: list[Expr], scale: float, cap: flo
 
 
 def _placed(past: Expr, new: Expr, before: Expr, keys: int, old: int) -> Expr:
-    """Past and new keys (batch, heads, tokens, size) in one row, the new ones at place `before` (batch, 1) of it, and zeros behind them."""
+    """Past and new keys (batch, heads, tokens, size) in one row: new keys at `before` (batch, 1), zeros after them."""
     both = op.concatenate(Tuple((past, new)), axis=2)
     place = Constant(np.arange(keys, dtype=np.int64)[None])
     behind: Any = op.add(op.subtract(place, before), number(old))

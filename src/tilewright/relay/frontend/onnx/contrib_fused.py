@@ -1,4 +1,4 @@
-"""com.microsoft: operators that ONNX Runtime's optimizer makes of several, taken apart again so that they fuse as others do."""
+"""com.microsoft: operators fused by ONNX Runtime's optimizer, expanded again so that they fuse normally."""
 
 from __future__ import annotations
 
@@ -13,7 +13,18 @@ from tilewright.relay.frontend.onnx import math as elementwise
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, number, rank, reshape, scalar, shape_of, slice_axis, transpose
+from tilewright.relay.frontend.shaping import (
+    axis_of,
+    cast,
+    dtype_of,
+    number,
+    rank,
+    reshape,
+    scalar,
+    shape_of,
+    slice_axis,
+    transpose,
+)
 
 MICROSOFT: Final = "com.microsoft"
 
@@ -55,47 +66,58 @@ def first_last(x: Expr) -> Expr:
 
 @converter("FusedConv", domain=MICROSOFT)
 def fused_conv(
-    x: Expr, w: Expr, b: Expr | None = None, z: Expr | None = None, *, activation: str = "", activation_params: tuple[float, ...] = (),
-    auto_pad: str = "NOTSET", dilations: tuple[int, ...] | None = None, group: int = 1, kernel_shape: tuple[int, ...] | None = None,
-    pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
+    x: Expr, w: Expr, b: Expr | None = None, z: Expr | None = None, *, activation: str = "",
+    activation_params: tuple[float, ...] = (), auto_pad: str = "NOTSET", dilations: tuple[int, ...] | None = None,
+    group: int = 1, kernel_shape: tuple[int, ...] | None = None, pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None, node: Node,
 ) -> Expr:
-    y = nn.conv(x, w, b, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape, pads=pads, strides=strides, node=node)
+    y = nn.conv(x, w, b, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape, pads=pads,
+                strides=strides, node=node)
     return activated(y if z is None else op.add(y, z), activation, activation_params, node)
 
 
 @converter("NhwcConv", "NhwcFusedConv", domain=MICROSOFT)
-def nhwc_conv(x: Expr, w: Expr, b: Expr | None = None, z: Expr | None = None, *, node: Node, auto_pad: str = "NOTSET", activation: str = "",
+def nhwc_conv(x: Expr, w: Expr, b: Expr | None = None, z: Expr | None = None, *, node: Node, auto_pad: str = "NOTSET",
+              activation: str = "",
               activation_params: tuple[float, ...] = (), dilations: tuple[int, ...] | None = None, group: int = 1,
-              kernel_shape: tuple[int, ...] | None = None, pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None) -> Expr:
+              kernel_shape: tuple[int, ...] | None = None, pads: tuple[int, ...] | None = None,
+              strides: tuple[int, ...] | None = None) -> Expr:
     """Channels last in data and result; weights (out, in, spatial…)."""
-    y = fused_conv(last_first(x), w, b, None if z is None else last_first(z), activation=activation, activation_params=activation_params,
-                   auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape, pads=pads, strides=strides, node=node)
+    y = fused_conv(last_first(x), w, b, None if z is None else last_first(z), activation=activation,
+                   activation_params=activation_params,
+                   auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape, pads=pads,
+                   strides=strides, node=node)
     return first_last(y)
 
 
 @converter("NhwcMaxPool", domain=MICROSOFT)
 def nhwc_max_pool(
-    x: Expr, *, auto_pad: str = "NOTSET", ceil_mode: int = 0, dilations: tuple[int, ...] | None = None, kernel_shape: tuple[int, ...],
-    pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
+    x: Expr, *, auto_pad: str = "NOTSET", ceil_mode: int = 0, dilations: tuple[int, ...] | None = None,
+    kernel_shape: tuple[int, ...], pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None,
+    node: Node,
 ) -> Expr:
-    return first_last(nn.max_pool(last_first(x), auto_pad=auto_pad, ceil_mode=ceil_mode, dilations=dilations, kernel_shape=kernel_shape,
+    return first_last(nn.max_pool(last_first(x), auto_pad=auto_pad, ceil_mode=ceil_mode, dilations=dilations,
+                                  kernel_shape=kernel_shape,
                                   pads=pads, strides=strides, node=node)[0])
 
 
 @converter("ConvTransposeWithDynamicPads", domain=MICROSOFT)
 def conv_transpose_with_dynamic_pads(
-    x: Expr, w: Expr, pads: Expr | None = None, b: Expr | None = None, *, auto_pad: str = "NOTSET", dilations: tuple[int, ...] | None = None,
-    group: int = 1, kernel_shape: tuple[int, ...] | None = None, output_padding: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None, node: Node,
+    x: Expr, w: Expr, pads: Expr | None = None, b: Expr | None = None, *, auto_pad: str = "NOTSET",
+    dilations: tuple[int, ...] | None = None, group: int = 1, kernel_shape: tuple[int, ...] | None = None,
+    output_padding: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
 ) -> Expr:
-    return nn.conv_transpose(x, w, b, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape, strides=strides,
-                             output_padding=output_padding, pads=None if pads is None else node.ints(pads, "Pads"), node=node)
+    return nn.conv_transpose(x, w, b, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape,
+                             strides=strides,
+                             output_padding=output_padding, pads=None if pads is None else node.ints(pads, "Pads"),
+                             node=node)
 
 
 @converter("FusedGemm", domain=MICROSOFT)
 def fused_gemm(
-    a: Expr, b: Expr, c: Expr | None = None, *, activation: str = "", activation_alpha: float = 0.0, activation_beta: float = 0.0,
-    activation_gamma: float = 0.0, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0, node: Node,
+    a: Expr, b: Expr, c: Expr | None = None, *, activation: str = "", activation_alpha: float = 0.0,
+    activation_beta: float = 0.0, activation_gamma: float = 0.0, alpha: float = 1.0, beta: float = 1.0, transA: int = 0,
+    transB: int = 0, node: Node,
 ) -> Expr:
     y = linear.gemm(a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
     return activated(y, activation, (activation_alpha, activation_beta, activation_gamma), node)
@@ -103,9 +125,10 @@ def fused_gemm(
 
 @converter("FusedMatMul", "TransposeMatMul", domain=MICROSOFT)
 def fused_matmul(
-    a: Expr, b: Expr, *, alpha: float = 1.0, transA: int = 0, transB: int = 0, transBatchA: int = 0, transBatchB: int = 0, node: Node,
+    a: Expr, b: Expr, *, alpha: float = 1.0, transA: int = 0, transB: int = 0, transBatchA: int = 0,
+    transBatchB: int = 0, node: Node,
 ) -> Expr:
-    """alpha * a @ b, the last two dimensions of each exchanged by transA and transB, the first moved before the last two by transBatchA and transBatchB."""
+    """alpha * a @ b; trans* exchange the last two dimensions, transBatch* move the first before the last two."""
     y = linear.matmul(_laid(a, transA, transBatchA), _laid(b, transB, transBatchB), node=node)
     return y if alpha == 1 else op.multiply(y, scalar(alpha, y))
 
@@ -150,7 +173,8 @@ def bias_split_gelu(x: Expr, bias: Expr, *, node: Node) -> Expr:
     """The first half of the last dimension times the gelu of the second."""
     y = op.add(x, bias)
     half = node.static(x, "X")[-1] // 2
-    return op.multiply(slice_axis(y, rank(y) - 1, 0, half), elementwise.gelu(slice_axis(y, rank(y) - 1, half, 2 * half), node=node))
+    return op.multiply(slice_axis(y, rank(y) - 1, 0, half), elementwise.gelu(slice_axis(y, rank(y) - 1, half, 2 * half),
+        node=node))
 
 
 @converter("BiasAdd", domain=MICROSOFT)
@@ -160,7 +184,7 @@ def bias_add(x: Expr, bias: Expr, skip: Expr) -> Expr:
 
 @converter("BiasSoftmax", domain=MICROSOFT)
 def bias_softmax(data: Expr, bias: Expr, *, axis: int = 1, is_inner_broadcast: int, node: Node) -> Expr:
-    """Softmax over all dimensions from `axis` on of data + bias, which is repeated along the inner or the outer batch dimensions."""
+    """Softmax over dimensions from `axis` on of data + bias, repeated along inner or outer batch dimensions."""
     dims, axis = shape_of(data), axis_of(axis, rank(data), node)
     if not is_inner_broadcast and rank(bias) < rank(data):
         bias = reshape(bias, (*[1] * (rank(data) - rank(bias)), *shape_of(bias)))
@@ -187,9 +211,10 @@ def _skipped(x: Expr, skip: Expr, bias: Expr | None) -> Expr:
 
 @converter("SkipLayerNormalization", domain=MICROSOFT)
 def skip_layer_norm(
-    input: Expr, skip: Expr, gamma: Expr, beta: Expr | None = None, bias: Expr | None = None, *, epsilon: float = 1e-12, node: Node,
+    input: Expr, skip: Expr, gamma: Expr, beta: Expr | None = None, bias: Expr | None = None, *, epsilon: float = 1e-12,
+    node: Node,
 ) -> tuple[Expr, ...]:
-    """Layer normalization of input + skip + bias; the mean and 1 / deviation are not given out; the sum is the fourth result."""
+    """Layer normalization of input + skip + bias. The fourth result is the sum; mean and deviation are left out."""
     total = _skipped(input, skip, bias)
     return _normed(total, gamma, beta, epsilon, node), _no_statistics(node), _no_statistics(node), total
 
@@ -199,12 +224,14 @@ def skip_simplified_layer_norm(
     input: Expr, skip: Expr, gamma: Expr, bias: Expr | None = None, *, epsilon: float = 1e-12, node: Node,
 ) -> tuple[Expr, ...]:
     total = _skipped(input, skip, bias)
-    return simplified_layer_norm(total, gamma, epsilon=epsilon, node=node)[0], _no_statistics(node), _no_statistics(node), total
+    return simplified_layer_norm(total, gamma, epsilon=epsilon,
+                                 node=node)[0], _no_statistics(node), _no_statistics(node), total
 
 
 def _no_statistics(node: Node) -> Expr:
     if any(node.outputs[1:3]):
-        node.refuse("its second and third output, mean and deviation, are for training and are not supported; export the model for inference")
+        node.refuse("its second and third output, mean and deviation, are for training and are not supported; export "
+                    "the model for inference")
     return Tuple(())
 
 
@@ -215,19 +242,22 @@ def _normed(x: Expr, gamma: Expr, beta: Expr | None, epsilon: float, node: Node)
 
 @converter("EmbedLayerNormalization", domain=MICROSOFT)
 def embed_layer_norm(
-    input_ids: Expr, segment_ids: Expr | None, word_embedding: Expr, position_embedding: Expr, segment_embedding: Expr | None, gamma: Expr,
-    beta: Expr, mask: Expr | None = None, position_ids: Expr | None = None, *, epsilon: float = 1e-12, mask_index_type: int = 0, node: Node,
+    input_ids: Expr, segment_ids: Expr | None, word_embedding: Expr, position_embedding: Expr,
+    segment_embedding: Expr | None, gamma: Expr, beta: Expr, mask: Expr | None = None, position_ids: Expr | None = None,
+    *, epsilon: float = 1e-12, mask_index_type: int = 0, node: Node,
 ) -> tuple[Expr, ...]:
     """Layer normalization of the sum of the embeddings; how many of each row of the mask are set; the sum."""
     batch = shape_of(input_ids)[0]
     if position_ids is None:
-        places: Expr = op.expand_dims(slice_axis(position_embedding, 0, 0, node.static(input_ids, "input_ids")[1]), axis=0)
+        places: Expr = op.expand_dims(slice_axis(position_embedding, 0, 0, node.static(input_ids, "input_ids")[1]),
+                                      axis=0)
     else:
         places = op.take(position_embedding, position_ids, axis=0)
     total: Expr = op.add(op.take(word_embedding, input_ids, axis=0), places)
     if segment_ids is not None and segment_embedding is not None:
         total = op.add(total, op.take(segment_embedding, segment_ids, axis=0))
-    count = op.sum(cast(mask, "int32"), axis=(1,)) if mask is not None and mask_index_type else op.full(number(0, "int32"), shape=(batch,), dtype="int32")
+    count = (op.sum(cast(mask, "int32"), axis=(1,)) if mask is not None and mask_index_type
+             else op.full(number(0, "int32"), shape=(batch,), dtype="int32"))
     return _normed(total, gamma, beta, epsilon, node), count, total
 
 
@@ -235,7 +265,8 @@ def embed_layer_norm(
 def group_norm(
     x: Expr, gamma: Expr, beta: Expr, *, activation: int, channels_last: int = 1, epsilon: float = 1e-5, groups: int,
 ) -> Expr:
-    y = op.nn.group_norm(last_first(x) if channels_last else x, cast(gamma, dtype_of(x)), cast(beta, dtype_of(x)), num_groups=groups, axis=1, epsilon=epsilon)
+    y = op.nn.group_norm(last_first(x) if channels_last else x, cast(gamma, dtype_of(x)), cast(beta, dtype_of(x)),
+                         num_groups=groups, axis=1, epsilon=epsilon)
     found = first_last(y) if channels_last else y
     return elementwise.swish(found) if activation else found
 
@@ -261,8 +292,10 @@ def trilu(x: Expr, k: Expr | None = None, *, upper: int = 1, node: Node) -> Expr
 
 
 @converter("GridSample", domain=MICROSOFT)
-def grid_sample(x: Expr, grid: Expr, *, align_corners: int = 0, mode: str = "bilinear", padding_mode: str = "zeros", node: Node) -> Expr:
-    return sampling.grid_sample(x, grid, align_corners=align_corners, mode=mode.replace("bilinear", "linear").replace("bicubic", "cubic"), padding_mode=padding_mode, node=node)
+def grid_sample(x: Expr, grid: Expr, *, align_corners: int = 0, mode: str = "bilinear", padding_mode: str = "zeros",
+                node: Node) -> Expr:
+    return sampling.grid_sample(x, grid, align_corners=align_corners, mode=mode.replace("bilinear",
+        "linear").replace("bicubic", "cubic"), padding_mode=padding_mode, node=node)
 
 
 @converter("CDist", domain=MICROSOFT)
@@ -277,12 +310,14 @@ def cdist(a: Expr, b: Expr, *, metric: str = "sqeuclidean", node: Node) -> Expr:
 
 @converter("CropAndResize", domain=MICROSOFT)
 def crop_and_resize(
-    x: Expr, rois: Expr, batch_indices: Expr, crop_size: Expr, *, extrapolation_value: float = 0.0, mode: str = "bilinear", node: Node,
+    x: Expr, rois: Expr, batch_indices: Expr, crop_size: Expr, *, extrapolation_value: float = 0.0,
+    mode: str = "bilinear", node: Node,
 ) -> Expr:
     how = {"bilinear": "bilinear", "nearest": "nearest_neighbor"}.get(mode)
     if how is None:
         node.refuse(f"mode is {mode!r}; it must be bilinear or nearest")
-    return op.image.crop_and_resize(x, rois, batch_indices, crop_size=node.ints(crop_size, "crop_size"), layout="NCHW", method=how, extrapolation_value=extrapolation_value)
+    return op.image.crop_and_resize(x, rois, batch_indices, crop_size=node.ints(crop_size, "crop_size"), layout="NCHW",
+                                    method=how, extrapolation_value=extrapolation_value)
 
 
 @converter("IsAllFinite", domain=MICROSOFT)

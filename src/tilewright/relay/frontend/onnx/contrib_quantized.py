@@ -1,4 +1,4 @@
-"""com.microsoft: quantized operators. Each becomes dequantize, the operator of real numbers, quantize, which the passes on integers know."""
+"""com.microsoft: quantized operators as dequantize, real operator, quantize; later passes make them integer."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def qlinear_add(
     a: Expr, a_scale: Expr, a_zero_point: Expr | None, b: Expr, b_scale: Expr, b_zero_point: Expr | None, c_scale: Expr,
     c_zero_point: Expr | None = None, *, node: Node,
 ) -> Expr:
-    return whole(op.add(real(a, a_scale, a_zero_point, node), real(b, b_scale, b_zero_point, node)), c_scale, c_zero_point, a, node)
+    return whole(op.add(real(a, a_scale, a_zero_point, node), real(b, b_scale, b_zero_point, node)), c_scale,
+                 c_zero_point, a, node)
 
 
 @converter("QLinearMul", domain=MICROSOFT)
@@ -59,7 +60,8 @@ def qlinear_mul(
     a: Expr, a_scale: Expr, a_zero_point: Expr | None, b: Expr, b_scale: Expr, b_zero_point: Expr | None, c_scale: Expr,
     c_zero_point: Expr | None = None, *, node: Node,
 ) -> Expr:
-    return whole(op.multiply(real(a, a_scale, a_zero_point, node), real(b, b_scale, b_zero_point, node)), c_scale, c_zero_point, a, node)
+    return whole(op.multiply(real(a, a_scale, a_zero_point, node), real(b, b_scale, b_zero_point, node)), c_scale,
+                 c_zero_point, a, node)
 
 
 @converter("QLinearSigmoid", domain=MICROSOFT)
@@ -71,16 +73,18 @@ def qlinear_sigmoid(
 
 @converter("QLinearLeakyRelu", domain=MICROSOFT)
 def qlinear_leaky_relu(
-    x: Expr, x_scale: Expr, x_zero_point: Expr | None, y_scale: Expr, y_zero_point: Expr | None = None, *, alpha: float = 0.01, node: Node,
+    x: Expr, x_scale: Expr, x_zero_point: Expr | None, y_scale: Expr, y_zero_point: Expr | None = None, *,
+    alpha: float = 0.01, node: Node,
 ) -> Expr:
     return whole(op.nn.leaky_relu(real(x, x_scale, x_zero_point, node), alpha=alpha), y_scale, y_zero_point, x, node)
 
 
 @converter("QLinearSoftmax", domain=MICROSOFT)
 def qlinear_softmax(
-    x: Expr, x_scale: Expr, x_zero_point: Expr | None, y_scale: Expr, y_zero_point: Expr, *, axis: int = -1, opset: int, node: Node,
+    x: Expr, x_scale: Expr, x_zero_point: Expr | None, y_scale: Expr, y_zero_point: Expr, *, axis: int = -1, opset: int,
+    node: Node,
 ) -> Expr:
-    """As Softmax of ONNX at `opset`, before 13 of all dimensions from `axis` on as one; one over the scale of the result counts as a whole number."""
+    """Softmax of ONNX at `opset`: before 13, over all dimensions from `axis` on. An integral 1 / y_scale is exact."""
     dims, along = shape_of(x), axis_of(axis, rank(x), node)
     rows = x if opset >= 13 else reshape(x, (*dims[:along], -1))
     along = along if opset >= 13 else rank(rows) - 1
@@ -95,24 +99,29 @@ def _known_softmax(x: Expr, given: tuple[Expr, Expr | None], wanted: tuple[Expr,
     if given[1] is None:
         parameters[1] = np.zeros((), np.uint8)
     found = [np.asarray(p) for p in parameters if p is not None]
-    return None if len(found) < 4 else onnx_runtime.softmax(Quantized(x, found[0], found[1]), Quantized(x, found[2], found[3]), axis)
+    return None if len(found) < 4 else onnx_runtime.softmax(Quantized(x, found[0], found[1]),
+        Quantized(x, found[2], found[3]), axis)
 
 
 @converter("QLinearAveragePool", domain=MICROSOFT)
 def qlinear_average_pool(
-    x: Expr, x_scale: Expr, x_zero_point: Expr | None, y_scale: Expr, y_zero_point: Expr | None = None, *, auto_pad: str = "NOTSET",
-    ceil_mode: int = 0, channels_last: int = 0, count_include_pad: int = 0, kernel_shape: tuple[int, ...], pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None, node: Node,
+    x: Expr, x_scale: Expr, x_zero_point: Expr | None, y_scale: Expr, y_zero_point: Expr | None = None, *,
+    auto_pad: str = "NOTSET", ceil_mode: int = 0, channels_last: int = 0, count_include_pad: int = 0,
+    kernel_shape: tuple[int, ...], pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None,
+    node: Node,
 ) -> Expr:
-    value = nn.average_pool(real(last_first(x) if channels_last else x, x_scale, x_zero_point, node), auto_pad=auto_pad, ceil_mode=ceil_mode,
-                            count_include_pad=count_include_pad, kernel_shape=kernel_shape, pads=pads, strides=strides, node=node)
+    value = nn.average_pool(real(last_first(x) if channels_last else x, x_scale, x_zero_point, node), auto_pad=auto_pad,
+                            ceil_mode=ceil_mode,
+                            count_include_pad=count_include_pad, kernel_shape=kernel_shape, pads=pads, strides=strides,
+                            node=node)
     y = whole(value, y_scale, y_zero_point, x, node)
     return first_last(y) if channels_last else y
 
 
 @converter("QLinearGlobalAveragePool", domain=MICROSOFT)
 def qlinear_global_average_pool(
-    x: Expr, x_scale: Expr, x_zero_point: Expr, y_scale: Expr, y_zero_point: Expr, *, channels_last: int = 0, node: Node,
+    x: Expr, x_scale: Expr, x_zero_point: Expr, y_scale: Expr, y_zero_point: Expr, *, channels_last: int = 0,
+    node: Node,
 ) -> Expr:
     value = nn.global_average_pool(real(last_first(x) if channels_last else x, x_scale, x_zero_point, node))
     y = whole(value, y_scale, y_zero_point, x, node)
@@ -121,8 +130,8 @@ def qlinear_global_average_pool(
 
 @converter("QLinearReduceMean", domain=MICROSOFT)
 def qlinear_reduce_mean(
-    data: Expr, data_scale: Expr, data_zero_point: Expr | None, reduced_scale: Expr, reduced_zero_point: Expr | None = None, *,
-    axes: tuple[int, ...] | None = None, keepdims: int = 1, node: Node,
+    data: Expr, data_scale: Expr, data_zero_point: Expr | None, reduced_scale: Expr,
+    reduced_zero_point: Expr | None = None, *, axes: tuple[int, ...] | None = None, keepdims: int = 1, node: Node,
 ) -> Expr:
     mean = op.mean(real(data, data_scale, data_zero_point, node), axis=axes, keepdims=bool(keepdims))
     return whole(mean, reduced_scale, reduced_zero_point, data, node)
@@ -132,15 +141,16 @@ def qlinear_reduce_mean(
 def qlinear_concat(y_scale: Expr, y_zero_point: Expr, *inputs: Expr, axis: int, node: Node) -> Expr:
     """The inputs come in threes: a tensor, its scale, its zero point."""
     if len(inputs) % 3 or not inputs:
-        node.refuse(f"{len(inputs)} inputs stand behind the scale and zero point of the result; there must be three for each tensor: itself, scale, zero point")
+        node.refuse(f"{len(inputs)} inputs stand behind the scale and zero point of the result; there must be three "
+                    "for each tensor: itself, scale, zero point")
     parts = tuple(real(inputs[k], inputs[k + 1], inputs[k + 2], node) for k in range(0, len(inputs), 3))
     return whole(op.concatenate(Tuple(parts), axis=axis), y_scale, y_zero_point, inputs[0], node)
 
 
 @converter("QLinearWhere", domain=MICROSOFT)
 def qlinear_where(
-    condition: Expr, x: Expr, x_scale: Expr, x_zero_point: Expr, y: Expr, y_scale: Expr, y_zero_point: Expr, z_scale: Expr, z_zero_point: Expr, *,
-    node: Node,
+    condition: Expr, x: Expr, x_scale: Expr, x_zero_point: Expr, y: Expr, y_scale: Expr, y_zero_point: Expr,
+    z_scale: Expr, z_zero_point: Expr, *, node: Node,
 ) -> Expr:
     chosen = op.where(condition, real(x, x_scale, x_zero_point, node), real(y, y_scale, y_zero_point, node))
     return whole(chosen, z_scale, z_zero_point, x, node)
@@ -148,14 +158,17 @@ def qlinear_where(
 
 @converter("QLinearConv", domain=MICROSOFT)
 def qlinear_conv(
-    x: Expr, x_scale: Expr, x_zero_point: Expr, w: Expr, w_scale: Expr, w_zero_point: Expr, y_scale: Expr, y_zero_point: Expr, b: Expr | None = None,
+    x: Expr, x_scale: Expr, x_zero_point: Expr, w: Expr, w_scale: Expr, w_zero_point: Expr, y_scale: Expr,
+    y_zero_point: Expr, b: Expr | None = None,
     *, auto_pad: str = "NOTSET", channels_last: int = 0, dilations: tuple[int, ...] | None = None, group: int = 1,
-    kernel_shape: tuple[int, ...] | None = None, pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
+    kernel_shape: tuple[int, ...] | None = None, pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None, node: Node,
 ) -> Expr:
     data = real(last_first(x) if channels_last else x, x_scale, x_zero_point, node)
     weight = real(w, w_scale, w_zero_point, node, axis=0)
     bias = None if b is None else _bias(b, x_scale, w_scale)
-    value = nn.conv(data, weight, bias, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape, pads=pads, strides=strides, node=node)
+    value = nn.conv(data, weight, bias, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape,
+                    pads=pads, strides=strides, node=node)
     y = whole(value, y_scale, y_zero_point, x, node)
     return first_last(y) if channels_last else y
 
@@ -167,8 +180,9 @@ def _bias(b: Expr, x_scale: Expr, w_scale: Expr) -> Expr:
 
 @converter("QGemm", domain=MICROSOFT)
 def qgemm(
-    a: Expr, a_scale: Expr, a_zero_point: Expr, b: Expr, b_scale: Expr, b_zero_point: Expr, c: Expr | None = None, y_scale: Expr | None = None,
-    y_zero_point: Expr | None = None, *, alpha: float = 1.0, transA: int = 0, transB: int = 0, node: Node,
+    a: Expr, a_scale: Expr, a_zero_point: Expr, b: Expr, b_scale: Expr, b_zero_point: Expr, c: Expr | None = None,
+    y_scale: Expr | None = None, y_zero_point: Expr | None = None, *, alpha: float = 1.0, transA: int = 0,
+    transB: int = 0, node: Node,
 ) -> Expr:
     """alpha * a @ b + c, with an int32 c in units of alpha times both scales; float32 without a scale of the result."""
     right = real(b, b_scale, b_zero_point, node, axis=0 if transB else 1)
@@ -181,10 +195,11 @@ def qgemm(
 
 @converter("MatMulIntegerToFloat", domain=MICROSOFT)
 def matmul_integer_to_float(
-    a: Expr, b: Expr, a_scale: Expr, b_scale: Expr, a_zero_point: Expr | None = None, b_zero_point: Expr | None = None, bias: Expr | None = None, *,
-    node: Node,
+    a: Expr, b: Expr, a_scale: Expr, b_scale: Expr, a_zero_point: Expr | None = None, b_zero_point: Expr | None = None,
+    bias: Expr | None = None, *, node: Node,
 ) -> Expr:
-    y = linear.matmul(real(a, a_scale, a_zero_point, node, axis=0), real(b, b_scale, b_zero_point, node, axis=rank(b) - 1), node=node)
+    y = linear.matmul(real(a, a_scale, a_zero_point, node, axis=0),
+                      real(b, b_scale, b_zero_point, node, axis=rank(b) - 1), node=node)
     return y if bias is None else op.add(y, bias)
 
 
@@ -207,12 +222,14 @@ def matmul_integer16(a: Expr, b: Expr, *, node: Node) -> Expr:
 
 @converter("MatMulNBits", domain=MICROSOFT)
 def matmul_nbits(
-    a: Expr, b: Expr, scales: Expr, zero_points: Expr | None = None, g_idx: Expr | None = None, bias: Expr | None = None, *, K: int, N: int,
-    accuracy_level: int = 0, bits: int = 4, block_size: int, weight_prepacked: int = 0, node: Node,
+    a: Expr, b: Expr, scales: Expr, zero_points: Expr | None = None, g_idx: Expr | None = None,
+    bias: Expr | None = None, *, K: int, N: int, accuracy_level: int = 0, bits: int = 4, block_size: int,
+    weight_prepacked: int = 0, node: Node,
 ) -> Expr:
-    """`a` times weights of 2, 4 or 8 bits (N, blocks, packed) with a scale for each block of K; the weights are made real while compiling."""
+    """`a` times weights of 2, 4 or 8 bits (N, blocks, packed), dequantized at compile time, a scale per block of K."""
     if bits not in (2, 4, 8) or weight_prepacked:
-        node.refuse(f"bits is {bits} and weight_prepacked {weight_prepacked}; 2, 4 and 8 bits, not packed for another program, are supported")
+        node.refuse(f"bits is {bits} and weight_prepacked {weight_prepacked}; 2, 4 and 8 bits, not packed for another "
+                    "program, are supported")
     blocks = -(-K // block_size)
     q = _unpacked(node.value(b, "B").reshape(N, -1), bits)[:, : blocks * block_size]
     scale = node.value(scales, "scales")
@@ -221,7 +238,8 @@ def matmul_nbits(
         zero = np.full((N, blocks), 1 << (bits - 1), np.float32)
     else:
         given = node.value(zero_points, "zero_points")
-        zero = (_unpacked(given.reshape(N, -1), bits) if given.dtype == np.uint8 else given.reshape(N, -1)).astype(np.float32)[:, :blocks]
+        zero = (_unpacked(given.reshape(N, -1), bits) if given.dtype == np.uint8
+                else given.reshape(N, -1)).astype(np.float32)[:, :blocks]
     group = np.arange(blocks * block_size) // block_size
     if g_idx is not None:
         order = node.value(g_idx, "g_idx").reshape(-1)

@@ -11,7 +11,7 @@ from tilewright.base.array_bytes import of_strings
 from tilewright.base.errors import CompileError
 from tilewright.base.types import DataType
 from tilewright.relay.expr import Constant, Expr, If, Tuple
-from tilewright.relay.frontend.known import has_unknown_sizes
+from tilewright.relay.frontend.core.known import has_unknown_sizes
 from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
@@ -24,12 +24,15 @@ from tilewright.relay.sequence_values import NOTHING, opened
 
 @converter("Constant")
 def constant(
-    *, value: Any = None, sparse_value: Any = None, value_float: float | None = None, value_floats: tuple[float, ...] | None = None, value_int: int | None = None,
-    value_ints: tuple[int, ...] | None = None, value_string: str | None = None, value_strings: tuple[str, ...] | None = None, node: Node,
+    *, value: Any = None, sparse_value: Any = None, value_float: float | None = None,
+    value_floats: tuple[float, ...] | None = None, value_int: int | None = None,
+    value_ints: tuple[int, ...] | None = None, value_string: str | None = None,
+    value_strings: tuple[str, ...] | None = None, node: Node,
 ) -> Expr:
     if value is not None or sparse_value is not None:
         return Constant(sparse_value if value is None else value)
-    for given, dtype in ((value_float, np.float32), (value_floats, np.float32), (value_int, np.int64), (value_ints, np.int64)):
+    for given, dtype in ((value_float, np.float32), (value_floats, np.float32), (value_int, np.int64),
+                         (value_ints, np.int64)):
         if given is not None:
             return Constant(np.asarray(given, dtype))
     strings = value_strings if value_string is None else (value_string,)
@@ -98,7 +101,9 @@ def constant_of_shape(shape: Expr, *, value: Any = None, node: Node) -> Expr:
 @converter("Range")
 def range_(start: Expr, limit: Expr, delta: Expr, *, stash_type: int = 1, node: Node) -> Expr:
     first, step = node.scalar(start, "start"), node.scalar(delta, "delta")
-    (last,) = value.flat if (value := node.dims(limit, "limit")).dtype == object and value.size == 1 else (node.scalar(limit, "limit"),)
+    (last,) = value.flat if (value := node.dims(limit,
+                                                "limit")).dtype == object and value.size == 1 else (node.scalar(limit,
+                                                    "limit"),)
     if step == 0:
         node.refuse("delta is 0")
     return op.arange(start=first, stop=last, step=step, dtype=dtype_of(start))
@@ -123,13 +128,16 @@ def nonzero(x: Expr) -> Expr:
 def unique(x: Expr, *, axis: int | None = None, sorted: int = 1) -> tuple[Expr, ...]:
     if axis is not None:
         return fields(op.unique_slices(x, axis=axis, is_sorted=bool(sorted)), 4)
-    values, first, inverse, count, counts = fields(op.unique(reshape(x, (-1,)), is_sorted=bool(sorted), return_counts=True), 5)
-    return (first_of(values, count), cast(first_of(first, count), "int64"), cast(inverse, "int64"), cast(first_of(counts, count), "int64"))
+    values, first, inverse, count, counts = fields(op.unique(reshape(x, (-1,)), is_sorted=bool(sorted),
+        return_counts=True), 5)
+    return (first_of(values, count), cast(first_of(first, count), "int64"), cast(inverse, "int64"),
+            cast(first_of(counts, count), "int64"))
 
 
 @converter("NonMaxSuppression", since=10)
 def non_max_suppression(
-    boxes: Expr, scores: Expr, max_output_boxes_per_class: Expr | None = None, iou_threshold: Expr | None = None, score_threshold: Expr | None = None,
+    boxes: Expr, scores: Expr, max_output_boxes_per_class: Expr | None = None, iou_threshold: Expr | None = None,
+    score_threshold: Expr | None = None,
     *, center_point_box: int = 0, node: Node,
 ) -> Expr:
     if center_point_box:
@@ -140,7 +148,8 @@ def non_max_suppression(
     if not 0 <= overlap <= 1:
         node.refuse(f"iou_threshold is {overlap:g}; it must be from 0 to 1")
     rows, count = fields(op.vision.all_class_non_max_suppression(
-        boxes, scores, max_output_boxes_per_class=max(0, int(node.scalar(max_output_boxes_per_class, "max_output_boxes_per_class", 0))),
+        boxes, scores, max_output_boxes_per_class=max(0,
+            int(node.scalar(max_output_boxes_per_class, "max_output_boxes_per_class", 0))),
         iou_threshold=overlap,
         score_threshold=float(node.scalar(score_threshold, "score_threshold", -np.inf)),
     ), 2)
@@ -158,17 +167,22 @@ def if_(cond: Expr, *, then_branch: onnx.GraphProto, else_branch: onnx.GraphProt
     for branch, taken in ((then_branch, True), (else_branch, False)):
         try:
             both.append(node.import_graph(branch))
-        except CompileError as error:  # a branch may be for other sizes than those that are given, and then it is not the one that is taken
+        # a branch may be for other sizes than those that are given, and then it is not the one that is taken
+        except CompileError as error:
             chosen = node.value(cond, "cond", f", since one branch is no program for these inputs: {error}")
             if bool(chosen.reshape(-1)[0]) is taken:
                 raise
             return tuple(node.import_graph(else_branch if taken else then_branch))
     then, otherwise = both
     for k, (a, b) in enumerate(zip(then, otherwise, strict=True)):
-        if has_unknown_sizes(a) or has_unknown_sizes(b) or a.checked_type != b.checked_type or (a is NOTHING) != (b is NOTHING):
-            found = ["nothing" if x is NOTHING else "open" if has_unknown_sizes(x) else repr(x.checked_type) for x in (a, b)]
-            chosen = node.value(cond, "cond", f", since output {k} is {found[0]} in one branch and {found[1]} in the other")
+        if (has_unknown_sizes(a) or has_unknown_sizes(b) or a.checked_type != b.checked_type
+                or (a is NOTHING) != (b is NOTHING)):
+            found = ["nothing" if x is NOTHING else "open" if has_unknown_sizes(x) else repr(x.checked_type)
+                     for x in (a, b)]
+            chosen = node.value(cond, "cond", f", since output {k} is {found[0]} in one branch and {found[1]} in the "
+                                              "other")
             return tuple(then if chosen.reshape(-1)[0] else otherwise)
-    whole = If(cond, Tuple(tuple(then)), Tuple(tuple(otherwise)), node.origin) if len(then) > 1 else If(cond, then[0], otherwise[0], node.origin)
+    whole = (If(cond, Tuple(tuple(then)), Tuple(tuple(otherwise)), node.origin) if len(then) > 1
+             else If(cond, then[0], otherwise[0], node.origin))
     results = fields(whole, len(then)) if len(then) > 1 else (whole,)
     return tuple(NOTHING if a is NOTHING else opened(r) for a, r in zip(then, results, strict=True))

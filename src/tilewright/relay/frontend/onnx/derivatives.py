@@ -1,4 +1,5 @@
-"""Derivatives of a graph of calls, backwards from its result: each operator's rule says what reaches its arguments of what reaches it.
+"""Derivatives of a graph of calls, backwards from its result: each operator's rule says what reaches its arguments of
+what reaches it.
 
     y = exp(a * b)      ->      dy/da = (dy * y) * b,   dy/db = (dy * y) * a
 """
@@ -55,14 +56,16 @@ def derivatives(y: Expr, xs: Sequence[Expr]) -> list[Expr]:
     return [slopes[x][0] or op.zeros_like(x) if x in slopes else op.zeros_like(x) for x in xs]
 
 
-def _backwards(e: Expr, slopes: list[Expr | None], depending: set[Expr], give: Callable[[Expr, int, Expr | None], None]) -> None:
+def _backwards(e: Expr, slopes: list[Expr | None], depending: set[Expr],
+               give: Callable[[Expr, int, Expr | None], None]) -> None:
     """Give the arguments of a call what reaches them."""
     rules = _RULES.get(e.op.name) if isinstance(e, Call) and isinstance(e.op, Op) else None
     if isinstance(e, Call) and isinstance(e.op, Op) and e.op.view:
         rules = (lambda e, g: op.reshape_like(g, e.args[0]),)
     if rules is None or not isinstance(e, Call):
         name = e.op.name if isinstance(e, Call) and isinstance(e.op, Op) else type(e).__name__
-        raise CompileError(f"the derivative of '{name}' is not known; leave out what depends on it, or compute the derivative in the model", e.span, code="TW0107")
+        raise CompileError(f"the derivative of '{name}' is not known; leave out what depends on it, or compute the "
+                           "derivative in the model", e.span, code="TW0107")
     for argument, rule in zip(e.args, rules, strict=False):
         if argument not in depending or rule is None or not _is_real(argument):
             continue
@@ -138,7 +141,8 @@ def _mean(e: Call, g: Expr) -> Expr:
 
 def _within(e: Call, g: Expr) -> Expr:
     x = e.args[0]
-    return _where(op.logical_and(op.greater_equal(x, scalar(e.attrs.a_min, x)), op.less_equal(x, scalar(e.attrs.a_max, x))), g)
+    return _where(op.logical_and(op.greater_equal(x, scalar(e.attrs.a_min, x)),
+                                 op.less_equal(x, scalar(e.attrs.a_max, x))), g)
 
 
 def _softmax(e: Call, g: Expr) -> Expr:
@@ -166,7 +170,8 @@ def _parts(e: Call, g: Expr) -> list[Expr]:
 
 def _joined(e: Call, slopes: Sequence[Expr | None]) -> Expr:
     fields = [TupleGetItem(e, k) for k in range(len(slopes))]
-    return op.concatenate(tuple(op.zeros_like(f) if s is None else s for f, s in zip(fields, slopes, strict=True)), axis=e.attrs.axis)
+    return op.concatenate(tuple(op.zeros_like(f) if s is None else s for f, s in zip(fields, slopes, strict=True)),
+                          axis=e.attrs.axis)
 
 
 def _matrix(x: Expr) -> Expr:
@@ -183,7 +188,8 @@ def _matmul_left(e: Call, g: Expr) -> Expr:
 
 
 def _matmul_right(e: Call, g: Expr) -> Expr:
-    return _swapped(op.nn.matmul(_matrix(e.args[0]), _matrix(g), transpose_a=not e.attrs.transpose_a), e.attrs.transpose_b)
+    return _swapped(op.nn.matmul(_matrix(e.args[0]), _matrix(g), transpose_a=not e.attrs.transpose_a),
+                    e.attrs.transpose_b)
 
 
 def _batch_left(e: Call, g: Expr) -> Expr:
@@ -191,7 +197,8 @@ def _batch_left(e: Call, g: Expr) -> Expr:
 
 
 def _batch_right(e: Call, g: Expr) -> Expr:
-    return _swapped(op.nn.batch_matmul(e.args[0], g, transpose_a=not e.attrs.transpose_a, transpose_b=False), e.attrs.transpose_b)
+    return _swapped(op.nn.batch_matmul(e.args[0], g, transpose_a=not e.attrs.transpose_a, transpose_b=False),
+                    e.attrs.transpose_b)
 
 
 def _same(e: Call, g: Expr) -> Expr:
@@ -207,14 +214,18 @@ _RULES: Final[dict[str, tuple[Rule | None, ...]]] = {
     "add": _broadcasting(_same, _same),
     "subtract": _broadcasting(_same, lambda e, g: op.negative(g)),
     "multiply": _broadcasting(lambda e, g: op.multiply(g, e.args[1]), lambda e, g: op.multiply(g, e.args[0])),
-    "divide": _broadcasting(lambda e, g: op.divide(g, e.args[1]), lambda e, g: op.negative(op.divide(op.multiply(g, e), e.args[1]))),
+    "divide": _broadcasting(lambda e, g: op.divide(g, e.args[1]), lambda e,
+                            g: op.negative(op.divide(op.multiply(g, e), e.args[1]))),
     "power": _broadcasting(
         lambda e, g: op.multiply(g, op.multiply(e.args[1], op.power(e.args[0], _more(-1, e.args[1])))),
         lambda e, g: op.multiply(g, op.multiply(e, op.log(e.args[0]))),
     ),
-    "maximum": _broadcasting(lambda e, g: _where(op.greater_equal(*e.args), g), lambda e, g: _where(op.less(*e.args), g)),
-    "minimum": _broadcasting(lambda e, g: _where(op.less_equal(*e.args), g), lambda e, g: _where(op.greater(*e.args), g)),
-    "where": _broadcasting(None, lambda e, g: _where(e.args[0], g), lambda e, g: op.where(e.args[0], op.zeros_like(g), g)),
+    "maximum": _broadcasting(lambda e, g: _where(op.greater_equal(*e.args), g), lambda e,
+                             g: _where(op.less(*e.args), g)),
+    "minimum": _broadcasting(lambda e, g: _where(op.less_equal(*e.args), g), lambda e,
+                             g: _where(op.greater(*e.args), g)),
+    "where": _broadcasting(None, lambda e, g: _where(e.args[0], g), lambda e, g: op.where(e.args[0], op.zeros_like(g),
+        g)),
     "broadcast_to": _broadcasting(_same),
     "exp": _by_value(lambda x, y: y),
     "log": _by_value(lambda x, y: op.divide(scalar(1, x), x)),
@@ -250,7 +261,8 @@ _RULES: Final[dict[str, tuple[Rule | None, ...]]] = {
     "concatenate": (_parts,),
     "split": (_joined,),
     "nn.bias_add": (_same, _bias),
-    "nn.dense": (lambda e, g: op.nn.matmul(g, e.args[1]), lambda e, g: op.nn.matmul(_matrix(g), _matrix(e.args[0]), transpose_a=True)),
+    "nn.dense": (lambda e, g: op.nn.matmul(g, e.args[1]), lambda e, g: op.nn.matmul(_matrix(g), _matrix(e.args[0]),
+        transpose_a=True)),
     "nn.matmul": (_matmul_left, _matmul_right),
     "nn.batch_matmul": _broadcasting(_batch_left, _batch_right),
 }

@@ -1,4 +1,5 @@
-"""Operators of ONNX's first releases (versions 1.0 to 1.3), which it called experimental and took out later; converters of those years wrote them.
+"""Operators of ONNX's first releases (versions 1.0 to 1.3), which it called experimental and took out later; converters
+of those years wrote them.
 
 Sources: "Experimental operators" in docs/Operators.md of ONNX 1.3, and where it is silent, what ONNX Runtime does.
 """
@@ -54,14 +55,16 @@ def image_scaler(x: Expr, *, scale: float = 1.0, bias: Sequence[float] = (), nod
 
 @converter("Crop")
 def crop(x: Expr, *, border: Sequence[int] = (), scale: Sequence[int] = (), node: Node) -> Expr:
-    """What is inside of the borders (left, top, right, bottom); with `scale`, so many rows and columns from the upper left corner of it."""
+    """The part inside the borders (left, top, right, bottom); `scale` limits it to that many rows and columns."""
     if len(border) != 4 or len(scale) not in (0, 2):
-        node.refuse(f"border has {len(border)} numbers and scale {len(scale)}; border must have 4 (left, top, right, bottom), scale 2 (height, width) or none")
+        node.refuse(f"border has {len(border)} numbers and scale {len(scale)}; border must have 4 (left, top, right, "
+                    "bottom), scale 2 (height, width) or none")
     height, width = node.static(x, "input")[2:]
     left, top, right, bottom = border
     ends = (top + scale[0], left + scale[1]) if scale else (height - bottom, width - right)
     if not (0 <= top < ends[0] <= height and 0 <= left < ends[1] <= width):
-        node.refuse(f"rows {top} to {ends[0]} and columns {left} to {ends[1]} are not inside of an image of {height} by {width}")
+        node.refuse(f"rows {top} to {ends[0]} and columns {left} to {ends[1]} are not inside of an image of {height} "
+                    f"by {width}")
     return op.strided_slice(x, begin=(top, left), end=ends, strides=(1, 1), axes=(2, 3))
 
 
@@ -72,8 +75,8 @@ def dynamic_slice(data: Expr, starts: Expr, ends: Expr, axes: Expr | None = None
 
 @converter("ConstantFill")
 def constant_fill(
-    x: Expr | None = None, *, dtype: int = TensorProto.FLOAT, extra_shape: Sequence[int] = (), input_as_shape: int = 0, shape: Sequence[int] = (),
-    value: float = 0.0, node: Node,
+    x: Expr | None = None, *, dtype: int = TensorProto.FLOAT, extra_shape: Sequence[int] = (), input_as_shape: int = 0,
+    shape: Sequence[int] = (), value: float = 0.0, node: Node,
 ) -> Expr:
     """One number everywhere; the shape is `shape`, that of the input, or what the input says."""
     dims = tuple(shape) if x is None else node.ints(x, "input") if input_as_shape else shape_of(x)

@@ -25,7 +25,8 @@ def scaler(x: Expr, *, offset: Sequence[float] = (), scale: Sequence[float] = ()
     x = cast(x, "float32")
     for values, build, what in ((offset, op.subtract, "offset"), (scale, op.multiply, "scale")):
         if len(values) > 1 and shape_of(x)[-1:] != (len(values),):
-            node.refuse(f"{what} has {len(values)} elements, and its input {shape_of(x)[-1]} features; it must have one, or one for each feature")
+            node.refuse(f"{what} has {len(values)} elements, and its input {shape_of(x)[-1]} features; it must have "
+                        "one, or one for each feature")
         if len(values):
             x = build(x, Constant(np.asarray(values if len(values) > 1 else values[0], np.float32)))
     return x
@@ -56,16 +57,18 @@ def binarizer(x: Expr, *, threshold: float = 0.0) -> Expr:
 
 @converter("Imputer", domain=ML)
 def imputer(
-    x: Expr, *, imputed_value_floats: Sequence[float] = (), imputed_value_int64s: Sequence[int] = (), replaced_value_float: float = 0.0,
-    replaced_value_int64: int = 0, node: Node,
+    x: Expr, *, imputed_value_floats: Sequence[float] = (), imputed_value_int64s: Sequence[int] = (),
+    replaced_value_float: float = 0.0, replaced_value_int64: int = 0, node: Node,
 ) -> Expr:
     real = dtype_of(x).is_float
     values: Sequence[float] = imputed_value_floats if real else imputed_value_int64s
     absent = replaced_value_float if real else replaced_value_int64
     if not len(values):
-        node.refuse(f"imputed_value_{'floats' if real else 'int64s'} is missing; it says what stands in for missing values of {dtype_of(x)}")
+        node.refuse(f"imputed_value_{'floats' if real else 'int64s'} is missing; it says what stands in for missing "
+                    f"values of {dtype_of(x)}")
     if len(values) > 1 and shape_of(x)[-1:] != (len(values),):
-        node.refuse(f"{len(values)} imputed values are given for {shape_of(x)[-1]} features; give one, or one for each feature")
+        node.refuse(f"{len(values)} imputed values are given for {shape_of(x)[-1]} features; give one, or one for each "
+                    "feature")
     where = op.isnan(x) if math.isnan(absent) else op.equal(x, scalar(absent, x))
     return op.where(where, Constant(np.asarray(values if len(values) > 1 else values[0], dtype_of(x).numpy())), x)
 
@@ -82,13 +85,15 @@ def array_feature_extractor(x: Expr, y: Expr, *, node: Node) -> Expr:
 def feature_vectorizer(*x: Expr, inputdimensions: Sequence[int] = (), node: Node) -> Expr:
     """The inputs beside each other as float32, each cut or filled up with zeros to the width that is given for it."""
     if inputdimensions and len(inputdimensions) != len(x):
-        node.refuse(f"inputdimensions has {len(inputdimensions)} elements for {len(x)} inputs; it must have one for each")
+        node.refuse(f"inputdimensions has {len(inputdimensions)} elements for {len(x)} inputs; it must have one for "
+                    "each")
     parts = []
     for k, part in enumerate(x):
         columns = reshape(part, (-1, 1)) if rank(part) == 1 else part
         width = node.static(columns, "X")[-1]
         wanted = inputdimensions[k] if inputdimensions else width
-        columns = slice_axis(columns, 1, 0, wanted) if wanted < width else pad(columns, [(0, 0), (0, wanted - width)], 0)
+        columns = slice_axis(columns, 1, 0, wanted) if wanted < width else pad(columns, [(0, 0), (0, wanted - width)],
+            0)
         parts.append(cast(columns, "float32"))
     return parts[0] if len(parts) == 1 else op.concatenate(Tuple(tuple(parts)), axis=1)
 
@@ -101,7 +106,8 @@ def one_hot_encoder(
     if bool(cats_int64s) == bool(cats_strings):
         node.refuse("its categories must be given once: as integers, or as strings")
     if not zeros:
-        node.refuse("zeros=0 asks for an error while running where a value is in no category, which a program here cannot give; export with zeros=1")
+        node.refuse("zeros=0 asks for an error while running where a value is in no category, which a program here "
+                    "cannot give; export with zeros=1")
     text = dtype_of(x) == "string"
     if text != bool(cats_strings):
         node.refuse(f"its categories are {'strings' if cats_strings else 'integers'}, and its input is {dtype_of(x)}")

@@ -12,11 +12,11 @@ from typing import Any, NoReturn
 import onnx
 from onnx import defs
 
-from tilewright.base.errors import ModelError, OpNotImplemented, Origin
+from tilewright.base.errors import ModelError, Origin
 from tilewright.base.types import TensorType, TupleType
 from tilewright.relay.expr import Expr
-from tilewright.relay.frontend.onnx import registry
 from tilewright.relay.frontend.onnx.reading import Source
+from tilewright.relay.frontend.onnx.registry import CONVERTERS, domain_of
 from tilewright.relay.frontend.onnx.specified import schema_of
 
 FunctionKey = tuple[str, str, str]
@@ -24,17 +24,19 @@ FunctionKey = tuple[str, str, str]
 
 def opsets_of(model: onnx.ModelProto, source: Source, opset: int | None) -> dict[str, int]:
     """The opset of every domain of the model; `opset` overrides the one of ONNX itself."""
-    found = {registry.domain_of(o.domain): o.version for o in model.opset_import}
+    found = {domain_of(o.domain): o.version for o in model.opset_import}
     if opset is not None:
         found[""] = opset
     where = Origin(source.name) if source.name else None
-    uses_onnx = any(not registry.domain_of(n.domain) for n in model.graph.node)
+    uses_onnx = any(not domain_of(n.domain) for n in model.graph.node)
     if uses_onnx and "" not in found:
-        raise ModelError("the model does not say which opset it is written in; give it when importing: opset=17", where, code="TW0110")
+        raise ModelError("the model does not say which opset it is written in; give it when importing: opset=17", where,
+                         code="TW0110")
     newest = defs.onnx_opset_version()
     if not 0 < found.get("", 1) <= newest:
         raise ModelError(f"the model is written in opset {found['']}, and opsets 1 to {newest} are known; "
-                         "upgrade the onnx package, or convert the model with onnx.version_converter", where, code="TW0110")
+                         "upgrade the onnx package, or convert the model with onnx.version_converter", where,
+                         code="TW0110")
     return found
 
 
@@ -56,26 +58,26 @@ def check_supported(
 def operators(
     model: onnx.ModelProto, local: Mapping[FunctionKey, onnx.FunctionProto], opsets: Mapping[str, int],
 ) -> Iterator[tuple[str, int, str, onnx.NodeProto]]:
-    """`(domain, opset, name, node)` of every operator that the model uses, inner graphs and its own functions included, each body once."""
+    """`(domain, opset, name, node)` of every operator of the model, its inner graphs and functions, each body once."""
     bodies: list[tuple[Iterable[onnx.NodeProto], Mapping[str, int]]] = [(model.graph.node, opsets)]
     seen: set[FunctionKey] = set()
     while bodies:
         nodes, versions = bodies.pop()
         for index, node in enumerate(nodes):
-            domain = registry.domain_of(node.domain)
+            domain = domain_of(node.domain)
             key = (domain, node.op_type, node.overload)
             bodies.extend((g.node, versions) for a in node.attribute for g in ([a.g] if a.HasField("g") else a.graphs))
             if key not in local:
                 yield domain, versions.get(domain, 1), node.name or f"{node.op_type}_{index}", node
             elif key not in seen:
                 seen.add(key)
-                imports = {registry.domain_of(o.domain): o.version for o in local[key].opset_import}
+                imports = {domain_of(o.domain): o.version for o in local[key].opset_import}
                 bodies.append((local[key].node, imports or versions))
 
 
 def functions_of(model: onnx.ModelProto) -> dict[FunctionKey, onnx.FunctionProto]:
     """The functions that the model brings."""
-    return {(registry.domain_of(f.domain), f.name, f.overload): f for f in model.functions}
+    return {(domain_of(f.domain), f.name, f.overload): f for f in model.functions}
 
 
 def unknown_operators(model: onnx.ModelProto) -> dict[tuple[str, str], list[str]]:
@@ -88,20 +90,13 @@ def unknown_operators(model: onnx.ModelProto) -> dict[tuple[str, str], list[str]
 
 
 def refuse_operators(missing: Mapping[tuple[str, str], Sequence[str]], source: Source) -> NoReturn:
-    """Raise `OpNotImplemented`, listing each operator with how often and where it occurs."""
-    lines = []
-    for (domain, op_type), names in sorted(missing.items()):
-        more = f", and {len(names) - 5} more" if len(names) > 5 else ""
-        lines.append(f"  {op_type} (domain '{domain or 'ai.onnx'}'), {len(names)} times: {', '.join(names[:5])}{more}")
-    domain, op_type = min(missing)
-    said = f", domain={domain!r}" if domain else ""
-    raise OpNotImplemented(
-        "these operators of the model have no converter:\n" + "\n".join(lines)
-        + f"\nWrite one and register it before importing: @register_converter({op_type!r}{said}); "
-        "or export the model with an option that avoids them", Origin(source.name) if source.name else None)
+    """Raise `OpNotImplemented` for operators without a converter."""
+    named = {(domain or "ai.onnx", operator): names for (domain, operator), names in missing.items()}
+    CONVERTERS.refuse_missing(named, source.name, "; or export the model with an option that avoids them")
 
 
-def specified_function(node: onnx.NodeProto, opset: int, primitives: int, args: Sequence[Expr | None]) -> onnx.FunctionProto | None:
+def specified_function(node: onnx.NodeProto, opset: int, primitives: int,
+                       args: Sequence[Expr | None]) -> onnx.FunctionProto | None:
     """The body that the specification gives this operator at `opset` of its domain, or None when it is primitive.
 
     `primitives` is the opset of ONNX itself, in which bodies are written that do not say.
@@ -150,7 +145,7 @@ def without_inputs(node: onnx.NodeProto, absent: set[str]) -> onnx.NodeProto:
 
 def is_supported(domain: str, op_type: str, opset: int) -> bool:
     """Whether there is a converter for the operator at `opset`, or the specification defines it by simpler ones."""
-    if registry.find(domain, op_type, opset) is not None:
+    if CONVERTERS.find(op_type, opset, domain) is not None:
         return True
     schema = schema_of(op_type, domain, opset)
     return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
@@ -161,7 +156,7 @@ def _complete(body: bytes, schema: Any, primitives: int) -> onnx.FunctionProto:
     function: onnx.FunctionProto = onnx.FunctionProto.FromString(body)
     function.name, function.domain = f"{schema.name} as specified", schema.domain
     function.attribute_proto.extend(a.default_value for a in schema.attributes.values() if a.default_value.type)
-    if not any(not registry.domain_of(o.domain) for o in function.opset_import):
+    if not any(not domain_of(o.domain) for o in function.opset_import):
         function.opset_import.add(domain="", version=primitives)
     return function
 

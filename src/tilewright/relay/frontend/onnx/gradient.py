@@ -1,7 +1,9 @@
-"""Gradient (domain ai.onnx.preview.training): derivatives of one tensor of the graph by others, at values that are given.
+"""Gradient (domain ai.onnx.preview.training): derivatives of one tensor of the graph by others, at values that are
+given.
 
-The tensors are named, not given, so the nodes between them are handed to the operator as a graph of its own (`with_graphs`). There
-the tensors to differentiate by are inputs: what computes them, or what they are, says nothing of how the result depends on them.
+The tensors are named, not given, so the nodes between them are handed to the operator as a graph of its own
+(`with_graphs`). There the tensors to differentiate by are inputs: what computes them, or what they are, says nothing of
+how the result depends on them.
 """
 
 from __future__ import annotations
@@ -49,19 +51,25 @@ def _between(nodes: Sequence[onnx.NodeProto], gradient: onnx.NodeProto) -> onnx.
             wanted.add(k)
             stack += [*filter(None, nodes[k].input), *captured_names(nodes[k])]
     return onnx.GraphProto(
-        name=f"what leads to {y}", node=[nodes[k] for k in sorted(wanted)], input=[onnx.ValueInfoProto(name=n) for n in names], output=[onnx.ValueInfoProto(name=y)],
+        name=f"what leads to {y}", node=[nodes[k] for k in sorted(wanted)],
+        input=[onnx.ValueInfoProto(name=n) for n in names], output=[onnx.ValueInfoProto(name=y)],
     )
 
 
 @converter("Gradient", domain=DOMAIN)
-def gradient(*values: Expr, xs: tuple[str, ...], y: str, zs: tuple[str, ...] = (), graph: onnx.GraphProto | None = None, node: Node) -> tuple[Expr, ...]:
+def gradient(*values: Expr, xs: tuple[str, ...], y: str, zs: tuple[str, ...] = (), graph: onnx.GraphProto | None = None,
+             node: Node) -> tuple[Expr, ...]:
     if graph is None:
-        return node.refuse("it stands in a function; derivatives are computed of tensors of a graph: inline the functions of the model")
+        return node.refuse("it stands in a function; derivatives are computed of tensors of a graph: inline the "
+                           "functions of the model")
     if len(values) != len(graph.input):
-        node.refuse(f"{len(values)} values are given, and xs and zs name {len(graph.input)} tensors; the file is damaged: export the model again")
+        node.refuse(f"{len(values)} values are given, and xs and zs name {len(graph.input)} tensors; the file is "
+                    "damaged: export the model again")
     variables = [Var(i.name, v.tensor_type) for i, v in zip(graph.input, values, strict=True)]
     (result,) = node.import_graph(graph, variables)
-    if any(not isinstance(d, int) for d in shape_of(result)) or math.prod(shape_of(result)) != 1 or not dtype_of(result).is_float:
-        node.refuse(f"'{y}' is {dtype_of(result)} of the shape {shape_of(result)}, and one real number has derivatives by others; add its elements up first")
+    if (any(not isinstance(d, int) for d in shape_of(result)) or math.prod(shape_of(result)) != 1
+            or not dtype_of(result).is_float):
+        node.refuse(f"'{y}' is {dtype_of(result)} of the shape {shape_of(result)}, and one real number has derivatives "
+                    "by others; add its elements up first")
     given: dict[Expr, Expr] = dict(zip(variables, values, strict=True))
     return tuple(substitute(d, given) for d in derivatives(result, variables[: len(xs)]))

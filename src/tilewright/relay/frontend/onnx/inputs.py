@@ -1,4 +1,4 @@
-"""The inputs of a model as relay variables: their types, symbolic dimensions, and parameters kept as inputs."""
+"""The inputs of a model as relay variables: their types and symbolic dimensions."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from tilewright.base.errors import ModelError
 from tilewright.base.limits import refused_size
 from tilewright.base.types import DataType, TensorType, same_shape
 from tilewright.relay import expr as relay
+from tilewright.relay.frontend.core.importer import check_names, check_rank
+from tilewright.relay.frontend.core.reading import Name
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.sequence_values import NOTHING
 from tilewright.scalar import expr as scalar
@@ -25,34 +27,33 @@ _NAMELESS: Final = frozenset({"", "?", "*", "-1", "None"})
 
 
 class ModelInputs:
-    """The variables of `main`: the graph's inputs in order, then the parameters that are not frozen.
+    """The variables of `main`, in the order of the graph's inputs.
 
     A named dimension (`dim_param`) is one symbol wherever it occurs, and a shape given for one input fixes it for all.
-    The shape of a sequence is a list of those of its tensors, each of which is a variable; that of an optional that is empty is None.
+    The shape of a sequence is a list of those of its tensors, each of which is a variable; that of an optional that is
+    empty is None.
     """
 
-    def __init__(self, graph: onnx.GraphProto, shape: Mapping[str, Any] | None, dtype: str | Mapping[str, str] | None) -> None:
+    def __init__(self, graph: onnx.GraphProto, shape: Mapping[str, Any] | None,
+                 dtype: str | Mapping[str, str] | None) -> None:
         stored = {t.name for t in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
         taken = [i for i in graph.input if i.name not in stored]
         protos = {i.name: i for i in taken}
         if len(protos) < len(taken):
             twice = next(name for name, count in collections.Counter(i.name for i in taken).items() if count > 1)
-            raise ModelError(f"the graph '{graph.name}' has several inputs called '{twice}'; give each a name of its own", code="TW0103")
+            raise ModelError(f"the graph '{graph.name}' has several inputs called '{twice}'; give each a name of its "
+                             "own", code="TW0103")
         self.variables: dict[str, relay.Var] = {}
-        self.values: dict[str, relay.Expr] = {}
+        self.values: dict[Name, relay.Expr] = {}
         """What each name of an input stands for: its variable, a tuple of variables, or nothing."""
         self.unknown: dict[str, Kind] = {}
         """Sequences and optionals whose shape is not given."""
-        self.params: dict[str, Array] = {}
         self.map_values: dict[relay.Expr, DataType] = {}
         """The types of the values of inputs that are maps."""
-        self._param_vars: dict[relay.Expr, Array] = {}
         self._symbols: dict[str, scalar.Var] = {}
         self._where: dict[scalar.Var, list[tuple[str, int]]] = {}
         shapes, dtypes = dict(shape or {}), dtype if isinstance(dtype, Mapping) else {}
-        for name in (*shapes, *dtypes):
-            if name not in protos:
-                raise ModelError(f"the model has no input '{name}'; its inputs are: {', '.join(protos) or 'none'}", code="TW0111")
+        check_names((*shapes, *dtypes), list(protos))
         fixed = self._fixed_symbols(protos, shapes)
         for name, proto in protos.items():
             if proto.type.HasField("map_type"):
@@ -63,19 +64,22 @@ class ModelInputs:
             declared = element_type(kind.tensor.elem_type, f"input '{name}'")
             element = DataType(given) if given and (name in dtypes or declared.is_float) else declared
             if kind.is_plain:
-                self.values[name] = self._variable(name, shapes[name] if name in shapes else self._dims(name, kind.tensor, fixed), element)
+                self.values[name] = self._variable(name, shapes[name] if name in shapes
+                                                   else self._dims(name, kind.tensor, fixed), element)
             elif name not in shapes:
                 self.unknown[name] = kind
             elif shapes[name] is None:
                 self.values[name] = NOTHING
             elif kind.sequence:
-                self.values[name] = relay.Tuple(tuple(self._variable(f"{name}.{k}", s, element) for k, s in enumerate(shapes[name])))
+                self.values[name] = relay.Tuple(tuple(self._variable(f"{name}.{k}", s, element)
+                    for k, s in enumerate(shapes[name])))
             else:
                 self.values[name] = self._variable(name, shapes[name], element)
 
     def _variable(self, name: str, dims: Sequence[Any], element: DataType) -> relay.Var:
         if why := refused_size(dims, element.itemsize):
-            raise ModelError(f"input '{name}': {why}; give it a shape that it can have: shape={{{name!r}: (…)}}", code="TW0112")
+            raise ModelError(f"input '{name}': {why}; give it a shape that it can have: shape={{{name!r}: (…)}}",
+                             code="TW0112")
         found = self.variables[name] = relay.Var(name, TensorType(tuple(dims), element))
         return found
 
@@ -84,7 +88,8 @@ class ModelInputs:
         for name, kind in self.unknown.items():
             what = "how many tensors are in it" if kind.sequence else "whether it is there"
             shapes = "[(…), (…)]" if kind.sequence else "(…)"
-            raise ModelError(f"input '{name}' is {kind}, and {what} must be known while compiling; give its shape when importing: shape={{{name!r}: {shapes}}}"
+            raise ModelError(f"input '{name}' is {kind}, and {what} must be known while compiling; give its shape when "
+                             f"importing: shape={{{name!r}: {shapes}}}"
                              + (", or None where it is empty" if kind.optional else ""), code="TW0113")
 
     def _add_map(self, name: str, kind: onnx.TypeProto.Map) -> None:
@@ -93,26 +98,15 @@ class ModelInputs:
         self.values[name] = self.variables[name] = made
         self.map_values[made] = element_type(kind.value_type.tensor_type.elem_type, f"input '{name}'")
 
-    def add_param(self, name: str, value: Array) -> relay.Var:
-        """A parameter that stays an input of `main`."""
-        made = relay.Var(name, TensorType(value.shape, DataType(value.dtype)))
-        self.params[name] = value
-        self._param_vars[made] = value
-        return made
-
-    def params_value(self, x: relay.Expr) -> Array | None:
-        return self._param_vars.get(x)
-
-    def param_variables(self) -> list[relay.Var]:
-        return [v for v in self._param_vars if isinstance(v, relay.Var)]
-
     def hint(self, symbols: Sequence[scalar.Var] = ()) -> str:
         """What to do about dimensions that are not known: which input to give a shape for, and how."""
         places = [place for s in symbols for place in self._where.get(s, ())]
-        names = dict.fromkeys(name for name, _ in places) or dict.fromkeys(name for where in self._where.values() for name, _ in where)
+        names = dict.fromkeys(name for name, _ in places) or dict.fromkeys(name for where in self._where.values()
+            for name, _ in where)
         if not names:
             return ""
-        said = "".join(f"; '{s.name}' is dimension {axis} of input '{name}'" for s in symbols for name, axis in self._where.get(s, ())[:1])
+        said = "".join(f"; '{s.name}' is dimension {axis} of input '{name}'" for s in symbols
+                       for name, axis in self._where.get(s, ())[:1])
         shapes = ", ".join(f"{name!r}: ({self._shape_with_holes(name)})" for name in names)
         return f"{said}; give the shape when importing: shape={{{shapes}}}"
 
@@ -132,23 +126,28 @@ class ModelInputs:
             if kind_given.accepts(given):
                 continue
             if kind_given.sequence:
-                raise ModelError(f"shape={{{name!r}: {given!r}}} is not a list with the shape of each tensor, and input '{name}' is {kind_given}; write for example "
+                raise ModelError(f"shape={{{name!r}: {given!r}}} is not a list with the shape of each tensor, and "
+                                 f"input '{name}' is {kind_given}; write for example "
                                  f"shape={{{name!r}: [(1, 3), (2, 3)]}}", code="TW0112")
             if not _is_shape(given):
-                raise ModelError(f"shape={{{name!r}: {given!r}}} is not a tuple of sizes; write for example shape={{{name!r}: (1, 3, 224, 224)}}", code="TW0112")
+                raise ModelError(f"shape={{{name!r}: {given!r}}} is not a tuple of sizes; write for example "
+                                 f"shape={{{name!r}: (1, 3, 224, 224)}}", code="TW0112")
             kind = kind_given.tensor
             dims = kind.shape.dim
-            if kind.HasField("shape") and len(dims) != len(given):
-                raise ModelError(f"shape={{{name!r}: {tuple(given)}}} has {len(given)} dimensions, and input '{name}' of the model has {len(dims)}", code="TW0112")
+            if kind.HasField("shape"):
+                check_rank(name, given, len(dims))
             for dim, size in zip(dims, given, strict=False):
                 known = size if isinstance(size, scalar.PrimExpr) else int(size)
-                if dim.dim_param not in _NAMELESS and not same_shape((fixed.setdefault(dim.dim_param, known),), (known,)):
-                    raise ModelError(f"dimension '{dim.dim_param}' is given as {fixed[dim.dim_param]} and as {size}; the shapes of the inputs contradict each other", code="TW0112")
+                if dim.dim_param not in _NAMELESS and not same_shape((fixed.setdefault(dim.dim_param, known),),
+                    (known,)):
+                    raise ModelError(f"dimension '{dim.dim_param}' is given as {fixed[dim.dim_param]} and as {size}; "
+                                     "the shapes of the inputs contradict each other", code="TW0112")
         return fixed
 
     def _dims(self, name: str, kind: Any, fixed: Mapping[str, Any]) -> list[Any]:
         if not kind.HasField("shape"):
-            raise ModelError(f"the model does not say how many dimensions input '{name}' has; give its shape: shape={{{name!r}: (…)}}, or shapes={{…}} to compile", code="TW0113")
+            raise ModelError(f"the model does not say how many dimensions input '{name}' has; give its shape: "
+                             f"shape={{{name!r}: (…)}}, or shapes={{…}} to compile", code="TW0113")
         dims: list[Any] = []
         for axis, dim in enumerate(kind.shape.dim):
             label = f"{name}_{axis}" if dim.dim_param in _NAMELESS else dim.dim_param
@@ -197,7 +196,8 @@ class Kind:
 
 
 def _is_shape(given: Any) -> bool:
-    return isinstance(given, Sequence) and all(isinstance(d, scalar.PrimExpr) or (isinstance(d, (int, np.integer)) and d >= 0) for d in given)
+    return isinstance(given, Sequence) and all(isinstance(d, scalar.PrimExpr)
+                                               or (isinstance(d, (int, np.integer)) and d >= 0) for d in given)
 
 
 def kind_of(proto: onnx.ValueInfoProto) -> Kind:
@@ -208,5 +208,6 @@ def kind_of(proto: onnx.ValueInfoProto) -> Kind:
         found = getattr(found, which).elem_type
     if which != "tensor_type" or wrapped == ["sequence_type", "optional_type"]:
         shown = " of a ".join([*wrapped, which or "no type"]).replace("_type", "")
-        raise ModelError(f"input '{proto.name}' is a {shown}, and inputs are tensors, sequences of tensors and optionals of those; change the model to take such", code="TW0114")
+        raise ModelError(f"input '{proto.name}' is a {shown}, and inputs are tensors, sequences of tensors and "
+                         "optionals of those; change the model to take such", code="TW0114")
     return Kind(found.tensor_type, "sequence_type" in wrapped, "optional_type" in wrapped)

@@ -1,4 +1,4 @@
-"""ai.onnx.ml's labels, categories and maps: tables looked up, natively where numbers go in and out, and dictionaries."""
+"""ai.onnx.ml: labels, categories and maps, as table look-ups; native for numbers, and dictionaries otherwise."""
 
 from __future__ import annotations
 
@@ -26,18 +26,21 @@ def strings(values: Sequence[str]) -> Array:
 
 @converter("LabelEncoder", domain=ML)
 def label_encoder_of_classes(
-    x: Expr, *, classes_strings: Sequence[str] = (), default_int64: int = -1, default_string: str = "_Unused", node: Node,
+    x: Expr, *, classes_strings: Sequence[str] = (), default_int64: int = -1, default_string: str = "_Unused",
+    node: Node,
 ) -> Expr:
-    return category_mapper(x, cats_int64s=tuple(range(len(classes_strings))), cats_strings=classes_strings, default_int64=default_int64,
+    return category_mapper(x, cats_int64s=tuple(range(len(classes_strings))), cats_strings=classes_strings,
+                           default_int64=default_int64,
                            default_string=default_string, node=node)
 
 
 @converter("LabelEncoder", since=2, domain=ML)
 def label_encoder(
-    x: Expr, *, default_float: float = -0.0, default_int64: int = -1, default_string: str = "_Unused", default_tensor: Array | None = None,
-    keys_floats: Sequence[float] = (), keys_int64s: Sequence[int] = (), keys_strings: Sequence[str] = (), keys_tensor: Array | None = None,
-    values_floats: Sequence[float] = (), values_int64s: Sequence[int] = (), values_strings: Sequence[str] = (),
-    values_tensor: Array | None = None, node: Node,
+    x: Expr, *, default_float: float = -0.0, default_int64: int = -1, default_string: str = "_Unused",
+    default_tensor: Array | None = None, keys_floats: Sequence[float] = (), keys_int64s: Sequence[int] = (),
+    keys_strings: Sequence[str] = (), keys_tensor: Array | None = None, values_floats: Sequence[float] = (),
+    values_int64s: Sequence[int] = (), values_strings: Sequence[str] = (), values_tensor: Array | None = None,
+    node: Node,
 ) -> Expr:
     keys = _given(keys_floats, keys_int64s, keys_strings, keys_tensor, "keys", node)
     values = _given(values_floats, values_int64s, values_strings, values_tensor, "values", node)
@@ -50,18 +53,22 @@ def label_encoder(
     return looked_up(x, keys, values, default, node)
 
 
-def _given(floats: Sequence[float], ints: Sequence[int], texts: Sequence[str], tensor: Array | None, what: str, node: Node) -> Array:
+def _given(floats: Sequence[float], ints: Sequence[int], texts: Sequence[str], tensor: Array | None, what: str,
+           node: Node) -> Array:
     """The one of four attributes that is set."""
-    found = [np.asarray(floats, np.float32)] * bool(floats) + [np.asarray(ints, np.int64)] * bool(ints) + [strings(texts)] * bool(texts)
+    found = [np.asarray(floats, np.float32)] * bool(floats) + [np.asarray(ints,
+        np.int64)] * bool(ints) + [strings(texts)] * bool(texts)
     found += [tensor.reshape(-1)] if tensor is not None else []
     if len(found) != 1:
-        node.refuse(f"{len(found)} of the attributes {what}_floats, {what}_int64s, {what}_strings and {what}_tensor are given; exactly one must be")
+        node.refuse(f"{len(found)} of the attributes {what}_floats, {what}_int64s, {what}_strings and {what}_tensor "
+                    "are given; exactly one must be")
     return found[0]
 
 
 @converter("CategoryMapper", domain=ML)
 def category_mapper(
-    x: Expr, *, cats_int64s: Sequence[int] = (), cats_strings: Sequence[str] = (), default_int64: int = -1, default_string: str = "_Unused", node: Node,
+    x: Expr, *, cats_int64s: Sequence[int] = (), cats_strings: Sequence[str] = (), default_int64: int = -1,
+    default_string: str = "_Unused", node: Node,
 ) -> Expr:
     """Strings to the integers beside them, or integers to the strings."""
     numbers, names = np.asarray(cats_int64s, np.int64), strings(cats_strings)
@@ -71,13 +78,16 @@ def category_mapper(
 
 
 @converter("ZipMap", domain=ML)
-def zip_map(x: Expr, *, classlabels_int64s: Sequence[int] = (), classlabels_strings: Sequence[str] = (), node: Node) -> Expr:
+def zip_map(x: Expr, *, classlabels_int64s: Sequence[int] = (), classlabels_strings: Sequence[str] = (),
+            node: Node) -> Expr:
     return op.zip_map(x, Constant(_keys(classlabels_int64s, classlabels_strings, node)))
 
 
 @converter("DictVectorizer", domain=ML)
-def dict_vectorizer(x: Expr, *, int64_vocabulary: Sequence[int] = (), string_vocabulary: Sequence[str] = (), node: Node) -> Expr:
-    return op.dict_vectorize(x, Constant(_keys(int64_vocabulary, string_vocabulary, node)), dtype=str(node.map_value_type(x)))
+def dict_vectorizer(x: Expr, *, int64_vocabulary: Sequence[int] = (), string_vocabulary: Sequence[str] = (),
+                    node: Node) -> Expr:
+    return op.dict_vectorize(x, Constant(_keys(int64_vocabulary, string_vocabulary, node)),
+                             dtype=str(node.map_value_type(x)))
 
 
 def _keys(numbers: Sequence[int], texts: Sequence[str], node: Node) -> Array:
@@ -91,5 +101,6 @@ def cast_map(x: Expr, *, cast_to: str = "TO_FLOAT", map_form: str = "DENSE", max
     if map_form not in ("DENSE", "SPARSE"):
         node.refuse(f"map_form is {map_form!r}; it must be DENSE or SPARSE")
     if map_form == "DENSE":
-        node.refuse("map_form is DENSE: as many numbers as the map has come out, which is not known while compiling; export with SPARSE and max_map")
+        node.refuse("map_form is DENSE: as many numbers as the map has come out, which is not known while compiling; "
+                    "export with SPARSE and max_map")
     return op.cast_map(x, size=max_map, cast_to=cast_to, sparse=True)

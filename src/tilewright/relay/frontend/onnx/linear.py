@@ -19,7 +19,8 @@ def matmul(a: Expr, b: Expr, *, node: Node) -> Expr:
     if n == 0 or m == 0:
         node.refuse("a matrix product of a single number; use Mul")
     if dtype_of(a).is_integer:
-        return _matmul(cast(a, "int32"), cast(b, "int32"), n, m, node) if dtype_of(a).bits < 32 else _matmul(a, b, n, m, node)
+        return _matmul(cast(a, "int32"), cast(b, "int32"), n, m, node) if dtype_of(a).bits < 32 else _matmul(a, b, n, m,
+            node)
     return _matmul(a, b, n, m, node)
 
 
@@ -77,16 +78,19 @@ def _stacked(x: Expr, lead: tuple[Any, ...], common: tuple[Any, ...]) -> Expr:
 
 @converter("Gemm")
 def gemm_first(
-    a: Expr, b: Expr, c: Expr | None = None, *, alpha: float = 1.0, beta: float = 1.0, broadcast: int = 0, transA: int = 0, transB: int = 0,
+    a: Expr, b: Expr, c: Expr | None = None, *, alpha: float = 1.0, beta: float = 1.0, broadcast: int = 0,
+    transA: int = 0, transB: int = 0,
 ) -> Expr:
     return gemm(a, b, c, alpha=alpha, beta=beta, transA=transA, transB=transB)
 
 
 @converter("Gemm", since=7)
-def gemm(a: Expr, b: Expr, c: Expr | None = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0) -> Expr:
+def gemm(a: Expr, b: Expr, c: Expr | None = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0,
+         transB: int = 0) -> Expr:
     y = times_matrix(transpose(a, (1, 0)) if transA else a, b if transB else transpose(b, (1, 0)))
     kind = dtype_of(y)
-    if not kind.is_float and any(factor % 1 for factor in (alpha, beta)):  # the factors are fractions, and the integers of the sum
+    # the factors are fractions, and the integers of the sum
+    if not kind.is_float and any(factor % 1 for factor in (alpha, beta)):
         return cast(_sum_of(cast(y, "float64"), None if c is None else cast(c, "float64"), alpha, beta), kind)
     return _sum_of(y, c, alpha, beta)
 
@@ -98,7 +102,8 @@ def _sum_of(y: Expr, c: Expr | None, alpha: float, beta: float) -> Expr:
     if c is None or beta == 0:
         return y
     if beta != 1:
-        c = Constant((c.value * beta).astype(c.value.dtype), c.span) if isinstance(c, Constant) else op.multiply(c, scalar(beta, c))
+        c = (Constant((c.value * beta).astype(c.value.dtype), c.span) if isinstance(c, Constant)
+             else op.multiply(c, scalar(beta, c)))
     if rank(c) == 1 and shape_of(c)[0] == shape_of(y)[1]:
         return op.nn.bias_add(y, c, axis=-1)
     return op.add(y, c)

@@ -22,7 +22,8 @@ def product(x: Expr, coefficients: Sequence[float], intercepts: Sequence[float],
     """x (rows, features) times coefficients (outputs, features), plus an intercept for each output."""
     features = width_of(x, node)
     if len(coefficients) != outputs * features:
-        node.refuse(f"{len(coefficients)} coefficients are given, and {outputs} outputs of {features} features need {outputs * features}")
+        node.refuse(f"{len(coefficients)} coefficients are given, and {outputs} outputs of {features} features need "
+                    f"{outputs * features}")
     y = times_matrix(x, Constant(np.asarray(coefficients, np.float32).reshape(outputs, features)))
     if not len(intercepts):
         return y
@@ -33,15 +34,18 @@ def product(x: Expr, coefficients: Sequence[float], intercepts: Sequence[float],
 
 @converter("LinearRegressor", domain=ML)
 def linear_regressor(
-    x: Expr, *, coefficients: Sequence[float] = (), intercepts: Sequence[float] = (), post_transform: str = "NONE", targets: int = 1, node: Node,
+    x: Expr, *, coefficients: Sequence[float] = (), intercepts: Sequence[float] = (), post_transform: str = "NONE",
+    targets: int = 1, node: Node,
 ) -> Expr:
-    return transformed(product(rows_of(x, node, double=False), coefficients, intercepts, targets, node), post_transform, node)
+    return transformed(product(rows_of(x, node, double=False), coefficients, intercepts, targets, node), post_transform,
+                       node)
 
 
 @converter("LinearClassifier", domain=ML)
 def linear_classifier(
-    x: Expr, *, classlabels_ints: Sequence[int] = (), classlabels_strings: Sequence[str] = (), coefficients: Sequence[float],
-    intercepts: Sequence[float] = (), multi_class: int = 0, post_transform: str = "NONE", node: Node,
+    x: Expr, *, classlabels_ints: Sequence[int] = (), classlabels_strings: Sequence[str] = (),
+    coefficients: Sequence[float], intercepts: Sequence[float] = (), multi_class: int = 0, post_transform: str = "NONE",
+    node: Node,
 ) -> tuple[Expr, ...]:
     names = labels(classlabels_ints, classlabels_strings, node)
     rows = rows_of(x, node, double=False)
@@ -53,7 +57,7 @@ def linear_classifier(
 
 
 def _of_one(names: Constant, score: Expr, how: str, node: Node) -> tuple[Expr, ...]:
-    """One score: of the second class of two, the first having 1 - score or, before a transform, -score; of one class, yes or no: 1 or 0."""
+    """One score per row: of two classes the second, with 1 - score or -score for the first; of one class, 1 or 0."""
     yes = cast(op.squeeze(op.greater(score, scalar(0, score)), axis=(1,)), "int64")
     if len(names.value) == 1:
         return yes, transformed(score, how, node)

@@ -1,7 +1,8 @@
 """Loop and Scan: their bodies as functions that call themselves, or copied out where there are few turns.
 
-A body sees the values around the loop, which are computed before it. What the turns give one after another is written into one
-tensor. A loop whose values change their types, or are sequences, is copied out when its number of turns is known.
+A body sees the values around the loop, which are computed before it. What the turns give one after another is written
+into one tensor. A loop whose values change their types, or are sequences, is copied out when its number of turns is
+known.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import onnx
 from tilewright.base.errors import CompileError, ShapeError
 from tilewright.base.limits import MOST_TURNS
 from tilewright.relay.expr import Constant, Expr, Tuple
-from tilewright.relay.frontend.onnx.node import Node, NotKnownError
+from tilewright.relay.frontend.core.node import NotKnownError
+from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import axis_of, dtype_of, pad, rank, reshape, shape_of, slice_axis, transpose
@@ -29,8 +31,10 @@ FEW: Final = 4
 _NOT_ALIKE: Final = ", since its turns are not all alike"
 
 
-def repeat(count: int, states: Sequence[Expr], make: MakeTurn, reverse: Sequence[bool]) -> tuple[list[Expr], list[Expr]]:
-    """`count` turns: the last states, and what they gather along a new first dimension, from its end where `reverse` says so.
+def repeat(count: int, states: Sequence[Expr], make: MakeTurn,
+           reverse: Sequence[bool]) -> tuple[list[Expr], list[Expr]]:
+    """`count` turns: the last states, and what they gather along a new first dimension, from its end where `reverse`
+    says so.
 
     `make` is given what makes values around the loop usable in a turn, and returns the turn.
     """
@@ -48,7 +52,8 @@ def repeat(count: int, states: Sequence[Expr], make: MakeTurn, reverse: Sequence
     for k in range(count):
         done = turn(_number(k), done.states)
         rows.append(done.rows)
-    return list(done.states), [_stacked(column[::-1] if back else column) for column, back in zip(zip(*rows, strict=True), reverse, strict=True)]
+    return list(done.states), [_stacked(column[::-1] if back else column)
+                               for column, back in zip(zip(*rows, strict=True), reverse, strict=True)]
 
 
 def _itself(e: Expr) -> Expr:
@@ -78,7 +83,8 @@ def loop(
     """States behind the last turn, then what each turn gave along a new first dimension."""
     made = _Loop(body, list(v_initial), node)
     if made.gathers < 0:
-        node.refuse(f"its body gives {len(body.output)} values, and must give a condition and {len(v_initial)} states; the file is damaged: export it again")
+        node.refuse(f"its body gives {len(body.output)} values, and must give a condition and {len(v_initial)} states; "
+                    "the file is damaged: export it again")
     limit = _limit(M, made, node)
     first = node.known(cond) if cond is not None else np.True_
     if first is None and made.needs_count:
@@ -94,7 +100,8 @@ def _limit(given: Expr | None, made: _Loop, node: Node) -> int | Expr | None:
     """The most turns; an int where it is known, or has to be."""
     if given is None:
         if made.needs_count:
-            node.refuse("it has no trip count, and gives sequences or what each turn adds, whose sizes depend on it; give input 'M' a value")
+            node.refuse("it has no trip count, and gives sequences or what each turn adds, whose sizes depend on it; "
+                        "give input 'M' a value")
         return None
     if node.known(given) is None and not made.needs_count:
         return reshape(given, ())
@@ -114,14 +121,16 @@ class _Loop:
 
     @property
     def counts(self) -> bool:
-        """Whether the body hands the condition on as it is, or sets it to a constant: only the trip count ends the loop."""
+        """Whether the body passes the condition on or makes it constant, so that only the trip count ends the loop."""
         made = {name: n for n in self.body.node for name in n.output}
         name = self.body.output[0].name
         while name in made and made[name].op_type == "Identity":
             name = made.pop(name).input[0]  # a damaged file may go round in a circle
-        return name == self.body.input[1].name or (name in made and made[name].op_type == "Constant") or name in {t.name for t in self.body.initializer}
+        return (name == self.body.input[1].name or (name in made and made[name].op_type == "Constant")
+                or name in {t.name for t in self.body.initializer})
 
-    def turn(self, number: Expr, states: Sequence[Expr], outside: Outside | None) -> tuple[Expr, list[Expr], list[Expr]]:
+    def turn(self, number: Expr, states: Sequence[Expr],
+             outside: Outside | None) -> tuple[Expr, list[Expr], list[Expr]]:
         """The condition behind a turn, its states and what it gives. In a turn, the condition holds."""
         first = [_declared(number, self.body.input[0]), _declared(Constant(np.asarray(True)), self.body.input[1])]
         going, *rest = self.node.import_graph(self.body, [*first, *states], outside)
@@ -144,7 +153,8 @@ class _Loop:
         return (*states, *map(_none, self.turn(_number(0), states, None)[2] if self.gathers else []))
 
     def _refuse_to_copy(self, turns: str) -> NoReturn:
-        self.node.refuse(f"{turns} and values whose types change in them, which are copied out up to {MOST_TURNS} turns; "
+        self.node.refuse(f"{turns} and values whose types change in them, which are copied out up to {MOST_TURNS} "
+                         "turns; "
                          "keep the shapes the same in every turn, for example by padding")
 
     def looped(self, limit: int | Expr | None, first: Expr | None) -> tuple[Expr, ...]:
@@ -171,7 +181,8 @@ class _Loop:
                 limit = 0
             return self.copied(limit)
         if rows and self.decides:
-            rows = [*(op.dyn.strided_slice(r, reshape(_number(0), (1,)), reshape(turns, (1,)), reshape(_number(1), (1,))) for r in rows)]
+            rows = [*(op.dyn.strided_slice(r, reshape(_number(0), (1,)), reshape(turns, (1,)),
+                                           reshape(_number(1), (1,))) for r in rows)]
         return (*states, *rows)
 
 
@@ -186,8 +197,8 @@ def _declared(x: Expr, info: onnx.ValueInfoProto) -> Expr:
 
 @converter("Scan", since=8)
 def scan_batched(
-    sequence_lens: Expr | None = None, *initial_state_and_scan_inputs: Expr, body: onnx.GraphProto, num_scan_inputs: int,
-    directions: tuple[int, ...] = (), node: Node,
+    sequence_lens: Expr | None = None, *initial_state_and_scan_inputs: Expr, body: onnx.GraphProto,
+    num_scan_inputs: int, directions: tuple[int, ...] = (), node: Node,
 ) -> tuple[Expr, ...]:
     """The scan of each sample of a batch, up to its own length; what is behind that is zero."""
     given = initial_state_and_scan_inputs
@@ -198,26 +209,31 @@ def scan_batched(
     for k, length in enumerate(lengths):
         of_sample: list[Expr] = [op.take(x, Constant(np.asarray(k, np.int64)), axis=0) for x in given]
         of_sample[states:] = [slice_axis(x, 0, 0, length) if length < most else x for x in of_sample[states:]]
-        scanned = scan(*of_sample, body=body, num_scan_inputs=num_scan_inputs, scan_input_directions=directions, node=node)
-        results.append([*scanned[:states], *(pad(r, [(0, most - length), *[(0, 0)] * (rank(r) - 1)], 0) for r in scanned[states:])])
+        scanned = scan(*of_sample, body=body, num_scan_inputs=num_scan_inputs, scan_input_directions=directions,
+                       node=node)
+        results.append([*scanned[:states], *(pad(r, [(0, most - length), *[(0, 0)] * (rank(r) - 1)], 0)
+                                             for r in scanned[states:])])
     return tuple(map(_stacked, zip(*results, strict=True)))
 
 
 @converter("Scan", since=9)
 def scan(
-    *initial_state_and_scan_inputs: Expr, body: onnx.GraphProto, num_scan_inputs: int, scan_input_axes: tuple[int, ...] = (),
-    scan_input_directions: tuple[int, ...] = (), scan_output_axes: tuple[int, ...] = (), scan_output_directions: tuple[int, ...] = (), node: Node,
+    *initial_state_and_scan_inputs: Expr, body: onnx.GraphProto, num_scan_inputs: int,
+    scan_input_axes: tuple[int, ...] = (), scan_input_directions: tuple[int, ...] = (),
+    scan_output_axes: tuple[int, ...] = (), scan_output_directions: tuple[int, ...] = (), node: Node,
 ) -> tuple[Expr, ...]:
-    """A turn for each slice of the scanned tensors; states behind the last, then what each turn gave along `scan_output_axes`."""
+    """One turn per slice of the scanned tensors; returns the last states and the outputs along `scan_output_axes`."""
     given = initial_state_and_scan_inputs
     split = len(given) - num_scan_inputs
     if not 0 <= split <= len(body.output) or num_scan_inputs < 1:
-        node.refuse(f"it has {len(given)} inputs, {num_scan_inputs} of them scanned, and its body gives {len(body.output)} values; the file is damaged: export it again")
+        node.refuse(f"it has {len(given)} inputs, {num_scan_inputs} of them scanned, and its body gives "
+                    f"{len(body.output)} values; the file is damaged: export it again")
     states, scanned = list(given[:split]), given[split:]
     axes = [axis_of(a, rank(x), node) for a, x in zip(scan_input_axes or (0,) * len(scanned), scanned, strict=True)]
     counts = {node.static(x, "scan_input")[a] for a, x in zip(axes, scanned, strict=True)}
     if len(counts) > 1:
-        node.refuse(f"its scanned inputs have {', '.join(map(str, sorted(counts)))} slices; all must have as many as the others")
+        node.refuse(f"its scanned inputs have {', '.join(map(str, sorted(counts)))} slices; all must have as many as "
+                    "the others")
     (count,) = counts
     backward = scan_input_directions or (0,) * len(scanned)
 
@@ -226,7 +242,8 @@ def scan(
 
         def turn(number: Expr, values: Sequence[Expr]) -> Turn:
             places: list[Expr] = [op.subtract(_number(count - 1), number) if back else number for back in backward]
-            slices = [node.settled(op.take(x, p, axis=a)) for x, p, a in zip(sources, map(node.settled, places), axes, strict=True)]
+            slices = [node.settled(op.take(x, p, axis=a)) for x, p, a in zip(sources, map(node.settled, places), axes,
+                strict=True)]
             found = node.import_graph(body, [*values, *slices], outside)
             return Turn(found[:split], found[split:])
 

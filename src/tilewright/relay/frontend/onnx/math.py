@@ -193,7 +193,8 @@ def hard_swish(x: Expr) -> Expr:
 @converter("Elu")
 def elu(x: Expr, *, alpha: float = 1.0) -> Expr:
     negative = op.minimum(x, scalar(0, x))
-    return op.where(op.less(x, scalar(0, x)), op.multiply(op.subtract(op.exp(negative), scalar(1, x)), scalar(alpha, x)), x)
+    return op.where(op.less(x, scalar(0, x)), op.multiply(op.subtract(op.exp(negative), scalar(1, x)),
+        scalar(alpha, x)), x)
 
 
 @converter("Celu")
@@ -256,7 +257,8 @@ def shrink(x: Expr, *, bias: float = 0.0, lambd: float = 0.5) -> Expr:
     if not x.tensor_type.dtype.is_float:  # the bounds and the bias are fractions
         x = op.cast(x, "float64")
     upper = op.where(op.greater(x, scalar(lambd, x)), op.subtract(x, scalar(bias, x)), scalar(0, x))
-    y = op.where(op.less(x, scalar(-lambd, x)), op.add(x, scalar(bias, x)), upper)  # first, where lambd is below zero and both hold
+    # first, where lambd is below zero and both hold
+    y = op.where(op.less(x, scalar(-lambd, x)), op.add(x, scalar(bias, x)), upper)
     return y if x is whole else op.cast(y, whole.tensor_type.dtype)
 
 

@@ -17,7 +17,8 @@ from tilewright.relay.frontend.shaping import cast, dtype_of, pad, rank, scalar,
 
 _CONV: Final = {1: (op.nn.conv1d, "NCW", "OIW"), 2: (op.nn.conv2d, "NCHW", "OIHW"), 3: (op.nn.conv3d, "NCDHW", "OIDHW")}
 _CONV_TRANSPOSE: Final = {
-    1: (op.nn.conv1d_transpose, "NCW", "IOW"), 2: (op.nn.conv2d_transpose, "NCHW", "IOHW"), 3: (op.nn.conv3d_transpose, "NCDHW", "IODHW"),
+    1: (op.nn.conv1d_transpose, "NCW", "IOW"), 2: (op.nn.conv2d_transpose, "NCHW", "IOHW"),
+    3: (op.nn.conv3d_transpose, "NCDHW", "IODHW"),
 }
 _MAX_POOL: Final = {1: op.nn.max_pool1d, 2: op.nn.max_pool2d, 3: op.nn.max_pool3d}
 _AVG_POOL: Final = {1: op.nn.avg_pool1d, 2: op.nn.avg_pool2d, 3: op.nn.avg_pool3d}
@@ -27,7 +28,8 @@ _LAYOUT: Final = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
 def _spatial(x: Expr, table: dict[int, Any], node: Node) -> int:
     n = rank(x) - 2
     if n not in table:
-        node.refuse(f"an input of {rank(x)} dimensions is not supported; it must have {', '.join(str(k + 2) for k in table)}")
+        node.refuse(f"an input of {rank(x)} dimensions is not supported; it must have "
+                    f"{', '.join(str(k + 2) for k in table)}")
     return n
 
 
@@ -36,7 +38,8 @@ def _check_window(x: Expr, node: Node, **given: Sequence[int]) -> None:
     n = rank(x) - 2
     if any(len(v) != n for v in given.values()):
         shown = [f"{name} {tuple(v)}" for name, v in given.items()]
-        node.refuse(f"its window has {', '.join(shown[:-1])} and {shown[-1]}; each must have {n} numbers, one for each dimension of its input {x.checked_type!r} after the first two")
+        node.refuse(f"its window has {', '.join(shown[:-1])} and {shown[-1]}; each must have {n} numbers, one for each "
+                    f"dimension of its input {x.checked_type!r} after the first two")
 
 
 def _check_groups(group: int, node: Node, **channels: object) -> None:
@@ -47,7 +50,8 @@ def _check_groups(group: int, node: Node, **channels: object) -> None:
 
 
 def paddings(
-    x: Expr, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], auto_pad: str, pads: Sequence[int] | None, node: Node,
+    x: Expr, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], auto_pad: str,
+    pads: Sequence[int] | None, node: Node,
 ) -> tuple[int, ...]:
     """Padding before and after each spatial dimension: all befores, then all afters, as ONNX and relay have it."""
     n = len(kernel)
@@ -55,7 +59,8 @@ def paddings(
     if auto_pad in ("NOTSET", ""):
         given = tuple(pads) if pads is not None else (0,) * 2 * n
         if len(given) != 2 * n:
-            node.refuse(f"pads has {len(given)} numbers, and {2 * n} are needed: before and after each of {n} dimensions")
+            node.refuse(f"pads has {len(given)} numbers, and {2 * n} are needed: before and after each of {n} "
+                        "dimensions")
         return given
     if auto_pad == "VALID":
         return (0,) * 2 * n
@@ -65,15 +70,17 @@ def paddings(
         totals = [(k - 1) * d for k, d in zip(kernel, dilations, strict=True)]
     else:
         sizes = node.static(x, "X")[2:]
-        totals = [max(0, (-(-size // s) - 1) * s + (k - 1) * d + 1 - size) for size, k, s, d in zip(sizes, kernel, strides, dilations, strict=True)]
+        totals = [max(0, (-(-size // s) - 1) * s + (k - 1) * d + 1 - size)
+                  for size, k, s, d in zip(sizes, kernel, strides, dilations, strict=True)]
     small, large = [t // 2 for t in totals], [t - t // 2 for t in totals]
     return (*small, *large) if auto_pad == "SAME_UPPER" else (*large, *small)
 
 
 @converter("Conv")
 def conv(
-    x: Expr, w: Expr, b: Expr | None = None, *, auto_pad: str = "NOTSET", dilations: tuple[int, ...] | None = None, group: int = 1,
-    kernel_shape: tuple[int, ...] | None = None, pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
+    x: Expr, w: Expr, b: Expr | None = None, *, auto_pad: str = "NOTSET", dilations: tuple[int, ...] | None = None,
+    group: int = 1, kernel_shape: tuple[int, ...] | None = None, pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None, node: Node,
 ) -> Expr:
     n = _spatial(x, _CONV, node)
     build, layout, kernel_layout = _CONV[n]
@@ -81,7 +88,8 @@ def conv(
     strides, dilations = strides or (1,) * n, dilations or (1,) * n
     padding = paddings(x, kernel, strides, dilations, auto_pad, pads, node)
     _check_groups(group, node, X=shape_of(x)[1], W=shape_of(w)[0])
-    y = build(x, w, strides=strides, padding=padding, dilation=dilations, groups=group, channels=shape_of(w)[0], kernel_size=tuple(kernel),
+    y = build(x, w, strides=strides, padding=padding, dilation=dilations, groups=group, channels=shape_of(w)[0],
+              kernel_size=tuple(kernel),
               data_layout=layout, kernel_layout=kernel_layout)
     if any(isinstance(d, int) and not d for d in shape_of(w)[1:]):  # sums of nothing
         y = op.zeros(shape=shape_of(y), dtype=dtype_of(y))
@@ -90,9 +98,10 @@ def conv(
 
 @converter("ConvTranspose")
 def conv_transpose(
-    x: Expr, w: Expr, b: Expr | None = None, *, auto_pad: str = "NOTSET", dilations: tuple[int, ...] | None = None, group: int = 1,
-    kernel_shape: tuple[int, ...] | None = None, output_padding: tuple[int, ...] | None = None, output_shape: tuple[int, ...] | None = None,
-    pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
+    x: Expr, w: Expr, b: Expr | None = None, *, auto_pad: str = "NOTSET", dilations: tuple[int, ...] | None = None,
+    group: int = 1, kernel_shape: tuple[int, ...] | None = None, output_padding: tuple[int, ...] | None = None,
+    output_shape: tuple[int, ...] | None = None, pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None, node: Node,
 ) -> Expr:
     n = _spatial(x, _CONV_TRANSPOSE, node)
     build, layout, kernel_layout = _CONV_TRANSPOSE[n]
@@ -106,21 +115,24 @@ def conv_transpose(
     else:
         sizes = node.static(x, "X")[2:]
         wanted = output_shape[-n:] if output_shape else tuple(size * s for size, s in zip(sizes, strides, strict=True))
-        full = [s * (size - 1) + e + (k - 1) * d + 1 for size, s, e, k, d in zip(sizes, strides, extra, kernel, dilations, strict=True)]
+        full = [s * (size - 1) + e + (k - 1) * d + 1 for size, s, e, k, d in zip(sizes, strides, extra, kernel,
+            dilations, strict=True)]
         totals = [f - size for f, size in zip(full, wanted, strict=True)]
         extra = tuple(e + max(0, -t) for e, t in zip(extra, totals, strict=True))
         small = [max(0, t) // 2 for t in totals]
         large = [max(0, t) - s for t, s in zip(totals, small, strict=True)]
         padding = (*small, *large) if auto_pad == "SAME_UPPER" else (*large, *small)
-    y = build(x, w, strides=strides, padding=padding, dilation=dilations, groups=group, channels=shape_of(w)[1] * group, kernel_size=tuple(kernel),
+    y = build(x, w, strides=strides, padding=padding, dilation=dilations, groups=group, channels=shape_of(w)[1] * group,
+              kernel_size=tuple(kernel),
               output_padding=extra, data_layout=layout, kernel_layout=kernel_layout)
     return y if b is None else op.nn.bias_add(y, b, axis=1)
 
 
 @converter("MaxPool")
 def max_pool(
-    x: Expr, *, auto_pad: str = "NOTSET", ceil_mode: int = 0, dilations: tuple[int, ...] | None = None, kernel_shape: tuple[int, ...],
-    pads: tuple[int, ...] | None = None, storage_order: int = 0, strides: tuple[int, ...] | None = None, node: Node,
+    x: Expr, *, auto_pad: str = "NOTSET", ceil_mode: int = 0, dilations: tuple[int, ...] | None = None,
+    kernel_shape: tuple[int, ...], pads: tuple[int, ...] | None = None, storage_order: int = 0,
+    strides: tuple[int, ...] | None = None, node: Node,
 ) -> tuple[Expr, ...]:
     n = _spatial(x, _MAX_POOL, node)
     strides, dilations = strides or (1,) * n, dilations or (1,) * n
@@ -128,11 +140,13 @@ def max_pool(
     ceil, padding = _ceil(x, kernel_shape, strides, dilations, padding, bool(ceil_mode))
     if any(node.outputs[1:]):
         return max_and_where(x, kernel_shape, strides, dilations, padding, ceil, bool(storage_order), node)
-    return (_MAX_POOL[n](x, pool_size=kernel_shape, strides=strides, dilation=dilations, padding=padding, layout=_LAYOUT[n], ceil_mode=ceil),)
+    return (_MAX_POOL[n](x, pool_size=kernel_shape, strides=strides, dilation=dilations, padding=padding,
+                         layout=_LAYOUT[n], ceil_mode=ceil),)
 
 
 def _ceil(
-    x: Expr, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: tuple[int, ...], ceil_mode: bool,
+    x: Expr, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: tuple[int, ...],
+    ceil_mode: bool,
 ) -> tuple[bool, tuple[int, ...]]:
     """Whether rounding up changes anything. Where it does not, plain pooling is said, which is easier to compute."""
     dims, n = shape_of(x)[2:], len(kernel)
@@ -144,19 +158,22 @@ def _ceil(
 
 @converter("AveragePool")
 def average_pool(
-    x: Expr, *, auto_pad: str = "NOTSET", ceil_mode: int = 0, count_include_pad: int = 0, dilations: tuple[int, ...] | None = None,
-    kernel_shape: tuple[int, ...], pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
+    x: Expr, *, auto_pad: str = "NOTSET", ceil_mode: int = 0, count_include_pad: int = 0,
+    dilations: tuple[int, ...] | None = None, kernel_shape: tuple[int, ...], pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None, node: Node,
 ) -> Expr:
     n = _spatial(x, _AVG_POOL, node)
     strides, dilations = strides or (1,) * n, dilations or (1,) * n
     padding = paddings(x, kernel_shape, strides, dilations, auto_pad, pads, node)
     ceil, padding = _ceil(x, kernel_shape, strides, dilations, padding, bool(ceil_mode))
-    return _AVG_POOL[n](x, pool_size=kernel_shape, strides=strides, dilation=dilations, padding=padding, layout=_LAYOUT[n], ceil_mode=ceil,
+    return _AVG_POOL[n](x, pool_size=kernel_shape, strides=strides, dilation=dilations, padding=padding,
+                        layout=_LAYOUT[n], ceil_mode=ceil,
                         count_include_pad=bool(count_include_pad and any(padding)))
 
 
 def _to_the_last_window(
-    dims: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: Sequence[int],
+    dims: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int],
+    padding: Sequence[int],
 ) -> tuple[int, ...]:
     """The padding with which rounding down gives the windows of rounding up; none of them begins behind the end."""
     n, after = len(kernel), list[int]()
@@ -176,8 +193,9 @@ def _check_norm(p: int, node: Node) -> None:
 
 @converter("LpPool")
 def lp_pool(
-    x: Expr, *, auto_pad: str = "NOTSET", ceil_mode: int = 0, dilations: tuple[int, ...] | None = None, kernel_shape: tuple[int, ...], p: int = 2,
-    pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
+    x: Expr, *, auto_pad: str = "NOTSET", ceil_mode: int = 0, dilations: tuple[int, ...] | None = None,
+    kernel_shape: tuple[int, ...], p: int = 2, pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None, node: Node,
 ) -> Expr:
     """(sum |x|^p)^(1/p): an average that counts the padding, times the size of the window."""
     _check_norm(p, node)
@@ -188,7 +206,8 @@ def lp_pool(
     if ceil_mode:
         padding = _to_the_last_window(node.static(x, "X")[2:], kernel_shape, strides, dilations, padding)
     padded = pad(powered, [(0, 0), (0, 0), *[(padding[k], padding[k + n]) for k in range(n)]])
-    mean = _AVG_POOL[n](padded, pool_size=kernel_shape, strides=strides, dilation=dilations, padding=(0,) * 2 * n, layout=_LAYOUT[n])
+    mean = _AVG_POOL[n](padded, pool_size=kernel_shape, strides=strides, dilation=dilations, padding=(0,) * 2 * n,
+                        layout=_LAYOUT[n])
     return op.power(op.multiply(mean, scalar(math.prod(kernel_shape), x)), scalar(1 / p, x))
 
 
@@ -214,7 +233,8 @@ def global_lp_pool(x: Expr, *, p: int = 2, node: Node) -> Expr:
 
 @converter("BatchNormalization")
 def batch_norm_first(
-    x: Expr, scale: Expr, b: Expr, mean: Expr, var: Expr, *, epsilon: float = 1e-5, momentum: float = 0.9, spatial: int = 1, is_test: int = 0,
+    x: Expr, scale: Expr, b: Expr, mean: Expr, var: Expr, *, epsilon: float = 1e-5, momentum: float = 0.9,
+    spatial: int = 1, is_test: int = 0,
 ) -> tuple[Expr, ...]:
     """With spatial=0 every position has statistics of its own, not every channel."""
     if spatial:
@@ -225,7 +245,8 @@ def batch_norm_first(
 
 @converter("BatchNormalization", since=9)
 def batch_norm(
-    x: Expr, scale: Expr, b: Expr, input_mean: Expr, input_var: Expr, *, epsilon: float = 1e-5, momentum: float = 0.9, training_mode: int = 0,
+    x: Expr, scale: Expr, b: Expr, input_mean: Expr, input_var: Expr, *, epsilon: float = 1e-5, momentum: float = 0.9,
+    training_mode: int = 0,
 ) -> tuple[Expr, ...]:
     if not training_mode:
         return (_batch_norm(x, scale, b, input_mean, input_var, epsilon),)
@@ -238,7 +259,8 @@ def batch_norm(
 
 
 def _batch_norm(x: Expr, scale: Expr, b: Expr, mean: Expr, var: Expr, epsilon: float) -> Expr:
-    return TupleGetItem(op.nn.batch_norm(x, *(cast(v, dtype_of(x)) for v in (scale, b, mean, var)), axis=1, epsilon=epsilon), 0)
+    return TupleGetItem(op.nn.batch_norm(x, *(cast(v, dtype_of(x)) for v in (scale, b, mean, var)), axis=1,
+                                         epsilon=epsilon), 0)
 
 
 @converter("InstanceNormalization")
@@ -247,7 +269,8 @@ def instance_norm(x: Expr, scale: Expr, b: Expr, *, epsilon: float = 1e-5) -> Ex
 
 
 @converter("LayerNormalization")
-def layer_norm(x: Expr, scale: Expr, b: Expr | None = None, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1, node: Node) -> tuple[Expr, ...]:
+def layer_norm(x: Expr, scale: Expr, b: Expr | None = None, *, axis: int = -1, epsilon: float = 1e-5,
+               stash_type: int = 1, node: Node) -> tuple[Expr, ...]:
     ndim = rank(x)
     axis %= ndim
     if axis == ndim - 1 and rank(scale) == 1 and not any(node.outputs[1:]):
@@ -264,14 +287,17 @@ def layer_norm(x: Expr, scale: Expr, b: Expr | None = None, *, axis: int = -1, e
 
 
 @converter("GroupNormalization")
-def group_norm_by_group(x: Expr, scale: Expr, bias: Expr, *, epsilon: float = 1e-5, num_groups: int, node: Node) -> Expr:
+def group_norm_by_group(x: Expr, scale: Expr, bias: Expr, *, epsilon: float = 1e-5, num_groups: int,
+                        node: Node) -> Expr:
     """In opset 18 scale and bias are one number a group."""
     each = node.static(x, "X")[1] // num_groups
-    return op.nn.group_norm(x, op.repeat(scale, repeats=each, axis=0), op.repeat(bias, repeats=each, axis=0), num_groups=num_groups, axis=1, epsilon=epsilon)
+    return op.nn.group_norm(x, op.repeat(scale, repeats=each, axis=0), op.repeat(bias, repeats=each, axis=0),
+                            num_groups=num_groups, axis=1, epsilon=epsilon)
 
 
 @converter("GroupNormalization", since=21)
-def group_norm(x: Expr, scale: Expr, bias: Expr, *, epsilon: float = 1e-5, num_groups: int, stash_type: int = 1) -> Expr:
+def group_norm(x: Expr, scale: Expr, bias: Expr, *, epsilon: float = 1e-5, num_groups: int,
+               stash_type: int = 1) -> Expr:
     return op.nn.group_norm(x, scale, bias, num_groups=num_groups, axis=1, epsilon=epsilon)
 
 

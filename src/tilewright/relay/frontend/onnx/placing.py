@@ -9,7 +9,8 @@ import numpy as np
 
 from tilewright.base.types import INT64
 from tilewright.relay.expr import Constant, Expr
-from tilewright.relay.frontend.onnx.node import Array, Node
+from tilewright.relay.frontend.core.node import Array
+from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, pad, reshape, scalar, shape_of, transpose
@@ -17,13 +18,14 @@ from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, pad, resh
 
 @converter("MaxUnpool", since=9)
 def max_unpool(
-    x: Expr, i: Expr, output_shape: Expr | None = None, *, kernel_shape: tuple[int, ...], pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None, node: Node,
+    x: Expr, i: Expr, output_shape: Expr | None = None, *, kernel_shape: tuple[int, ...],
+    pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
 ) -> Expr:
-    """Each value at its place in the flattened tensor that was pooled, zeros elsewhere; a larger `output_shape` is filled up with zeros."""
+    """Each value at its place in the flattened pooled tensor, zeros elsewhere; `output_shape` may add zeros."""
     dims, n = node.static(x, "X"), len(kernel_shape)
     edges, steps = pads or (0,) * 2 * n, strides or (1,) * n
-    sizes = [(d - 1) * s - edges[k] - edges[k + n] + w for k, (d, s, w) in enumerate(zip(dims[2:], steps, kernel_shape, strict=True))]
+    sizes = [(d - 1) * s - edges[k] - edges[k + n] + w
+             for k, (d, s, w) in enumerate(zip(dims[2:], steps, kernel_shape, strict=True))]
     shape = (*dims[:2], *sizes)
     zeros = op.full(scalar(0, x), shape=(math.prod(shape),), dtype=dtype_of(x))
     placed = op.scatter_elements(zeros, reshape(cast(i, INT64), (-1,)), reshape(x, (-1,)), axis=0, reduction="update")
@@ -38,19 +40,21 @@ def max_unpool(
 
 @converter("Col2Im", since=18)
 def col2im(
-    x: Expr, image_shape: Expr, block_shape: Expr, *, dilations: tuple[int, ...] | None = None, pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None, node: Node,
+    x: Expr, image_shape: Expr, block_shape: Expr, *, dilations: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
 ) -> Expr:
     """The columns (batch, channels * block, positions) added up where their elements stand in the image."""
     image, block = node.ints(image_shape, "image_shape"), node.ints(block_shape, "block_shape")
     n, (batch, rows, positions) = len(image), node.static(x, "input")
     apart, edges, steps = dilations or (1,) * n, pads or (0,) * 2 * n, strides or (1,) * n
     if not len(block) == len(apart) == len(steps) == n or len(edges) != 2 * n or min((*image, *block)) < 1:
-        node.refuse(f"image_shape is {image} and block_shape {block}; both, dilations and strides need a number of 1 or more for each dimension, pads two")
+        node.refuse(f"image_shape is {image} and block_shape {block}; both, dilations and strides need a number of 1 "
+                    "or more for each dimension, pads two")
     padded = [size + edges[k] + edges[k + n] for k, size in enumerate(image)]
     counts = [(p - d * (b - 1) - 1) // s + 1 for p, d, b, s in zip(padded, apart, block, steps, strict=True)]
     if rows % math.prod(block) or math.prod(counts) != positions:
-        node.refuse(f"its input has {rows} rows and {positions} columns; blocks of {block} in an image of {image} need a multiple of {math.prod(block)} rows "
+        node.refuse(f"its input has {rows} rows and {positions} columns; blocks of {block} in an image of {image} need "
+                    f"a multiple of {math.prod(block)} rows "
                     f"and {math.prod(counts)} columns")
     node.check_table(batch * rows, *counts)
     channels, size = rows // math.prod(block), math.prod(padded)
@@ -62,28 +66,35 @@ def col2im(
     if not any(edges):
         return result
     begin = (0, 0, *edges[:n])
-    return op.strided_slice(result, begin=begin, end=(batch, channels, *(b + s for b, s in zip(edges[:n], image, strict=True))), strides=(1,) * (n + 2))
+    return op.strided_slice(result, begin=begin, end=(batch, channels,
+        *(b + s for b, s in zip(edges[:n], image, strict=True))), strides=(1,) * (n + 2))
 
 
-def _places(padded: Sequence[int], block: Sequence[int], counts: Sequence[int], steps: Sequence[int], apart: Sequence[int]) -> Array:
+def _places(padded: Sequence[int], block: Sequence[int], counts: Sequence[int], steps: Sequence[int],
+            apart: Sequence[int]) -> Array:
     """Where in the padded image each element of each block lies: block elements first, then blocks."""
     grid = np.indices((*block, *counts)).reshape(2 * len(block), -1)
-    where = [a * inside + s * at for a, s, inside, at in zip(apart, steps, grid[: len(block)], grid[len(block) :], strict=True)]
+    where = [a * inside + s * at for a, s, inside, at in zip(apart, steps, grid[: len(block)], grid[len(block) :],
+        strict=True)]
     return np.asarray(np.ravel_multi_index(where, tuple(padded)), np.int64)
 
 
 @converter("TensorScatter", since=24)
-def tensor_scatter(past_cache: Expr, update: Expr, write_indices: Expr | None = None, *, axis: int = -2, mode: str = "linear", node: Node) -> Expr:
-    """The update written into each sample's cache from its index on; past the end it goes on at the start when `mode` is circular."""
+def tensor_scatter(past_cache: Expr, update: Expr, write_indices: Expr | None = None, *, axis: int = -2,
+                   mode: str = "linear", node: Node) -> Expr:
+    """Write the update into each sample's cache from its index on, wrapping at the end when `mode` is circular."""
     if mode not in ("linear", "circular"):
         node.refuse(f"mode is {mode!r}; it must be linear or circular")
     cache, new = node.static(past_cache, "past_cache"), node.static(update, "update")
     if len(cache) != len(new):
-        node.refuse(f"past_cache has {len(cache)} dimensions and update {len(new)}; they must have as many as each other")
+        node.refuse(f"past_cache has {len(cache)} dimensions and update {len(new)}; they must have as many as each "
+                    "other")
     if write_indices is not None and node.static(write_indices, "write_indices") != cache[:1]:
-        node.refuse(f"write_indices has the shape {shape_of(write_indices)}; it must have one index for each of {cache[0] if cache else 0} samples")
+        node.refuse(f"write_indices has the shape {shape_of(write_indices)}; it must have one index for each of "
+                    f"{cache[0] if cache else 0} samples")
     along = axis_of(axis, len(cache), node)
-    if along == 0 or any(a != b for k, (a, b) in enumerate(zip(cache, new, strict=True)) if k != along) or new[along] > cache[along]:
+    if (along == 0 or any(a != b for k, (a, b) in enumerate(zip(cache, new, strict=True)) if k != along)
+            or new[along] > cache[along]):
         node.refuse(f"the update of shape {new} does not fit into the cache of shape {cache} along axis {along}")
     node.check_table(new[along])
     steps = Constant(np.arange(new[along], dtype=np.int64).reshape([-1 if k == along else 1 for k in range(len(new))]))
@@ -96,41 +107,51 @@ def tensor_scatter(past_cache: Expr, update: Expr, write_indices: Expr | None = 
 
 @converter("DeformConv", since=19)
 def deform_conv(
-    x: Expr, w: Expr, offset: Expr, b: Expr | None = None, mask: Expr | None = None, *, dilations: tuple[int, ...] | None = None, group: int = 1,
-    kernel_shape: tuple[int, ...] | None = None, offset_group: int = 1, pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
+    x: Expr, w: Expr, offset: Expr, b: Expr | None = None, mask: Expr | None = None, *,
+    dilations: tuple[int, ...] | None = None, group: int = 1, kernel_shape: tuple[int, ...] | None = None,
+    offset_group: int = 1, pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
 ) -> Expr:
-    """A convolution whose taps are moved by `offset` and weighted by `mask`: the image sampled at every tap, times the weights."""
+    """Deformable convolution: the image sampled at taps moved by `offset` and weighted by `mask`, times weights."""
     dims = node.static(x, "X")
     if len(dims) != 4:
         node.refuse(f"an input of {len(dims)} dimensions is not supported; it must have 4")
     n, channels, height, width = dims
-    _check_deform(x, w, offset, b, mask, node, group=group, offset_group=offset_group, kernel_shape=kernel_shape, pads=pads, strides=strides, dilations=dilations)
-    units, (kh, kw), (rows, columns) = node.static(w, "W")[0], kernel_shape or node.static(w, "W")[2:], node.static(offset, "offset")[2:]
+    _check_deform(x, w, offset, b, mask, node, group=group, offset_group=offset_group, kernel_shape=kernel_shape,
+                  pads=pads, strides=strides, dilations=dilations)
+    units, (kh, kw), (rows, columns) = node.static(w, "W")[0], kernel_shape or node.static(w,
+        "W")[2:], node.static(offset, "offset")[2:]
     (top, left, *_), (down, right), (far_y, far_x) = pads or (0,) * 4, strides or (1, 1), dilations or (1, 1)
     taps, points = kh * kw, kh * kw * rows
     moved = transpose(reshape(offset, (n * offset_group, taps, 2, rows, columns)), (0, 2, 1, 3, 4))
     node.check_table(taps, rows, columns)
-    ys = (np.repeat(np.arange(kh) * far_y, kw)[:, None, None] + (np.arange(rows) * down - top)[:, None]) + np.zeros((1, 1, columns))
-    xs = (np.tile(np.arange(kw) * far_x, kh)[:, None, None] + (np.arange(columns) * right - left)) + np.zeros((1, rows, 1))
+    ys = (np.repeat(np.arange(kh) * far_y, kw)[:, None, None] + (np.arange(rows) * down - top)[:, None]) + np.zeros((1,
+        1, columns))
+    xs = (np.tile(np.arange(kw) * far_x, kh)[:, None, None] + (np.arange(columns) * right - left)) + np.zeros((1, rows,
+        1))
     kind = dtype_of(x).numpy()
     at = op.add(moved, Constant(np.stack([ys, xs])[None].astype(kind)))
     # From pixels to [-1, 1] between the outer edges, x first.
-    scale, size = np.array([2 / height, 2 / width]).reshape(1, 2, 1, 1, 1), np.array([height, width]).reshape(1, 2, 1, 1, 1)
+    scale, size = np.array([2 / height, 2 / width]).reshape(1, 2, 1, 1, 1), np.array([height, width]).reshape(1, 2, 1,
+        1, 1)
     spread = op.add(op.multiply(at, Constant(scale.astype(kind))), Constant((1 / size - 1).astype(kind)))
     grid = reshape(op.reverse(spread, axis=1), (n * offset_group, 2, points, columns))
     image = reshape(x, (n * offset_group, channels // offset_group, height, width))
-    sampled = op.image.grid_sample(image, grid, method="bilinear", layout="NCHW", padding_mode="zeros", align_corners=False)
+    sampled = op.image.grid_sample(image, grid, method="bilinear", layout="NCHW", padding_mode="zeros",
+                                   align_corners=False)
     if mask is not None:
         sampled = op.multiply(sampled, reshape(mask, (n * offset_group, 1, points, columns)))
     depth = channels // group * taps
-    left_side = reshape(op.broadcast_to(reshape(w, (1, group, units // group, depth)), shape=(n, group, units // group, depth)), (n * group, units // group, depth))
-    product = op.nn.batch_matmul(left_side, reshape(sampled, (n * group, depth, rows * columns)), transpose_a=False, transpose_b=False)
+    left_side = reshape(op.broadcast_to(reshape(w, (1, group, units // group, depth)),
+                                        shape=(n, group, units // group, depth)), (n * group, units // group, depth))
+    product = op.nn.batch_matmul(left_side, reshape(sampled, (n * group, depth, rows * columns)), transpose_a=False,
+                                 transpose_b=False)
     result = reshape(product, (n, units, rows, columns))
     return result if b is None else op.add(result, reshape(b, (shape_of(b)[0], 1, 1)))
 
 
 def _check_deform(
-    x: Expr, w: Expr, offset: Expr, b: Expr | None, mask: Expr | None, node: Node, *, group: int, offset_group: int, **given: tuple[int, ...] | None,
+    x: Expr, w: Expr, offset: Expr, b: Expr | None, mask: Expr | None, node: Node, *, group: int, offset_group: int,
+    **given: tuple[int, ...] | None,
 ) -> None:
     """Refuse a `DeformConv` whose shapes and attributes do not belong together."""
     for name, numbers in given.items():
@@ -139,13 +160,19 @@ def _check_deform(
             node.refuse(f"{name} is {numbers}; it must be {count} numbers of {least} or more")
     (n, channels, height, width), weights = node.static(x, "X"), node.static(w, "W")
     if min(group, offset_group) < 1 or channels % group or channels % offset_group:
-        node.refuse(f"group is {group} and offset_group {offset_group}; each must be 1 or more and divide the {channels} channels of X")
-    if len(weights) != 4 or weights[1] != channels // group or weights[0] % group or weights[2:] != (given["kernel_shape"] or weights[2:]):
-        node.refuse(f"W has the shape {weights}; it must be (a multiple of {group}, {channels // group}, the height and the width of the kernel)")
+        node.refuse(f"group is {group} and offset_group {offset_group}; each must be 1 or more and divide the "
+                    f"{channels} channels of X")
+    if (len(weights) != 4 or weights[1] != channels // group or weights[0] % group
+            or weights[2:] != (given["kernel_shape"] or weights[2:])):
+        node.refuse(f"W has the shape {weights}; it must be (a multiple of {group}, {channels // group}, the height "
+                    "and the width of the kernel)")
     far, steps, edges = given["dilations"] or (1, 1), given["strides"] or (1, 1), given["pads"] or (0,) * 4
-    image = [(size + edges[k] + edges[k + 2] - (weights[2 + k] - 1) * far[k] - 1) // steps[k] + 1 for k, size in enumerate((height, width))]
+    image = [(size + edges[k] + edges[k + 2] - (weights[2 + k] - 1) * far[k] - 1) // steps[k] + 1
+             for k, size in enumerate((height, width))]
     taps = weights[2] * weights[3]
-    wanted = {"offset": (offset, (n, offset_group * taps * 2, *image)), "mask": (mask, (n, offset_group * taps, *image)), "B": (b, weights[:1])}
+    wanted = {"offset": (offset, (n, offset_group * taps * 2, *image)),
+              "mask": (mask, (n, offset_group * taps, *image)), "B": (b, weights[:1])}
     for name, (value, shape) in wanted.items():
         if value is not None and node.static(value, name) != shape:
-            node.refuse(f"{name} has the shape {node.static(value, name)}; with its X, W and attributes it must be {shape}")
+            node.refuse(f"{name} has the shape {node.static(value, name)}; with its X, W and attributes it must be "
+                        f"{shape}")

@@ -14,9 +14,10 @@ from tilewright.relay.frontend.shaping import cast, dtype_of, reshape, scalar, t
 
 
 def max_and_where(
-    x: Expr, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: Sequence[int], ceil: bool, column_major: bool, node: Node,
+    x: Expr, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], padding: Sequence[int],
+    ceil: bool, column_major: bool, node: Node,
 ) -> tuple[Expr, Expr]:
-    """The maxima and their places in the flattened tensor: the taps of every window side by side, and the first of the greatest."""
+    """The maxima and their places in the flattened tensor, by comparing the taps of every window."""
     dims, n = node.static(x, "X"), len(kernel)
     batch, inner = dims[0] * dims[1], math.prod(dims[2:])
     taps = np.zeros((1,) * 2 * n, np.int64)
@@ -42,6 +43,7 @@ def max_and_where(
     least = scalar(np.iinfo(dtype_of(x).numpy()).min if dtype_of(x).is_integer else -math.inf, x)
     windows = op.where(outside, least, windows)
     first = cast(op.argmax(windows, axis=-1), "int64")
-    chosen = op.take(Constant(places.reshape(-1)), op.add(first, Constant(np.arange(math.prod(sizes), dtype=np.int64) * count)))
+    chosen = op.take(Constant(places.reshape(-1)),
+                     op.add(first, Constant(np.arange(math.prod(sizes), dtype=np.int64) * count)))
     where = op.add(chosen, Constant((np.arange(batch, dtype=np.int64) * inner)[:, None]))
     return reshape(op.max(windows, axis=-1), (*dims[:2], *sizes)), reshape(where, (*dims[:2], *sizes))

@@ -1,7 +1,7 @@
 """Quantization: QuantizeLinear and DequantizeLinear, and products of quantized numbers.
 
-Integers of 8 bits and more with one scale, or one along an axis, become operators of `relay.qnn`, which the passes know. Smaller types and blocks are
-plain arithmetic in float32, which goes into the kernels around it.
+Integers of 8 bits and more with one scale, or one along an axis, become operators of `relay.qnn`, which the passes
+know. Smaller types and blocks are plain arithmetic in float32, which goes into the kernels around it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,17 @@ from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.onnx.rounding import converted
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, reshape, scalar, shape_of, slice_axis, transpose
+from tilewright.relay.frontend.shaping import (
+    axis_of,
+    cast,
+    dtype_of,
+    rank,
+    reshape,
+    scalar,
+    shape_of,
+    slice_axis,
+    transpose,
+)
 from tilewright.relay.op.nn_matmul import BiasAdd
 from tilewright.relay.qnn.numerics import QUANTIZED
 from tilewright.relay.qnn.products import QnnConv2d, QnnDense
@@ -38,7 +48,8 @@ def _is_plain(x: Expr, scale: Expr, dtype: DataType, block_size: int) -> bool:
 def _parameters(x: Expr, scale: Expr, zero_point: Expr | None, axis: int, node: Node) -> tuple[Expr, Expr, int]:
     """The scale as float32, the zero point as int32, and the axis along which they go."""
     if rank(scale) > 1:
-        node.refuse(f"the scale has {rank(scale)} dimensions; it must be one number, or one for each element of an axis, unless block_size is set")
+        node.refuse(f"the scale has {rank(scale)} dimensions; it must be one number, or one for each element of an "
+                    "axis, unless block_size is set")
     many = rank(scale) == 1 and shape_of(scale) != (1,)
     found = cast(scale, FLOAT32)
     zero = Constant(np.zeros((), np.int32)) if zero_point is None else cast(zero_point, "int32")
@@ -54,17 +65,19 @@ def _constant(e: Expr) -> Expr:
 
 
 def _spread(p: Expr, x: Expr, axis: int, block_size: int, node: Node) -> Expr:
-    """A scale or zero point that broadcasts to `x`: one number, one for each element of an axis, or one for each block of an axis."""
+    """A scale or zero point that broadcasts to `x`: one number, one per element of an axis, or one per block."""
     if rank(p) == 0 or shape_of(p) == (1,):
         return reshape(p, ())
     along, size = axis_of(axis, rank(x), node), shape_of(x)[axis_of(axis, rank(x), node)]
     if rank(p) == 1 and (rank(x) > 1 or not block_size):
         return reshape(p, [shape_of(p)[0] if k == along else 1 for k in range(rank(x))])
     if rank(p) != rank(x) or not block_size:
-        node.refuse(f"the scale has {rank(p)} dimensions; it must be one number, one for each element of an axis, or, with block_size, of as many dimensions as the input")
+        node.refuse(f"the scale has {rank(p)} dimensions; it must be one number, one for each element of an axis, or, "
+                    "with block_size, of as many dimensions as the input")
     blocks = node.static(p, "scale")[along]
     if not isinstance(size, int) or blocks != -(-size // block_size):
-        node.refuse(f"the scale has {blocks} blocks along axis {along}; {size} elements in blocks of {block_size} need {-(-size // block_size)}")
+        node.refuse(f"the scale has {blocks} blocks along axis {along}; {size} elements in blocks of {block_size} need "
+                    f"{-(-size // block_size)}")
     each = op.repeat(p, repeats=block_size, axis=along)
     return each if blocks * block_size == size else slice_axis(each, along, 0, size)
 
@@ -76,26 +89,30 @@ def quantize_per_tensor(x: Expr, y_scale: Expr, y_zero_point: Expr | None = None
 
 @converter("QuantizeLinear", since=13)
 def quantize(
-    x: Expr, y_scale: Expr, y_zero_point: Expr | None = None, *, axis: int = _DEFAULT_AXIS, saturate: int = 1, block_size: int = 0,
-    output_dtype: int = TensorProto.UNDEFINED, precision: int = TensorProto.UNDEFINED, node: Node,
+    x: Expr, y_scale: Expr, y_zero_point: Expr | None = None, *, axis: int = _DEFAULT_AXIS, saturate: int = 1,
+    block_size: int = 0, output_dtype: int = TensorProto.UNDEFINED, precision: int = TensorProto.UNDEFINED, node: Node,
 ) -> Expr:
-    given = DataType("uint8") if output_dtype == TensorProto.UNDEFINED else element_type(output_dtype, "attribute 'output_dtype'", node.origin)
+    given = DataType("uint8") if output_dtype == TensorProto.UNDEFINED else element_type(output_dtype,
+        "attribute 'output_dtype'", node.origin)
     kind = dtype_of(y_zero_point) if y_zero_point is not None else given
     if kind not in _INTEGERS and kind not in QUANTIZED and kind.code not in MINIFLOATS:
         node.refuse(f"the quantized type {kind} is not supported; the types are {', '.join((*_INTEGERS, *MINIFLOATS))}")
-    wide = element_type(precision, "attribute 'precision'", node.origin) if precision != TensorProto.UNDEFINED else FLOAT32
+    wide = (element_type(precision, "attribute 'precision'", node.origin) if precision != TensorProto.UNDEFINED
+            else FLOAT32)
     if _is_plain(x, y_scale, kind, block_size) and wide is FLOAT32:
         scale, zero_point, along = _parameters(x, y_scale, y_zero_point, axis, node)
         return op.qnn.quantize(cast(x, FLOAT32), scale, zero_point, axis=along, out_dtype=kind)
     real = op.divide(cast(x, wide), _spread(cast(y_scale, wide), x, axis, block_size, node))
-    return _stored(real, None if y_zero_point is None else _spread(y_zero_point, x, axis, block_size, node), kind, bool(saturate), node)
+    return _stored(real, None if y_zero_point is None else _spread(y_zero_point, x, axis, block_size, node), kind,
+                   bool(saturate), node)
 
 
 @converter("DynamicQuantizeLinear", since=11)
 def dynamic_quantize_linear(x: Expr) -> tuple[Expr, Expr, Expr]:
     """uint8 between the least and the greatest element of `x`, and zero; with its scale and zero point.
 
-    Each quotient is rounded once, as in ONNX Runtime: a scale that is one unit off moves values across halves. The scale of zeros is 1.
+    Each quotient is rounded once, as in ONNX Runtime: a scale that is one unit off moves values across halves. The
+    scale of zeros is 1.
     """
     zero = scalar(0, x)
     none = any(isinstance(d, int) and not d for d in shape_of(x))
@@ -129,12 +146,14 @@ def dequantize(
     x: Expr, x_scale: Expr, x_zero_point: Expr | None = None, *, axis: int = _DEFAULT_AXIS, block_size: int = 0,
     output_dtype: int = TensorProto.UNDEFINED, node: Node,
 ) -> Expr:
-    wanted = dtype_of(x_scale) if output_dtype == TensorProto.UNDEFINED else element_type(output_dtype, "attribute 'output_dtype'", node.origin)
+    wanted = dtype_of(x_scale) if output_dtype == TensorProto.UNDEFINED else element_type(output_dtype,
+        "attribute 'output_dtype'", node.origin)
     if _is_plain(x, x_scale, dtype_of(x), block_size):
         scale, zero_point, along = _parameters(x, x_scale, x_zero_point, axis, node)
         return cast(op.qnn.dequantize(x, scale, zero_point, axis=along), wanted)
     if dtype_of(x) not in _INTEGERS and dtype_of(x).code not in MINIFLOATS:
-        node.refuse(f"the quantized type {dtype_of(x)} is not supported; the types are {', '.join((*_INTEGERS, *MINIFLOATS))}")
+        node.refuse(f"the quantized type {dtype_of(x)} is not supported; the types are "
+                    f"{', '.join((*_INTEGERS, *MINIFLOATS))}")
     real = cast(x, FLOAT32)
     if x_zero_point is not None and dtype_of(x) in _INTEGERS:
         real = op.subtract(real, cast(_spread(x_zero_point, x, axis, block_size, node), FLOAT32))
@@ -159,7 +178,8 @@ def _exact(x: Expr, zero_point: Expr | None, axis: int) -> Expr:
 
 
 @converter("MatMulInteger", since=10)
-def matmul_integer(a: Expr, b: Expr, a_zero_point: Expr | None = None, b_zero_point: Expr | None = None, *, node: Node) -> Expr:
+def matmul_integer(a: Expr, b: Expr, a_zero_point: Expr | None = None, b_zero_point: Expr | None = None, *,
+                   node: Node) -> Expr:
     """A zero point for each row of A, or for each column of B, may be given as a vector."""
     za, zb, unit = _one(a_zero_point), _one(b_zero_point), Constant(np.ones((), np.float32))
     if zb is None and b_zero_point is not None and rank(b_zero_point) == 1:
@@ -171,7 +191,8 @@ def matmul_integer(a: Expr, b: Expr, a_zero_point: Expr | None = None, b_zero_po
 
 @converter("QLinearMatMul", since=10)
 def qlinear_matmul(
-    a: Expr, a_scale: Expr, a_zero_point: Expr, b: Expr, b_scale: Expr, b_zero_point: Expr, y_scale: Expr, y_zero_point: Expr, *, node: Node,
+    a: Expr, a_scale: Expr, a_zero_point: Expr, b: Expr, b_scale: Expr, b_zero_point: Expr, y_scale: Expr,
+    y_zero_point: Expr, *, node: Node,
 ) -> Expr:
     total = matmul_integer(a, b, a_zero_point, b_zero_point, node=node)
     whole = _requantized(total, a_scale, b_scale, y_scale, y_zero_point, -1)
@@ -179,23 +200,29 @@ def qlinear_matmul(
         return whole
     rows = _along(a_scale, total, -2)
     factor = op.divide(op.multiply(rows, _along(b_scale, total, -1)), _along(y_scale, total, -2))
-    return _stored(op.multiply(cast(total, FLOAT32), factor), _along(y_zero_point, total, -2), dtype_of(y_zero_point), True, node)
+    return _stored(op.multiply(cast(total, FLOAT32), factor), _along(y_zero_point, total, -2), dtype_of(y_zero_point),
+                   True, node)
 
 
-def _requantized(total: Expr, x_scale: Expr, w_scale: Expr, y_scale: Expr, y_zero_point: Expr, axis: int) -> Expr | None:
+def _requantized(total: Expr, x_scale: Expr, w_scale: Expr, y_scale: Expr, y_zero_point: Expr,
+                 axis: int) -> Expr | None:
     """Sums in the scale of the result, where the scales are known and those of data and result one number."""
-    scales = [_constant(cast(p, FLOAT32)) for p in (x_scale, w_scale, y_scale)]
-    zero, product = _one(y_zero_point), total.args[0] if isinstance(total, Call) and isinstance(total.op, BiasAdd) else total
-    if not (isinstance(product, Call) and isinstance(product.op, (QnnConv2d, QnnDense))) or not isinstance(zero, Constant) or dtype_of(y_zero_point) not in QUANTIZED:
+    scales = [p for p in (_constant(cast(p, FLOAT32)) for p in (x_scale, w_scale, y_scale)) if isinstance(p, Constant)]
+    zero, product = (_one(y_zero_point), total.args[0] if isinstance(total, Call) and isinstance(total.op, BiasAdd)
+                     else total)
+    if (not (isinstance(product, Call) and isinstance(product.op, (QnnConv2d, QnnDense)))
+            or not isinstance(zero, Constant) or dtype_of(y_zero_point) not in QUANTIZED):
         return None
-    if not all(isinstance(p, Constant) for p in scales) or scales[0].value.size != 1 or scales[2].value.size != 1:  # type: ignore[attr-defined]
+    if len(scales) < 3 or scales[0].value.size != 1 or scales[2].value.size != 1:
         return None
-    sx, sw, sy = (p.value.reshape(()) if p.value.size == 1 else p.value.reshape(-1) for p in scales)  # type: ignore[attr-defined]
+    sx, sw, sy = (p.value.reshape(()) if p.value.size == 1 else p.value.reshape(-1) for p in scales)
     worth = Call(product.op, [*product.args[:4], Constant(sx), Constant(sw)], span=product.span)
-    sums = worth if product is total else Call(total.op, [worth, *total.args[1:]], span=total.span)  # type: ignore[attr-defined]
+    sums = worth
+    if isinstance(total, Call) and total is not product:
+        sums = Call(total.op, [worth, *total.args[1:]], span=total.span)
     return op.qnn.requantize(
-        sums, Constant(np.asarray(sx * sw, np.float32)), Constant(np.zeros((), np.int32)), Constant(sy), zero, axis=axis % rank(total), rounding="TOEVEN",
-        compute_dtype="float32", out_dtype=dtype_of(y_zero_point))
+        sums, Constant(np.asarray(sx * sw, np.float32)), Constant(np.zeros((), np.int32)), Constant(sy), zero,
+        axis=axis % rank(total), rounding="TOEVEN", compute_dtype="float32", out_dtype=dtype_of(y_zero_point))
 
 
 def _along(p: Expr, x: Expr, axis: int) -> Expr:
@@ -203,38 +230,43 @@ def _along(p: Expr, x: Expr, axis: int) -> Expr:
     real = _constant(cast(p, FLOAT32))
     if all(d == 1 for d in shape_of(p)):
         return reshape(real, ())
-    return reshape(real, [shape_of(p)[0] if k == axis % rank(x) else 1 for k in range(rank(x))]) if rank(p) == 1 else real
+    return (reshape(real, [shape_of(p)[0] if k == axis % rank(x) else 1 for k in range(rank(x))]) if rank(p) == 1
+            else real)
 
 
 @converter("ConvInteger", since=10)
 def conv_integer(
     x: Expr, w: Expr, x_zero_point: Expr | None = None, w_zero_point: Expr | None = None, *, auto_pad: str = "NOTSET",
-    dilations: tuple[int, ...] | None = None, group: int = 1, kernel_shape: tuple[int, ...] | None = None, pads: tuple[int, ...] | None = None,
-    strides: tuple[int, ...] | None = None, node: Node,
+    dilations: tuple[int, ...] | None = None, group: int = 1, kernel_shape: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
 ) -> Expr:
     """The zero point of the data is one number, that of the weights one, or one for each output channel."""
     if rank(x) != 4:
-        return conv(_exact(x, x_zero_point, 1), _exact(w, w_zero_point, 0), auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape,
+        return conv(_exact(x, x_zero_point, 1), _exact(w, w_zero_point, 0), auto_pad=auto_pad, dilations=dilations,
+                    group=group, kernel_shape=kernel_shape,
                     pads=pads, strides=strides, node=node)
     kernel, steps, apart = kernel_shape or node.static(w, "W")[2:], strides or (1, 1), dilations or (1, 1)
     unit, zx, zw = Constant(np.ones((), np.float32)), _one(x_zero_point), _one(w_zero_point)
     if zx is None:
-        node.refuse(f"the zero point of the data must be one number, and its shape is {shape_of(x_zero_point) if x_zero_point is not None else ()}")
+        node.refuse("the zero point of the data must be one number, and its shape is "
+                    f"{shape_of(x_zero_point) if x_zero_point is not None else ()}")
     if zw is None and w_zero_point is not None:
         zw = _constant(cast(w_zero_point, INT32))
     return op.qnn.conv2d(
-        x, w, zx, zw, unit, unit, strides=steps, padding=paddings(x, kernel, steps, apart, auto_pad, pads, node), dilation=apart, groups=group,
-        channels=shape_of(w)[0], kernel_size=tuple(kernel))
+        x, w, zx, zw, unit, unit, strides=steps, padding=paddings(x, kernel, steps, apart, auto_pad, pads, node),
+        dilation=apart, groups=group, channels=shape_of(w)[0], kernel_size=tuple(kernel))
 
 
 @converter("QLinearConv", since=10)
 def qlinear_conv(
-    x: Expr, x_scale: Expr, x_zero_point: Expr, w: Expr, w_scale: Expr, w_zero_point: Expr, y_scale: Expr, y_zero_point: Expr, b: Expr | None = None, *,
-    auto_pad: str = "NOTSET", dilations: tuple[int, ...] | None = None, group: int = 1, kernel_shape: tuple[int, ...] | None = None,
-    pads: tuple[int, ...] | None = None, strides: tuple[int, ...] | None = None, node: Node,
+    x: Expr, x_scale: Expr, x_zero_point: Expr, w: Expr, w_scale: Expr, w_zero_point: Expr, y_scale: Expr,
+    y_zero_point: Expr, b: Expr | None = None, *, auto_pad: str = "NOTSET", dilations: tuple[int, ...] | None = None,
+    group: int = 1, kernel_shape: tuple[int, ...] | None = None, pads: tuple[int, ...] | None = None,
+    strides: tuple[int, ...] | None = None, node: Node,
 ) -> Expr:
     """The bias is in units of the product of the scales, like the sums."""
-    total = conv_integer(x, w, x_zero_point, w_zero_point, auto_pad=auto_pad, dilations=dilations, group=group, kernel_shape=kernel_shape, pads=pads,
+    total = conv_integer(x, w, x_zero_point, w_zero_point, auto_pad=auto_pad, dilations=dilations, group=group,
+                         kernel_shape=kernel_shape, pads=pads,
                          strides=strides, node=node)
     if b is not None:
         total = op.nn.bias_add(total, b, axis=1)
@@ -242,7 +274,8 @@ def qlinear_conv(
     if whole is not None:
         return whole
     factor = op.divide(op.multiply(_along(x_scale, total, 1), _along(w_scale, total, 1)), _along(y_scale, total, 1))
-    return _stored(op.multiply(cast(total, FLOAT32), factor), _along(y_zero_point, total, 1), dtype_of(y_zero_point), True, node)
+    return _stored(op.multiply(cast(total, FLOAT32), factor), _along(y_zero_point, total, 1), dtype_of(y_zero_point),
+                   True, node)
 
 
 def dynamically_quantized(a: Expr) -> Expr:

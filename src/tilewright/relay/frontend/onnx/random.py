@@ -1,4 +1,5 @@
-"""Random numbers, and what leaves elements out by them. Without a seed it is made of the node's name: a compiled model draws the same numbers in every call.
+"""Random numbers, and what leaves elements out by them. Without a seed it is made of the node's name: a compiled model
+draws the same numbers in every call.
 
 The numbers are those of the generator of `relay.random`, not those of any other implementation of the operators.
 """
@@ -29,12 +30,14 @@ def _key(seed: float | None, node: Node) -> Expr:
     return threefry_key(int.from_bytes(words, "little"))
 
 
-def _drawn(draw: Any, a: float, b: float, shape: Sequence[int], dtype: DataType, seed: float | None, node: Node) -> Expr:
+def _drawn(draw: Any, a: float, b: float, shape: Sequence[int], dtype: DataType, seed: float | None,
+           node: Node) -> Expr:
     """Numbers of a distribution with two parameters, drawn in float32 for types that are narrower."""
     wide = dtype if dtype in _DRAWN else DataType("float32")
     if not dtype.is_float:
         node.refuse(f"random numbers of type {dtype} are asked for; they are floating-point numbers")
-    found = draw(_key(seed, node), const(a, str(wide)), const(b, str(wide)), out_shape=tuple(shape), out_dtype=str(wide))
+    found = draw(_key(seed, node), const(a, str(wide)), const(b, str(wide)), out_shape=tuple(shape),
+                 out_dtype=str(wide))
     return cast(TupleGetItem(found, 1), dtype)
 
 
@@ -46,7 +49,8 @@ def _dtype(code: int | None, like: Expr | None, node: Node) -> DataType:
 
 @converter("RandomUniform")
 def random_uniform(
-    *, shape: tuple[int, ...], dtype: int = TensorProto.FLOAT, high: float = 1.0, low: float = 0.0, seed: float | None = None, node: Node,
+    *, shape: tuple[int, ...], dtype: int = TensorProto.FLOAT, high: float = 1.0, low: float = 0.0,
+    seed: float | None = None, node: Node,
 ) -> Expr:
     return _drawn(op.random.uniform, low, high, shape, _dtype(dtype, None, node), seed, node)
 
@@ -60,7 +64,8 @@ def random_uniform_like(
 
 @converter("RandomNormal")
 def random_normal(
-    *, shape: tuple[int, ...], dtype: int = TensorProto.FLOAT, mean: float = 0.0, scale: float = 1.0, seed: float | None = None, node: Node,
+    *, shape: tuple[int, ...], dtype: int = TensorProto.FLOAT, mean: float = 0.0, scale: float = 1.0,
+    seed: float | None = None, node: Node,
 ) -> Expr:
     return _drawn(op.random.normal, mean, scale, shape, _dtype(dtype, None, node), seed, node)
 
@@ -76,11 +81,13 @@ def random_normal_like(
 def bernoulli(x: Expr, *, dtype: int | None = None, seed: float | None = None, node: Node) -> Expr:
     """One with the probability that the element says, zero otherwise."""
     drawn = _drawn(op.random.uniform, 0.0, 1.0, node.static(x, "input"), dtype_of(x), seed, node)
-    return cast(op.less(drawn, x), dtype_of(x) if dtype is None else element_type(dtype, "attribute 'dtype'", node.origin))
+    return cast(op.less(drawn, x), dtype_of(x) if dtype is None else element_type(dtype, "attribute 'dtype'",
+        node.origin))
 
 
 @converter("Multinomial", since=7)
-def multinomial(x: Expr, *, dtype: int = TensorProto.INT32, sample_size: int = 1, seed: float | None = None, node: Node) -> Expr:
+def multinomial(x: Expr, *, dtype: int = TensorProto.INT32, sample_size: int = 1, seed: float | None = None,
+                node: Node) -> Expr:
     """Classes drawn by logarithms of their shares, which need not add up to one."""
     if rank(x) != 2:
         node.refuse(f"its input must be a matrix, a row for each draw, and it has {rank(x)} dimensions")
@@ -97,13 +104,15 @@ def dropout_first(data: Expr, *, ratio: float = 0.5, is_test: int = 0, node: Nod
 
 
 @converter("Dropout", since=12)
-def dropout(data: Expr, ratio: Expr | None = None, training_mode: Expr | None = None, *, seed: int | None = None, node: Node) -> tuple[Expr, ...]:
+def dropout(data: Expr, ratio: Expr | None = None, training_mode: Expr | None = None, *, seed: int | None = None,
+            node: Node) -> tuple[Expr, ...]:
     """In training mode, zeros with the probability `ratio`, and what is kept made larger by as much."""
     if not node.scalar(training_mode, "training_mode", False):
         return _kept(data, node)
     wide = dtype_of(data) if dtype_of(data) in _DRAWN else DataType("float32")
     share = const(0.5, str(wide)) if ratio is None else cast(reshape(ratio, ()), wide)
-    mask = op.greater_equal(_drawn(op.random.uniform, 0.0, 1.0, node.static(data, "data"), wide, None if seed is None else float(seed), node), share)
+    mask = op.greater_equal(_drawn(op.random.uniform, 0.0, 1.0, node.static(data, "data"), wide, None if seed is None
+                                   else float(seed), node), share)
     larger = op.divide(cast(data, wide), op.subtract(const(1.0, str(wide)), share))
     return cast(op.where(mask, larger, const(0.0, str(wide))), dtype_of(data)), mask
 

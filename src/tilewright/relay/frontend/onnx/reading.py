@@ -41,7 +41,8 @@ _FIELDS: Final[dict[int, str]] = {
 }
 """Where a tensor of that type keeps its values when they are not raw; all others are in `int32_data`."""
 _PACKED: Final = {
-    getattr(TensorProto, name): bits for name, bits in (("INT4", 4), ("UINT4", 4), ("FLOAT4E2M1", 4), ("INT2", 2), ("UINT2", 2), ("FLOAT6E2M3", 6), ("FLOAT6E3M2", 6))
+    getattr(TensorProto, name): bits for name, bits in (("INT4", 4), ("UINT4", 4), ("FLOAT4E2M1", 4), ("INT2", 2),
+        ("UINT2", 2), ("FLOAT6E2M3", 6), ("FLOAT6E3M2", 6))
     if hasattr(TensorProto, name)
 }
 """Bits of the types of which several share a byte, the first in its lowest bits."""
@@ -68,7 +69,8 @@ class Source:
 
 @contextlib.contextmanager
 def read_model(model: Any, mapped: bool = False) -> Iterator[tuple[onnx.ModelProto, Source]]:
-    """The model and its source, which stays open inside the `with`. Raises `ModelError` for whatever is not a whole ONNX model.
+    """The model and its source, which stays open inside the `with`. Raises `ModelError` for whatever is not a whole
+    ONNX model.
 
     With `mapped`, its tensors are not read, but looked at in their files.
     """
@@ -79,19 +81,25 @@ def read_model(model: Any, mapped: bool = False) -> Iterator[tuple[onnx.ModelPro
         path = Path(model)
         source.name, source.folder, source.data = str(path), path.resolve().parent, _open(path, mapped)
     elif not isinstance(model, onnx.ModelProto):
-        raise ModelError(f"a model is a path, bytes or an onnx.ModelProto, and this is a {type(model).__name__}", code="TW0102")
+        raise ModelError(f"a model is a path, bytes or an onnx.ModelProto, and this is a {type(model).__name__}",
+                         code="TW0102")
     try:
         proto = model if source.data is None else _parse(source.data, source)
         if not proto.HasField("graph") or not (proto.graph.node or proto.graph.output):
-            raise ModelError(f"{source.name or 'the model'} has no graph in it: this is not an ONNX model; export it again", code="TW0102")
+            raise ModelError(f"{source.name or 'the model'} has no graph in it: this is not an ONNX model; export it "
+                             "again", code="TW0102")
         _check_names(proto, source)
         yield proto, source
     except RecursionError:
-        raise ModelError(f"{source.name or 'the model'} nests graphs or functions deeper than can be followed; export it again with fewer levels", code="TW0115") from None
+        raise ModelError(f"{source.name or 'the model'} nests graphs or functions deeper than can be followed; export "
+                         "it again with fewer levels", code="TW0115") from None
     except EOFError:
-        raise ModelError(f"{source.name or 'the model'} became shorter while it was read; import it when it is complete", code="TW0101") from None
+        raise ModelError(
+            f"{source.name or 'the model'} became shorter while it was read; import it when it is complete",
+            code="TW0101") from None
     except MemoryError:
-        raise ModelError(f"{source.name or 'the model'} asks for more memory than there is; a size in it is wrong, or it is too large for this machine", code="TW0115") from None
+        raise ModelError(f"{source.name or 'the model'} asks for more memory than there is; a size in it is wrong, or "
+                         "it is too large for this machine", code="TW0115") from None
     finally:
         if source.data is not None:
             source.data.close()
@@ -100,7 +108,8 @@ def read_model(model: Any, mapped: bool = False) -> Iterator[tuple[onnx.ModelPro
 def _check_names(model: onnx.ModelProto, source: Source) -> None:
     """Raise `ModelError` for a name that is no text: protobuf gives what is not UTF-8 as bytes."""
     graphs, nodes = [model.graph], [n for f in model.functions for n in f.node]
-    names: list[Any] = [x for f in model.functions for x in (f.name, f.domain, f.overload, *f.input, *f.output)] + [o.domain for o in model.opset_import]
+    names: list[Any] = [x for f in model.functions for x in (f.name, f.domain, f.overload, *f.input,
+        *f.output)] + [o.domain for o in model.opset_import]
     while graphs or nodes:
         while graphs:
             g = graphs.pop()
@@ -115,7 +124,8 @@ def _check_names(model: onnx.ModelProto, source: Source) -> None:
         nodes = []
     wrong = next((name for name in names if type(name) is not str), None)
     if wrong is not None:
-        raise ModelError(f"{source.name or 'the model'} has the name {wrong[:40]!r} in it, which is no text in UTF-8; the file is damaged: export the model again", code="TW0103")
+        raise ModelError(f"{source.name or 'the model'} has the name {wrong[:40]!r} in it, which is no text in UTF-8; "
+                         "the file is damaged: export the model again", code="TW0103")
 
 
 def _open(path: Path, mapped: bool) -> ModelData:
@@ -124,7 +134,8 @@ def _open(path: Path, mapped: bool) -> ModelData:
             raise IsADirectoryError
         return FileData(path, mapped) if path.is_file() else MemoryData(path.read_bytes())
     except FileNotFoundError:
-        raise ModelError(f"there is no file '{path}'; check the path (the current folder is '{Path.cwd()}')", code="TW0101") from None
+        raise ModelError(f"there is no file '{path}'; check the path (the current folder is '{Path.cwd()}')",
+                         code="TW0101") from None
     except IsADirectoryError:
         inside = sorted(p.name for p in path.glob("*.onnx"))[:3]
         hint = f"; in it there is: {', '.join(inside)}" if inside else ""
@@ -149,10 +160,13 @@ def _parse(data: ModelData, source: Source) -> onnx.ModelProto:
         proto: onnx.ModelProto = onnx.ModelProto.FromString(content)
     except DecodeError:
         if all(32 <= b < 127 or b in b"\t\r\n" for b in start):
-            raise ModelError(f"{what} is not an ONNX model: it is a text file that begins with {start[:24].decode()!r}", code="TW0102") from None
+            raise ModelError(f"{what} is not an ONNX model: it is a text file that begins with {start[:24].decode()!r}",
+                             code="TW0102") from None
         if start[0] == 0x08:
-            raise ModelError(f"{what} is damaged or truncated after {data.size} bytes; copy or export the model again", code="TW0103") from None
-        raise ModelError(f"{what} is not an ONNX model, or it is damaged; export the model again", code="TW0102") from None
+            raise ModelError(f"{what} is damaged or truncated after {data.size} bytes; copy or export the model again",
+                             code="TW0103") from None
+        raise ModelError(f"{what} is not an ONNX model, or it is damaged; export the model again",
+                         code="TW0102") from None
     return proto
 
 
@@ -164,7 +178,8 @@ def element_type(code: int, what: str, origin: Origin | None = None) -> DataType
         except CompileError:
             pass  # a type that numpy can hold and this compiler has no name for: refused below
     shown = TensorProto.DataType.Name(code) if code in TensorProto.DataType.values() else str(code)
-    raise ModelError(f"{what} has the element type {shown}, which is not supported; convert the model to float32 or an integer type", origin, code="TW0114")
+    raise ModelError(f"{what} has the element type {shown}, which is not supported; convert the model to float32 or an "
+                     "integer type", origin, code="TW0114")
 
 
 def read_tensor(tensor: TensorProto, source: Source, span: Span | None = None) -> Array:
@@ -235,38 +250,48 @@ def _read_external(tensor: TensorProto, source: Source, nbytes: int, what: str) 
     entries = {e.key: e.value for e in tensor.external_data}
     location = entries.get("location", "")
     if source.folder is None:
-        raise ModelError(f"{what} is stored in the file '{location}' beside the model; give the path of the model, not its bytes", code="TW0105")
+        raise ModelError(f"{what} is stored in the file '{location}' beside the model; give the path of the model, not "
+                         "its bytes", code="TW0105")
     try:
         file = (source.folder / location).resolve()
         is_there = file.is_file()
     except (OSError, ValueError):
-        raise ModelError(f"{what} is stored in {location[:60]!r}, which cannot be the name of a file; save the model again", code="TW0104") from None
+        raise ModelError(f"{what} is stored in {location[:60]!r}, which cannot be the name of a file; save the model "
+                         "again", code="TW0104") from None
     if not location or Path(location).is_absolute() or not file.is_relative_to(source.folder):
-        raise ModelError(f"{what} is said to be stored in '{location}', outside the model's folder '{source.folder}'; this is never read. "
+        raise ModelError(f"{what} is said to be stored in '{location}', outside the model's folder '{source.folder}'; "
+                         "this is never read. "
                          "Save the model again with its data beside it", code="TW0104")
     if not is_there:
-        raise ModelError(f"{what} is stored in '{location}', and there is no such file in '{source.folder}'; copy it beside the model", code="TW0105")
-    offset, length = (_external_number(entries, key, default, what) for key, default in (("offset", 0), ("length", nbytes)))
+        raise ModelError(f"{what} is stored in '{location}', and there is no such file in '{source.folder}'; copy it "
+                         "beside the model", code="TW0105")
+    offset, length = (_external_number(entries, key, default, what)
+                      for key, default in (("offset", 0), ("length", nbytes)))
     if length != nbytes:
-        raise ModelError(f"{what} needs {nbytes} bytes, and its entry in '{location}' is {length} bytes; save the model again", code="TW0105")
+        raise ModelError(f"{what} needs {nbytes} bytes, and its entry in '{location}' is {length} bytes; save the "
+                         "model again", code="TW0105")
     with _opened(file, source.folder / location, what) as stream:
         size = os.fstat(stream.fileno()).st_size
         if offset + length > size:
-            raise ModelError(f"{what} is stored at bytes {offset} to {offset + length} of '{location}', and the file has {size} bytes; it is truncated: copy it again", code="TW0105")
+            raise ModelError(f"{what} is stored at bytes {offset} to {offset + length} of '{location}', and the file "
+                             f"has {size} bytes; it is truncated: copy it again", code="TW0105")
         if source.mapped and length:
             return np.memmap(stream, np.uint8, "c", offset, (length,))
         return np.fromfile(stream, np.uint8, length, offset=offset)
 
 
 def _opened(file: Path, path: Path, what: str) -> BinaryIO:
-    """Open a file that was found in the model's folder. What was opened is looked at once more: a link may have been put in its place since.
+    """Open a file that was found in the model's folder. What was opened is looked at once more: a link may have been
+    put in its place since.
 
     Raises `ModelError` where `path` no longer leads to that file.
     """
     try:
-        stream = os.fdopen(os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)), "rb")
+        stream = os.fdopen(os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK",
+            0) | getattr(os, "O_BINARY", 0)), "rb")
     except OSError as error:
-        raise ModelError(f"{what} is stored in '{file}', which cannot be opened ({error.strerror}); copy it again", code="TW0105") from None
+        raise ModelError(f"{what} is stored in '{file}', which cannot be opened ({error.strerror}); copy it again",
+                         code="TW0105") from None
     opened = os.fstat(stream.fileno())
     try:
         is_same = path.resolve() == file and stat.S_ISREG(opened.st_mode) and os.path.samestat(opened, file.stat())
@@ -274,12 +299,14 @@ def _opened(file: Path, path: Path, what: str) -> BinaryIO:
         is_same = False
     if not is_same:
         stream.close()
-        raise ModelError(f"{what} is stored in '{file}', which was replaced while it was opened; this is never read", code="TW0104")
+        raise ModelError(f"{what} is stored in '{file}', which was replaced while it was opened; this is never read",
+                         code="TW0104")
     return stream
 
 
 def _external_number(entries: dict[str, str], key: str, default: int, what: str) -> int:
     text = entries.get(key, str(default))
     if not text.isdecimal() or len(text) > _LONGEST_NUMBER:
-        raise ModelError(f"{what} has the external data {key} '{text[:40]}', which is not a number of bytes; save the model again", code="TW0105")
+        raise ModelError(f"{what} has the external data {key} '{text[:40]}', which is not a number of bytes; save the "
+                         "model again", code="TW0105")
     return int(text)

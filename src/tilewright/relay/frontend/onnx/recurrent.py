@@ -1,8 +1,9 @@
-"""RNN, GRU and LSTM: the input's product for all steps at once, then a loop over the steps with the product of the hidden state.
+"""RNN, GRU and LSTM: the input's product for all steps at once, then a loop over the steps with the product of the
+hidden state.
 
-Weights stand as the specification has them: gates along the rows, [input, output, forget, cell] for LSTM, [update, reset, hidden]
-for GRU. A cell is a function from the part of a step that the input makes, (batch, gates * hidden), and the states, (batch, hidden)
-each, to the states behind the step, the first of which is the output.
+Weights stand as the specification has them: gates along the rows, [input, output, forget, cell] for LSTM, [update,
+reset, hidden] for GRU. A cell is a function from the part of a step that the input makes, (batch, gates * hidden), and
+the states, (batch, hidden) each, to the states behind the step, the first of which is the output.
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ Activation = Callable[[Expr], Expr]
 Cell = Callable[[Expr, Sequence[Expr]], list[Expr]]
 
 _ACTIVATIONS: Final[dict[str, tuple[Callable[..., Expr], dict[str, float]]]] = {
-    "affine": (lambda x, alpha, beta: op.add(op.multiply(x, scalar(alpha, x)), scalar(beta, x)), {"alpha": 1.0, "beta": 0.0}),
+    "affine": (lambda x, alpha, beta: op.add(op.multiply(x, scalar(alpha, x)), scalar(beta, x)),
+               {"alpha": 1.0, "beta": 0.0}),
     "elu": (math.elu, {"alpha": 1.0}),
     "hardsigmoid": (math.hard_sigmoid, {"alpha": 0.2, "beta": 0.5}),
     "leakyrelu": (math.leaky_relu, {"alpha": 0.01}),
     "relu": (op.nn.relu, {}),
-    "scaledtanh": (lambda x, alpha, beta: op.multiply(op.tanh(op.multiply(x, scalar(beta, x))), scalar(alpha, x)), {"alpha": 1.0, "beta": 1.0}),
+    "scaledtanh": (lambda x, alpha, beta: op.multiply(op.tanh(op.multiply(x, scalar(beta, x))), scalar(alpha, x)),
+                   {"alpha": 1.0, "beta": 1.0}),
     "sigmoid": (op.sigmoid, {}),
     "softplus": (math.softplus, {}),
     "softsign": (math.softsign, {}),
@@ -76,9 +79,11 @@ class _Net:
             return Constant(np.zeros((shape_of(self.x)[1], self.hidden), self.x.tensor_type.dtype.numpy()))
         return op.take(given, _index(direction), axis=1 if self.layout else 0)
 
-    def run(self, w: Expr, bias: Sequence[Expr | None], states: Sequence[Expr | None], cells: Callable[[int, Outside], Cell]) -> tuple[Expr, ...]:
-        """The outputs of the operator: all steps, and the last of each state. `bias[direction]` belongs to the input's product."""
-        found = [self._direction(k, _part(w, k), bias[k], [self.state(s, k) for s in states], cells) for k in range(len(self.directions))]
+    def run(self, w: Expr, bias: Sequence[Expr | None], states: Sequence[Expr | None],
+            cells: Callable[[int, Outside], Cell]) -> tuple[Expr, ...]:
+        """All steps, and the last of each state. `bias[direction]` belongs to the input's product."""
+        found = [self._direction(k, _part(w, k), bias[k], [self.state(s, k) for s in states], cells)
+                 for k in range(len(self.directions))]
         lasts = [_joined([states[k] for states, _ in found], 1 if self.layout else 0) for k in range(len(states))]
         if not self.gathers:
             return (NOTHING, *lasts)
@@ -134,8 +139,8 @@ def _part(x: Expr, k: int) -> Expr:
 
 
 def _net(
-    x: Expr, r: Expr, lengths: Expr | None, direction: str, activations: tuple[str, ...] | None, alphas: tuple[float, ...], betas: tuple[float, ...],
-    default: tuple[str, ...], clip: float, layout: int, node: Node,
+    x: Expr, r: Expr, lengths: Expr | None, direction: str, activations: tuple[str, ...] | None,
+    alphas: tuple[float, ...], betas: tuple[float, ...], default: tuple[str, ...], clip: float, layout: int, node: Node,
 ) -> _Net:
     turned = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}.get(direction.lower())
     if turned is None:
@@ -181,12 +186,14 @@ def _biases(b: Expr | None, net: _Net, rows: int) -> list[tuple[Expr | None, Exp
 
 @converter("RNN")
 def rnn(
-    X: Expr, W: Expr, R: Expr, B: Expr | None = None, sequence_lens: Expr | None = None, initial_h: Expr | None = None, *,
-    activation_alpha: tuple[float, ...] = (), activation_beta: tuple[float, ...] = (), activations: tuple[str, ...] = ("Tanh", "Tanh"),
-    clip: float = 0.0, direction: str = "forward", hidden_size: int = 0, layout: int = 0, output_sequence: int = 0, node: Node,
+    X: Expr, W: Expr, R: Expr, B: Expr | None = None, sequence_lens: Expr | None = None, initial_h: Expr | None = None,
+    *, activation_alpha: tuple[float, ...] = (), activation_beta: tuple[float, ...] = (),
+    activations: tuple[str, ...] = ("Tanh", "Tanh"), clip: float = 0.0, direction: str = "forward",
+    hidden_size: int = 0, layout: int = 0, output_sequence: int = 0, node: Node,
 ) -> tuple[Expr, ...]:
     """H = f(X W' + H R' + Wb + Rb)."""
-    net = _net(X, R, sequence_lens, direction, activations, activation_alpha, activation_beta, ("Tanh",), clip, layout, node)
+    net = _net(X, R, sequence_lens, direction, activations, activation_alpha, activation_beta, ("Tanh",), clip, layout,
+               node)
 
     def cells(k: int, outside: Outside) -> Cell:
         recurrent, (f,) = outside(_part(R, k)), net.activations[k]
@@ -197,13 +204,14 @@ def rnn(
 
 @converter("GRU")
 def gru(
-    X: Expr, W: Expr, R: Expr, B: Expr | None = None, sequence_lens: Expr | None = None, initial_h: Expr | None = None, *,
-    activation_alpha: tuple[float, ...] = (), activation_beta: tuple[float, ...] = (), activations: tuple[str, ...] | None = None,
-    clip: float = 0.0, direction: str = "forward", hidden_size: int = 0, layout: int = 0, linear_before_reset: int = 0, output_sequence: int = 0,
-    node: Node,
+    X: Expr, W: Expr, R: Expr, B: Expr | None = None, sequence_lens: Expr | None = None, initial_h: Expr | None = None,
+    *, activation_alpha: tuple[float, ...] = (), activation_beta: tuple[float, ...] = (),
+    activations: tuple[str, ...] | None = None, clip: float = 0.0, direction: str = "forward", hidden_size: int = 0,
+    layout: int = 0, linear_before_reset: int = 0, output_sequence: int = 0, node: Node,
 ) -> tuple[Expr, ...]:
-    """z, r = f(X W' + H R' + Wb + Rb); h = g(X W' + (r * H) R' + Rb + Wb), or g(X W' + r * (H R' + Rb) + Wb); H = (1 - z) * h + z * H."""
-    net = _net(X, R, sequence_lens, direction, activations, activation_alpha, activation_beta, ("Sigmoid", "Tanh"), clip, layout, node)
+    """z, r = f(X W' + H R' + b); h = g(X W' + (r * H) R' + b) or g(X W' + r * (H R' + Rb) + Wb); H = h + z (H - h)."""
+    net = _net(X, R, sequence_lens, direction, activations, activation_alpha, activation_beta, ("Sigmoid", "Tanh"),
+               clip, layout, node)
     n = net.hidden
     biases = _biases(B, net, 3 * n)
 
@@ -219,7 +227,8 @@ def gru(
             xz, xr, xh = _gates(x, 3, n)
             hz, hr, *hh = _gates(product, 3 if linear_before_reset else 2, n)
             z, r = f(net.clipped(op.add(xz, hz))), f(net.clipped(op.add(xr, hr)))
-            inner = op.nn.dense(op.multiply(r, h), last) if last is not None else op.multiply(r, op.add(hh[0], hidden_bias) if hidden_bias is not None else hh[0])
+            inner = (op.nn.dense(op.multiply(r, h), last) if last is not None
+                     else op.multiply(r, op.add(hh[0], hidden_bias) if hidden_bias is not None else hh[0]))
             new = g(net.clipped(op.add(xh, inner)))
             return [op.add(new, op.multiply(z, op.subtract(h, new)))]
 
@@ -238,12 +247,14 @@ def gru(
 @converter("LSTM")
 def lstm(
     X: Expr, W: Expr, R: Expr, B: Expr | None = None, sequence_lens: Expr | None = None, initial_h: Expr | None = None,
-    initial_c: Expr | None = None, P: Expr | None = None, *, activation_alpha: tuple[float, ...] = (), activation_beta: tuple[float, ...] = (),
-    activations: tuple[str, ...] | None = None, clip: float = 0.0, direction: str = "forward", hidden_size: int = 0, input_forget: int = 0,
-    layout: int = 0, output_sequence: int = 0, node: Node,
+    initial_c: Expr | None = None, P: Expr | None = None, *, activation_alpha: tuple[float, ...] = (),
+    activation_beta: tuple[float, ...] = (), activations: tuple[str, ...] | None = None, clip: float = 0.0,
+    direction: str = "forward", hidden_size: int = 0, input_forget: int = 0, layout: int = 0, output_sequence: int = 0,
+    node: Node,
 ) -> tuple[Expr, ...]:
-    """i, f = f(X W' + H R' + P * C + b); C = f * C + i * g(X W' + H R' + b); H = f(X W' + H R' + P * C + b) * h(C), with the new C for o."""
-    net = _net(X, R, sequence_lens, direction, activations, activation_alpha, activation_beta, ("Sigmoid", "Tanh", "Tanh"), clip, layout, node)
+    """i, f, o = f(X W' + H R' + P * C + b); C = f * C + i * g(X W' + H R' + b); H = o * h(C); o sees the new C."""
+    net = _net(X, R, sequence_lens, direction, activations, activation_alpha, activation_beta,
+               ("Sigmoid", "Tanh", "Tanh"), clip, layout, node)
     return _lstm(net, W, R, B, initial_h, initial_c, P, bool(input_forget))
 
 
@@ -252,29 +263,33 @@ def dynamic_quantize_lstm(
     X: Expr, W: Expr, R: Expr, B: Expr | None = None, sequence_lens: Expr | None = None, initial_h: Expr | None = None,
     initial_c: Expr | None = None, P: Expr | None = None, W_scale: Expr | None = None, W_zero_point: Expr | None = None,
     R_scale: Expr | None = None, R_zero_point: Expr | None = None, *, activation_alpha: tuple[float, ...] = (),
-    activation_beta: tuple[float, ...] = (), activations: tuple[str, ...] | None = None, clip: float = 0.0, direction: str = "forward",
-    hidden_size: int = 0, input_forget: int = 0, node: Node,
+    activation_beta: tuple[float, ...] = (), activations: tuple[str, ...] | None = None, clip: float = 0.0,
+    direction: str = "forward", hidden_size: int = 0, input_forget: int = 0, node: Node,
 ) -> tuple[Expr, ...]:
-    """LSTM with quantized weights (directions, inputs, gates * hidden); inputs and hidden states are quantized to uint8 as they come."""
+    """LSTM with weights (directions, inputs, gates * hidden) in 8 bits; inputs and states are quantized to uint8."""
     w, r = _dequantized(W, W_scale, W_zero_point, "W", node), _dequantized(R, R_scale, R_zero_point, "R", node)
-    net = _net(X, r, sequence_lens, direction, activations, activation_alpha, activation_beta, ("Sigmoid", "Tanh", "Tanh"), clip, 0, node)
-    return _lstm(replace(net, rounded=quantize.dynamically_quantized), w, r, B, initial_h, initial_c, P, bool(input_forget))
+    net = _net(X, r, sequence_lens, direction, activations, activation_alpha, activation_beta,
+               ("Sigmoid", "Tanh", "Tanh"), clip, 0, node)
+    return _lstm(replace(net, rounded=quantize.dynamically_quantized), w, r, B, initial_h, initial_c, P,
+                 bool(input_forget))
 
 
 def _dequantized(x: Expr, scale: Expr | None, zero_point: Expr | None, name: str, node: Node) -> Constant:
-    """Weights (directions, gates * hidden, inputs) in float32; scales and zero points belong to directions or to their outputs."""
+    """Weights (directions, gates * hidden, inputs) as float32, by scales of directions or of their outputs."""
     if scale is None or zero_point is None:
         node.refuse(f"input {name}_scale or {name}_zero_point is missing; both are needed")
     q, s, z = node.value(x, name), node.value(scale, f"{name}_scale"), node.value(zero_point, f"{name}_zero_point")
     if s.shape not in ((q.shape[0],), (q.shape[0], q.shape[2])) or z.shape != s.shape:
-        node.refuse(f"{name}_scale has shape {s.shape} and {name}_zero_point {z.shape}; both must be {(q.shape[0],)} or {(q.shape[0], q.shape[2])}")
+        node.refuse(f"{name}_scale has shape {s.shape} and {name}_zero_point {z.shape}; both must be {(q.shape[0],)} "
+                    f"or {(q.shape[0], q.shape[2])}")
     rows = (len(q), 1, -1)
     real = (q.astype(np.float32) - z.reshape(rows).astype(np.float32)) * s.reshape(rows)
     return Constant(np.ascontiguousarray(real.transpose(0, 2, 1)), x.span)
 
 
 def _lstm(
-    net: _Net, W: Expr, R: Expr, B: Expr | None, initial_h: Expr | None, initial_c: Expr | None, P: Expr | None, input_forget: bool,
+    net: _Net, W: Expr, R: Expr, B: Expr | None, initial_h: Expr | None, initial_c: Expr | None, P: Expr | None,
+    input_forget: bool,
 ) -> tuple[Expr, ...]:
     n = net.hidden
 

@@ -36,7 +36,8 @@ _REDUCTIONS: Final[dict[str, Callable[[Expr, Axes, bool], Expr]]] = {
     "ReduceMean": lambda x, axis, keep: op.mean(x, axis=axis, keepdims=keep),
     "ReduceProd": lambda x, axis, keep: op.prod(x, axis=axis, keepdims=keep),
     "ReduceL1": lambda x, axis, keep: op.sum(op.abs(x), axis=axis, keepdims=keep),
-    "ReduceL2": lambda x, axis, keep: _in_floats(lambda y: op.sqrt(op.sum(op.multiply(y, y), axis=axis, keepdims=keep)), x),
+    "ReduceL2": lambda x, axis, keep: _in_floats(lambda y: op.sqrt(op.sum(op.multiply(y, y), axis=axis, keepdims=keep)),
+                                                 x),
     "ReduceSumSquare": lambda x, axis, keep: op.sum(op.multiply(x, x), axis=axis, keepdims=keep),
     "ReduceLogSum": lambda x, axis, keep: _in_floats(lambda y: op.log(op.sum(y, axis=axis, keepdims=keep)), x),
     "ReduceLogSumExp": lambda x, axis, keep: _in_floats(lambda y: _log_sum_exp(y, axis, keep), x),
@@ -50,7 +51,8 @@ def _extreme(build: Callable[..., Expr], x: Expr, axis: Axes, keep: bool, sign: 
     kind = dtype_of(x)
     if _is_empty(x, axis):
         limits = None if kind.is_float or kind == "bool" else np.iinfo(kind.numpy())
-        return _filled(x, axis, keep, (sign > 0 if kind == "bool" else sign * np.inf) if limits is None else limits.max if sign > 0 else limits.min)
+        return _filled(x, axis, keep, (sign > 0 if kind == "bool" else sign * np.inf) if limits is None else limits.max
+                       if sign > 0 else limits.min)
     if kind == "bool":
         return op.cast(build(op.cast(x, dtype="uint8"), axis=axis, keepdims=keep), dtype="bool")
     return build(x, axis=axis, keepdims=keep)
@@ -59,14 +61,16 @@ def _extreme(build: Callable[..., Expr], x: Expr, axis: Axes, keep: bool, sign: 
 def _is_empty(x: Expr, axis: Axes) -> bool:
     """Whether the dimensions that are reduced have no elements."""
     dims = shape_of(x)
-    return any(isinstance(dims[a], int) and dims[a] == 0 for a in (range(len(dims)) if axis is None else axis) if -len(dims) <= a < len(dims))
+    return any(isinstance(dims[a], int) and dims[a] == 0 for a in (range(len(dims)) if axis is None else axis)
+               if -len(dims) <= a < len(dims))
 
 
 def _filled(x: Expr, axis: Axes, keep: bool, value: Any) -> Expr:
     """The result of a reduction of `x` that is `value` everywhere."""
     dims = shape_of(x)
     gone = {a % len(dims) for a in (range(len(dims)) if axis is None else axis)}
-    return op.full(scalar(value, x), shape=tuple(1 if k in gone else d for k, d in enumerate(dims) if keep or k not in gone), dtype=dtype_of(x))
+    return op.full(scalar(value, x), shape=tuple(1 if k in gone else d for k, d in enumerate(dims) if keep
+                                                 or k not in gone), dtype=dtype_of(x))
 
 
 def _register_reduction(op_type: str, build: Callable[[Expr, Axes, bool], Expr], axes_are_input_since: int) -> None:
@@ -75,7 +79,8 @@ def _register_reduction(op_type: str, build: Callable[[Expr, Axes, bool], Expr],
         return build(data, axes or None, bool(keepdims))
 
     @converter(op_type, since=axes_are_input_since)
-    def reduce_(data: Expr, axes: Expr | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0, node: Node) -> Expr:
+    def reduce_(data: Expr, axes: Expr | None = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0,
+                node: Node) -> Expr:
         where: Axes = None if axes is None else node.ints(axes, "axes")
         if not where:
             if noop_with_empty_axes:
@@ -94,7 +99,8 @@ for _name, _build in _REDUCTIONS.items():
 def _register_arg(op_type: str, build: Callable[..., Expr]) -> None:
     @converter(op_type)
     def arg(data: Expr, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Expr:
-        return cast(build(data, axis=(axis,), keepdims=bool(keepdims), select_last_index=bool(select_last_index)), "int64")
+        return cast(build(data, axis=(axis,), keepdims=bool(keepdims), select_last_index=bool(select_last_index)),
+                    "int64")
 
 
 _register_arg("ArgMax", op.argmax)

@@ -19,8 +19,10 @@ from tilewright.relay.frontend.shaping import axis_of, rank, reshape, shape_of, 
 from tilewright.scalar.arith.open_sizes import takes_open
 
 _RESIZE: Final = {1: (op.image.resize1d, "NCW"), 2: (op.image.resize2d, "NCHW"), 3: (op.image.resize3d, "NCDHW")}
-_METHODS: Final = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic", "bilinear": "linear", "trilinear": "linear"}
-_ROUNDING: Final = {"round_prefer_floor": "round_prefer_floor", "round_prefer_ceil": "round_prefer_ceil", "floor": "floor", "ceil": "ceil"}
+_METHODS: Final = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic", "bilinear": "linear",
+                   "trilinear": "linear"}
+_ROUNDING: Final = {"round_prefer_floor": "round_prefer_floor", "round_prefer_ceil": "round_prefer_ceil",
+                    "floor": "floor", "ceil": "ceil"}
 
 
 @converter("Upsample", since=1)
@@ -41,10 +43,10 @@ def upsample(x: Expr, scales: Expr, *, mode: str = "nearest", node: Node) -> Exp
 
 @converter("Resize", since=11)
 def resize(
-    x: Expr, roi: Expr | None = None, scales: Expr | None = None, sizes: Expr | None = None, *, coordinate_transformation_mode: str = "half_pixel",
-    cubic_coeff_a: float = -0.75, exclude_outside: int = 0, extrapolation_value: float = 0.0, mode: str = "nearest",
-    nearest_mode: str = "round_prefer_floor", antialias: int = 0, axes: tuple[int, ...] | None = None,
-    keep_aspect_ratio_policy: str = "stretch", node: Node,
+    x: Expr, roi: Expr | None = None, scales: Expr | None = None, sizes: Expr | None = None, *,
+    coordinate_transformation_mode: str = "half_pixel", cubic_coeff_a: float = -0.75, exclude_outside: int = 0,
+    extrapolation_value: float = 0.0, mode: str = "nearest", nearest_mode: str = "round_prefer_floor",
+    antialias: int = 0, axes: tuple[int, ...] | None = None, keep_aspect_ratio_policy: str = "stretch", node: Node,
 ) -> Expr:
     ndim = rank(x)
     places = [axis_of(a, ndim, node) for a in axes] if axes is not None else list(range(ndim))
@@ -54,8 +56,10 @@ def resize(
         node.refuse("neither scales nor sizes are given")
     _check_lengths(factors, wanted, len(places), node)
     region = [] if roi is None else [float(r) for r in node.value(roi, "roi").flat]
-    if coordinate_transformation_mode == "tf_crop_and_resize" and (len(region) != 2 * len(places) or not all(map(math.isfinite, region))):
-        node.refuse(f"roi is {region}; it must be {2 * len(places)} numbers: where each of {len(places)} axes begins, then where each ends")
+    if coordinate_transformation_mode == "tf_crop_and_resize" and (len(region) != 2 * len(places)
+        or not all(map(math.isfinite, region))):
+        node.refuse(f"roi is {region}; it must be {2 * len(places)} numbers: where each of {len(places)} axes begins, "
+                    "then where each ends")
     if wanted and keep_aspect_ratio_policy != "stretch":
         wanted, factors = _kept_aspect(node.static(x, "X"), wanted, places, keep_aspect_ratio_policy, node)
     full_scales = _on_all_axes(factors, places, ndim, 1.0) if factors else None
@@ -63,10 +67,12 @@ def resize(
     if full_sizes is not None:
         full_sizes = [s if s is not None else shape_of(x)[k] for k, s in enumerate(full_sizes)]
     if antialias and mode != "nearest":
-        return resize_antialiased(x, full_scales, full_sizes, mode, coordinate_transformation_mode, cubic_coeff_a, bool(exclude_outside), node)
+        return resize_antialiased(x, full_scales, full_sizes, mode, coordinate_transformation_mode, cubic_coeff_a,
+                                  bool(exclude_outside), node)
     box = _region(region, places, ndim) if coordinate_transformation_mode == "tf_crop_and_resize" else None
     return _resize(x, full_scales, full_sizes, mode, coordinate_transformation_mode, nearest_mode, node,
-                   cubic_alpha=cubic_coeff_a, cubic_exclude=bool(exclude_outside), extrapolation_value=extrapolation_value, region=box)
+                   cubic_alpha=cubic_coeff_a, cubic_exclude=bool(exclude_outside),
+                   extrapolation_value=extrapolation_value, region=box)
 
 
 def _check_lengths(factors: Sequence[float], sizes: Sequence[Any], axes: int, node: Node) -> None:
@@ -95,20 +101,23 @@ def _region(region: Sequence[float], places: Sequence[int], ndim: int) -> list[f
     return starts + ends
 
 
-def _kept_aspect(dims: Sequence[int], sizes: Sequence[int], places: Sequence[int], policy: str, node: Node) -> tuple[list[int], list[float]]:
+def _kept_aspect(dims: Sequence[int], sizes: Sequence[int], places: Sequence[int], policy: str,
+                 node: Node) -> tuple[list[int], list[float]]:
     """The sizes that keep the proportions of X, and the factor of all axes, which decides about the coordinates."""
     if policy not in ("not_larger", "not_smaller"):
         node.refuse(f"keep_aspect_ratio_policy is {policy!r}; it must be stretch, not_larger or not_smaller")
     if not all(dims[p] for p in places):
-        node.refuse(f"keep_aspect_ratio_policy is {policy!r}, and X has the shape {tuple(dims)}; each size must be 1 or more")
+        node.refuse(f"keep_aspect_ratio_policy is {policy!r}, and X has the shape {tuple(dims)}; each size must be 1 "
+                    "or more")
     ratios = [s / dims[p] for s, p in zip(sizes, places, strict=True)]
     scale = min(ratios) if policy == "not_larger" else max(ratios)
     return [math.floor(scale * dims[p] + 0.5) for p in places], [scale] * len(places)
 
 
 def _resize(
-    x: Expr, scales: Sequence[float] | None, sizes: Sequence[Any] | None, mode: str, transformation: str, rounding: str, node: Node,
-    cubic_alpha: float = -0.75, cubic_exclude: bool = False, extrapolation_value: float = 0.0, region: Sequence[float] | None = None,
+    x: Expr, scales: Sequence[float] | None, sizes: Sequence[Any] | None, mode: str, transformation: str, rounding: str,
+    node: Node, cubic_alpha: float = -0.75, cubic_exclude: bool = False, extrapolation_value: float = 0.0,
+    region: Sequence[float] | None = None,
 ) -> Expr:
     dims = shape_of(x)
     if mode not in _METHODS:
@@ -119,7 +128,8 @@ def _resize(
         _check_lengths(scales or (), (), len(dims), node)
         sizes = [_scaled(d, s) for d, s in zip(dims, scales or (), strict=True)]
     sizes = [int(s) if isinstance(s, np.integer) else s for s in sizes]
-    moved = [k for k, (a, b) in enumerate(zip(dims, sizes, strict=True)) if a is not b and not (isinstance(a, int) and isinstance(b, int) and a == b)]
+    moved = [k for k, (a, b) in enumerate(zip(dims, sizes, strict=True)) if a is not b
+             and not (isinstance(a, int) and isinstance(b, int) and a == b)]
     if scales is not None:
         moved = [k for k in range(len(dims)) if k in moved or scales[k] != 1]
     if region is not None:
@@ -128,13 +138,15 @@ def _resize(
         return x
     if not all(isinstance(dims[k], int) and isinstance(sizes[k], int) for k in moved):
         factors = [scales[k] if scales is not None else 0.0 for k in moved]
-        if mode == "nearest" and transformation == "asymmetric" and rounding == "floor" and all(f >= 1 and f == int(f) for f in factors):
+        if mode == "nearest" and transformation == "asymmetric" and rounding == "floor" and all(f >= 1 and f == int(f)
+            for f in factors):
             for k, factor in zip(moved, factors, strict=True):
                 x = op.repeat(x, repeats=int(factor), axis=k)
             return x
         if not takes_open():
             node.static(x, "X")
-    return _resize_axes(x, moved, sizes, mode, transformation, rounding, node, cubic_alpha, cubic_exclude, extrapolation_value, region, scales)
+    return _resize_axes(x, moved, sizes, mode, transformation, rounding, node, cubic_alpha, cubic_exclude,
+                        extrapolation_value, region, scales)
 
 
 def _scaled(size: Any, scale: float) -> Any:
@@ -152,7 +164,8 @@ def _scaled(size: Any, scale: float) -> Any:
 
 def _resize_axes(
     x: Expr, moved: Sequence[int], sizes: Sequence[Any], mode: str, transformation: str, rounding: str, node: Node,
-    cubic_alpha: float, cubic_exclude: bool, extrapolation_value: float, region: Sequence[float] | None, scales: Sequence[float] | None,
+    cubic_alpha: float, cubic_exclude: bool, extrapolation_value: float, region: Sequence[float] | None,
+    scales: Sequence[float] | None,
 ) -> Expr:
     """The resized axes as the spatial ones of an image: all the others go before them, as batch and channels."""
     dims = shape_of(x)
@@ -171,8 +184,8 @@ def _resize_axes(
     box = None if region is None else (*[region[k] for k in spatial], *[region[k + ndim] for k in spatial])
     result: Expr = build(
         data, size=tuple(sizes[k] for k in spatial), roi=box, layout=layout, method=_METHODS[mode],
-        coordinate_transformation_mode=transformation, rounding_method=_ROUNDING.get(rounding, rounding), cubic_alpha=cubic_alpha,
-        cubic_exclude=cubic_exclude, extrapolation_value=extrapolation_value,
+        coordinate_transformation_mode=transformation, rounding_method=_ROUNDING.get(rounding, rounding),
+        cubic_alpha=cubic_alpha, cubic_exclude=cubic_exclude, extrapolation_value=extrapolation_value,
         scales=None if scales is None else tuple(scales[k] for k in spatial),
     )
     if len(lead) != 2:

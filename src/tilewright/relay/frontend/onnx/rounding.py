@@ -1,4 +1,4 @@
-"""Conversions of numbers as ONNX's Cast has them: what does not fit into a small float is held at its ends, and exponents round three ways."""
+"""Conversions as in ONNX's Cast: small floats saturate, and exponents round in three ways."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXPONENTS: Final = DataType("float8_e8m0fnu")
 _BIAS, _SPECIAL, _LAST = 23, 0xFF, 0xFE
 _NIBBLES: Final = {"int4": (-8.0, 7.0), "uint4": (0.0, 15.0)}
 _NIBBLES_WRAP_SINCE: Final = 24
-"""The opset since which ONNX's reference drops the high bits of a number that does not fit into 4; before, it held it at the ends."""
+"""First opset in which ONNX's reference drops the high bits in conversions to 4 bits, instead of saturating."""
 
 
 def converted(x: Expr, to: DataType, saturate: bool, round_mode: str, node: Node) -> Expr:
@@ -48,7 +48,9 @@ def _exponent(x: Expr, saturate: bool, round_mode: str, node: Node) -> Expr:
         half = 1 << (_BIAS - 1)
         rises = op.greater(fraction, scalar(0 if round_mode == "up" else half, bits))
         if round_mode == "nearest":  # the least number is no power of two times one and a fraction: half-way stays
-            rises = op.logical_or(rises, op.logical_and(op.equal(fraction, scalar(half, bits)), op.greater(exponent, scalar(0, bits))))
+            rises = op.logical_or(rises, op.logical_and(op.equal(fraction, scalar(half, bits)),
+                op.greater(exponent, scalar(0, bits))))
         last = _LAST if saturate else _SPECIAL
-        exponent = op.where(op.logical_and(rises, op.less(exponent, scalar(last, bits))), op.add(exponent, scalar(1, bits)), exponent)
+        exponent = op.where(op.logical_and(rises, op.less(exponent, scalar(last, bits))),
+                            op.add(exponent, scalar(1, bits)), exponent)
     return op.reinterpret(cast(exponent, "uint8"), dtype=EXPONENTS)

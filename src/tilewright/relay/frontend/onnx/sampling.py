@@ -13,38 +13,54 @@ from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.reading import element_type
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, fields, rank, reshape, scalar, shape_of, slice_axis, transpose
+from tilewright.relay.frontend.shaping import (
+    axis_of,
+    cast,
+    dtype_of,
+    fields,
+    rank,
+    reshape,
+    scalar,
+    shape_of,
+    slice_axis,
+    transpose,
+)
 
 
 @converter("RoiAlign", since=10)
 def roi_align_of_pixels(
-    x: Expr, rois: Expr, batch_indices: Expr, *, mode: str = "avg", output_height: int = 1, output_width: int = 1, sampling_ratio: int = 0,
-    spatial_scale: float = 1.0, node: Node,
+    x: Expr, rois: Expr, batch_indices: Expr, *, mode: str = "avg", output_height: int = 1, output_width: int = 1,
+    sampling_ratio: int = 0, spatial_scale: float = 1.0, node: Node,
 ) -> Expr:
-    return _roi_align(x, rois, batch_indices, mode, (output_height, output_width), sampling_ratio, spatial_scale, "output_half_pixel", node)
+    return _roi_align(x, rois, batch_indices, mode, (output_height, output_width), sampling_ratio, spatial_scale,
+                      "output_half_pixel", node)
 
 
 @converter("RoiAlign", since=16)
 def roi_align(
-    x: Expr, rois: Expr, batch_indices: Expr, *, coordinate_transformation_mode: str = "half_pixel", mode: str = "avg", output_height: int = 1,
-    output_width: int = 1, sampling_ratio: int = 0, spatial_scale: float = 1.0, node: Node,
+    x: Expr, rois: Expr, batch_indices: Expr, *, coordinate_transformation_mode: str = "half_pixel", mode: str = "avg",
+    output_height: int = 1, output_width: int = 1, sampling_ratio: int = 0, spatial_scale: float = 1.0, node: Node,
 ) -> Expr:
     size = output_height, output_width
-    return _roi_align(x, rois, batch_indices, mode, size, sampling_ratio, spatial_scale, coordinate_transformation_mode, node)
+    return _roi_align(x, rois, batch_indices, mode, size, sampling_ratio, spatial_scale, coordinate_transformation_mode,
+                      node)
 
 
 def _roi_align(
-    x: Expr, rois: Expr, images: Expr, mode: str, size: tuple[int, int], ratio: int, scale: float, coordinates: str, node: Node,
+    x: Expr, rois: Expr, images: Expr, mode: str, size: tuple[int, int], ratio: int, scale: float, coordinates: str,
+    node: Node,
 ) -> Expr:
     if mode not in ("avg", "max"):
         node.refuse(f"mode is {mode!r}; it must be 'avg' or 'max'")
     if coordinates not in ("half_pixel", "output_half_pixel"):
-        node.refuse(f"coordinate_transformation_mode is {coordinates!r}; it must be 'half_pixel' or 'output_half_pixel'")
+        node.refuse(
+            f"coordinate_transformation_mode is {coordinates!r}; it must be 'half_pixel' or 'output_half_pixel'")
     which = reshape(cast(images, dtype_of(rois)), (shape_of(rois)[0], 1))
     regions = op.concatenate((which, rois), axis=1)
     how = "max_taps" if mode == "max" else "avg"
     return op.vision.roi_align(
-        x, regions, pooled_size=size, spatial_scale=scale, sample_ratio=ratio or -1, mode=how, aligned=coordinates == "half_pixel",
+        x, regions, pooled_size=size, spatial_scale=scale, sample_ratio=ratio or -1, mode=how, aligned=coordinates
+        == "half_pixel",
     )
 
 
@@ -53,24 +69,29 @@ def max_roi_pool(x: Expr, rois: Expr, *, pooled_shape: tuple[int, ...], spatial_
     return op.vision.roi_pool(x, rois, pooled_size=pooled_shape, spatial_scale=spatial_scale)
 
 
-_METHODS = {"linear": "bilinear", "bilinear": "bilinear", "nearest": "nearest", "cubic": "bicubic", "bicubic": "bicubic"}
+_METHODS = {"linear": "bilinear", "bilinear": "bilinear", "nearest": "nearest", "cubic": "bicubic",
+            "bicubic": "bicubic"}
 
 
 @converter("GridSample", since=16)
-def grid_sample_of_images(x: Expr, grid: Expr, *, align_corners: int = 0, mode: str = "bilinear", padding_mode: str = "zeros", node: Node) -> Expr:
+def grid_sample_of_images(x: Expr, grid: Expr, *, align_corners: int = 0, mode: str = "bilinear",
+                          padding_mode: str = "zeros", node: Node) -> Expr:
     return grid_sample(x, grid, align_corners=align_corners, mode=mode, padding_mode=padding_mode, node=node)
 
 
 @converter("GridSample", since=20)
-def grid_sample(x: Expr, grid: Expr, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros", node: Node) -> Expr:
+def grid_sample(x: Expr, grid: Expr, *, align_corners: int = 0, mode: str = "linear", padding_mode: str = "zeros",
+                node: Node) -> Expr:
     if mode not in _METHODS:
         node.refuse(f"mode is {mode!r}; it must be one of {', '.join(_METHODS)}")
     ndim = rank(x)
     if ndim not in (4, 5) or (ndim == 5 and _METHODS[mode] == "bicubic"):
-        node.refuse(f"data of {ndim} dimensions cannot be sampled by mode {mode!r}; images (4) and volumes (5, not cubic) can")
+        node.refuse(f"data of {ndim} dimensions cannot be sampled by mode {mode!r}; images (4) and volumes (5, not "
+                    "cubic) can")
     points = transpose(grid, (0, ndim - 1, *range(1, ndim - 1)))
     layout = "NCHW" if ndim == 4 else "NCDHW"
-    return op.image.grid_sample(x, points, method=_METHODS[mode], layout=layout, padding_mode=padding_mode, align_corners=bool(align_corners))
+    return op.image.grid_sample(x, points, method=_METHODS[mode], layout=layout, padding_mode=padding_mode,
+                                align_corners=bool(align_corners))
 
 
 @converter("AffineGrid", since=20)
@@ -83,40 +104,47 @@ def affine_grid(theta: Expr, size: Expr, *, align_corners: int = 0, node: Node) 
 @converter("ImageDecoder", since=20)
 def image_decoder(encoded_stream: Expr, *, pixel_format: str = "RGB", node: Node) -> Expr:
     if importlib.util.find_spec("PIL") is None:
-        node.refuse("decoding images needs Pillow, which is not installed; install it (pip install pillow), or decode before the model")
+        node.refuse("decoding images needs Pillow, which is not installed; install it (pip install pillow), or decode "
+                    "before the model")
     return op.image.decode(encoded_stream, pixel_format=pixel_format)
 
 
 @converter("MelWeightMatrix", since=17)
 def mel_weight_matrix(
-    num_mel_bins: Expr, dft_length: Expr, sample_rate: Expr, lower_edge_hertz: Expr, upper_edge_hertz: Expr, *, output_datatype: int = TensorProto.FLOAT, node: Node,
+    num_mel_bins: Expr, dft_length: Expr, sample_rate: Expr, lower_edge_hertz: Expr, upper_edge_hertz: Expr, *,
+    output_datatype: int = TensorProto.FLOAT, node: Node,
 ) -> Expr:
     """Triangles on the mel scale, each a column over the frequencies of a spectrum."""
-    bins, length, rate = (int(node.scalar(x, n)) for x, n in ((num_mel_bins, "num_mel_bins"), (dft_length, "dft_length"), (sample_rate, "sample_rate")))
+    bins, length, rate = (int(node.scalar(x, n)) for x, n in ((num_mel_bins, "num_mel_bins"),
+        (dft_length, "dft_length"), (sample_rate, "sample_rate")))
     node.check_table(bins, length)
-    low, high = (2595 * math.log10(1 + float(node.scalar(x, n)) / 700) for x, n in ((lower_edge_hertz, "lower_edge_hertz"), (upper_edge_hertz, "upper_edge_hertz")))
+    low, high = (2595 * math.log10(1 + float(node.scalar(x, n)) / 700)
+                 for x, n in ((lower_edge_hertz, "lower_edge_hertz"), (upper_edge_hertz, "upper_edge_hertz")))
     mels = low + np.arange(bins + 2) * ((high - low) / (bins + 2))
     corners = np.floor((length + 1) * 700 * (10 ** (mels / 2595) - 1) / rate).astype(np.int64)
     j = np.arange(length // 2 + 1)[:, None]
     left, middle, right = corners[:-2], corners[1:-1], corners[2:]
     with np.errstate(divide="ignore", invalid="ignore"):
-        rising = np.where(left == middle, j == middle, np.where((left <= j) & (j <= middle), (j - left) / (middle - left), 0))
+        rising = np.where(left == middle, j == middle,
+                          np.where((left <= j) & (j <= middle), (j - left) / (middle - left), 0))
         weights = np.where((middle <= j) & (j < right), (right - j) / (right - middle), rising)
     return Constant(weights.astype(element_type(output_datatype, "attribute 'output_datatype'", node.origin).numpy()))
 
 
 @converter("DFT", since=17)
-def dft_along_attribute(x: Expr, dft_length: Expr | None = None, *, axis: int = 1, inverse: int = 0, onesided: int = 0, node: Node) -> Expr:
+def dft_along_attribute(x: Expr, dft_length: Expr | None = None, *, axis: int = 1, inverse: int = 0, onesided: int = 0,
+                        node: Node) -> Expr:
     return _dft(x, dft_length, axis, inverse, onesided, node)
 
 
 @converter("DFT", since=20)
-def dft(x: Expr, dft_length: Expr | None = None, axis: Expr | None = None, *, inverse: int = 0, onesided: int = 0, node: Node) -> Expr:
+def dft(x: Expr, dft_length: Expr | None = None, axis: Expr | None = None, *, inverse: int = 0, onesided: int = 0,
+        node: Node) -> Expr:
     return _dft(x, dft_length, int(node.scalar(axis, "axis", -2)), inverse, onesided, node)
 
 
 def _dft(x: Expr, length: Expr | None, axis: int, inverse: int, onesided: int, node: Node) -> Expr:
-    """The last dimension holds real and imaginary parts, or real ones alone; the axis is brought before it, cut or filled with zeros."""
+    """The last dimension holds complex parts, or real values; the axis is moved before it, and cut or zero-padded."""
     ndim = rank(x)
     along = axis_of(axis, ndim, node)
     if along == ndim - 1:
@@ -134,12 +162,15 @@ def _dft(x: Expr, length: Expr | None, axis: int, inverse: int, onesided: int, n
     elif n > size:
         x = op.nn.pad(x, scalar(0, x), pad_width=tuple((0, n - size if d == along else 0) for d in range(ndim)))
     if shape_of(x)[-1] not in (1, 2):
-        node.refuse(f"the last dimension of its input holds a real part and an imaginary one, or a real one alone, and the shape is {shape_of(x)}")
+        node.refuse("the last dimension of its input holds a real part and an imaginary one, or a real one alone, and "
+                    f"the shape is {shape_of(x)}")
     order = [*(d for d in range(ndim - 1) if d != along), along]
-    parts = [transpose(reshape(slice_axis(x, ndim - 1, k, k + 1), shape_of(x)[:-1]), order) for k in range(shape_of(x)[-1])]
+    parts = [transpose(reshape(slice_axis(x, ndim - 1, k, k + 1), shape_of(x)[:-1]), order)
+             for k in range(shape_of(x)[-1])]
     real = parts[0]
     imaginary = parts[1] if len(parts) > 1 else op.zeros_like(real)
-    found = [op.expand_dims(transpose(p, [order.index(d) for d in range(ndim - 1)]), axis=ndim - 1) for p in fields(op.dft(real, imaginary, inverse=bool(inverse)), 2)]
+    found = [op.expand_dims(transpose(p, [order.index(d) for d in range(ndim - 1)]), axis=ndim - 1)
+             for p in fields(op.dft(real, imaginary, inverse=bool(inverse)), 2)]
     whole = op.concatenate(tuple(found), axis=ndim - 1)
     if onesided:
         return slice_axis(whole, ndim - 1, 0, 1) if inverse else slice_axis(whole, along, 0, n // 2 + 1)
@@ -150,16 +181,19 @@ def _completed(x: Expr, along: int, n: int, node: Node) -> Expr:
     """Half of a spectrum of `n` frequencies as the whole: the other half is conjugate to it, backwards."""
     shape = node.static(x, "input")
     if shape[-1] != 2 or shape[along] < n // 2 + 1:
-        node.refuse(f"half of a spectrum of {n} frequencies has {n // 2 + 1} complex numbers, and its input has the shape {shape}")
+        node.refuse(f"half of a spectrum of {n} frequencies has {n // 2 + 1} complex numbers, and its input has the "
+                    f"shape {shape}")
     k = np.arange(n)
     mirrored = k > n // 2
     whole = op.take(x, Constant(np.where(mirrored, n - k, k)), axis=along)
-    signs = np.where(mirrored[:, None], [1, -1], 1).reshape([n if d == along else 2 if d == len(shape) - 1 else 1 for d in range(len(shape))])
+    signs = np.where(mirrored[:, None], [1, -1], 1).reshape([n if d == along else 2 if d == len(shape) - 1 else 1
+        for d in range(len(shape))])
     return op.multiply(whole, Constant(signs.astype(dtype_of(x).numpy())))
 
 
 @converter("STFT", since=17)
-def stft(signal: Expr, frame_step: Expr, window: Expr | None = None, frame_length: Expr | None = None, *, onesided: int = 1, node: Node) -> Expr:
+def stft(signal: Expr, frame_step: Expr, window: Expr | None = None, frame_length: Expr | None = None, *,
+         onesided: int = 1, node: Node) -> Expr:
     shape = node.static(signal, "signal")
     step = int(node.scalar(frame_step, "frame_step"))
     if frame_length is not None:
@@ -176,7 +210,8 @@ def stft(signal: Expr, frame_step: Expr, window: Expr | None = None, frame_lengt
     rows = reshape(signal, shape[:2])
     weights = Constant(np.ones(n, dtype_of(signal).numpy())) if window is None else window
     width = node.static(weights, "window")[0]
-    found = op.stft(rows, weights, n_fft=n, hop_length=step, win_length=width, normalized=False, onesided=bool(onesided))
+    found = op.stft(rows, weights, n_fft=n, hop_length=step, win_length=width, normalized=False,
+                    onesided=bool(onesided))
     return transpose(found, (0, 2, 1, 3))
 
 

@@ -1,4 +1,4 @@
-"""What the models of ai.onnx.ml do with the scores of classes: transforms, the second class of two, and the label of the greatest."""
+"""Scores of ai.onnx.ml's classifiers: transforms, binary classes, and the label of the greatest score."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def column(scores: Expr, k: int) -> Expr:
 
 
 def rows_of(x: Expr, node: Node, *, double: bool = True) -> Expr:
-    """The input as floating rows: a vector is one row of a matrix; integers become float32, float64 stays where `double`."""
+    """The input as floating rows: a vector is one row; integers become float32, float64 stays where `double`."""
     if x.tensor_type.ndim == 1:
         x = op.expand_dims(x, axis=0)
     if x.tensor_type.ndim != 2:

@@ -1,5 +1,6 @@
-"""Sequences and optionals. They are resolved while a model is imported: a sequence is a tuple of its tensors, an optional what is in
-it, or `NOTHING`; so the length of a sequence is known wherever one is, and no code is made for any of these operators.
+"""Sequences and optionals. They are resolved while a model is imported: a sequence is a tuple of its tensors, an
+optional what is in it, or `NOTHING`; so the length of a sequence is known wherever one is, and no code is made for any
+of these operators.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ def _tensors(sequence: Expr, node: Node) -> list[Expr]:
     """What is in a sequence; anything else is the model's fault."""
     found = opened(sequence)
     if not isinstance(found, Tuple) or found is NOTHING:
-        node.refuse("its input must be a sequence, and it is " + ("an empty optional" if found is NOTHING else "a tensor"))
+        node.refuse("its input must be a sequence, and it is " + ("an empty optional" if found is NOTHING
+            else "a tensor"))
     return list(found.fields)
 
 
@@ -91,7 +93,8 @@ def split_to_sequence(input: Expr, split: Expr | None = None, *, axis: int = 0, 
         if step < 1:
             node.refuse(f"input 'split' is {step}, and parts have at least one slice")
         if (count := -(-size // step)) > MOST_WRITTEN_OUT:
-            node.refuse(f"axis {along} has {size} slices, and a sequence of {count} parts is more than {MOST_WRITTEN_OUT}, what a program may have; use larger parts")
+            node.refuse(f"axis {along} has {size} slices, and a sequence of {count} parts is more than "
+                        f"{MOST_WRITTEN_OUT}, what a program may have; use larger parts")
         sizes = [min(step, size - k) for k in range(0, size, step)]
     if sum(sizes) != size or any(n < 0 for n in sizes):
         node.refuse(f"the parts {sizes} do not add up to the {size} slices of axis {along}")
@@ -112,13 +115,16 @@ def concat_from_sequence(input_sequence: Expr, *, axis: int, new_axis: int = 0, 
 
 @converter("SequenceMap")
 def sequence_map(input_sequence: Expr, *additional_inputs: Expr, body: onnx.GraphProto, node: Node) -> tuple[Expr, ...]:
-    """The body for each tensor, with the tensor at the same place of every other sequence, and whole tensors as they are."""
+    """Apply the body to the tensors at each place of the sequences; other tensors are passed whole."""
     first, others = _tensors(input_sequence, node), [opened(x) for x in additional_inputs]
     for k, x in enumerate(others):
         if isinstance(x, Tuple) and len(x.fields) != len(first):
-            node.refuse(f"additional input {k} has {len(x.fields)} tensors, and input_sequence {len(first)}; sequences that are mapped have one length")
-    made = [node.import_graph(body, [x, *(o.fields[k] if isinstance(o, Tuple) else o for o in others)]) for k, x in enumerate(first)]
-    return tuple(Tuple(tuple(column)) for column in zip(*made, strict=True)) if made else (Tuple(()),) * len(body.output)
+            node.refuse(f"additional input {k} has {len(x.fields)} tensors, and input_sequence {len(first)}; sequences "
+                        "that are mapped have one length")
+    made = [node.import_graph(body, [x, *(o.fields[k] if isinstance(o, Tuple) else o for o in others)])
+            for k, x in enumerate(first)]
+    return (tuple(Tuple(tuple(column)) for column in zip(*made, strict=True)) if made
+            else (Tuple(()),) * len(body.output))
 
 
 @converter("Optional")

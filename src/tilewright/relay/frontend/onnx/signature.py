@@ -1,4 +1,4 @@
-"""What a model says about itself without being imported: its inputs, and the files that hold its tensors."""
+"""The declarations of a model, read without importing it: inputs, operators, and external files."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ from typing import Any
 import onnx
 from onnx import TensorProto
 
+from tilewright.ir.module import IRModule
+from tilewright.relay.frontend.core.format import Contents, Signature
+from tilewright.relay.frontend.onnx import functions
+from tilewright.relay.frontend.onnx.importer import from_onnx, glance
 from tilewright.relay.frontend.onnx.inputs import ModelInputs
 from tilewright.relay.frontend.onnx.reading import read_model
+from tilewright.relay.frontend.onnx.registry import CONVERTERS
 from tilewright.scalar import expr as scalar
-
-Signature = list[tuple[str, list[int | str], str]]
 
 
 def signature(model: Any) -> Signature:
     """`(name, dimensions, dtype)` of each input; a symbolic dimension is its name. Raises `ModelError` for a bad model.
 
-    A sequence has `...` for its dimensions and "seq(float32)" for its dtype; an optional "optional(float32)", "optional(seq(float32))".
+    A sequence has `...` for its dimensions and "seq(float32)" for its dtype; an optional "optional(float32)",
+    "optional(seq(float32))".
     """
     return survey(model)[0]
 
@@ -29,8 +33,10 @@ def survey(model: Any, shapes: Mapping[str, Sequence[int | str]] | None = None) 
     `shapes` are looked at for inputs of which the model does not say how many dimensions they have.
     """
     with read_model(model) as (proto, _):
-        open_ranks = [i.name for i in proto.graph.input if i.type.HasField("tensor_type") and not i.type.tensor_type.HasField("shape")]
-        given = {name: [scalar.Var(d) if isinstance(d, str) else d for d in shapes[name]] for name in open_ranks if shapes and name in shapes}
+        open_ranks = [i.name for i in proto.graph.input if i.type.HasField("tensor_type")
+                      and not i.type.tensor_type.HasField("shape")]
+        given = {name: [scalar.Var(d) if isinstance(d, str) else d for d in shapes[name]] for name in open_ranks
+                 if shapes and name in shapes}
         inputs = ModelInputs(proto.graph, given, None)
         order = [i.name for i in proto.graph.input if i.name in inputs.variables or i.name in inputs.unknown]
         files = {entry.value for t in _tensors(proto) for entry in t.external_data if entry.key == "location"}
@@ -42,6 +48,41 @@ def survey(model: Any, shapes: Mapping[str, Sequence[int | str]] | None = None) 
         kind: Any = inputs.variables[name].type_annotation
         found.append((name, [d if isinstance(d, int) else d.name for d in kind.shape], str(kind.dtype)))
     return found, sorted(files)
+
+
+def read(model: Any, shapes: Mapping[str, Any] | None) -> tuple[IRModule, dict[str, Any]]:
+    """`from_onnx` for these shapes of the inputs."""
+    return from_onnx(model, shapes)
+
+
+def contents(model: Any, shapes: Mapping[str, Any] | None) -> Contents:
+    """The declarations and operators of a model. Raises `ModelError` for a bad one."""
+    with read_model(model) as (proto, source):
+        versions = functions.opsets_of(proto, source, None)
+        stored = {t.name for t in proto.graph.initializer}
+        inputs, outputs = (list(map(_declared, infos))
+                           for infos in ((i for i in proto.graph.input if i.name not in stored), proto.graph.output))
+        nodes: dict[tuple[str, str], list[str]] = {}
+        unknown: set[tuple[str, str]] = set()
+        for domain, version, name, node in functions.operators(proto, functions.functions_of(proto), versions):
+            nodes.setdefault((domain, node.op_type), []).append(name)
+            if not functions.is_supported(domain, node.op_type, version):
+                unknown.add((domain, node.op_type))
+        producer = f"{proto.producer_name} {proto.producer_version}".strip()
+    return Contents(versions, producer, inputs, outputs, nodes, unknown, CONVERTERS.advice,
+                    lambda: glance(model, shapes))
+
+
+def _declared(info: onnx.ValueInfoProto) -> tuple[str, tuple[int | str, ...], str]:
+    """Name, shape and type as the model has them; "?" for a size of which it says nothing."""
+    which = info.type.WhichOneof("value")
+    if which != "tensor_type":
+        return info.name, (), (which or "unknown").removesuffix("_type")
+    kind = info.type.tensor_type
+    dims = tuple(d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in kind.shape.dim)
+    code = kind.elem_type
+    return (info.name, dims, TensorProto.DataType.Name(code).lower() if code in TensorProto.DataType.values()
+            else str(code))
 
 
 def _tensors(model: onnx.ModelProto) -> Iterator[TensorProto]:

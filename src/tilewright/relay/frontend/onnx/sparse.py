@@ -30,7 +30,8 @@ def read_sparse(tensor: SparseTensorProto, source: Source) -> np.ndarray[Any, An
 
     if any(d < 0 for d in dims) or math.prod(dims) * values.itemsize > _MOST_BYTES:
         raise refuse(f"has the shape {dims}, which no model stores")
-    if values.ndim != 1 or places.dtype.kind not in "iu" or places.shape not in (values.shape, (*values.shape, len(dims))):
+    if values.ndim != 1 or places.dtype.kind not in "iu" or places.shape not in (values.shape,
+        (*values.shape, len(dims))):
         raise refuse(f"has elements of shape {values.shape} and places of shape {places.shape}, {places.dtype}")
     bounds = np.array([math.prod(dims)] if places.ndim == 1 else dims, np.int64)
     if ((places < 0) | (places.reshape(-1, len(bounds)) >= bounds).reshape(places.shape)).any():

@@ -1,8 +1,9 @@
-"""What the specification says of a node, in plain words: whether its attributes and inputs are of the kinds that its operator takes.
+"""What the specification says of a node, in plain words: whether its attributes and inputs are of the kinds that its
+operator takes.
 
-A converter takes what makes sense to it, which may be more than the specification allows. So the kinds of attributes and
-the ranks of inputs are always compared, since a list in the place of a number means nothing; the types of inputs only where a conversion has
-failed, to say why.
+A converter takes what makes sense to it, which may be more than the specification allows. So the kinds of attributes
+and the ranks of inputs are always compared, since a list in the place of a number means nothing; the types of inputs
+only where a conversion has failed, to say why.
 """
 
 from __future__ import annotations
@@ -19,26 +20,33 @@ from onnx import AttributeProto, defs
 from tilewright.base.limits import MOST_BYTES, MOST_TAPS
 from tilewright.base.types import TensorType
 from tilewright.relay.expr import Expr
-from tilewright.relay.frontend.onnx import registry
+from tilewright.relay.frontend.onnx.registry import domain_of
 
 _HIGHEST_VERSION: Final = (1 << 31) - 1
 """Of an opset, as `onnx.defs` takes it."""
 _KINDS: Final[dict[int, str]] = {
-    AttributeProto.FLOAT: "a number", AttributeProto.INT: "a whole number", AttributeProto.STRING: "a text", AttributeProto.TENSOR: "a tensor",
-    AttributeProto.GRAPH: "a graph", AttributeProto.FLOATS: "a list of numbers", AttributeProto.INTS: "a list of whole numbers",
-    AttributeProto.STRINGS: "a list of texts", AttributeProto.TENSORS: "a list of tensors", AttributeProto.GRAPHS: "a list of graphs",
+    AttributeProto.FLOAT: "a number", AttributeProto.INT: "a whole number", AttributeProto.STRING: "a text",
+    AttributeProto.TENSOR: "a tensor",
+    AttributeProto.GRAPH: "a graph", AttributeProto.FLOATS: "a list of numbers",
+    AttributeProto.INTS: "a list of whole numbers",
+    AttributeProto.STRINGS: "a list of texts", AttributeProto.TENSORS: "a list of tensors",
+    AttributeProto.GRAPHS: "a list of graphs",
     AttributeProto.SPARSE_TENSOR: "a sparse tensor", AttributeProto.SPARSE_TENSORS: "a list of sparse tensors",
-    AttributeProto.TYPE_PROTO: "a type", AttributeProto.TYPE_PROTOS: "a list of types", AttributeProto.UNDEFINED: "of no kind",
+    AttributeProto.TYPE_PROTO: "a type", AttributeProto.TYPE_PROTOS: "a list of types",
+    AttributeProto.UNDEFINED: "of no kind",
 }
 _RANKS: Final[dict[str, tuple[int, ...]]] = {
-    "RNN": (3, 3, 3, 2, 1, 3), "GRU": (3, 3, 3, 2, 1, 3), "LSTM": (3, 3, 3, 2, 1, 3, 3, 2), "DeformConv": (4, 4, 4, 1, 4),
+    "RNN": (3, 3, 3, 2, 1, 3), "GRU": (3, 3, 3, 2, 1, 3), "LSTM": (3, 3, 3, 2, 1, 3, 3, 2),
+    "DeformConv": (4, 4, 4, 1, 4),
     "MaxRoiPool": (4, 2), "AffineGrid": (3, 1), "DepthToSpace": (4,), "SpaceToDepth": (4,), "Col2Im": (3, 1, 1),
     "NonMaxSuppression": (3, 3), "EyeLike": (2,),
 }
 """How many dimensions the inputs of an operator have, where there is one answer."""
 _TRUTHS: Final = frozenset({
-    "align_corners", "allowzero", "antialias", "ceil_mode", "center_point_box", "count_include_pad", "detect_negative", "detect_positive", "exclude_outside", "exclusive", "fmod", "input_forget", "interleaved",
-    "inverse", "is_case_sensitive", "is_causal", "keepdims", "largest", "layout", "linear_before_reset", "noop_with_empty_axes", "onesided", "periodic", "reverse", "saturate", "select_last_index", "sorted",
+    "align_corners", "allowzero", "antialias", "ceil_mode", "center_point_box", "count_include_pad", "detect_negative",
+    "detect_positive", "exclude_outside", "exclusive", "fmod", "input_forget", "interleaved",
+    "inverse", "is_case_sensitive", "is_causal", "keepdims", "largest", "layout", "linear_before_reset",
+    "noop_with_empty_axes", "onesided", "periodic", "reverse", "saturate", "select_last_index", "sorted",
     "storage_order", "training_mode", "transA", "transB", "upper",
 })
 """Whole numbers that are 0 or 1, in whatever operator of the standard they occur."""
@@ -49,7 +57,7 @@ _OF_WINDOWS: Final = frozenset({"kernel_shape", "strides", "dilations"})
 
 @dataclass(frozen=True, slots=True)
 class Specification:
-    """Of one operator at one opset: the kinds of its attributes, how many inputs and outputs it has, and the types that inputs may have."""
+    """The kinds of attributes, numbers of inputs and outputs, and input types of an operator at one opset."""
 
     attributes: Mapping[str, int]
     inputs: tuple[str, ...]
@@ -60,10 +68,10 @@ class Specification:
 
 def schema_of(op_type: str, domain: str, opset: int) -> Any:
     """The `onnx.defs.OpSchema` of an operator, or None when it has none at this opset."""
-    if not 0 < opset <= _HIGHEST_VERSION or not defs.has(op_type, registry.domain_of(domain)):
+    if not 0 < opset <= _HIGHEST_VERSION or not defs.has(op_type, domain_of(domain)):
         return None
     try:
-        return defs.get_schema(op_type, opset, registry.domain_of(domain))
+        return defs.get_schema(op_type, opset, domain_of(domain))
     except defs.SchemaError:
         return None  # the operator is younger than this opset
 
@@ -93,17 +101,20 @@ def widened(said: Specification, given: Mapping[str, AttributeProto]) -> dict[st
 
 
 def wrong_attribute(said: Specification, given: Mapping[str, AttributeProto]) -> str:
-    """What is wrong with the kind of an attribute, with one that is true or false, or with the sizes and steps of windows; empty when nothing is."""
+    """The fault of an attribute's kind, of a truth value, or of the sizes of windows; empty without one."""
     for name, a in given.items():
         wanted = said.attributes.get(name)
         if wanted is not None and a.type != wanted:
-            return f"attribute '{name}' is {kind_of_attribute(a.type)}, and must be {kind_of_attribute(wanted)}; correct it where the model is made"
+            return (f"attribute '{name}' is {kind_of_attribute(a.type)}, and must be {kind_of_attribute(wanted)}; "
+                    "correct it where the model is made")
         if name in _TRUTHS and wanted == AttributeProto.INT and a.i not in (0, 1):
             return f"attribute '{name}' is {a.i}, and must be 0 or 1; correct it where the model is made"
         if name in _OF_WINDOWS and not all(0 < n <= MOST_TAPS for n in (*a.ints, math.prod(a.ints))):
-            return f"attribute '{name}' is {tuple(a.ints)}; each of its numbers must be 1 or more, and together they must not come to more than {MOST_TAPS}"
+            return (f"attribute '{name}' is {tuple(a.ints)}; each of its numbers must be 1 or more, and together they "
+                    f"must not come to more than {MOST_TAPS}")
         if name == "pads" and not all(abs(n) <= MOST_BYTES for n in a.ints):
-            return f"attribute 'pads' is {tuple(a.ints)}, which is larger than any memory; correct it where the model is made"
+            return (f"attribute 'pads' is {tuple(a.ints)}, which is larger than any memory; correct it where the model "
+                    "is made")
     return ""
 
 
@@ -114,11 +125,12 @@ def kind_of_attribute(kind: int) -> str:
 
 def wrong_rank(said: Specification, node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
     """What is wrong with how many dimensions an input has; empty where nothing is, or nothing is said of it."""
-    ranks = _RANKS.get(node.op_type, ()) if not registry.domain_of(node.domain) else ()
+    ranks = _RANKS.get(node.op_type, ()) if not domain_of(node.domain) else ()
     for name, arg, wanted in zip(said.inputs, args, ranks, strict=False):
         t = None if arg is None else arg.known_type()
         if isinstance(t, TensorType) and t.ndim != wanted:
-            return f"input '{name}' has {t.ndim} dimensions, {t!r}, and {node.op_type} takes one of {wanted}; reshape it"
+            return (f"input '{name}' has {t.ndim} dimensions, {t!r}, and {node.op_type} takes one of {wanted}; reshape "
+                    "it")
     return ""
 
 
@@ -126,28 +138,33 @@ def wrong_axis(node: onnx.NodeProto, given: Mapping[str, AttributeProto], args: 
     """What is wrong with the attribute `axis` of an operator that is made of others; empty where nothing is."""
     axis = given["axis"].i if "axis" in given else None
     t = args[0].known_type() if args and args[0] is not None else None
-    if axis is None or node.op_type not in _AXIS_OF_DATA or registry.domain_of(node.domain) or not isinstance(t, TensorType) or -t.ndim <= axis < t.ndim:
+    if (axis is None or node.op_type not in _AXIS_OF_DATA or domain_of(node.domain) or not isinstance(t, TensorType)
+            or -t.ndim <= axis < t.ndim):
         return ""
-    return f"attribute 'axis' is {axis}, and input '{node.input[0]}' has {t.ndim} dimensions, {t!r}; correct it where the model is made"
+    return (f"attribute 'axis' is {axis}, and input '{node.input[0]}' has {t.ndim} dimensions, {t!r}; correct it where "
+            "the model is made")
 
 
 def wrong_targets(node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
-    """What is wrong with the sizes of the targets of a loss, (N, d1, …) for an input (N, C, d1, …); empty where nothing is."""
-    if node.op_type not in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss") or registry.domain_of(node.domain):
+    """The fault of the target sizes (N, d1, …) of a loss with input (N, C, d1, …); empty without one."""
+    if node.op_type not in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss") or domain_of(node.domain):
         return ""
     scores, targets = (None if a is None else a.known_type() for a in args[:2])
     if not isinstance(scores, TensorType) or not isinstance(targets, TensorType):
         return ""
     wanted = (*scores.shape[:1], *scores.shape[2:])
-    if len(wanted) == targets.ndim and all(a == b for a, b in zip(wanted, targets.shape, strict=True) if isinstance(a, int) and isinstance(b, int)):
+    if len(wanted) == targets.ndim and all(a == b for a, b in zip(wanted, targets.shape, strict=True)
+                                           if isinstance(a, int) and isinstance(b, int)):
         return ""
-    return f"input '{node.input[1]}' is {targets!r}, and '{node.input[0]}' is {scores!r}; there must be a target for each place, and so all dimensions but the second"
+    return (f"input '{node.input[1]}' is {targets!r}, and '{node.input[0]}' is {scores!r}; there must be a target for "
+            "each place, and so all dimensions but the second")
 
 
 def wrong_input(said: Specification, node: onnx.NodeProto, args: Sequence[Expr | None]) -> str:
     """What is wrong with how many inputs there are, or their types; empty when nothing is."""
     if not said.fewest <= len(node.input) <= said.most:
-        wanted = str(said.fewest) if said.fewest == said.most else f"{said.fewest} to {said.most}" if said.most < _HIGHEST_VERSION else f"{said.fewest} or more"
+        wanted = (str(said.fewest) if said.fewest == said.most else f"{said.fewest} to {said.most}"
+                  if said.most < _HIGHEST_VERSION else f"{said.fewest} or more")
         return f"it has {len(node.input)} inputs, and {node.op_type} takes {wanted}: {', '.join(said.inputs)}"
     for k, arg in enumerate(args):
         place = min(k, len(said.types) - 1)

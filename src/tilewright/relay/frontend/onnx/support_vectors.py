@@ -42,8 +42,9 @@ def _kernel(x: Expr, vectors: Array, kind: str, parameters: Sequence[float], nod
 
 @converter("SVMRegressor", domain=ML)
 def svm_regressor(
-    x: Expr, *, coefficients: Sequence[float] = (), kernel_params: Sequence[float] = (), kernel_type: str = "LINEAR", n_supports: int = 0,
-    one_class: int = 0, post_transform: str = "NONE", rho: Sequence[float] = (), support_vectors: Sequence[float] = (), node: Node,
+    x: Expr, *, coefficients: Sequence[float] = (), kernel_params: Sequence[float] = (), kernel_type: str = "LINEAR",
+    n_supports: int = 0, one_class: int = 0, post_transform: str = "NONE", rho: Sequence[float] = (),
+    support_vectors: Sequence[float] = (), node: Node,
 ) -> Expr:
     rows = rows_of(x, node, double=False)
     if n_supports:
@@ -57,10 +58,10 @@ def svm_regressor(
 
 @converter("SVMClassifier", domain=ML)
 def svm_classifier(
-    x: Expr, *, classlabels_ints: Sequence[int] = (), classlabels_strings: Sequence[str] = (), coefficients: Sequence[float] = (),
-    kernel_params: Sequence[float] = (), kernel_type: str = "LINEAR", post_transform: str = "NONE", prob_a: Sequence[float] = (),
-    prob_b: Sequence[float] = (), rho: Sequence[float] = (), support_vectors: Sequence[float] = (), vectors_per_class: Sequence[int] = (),
-    node: Node,
+    x: Expr, *, classlabels_ints: Sequence[int] = (), classlabels_strings: Sequence[str] = (),
+    coefficients: Sequence[float] = (), kernel_params: Sequence[float] = (), kernel_type: str = "LINEAR",
+    post_transform: str = "NONE", prob_a: Sequence[float] = (), prob_b: Sequence[float] = (), rho: Sequence[float] = (),
+    support_vectors: Sequence[float] = (), vectors_per_class: Sequence[int] = (), node: Node,
 ) -> tuple[Expr, ...]:
     names = labels(classlabels_ints, classlabels_strings, node)
     rows, classes = rows_of(x, node, double=False), len(names.value)
@@ -68,7 +69,8 @@ def svm_classifier(
         score = product(rows, coefficients, rho[:1], classes, node)
         return _chosen_of(names, score, post_transform, node)
     if len(vectors_per_class) != classes or len(rho) != classes * (classes - 1) // 2:
-        node.refuse(f"{classes} classes need {classes} elements of vectors_per_class and {classes * (classes - 1) // 2} of rho, one for each pair; "
+        node.refuse(f"{classes} classes need {classes} elements of vectors_per_class and "
+                    f"{classes * (classes - 1) // 2} of rho, one for each pair; "
                     f"they have {len(vectors_per_class)} and {len(rho)}")
     count = sum(vectors_per_class)
     vectors = np.asarray(support_vectors, np.float32).reshape(count, -1)
@@ -82,7 +84,8 @@ def svm_classifier(
         score = op.pairwise_coupling(op.clip(likely, a_min=1e-7, a_max=1 - 1e-7), classes=classes)
         return chosen(names, greatest(votes)), transformed(score, post_transform, node)
     if classes == 2:
-        return chosen(names, greatest(votes)), transformed(beside(op.negative(decision), decision), post_transform, node)
+        return chosen(names, greatest(votes)), transformed(beside(op.negative(decision), decision), post_transform,
+            node)
     return chosen(names, greatest(votes)), transformed(decision, post_transform, node)
 
 
@@ -94,7 +97,7 @@ def _chosen_of(names: Constant, score: Expr, how: str, node: Node) -> tuple[Expr
 
 
 def _pairs(coefficients: Array, per_class: Sequence[int]) -> Array:
-    """The coefficients (classes - 1, vectors) as a row for each pair of classes i < j, zero for the vectors of the others."""
+    """Coefficients (classes - 1, vectors) as a row per pair of classes i < j, zero for vectors of other classes."""
     ends = np.cumsum(per_class)
     of = [slice(int(end) - n, int(end)) for end, n in zip(ends, per_class, strict=True)]
     rows = []

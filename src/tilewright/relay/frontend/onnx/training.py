@@ -1,4 +1,4 @@
-"""Steps of optimizers (domain ai.onnx.preview.training): Adagrad, Adam and Momentum, each for any number of tensors at once."""
+"""Optimizer steps (domain ai.onnx.preview.training): Adagrad, Adam and Momentum, for any number of tensors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def _regularized(x: Expr, g: Expr, norm_coefficient: float) -> Expr:
 
 @converter("Adagrad", domain=DOMAIN)
 def adagrad(
-    r: Expr, t: Expr, *tensors: Expr, decay_factor: float = 0.0, epsilon: float = 1e-6, norm_coefficient: float = 0.0, node: Node,
+    r: Expr, t: Expr, *tensors: Expr, decay_factor: float = 0.0, epsilon: float = 1e-6, norm_coefficient: float = 0.0,
+    node: Node,
 ) -> tuple[Expr, ...]:
     """The gradient divided by the root of the sum of all squares so far."""
 
@@ -48,10 +49,10 @@ def adagrad(
 
 @converter("Adam", domain=DOMAIN)
 def adam(
-    r: Expr, t: Expr, *tensors: Expr, alpha: float = 0.9, beta: float = 0.999, epsilon: float = 1e-6, norm_coefficient: float = 0.0,
-    norm_coefficient_post: float = 0.0, node: Node,
+    r: Expr, t: Expr, *tensors: Expr, alpha: float = 0.9, beta: float = 0.999, epsilon: float = 1e-6,
+    norm_coefficient: float = 0.0, norm_coefficient_post: float = 0.0, node: Node,
 ) -> tuple[Expr, ...]:
-    """Running means of the gradient and of its square; both corrected for their start at zero from the first step on."""
+    """Running means of the gradient and of its square, both corrected for their start at zero."""
 
     def step(x: Expr, g: Expr, v: Expr, h: Expr) -> tuple[Expr, Expr, Expr]:
         slope = _regularized(x, g, norm_coefficient)

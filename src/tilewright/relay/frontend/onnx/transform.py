@@ -10,8 +10,9 @@ import numpy as np
 
 from tilewright.base.limits import MOST_BYTES
 from tilewright.relay.expr import Constant, Expr, const
-from tilewright.relay.frontend.index_checks import from_front, tuples_from_front
-from tilewright.relay.frontend.onnx.node import Node, NotKnownError
+from tilewright.relay.frontend.core.index_checks import from_front, tuples_from_front
+from tilewright.relay.frontend.core.node import NotKnownError
+from tilewright.relay.frontend.onnx.node import Node
 from tilewright.relay.frontend.onnx.registry import converter
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import (
@@ -60,7 +61,8 @@ def flatten(x: Expr, *, axis: int = 1, node: Node) -> Expr:
     front, back = dims[:axis], dims[axis:]
     if all(isinstance(d, int) for d in back):
         return reshape(x, (-1 if not all(isinstance(d, int) for d in front) else math.prod(front), math.prod(back)))
-    return reshape(x, (math.prod(front), -1) if all(isinstance(d, int) for d in front) else (_product(front), _product(back)))
+    return reshape(x, (math.prod(front), -1) if all(isinstance(d, int) for d in front)
+                   else (_product(front), _product(back)))
 
 
 def _without_ones(x: Expr, dims: Sequence[Any], axis: int) -> Expr:
@@ -137,7 +139,8 @@ def concat(*inputs: Expr, axis: int) -> Expr:
 
 
 @converter("Split")
-def split_first(data: Expr, sizes: Expr | None = None, *, axis: int = 0, split: tuple[int, ...] | None = None, node: Node) -> tuple[Expr, ...]:
+def split_first(data: Expr, sizes: Expr | None = None, *, axis: int = 0, split: tuple[int, ...] | None = None,
+                node: Node) -> tuple[Expr, ...]:
     return _split(data, split if sizes is None else node.ints(sizes, "split"), len(node.outputs), axis, node)
 
 
@@ -152,7 +155,8 @@ def split_by_input(data: Expr, split: Expr | None = None, *, axis: int = 0, node
 
 
 @converter("Split", since=18)
-def split(data: Expr, split: Expr | None = None, *, axis: int = 0, num_outputs: int | None = None, node: Node) -> tuple[Expr, ...]:
+def split(data: Expr, split: Expr | None = None, *, axis: int = 0, num_outputs: int | None = None,
+          node: Node) -> tuple[Expr, ...]:
     if num_outputs not in (None, len(node.outputs)):
         node.refuse(f"num_outputs is {num_outputs}, and it has {len(node.outputs)} outputs")
     return _split(data, None if split is None else node.ints(split, "split"), len(node.outputs), axis, node)
@@ -177,19 +181,22 @@ def _split(data: Expr, sizes: Sequence[int] | None, count: int, axis: int, node:
 
 
 @converter("Slice")
-def slice_by_attribute(data: Expr, *, starts: tuple[int, ...], ends: tuple[int, ...], axes: tuple[int, ...] | None = None, node: Node) -> Expr:
+def slice_by_attribute(data: Expr, *, starts: tuple[int, ...], ends: tuple[int, ...],
+                       axes: tuple[int, ...] | None = None, node: Node) -> Expr:
     return _slice(data, starts, ends, axes, None, node)
 
 
 @converter("Slice", since=10)
-def slice_(data: Expr, starts: Expr, ends: Expr, axes: Expr | None = None, steps: Expr | None = None, *, node: Node) -> Expr:
+def slice_(data: Expr, starts: Expr, ends: Expr, axes: Expr | None = None, steps: Expr | None = None, *,
+           node: Node) -> Expr:
     axis_values = None if axes is None else node.ints(axes, "axes")
     step_values = None if steps is None else node.ints(steps, "steps")
-    return _slice(data, _bounds(data, starts, "starts", axis_values, node), _bounds(data, ends, "ends", axis_values, node), axis_values, step_values, node)
+    return _slice(data, _bounds(data, starts, "starts", axis_values, node), _bounds(data, ends, "ends", axis_values,
+        node), axis_values, step_values, node)
 
 
 def _bounds(data: Expr, x: Expr, name: str, axes: Sequence[int] | None, node: Node) -> tuple[Any, ...]:
-    """Slice bounds; one that is the symbolic size of the sliced dimension itself means its end, and other ends may be symbolic, too."""
+    """Slice bounds; the symbolic size of the sliced dimension means its end, and other ends may be symbolic too."""
     value = node.dims(x, name)
     if value.dtype != object:
         return tuple(int(v) for v in value.flat)
@@ -208,13 +215,15 @@ def _bounds(data: Expr, x: Expr, name: str, axes: Sequence[int] | None, node: No
 
 
 def _slice(
-    data: Expr, starts: Sequence[int], ends: Sequence[Any], axes: Sequence[int] | None, steps: Sequence[int] | None, node: Node,
+    data: Expr, starts: Sequence[int], ends: Sequence[Any], axes: Sequence[int] | None, steps: Sequence[int] | None,
+    node: Node,
 ) -> Expr:
     dims = shape_of(data)
     axes = range(len(starts)) if axes is None else [axis_of(a, len(dims), node) for a in axes]
     steps = [1] * len(starts) if steps is None else steps
     if not len(starts) == len(ends) == len(axes) == len(steps):
-        node.refuse(f"starts, ends, axes and steps must be of one length, and they are {len(starts)}, {len(ends)}, {len(axes)} and {len(steps)}")
+        node.refuse(f"starts, ends, axes and steps must be of one length, and they are {len(starts)}, {len(ends)}, "
+                    f"{len(axes)} and {len(steps)}")
     if len({*axes}) != len(axes):
         node.refuse(f"axes {tuple(axes)} name a dimension twice")
     parts = []
@@ -230,12 +239,14 @@ def _slice(
     return op.strided_slice(data, begin=begin, end=end_, strides=stride, axes=axis_)
 
 
-def _slice_part(start: int, end: Any, step: int, size: Any, axis: int, data: Expr, node: Node) -> tuple[int, int, int] | None:
+def _slice_part(start: int, end: Any, step: int, size: Any, axis: int, data: Expr,
+                node: Node) -> tuple[int, int, int] | None:
     """Begin, end and stride within a dimension, or None when all of it is taken."""
     if not isinstance(end, int):
         if step == 1 and start >= 0:
             return start, end, step
-        node.refuse(f"the slice [{start}:{end}:{step}] of dimension {axis} has an end that must be known while compiling; give the shapes of the inputs")
+        node.refuse(f"the slice [{start}:{end}:{step}] of dimension {axis} has an end that must be known while "
+                    "compiling; give the shapes of the inputs")
     if not isinstance(size, int) or is_noted(size):
         if start == 0 and end >= 1 << 31 and step == 1:
             return None
@@ -251,7 +262,7 @@ def _slice_part(start: int, end: Any, step: int, size: Any, axis: int, data: Exp
 
 
 def _clamped(start: int, end: int, step: int, size: int) -> tuple[int, int]:
-    """Where a slice begins and ends, -1 for before the first element: a slice backward begins at an element that there is, other than in Python."""
+    """First and end index of a slice, -1 for before the first element; a backward slice starts inside the tensor."""
     if step > 0:
         first, last, _ = slice(start, end, step).indices(size)
         return first, last
@@ -297,15 +308,17 @@ def gather_nd(data: Expr, indices: Expr, *, batch_dims: int = 0, node: Node) -> 
 
 
 _REDUCTIONS = {"none": "update", "update": "update", "add": "add", "mul": "mul", "min": "min", "max": "max"}
-"""ONNX's names and ours; exporters of Relay's years wrote `update` into models, which other runtimes take as `none`, too."""
+"""Reductions of scatters by their names in ONNX; older exporters wrote `update` for `none`."""
 
 
 @converter("Scatter", "ScatterElements")
-def scatter_elements(data: Expr, indices: Expr, updates: Expr, *, axis: int = 0, reduction: str = "none", node: Node) -> Expr:
+def scatter_elements(data: Expr, indices: Expr, updates: Expr, *, axis: int = 0, reduction: str = "none",
+                     node: Node) -> Expr:
     if reduction not in _REDUCTIONS:
         node.refuse(f"reduction is {reduction!r}; it must be one of {', '.join(_REDUCTIONS)}")
     axis = axis_of(axis, rank(data), node)
-    return op.scatter_elements(data, _from_front(indices, data, axis, node), updates, axis=axis, reduction=_REDUCTIONS[reduction])
+    return op.scatter_elements(data, _from_front(indices, data, axis, node), updates, axis=axis,
+                               reduction=_REDUCTIONS[reduction])
 
 
 @converter("ScatterND")
@@ -322,7 +335,8 @@ def expand(x: Expr, shape: Expr, *, node: Node) -> Expr:
     padded = (1,) * (len(wanted) - len(dims)) + tuple(dims)
     wanted = (1,) * (len(padded) - len(wanted)) + tuple(int(d) if isinstance(d, np.integer) else d for d in wanted)
     result = tuple(w if isinstance(p, int) and p == 1 else p for p, w in zip(padded, wanted, strict=True))
-    if len(result) == len(dims) and all(a is b or (isinstance(a, int) and isinstance(b, int) and a == b) for a, b in zip(result, dims, strict=True)):
+    if len(result) == len(dims) and all(a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
+                                        for a, b in zip(result, dims, strict=True)):
         return x
     return op.broadcast_to(x, shape=result)
 
@@ -343,7 +357,8 @@ def tile(x: Expr, repeats: Expr, *, node: Node) -> Expr:
 
 
 @converter("Pad")
-def pad_by_attribute(data: Expr, *, pads: tuple[int, ...] | None = None, paddings: tuple[int, ...] | None = None, mode: str = "constant", value: float = 0.0, node: Node) -> Expr:
+def pad_by_attribute(data: Expr, *, pads: tuple[int, ...] | None = None, paddings: tuple[int, ...] | None = None,
+                     mode: str = "constant", value: float = 0.0, node: Node) -> Expr:
     given = pads if pads is not None else paddings
     if given is None:
         node.refuse("attribute 'pads' is missing")
@@ -351,7 +366,8 @@ def pad_by_attribute(data: Expr, *, pads: tuple[int, ...] | None = None, padding
 
 
 @converter("Pad", since=11)
-def pad_by_inputs(data: Expr, pads: Expr, constant_value: Expr | None = None, axes: Expr | None = None, *, mode: str = "constant", node: Node) -> Expr:
+def pad_by_inputs(data: Expr, pads: Expr, constant_value: Expr | None = None, axes: Expr | None = None, *,
+                  mode: str = "constant", node: Node) -> Expr:
     where = None if axes is None else node.ints(axes, "axes")
     fill = scalar(0, data) if constant_value is None else reshape(constant_value, ())
     return _pad(data, node.ints(pads, "pads"), where, mode, fill, node)
@@ -361,13 +377,15 @@ def _pad(data: Expr, pads: Sequence[int], axes: Sequence[int] | None, mode: str,
     ndim = rank(data)
     places = range(ndim) if axes is None else [axis_of(a, ndim, node) for a in axes]
     if len(pads) != 2 * len(places):
-        node.refuse(f"pads has {len(pads)} numbers, and {2 * len(places)} are needed: before and after each of {len(places)} dimensions")
+        node.refuse(f"pads has {len(pads)} numbers, and {2 * len(places)} are needed: before and after each of "
+                    f"{len(places)} dimensions")
     widths = [(0, 0)] * ndim
     for k, axis in enumerate(places):
         widths[axis] = (pads[k], pads[k + len(places)])
     cut = [(max(0, -a), max(0, -b)) for a, b in widths]
     widths = [(max(0, a), max(0, b)) for a, b in widths]
-    if mode == "constant" and any((a or b) and a + b > node.static(data, "data")[axis] for axis, (a, b) in enumerate(cut)):
+    if mode == "constant" and any((a or b) and a + b > node.static(data, "data")[axis]
+                                  for axis, (a, b) in enumerate(cut)):
         return _cropped(pad(data, widths, value), cut, node)  # some of the padding itself goes away
     data = _cropped(data, cut, node)
     if mode == "wrap":
@@ -383,7 +401,8 @@ def _cropped(data: Expr, widths: Sequence[tuple[int, int]], node: Node) -> Expr:
         if before or after:
             size = node.static(data, "data")[axis]
             if before + after > size:
-                node.refuse(f"pads of {-before} and {-after} for dimension {axis} remove more than its {size} elements; they may remove at most all of them")
+                node.refuse(f"pads of {-before} and {-after} for dimension {axis} remove more than its {size} "
+                            "elements; they may remove at most all of them")
             data = slice_axis(data, axis, before, size - after)
     return data
 
@@ -432,7 +451,8 @@ def _depth(depth: Expr, values: Expr, node: Node) -> int:
 @converter("OneHot")
 def one_hot(indices: Expr, depth: Expr, values: Expr, *, axis: int = -1, node: Node) -> Expr:
     count = _depth(depth, values, node)
-    off, on = (reshape(slice_axis(values, 0, k, k + 1), ()) if not isinstance(values, Constant) else Constant(values.value[k]) for k in (0, 1))
+    off, on = (reshape(slice_axis(values, 0, k, k + 1), ()) if not isinstance(values, Constant)
+               else Constant(values.value[k]) for k in (0, 1))
     indices = op.floor_mod(cast(indices, "int64"), const(count, "int64"))
     return op.one_hot(indices, on, off, depth=count, axis=axis, dtype=dtype_of(values))
 
@@ -441,7 +461,8 @@ def one_hot(indices: Expr, depth: Expr, values: Expr, *, axis: int = -1, node: N
 def one_hot_in_range(indices: Expr, depth: Expr, values: Expr, *, axis: int = -1, node: Node) -> Expr:
     """Indices in [-depth, depth - 1] count from either end; others are nowhere."""
     count = _depth(depth, values, node)
-    off, on = (reshape(slice_axis(values, 0, k, k + 1), ()) if not isinstance(values, Constant) else Constant(values.value[k]) for k in (0, 1))
+    off, on = (reshape(slice_axis(values, 0, k, k + 1), ()) if not isinstance(values, Constant)
+               else Constant(values.value[k]) for k in (0, 1))
     indices = cast(indices, "int64")
     indices = op.where(op.less(indices, scalar(0, indices)), op.add(indices, scalar(count, indices)), indices)
     return op.one_hot(indices, on, off, depth=count, axis=axis, dtype=dtype_of(values))
@@ -505,7 +526,8 @@ def reverse_sequence(x: Expr, sequence_lens: Expr, *, batch_axis: int = 1, time_
     dims, lengths = node.static(x, "input"), node.ints(sequence_lens, "sequence_lens")
     batch_axis, time_axis = axis_of(batch_axis, len(dims), node), axis_of(time_axis, len(dims), node)
     if batch_axis == time_axis or len(lengths) != dims[batch_axis]:
-        node.refuse(f"{len(lengths)} lengths are given for an input of the shape {dims}; there must be one for each place along axis {batch_axis}, and time is another axis")
+        node.refuse(f"{len(lengths)} lengths are given for an input of the shape {dims}; there must be one for each "
+                    f"place along axis {batch_axis}, and time is another axis")
     if wrong := [n for n in lengths if not 0 <= n <= dims[time_axis]]:
         node.refuse(f"the sequences have {dims[time_axis]} elements, and sequence_lens has {wrong[0]}")
     node.check_table(*dims)

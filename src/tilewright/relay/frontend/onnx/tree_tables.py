@@ -48,7 +48,8 @@ class Nodes:
         self._exchange(np.isin(self.mode, (GTE, GT, NEQ)) & (real | (self.mode == NEQ)))
         never = ~real & (self.mode == NEQ)
         self.true[never] = self.false[never]
-        self._split({int(k): members.get(int(k), [float(self.value[k])]) for k in np.flatnonzero(np.isin(self.mode, (EQ, NEQ, MEMBER)))})
+        self._split({int(k): members.get(int(k), [float(self.value[k])])
+                     for k in np.flatnonzero(np.isin(self.mode, (EQ, NEQ, MEMBER)))})
 
     def _exchange(self, which: Array) -> None:
         self.true[which], self.false[which] = self.false[which], self.true[which]
@@ -60,7 +61,8 @@ class Nodes:
         count, dtype = len(self.feature), self.value.dtype.type
         for k, members in sets.items():
             found = sorted({dtype(m) for m in members if not np.isnan(m)})
-            feature, yes, no, missing = int(self.feature[k]), int(self.true[k]), int(self.false[k]), bool(self.missing[k])
+            feature, yes, no, missing = int(
+                self.feature[k]), int(self.true[k]), int(self.false[k]), bool(self.missing[k])
             if not found:
                 self.value[k] = np.nan
                 continue
@@ -83,7 +85,8 @@ class Nodes:
                 old: Array = getattr(self, name)
                 setattr(self, name, np.concatenate([old, np.asarray(column, old.dtype)]))
 
-    def _put(self, new: list[tuple[int, float, bool, int, int]], place: int, made: tuple[int, float, bool, int, int], count: int) -> None:
+    def _put(self, new: list[tuple[int, float, bool, int, int]], place: int, made: tuple[int, float, bool, int, int],
+             count: int) -> None:
         if place >= count:
             new[place - count] = made
             return
@@ -106,7 +109,7 @@ class Leaves:
     weight: Array
 
     def tables(self, n_targets: int, aggregate: str) -> tuple[Array, Array]:
-        """Targets and weights as (leaves, entries), filled up with what changes nothing; a weight for each target where that is as short."""
+        """Targets and weights as (leaves, entries), padded with neutral entries; short lists have one per target."""
         fill, combine = {"sum": (0, np.add), "min": (np.inf, np.minimum), "max": (-np.inf, np.maximum)}[aggregate]
         pairs, where = np.unique(self.leaf * n_targets + self.target, return_inverse=True)
         weight = np.full(len(pairs), fill, self.weight.dtype)
@@ -116,7 +119,8 @@ class Leaves:
         entries = max(1, int(place.max(initial=0)) + 1)
         if entries == n_targets:
             place = target
-        weights, targets = np.full((self.count, entries), fill, self.weight.dtype), np.zeros((self.count, entries), np.int32)
+        weights, targets = np.full((self.count, entries), fill, self.weight.dtype), np.zeros((self.count, entries),
+            np.int32)
         weights[leaf, place], targets[leaf, place] = weight, target
         return targets, weights
 
@@ -130,7 +134,8 @@ def ensemble(x: Expr, nodes: Nodes, leaves: Leaves, n_targets: int, aggregate: s
     roots = np.where(nodes.roots < 0, -1 - nodes.roots, nodes.roots + first).astype(np.int32)
     width = x.tensor_type.shape[1]
     if nodes.feature.size and (nodes.feature.min() < 0 or (isinstance(width, int) and nodes.feature.max() >= width)):
-        node.refuse(f"a tree asks for features {nodes.feature.min()} to {nodes.feature.max()}, and its input has {width}")
+        node.refuse(f"a tree asks for features {nodes.feature.min()} to {nodes.feature.max()}, and its input has "
+                    f"{width}")
     feature = np.where(nodes.missing, -1 - nodes.feature, nodes.feature)
     feature = np.concatenate([np.zeros(first, np.int32), feature]).astype(np.int32)
     threshold = np.concatenate([np.zeros(first, nodes.value.dtype), nodes.value])

@@ -4,7 +4,8 @@ The weights are most of a file; parsing them with the rest would copy them three
 walked (field numbers and lengths, nothing else) and the model is returned without the raw data of its large
 initializers, together with where each of these lies, to be read once, later, straight into an array of its own.
 
-Field numbers: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto; framing: https://protobuf.dev/programming-guides/encoding
+Field numbers: https://github.com/onnx/onnx/blob/main/onnx/onnx.proto; framing:
+https://protobuf.dev/programming-guides/encoding
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class FileData:
     """A model in a file, open until `close`."""
 
     def __init__(self, path: os.PathLike[str], mapped: bool = False) -> None:
-        """`mapped` arrays are the file itself, read where they are looked at; it must not change as long as they are used."""
+        """`mapped` arrays are views of the file, which must not change while they are in use."""
         self._file, self._mapped = os.open(path, os.O_RDONLY), path if mapped else None
         self.size = os.fstat(self._file).st_size
         self._at, self._window = 0, b""
@@ -107,7 +108,7 @@ class _Field:
 
 
 def split(data: ModelData) -> tuple[bytes, list[Span | None]]:
-    """The model without the raw data of its large initializers, and where that data is, by position of the initializer."""
+    """The model without the raw data of its large initializers, and the place of that data by position."""
     pieces: list[bytes] = []
     spans: list[Span | None] | None = None
     for field in _fields(data, Span(0, data.size)):

@@ -1,7 +1,9 @@
-"""Checks archives of PyTorch, and writes fresh ones of what was checked: torch opens those alone, so nothing of a file is executed.
+"""Checks archives of PyTorch, and writes fresh ones of what was checked: torch opens those alone, so nothing of a file
+is executed.
 
-Refused are: archives that two readers may understand differently (`zip_reader.py`), pickles that name anything but tensors and plain containers (`pickles.py`),
-TorchScript that does more than compute (`script_code.py`), and machine code. The texts of exported programs are written anew (`program_json.py`).
+Refused are: archives that two readers may understand differently (`zip_reader.py`), pickles that name anything but
+tensors and plain containers (`pickles.py`), TorchScript that does more than compute (`script_code.py`), and machine
+code. The texts of exported programs are written anew (`program_json.py`).
 """
 
 from __future__ import annotations
@@ -33,29 +35,34 @@ _MAX_TEXT_BYTES: Final = 64 << 20
 _MAX_TENSORS_BYTES: Final = 8 << 30
 """Bytes of an archive within an archive, which older versions of torch.export wrote."""
 _MACHINE_CODE: Final = frozenset({".so", ".dll", ".dylib", ".o", ".a", ".cpp", ".cubin"})
-_SCRIPT_ENTRIES: Final = re.compile(r"(data|constants)(\.pkl|/.*)|code/.*\.py|version|byteorder|\.format_version|\.storage_alignment|\.data/.*")
-"""What torch needs of a TorchScript archive: not inputs, extra files, positions in source texts, and what earlier formats had."""
+_SCRIPT_ENTRIES: Final = re.compile(
+    r"(data|constants)(\.pkl|/.*)|code/.*\.py|version|byteorder|\.format_version|\.storage_alignment|\.data/.*")
+"""Entries of a TorchScript archive that torch needs: no example inputs, extra files or source positions."""
 _LEGACY: Final = "serialized_exported_program.json"
-_TABLES: Final = (("weights", "model_weights_config.json", "serialized_state_dict.pt"), ("constants", "model_constants_config.json", "serialized_constants.pt"))
+_TABLES: Final = (("weights", "model_weights_config.json", "serialized_state_dict.pt"),
+                  ("constants", "model_constants_config.json", "serialized_constants.pt"))
 
 
 @contextlib.contextmanager
 def checked_copy(path: Path) -> Iterator[tuple[str, Path]]:
     """Write what was checked of an archive into a private file, which is there inside the `with` block.
 
-    Gives "torch.export", "TorchScript", or "" for neither, and the file. Raises `ModelError` where the archive is damaged or refused.
+    Gives "torch.export", "TorchScript", or "" for neither, and the file. Raises `ModelError` where the archive is
+    damaged or refused.
     """
     with tempfile.TemporaryDirectory(prefix="tilewright-torch-") as folder:
         try:
             with path.open("rb") as file:
                 if file.read(1) in (b"\x80", b"("):
-                    raise ModelError(f"{path} is a pickle, as torch.save wrote them before version 1.6; reading one runs code from it, so it is not read: save the module with "
+                    raise ModelError(f"{path} is a pickle, as torch.save wrote them before version 1.6; reading one "
+                                     "runs code from it, so it is not read: save the module with "
                                      "torch.jit.trace(module, inputs).save(path), or torch.export.save", code="TW0104")
                 kind = _write(path, file, Path(folder) / "model.pt2")
         except AmbiguousArchiveError as error:
             raise ModelError(f"{path} is refused: {error}; save the model again", code="TW0104") from error
         except (DamagedArchiveError, OSError) as error:
-            raise ModelError(f"{path} cannot be read ({str(error)[:200]}); it is no archive that torch.jit.save or torch.export.save wrote", code="TW0102") from error
+            raise ModelError(f"{path} cannot be read ({str(error)[:200]}); it is no archive that torch.jit.save or "
+                             "torch.export.save wrote", code="TW0102") from error
         yield kind, Path(folder) / "model.pt2"
 
 
@@ -81,7 +88,8 @@ def _write(path: Path, file: IO[bytes], fresh: Path) -> str:
     return "TorchScript" if is_script else "torch.export"
 
 
-def _script(path: Path, file: IO[bytes], entries: dict[str, Entry], root: str, checked: dict[str, bytes]) -> Iterator[tuple[str, Iterable[bytes]]]:
+def _script(path: Path, file: IO[bytes], entries: dict[str, Entry], root: str,
+            checked: dict[str, bytes]) -> Iterator[tuple[str, Iterable[bytes]]]:
     """The entries of a fresh archive for TorchScript: pickles and code are the bytes that were checked."""
     _check_root(path, entries, root)
     for name, entry in entries.items():
@@ -102,7 +110,8 @@ def _check_root(path: Path, entries: dict[str, Entry], root: str) -> None:
     """All is in one folder: torch reads only the one that it meets first."""
     other = next((n for n in entries if not n.startswith(f"{root}/")), None)
     if other is not None:
-        raise ModelError(f"{path} is refused: its entry {other!r} is outside of the folder {root!r} of the archive", code="TW0104")
+        raise ModelError(f"{path} is refused: its entry {other!r} is outside of the folder {root!r} of the archive",
+                         code="TW0104")
 
 
 def _entries(path: Path, within: str, file: IO[bytes]) -> dict[str, Entry]:
@@ -115,13 +124,15 @@ def _entries(path: Path, within: str, file: IO[bytes]) -> dict[str, Entry]:
     for entry in entries:
         parts = PurePosixPath(entry.name)
         if parts.suffix in _MACHINE_CODE or "aotinductor" in parts.parts:
-            raise ModelError(f"{path} is refused: its entry {entry.name!r} is machine code; export the program without compiling it", code="TW0104")
+            raise ModelError(f"{path} is refused: its entry {entry.name!r} is machine code; export the program without "
+                             "compiling it", code="TW0104")
     return {e.name: e for e in entries if not e.name.endswith("/")}
 
 
 def _whole(path: Path, file: IO[bytes], entry: Entry, limit: int = _MAX_TEXT_BYTES) -> bytes:
     if entry.size > limit:
-        raise ModelError(f"{path} is refused: its entry {entry.name!r} has {entry.size} bytes; the limit for pickles and texts is {limit}", code="TW0104")
+        raise ModelError(f"{path} is refused: its entry {entry.name!r} has {entry.size} bytes; the limit for pickles "
+                         f"and texts is {limit}", code="TW0104")
     return read_entry(file, entry)
 
 
@@ -140,17 +151,19 @@ def _checked(path: Path, name: str, file: IO[bytes], entry: Entry) -> bytes | No
 
 
 def _check_tensors(path: Path, name: str, data: bytes) -> None:
-    """What torch.save wrote into an entry: an archive of one pickle and of memory. In its older form one pickle follows the other, and no tensors need it."""
+    """The contents of an entry by torch.save: an archive with one pickle, or a row of pickles in the older form."""
     if data[:4] != b"PK\3\4":
         if data:
-            raise ModelError(f"{path} is refused: {name} is no archive, and would be read as a pickle of the oldest form; export the program again", code="TW0104")
+            raise ModelError(f"{path} is refused: {name} is no archive, and would be read as a pickle of the oldest "
+                             "form; export the program again", code="TW0104")
         return
     inner = io.BytesIO(data)
     entries = _entries(path, name, inner)
     for entry in entries.values():
         suffix = PurePosixPath(entry.name.lower()).suffix
         if entry.size != entry.packed or suffix in (".pt", ".py"):
-            raise ModelError(f"{path} is refused: {name} has the entry {entry.name!r}, which is compressed, an archive or code, and torch.save writes none; export the program again", code="TW0104")
+            raise ModelError(f"{path} is refused: {name} has the entry {entry.name!r}, which is compressed, an archive "
+                             "or code, and torch.save writes none; export the program again", code="TW0104")
         if suffix == ".pkl":
             check_pickle(path, f"{name}/{entry.name}", _whole(path, inner, entry), _records(entries, entry.name))
 
@@ -188,14 +201,15 @@ def _legacy_program(path: Path, file: IO[bytes], entries: dict[str, Entry]) -> I
 
 def _program(path: Path, text: bytes) -> Iterator[tuple[str, Iterable[bytes]]]:
     """What each archive has. Inputs that the program was exported with are not needed."""
-    fixed = {"models/model.json": checked_program(f"{path}: model.json", text), "archive_format": b"pt2", "archive_version": b"0", ".data/version": b"6\n",
+    fixed = {"models/model.json": checked_program(f"{path}: model.json", text), "archive_format": b"pt2",
+             "archive_version": b"0", ".data/version": b"6\n",
              "data/sample_inputs/model.pt": b""}
     for name, data in fixed.items():
         yield name, [data]
 
 
 def _tensors(path: Path, name: str, data: bytes) -> bytes:
-    """Tensors by name, read by torch's reader of tensors alone and written again: torch.export reads a pickle of any kind where that one fails."""
+    """Tensors by name, read by torch's reader of plain tensors and rewritten: torch.export's own may unpickle."""
     if not data:
         return b""
     _check_tensors(path, name, data)
@@ -204,7 +218,8 @@ def _tensors(path: Path, name: str, data: bytes) -> bytes:
     try:
         found = torch.load(io.BytesIO(data), weights_only=True, map_location="cpu")
     except Exception as error:  # whatever torch finds wrong with the entry
-        raise ModelError(f"{path} is refused: {name} has more than tensors ({' '.join(str(error).split())[:200]}); export the program again", code="TW0104") from error
+        raise ModelError(f"{path} is refused: {name} has more than tensors ({' '.join(str(error).split())[:200]}); "
+                         "export the program again", code="TW0104") from error
     made = io.BytesIO()
     torch.save(found, made)
     return made.getvalue()

@@ -17,10 +17,12 @@ from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.shaping import dtype_of, rank, reshape, scalar, shape_of, slice_axis, transpose
 
 
-@converter("scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu", "_scaled_dot_product_efficient_attention", "_scaled_dot_product_attention_math")
+@converter("scaled_dot_product_attention", "_scaled_dot_product_flash_attention_for_cpu",
+           "_scaled_dot_product_efficient_attention", "_scaled_dot_product_attention_math")
 def attention(
-    query: Expr, key: Expr, value: Expr, node: Node, attn_mask: Expr | None = None, dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,
-    enable_gqa: bool = False, attn_bias: Expr | None = None, compute_log_sumexp: bool = False, return_debug_mask: bool = False, dropout_mask: Expr | None = None,
+    query: Expr, key: Expr, value: Expr, node: Node, attn_mask: Expr | None = None, dropout_p: float = 0.0,
+    is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False, attn_bias: Expr | None = None,
+    compute_log_sumexp: bool = False, return_debug_mask: bool = False, dropout_mask: Expr | None = None,
 ) -> Any:
     """softmax(query key' scale + mask) value; rows that the mask leaves nothing of are zero."""
     if dropout_p:
@@ -50,7 +52,8 @@ def attention(
     axis = rank(scores) - 1
     weights = op.nn.softmax(scores, axis=axis)
     if nothing_left:
-        weights = op.where(op.equal(op.max(scores, axis=(axis,), keepdims=True), scalar(-math.inf, scores)), scalar(0, weights), weights)
+        weights = op.where(op.equal(op.max(scores, axis=(axis,), keepdims=True), scalar(-math.inf, scores)),
+                           scalar(0, weights), weights)
     found = product(weights, value)
     if node.name == "scaled_dot_product_attention":
         return found
@@ -62,10 +65,11 @@ def attention(
 
 @converter("_native_multi_head_attention")
 def multi_head_attention(
-    query: Expr, key: Expr, value: Expr, embed_dim: int, num_head: int, qkv_weight: Expr, qkv_bias: Expr, proj_weight: Expr, proj_bias: Expr, node: Node,
-    mask: Expr | None = None, need_weights: bool = True, average_attn_weights: bool = True, mask_type: int | None = None,
+    query: Expr, key: Expr, value: Expr, embed_dim: int, num_head: int, qkv_weight: Expr, qkv_bias: Expr,
+    proj_weight: Expr, proj_bias: Expr, node: Node, mask: Expr | None = None, need_weights: bool = True,
+    average_attn_weights: bool = True, mask_type: int | None = None,
 ) -> tuple[Expr, Expr]:
-    """Batches of rows: `qkv_weight` has the weights of queries, keys and values below each other. What a mask marks is left out: (rows, rows), (batch, rows) or whole."""
+    """Attention of row batches; `qkv_weight` stacks the weights of query, key and value. Marked places are left out."""
     def heads(x: Expr, part: int) -> Expr:
         w, b = (slice_axis(v, 0, part * embed_dim, (part + 1) * embed_dim) for v in (qkv_weight, qkv_bias))
         batch, rows, _ = shape_of(x)
@@ -79,18 +83,21 @@ def multi_head_attention(
     rows = reshape(transpose(found, (0, 2, 1, 3)), shape_of(query))
     if not need_weights:
         weights = Constant(np.zeros(0, np.float32))
-    return linear(rows, proj_weight, proj_bias), op.mean(weights, axis=(1,)) if need_weights and average_attn_weights else weights
+    return (linear(rows, proj_weight, proj_bias), op.mean(weights, axis=(1,)) if need_weights and average_attn_weights
+            else weights)
 
 
 @converter("_transformer_encoder_layer_fwd")
 def transformer_encoder_layer(
-    src: Expr, embed_dim: int, num_heads: int, qkv_weight: Expr, qkv_bias: Expr, proj_weight: Expr, proj_bias: Expr, use_gelu: bool, norm_first: bool, eps: float,
-    norm_weight_1: Expr, norm_bias_1: Expr, norm_weight_2: Expr, norm_bias_2: Expr, ffn_weight_1: Expr, ffn_bias_1: Expr, ffn_weight_2: Expr, ffn_bias_2: Expr, node: Node,
+    src: Expr, embed_dim: int, num_heads: int, qkv_weight: Expr, qkv_bias: Expr, proj_weight: Expr, proj_bias: Expr,
+    use_gelu: bool, norm_first: bool, eps: float, norm_weight_1: Expr, norm_bias_1: Expr, norm_weight_2: Expr,
+    norm_bias_2: Expr, ffn_weight_1: Expr, ffn_bias_1: Expr, ffn_weight_2: Expr, ffn_bias_2: Expr, node: Node,
     mask: Expr | None = None, mask_type: int | None = None,
 ) -> Expr:
     """Attention and two products, each added to what went in; the norms stand before or behind."""
     def attend(x: Expr) -> Expr:
-        return multi_head_attention(x, x, x, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias, node, mask, False, False, mask_type)[0]
+        return multi_head_attention(x, x, x, embed_dim, num_heads, qkv_weight, qkv_bias, proj_weight, proj_bias, node,
+                                    mask, False, False, mask_type)[0]
 
     def feed(x: Expr) -> Expr:
         hidden = linear(x, ffn_weight_1, ffn_bias_1)

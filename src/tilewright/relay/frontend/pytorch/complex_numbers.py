@@ -13,10 +13,12 @@ from typing import Any, Final, TypeVar
 
 from tilewright.base.types import DataType
 from tilewright.relay.expr import Call, Expr, Tuple
+from tilewright.relay.frontend.core.registry import Converter
 from tilewright.relay.frontend.operators import op
+from tilewright.relay.frontend.pytorch import registry
 from tilewright.relay.frontend.pytorch.node import Node
 from tilewright.relay.frontend.pytorch.promotion import floating, promoted, tensor
-from tilewright.relay.frontend.pytorch.registry import Converter, converter
+from tilewright.relay.frontend.pytorch.registry import CONVERTERS, converter
 from tilewright.relay.frontend.shaping import cast, dtype_of, rank, scalar, shape_of, slice_axis
 from tilewright.relay.op.complex_numbers import ComplexOfParts
 from tilewright.relay.op.transform import Stack
@@ -104,18 +106,18 @@ def _tensors(arguments: Mapping[str, Any]) -> Iterator[Any]:
         yield from value if isinstance(value, (list, tuple)) else (value,)
 
 
-def convert(table: Converter, node: Node, arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> Any:
+def convert(found: Converter, node: Node, arguments: Mapping[str, Any]) -> Any:
     """A call that has complex arguments; raises `ModelError` for operators that take none."""
     name = node.name.removesuffix("_")
     if name in COMPUTING:
-        return Converter.of(name, COMPUTING[name]).convert(node, arguments, defaults)
+        return registry.convert(CONVERTERS.described(name, COMPUTING[name]), node, arguments)
     if name not in MOVING:
         node.refuse(
             f"it takes or gives complex numbers, and {name} is supported for real tensors only; "
             "compute with torch.view_as_real(x)"
         )
     real, imaginary = ([_part(v, k) for v in arguments.values()] for k in (0, 1))
-    both = [table.convert(node, dict(zip(arguments, values, strict=True)), defaults) for values in (real, imaginary)]
+    both = [registry.convert(found, node, dict(zip(arguments, values, strict=True))) for values in (real, imaginary)]
     return joined(*both) if isinstance(both[0], Expr) else [joined(a, b) for a, b in zip(*both, strict=True)]
 
 

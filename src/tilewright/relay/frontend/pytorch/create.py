@@ -33,7 +33,8 @@ def filled(size: Any, value: Any, kind: DataType, node: Node) -> Expr:
     number = tensor(value, kind)
     settled = [node.settled(d) if isinstance(d, Expr) else d for d in size]
     if any(isinstance(d, Expr) and node.known(d) is None for d in settled):
-        return op.broadcast_to(number, op.concatenate(Tuple(tuple(reshape(tensor(d, INT64), (1,)) for d in settled)), axis=0))
+        return op.broadcast_to(number, op.concatenate(Tuple(tuple(reshape(tensor(d, INT64), (1,)) for d in settled)),
+            axis=0))
     return spread(number, tuple(dims_of(settled, node)))
 
 
@@ -56,7 +57,8 @@ for _name, _value in _FILLS.items():
 
 
 @converter("empty_strided", "new_empty_strided", "empty_permuted")
-def empty_strided(size: Any, node: Node, self: Expr | None = None, stride: Any = None, physical_layout: Any = None, dtype: Any = None) -> Expr:
+def empty_strided(size: Any, node: Node, self: Expr | None = None, stride: Any = None, physical_layout: Any = None,
+                  dtype: Any = None) -> Expr:
     return filled(size, 0, _kind(dtype, node, None if self is None else dtype_of(self)), node)
 
 
@@ -112,7 +114,8 @@ def _flat(data: Any) -> list[Any]:
 @converter("arange")
 def arange(node: Node, end: Any = None, start: Any = 0, step: Any = 1, dtype: Any = None) -> Expr:
     given = [start, end, step]
-    own = INT64 if all(not isinstance(v, float) and not (isinstance(v, Expr) and dtype_of(v).is_float) for v in given) else node.default_dtype
+    own = INT64 if all(not isinstance(v, float) and not (isinstance(v, Expr) and dtype_of(v).is_float)
+                       for v in given) else node.default_dtype
     kind = _kind(dtype, node, own)
     if all(isinstance(v, (int, float)) for v in given):
         return Constant(_counted(start, end, step, kind))
@@ -126,7 +129,7 @@ def arange(node: Node, end: Any = None, start: Any = 0, step: Any = 1, dtype: An
 
 
 def _counted(start: Any, end: Any, step: Any, kind: DataType) -> np.ndarray[Any, Any]:
-    """As torch counts: the number of elements in float64, then start + k * step. Of int64 both are of whole numbers, of other integers only the second."""
+    """As torch.arange: the element count in float64, then start + k * step; int64 counts in whole numbers."""
     if kind is INT64 or (kind.is_integer and all(isinstance(v, int) for v in (start, end, step))):
         return np.asarray(np.arange(int(start), int(end), int(step)), kind.numpy())
     count = max(0, int(np.ceil((end - start) / step)))
@@ -168,7 +171,8 @@ def triangle_indices(row: int, col: int, node: Node, offset: int = 0, dtype: Any
 @converter("hann_window", "hamming_window", "blackman_window")
 def window(window_length: int, node: Node, periodic: bool = True, dtype: Any = None) -> Expr:
     n = np.arange(window_length) / max(window_length if periodic else window_length - 1, 1)
-    weights = {"hann_window": (0.5, 0.5), "hamming_window": (0.54, 0.46), "blackman_window": (0.42, 0.5, 0.08)}[node.name]
+    weights = {"hann_window": (0.5, 0.5), "hamming_window": (0.54, 0.46),
+               "blackman_window": (0.42, 0.5, 0.08)}[node.name]
     made = sum(w * (-1) ** k * np.cos(2 * np.pi * k * n) for k, w in enumerate(weights))
     return Constant(np.asarray(made).astype(_kind(dtype, node).numpy()))
 
@@ -205,7 +209,8 @@ def uniform(self: Expr, node: Node, from_: float = 0.0, to: float = 1.0) -> Expr
 def _uniform(self: Expr, node: Node, kind: DataType | None = None) -> Expr:
     """Numbers in (0, 1) of the shape of a tensor, and of its type or another."""
     kind = dtype_of(self) if kind is None else kind
-    return _drawn(shape_of(self), kind, node, float(ml_dtypes.finfo(kind.numpy()).tiny), 1.0)  # type: ignore[no-untyped-call]
+    tiny = float(ml_dtypes.finfo(kind.numpy()).tiny)  # type: ignore[no-untyped-call]
+    return _drawn(shape_of(self), kind, node, tiny, 1.0)
 
 
 @converter("exponential")
@@ -232,23 +237,27 @@ def geometric(self: Expr, p: float, node: Node) -> Expr:
 
 
 @converter("normal")
-def normal(node: Node, self: Expr | None = None, mean: Any = 0.0, std: Any = 1.0, size: Any = None, dtype: Any = None) -> Expr:
+def normal(node: Node, self: Expr | None = None, mean: Any = 0.0, std: Any = 1.0, size: Any = None,
+           dtype: Any = None) -> Expr:
     given = [v for v in (self, mean, std) if isinstance(v, Expr)]
     kind = _kind(dtype, node, dtype_of(given[0]) if given else None)
-    drawn = _drawn(broadcast_shape([shape_of(v) for v in given]) if size is None else size, kind, node, 0.0, 1.0, normal=True)
+    drawn = _drawn(broadcast_shape([shape_of(v) for v in given]) if size is None else size, kind, node, 0.0, 1.0,
+                   normal=True)
     return op.add(op.multiply(drawn, tensor(std, kind)), tensor(mean, kind))
 
 
 @converter("rrelu")
 def rrelu(self: Expr, node: Node, lower: float = 0.125, upper: float = 1 / 3, training: bool = False) -> Expr:
-    slope = _drawn(shape_of(self), dtype_of(self), node, lower, upper) if training else shaping.scalar((lower + upper) / 2, self)
+    slope = _drawn(shape_of(self), dtype_of(self), node, lower, upper) if training else shaping.scalar((lower + upper)
+        / 2, self)
     return op.where(op.less(self, shaping.scalar(0, self)), op.multiply(self, slope), self)
 
 
 @converter("randint_like")
 def randint_like(self: Expr, high: Any, node: Node, low: int = 0, dtype: Any = None) -> Expr:
     top = int(node.value(high, "high")) if isinstance(high, Expr) else high
-    return cast(op.floor(_drawn(shape_of(self), DataType("float32"), node, float(low), float(top))), _kind(dtype, node, dtype_of(self)))
+    return cast(op.floor(_drawn(shape_of(self), DataType("float32"), node, float(low), float(top))),
+                _kind(dtype, node, dtype_of(self)))
 
 
 @converter("randint", "randint.low")

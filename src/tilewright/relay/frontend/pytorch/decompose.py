@@ -1,6 +1,7 @@
 """Decomposes operators that have no converter, or whose converter refuses a call, into operators that have one.
 
-The decompositions are torch's own. All other operators stay as they are, so that a converter always comes before a decomposition.
+The decompositions are torch's own. All other operators stay as they are, so that a converter always comes before a
+decomposition.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ MOST_ROUNDS: Final = 8
 def decompositions(missing: Missing, with_composites: bool = False) -> dict[Any, Callable[..., Any]]:
     """The functions by which torch decomposes the operators that are `missing`.
 
-    `with_composites` adds all operators that torch writes in terms of others (`CompositeImplicitAutograd`), which a graph has that
-    was traced before torch dispatches.
+    `with_composites` adds all operators that torch writes in terms of others (`CompositeImplicitAutograd`), which a
+    graph has that was traced before torch dispatches.
     """
     from torch._decomp import decomposition_table
 
-    tables = (_composites(), _table(len(decomposition_table))) if with_composites else (_table(len(decomposition_table)),)
-    return {operator: function for table in tables for operator, name, overload, function in table if missing(name, overload)}
+    tables = ((_composites(), _table(len(decomposition_table))) if with_composites
+              else (_table(len(decomposition_table)),))
+    return {operator: function for table in tables for operator, name, overload, function in table
+            if missing(name, overload)}
 
 
 @functools.lru_cache(maxsize=1)
@@ -37,7 +40,8 @@ def _table(size: int) -> Table:
     import torch
     from torch._decomp import decomposition_table
 
-    both = {**decomposition_table, **torch.export.default_decompositions()}  # the second has composite operators, and wins
+    # the second has composite operators, and wins
+    both = {**decomposition_table, **torch.export.default_decompositions()}
     return _named(both)
 
 
@@ -58,11 +62,13 @@ def _composites() -> Table:
 
 def _named(table: Mapping[Any, Callable[..., Any]]) -> Table:
     schemas = ((operator, getattr(operator, "_schema", None), function) for operator, function in table.items())
-    return tuple((operator, str(schema.name), str(schema.overload_name), function) for operator, schema, function in schemas if schema is not None)
+    return tuple((operator, str(schema.name), str(schema.overload_name), function)
+                 for operator, schema, function in schemas if schema is not None)
 
 
 def with_decompositions(convert: Callable[[], Any], again: Callable[[set[str]], Any]) -> Any:
-    """The result of `convert`, or of `again` with the names of operators to decompose for as long as others are refused.
+    """The result of `convert`, or of `again` with the names of operators to decompose for as long as others are
+    refused.
 
     Raises the first `CompileError` where decomposing does not help.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +14,8 @@ from tilewright.relay.frontend.pytorch.importer import Importer, refuse_missing
 from tilewright.relay.frontend.pytorch.references import read
 from tilewright.scalar import expr as scalar
 
-_INLINED: Final = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4, "invoke_subgraph": 0, "hints_wrapper": 0, "strict_mode": 0}
+_INLINED: Final = {"wrap_with_set_grad_enabled": 1, "wrap_with_autocast": 4, "invoke_subgraph": 0, "hints_wrapper": 0,
+                   "strict_mode": 0}
 """Operators that call a graph, by how many arguments stand before it."""
 
 
@@ -48,7 +50,7 @@ class GraphWalk:
         found: Any = self.module
         for part in path.split("."):
             found = getattr(found, part)
-        return self.importer.parameter(path, found) if isinstance(found, torch.Tensor) else found
+        return self.importer.tensor(path, found) if isinstance(found, torch.Tensor) else found
 
     def _value(self, argument: Any) -> Any:
         """An argument of a node: nodes as their values, in lists too."""
@@ -75,7 +77,8 @@ class GraphWalk:
     def _higher_order(self, name: str, args: list[Any], origin: Origin) -> Any:
         if name in _INLINED:
             before = _INLINED[name]
-            start = next(k for k, a in enumerate(args) if hasattr(a, "graph")) if before or hasattr(args[0], "graph") else 0
+            start = (next(k for k, a in enumerate(args) if hasattr(a, "graph")) if before or hasattr(args[0], "graph")
+                     else 0)
             return GraphWalk(self.importer, args[start])._run([a for a in args[start + 1 :] if not isinstance(a, str)])
         if name == "cond":
             return self._cond(args, origin)
@@ -87,8 +90,11 @@ class GraphWalk:
         known = self.importer.known.of(value) if isinstance(value, Expr) else value
         if known is not None:
             return GraphWalk(self.importer, yes if known else no)._run(inputs)
-        first, second = (self.importer.branch(lambda g=g: list(GraphWalk(self.importer, g)._run(inputs))) for g in (yes, no))  # type: ignore[misc]
+        first, second = (self.importer.branch(functools.partial(self._branch, g, inputs)) for g in (yes, no))
         return self.importer.choose(value, first, second, origin)
+
+    def _branch(self, graph: Any, inputs: Sequence[Any]) -> list[Any]:
+        return list(GraphWalk(self.importer, graph)._run(inputs))
 
 
 def target_name(target: Any) -> str:
@@ -97,9 +103,11 @@ def target_name(target: Any) -> str:
     if schema is not None:
         return str(schema.name)
     module, name = getattr(target, "__module__", ""), getattr(target, "__name__", str(target))
-    if type(target).__name__.endswith("HigherOrderOperator") or "higher_order" in type(target).__module__ or hasattr(target, "py_kernels"):
+    if (type(target).__name__.endswith("HigherOrderOperator") or "higher_order" in type(target).__module__
+            or hasattr(target, "py_kernels")):
         return f"higher_order::{name}"
-    if module in ("math", "_operator", "operator", "builtins", "torch") or target in (math.ceil, math.floor, math.trunc):
+    if module in ("math", "_operator", "operator", "builtins", "torch") or target in (math.ceil, math.floor,
+        math.trunc):
         return f"aten::{name.strip('_') if name not in ('__and__', '__or__') else name}"
     return f"{module}::{name}"
 
@@ -123,5 +131,6 @@ def symbolic_dim(size: Any, symbols: dict[str, scalar.Var]) -> Any:
     if getattr(expression, "is_Integer", False):
         return int(expression)
     if not getattr(expression, "is_Symbol", False):
-        raise ModelError(f"the size {expression} of an input is computed of others; export the model with dimensions that are free", code="TW0118")
+        raise ModelError(f"the size {expression} of an input is computed of others; export the model with dimensions "
+                         "that are free", code="TW0118")
     return symbols.setdefault(str(expression), scalar.Var(str(expression)))

@@ -1,7 +1,8 @@
-"""`Importer`: the state of one import, and the conversion of one call. The two doors, TorchScript and torch.export, walk their graphs with it.
+"""`Importer`: the state of one import, and the conversion of one call. The two doors, TorchScript and torch.export,
+walk their graphs with it.
 
-Invariants: every call carries the model's node as its span; a value that comes out of constants alone is a constant at once; a
-tensor that the program may write into is a `Reference`.
+Invariants: every call carries the model's node as its span; a value that comes out of constants alone is a constant at
+once; a tensor that the program may write into is a `Reference`.
 """
 
 from __future__ import annotations
@@ -13,72 +14,78 @@ import numpy as np
 
 from tilewright.base.errors import ModelError, OpNotImplemented, Origin
 from tilewright.base.types import DataType, TensorType
-from tilewright.relay.expr import Call, Constant, Expr, If, Tuple, TupleGetItem, Var
-from tilewright.relay.frontend.known import KnownValues
+from tilewright.relay.expr import Call, Constant, Expr, If, Tuple, TupleGetItem
+from tilewright.relay.frontend.core.importer import Importer as CoreImporter
+from tilewright.relay.frontend.core.origins import locate, makes_no_sense, naming
+from tilewright.relay.frontend.core.registry import Converter
 from tilewright.relay.frontend.operators import op
-from tilewright.relay.frontend.origins import locate, naming
 from tilewright.relay.frontend.pytorch import complex_numbers, quantize
 from tilewright.relay.frontend.pytorch.node import Array, Node
 from tilewright.relay.frontend.pytorch.promotion import number_type, tensor
 from tilewright.relay.frontend.pytorch.references import Reference, View, read, spread
-from tilewright.relay.frontend.pytorch.registry import WRITERS, Converter, find, unnamed
+from tilewright.relay.frontend.pytorch.registry import CONVERTERS, WRITERS, convert, find, unnamed
 from tilewright.relay.frontend.pytorch.scalars import PYTHON, SCALARS, is_scalar
 from tilewright.relay.frontend.shaping import cast, shape_of
 from tilewright.relay.qnn.scaling import Quantize
-from tilewright.relay.visitor import post_order
 from tilewright.scalar.expr import PrimExpr
 
 VIEWS: Final = frozenset({
-    "alias", "as_strided", "chunk", "contiguous", "detach", "diagonal", "expand", "expand_as", "flatten", "getitem", "lift_fresh", "movedim", "narrow", "numpy_T", "permute",
-    "reshape", "reshape_as", "select", "slice", "split", "split_with_sizes", "squeeze", "swapaxes", "swapdims", "t", "tensor_split", "to", "transpose", "type_as",
-    "unbind", "unflatten", "unsafe_chunk", "unsafe_split", "unsqueeze", "view", "view_as", "_unsafe_view", "_reshape_alias", "T", "mT", "unfold",
+    "alias", "as_strided", "chunk", "contiguous", "detach", "diagonal", "expand", "expand_as", "flatten", "getitem",
+    "lift_fresh", "movedim", "narrow", "numpy_T", "permute",
+    "reshape", "reshape_as", "select", "slice", "split", "split_with_sizes", "squeeze", "swapaxes", "swapdims", "t",
+    "tensor_split", "to", "transpose", "type_as",
+    "unbind", "unflatten", "unsafe_chunk", "unsafe_split", "unsqueeze", "view", "view_as", "_unsafe_view",
+    "_reshape_alias", "T", "mT", "unfold",
 })
 """Operators whose results are parts of their first argument's memory."""
 _NOTHING: Final = frozenset({
-    "_assert_async", "_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range", "sym_constrain_range_for_size", "warn", "_check",
+    "_assert_async", "_assert_scalar", "_assert_tensor_metadata", "sym_constrain_range", "sym_constrain_range_for_size",
+    "warn", "_check",
 })
 """Operators that say something about values, and compute none."""
-_TELLING: Final = frozenset({"size", "shape", "sym_size", "arange", "zeros", "ones", "full", "empty", "scalar_tensor", "tensor", "eye", "linspace", "logspace"})
-_SENSELESS: Final = (TypeError, ValueError, IndexError, KeyError, AttributeError, ZeroDivisionError, OverflowError)
+_TELLING: Final = frozenset({"size", "shape", "sym_size", "arange", "zeros", "ones", "full", "empty", "scalar_tensor",
+                             "tensor", "eye", "linspace", "logspace"})
 
 Custom = Mapping[str, Callable[..., Any]]
 
 
-class Importer:
-    """What is shared by all calls of one import."""
+class Importer(CoreImporter):
+    """The state of one import, which all calls share."""
 
-    def __init__(self, freeze: bool, default_dtype: str, custom: Custom | None, file: str, keep_quantized: bool = False, plain_names: bool = False) -> None:
-        self.freeze, self.default_dtype, self.file = freeze, DataType(default_dtype), file
+    runtime = "torch"
+    stored_kind = "Parameter"
+
+    def __init__(
+        self, freeze: bool, default_dtype: str, custom: Custom | None, file: str, keep_quantized: bool = False,
+        plain_names: bool = False,
+    ) -> None:
+        super().__init__(CONVERTERS, file, freeze=freeze)
+        self.default_dtype = DataType(default_dtype)
         self.custom = dict(custom or {})
         self.keep_quantized, self.plain_names = keep_quantized, plain_names
-        self.known = KnownValues()
         self.quantized: dict[Any, Any] = {}
-        self._params: dict[Expr, Array] = {}
         self._references: dict[int, tuple[Any, Reference]] = {}
         self._paths: dict[int, tuple[str, Any]] = {}
         self._stored: dict[tuple[int, str], Expr] = {}
         self._packed: list[Any] = []
         self._written: list[dict[Reference, Expr]] = []
         self.shows_writes = False
-        """Whether the caller needs the new values of arguments that operators change without marking them as mutable in their schema."""
+        """Whether the caller needs new values of arguments whose mutation the schema does not mark."""
 
     def anew(self) -> Importer:
         """An importer with the same options, for another import."""
-        return Importer(self.freeze, str(self.default_dtype), self.custom, self.file, self.keep_quantized, self.plain_names)
+        return Importer(self.freeze, str(self.default_dtype), self.custom, self.file, self.keep_quantized,
+                        self.plain_names)
 
     # What a model holds
 
-    def parameter(self, name: str, value: Any) -> Reference:
+    def tensor(self, name: str, value: Any) -> Reference:
         """A tensor of the model (a `torch.Tensor`), the same reference whenever it is asked for."""
         found = self._references.get(id(value))
         if found is not None:
             return found[1]
         array = array_of(value, name)
-        name = name.replace(".", "_") if self.plain_names else name
-        made: Expr = Constant(array, Origin(name, "Parameter", self.file))
-        if not self.freeze and array.dtype.kind not in "iub":
-            made = Var(name, TensorType(array.shape, DataType(array.dtype)))
-            self._params[made] = array
+        made = self.parameter(name.replace(".", "_") if self.plain_names else name, array)
         if value.is_quantized:
             self.quantized[made] = quantize.parameters_in(value)
         reference = Reference(made)
@@ -86,20 +93,23 @@ class Importer:
         return reference
 
     def stored(
-        self, packed: Any, what: str, real: Array, parameters: tuple[Constant, Constant], dtype: str, integers: Array | None, origin: Origin,
+        self, packed: Any, what: str, real: Array, parameters: tuple[Constant, Constant], dtype: str,
+        integers: Array | None, origin: Origin,
     ) -> Expr:
-        """A tensor of a quantized layer: real numbers that are quantized in the graph, as the field has them; integers where the user keeps
-        those, and a constant weight where nothing is a parameter.
+        """A tensor of a quantized layer: real numbers that are quantized in the graph, as the field has them; integers
+        where the user keeps those, and a constant weight where nothing is a parameter.
         """
         path = self._paths.get(id(packed), (origin.name, None))[0]
         name = f"{path.removesuffix('._packed_params')}_{what}"
         found = self._stored.get((id(packed), what))
         if found is None:
             self._packed.append(packed)
-            found = self._stored[id(packed), what] = self._made(name.replace(".", "_") if self.plain_names else name, real, parameters, dtype, integers)
+            found = self._stored[id(packed), what] = self._made(name.replace(".", "_") if self.plain_names else name,
+                real, parameters, dtype, integers)
         return found
 
-    def _made(self, name: str, real: Array, parameters: tuple[Constant, Constant], dtype: str, integers: Array | None) -> Expr:
+    def _made(self, name: str, real: Array, parameters: tuple[Constant, Constant], dtype: str,
+              integers: Array | None) -> Expr:
         scale, zero = parameters
         span = Origin(name, "Parameter", self.file)
         if self.freeze and integers is not None:
@@ -107,24 +117,12 @@ class Importer:
         quantize_it = Quantize(DataType(dtype), axis=0)
         if self.keep_quantized and not self.freeze:
             whole = quantize_it.reference(real, scale.value, zero.value) if integers is None else integers
-            return self._variable(name, whole)
-        return Call(quantize_it, [Constant(real, span) if self.freeze else self._variable(name, real), scale, zero], span=span)
-
-    def _variable(self, name: str, array: Array) -> Var:
-        made = Var(name, TensorType(array.shape, DataType(array.dtype)))
-        self._params[made] = array
-        return made
+            return self.variable(name, whole)
+        return Call(quantize_it, [self.parameter(name, real), scale, zero], span=span)
 
     def called(self, value: Any, path: str) -> None:
         """Remember the path of an object of the module that is no tensor."""
         self._paths[id(value)] = path, value
-
-    def used_params(self, outputs: Sequence[Expr]) -> dict[Var, Array]:
-        """The parameters that are inputs of `main`, as far as `outputs` depend on them."""
-        if not self._params:
-            return {}
-        reached = {e for e in post_order(*outputs) if e in self._params}
-        return {v: a for v, a in self._params.items() if v in reached and isinstance(v, Var)}
 
     def wrap(self, value: Any) -> Any:
         """A new tensor of the program; Python values and lists as they are."""
@@ -142,9 +140,9 @@ class Importer:
         return not (in_place and find(plain[:-1], overload) is not None)
 
     def call(self, name: str, schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any], origin: Origin) -> Any:
-        """The result of a call: references for tensors. `schema` is a `torch.FunctionSchema`, or None for Python's own functions."""
+        """The result of a call, with references for tensors. `schema` is a `torch.FunctionSchema` or None."""
         plain, in_place = _plain(name)
-        with naming(origin, _SENSELESS, "its arguments", "torch"):
+        with naming(origin, makes_no_sense("its arguments", self.runtime)):
             if name in self.custom:
                 return self.wrap(self._settled(self._custom(name, args, kwargs), origin))
             if plain in _NOTHING:
@@ -160,51 +158,52 @@ class Importer:
                 self._write_beside(plain, _bound(schema, args, kwargs), origin)
             return found
 
-    def _convert(self, plain: str, in_place: bool, schema: Any, args: Sequence[Any], arguments: dict[str, Any], origin: Origin) -> Any:
+    def _convert(self, plain: str, in_place: bool, schema: Any, args: Sequence[Any], arguments: dict[str, Any],
+                 origin: Origin) -> Any:
         overload = schema.overload_name if schema is not None else ""
         converter = find(plain, overload)
         if in_place and converter is None:
             converter = find(plain[:-1], overload)
         if converter is None:
             raise OpNotImplemented(_no_converter([f"aten::{plain}"]), origin)
-        node = Node(plain, origin, self.default_dtype, self.known, self._params.get, self.quantized, self)
-        defaults = _defaults(schema)
+        node = Node(plain, origin, self.default_dtype, self.known, self.params, self.quantized, self, _defaults(schema))
         for argument in schema.arguments if schema is not None else ():
             if argument.name in arguments:
                 arguments[argument.name] = _as_tensors(arguments[argument.name], str(argument.type), self.default_dtype)
-        result = self._converted(converter, node, arguments, defaults)
+        result = self._converted(converter, node, arguments)
         settled = self._settled(result, origin, plain in _TELLING or self._all_known(arguments))
         if in_place or plain in ("__iadd__", "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"):
             return self._write(args[0], settled, node)
         if plain in VIEWS and args and isinstance(args[0], Reference):
-            return self._viewed(settled, args[0], converter, node, arguments, defaults)
+            return self._viewed(settled, args[0], converter, node, arguments)
         return self.wrap(settled)
 
-    def _converted(self, converter: Converter, node: Node, arguments: dict[str, Any], defaults: Mapping[str, Any]) -> Any:
-        """The converted call; of a quantized tensor, on its integers where the operator only moves them, else on what they stand for."""
+    def _converted(self, converter: Converter, node: Node, arguments: dict[str, Any]) -> Any:
+        """The converted call. Quantized tensors are moved as integers, and computed with as real numbers."""
         if complex_numbers.involved(arguments):
-            return complex_numbers.convert(converter, node, arguments, defaults)
+            return complex_numbers.convert(converter, node, arguments)
         first = next(iter(arguments.values()), None)
         q = self.quantized.get(first) if isinstance(first, Expr) else None
-        if not isinstance(first, Expr) or q is None or "quantize" in node.name or node.name in ("int_repr", "q_scale", "q_zero_point", "size", "dim", "numel"):
-            return converter.convert(node, arguments, defaults)
+        if not isinstance(first, Expr) or q is None or "quantize" in node.name or node.name in ("int_repr", "q_scale",
+            "q_zero_point", "size", "dim", "numel"):
+            return convert(converter, node, arguments)
         key = next(iter(arguments))
         plain = node.name[:-1] if node.name.endswith("_") else node.name
         if plain == "relu":
             least = Constant(np.asarray(int(q.zero_point), first.tensor_type.dtype.numpy()))
             return self._remember(op.maximum(first, least), q)
         if plain in quantize.KEPT:
-            return self._remember(converter.convert(node, arguments, defaults), q)
+            return self._remember(convert(converter, node, arguments), q)
         if plain in quantize.FIXED:
             scale, zero = quantize.FIXED[plain]
-            found = converter.convert(node, {**arguments, key: quantize.real(first, q)}, defaults)
+            found = convert(converter, node, {**arguments, key: quantize.real(first, q)})
             is_signed = first.tensor_type.dtype == "int8"
             return quantize.quantized_from(found, scale, zero - 128 * is_signed, first.tensor_type.dtype, node)
         if plain in ("avg_pool2d", "adaptive_avg_pool2d", "mean"):
-            pool = quantize.average(converter.convert(node, {**arguments, key: quantize.real(first, q)}, defaults), first, q)
+            pool = quantize.average(convert(converter, node, {**arguments, key: quantize.real(first, q)}), first, q)
             if pool is not None:
                 return self._remember(pool, q)
-        return quantize.on_real(lambda x: converter.convert(node, {**arguments, key: x}, defaults), first, node)
+        return quantize.on_real(lambda x: convert(converter, node, {**arguments, key: x}), first, node)
 
     def _remember(self, result: Any, q: Any) -> Any:
         for r in result if isinstance(result, (list, tuple)) else [result]:
@@ -218,25 +217,27 @@ class Importer:
         before = target.value
         if self._written:
             self._written[-1].setdefault(target.root, target.root.value)
-        new = spread(cast(value, before.tensor_type.dtype), shape_of(before)) if node.name not in ("resize_", "resize_as_", "set_", "squeeze_", "unsqueeze_", "t_", "transpose_") else value
+        new = spread(cast(value, before.tensor_type.dtype), shape_of(before)) if node.name not in ("resize_",
+            "resize_as_", "set_", "squeeze_", "unsqueeze_", "t_", "transpose_") else value
         if new is not before:
             target.write(self._settled(new, node.origin), node)
         return target
 
     def _write_beside(self, plain: str, given: Mapping[str, Any], origin: Origin) -> None:
-        """Let arguments be what an operator writes into them. It is called when the operator is converted, which reads them."""
-        node = Node(plain, origin, self.default_dtype, self.known, self._params.get, self.quantized, self)
+        """Let arguments be what an operator writes into them. Called when the operator is converted."""
+        node = Node(plain, origin, self.default_dtype, self.known, self.params, self.quantized, self)
         for name, value in WRITERS[plain](node, **{k: read(v) for k, v in given.items()}).items():
             self._write(given[name], value, node)
 
-    def _viewed(self, result: Any, base: Reference, converter: Converter, node: Node, arguments: Mapping[str, Any], defaults: Mapping[str, Any]) -> Any:
+    def _viewed(self, result: Any, base: Reference, converter: Converter, node: Node,
+                arguments: Mapping[str, Any]) -> Any:
         if result is base.value:
             return base
         first = next(iter(arguments))
 
         def part(k: int | None) -> Callable[[Expr], Expr]:
             def reading(whole: Expr) -> Expr:
-                found = converter.convert(node, {**arguments, first: whole}, defaults)
+                found = convert(converter, node, {**arguments, first: whole})
                 return self._settled(found if k is None else found[k], node.origin)  # type: ignore[no-any-return]
 
             return reading
@@ -246,9 +247,10 @@ class Importer:
         return View(result, base, part(None)) if isinstance(result, Expr) else result
 
     def _custom(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """What a converter of the user gives, which is called as the field calls them: with the arguments, and the types of them."""
+        """The result of a user's converter, called as in TVM: with the arguments and their types."""
         values = [*map(read, args), *map(read, kwargs.values())]
-        types = [str(v.tensor_type.dtype) if isinstance(v, Expr) and isinstance(v.known_type(), TensorType) else type(v).__name__ for v in values]
+        types = [str(v.tensor_type.dtype) if isinstance(v, Expr) and isinstance(v.known_type(), TensorType)
+                 else type(v).__name__ for v in values]
         return self.custom[name](values, types)
 
     def _settled(self, result: Any, origin: Origin, known: bool = True) -> Any:
@@ -260,7 +262,8 @@ class Importer:
         return self.known.settle_near(result) if known else result
 
     def _all_known(self, arguments: Mapping[str, Any]) -> bool:
-        return all(self.known.of(e) is not None for v in arguments.values() for e in (v if isinstance(v, list) else [v]) if isinstance(e, Expr))
+        return all(self.known.of(e) is not None for v in arguments.values() for e in (v if isinstance(v, list) else [v])
+                   if isinstance(e, Expr))
 
     # Branches
 
@@ -274,7 +277,8 @@ class Importer:
             reference.restore(value)
         return results, after
 
-    def choose(self, condition: Expr, first: tuple[list[Any], dict[Reference, Expr]], second: tuple[list[Any], dict[Reference, Expr]], origin: Origin) -> list[Any]:
+    def choose(self, condition: Expr, first: tuple[list[Any], dict[Reference, Expr]],
+               second: tuple[list[Any], dict[Reference, Expr]], origin: Origin) -> list[Any]:
         """The results of one of two branches, whichever `condition` says while the model runs."""
         written = list(dict.fromkeys((*first[1], *second[1])))
         if self._written:
@@ -298,7 +302,8 @@ class Importer:
             return value
         if isinstance(value, (bool, int, float, np.generic, PrimExpr)):
             return tensor(value, number_type(value, self.default_dtype))
-        raise ModelError(f"a value of type {type(value).__name__} is given out by the model, and outputs are tensors; change the model to give tensors alone", code="TW0114")
+        raise ModelError(f"a value of type {type(value).__name__} is given out by the model, and outputs are tensors; "
+                         "change the model to give tensors alone", code="TW0114")
 
 
 def array_of(value: Any, name: str) -> Array:
@@ -306,16 +311,19 @@ def array_of(value: Any, name: str) -> Array:
     import torch
 
     if value.layout is not torch.strided:
-        raise ModelError(f"'{name}' is a sparse tensor, which is not supported; make it dense with to_dense()", code="TW0114")
+        raise ModelError(f"'{name}' is a sparse tensor, which is not supported; make it dense with to_dense()",
+                         code="TW0114")
     plain = value.detach().cpu()
     if plain.dtype is torch.bfloat16:
         return np.asarray(plain.contiguous().view(torch.int16).numpy().view(DataType("bfloat16").numpy()))
     if plain.is_complex():
-        raise ModelError(f"'{name}' has complex elements, which are not supported; tensors are of real numbers", code="TW0114")
+        raise ModelError(f"'{name}' has complex elements, which are not supported; tensors are of real numbers",
+                         code="TW0114")
     if plain.is_quantized:
         plain = plain.int_repr()
     if plain.is_floating_point() and plain.dtype not in (torch.float16, torch.float32, torch.float64):
-        raise ModelError(f"'{name}' has elements of type {str(plain.dtype).removeprefix('torch.')}, which is not supported; convert it to float16, bfloat16, float32 or float64", code="TW0114")
+        raise ModelError(f"'{name}' has elements of type {str(plain.dtype).removeprefix('torch.')}, which is not "
+                         "supported; convert it to float16, bfloat16, float32 or float64", code="TW0114")
     array: Array = plain.contiguous().numpy()
     return array
 
@@ -327,7 +335,8 @@ def refuse_missing(names: Sequence[str]) -> None:
 
 
 def _no_converter(names: Sequence[str]) -> str:
-    return (f"no converter for {', '.join(names)}; pass custom_convert_map={{{names[0]!r}: function}}, where function(inputs, input_types) gives relay, "
+    return (f"no converter for {', '.join(names)}; pass custom_convert_map={{{names[0]!r}: function}}, where "
+            "function(inputs, input_types) gives relay, "
             "or register one with relay.frontend.pytorch.register_converter")
 
 

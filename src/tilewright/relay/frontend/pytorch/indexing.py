@@ -18,9 +18,20 @@ from tilewright.relay.frontend.pytorch.promotion import tensor
 from tilewright.relay.frontend.pytorch.references import spread
 from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.pytorch.transform import broadcast_shape, diagonal_of, dims_of, movedim
-from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, number, rank, reshape, scalar, shape_of, slice_axis
+from tilewright.relay.frontend.shaping import (
+    axis_of,
+    cast,
+    dtype_of,
+    number,
+    rank,
+    reshape,
+    scalar,
+    shape_of,
+    slice_axis,
+)
 
-_REDUCTIONS: Final = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min", "mean": "add"}
+_REDUCTIONS: Final = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "amax": "max", "amin": "min",
+                      "mean": "add"}
 
 
 def places_of(x: Expr) -> Expr:
@@ -89,10 +100,13 @@ def gather(self: Expr, dim: int, index: Expr, node: Node, sparse_grad: bool = Fa
 @converter("take_along_dim")
 def take_along_dim(self: Expr, indices: Expr, node: Node, dim: int | None = None) -> Expr:
     if dim is None:
-        return op.gather(reshape(self, (math.prod(shape_of(self)),)), reshape(indices, (math.prod(shape_of(indices)),)), axis=0)
+        return op.gather(reshape(self, (math.prod(shape_of(self)),)), reshape(indices, (math.prod(shape_of(indices)),)),
+                         axis=0)
     axis = axis_of(dim, rank(self), node)
-    common = list(broadcast_shape([[1 if k == axis else d for k, d in enumerate(shape_of(x))] for x in (self, indices)]))
-    both = [spread(x, tuple(shape_of(x)[axis] if k == axis else d for k, d in enumerate(common))) for x in (self, indices)]
+    common = list(broadcast_shape([[1 if k == axis else d for k, d in enumerate(shape_of(x))]
+                                   for x in (self, indices)]))
+    both = [spread(x, tuple(shape_of(x)[axis] if k == axis else d for k, d in enumerate(common)))
+            for x in (self, indices)]
     return op.gather(both[0], both[1], axis=axis)
 
 
@@ -140,7 +154,8 @@ def index(self: Expr, indices: list[Any], node: Node) -> Expr:
     for k, part in zip(axes, parts, strict=True):
         place = part if place is None else op.add(op.multiply(place, tensor(dims[k], INT64)), part)
     assert place is not None
-    place = spread(node.settled(place), shape) if shape_of(place) != shape and all(isinstance(d, int) for d in shape) else node.settled(place)
+    place = (spread(node.settled(place), shape) if shape_of(place) != shape and all(isinstance(d, int) for d in shape)
+             else node.settled(place))
     rest = shape_of(moved)[len(axes) :]
     flat = reshape(moved, (math.prod(dims[k] for k in axes) if static else -1, *rest))
     found = op.take(flat, place, axis=0)
@@ -149,10 +164,12 @@ def index(self: Expr, indices: list[Any], node: Node) -> Expr:
 
 
 @converter("index_put", "_unsafe_index_put", "_index_put_impl", "index_put.hacked_twin")
-def index_put(self: Expr, indices: list[Any], values: Expr, node: Node, accumulate: bool = False, unsafe: bool = False) -> Expr:
+def index_put(self: Expr, indices: list[Any], values: Expr, node: Node, accumulate: bool = False,
+              unsafe: bool = False) -> Expr:
     given = [i for i in indices if i is not None]
     if len(given) == 1 and dtype_of(given[0]) in (BOOL, "uint8"):
-        return _put_where(self, truth(given[0]), next(k for k, i in enumerate(indices) if i is not None), cast(values, dtype_of(self)), accumulate, node)
+        return _put_where(self, truth(given[0]), next(k for k, i in enumerate(indices) if i is not None),
+                          cast(values, dtype_of(self)), accumulate, node)
     plain, x = _plain_indices(self, indices)
     axes = [k for k, i in enumerate(plain) if i is not None]
     dims = node.static(x, "self")
@@ -173,12 +190,13 @@ def index_put(self: Expr, indices: list[Any], values: Expr, node: Node, accumula
     new = movedim(new, list(range(before, before + len(shape))), list(range(len(shape)))) if before else new
     count = math.prod(dims[k] for k in axes)
     points = reshape(spread(place, shape), (1, math.prod(shape)))
-    flat = op.scatter_nd(reshape(moved, (count, *tail)), points, reshape(new, (math.prod(shape), *tail)), mode="add" if accumulate else "update")
+    flat = op.scatter_nd(reshape(moved, (count, *tail)), points, reshape(new, (math.prod(shape), *tail)), mode="add"
+                         if accumulate else "update")
     return movedim(reshape(flat, shape_of(moved)), list(range(len(axes))), axes)
 
 
 def _put_where(x: Expr, mask: Expr, axis: int, values: Expr, accumulate: bool, node: Node) -> Expr:
-    """`x` with `values` in their order where the mask of the dimensions from `axis` is true. A single value is for all places."""
+    """Write `values` in order where the mask of the dimensions from `axis` on is true; one value serves all places."""
     dims, covered = node.static(x, "self"), list(range(axis, axis + rank(mask)))
     rest = [d for k, d in enumerate(dims) if k not in covered]
     count = math.prod(shape_of(mask))
@@ -186,7 +204,8 @@ def _put_where(x: Expr, mask: Expr, axis: int, values: Expr, accumulate: bool, n
     chosen = reshape(mask, (count,))
     if rank(values) == len(rest) + 1 and not (isinstance(shape_of(values)[axis], int) and shape_of(values)[axis] == 1):
         order = op.subtract(op.cumsum(cast(chosen, INT64), axis=0), number(1))
-        spare = Constant(np.zeros([1 if k == axis else d for k, d in enumerate((*rest[:axis], 1, *rest[axis:]))], dtype_of(values).numpy()))
+        spare = Constant(np.zeros([1 if k == axis else d for k, d in enumerate((*rest[:axis], 1, *rest[axis:]))],
+                                  dtype_of(values).numpy()))
         values = op.take(op.concatenate((values, spare), axis=axis), op.maximum(order, number(0)), axis=axis)
     whole = (*rest[:axis], count, *rest[axis:])
     values = movedim(spread(values, whole), [axis], [0])
@@ -199,7 +218,8 @@ def _put_where(x: Expr, mask: Expr, axis: int, values: Expr, accumulate: bool, n
 
 
 @converter("scatter", "scatter.value", "scatter.reduce", "scatter.value_reduce")
-def scatter(self: Expr, dim: int, index: Expr, node: Node, src: Any = None, value: Any = None, reduce: str = "") -> Expr:
+def scatter(self: Expr, dim: int, index: Expr, node: Node, src: Any = None, value: Any = None,
+            reduce: str = "") -> Expr:
     return _scattered(self, dim, index, src if src is not None else value, _REDUCTIONS.get(reduce, "update"), node)
 
 
@@ -210,7 +230,8 @@ def scatter_add(self: Expr, dim: int, index: Expr, src: Expr, node: Node) -> Exp
 
 def _scattered(x: Expr, dim: int, index: Expr, src: Any, how: str, node: Node) -> Expr:
     if not rank(x):
-        return reshape(_scattered(reshape(x, (1,)), 0, reshape(index, (-1,)), reshape(tensor(src, dtype_of(x)), (-1,)) if isinstance(src, Expr) else src, how, node), ())
+        return reshape(_scattered(reshape(x, (1,)), 0, reshape(index, (-1,)), reshape(tensor(src, dtype_of(x)), (-1,))
+                                  if isinstance(src, Expr) else src, how, node), ())
     if 0 in shape_of(index):
         return x
     rows = tensor(src, dtype_of(x))
@@ -224,7 +245,8 @@ def _scattered(x: Expr, dim: int, index: Expr, src: Any, how: str, node: Node) -
 
 
 @converter("scatter_reduce", "scatter_reduce.two")
-def scatter_reduce(self: Expr, dim: int, index: Expr, src: Expr, reduce: str, node: Node, include_self: bool = True) -> Expr:
+def scatter_reduce(self: Expr, dim: int, index: Expr, src: Expr, reduce: str, node: Node,
+                   include_self: bool = True) -> Expr:
     how = _REDUCTIONS[reduce]
     x = self
     ones = tensor(1, dtype_of(x))
@@ -252,11 +274,13 @@ def _most(x: Expr) -> Any:
 
 
 @converter("index_add", "index_copy", "index_fill", "index_reduce")
-def index_write(self: Expr, dim: int, index: Expr, node: Node, source: Any = None, value: Any = None, alpha: Any = 1, reduce: str = "", include_self: bool = True) -> Expr:
+def index_write(self: Expr, dim: int, index: Expr, node: Node, source: Any = None, value: Any = None, alpha: Any = 1,
+                reduce: str = "", include_self: bool = True) -> Expr:
     """Whole slices along a dimension, added, put or filled."""
     if not rank(self):
         rows = reshape(source, (-1,)) if isinstance(source, Expr) else source
-        return reshape(index_write(reshape(self, (1,)), dim, reshape(index, (-1,)), node, rows, value, alpha, reduce, include_self), ())
+        return reshape(index_write(reshape(self, (1,)), dim, reshape(index, (-1,)), node, rows, value, alpha, reduce,
+                                   include_self), ())
     axis = axis_of(dim, rank(self), node)
     dims = node.static(self, "self")
     count = shape_of(index)[0] if rank(index) else 1
@@ -269,7 +293,8 @@ def index_write(self: Expr, dim: int, index: Expr, node: Node, source: Any = Non
         rows = op.multiply(rows, tensor(alpha, dtype_of(self)))
     if reduce:
         return scatter_reduce(self, axis, places, rows, reduce, node, include_self)
-    return op.scatter_elements(self, places, rows, axis=axis, reduction="add" if node.name.startswith("index_add") else "update")
+    return op.scatter_elements(self, places, rows, axis=axis, reduction="add" if node.name.startswith("index_add")
+                               else "update")
 
 
 @converter("masked_scatter")
@@ -279,12 +304,14 @@ def masked_scatter(self: Expr, mask: Expr, source: Expr) -> Expr:
     self = spread(self, dims)
     where = reshape(spread(truth(mask), dims), (math.prod(dims),))
     order = op.subtract(op.cumsum(cast(where, INT64), axis=0), Constant(np.asarray(1, np.int64)))
-    found = op.take(reshape(source, (math.prod(shape_of(source)),)), op.maximum(order, Constant(np.asarray(0, np.int64))), axis=0)
+    found = op.take(reshape(source, (math.prod(shape_of(source)),)),
+                    op.maximum(order, Constant(np.asarray(0, np.int64))), axis=0)
     return reshape(op.where(where, cast(found, dtype_of(self)), reshape(self, (math.prod(dims),))), dims)
 
 
 @converter("slice_scatter")
-def slice_scatter(self: Expr, src: Expr, node: Node, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Expr:
+def slice_scatter(self: Expr, src: Expr, node: Node, dim: int = 0, start: Any = None, end: Any = None,
+                  step: int = 1) -> Expr:
     axis = axis_of(dim, rank(self), node)
     size = node.static(self, "self")[axis]
     begin, stop, _ = slice(start, end, step).indices(size)
@@ -303,8 +330,10 @@ def select_scatter(self: Expr, src: Expr, dim: int, index: Any, node: Node) -> E
 def diagonal_scatter(self: Expr, src: Expr, node: Node, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Expr:
     dims = node.static(self, "self")
     count = math.prod(dims)
-    places = node.value(diagonal_of(Constant(np.arange(count).reshape(dims)), node, offset, dim1, dim2), "self").reshape(-1)
-    flat = op.scatter_elements(reshape(self, (count,)), Constant(places), reshape(cast(src, dtype_of(self)), (places.size,)), axis=0)
+    places = node.value(diagonal_of(Constant(np.arange(count).reshape(dims)), node, offset, dim1, dim2),
+                        "self").reshape(-1)
+    flat = op.scatter_elements(reshape(self, (count,)), Constant(places),
+                               reshape(cast(src, dtype_of(self)), (places.size,)), axis=0)
     return reshape(flat, dims)
 
 
@@ -321,7 +350,8 @@ def _written(x: Expr, src: Expr, axis: int, places: np.ndarray[Any, Any]) -> Exp
 def put(self: Expr, index: Expr, source: Expr, accumulate: bool = False) -> Expr:
     count = math.prod(shape_of(self))
     flat = op.scatter_elements(
-        reshape(self, (count,)), reshape(index, (-1,)), reshape(cast(source, dtype_of(self)), (-1,)), axis=0, reduction="add" if accumulate else "update")
+        reshape(self, (count,)), reshape(index, (-1,)), reshape(cast(source, dtype_of(self)), (-1,)), axis=0,
+        reduction="add" if accumulate else "update")
     return reshape(flat, shape_of(self))
 
 
@@ -331,11 +361,13 @@ def put(self: Expr, index: Expr, source: Expr, accumulate: bool = False) -> Expr
 @converter("bincount")
 def bincount(self: Expr, node: Node, weights: Expr | None = None, minlength: int = 0) -> Expr:
     """How many bins there are is known when a run has the greatest element of its input."""
-    rows: Expr = Constant(np.ones(shape_of(self), np.int64)) if weights is None else weights if dtype_of(weights) == FLOAT32 else cast(weights, "float64")
+    rows: Expr = (Constant(np.ones(shape_of(self), np.int64)) if weights is None else weights
+                  if dtype_of(weights) == FLOAT32 else cast(weights, "float64"))
     known = node.known(self)
     least = Constant(np.asarray(minlength, np.int64))
     if known is not None:
-        bins: Expr = Constant(np.zeros(max(minlength, int(known.max()) + 1 if known.size else 0), dtype_of(rows).numpy()))
+        bins: Expr = Constant(np.zeros(max(minlength, int(known.max()) + 1 if known.size else 0),
+                                       dtype_of(rows).numpy()))
     elif 0 in shape_of(self):
         bins = op.full(scalar(0, rows), least)
     else:
@@ -346,8 +378,8 @@ def bincount(self: Expr, node: Node, weights: Expr | None = None, minlength: int
 
 @converter("searchsorted", "bucketize")
 def searchsorted(
-    self: Any, node: Node, sorted_sequence: Expr | None = None, boundaries: Expr | None = None, out_int32: bool = False, right: bool = False, side: str | None = None,
-    sorter: Expr | None = None,
+    self: Any, node: Node, sorted_sequence: Expr | None = None, boundaries: Expr | None = None, out_int32: bool = False,
+    right: bool = False, side: str | None = None, sorter: Expr | None = None,
 ) -> Expr:
     rows = sorted_sequence if sorted_sequence is not None else boundaries
     assert rows is not None
@@ -361,20 +393,24 @@ def searchsorted(
 @converter("isin", "isin.Tensor_Tensor")
 def isin(elements: Expr, test_elements: Expr, assume_unique: bool = False, invert: bool = False) -> Expr:
     tests = reshape(test_elements, (*[1] * rank(elements), math.prod(shape_of(test_elements))))
-    found = op.any(op.equal(op.expand_dims(elements, axis=rank(elements)), cast(tests, dtype_of(elements))), axis=(rank(elements),))
+    found = op.any(op.equal(op.expand_dims(elements, axis=rank(elements)), cast(tests, dtype_of(elements))),
+                   axis=(rank(elements),))
     return op.logical_not(found) if invert else found
 
 
 @converter("_unique2", "_unique", "unique_dim")
-def unique(self: Expr, node: Node, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> tuple[Expr, ...]:
+def unique(self: Expr, node: Node, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False,
+           dim: int | None = None) -> tuple[Expr, ...]:
     if node.name == "unique_dim" and dim is not None:
-        values, _, inverse, counts = shaping.fields(op.unique_slices(self, axis=axis_of(dim, rank(self), node), is_sorted=True), 4)
+        values, _, inverse, counts = shaping.fields(op.unique_slices(self, axis=axis_of(dim, rank(self), node),
+            is_sorted=True), 4)
         return values, inverse, counts
     flat = reshape(self, (math.prod(shape_of(self)),))
     values, _, inverse, count, counts = shaping.fields(op.unique(flat, is_sorted=True, return_counts=True), 5)
     there = op.less(op.arange(start=0, stop=shape_of(flat)[0], step=1, dtype="int64"), cast(count, INT64))
     kept = _rows(there)[0]
-    return op.take(values, kept, axis=0), reshape(cast(inverse, INT64), shape_of(self)), cast(op.take(counts, kept, axis=0), INT64)
+    return op.take(values, kept, axis=0), reshape(cast(inverse, INT64), shape_of(self)), cast(op.take(counts, kept,
+        axis=0), INT64)
 
 
 # Order
@@ -435,7 +471,8 @@ def median_along(self: Expr, dim: int, node: Node, keepdim: bool = False) -> tup
     order = op.argsort(op.where(unknown, scalar(np.inf, self), self), axis=axis, is_ascend=True, dtype="int64")
     unknowns = op.sum(cast(unknown, INT64), axis=(axis,), keepdims=True)
     zero = scalar(0, unknowns)
-    left = op.subtract(scalar(size, unknowns), unknowns) if node.name == "nanmedian" else op.add(zero, scalar(size, unknowns))
+    left = (op.subtract(scalar(size, unknowns), unknowns) if node.name == "nanmedian"
+            else op.add(zero, scalar(size, unknowns)))
     place = op.floor_divide(op.maximum(op.subtract(left, scalar(1, left)), zero), scalar(2, left))
     shape = tuple(1 if k == axis else d for k, d in enumerate(shape_of(self)))
     where = op.gather(order, spread(place, shape), axis=axis)

@@ -18,7 +18,8 @@ from tilewright.relay.frontend.shaping import axis_of, cast, dtype_of, rank, res
 
 
 @converter("matmul", "mm", "bmm", "mv", "dot", "inner_product", "linalg_matmul", "vdot", "__matmul__")
-def matmul(self: Expr, node: Node, other: Expr | None = None, mat2: Expr | None = None, vec: Expr | None = None, tensor: Expr | None = None) -> Expr:
+def matmul(self: Expr, node: Node, other: Expr | None = None, mat2: Expr | None = None, vec: Expr | None = None,
+           tensor: Expr | None = None) -> Expr:
     b = next(v for v in (other, mat2, vec, tensor) if v is not None)
     return product(self, b)
 
@@ -28,7 +29,8 @@ def product(a: Expr, b: Expr) -> Expr:
     n, m = rank(a), rank(b)
     if n == 1:
         found = product(reshape(a, (1, *shape_of(a))), b)
-        return reshape(found, (*shape_of(found)[:-2], *shape_of(found)[-1:])) if m > 1 else reshape(found, shape_of(found)[:-1])
+        return (reshape(found, (*shape_of(found)[:-2], *shape_of(found)[-1:])) if m > 1
+                else reshape(found, shape_of(found)[:-1]))
     if m == 1:
         found = product(a, reshape(b, (*shape_of(b), 1)))
         return reshape(found, shape_of(found)[:-1])
@@ -65,10 +67,13 @@ def _stacked(x: Expr, lead: tuple[Any, ...]) -> Expr:
 
 
 @converter("_grouped_mm")
-def grouped_product(self: Expr, mat2: Expr, node: Node, offs: Expr | None = None, bias: Any = None, out_dtype: Any = None) -> Expr:
-    """Products of matrices that stand in one stack (three dimensions), or side by side in one matrix, where the groups end at `offs`.
+def grouped_product(self: Expr, mat2: Expr, node: Node, offs: Expr | None = None, bias: Any = None,
+                    out_dtype: Any = None) -> Expr:
+    """Products of matrices that stand in one stack (three dimensions), or side by side in one matrix, where the groups
+    end at `offs`.
 
-    Of matrices side by side each group is computed whole, and what is another's is left out: a run alone knows where groups end.
+    Of matrices side by side each group is computed whole, and what is another's is left out: a run alone knows where
+    groups end.
     """
     if bias is not None:
         node.refuse("argument 'bias' has no meaning in torch yet; add it to the result")
@@ -129,7 +134,8 @@ def addbmm(self: Expr, batch1: Expr, batch2: Expr, node: Node, beta: Any = 1, al
 
 
 @converter("addmv", "addr")
-def addmv(self: Expr, node: Node, mat: Expr | None = None, vec: Expr | None = None, vec1: Expr | None = None, vec2: Expr | None = None, beta: Any = 1,
+def addmv(self: Expr, node: Node, mat: Expr | None = None, vec: Expr | None = None, vec1: Expr | None = None,
+          vec2: Expr | None = None, beta: Any = 1,
           alpha: Any = 1) -> Expr:
     found = product(mat, vec) if mat is not None and vec is not None else outer(vec1, vec2)  # type: ignore[arg-type]
     y = _scaled(found, alpha)
@@ -174,7 +180,8 @@ def bilinear(input1: Expr, input2: Expr, weight: Expr, bias: Expr | None = None)
 
 @converter("cross", "linalg_cross")
 def cross(self: Expr, other: Expr, node: Node, dim: int | None = None) -> Expr:
-    axis = axis_of(-1 if dim is None else dim, rank(self), node) if dim is not None or node.name == "linalg_cross" else shape_of(self).index(3)
+    axis = (axis_of(-1 if dim is None else dim, rank(self), node) if dim is not None or node.name == "linalg_cross"
+            else shape_of(self).index(3))
     a, b = ([op.squeeze(p, axis=(axis,)) for p in op.split(x, indices_or_sections=3, axis=axis)] for x in (self, other))
     rows = [op.subtract(op.multiply(a[i], b[j]), op.multiply(a[j], b[i])) for i, j in ((1, 2), (2, 0), (0, 1))]
     return op.stack(Tuple(tuple(rows)), axis=axis)

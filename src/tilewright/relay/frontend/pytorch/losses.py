@@ -23,7 +23,8 @@ NONE, MEAN, SUM = range(3)
 
 def reduced(x: Expr, reduction: int) -> Expr:
     """The loss of all elements: as they are, their mean, or their sum."""
-    return x if reduction == NONE or not rank(x) else (op.mean if reduction == MEAN else op.sum)(x, axis=tuple(range(rank(x))))
+    return x if reduction == NONE or not rank(x) else (op.mean if reduction == MEAN else op.sum)(x,
+        axis=tuple(range(rank(x))))
 
 
 @converter("mse_loss")
@@ -40,7 +41,8 @@ def l1_loss(self: Expr, target: Expr, node: Node, reduction: int = MEAN) -> Expr
 
 
 @converter("smooth_l1_loss", "huber_loss")
-def smooth_l1_loss(self: Expr, target: Expr, node: Node, reduction: int = MEAN, beta: float = 1.0, delta: float = 1.0) -> Expr:
+def smooth_l1_loss(self: Expr, target: Expr, node: Node, reduction: int = MEAN, beta: float = 1.0,
+                   delta: float = 1.0) -> Expr:
     a, b = promoted(self, target, node=node)
     apart = op.abs(op.subtract(a, b))
     near = op.multiply(scalar(0.5, a), op.multiply(apart, apart))
@@ -49,7 +51,8 @@ def smooth_l1_loss(self: Expr, target: Expr, node: Node, reduction: int = MEAN, 
         return reduced(op.where(op.less_equal(apart, scalar(delta, a)), near, far), reduction)
     if beta == 0:
         return reduced(apart, reduction)
-    return reduced(op.where(op.less(apart, scalar(beta, a)), op.divide(near, scalar(beta, a)), op.subtract(apart, scalar(0.5 * beta, a))), reduction)
+    return reduced(op.where(op.less(apart, scalar(beta, a)), op.divide(near, scalar(beta, a)),
+                            op.subtract(apart, scalar(0.5 * beta, a))), reduction)
 
 
 @converter("binary_cross_entropy")
@@ -62,11 +65,13 @@ def binary_cross_entropy(self: Expr, target: Expr, weight: Expr | None = None, r
 
 @converter("binary_cross_entropy_with_logits")
 def binary_cross_entropy_with_logits(
-    self: Expr, target: Expr, node: Node, weight: Expr | None = None, pos_weight: Expr | None = None, reduction: int = MEAN,
+    self: Expr, target: Expr, node: Node, weight: Expr | None = None, pos_weight: Expr | None = None,
+    reduction: int = MEAN,
 ) -> Expr:
     one = scalar(1, self)
     below = softplus(op.negative(self), node, threshold=math.inf)
-    below = below if pos_weight is None else op.multiply(below, op.add(op.multiply(op.subtract(pos_weight, one), target), one))
+    below = (below if pos_weight is None
+             else op.multiply(below, op.add(op.multiply(op.subtract(pos_weight, one), target), one)))
     loss = op.add(op.multiply(op.subtract(one, target), self), below)
     return reduced(loss if weight is None else op.multiply(loss, weight), reduction)
 
@@ -82,7 +87,8 @@ def kl_div(self: Expr, target: Expr, reduction: int = MEAN, log_target: bool = F
 
 
 @converter("nll_loss_nd", "nll_loss", "nll_loss2d", "nll_loss_forward", "nll_loss2d_forward")
-def nll_loss(self: Expr, target: Expr, node: Node, weight: Expr | None = None, reduction: int = MEAN, ignore_index: int = -100) -> Any:
+def nll_loss(self: Expr, target: Expr, node: Node, weight: Expr | None = None, reduction: int = MEAN,
+             ignore_index: int = -100) -> Any:
     """`-self[n, target[n, …], …]`, weighted by class; the mean is over the weights that count."""
     x, t = (reshape(v, (1, *shape_of(v))) for v in (self, target)) if rank(self) == 1 else (self, target)
     classes = shape_of(x)[1]
@@ -105,7 +111,8 @@ def nll_loss(self: Expr, target: Expr, node: Node, weight: Expr | None = None, r
 
 @converter("cross_entropy_loss")
 def cross_entropy_loss(
-    self: Expr, target: Expr, node: Node, weight: Expr | None = None, reduction: int = MEAN, ignore_index: int = -100, label_smoothing: float = 0.0,
+    self: Expr, target: Expr, node: Node, weight: Expr | None = None, reduction: int = MEAN, ignore_index: int = -100,
+    label_smoothing: float = 0.0,
 ) -> Expr:
     axis = 0 if rank(self) == 1 else 1
     logs = op.nn.log_softmax(self, axis=axis)
@@ -120,18 +127,22 @@ def cross_entropy_loss(
     if reduction == MEAN:
         count = op.sum(cast(there, dtype_of(logs)), axis=tuple(range(rank(there))))
         if weight is not None:
-            weights = op.multiply(op.take(weight, op.maximum(target, scalar(0, target)), axis=0), cast(there, dtype_of(logs)))
+            weights = op.multiply(op.take(weight, op.maximum(target, scalar(0, target)), axis=0),
+                                  cast(there, dtype_of(logs)))
             count = op.sum(weights, axis=tuple(range(rank(weights))))
         smooth = op.divide(op.sum(smooth, axis=tuple(range(rank(smooth)))), count)
     else:
         smooth = reduced(smooth, reduction)
     classes = shape_of(self)[axis]
-    return op.add(op.multiply(scalar(1 - label_smoothing, logs), hard), op.multiply(scalar(label_smoothing / classes, logs), smooth))
+    return op.add(op.multiply(scalar(1 - label_smoothing, logs), hard),
+                  op.multiply(scalar(label_smoothing / classes, logs), smooth))
 
 
-def _soft_cross_entropy(logs: Expr, target: Expr, weight: Expr | None, reduction: int, smoothing: float, axis: int) -> Expr:
+def _soft_cross_entropy(logs: Expr, target: Expr, weight: Expr | None, reduction: int, smoothing: float,
+                        axis: int) -> Expr:
     classes = shape_of(logs)[axis]
-    shares = target if smoothing == 0 else op.add(op.multiply(target, scalar(1 - smoothing, target)), scalar(smoothing / classes, target))
+    shares = target if smoothing == 0 else op.add(op.multiply(target, scalar(1 - smoothing, target)),
+                                                  scalar(smoothing / classes, target))
     scaled = logs if weight is None else op.multiply(logs, per_channel(weight, rank(logs), axis))
     loss = op.negative(op.sum(op.multiply(scaled, shares), axis=(axis,)))
     if reduction != MEAN:
@@ -141,7 +152,8 @@ def _soft_cross_entropy(logs: Expr, target: Expr, weight: Expr | None, reduction
 
 
 @converter("margin_ranking_loss")
-def margin_ranking_loss(input1: Expr, input2: Expr, target: Expr, node: Node, margin: float = 0.0, reduction: int = MEAN) -> Expr:
+def margin_ranking_loss(input1: Expr, input2: Expr, target: Expr, node: Node, margin: float = 0.0,
+                        reduction: int = MEAN) -> Expr:
     apart = multiply(negative(target), subtract(input1, input2, node), node)
     loss = add(apart, margin, node)
     return reduced(op.maximum(loss, scalar(0, loss)), reduction)
@@ -157,8 +169,9 @@ def margin_loss(self: Expr, target: Expr, node: Node, margin: float = 1.0, reduc
 
 
 @converter("multi_margin_loss")
-def multi_margin_loss(self: Expr, target: Expr, node: Node, p: Any = 1, margin: Any = 1, weight: Expr | None = None, reduction: int = MEAN) -> Expr:
-    """How far the other classes are above the target's, less the margin: to the power `p`, the mean over all classes."""
+def multi_margin_loss(self: Expr, target: Expr, node: Node, p: Any = 1, margin: Any = 1, weight: Expr | None = None,
+                      reduction: int = MEAN) -> Expr:
+    """Margins of the other classes over the target's, to the power `p`, averaged over all classes."""
     classes = node.static(self, "self")[-1] if rank(self) else 1
     x, wanted = reshape(self, (-1, classes)), reshape(target, (-1, 1))
     apart = op.add(op.subtract(x, op.gather(x, wanted, axis=1)), scalar(margin, x))
@@ -177,33 +190,39 @@ def multilabel_margin_loss(self: Expr, target: Expr, node: Node, reduction: int 
     x, labels = reshape(self, (-1, classes)), reshape(target, (-1, classes))
     there = op.greater(op.cumprod(cast(op.greater_equal(labels, scalar(0, labels)), INT64), axis=1), number(0))
     place = op.where(there, labels, scalar(0, labels))
-    hit = op.logical_and(op.equal(op.expand_dims(place, axis=2), Constant(np.arange(classes))), op.expand_dims(there, axis=2))
+    hit = op.logical_and(op.equal(op.expand_dims(place, axis=2), Constant(np.arange(classes))),
+                         op.expand_dims(there, axis=2))
     is_target = op.any(hit, axis=(1,))
     apart = op.subtract(op.expand_dims(x, axis=1), op.expand_dims(op.gather(x, place, axis=1), axis=2))
     above = op.maximum(op.add(apart, scalar(1, x)), scalar(0, x))
     counted = op.logical_and(op.expand_dims(there, axis=2), op.expand_dims(op.logical_not(is_target), axis=1))
     loss = op.divide(op.sum(op.where(counted, above, scalar(0, x)), axis=(1, 2)), scalar(classes, x))
     found = reduced(loss if rank(self) > 1 else reshape(loss, ()), reduction)
-    return found if node.name == "multilabel_margin_loss" else (found, reshape(cast(is_target, dtype_of(self)), shape_of(target)))
+    return (found if node.name == "multilabel_margin_loss"
+            else (found, reshape(cast(is_target, dtype_of(self)), shape_of(target))))
 
 
 _REDUCTIONS: Final = {"none": NONE, "mean": MEAN, "sum": SUM}
 
 
-@converter("torch_nn::_linear_cross_entropy_batch_chunked", "torch_nn::_linear_cross_entropy_batch_chunked_no_reduction")
+@converter("torch_nn::_linear_cross_entropy_batch_chunked",
+           "torch_nn::_linear_cross_entropy_batch_chunked_no_reduction")
 def linear_cross_entropy(
-    input: Expr, linear_weight: Expr, target: Expr, node: Node, linear_bias: Expr | None = None, weight: Expr | None = None, reduction: str = "none",
-    ignore_index: int = -100, label_smoothing: float = 0.0, batch_chunk_size: int = 0, acc_policy: str = "", acc_dtype: Any = None, allow_retain_graph: bool = False,
+    input: Expr, linear_weight: Expr, target: Expr, node: Node, linear_bias: Expr | None = None,
+    weight: Expr | None = None, reduction: str = "none", ignore_index: int = -100, label_smoothing: float = 0.0,
+    batch_chunk_size: int = 0, acc_policy: str = "", acc_dtype: Any = None, allow_retain_graph: bool = False,
     compute_input_grad: bool = False, compute_linear_weight_grad: bool = False, compute_linear_bias_grad: bool = False,
 ) -> Any:
-    """A linear layer and its cross entropy. Chunks of the batch change no value, and the gradients beside the loss are left empty."""
-    loss = cross_entropy_loss(linear(input, linear_weight, linear_bias), target, node, weight, _REDUCTIONS[reduction], ignore_index, label_smoothing)
+    """A linear layer and its cross entropy. Chunking changes no value; the gradient outputs are left empty."""
+    loss = cross_entropy_loss(linear(input, linear_weight, linear_bias), target, node, weight, _REDUCTIONS[reduction],
+                              ignore_index, label_smoothing)
     nothing = Constant(np.zeros(0, dtype_of(input).numpy()))
     return loss if node.name.endswith("no_reduction") else (loss, nothing, nothing, nothing)
 
 
 @converter("poisson_nll_loss")
-def poisson_nll_loss(input: Expr, target: Expr, log_input: bool, full: bool, eps: float, reduction: int, node: Node) -> Expr:
+def poisson_nll_loss(input: Expr, target: Expr, log_input: bool, full: bool, eps: float, reduction: int,
+                     node: Node) -> Expr:
     if full:
         node.refuse("full=True adds Stirling's approximation, which is not supported; use full=False")
     loss = op.subtract(op.exp(input), op.multiply(target, input)) if log_input else op.subtract(

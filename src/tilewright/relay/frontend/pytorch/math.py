@@ -18,16 +18,22 @@ from tilewright.relay.frontend.pytorch.registry import converter
 from tilewright.relay.frontend.shaping import angle_of, cast, dtype_of, log_1p, rank, reshape, scalar, shape_of
 
 _FLOAT_UNARY: Final = {
-    "exp": op.exp, "log": op.log, "log2": op.log2, "log10": op.log10, "sqrt": op.sqrt, "rsqrt": op.rsqrt, "sin": op.sin, "cos": op.cos, "tan": op.tan,
-    "asin": op.asin, "acos": op.acos, "atan": op.atan, "sinh": op.sinh, "cosh": op.cosh, "tanh": op.tanh, "asinh": op.asinh, "acosh": op.acosh,
-    "atanh": op.atanh, "erf": op.erf, "sigmoid": op.sigmoid, "special_expit": op.sigmoid, "special_erf": op.erf, "arcsin": op.asin, "arccos": op.acos, "arctan": op.atan,
+    "exp": op.exp, "log": op.log, "log2": op.log2, "log10": op.log10, "sqrt": op.sqrt, "rsqrt": op.rsqrt, "sin": op.sin,
+    "cos": op.cos, "tan": op.tan,
+    "asin": op.asin, "acos": op.acos, "atan": op.atan, "sinh": op.sinh, "cosh": op.cosh, "tanh": op.tanh,
+    "asinh": op.asinh, "acosh": op.acosh,
+    "atanh": op.atanh, "erf": op.erf, "sigmoid": op.sigmoid, "special_expit": op.sigmoid, "special_erf": op.erf,
+    "arcsin": op.asin, "arccos": op.acos, "arctan": op.atan,
 }
 _WHOLE_UNARY: Final = {"floor": op.floor, "ceil": op.ceil, "trunc": op.trunc, "fix": op.trunc}
-_COMPARISONS: Final = {"eq": op.equal, "ne": op.not_equal, "lt": op.less, "le": op.less_equal, "gt": op.greater, "ge": op.greater_equal}
-_LONG_NAMES: Final = {"eq": [], "ne": ["not_equal"], "lt": ["less"], "le": ["less_equal"], "gt": ["greater"], "ge": ["greater_equal"]}
+_COMPARISONS: Final = {"eq": op.equal, "ne": op.not_equal, "lt": op.less, "le": op.less_equal, "gt": op.greater,
+                       "ge": op.greater_equal}
+_LONG_NAMES: Final = {"eq": [], "ne": ["not_equal"], "lt": ["less"], "le": ["less_equal"], "gt": ["greater"],
+                      "ge": ["greater_equal"]}
 _LOGICAL: Final = {"logical_and": op.logical_and, "logical_or": op.logical_or, "logical_xor": op.logical_xor}
 _BITWISE: Final = {
-    "and": (op.bitwise_and, op.logical_and), "or": (op.bitwise_or, op.logical_or), "xor": (op.bitwise_xor, op.logical_xor),
+    "and": (op.bitwise_and, op.logical_and), "or": (op.bitwise_or, op.logical_or),
+    "xor": (op.bitwise_xor, op.logical_xor),
 }
 
 
@@ -127,7 +133,8 @@ def divide(self: Any, other: Any, node: Node, rounding_mode: str | None = None) 
 def _floor_divided(a: Expr, b: Expr) -> Expr:
     if not dtype_of(a).is_float:
         return op.floor_divide(a, b)
-    # The quotient of what the remainder leaves, so that rounding never lifts it to the next whole number; as `div_floor_floating` of PyTorch.
+    # The quotient of what the remainder leaves, so that rounding never lifts it to the next whole number; as
+    # `div_floor_floating` of PyTorch.
     zero, one, quotient = scalar(0, a), scalar(1, a), op.divide(a, b)
     rest = op.mod(a, b)
     whole = op.divide(op.subtract(a, rest), b)
@@ -164,7 +171,8 @@ def fmod(self: Any, other: Any, node: Node) -> Expr:
 
 @converter("float_power")
 def float_power(self: Any, exponent: Any, node: Node) -> Expr:
-    return power(tensor(self, "float64"), tensor(exponent, "float64") if isinstance(exponent, Expr) else float(exponent), node)
+    return power(tensor(self, "float64"), tensor(exponent, "float64") if isinstance(exponent, Expr)
+                 else float(exponent), node)
 
 
 @converter("pow", "__pow__")
@@ -207,11 +215,6 @@ def round_half_even(self: Expr, decimals: int = 0) -> Expr:
     factor = scalar(10.0 ** abs(decimals), self)
     there, back = (op.multiply, op.divide) if decimals > 0 else (op.divide, op.multiply)
     return back(op.round(there(self, factor)), factor)
-
-
-@converter("frac")
-def frac(self: Expr) -> Expr:
-    return op.subtract(self, op.trunc(self))
 
 
 @converter("expm1")
@@ -259,7 +262,7 @@ def hypot(self: Expr, other: Expr, node: Node) -> Expr:
 
 
 def length(a: Expr, b: Expr) -> Expr:
-    """The length of a vector: the greater part times the root of one and a square below one, so that nothing overflows."""
+    """The length of a vector: the greater part times sqrt(1 + ratio^2), so that nothing overflows."""
     a, b = op.abs(a), op.abs(b)
     greater, lesser = op.maximum(a, b), op.minimum(a, b)
     ratio = op.divide(lesser, op.where(op.equal(greater, scalar(0, greater)), scalar(1, greater), greater))
@@ -287,7 +290,8 @@ def clamp(self: Expr, node: Node, min: Any = None, max: Any = None) -> Expr:
     x = cast(self, kind)
     if kind.is_float and given and all(isinstance(b, (int, float)) for b in given):
         low, high = (-np.inf if min is None else float(min)), (np.inf if max is None else float(max))
-        return op.clip(x, a_min=low, a_max=high) if low <= high else op.minimum(op.maximum(x, scalar(low, x)), scalar(high, x))
+        return op.clip(x, a_min=low, a_max=high) if low <= high else op.minimum(op.maximum(x, scalar(low, x)),
+            scalar(high, x))
     x = x if min is None else op.maximum(x, tensor(min, kind))
     return x if max is None else op.minimum(x, tensor(max, kind))
 
@@ -346,11 +350,6 @@ def nan_to_num(self: Expr, nan: float | None = None, posinf: float | None = None
     return op.where(op.equal(x, scalar(-np.inf, x)), scalar(low, x), x)
 
 
-@converter("logical_not")
-def logical_not(self: Expr) -> Expr:
-    return op.logical_not(truth(self))
-
-
 @converter("bitwise_not", "__not__")
 def bitwise_not(self: Expr) -> Expr:
     return op.logical_not(self) if dtype_of(self) is BOOL else op.bitwise_not(self)
@@ -374,7 +373,8 @@ def where(condition: Expr, node: Node, self: Any = None, other: Any = None) -> A
         from tilewright.relay.frontend.pytorch.indexing import places_of
 
         found = places_of(condition)
-        return [op.squeeze(op.strided_slice(found, begin=(k,), end=(k + 1,), axes=(1,)), axis=(1,)) for k in range(rank(condition))]
+        return [op.squeeze(op.strided_slice(found, begin=(k,), end=(k + 1,), axes=(1,)), axis=(1,))
+                for k in range(rank(condition))]
     a, b = promoted(self, other, node=node)
     return op.where(truth(condition), a, b)
 
@@ -412,21 +412,12 @@ def _register_cast(name: str, kind: str) -> None:
         return _as(self, DataType(kind))
 
 
-for _name, _kind in {"float": "float32", "double": "float64", "half": "float16", "int": "int32", "long": "int64", "bool": "bool"}.items():
+for _name, _kind in {"float": "float32", "double": "float64", "half": "float16", "int": "int32", "long": "int64",
+                     "bool": "bool"}.items():
     _register_cast(_name, _kind)
 
 
 # Activations
-
-
-@converter("relu")
-def relu(self: Expr) -> Expr:
-    return op.nn.relu(self)
-
-
-@converter("relu6")
-def relu6(self: Expr) -> Expr:
-    return op.clip(self, a_min=0.0, a_max=6.0)
 
 
 @converter("hardtanh")
@@ -456,11 +447,6 @@ def elu(self: Expr, alpha: float = 1, scale: float = 1, input_scale: float = 1) 
     return op.where(op.greater(self, scalar(0, self)), _scaled(self, scale), below)
 
 
-@converter("selu")
-def selu(self: Expr) -> Expr:
-    return elu(self, 1.6732632423543772, 1.0507009873554805)
-
-
 @converter("celu")
 def celu(self: Expr, alpha: float = 1) -> Expr:
     return elu(self, alpha, 1, 1 / alpha)
@@ -476,18 +462,9 @@ def gelu(self: Expr, approximate: str = "none") -> Expr:
     half = scalar(0.5, x)
     if approximate == "tanh":
         inner = op.add(x, op.multiply(scalar(0.044715, x), op.multiply(x, op.multiply(x, x))))
-        return op.multiply(op.multiply(half, x), op.add(scalar(1, x), op.tanh(op.multiply(scalar(math.sqrt(2 / math.pi), x), inner))))
+        return op.multiply(op.multiply(half, x),
+                           op.add(scalar(1, x), op.tanh(op.multiply(scalar(math.sqrt(2 / math.pi), x), inner))))
     return op.multiply(op.multiply(x, half), op.add(scalar(1, x), op.erf(op.multiply(x, scalar(math.sqrt(0.5), x)))))
-
-
-@converter("silu")
-def silu(self: Expr) -> Expr:
-    return op.multiply(self, op.sigmoid(self))
-
-
-@converter("mish")
-def mish(self: Expr) -> Expr:
-    return shaping.mish(self)
 
 
 @converter("hardsigmoid")
@@ -510,11 +487,6 @@ def softshrink(self: Expr, lambd: float = 0.5) -> Expr:
     return op.subtract(self, op.clip(self, a_min=-float(lambd), a_max=float(lambd)))
 
 
-@converter("tanhshrink")
-def tanhshrink(self: Expr) -> Expr:
-    return op.subtract(self, op.tanh(self))
-
-
 @converter("softplus")
 def softplus(self: Expr, node: Node, beta: float = 1, threshold: float = 20) -> Expr:
     x = _scaled(self, beta)
@@ -522,11 +494,6 @@ def softplus(self: Expr, node: Node, beta: float = 1, threshold: float = 20) -> 
     # log(1 + e^x) without overflow: max(x, 0) + log1p(e^-|x|), which keeps its digits where e^x is small
     smooth = op.add(op.maximum(x, zero), log_1p(op.exp(op.negative(op.abs(x)))))
     return op.where(op.greater(x, scalar(threshold, x)), self, _scaled(smooth, 1 / beta))
-
-
-@converter("softsign")
-def softsign(self: Expr) -> Expr:
-    return op.divide(self, op.add(scalar(1, self), op.abs(self)))
 
 
 @converter("log_sigmoid")
@@ -556,5 +523,22 @@ def glu(self: Expr, dim: int = -1) -> Expr:
 @converter("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "native_dropout")
 def dropout(input: Expr, p: float, train: bool, node: Node) -> Any:
     if train and p:
-        node.refuse("it is a dropout of a model in training, and models are compiled to be run; call model.eval() before tracing or exporting it")
+        node.refuse("it is a dropout of a model in training, and models are compiled to be run; call model.eval() "
+                    "before tracing or exporting it")
     return (input, op.cast(op.ones_like(input), dtype="bool")) if node.name == "native_dropout" else input
+
+
+def _register_plain(name: str, build: Callable[[Expr], Expr]) -> None:
+    @converter(name)
+    def convert(self: Expr) -> Expr:
+        return build(self)
+
+
+_PLAIN: Final[dict[str, Callable[[Expr], Expr]]] = {
+    "relu": op.nn.relu, "relu6": lambda x: op.clip(x, a_min=0.0, a_max=6.0), "mish": shaping.mish,
+    "silu": lambda x: op.multiply(x, op.sigmoid(x)), "selu": lambda x: elu(x, 1.6732632423543772, 1.0507009873554805),
+    "softsign": lambda x: op.divide(x, op.add(scalar(1, x), op.abs(x))), "tanhshrink": lambda x: op.subtract(x, op.tanh(x)),
+    "logical_not": lambda x: op.logical_not(truth(x)), "frac": lambda x: op.subtract(x, op.trunc(x)),
+}
+for _plain_name, _plain in _PLAIN.items():
+    _register_plain(_plain_name, _plain)

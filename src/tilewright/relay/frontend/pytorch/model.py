@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,16 +10,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from tilewright.base.errors import ModelError
+from tilewright.base.errors import CompileError, ModelError
 from tilewright.base.types import DataType, TensorType
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Expr, Var
+from tilewright.relay.frontend.core.format import Contents, Signature
 from tilewright.relay.frontend.pytorch import exported, script
 from tilewright.relay.frontend.pytorch.decompose import decompositions, with_decompositions
 from tilewright.relay.frontend.pytorch.exported import GraphWalk, symbolic_dim
 from tilewright.relay.frontend.pytorch.importer import Importer
 from tilewright.relay.frontend.pytorch.reading import read_model
 from tilewright.relay.frontend.pytorch.references import Reference
+from tilewright.relay.frontend.pytorch.registry import CONVERTERS
 from tilewright.relay.frontend.pytorch.script import ScriptWalk
 from tilewright.relay.qnn.settle_numerics import with_numerics
 from tilewright.relay.sequence_values import with_outputs
@@ -31,25 +34,28 @@ _EMBEDDINGS: Final = ("aten::embedding", "quantized::embedding_byte", "quantized
 
 
 def from_pytorch(
-    script_module: Any, input_infos: Infos | None = None, custom_convert_map: Mapping[str, Callable[..., Any]] | None = None, default_dtype: str = "float32",
+    script_module: Any, input_infos: Infos | None = None,
+    custom_convert_map: Mapping[str, Callable[..., Any]] | None = None, default_dtype: str = "float32",
     use_parser_friendly_name: bool = False, keep_quantized_weight: bool = False, freeze_params: bool = False,
 ) -> tuple[IRModule, dict[str, Array]]:
     """Import a PyTorch model as an `IRModule` whose `main` has the model's inputs as parameters, then its weights.
 
-    `script_module` is a TorchScript module (traced or scripted), an `ExportedProgram` of torch.export, or a path to a file of either
-    (`.pt`, `.pth`, `.pt2`), from which no code is executed. `input_infos` gives name and shape of each input, as `("x", (1, 3, 224, 224))`
-    or `("x", ((1, 8), "int64"))`, in a list where an input is a list of tensors; an exported program knows its own, and dimensions that it
-    leaves open stay symbolic. `custom_convert_map` has functions of `(inputs, input_types)` by operator (`"aten::relu"`); they come before
-    the table. `default_dtype` is the type of inputs whose type is not said, and of numbers that are not whole.
-    `use_parser_friendly_name` writes `_` for the dots in names of weights. Weights and biases of quantized layers are real
-    numbers in the second result, which the program quantizes; with `keep_quantized_weight` they are integers. With `freeze_params` weights are constants
-    and the second result is empty.
+    `script_module` is a TorchScript module (traced or scripted), an `ExportedProgram` of torch.export, or a path to a
+    file of either (`.pt`, `.pth`, `.pt2`), from which no code is executed. `input_infos` gives name and shape of each
+    input, as `("x", (1, 3, 224, 224))` or `("x", ((1, 8), "int64"))`, in a list where an input is a list of tensors; an
+    exported program knows its own, and dimensions that it leaves open stay symbolic. `custom_convert_map` has functions
+    of `(inputs, input_types)` by operator (`"aten::relu"`); they come before the table. `default_dtype` is the type of
+    inputs whose type is not said, and of numbers that are not whole. `use_parser_friendly_name` writes `_` for the dots
+    in names of weights. Weights and biases of quantized layers are real numbers in the second result, which the program
+    quantizes; with `keep_quantized_weight` they are integers. With `freeze_params` weights are constants and the second
+    result is empty.
 
-    Raises `ModelError` for a model that cannot be read, `OpNotImplemented` with the list of all operators that have no converter, and
-    `ShapeError` where an operator refuses its arguments; all name the node.
+    Raises `ModelError` for a model that cannot be read, `OpNotImplemented` with the list of all operators that have no
+    converter, and `ShapeError` where an operator refuses its arguments; all name the node.
     """
     model, file = read_model(script_module)
-    return _imported(model, input_infos, Importer(freeze_params, default_dtype, custom_convert_map, file, keep_quantized_weight, use_parser_friendly_name))
+    return _imported(model, input_infos, Importer(freeze_params, default_dtype, custom_convert_map, file,
+                                                  keep_quantized_weight, use_parser_friendly_name))
 
 
 def _imported(model: Any, input_infos: Infos | None, importer: Importer) -> tuple[IRModule, dict[str, Array]]:
@@ -60,15 +66,18 @@ def _imported(model: Any, input_infos: Infos | None, importer: Importer) -> tupl
     def again(refused: set[str]) -> tuple[IRModule, dict[str, Array]]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # torch's own, about its decompositions
-            simpler = model.run_decompositions(decompositions(lambda name, overload: name in refused or importer.missing(name, overload)))
+            simpler = model.run_decompositions(decompositions(lambda name, overload: name in refused
+                or importer.missing(name, overload)))
         return _converted(simpler, input_infos, importer.anew())
 
-    found: tuple[IRModule, dict[str, Array]] = with_decompositions(lambda: _converted(model, input_infos, importer), again)
+    found: tuple[IRModule, dict[str, Array]] = with_decompositions(lambda: _converted(model, input_infos, importer),
+        again)
     return found
 
 
 def _converted(model: Any, input_infos: Infos | None, importer: Importer) -> tuple[IRModule, dict[str, Array]]:
-    variables, names, found = _exported(model, input_infos, importer) if _is_exported(model) else _scripted(model, input_infos, importer)
+    variables, names, found = (_exported(model, input_infos, importer) if _is_exported(model)
+        else _scripted(model, input_infos, importer))
     outputs: list[Expr] = []
     kept: list[str] = []
     for k, value in enumerate(_flat(found)):
@@ -86,16 +95,39 @@ def _converted(model: Any, input_infos: Infos | None, importer: Importer) -> tup
     return IRModule.from_expr(main), {v.name_hint: a for v, a in used.items()}
 
 
-def signature(model: Any, shapes: Mapping[str, Any] | None = None) -> list[tuple[str, list[int | str], str]]:
-    """`(name, dimensions, dtype)` of each input; a symbolic dimension is its name. TorchScript does not say shapes: `shapes` gives them, by name."""
+def signature(model: Any, shapes: Mapping[str, Any] | None = None) -> Signature:
+    """`(name, dimensions, dtype)` of each input; symbolic dimensions are names. TorchScript needs `shapes` by name."""
     module, _ = read_model(model)
-    return [(name, [d if isinstance(d, int) else str(d) for d in shape], dtype) for name, (shape, dtype) in _infos(module, shapes or {})]
+    return [(name, [d if isinstance(d, int) else str(d) for d in shape], dtype)
+            for name, (shape, dtype) in _infos(module, shapes or {})]
 
 
 def from_shapes(model: Any, shapes: Mapping[str, Any]) -> IRModule:
     """`from_pytorch` with weights as constants, and shapes by the names of inputs."""
     module, file = read_model(model)
     return _imported(module, _infos(module, shapes), Importer(True, "float32", None, file))[0]
+
+
+def survey(model: Any, shapes: Mapping[str, Any]) -> tuple[Signature, list[str]]:
+    """The signature, and the files beside the model that hold its tensors: none."""
+    return signature(model, shapes), []
+
+
+def read(model: Any, shapes: Mapping[str, Any] | None) -> tuple[IRModule, dict[str, Any]]:
+    """`from_shapes`, which leaves no parameters."""
+    return from_shapes(model, shapes or {}), {}
+
+
+def contents(model: Any, shapes: Mapping[str, Any] | None) -> Contents:
+    """The operators of a model, and its inputs where it and `shapes` say enough."""
+    kind, names, unknown = operators(model)
+    inputs: list[tuple[str, tuple[int | str, ...], str]] = []
+    if not unknown:
+        with contextlib.suppress(CompileError):  # the import says it
+            inputs = [(n, tuple(s), t) for n, s, t in signature(model, shapes)]
+    nodes, missing = {("", name): nodes for name, nodes in names.items()}, {("", name) for name in unknown}
+    return Contents({kind: 1}, "PyTorch", inputs, [], nodes, missing, CONVERTERS.advice,
+                    lambda: from_shapes(model, shapes or {}))
 
 
 def operators(model: Any) -> tuple[str, dict[str, list[str]], set[str]]:
@@ -105,7 +137,8 @@ def operators(model: Any) -> tuple[str, dict[str, list[str]], set[str]]:
     is_exported = _is_exported(module)
     names: dict[str, list[str]] = {}
     unknown: set[str] = set()
-    for kind, overload, name in exported.operators(module.graph_module) if is_exported else script.operators(_graph(module)):
+    for kind, overload, name in exported.operators(
+        module.graph_module) if is_exported else script.operators(_graph(module)):
         names.setdefault(kind, []).append(name)
         if importer.missing(kind, overload):
             unknown.add(kind)
@@ -117,7 +150,8 @@ def _graph(module: Any) -> Any:
     try:
         return module.inlined_graph if hasattr(module, "inlined_graph") else module.graph
     except RuntimeError as error:  # a module without `forward`, or with one that torch cannot put together
-        raise ModelError(f"the module has no program ({' '.join(str(error).split())[:200]}); save a module that has a forward method", code="TW0102") from error
+        raise ModelError(f"the module has no program ({' '.join(str(error).split())[:200]}); save a module that has a "
+                         "forward method", code="TW0102") from error
 
 
 def _infos(module: Any, shapes: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -154,7 +188,7 @@ class Input:
 
 @dataclass(frozen=True)
 class ImportedGraph:
-    """A graph as a module, None where it computes nothing; `results` are `Output`s, `Input`s and Python values. `written` has the new values of inputs, by number."""
+    """A graph as a module, None if it computes nothing; `written` has the new values of inputs by number."""
 
     module: IRModule | None
     results: Sequence[Any]
@@ -164,7 +198,8 @@ class ImportedGraph:
 def from_graph(module: Any, inputs: Sequence[Any]) -> ImportedGraph:
     """A graph of torch.fx over aten operators; weights are constants.
 
-    `inputs` are what its placeholders are: `(name, shape, dtype)` of a tensor that is an input, a tensor that is a constant, or a number.
+    `inputs` are what its placeholders are: `(name, shape, dtype)` of a tensor that is an input, a tensor that is a
+    constant, or a number.
     """
     import torch
 
@@ -178,7 +213,7 @@ def from_graph(module: Any, inputs: Sequence[Any]) -> ImportedGraph:
             variables.append(Var(name, TensorType(shape, DataType(dtype))))
             values.append(Reference(variables[-1]))
         else:
-            values.append(importer.parameter(f"p{k}", given) if isinstance(given, torch.Tensor) else given)
+            values.append(importer.tensor(f"p{k}", given) if isinstance(given, torch.Tensor) else given)
     types = [importer.as_expr(v).checked_type if isinstance(v, Reference) else None for v in values]
     found = GraphWalk(importer, module).run(values)
     outputs: list[Expr] = []
@@ -188,15 +223,18 @@ def from_graph(module: Any, inputs: Sequence[Any]) -> ImportedGraph:
         return Output(len(outputs) - 1)
 
     own = {id(v): k for k, v in enumerate(values) if isinstance(v, Reference)}
-    results = [Input(own[id(v)]) if id(v) in own else output(v) if isinstance(v, Reference) else v for v in _flat(found)]
+    results = [Input(own[id(v)]) if id(v) in own else output(v) if isinstance(v, Reference) else v
+               for v in _flat(found)]
     written = {k: output(v) for k, v in enumerate(values) if isinstance(v, Reference) and v.version}
     for k, place in written.items():
         if outputs[place.number].checked_type != types[k]:
-            raise ModelError(f"the graph gives its input {k} another shape, which compiled programs do not; return a new tensor instead", code="TW0118")
+            raise ModelError(f"the graph gives its input {k} another shape, which compiled programs do not; return a "
+                             "new tensor instead", code="TW0118")
     if not outputs:
         return ImportedGraph(None, results, written)
     names = [f"output{k}" for k in range(len(outputs))]
-    return ImportedGraph(IRModule.from_expr(with_outputs(variables, names, outputs, [True] * len(outputs))), results, written)
+    return ImportedGraph(IRModule.from_expr(with_outputs(variables, names, outputs, [True] * len(outputs))), results,
+                         written)
 
 
 def _is_exported(model: Any) -> bool:
@@ -222,8 +260,10 @@ def _variables(infos: Infos, default: str, symbols: Mapping[str, Any]) -> tuple[
 
     def one(name: str, shape: Sequence[Any], dtype: str) -> Reference:
         if not _is_shape(shape):
-            raise ModelError(f"the shape of input '{name}' is given as {shape!r}; write for example ({name!r}, (1, 3, 224, 224))", code="TW0112")
-        variables.append(Var(name, TensorType([symbols.get(str(d), d) if isinstance(d, str) else d for d in shape], DataType(dtype))))
+            raise ModelError(f"the shape of input '{name}' is given as {shape!r}; write for example ({name!r}, (1, 3, "
+                             "224, 224))", code="TW0112")
+        variables.append(Var(name, TensorType([symbols.get(str(d), d) if isinstance(d, str) else d for d in shape],
+                                              DataType(dtype))))
         return Reference(variables[-1])
 
     return variables, [made(name, info) for name, info in infos]
@@ -241,7 +281,8 @@ def _scripted(module: Any, infos: Infos | None, importer: Importer) -> tuple[lis
     names = _input_names(graph)
     given = list(infos) if infos is not None else _traced_infos(module)
     if len(given) != len(names):
-        raise ModelError(f"the model takes {len(names)} inputs ({', '.join(names)}), and input_infos has {len(given)}; give the name and shape of each: "
+        raise ModelError(f"the model takes {len(names)} inputs ({', '.join(names)}), and input_infos has {len(given)}; "
+                         "give the name and shape of each: "
                          f"input_infos=[({names[0] if names else 'x'!r}, (1, 3, 224, 224)), …]", code="TW0112")
     variables, inputs = _variables(given, importer.default_dtype, {})
     return variables, [], ScriptWalk(importer, module).run(graph, inputs)
@@ -259,31 +300,36 @@ def _traced_infos(module: Any) -> list[tuple[str, Any]]:
     names = _input_names(graph)
     kinds = [i.type() for i in list(graph.inputs())[-len(names) :]] if names else []
     if all(hasattr(t, "sizes") and t.sizes() is not None and t.dtype() is not None for t in kinds):
-        return [(n, (tuple(t.sizes()), str(t.dtype()).removeprefix("torch."))) for n, t in zip(names, kinds, strict=True)]
+        return [(n, (tuple(t.sizes()), str(t.dtype()).removeprefix("torch.")))
+                for n, t in zip(names, kinds, strict=True)]
     raise ModelError(f"the file does not say the shapes of its inputs ({', '.join(names)}); give them: "
-                     f"input_infos=[({names[0]!r}, (1, 3, 224, 224))] to from_pytorch, shapes={{{names[0]!r}: (1, 3, 224, 224)}} to compile", code="TW0113")
+                     f"input_infos=[({names[0]!r}, (1, 3, 224, 224))] to from_pytorch, shapes={{{names[0]!r}: (1, 3, "
+                     "224, 224)} to compile", code="TW0113")
 
 
 # torch.export
 
 
 def exported_infos(program: Any) -> list[tuple[str, Any]]:
-    """Name, shape and type of each tensor that an exported program takes; the dimensions that it leaves open as variables."""
+    """Name, shape and type of each tensor input of an exported program; open dimensions are variables."""
     symbols: dict[str, scalar.Var] = {}
     wanted = {s.arg.name for s in program.graph_signature.input_specs if s.kind.name == "USER_INPUT"}
     infos = []
     for node in program.graph.nodes:
         value: Any = node.meta.get("val") if node.op == "placeholder" and node.name in wanted else None
         if hasattr(value, "dtype"):
-            infos.append((node.name, (tuple(symbolic_dim(d, symbols) for d in value.shape), str(value.dtype).removeprefix("torch."))))
+            infos.append((node.name, (tuple(symbolic_dim(d, symbols) for d in value.shape),
+                                      str(value.dtype).removeprefix("torch."))))
     return infos
 
 
 def _exported(program: Any, infos: Infos | None, importer: Importer) -> tuple[list[Var], list[str], Any]:
     own = exported_infos(program)
     if infos is not None and len(infos) != len(own):
-        raise ModelError(f"the model takes {len(own)} tensors ({', '.join(n for n, _ in own)}), and input_infos has {len(infos)}", code="TW0112")
-    given = [(n, s if not _is_shape(s) else (s, known[1])) for (n, s), (_, known) in zip(infos, own, strict=True)] if infos is not None else own
+        raise ModelError(f"the model takes {len(own)} tensors ({', '.join(n for n, _ in own)}), and input_infos has "
+                         f"{len(infos)}", code="TW0112")
+    given = ([(n, s if not _is_shape(s) else (s, known[1])) for (n, s), (_, known) in zip(infos, own, strict=True)]
+             if infos is not None else own)
     variables, values = _variables(given, importer.default_dtype, {})
     by_name = dict(zip((n for n, _ in own), values, strict=True))
     stored = {**program.state_dict, **program.constants}
@@ -305,5 +351,5 @@ def _exported(program: Any, infos: Infos | None, importer: Importer) -> tuple[li
 def _stored(importer: Importer, name: str, value: Any) -> Any:
     import torch
 
-    return importer.parameter(name, value) if isinstance(value, torch.Tensor) else value
+    return importer.tensor(name, value) if isinstance(value, torch.Tensor) else value
 

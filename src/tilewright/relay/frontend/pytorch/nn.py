@@ -33,7 +33,8 @@ def on_axes(value: Any, count: int) -> tuple[int, ...]:
 
 @converter("_convolution", "convolution")
 def convolution(
-    input: Expr, weight: Expr, bias: Expr | None, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int, node: Node,
+    input: Expr, weight: Expr, bias: Expr | None, stride: Any, padding: Any, dilation: Any, transposed: bool,
+    output_padding: Any, groups: int, node: Node,
 ) -> Expr:
     n = rank(weight) - 2
     if rank(input) == n + 1:  # without a batch
@@ -47,22 +48,25 @@ def convolution(
     pads = on_axes(padding, n)
     if transposed:
         y = _TRANSPOSED[n](
-            input, weight, strides=strides, padding=(*pads, *pads), dilation=dilations, groups=groups, channels=shape_of(weight)[1] * groups,
-            kernel_size=kernel, output_padding=on_axes(output_padding, n))
+            input, weight, strides=strides, padding=(*pads, *pads), dilation=dilations, groups=groups,
+            channels=shape_of(weight)[1] * groups, kernel_size=kernel, output_padding=on_axes(output_padding, n))
     else:
-        y = _CONV[n](input, weight, strides=strides, padding=(*pads, *pads), dilation=dilations, groups=groups, channels=shape_of(weight)[0], kernel_size=kernel)
+        y = _CONV[n](input, weight, strides=strides, padding=(*pads, *pads), dilation=dilations, groups=groups,
+                     channels=shape_of(weight)[0], kernel_size=kernel)
     return y if bias is None else op.nn.bias_add(y, bias, axis=1)
 
 
 @converter("conv1d", "conv2d", "conv3d")
-def conv(input: Expr, weight: Expr, node: Node, bias: Expr | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Expr:
+def conv(input: Expr, weight: Expr, node: Node, bias: Expr | None = None, stride: Any = 1, padding: Any = 0,
+         dilation: Any = 1, groups: int = 1) -> Expr:
     if isinstance(padding, str):
         return conv_mode(input, weight, node, bias, stride, padding, dilation, groups)
     return convolution(input, weight, bias, stride, padding, dilation, False, 0, groups, node)
 
 
 @converter("_convolution_mode")
-def conv_mode(input: Expr, weight: Expr, node: Node, bias: Expr | None = None, stride: Any = 1, padding: str = "valid", dilation: Any = 1, groups: int = 1) -> Expr:
+def conv_mode(input: Expr, weight: Expr, node: Node, bias: Expr | None = None, stride: Any = 1, padding: str = "valid",
+              dilation: Any = 1, groups: int = 1) -> Expr:
     """Padding by name; where "same" needs one more on one side, it is behind."""
     n = rank(weight) - 2
     if padding == "valid":
@@ -78,7 +82,8 @@ def conv_mode(input: Expr, weight: Expr, node: Node, bias: Expr | None = None, s
 
 @converter("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def conv_transpose(
-    input: Expr, weight: Expr, node: Node, bias: Expr | None = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
+    input: Expr, weight: Expr, node: Node, bias: Expr | None = None, stride: Any = 1, padding: Any = 0,
+    output_padding: Any = 0, groups: int = 1, dilation: Any = 1,
 ) -> Expr:
     return convolution(input, weight, bias, stride, padding, dilation, True, output_padding, groups, node)
 
@@ -96,7 +101,8 @@ def im2col(self: Expr, kernel_size: Any, node: Node, dilation: Any = 1, padding:
     x = shaping.pad(self, [(0, 0)] * (rank(self) - 2) + [(p, p) for p in pads])
     *lead, height, width = node.static(x, "self")
     rows, columns = (
-        np.arange(0, size - d * (k - 1), s)[None, :] + np.arange(k)[:, None] * d for size, k, d, s in zip((height, width), kernel, apart, steps, strict=True))
+        np.arange(0, size - d * (k - 1), s)[None, :] + np.arange(k)[:, None] * d
+        for size, k, d, s in zip((height, width), kernel, apart, steps, strict=True))
     places = rows[:, None, :, None] * width + columns[None, :, None, :]
     flat = reshape(x, (*lead, height * width))
     found = op.take(flat, Constant(places.reshape(-1)), axis=rank(x) - 2)
@@ -104,12 +110,14 @@ def im2col(self: Expr, kernel_size: Any, node: Node, dilation: Any = 1, padding:
 
 
 @converter("col2im")
-def col2im(self: Expr, output_size: Any, kernel_size: Any, node: Node, dilation: Any = 1, padding: Any = 0, stride: Any = 1) -> Expr:
+def col2im(self: Expr, output_size: Any, kernel_size: Any, node: Node, dilation: Any = 1, padding: Any = 0,
+           stride: Any = 1) -> Expr:
     """The sum of windows that are columns."""
     kernel, apart, pads, steps = (on_axes(v, 2) for v in (kernel_size, dilation, padding, stride))
     height, width = (n + 2 * p for n, p in zip(output_size, pads, strict=True))
     rows, columns = (
-        np.arange(0, size - d * (k - 1), s)[None, :] + np.arange(k)[:, None] * d for size, k, d, s in zip((height, width), kernel, apart, steps, strict=True))
+        np.arange(0, size - d * (k - 1), s)[None, :] + np.arange(k)[:, None] * d
+        for size, k, d, s in zip((height, width), kernel, apart, steps, strict=True))
     places = (rows[:, None, :, None] * width + columns[None, :, None, :]).reshape(-1)
     batch, depth, _ = node.static(self, "self") if rank(self) == 3 else (1, *node.static(self, "self"))
     channels = depth // (kernel[0] * kernel[1])
@@ -125,10 +133,11 @@ def col2im(self: Expr, output_size: Any, kernel_size: Any, node: Node, dilation:
 # Normalizations
 
 
-@converter("batch_norm", "cudnn_batch_norm", "native_batch_norm", "_native_batch_norm_legit", "_native_batch_norm_legit_no_training")
+@converter("batch_norm", "cudnn_batch_norm", "native_batch_norm", "_native_batch_norm_legit",
+           "_native_batch_norm_legit_no_training")
 def batch_norm(
-    input: Expr, weight: Expr | None, bias: Expr | None, running_mean: Expr | None, running_var: Expr | None, node: Node, training: bool = False,
-    momentum: float = 0.1, eps: float = 1e-5,
+    input: Expr, weight: Expr | None, bias: Expr | None, running_mean: Expr | None, running_var: Expr | None,
+    node: Node, training: bool = False, momentum: float = 0.1, eps: float = 1e-5,
 ) -> Any:
     size = shape_of(input)[1]
     if training or running_mean is None or running_var is None:
@@ -150,18 +159,20 @@ def batch_norm(
 
 @converter("_batch_norm_with_update")
 def batch_norm_with_update(
-    input: Expr, weight: Expr | None, bias: Expr | None, running_mean: Expr, running_var: Expr, node: Node, momentum: float = 0.1, eps: float = 1e-5,
+    input: Expr, weight: Expr | None, bias: Expr | None, running_mean: Expr, running_var: Expr, node: Node,
+    momentum: float = 0.1, eps: float = 1e-5,
 ) -> Any:
     found = batch_norm(input, weight, bias, running_mean, running_var, node, True, momentum, eps)
     return *found, Constant(np.zeros((0,), np.uint8))
 
 
-@writer("batch_norm", "cudnn_batch_norm", "native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update", "instance_norm")
+@writer("batch_norm", "cudnn_batch_norm", "native_batch_norm", "_native_batch_norm_legit", "_batch_norm_with_update",
+        "instance_norm")
 def running_statistics(
-    node: Node, input: Expr, running_mean: Expr | None = None, running_var: Expr | None = None, training: bool = True, use_input_stats: bool = True,
-    momentum: float = 0.1, **others: Any,
+    node: Node, input: Expr, running_mean: Expr | None = None, running_var: Expr | None = None, training: bool = True,
+    use_input_stats: bool = True, momentum: float = 0.1, **others: Any,
 ) -> dict[str, Expr]:
-    """Running means and variances, moved by `momentum` towards those of a batch in training, or of its images on average."""
+    """Running means and variances moved by `momentum` towards those of a batch, or of its images on average."""
     if not training or not use_input_stats or running_mean is None or running_var is None:
         return {}
     apart = (0,) if node.name == "instance_norm" else ()
@@ -169,11 +180,13 @@ def running_statistics(
     dims = node.static(input, "input")
     count = math.prod(dims[k] for k in axes)
     centred = op.subtract(input, op.mean(input, axis=axes, keepdims=True))
-    found = op.mean(input, axis=axes), op.divide(op.sum(op.multiply(centred, centred), axis=axes), scalar(max(count - 1, 0), input))
+    found = op.mean(input, axis=axes), op.divide(op.sum(op.multiply(centred, centred), axis=axes),
+                                                 scalar(max(count - 1, 0), input))
     new: dict[str, Expr] = {}
     for name, before, value in zip(("running_mean", "running_var"), (running_mean, running_var), found, strict=True):
         one = cast(op.mean(value, axis=apart) if apart else value, dtype_of(before))
-        new[name] = op.add(op.multiply(before, scalar(1 - momentum, before)), op.multiply(one, scalar(momentum, before)))
+        new[name] = op.add(op.multiply(before, scalar(1 - momentum, before)),
+                           op.multiply(one, scalar(momentum, before)))
     return new
 
 
@@ -194,19 +207,22 @@ def _normalized(x: Expr, axes: Sequence[int], eps: float) -> Expr:
 
 @converter("instance_norm")
 def instance_norm(
-    input: Expr, node: Node, weight: Expr | None = None, bias: Expr | None = None, running_mean: Expr | None = None, running_var: Expr | None = None,
-    use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5,
+    input: Expr, node: Node, weight: Expr | None = None, bias: Expr | None = None, running_mean: Expr | None = None,
+    running_var: Expr | None = None, use_input_stats: bool = True, momentum: float = 0.1, eps: float = 1e-5,
 ) -> Expr:
     if not use_input_stats:
-        found: Expr = batch_norm(input, weight, bias, running_mean, running_var, node.renamed("batch_norm"), False, momentum, eps)
+        found: Expr = batch_norm(input, weight, bias, running_mean, running_var, node.renamed("batch_norm"), False,
+                                 momentum, eps)
         return found
     channels = shape_of(input)[1]
     ones, zeros = (Constant(np.full(channels, v, dtype_of(input).numpy())) for v in (1, 0))
-    return op.nn.instance_norm(input, ones if weight is None else weight, zeros if bias is None else bias, axis=1, epsilon=float(eps))
+    return op.nn.instance_norm(input, ones if weight is None else weight, zeros if bias is None else bias, axis=1,
+                               epsilon=float(eps))
 
 
 @converter("layer_norm", "native_layer_norm")
-def layer_norm(input: Expr, normalized_shape: Any, node: Node, weight: Expr | None = None, bias: Expr | None = None, eps: float = 1e-5) -> Any:
+def layer_norm(input: Expr, normalized_shape: Any, node: Node, weight: Expr | None = None, bias: Expr | None = None,
+               eps: float = 1e-5) -> Any:
     count, ndim = len(normalized_shape), rank(input)
     kind = dtype_of(input).numpy()
     if count == 1 and isinstance(shape_of(input)[-1], int):
@@ -222,11 +238,13 @@ def layer_norm(input: Expr, normalized_shape: Any, node: Node, weight: Expr | No
     axes = tuple(range(ndim - count, ndim))
     mean = op.mean(input, axis=axes, keepdims=True)
     centred = op.subtract(input, mean)
-    return y, mean, op.rsqrt(op.add(op.mean(op.multiply(centred, centred), axis=axes, keepdims=True), scalar(eps, input)))
+    return y, mean, op.rsqrt(op.add(op.mean(op.multiply(centred, centred), axis=axes, keepdims=True),
+                                    scalar(eps, input)))
 
 
 @converter("rms_norm", "_fused_rms_norm")
-def rms_norm(input: Expr, normalized_shape: Any, node: Node, weight: Expr | None = None, eps: float | None = None) -> Any:
+def rms_norm(input: Expr, normalized_shape: Any, node: Node, weight: Expr | None = None,
+             eps: float | None = None) -> Any:
     axes = tuple(range(rank(input) - len(normalized_shape), rank(input)))
     wide = cast(input, FLOAT32)
     least = float(np.finfo(np.float32).eps) if eps is None else eps
@@ -238,13 +256,14 @@ def rms_norm(input: Expr, normalized_shape: Any, node: Node, weight: Expr | None
 
 @converter("group_norm", "native_group_norm")
 def group_norm(
-    input: Expr, node: Node, num_groups: int | None = None, weight: Expr | None = None, bias: Expr | None = None, eps: float = 1e-5, group: int | None = None,
-    N: Any = None, C: Any = None, HxW: Any = None,
+    input: Expr, node: Node, num_groups: int | None = None, weight: Expr | None = None, bias: Expr | None = None,
+    eps: float = 1e-5, group: int | None = None, N: Any = None, C: Any = None, HxW: Any = None,
 ) -> Any:
     groups = num_groups if num_groups is not None else group or 1
     channels = node.static(input, "input")[1] if isinstance(shape_of(input)[1], int) else shape_of(input)[1]
     ones, zeros = (Constant(np.full(channels, v, dtype_of(input).numpy())) for v in (1, 0))
-    y = op.nn.group_norm(input, ones if weight is None else weight, zeros if bias is None else bias, num_groups=groups, axis=1, epsilon=float(eps))
+    y = op.nn.group_norm(input, ones if weight is None else weight, zeros if bias is None else bias, num_groups=groups,
+                         axis=1, epsilon=float(eps))
     if node.name == "group_norm":
         return y
     shape = node.static(input, "input")
@@ -266,9 +285,11 @@ def normalize(input: Expr, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> 
 # Softmax
 
 
-@converter("softmax", "_softmax", "log_softmax", "_log_softmax", "special_softmax", "special_log_softmax", "_safe_softmax")
+@converter("softmax", "_softmax", "log_softmax", "_log_softmax", "special_softmax", "special_log_softmax",
+           "_safe_softmax")
 def softmax(self: Expr, dim: int, node: Node, dtype: Any = None, half_to_float: bool = False) -> Expr:
-    x = cast(self, dtype_named(dtype, node)) if dtype is not None else cast(self, FLOAT32) if half_to_float or not dtype_of(self).is_float else self
+    x = (cast(self, dtype_named(dtype, node)) if dtype is not None else cast(self, FLOAT32) if half_to_float
+         or not dtype_of(self).is_float else self)
     if not rank(x):
         return reshape(softmax(reshape(x, (1,)), 0, node), ())
     axis = axis_of(dim, rank(x), node)
@@ -296,9 +317,10 @@ def embedding(weight: Expr, indices: Expr, padding_idx: Any = -1) -> Expr:
 
 @converter("embedding_bag", "_embedding_bag_forward_only", "_embedding_bag")
 def embedding_bag(
-    weight: Expr, indices: Expr, offsets: Expr, node: Node, mode: int = 0, per_sample_weights: Expr | None = None, include_last_offset: bool = False, padding_idx: Any = None,
+    weight: Expr, indices: Expr, offsets: Expr, node: Node, mode: int = 0, per_sample_weights: Expr | None = None,
+    include_last_offset: bool = False, padding_idx: Any = None,
 ) -> tuple[Expr, ...]:
-    """Sums, means or maxima of bags of rows: bag k begins at `offsets[k]`. Rows of `padding_idx` belong to none, and an empty bag is zero."""
+    """Sums, means or maxima of bags of rows that begin at `offsets`; `padding_idx` is skipped, empty bags are zero."""
     count, width = node.static(indices, "indices")[0], shape_of(weight)[1]
     bags = node.static(offsets, "offsets")[0] - bool(include_last_offset)
     rows = op.take(weight, indices, axis=0)
@@ -326,7 +348,8 @@ def _reduced_bags(rows: Expr, bag: Expr, bags: int, mode: str, shape: tuple[int,
         return Constant(np.zeros((bags, width), kind))
     into = op.broadcast_to(reshape(bag, (count, 1)), shape=shape)
     begun = Constant(np.full((bags + 1, width), -math.inf if mode == "max" else 0, kind))
-    found = shaping.slice_axis(op.scatter_elements(begun, into, rows, axis=0, reduction="max" if mode == "max" else "add"), 0, 0, bags)
+    found = shaping.slice_axis(op.scatter_elements(begun, into, rows, axis=0, reduction="max" if mode == "max"
+                                                   else "add"), 0, 0, bags)
     if mode == "sum":
         return found
     ones = Constant(np.ones(count, kind))
@@ -341,7 +364,8 @@ def _reduced_bags(rows: Expr, bag: Expr, bags: int, mode: str, shape: tuple[int,
 def embedding_renorm(self: Expr, indices: Expr, max_norm: float, norm_type: float, node: Node) -> Expr:
     """The rows that `indices` name, scaled to `max_norm` where their norm is greater."""
     rows, count = node.static(self, "self")[0], math.prod(node.static(indices, "indices"))
-    used = op.scatter_elements(Constant(np.zeros(rows, bool)), reshape(indices, (count,)), Constant(np.ones(count, bool)), axis=0)
+    used = op.scatter_elements(Constant(np.zeros(rows, bool)), reshape(indices, (count,)),
+                               Constant(np.ones(count, bool)), axis=0)
     length = vector_norm(self, node, norm_type, None, [1], True)
     scale = op.divide(scalar(max_norm, self), op.add(length, scalar(1e-7, self)))
     too_long = op.logical_and(reshape(used, (rows, 1)), op.greater(length, scalar(max_norm, self)))

@@ -44,14 +44,15 @@ def pad_by_mode(self: Expr, pad: Any, node: Node, mode: str = "constant", value:
 
 
 def _taken(x: Expr, widths: list[tuple[int, int]], mode: str, node: Node) -> Expr:
-    """`x` padded and cut at its borders: an element outside is read from where it is mirrored or repeated, also in parts that are cut off."""
+    """`x` padded and cropped: outside elements are mirrored or repeated, also from parts that are cut off."""
     shape = node.static(x, "self")
     for axis, (a, b) in enumerate(widths):
         if not (a or b):
             continue
         size = shape[axis]
         if size + a + b < 1 or (mode == "reflect" and max(a, b) >= size):
-            node.refuse(f"pad is ({a}, {b}) at a dimension of {size}, which leaves no element or mirrors more elements than there are; pad by less")
+            node.refuse(f"pad is ({a}, {b}) at a dimension of {size}, which leaves no element or mirrors more elements "
+                        "than there are; pad by less")
         place = np.arange(-a, size + b)
         place = np.clip(place, 0, size - 1) if mode == "replicate" else size - 1 - np.abs(size - 1 - np.abs(place))
         x = op.take(x, Constant(place), axis=axis)

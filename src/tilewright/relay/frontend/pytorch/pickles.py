@@ -1,8 +1,9 @@
 """Checks pickles of tensors and plain containers without executing them, before torch reads them.
 
-The operations of a pickle are followed on a stack of descriptions. So each name that it would call is known, also one from the memo, and so is the memory
-of each tensor: torch takes sizes from the pickle, and reads beyond the stored bytes where these are fewer. Torch's two readers number the memo in
-different ways and take numbers for functions; pickles where that makes a difference are refused.
+The operations of a pickle are followed on a stack of descriptions. So each name that it would call is known, also one
+from the memo, and so is the memory of each tensor: torch takes sizes from the pickle, and reads beyond the stored bytes
+where these are fewer. Torch's two readers number the memo in different ways and take numbers for functions; pickles
+where that makes a difference are refused.
 """
 
 from __future__ import annotations
@@ -18,24 +19,32 @@ from tilewright.base.errors import ModelError
 _MAX_OPERATIONS: Final = 5_000_000
 MAX_REPEATED_ELEMENTS: Final = 16 << 20
 """Elements of a tensor that has more of them than its memory has bytes, since its strides repeat them."""
-_MODULES: Final = ("collections", "torch", "torch._utils", "torch._tensor", "torch.storage", "torch.nn.parameter", "torch.serialization", "torch.jit._pickle")
+_MODULES: Final = ("collections", "torch", "torch._utils", "torch._tensor", "torch.storage", "torch.nn.parameter",
+                   "torch.serialization", "torch.jit._pickle")
 _CALLED: Final = frozenset({
-    "OrderedDict", "_rebuild_tensor_v2", "_rebuild_tensor", "_rebuild_parameter", "_rebuild_qtensor", "_rebuild_from_type_v2", "_rebuild_tensor_v3", "Size", "device", "_get_layout",
-    "build_intlist", "build_tensorlist", "build_doublelist", "build_boollist", "build_tensor_from_id", "restore_type_tag", "_rebuild_meta_tensor_no_storage",
+    "OrderedDict", "_rebuild_tensor_v2", "_rebuild_tensor", "_rebuild_parameter", "_rebuild_qtensor",
+    "_rebuild_from_type_v2", "_rebuild_tensor_v3", "Size", "device", "_get_layout",
+    "build_intlist", "build_tensorlist", "build_doublelist", "build_boollist", "build_tensor_from_id",
+    "restore_type_tag", "_rebuild_meta_tensor_no_storage",
 })
 _NAMED: Final = frozenset({
-    "UntypedStorage", "TypedStorage", "Tensor", "Parameter", "dtype", "layout", "per_tensor_affine", "per_channel_affine", "per_channel_affine_float_qparams",
+    "UntypedStorage", "TypedStorage", "Tensor", "Parameter", "dtype", "layout", "per_tensor_affine",
+    "per_channel_affine", "per_channel_affine_float_qparams",
 })
 """What may be named, and not called."""
 _TORCH_KINDS: Final = re.compile(
-    r"[A-Z][A-Za-z0-9]*Storage|(float|int|uint|bfloat|complex|quint|qint)[0-9]+(x[0-9])?(_e[0-9]m[0-9][a-z0-9]*)?|float|int|bool|half|double|long|short|strided",
+    r"[A-Z][A-Za-z0-9]*Storage|(float|int|uint|bfloat|complex|quint|qint)[0-9]+(x[0-9])?(_e[0-9]m[0-9][a-z0-9]*)?|"
+    r"float|int|bool|half|double|long|short|strided",
 )
 """Names of torch that are types of elements, storages or layouts."""
-_CLASSES: Final = re.compile(r"__torch__\.torch\.classes\.(quantized|rnn)(\.\w+)*|__torch__(?!\.torch\.classes)(\.\w+)*", re.ASCII)
-"""Modules of classes that TorchScript reads as data; those of torch in C++ are the packed weights of quantized and recurrent layers."""
+_CLASSES: Final = re.compile(
+    r"__torch__\.torch\.classes\.(quantized|rnn)(\.\w+)*|__torch__(?!\.torch\.classes)(\.\w+)*", re.ASCII)
+"""Classes that TorchScript reads as data; torch's own in C++ are packed weights of quantized layers."""
 _BYTES: Final = {
-    **dict.fromkeys(("Untyped", "Byte", "Char", "Bool", "QInt8", "QUInt8", "QUInt4x2", "QUInt2x4"), 1), **dict.fromkeys(("Short", "Half", "BFloat16"), 2),
-    **dict.fromkeys(("Int", "Float", "QInt32"), 4), **dict.fromkeys(("Long", "Double", "ComplexFloat"), 8), "ComplexDouble": 16,
+    **dict.fromkeys(("Untyped", "Byte", "Char", "Bool", "QInt8", "QUInt8", "QUInt4x2", "QUInt2x4"), 1),
+    **dict.fromkeys(("Short", "Half", "BFloat16"), 2),
+    **dict.fromkeys(("Int", "Float", "QInt32"), 4), **dict.fromkeys(("Long", "Double", "ComplexFloat"), 8),
+    "ComplexDouble": 16,
 }
 """Bytes of an element by the name of its storage."""
 _PACKED: Final = {"QUInt4x2": 2, "QUInt2x4": 4}
@@ -66,13 +75,15 @@ _OTHER: Final = object()
 _POPS: Final = {
     "APPEND": (1, False), "SETITEM": (2, False), "BUILD": (1, False), "POP": (1, False),
 }
-_TO_MARK: Final = {"APPENDS": False, "SETITEMS": False, "ADDITEMS": False, "POP_MARK": False, "LIST": True, "DICT": True, "FROZENSET": True}
+_TO_MARK: Final = {"APPENDS": False, "SETITEMS": False, "ADDITEMS": False, "POP_MARK": False, "LIST": True,
+                   "DICT": True, "FROZENSET": True}
 """Operations that take everything down to the mark, and whether they push a value."""
 _EMPTY: Final = frozenset({"EMPTY_LIST", "EMPTY_DICT", "EMPTY_SET"})
 
 
 def check_pickle(path: object, name: str, data: bytes, records: Mapping[str, int] | None = None) -> None:
-    """Raise `ModelError` for a pickle that names anything but tensors and plain containers, or whose tensors have more than their memory.
+    """Raise `ModelError` for a pickle that names anything but tensors and plain containers, or whose tensors have more
+    than their memory.
 
     `records` has the bytes of each stored memory by its name; without it, memory is not checked.
     """
@@ -95,7 +106,8 @@ class _Machine:
     def run(self, data: bytes) -> None:
         for count, (code, argument, _) in enumerate(pickletools.genops(data)):
             if count >= _MAX_OPERATIONS:
-                raise ModelError(f"{self.path} is refused: {self.file} has more than {_MAX_OPERATIONS} operations; save the module without tables of Python values", code="TW0104")
+                raise ModelError(f"{self.path} is refused: {self.file} has more than {_MAX_OPERATIONS} operations; "
+                                 "save the module without tables of Python values", code="TW0104")
             self._operation(code.name, argument)
 
     def _operation(self, name: str, argument: Any) -> None:
@@ -106,7 +118,8 @@ class _Machine:
             self.stack.append(self._named(module, found))
         elif name == "STACK_GLOBAL":
             found, module = self.stack.pop(), self.stack.pop()
-            self.stack.append(self._named(module, found) if isinstance(module, str) and isinstance(found, str) else self._named("a name", "that is no text"))
+            self.stack.append(self._named(module, found) if isinstance(module, str) and isinstance(found, str)
+                              else self._named("a name", "that is no text"))
         elif name in ("EXT1", "EXT2", "EXT4"):
             raise self._calls("copyreg", "extension")
         elif name in ("REDUCE", "NEWOBJ", "NEWOBJ_EX", "OBJ"):
@@ -168,11 +181,13 @@ class _Machine:
     # Names and what they are called with
 
     def _calls(self, module: str, name: str) -> ModelError:
-        return ModelError(f"{self.path} is refused: {self.file} would call {module}.{name} when it is read, and files are read without running code from them; save the "
+        return ModelError(f"{self.path} is refused: {self.file} would call {module}.{name} when it is read, and files "
+                          "are read without running code from them; save the "
                           "module with torch.jit.save or torch.export.save", code="TW0104")
 
     def _named(self, module: str, name: str) -> _Name:
-        is_known = module in _MODULES and (name in _CALLED or name in _NAMED or (module == "torch" and _TORCH_KINDS.fullmatch(name)))
+        is_known = module in _MODULES and (name in _CALLED or name in _NAMED
+                                           or (module == "torch" and _TORCH_KINDS.fullmatch(name)))
         if not is_known and not _CLASSES.fullmatch(module):
             raise self._calls(module, name)
         return _Name(module, name)
@@ -221,11 +236,13 @@ class _Machine:
             raise ValueError(f"it has memory of the unknown kind {kind.name}")
         found = _Storage(elements * _PACKED.get(name, 1), _BYTES[name])
         if self.records is not None and elements and elements * _BYTES[name] > self.records.get(key, -1):
-            raise ModelError(f"{self.path} is damaged: {self.file} has a tensor with {elements * _BYTES[name]} bytes in {key!r}, which has {self.records.get(key, 0)}", code="TW0103")
+            raise ModelError(f"{self.path} is damaged: {self.file} has a tensor with {elements * _BYTES[name]} bytes "
+                             f"in {key!r}, which has {self.records.get(key, 0)}", code="TW0103")
         return found
 
     def _check_tensor(self, storage: Any, offset: Any, sizes: Any, strides: Any, kind: Any) -> None:
-        is_plain = isinstance(storage, _Storage) and _is_size(offset) and isinstance(sizes, tuple) and isinstance(strides, tuple) and len(sizes) == len(strides)
+        is_plain = (isinstance(storage, _Storage) and _is_size(offset) and isinstance(sizes, tuple)
+                    and isinstance(strides, tuple) and len(sizes) == len(strides))
         if not is_plain or not all(map(_is_size, (*sizes, *strides))):
             raise ValueError("it has a tensor whose sizes are no numbers")
         nbytes = storage.elements * storage.element_bytes
@@ -240,11 +257,13 @@ def _is_size(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 63
 
 
-def check_extent(file: str, sizes: tuple[int, ...], strides: tuple[int, ...], offset: int, nbytes: int, element_bytes: int) -> None:
-    """Raise `ModelError` for a tensor that reaches beyond its memory of `nbytes` bytes, or repeats it into a far larger tensor."""
+def check_extent(file: str, sizes: tuple[int, ...], strides: tuple[int, ...], offset: int, nbytes: int,
+                 element_bytes: int) -> None:
+    """Raise `ModelError` for a tensor that exceeds its memory of `nbytes` bytes or repeats it into a far larger one."""
     count = 1
     for size in sizes:
         count *= size
     end = offset + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True)) + 1
     if count and (end * element_bytes > nbytes or count > max(nbytes, MAX_REPEATED_ELEMENTS)):
-        raise ModelError(f"{file} is damaged: a tensor of sizes {list(sizes)[:8]} and strides {list(strides)[:8]} does not fit its {nbytes} bytes", code="TW0103")
+        raise ModelError(f"{file} is damaged: a tensor of sizes {list(sizes)[:8]} and strides {list(strides)[:8]} does "
+                         f"not fit its {nbytes} bytes", code="TW0103")

@@ -41,18 +41,21 @@ def _dimensions(name: str) -> int:
 
 
 @converter("max_pool1d", "max_pool2d", "max_pool3d", "quantized_max_pool2d", "mkldnn_max_pool2d")
-def max_pool(self: Expr, kernel_size: Any, node: Node, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> Expr:
+def max_pool(self: Expr, kernel_size: Any, node: Node, stride: Any = (), padding: Any = 0, dilation: Any = 1,
+             ceil_mode: bool = False) -> Expr:
     n = _dimensions(node.name)
     x, single = _batched(self, n)
     kernel, pads, apart = on_axes(kernel_size, n), on_axes(padding, n), on_axes(dilation, n)
     steps = on_axes(stride, n) if stride not in ((), [], None) else kernel
     extra = _ceiled(x, kernel, steps, pads, apart, ceil_mode)
-    y = _MAX[n](x, pool_size=kernel, strides=steps, padding=(*pads, *(p + e for p, e in zip(pads, extra, strict=True))), dilation=apart, layout=_LAYOUTS[n])
+    y = _MAX[n](x, pool_size=kernel, strides=steps, padding=(*pads, *(p + e for p, e in zip(pads, extra, strict=True))),
+                dilation=apart, layout=_LAYOUTS[n])
     return _without(y, single)
 
 
-def _ceiled(x: Expr, kernel: Sequence[int], steps: Sequence[int], pads: Sequence[int], apart: Sequence[int], ceil_mode: bool) -> list[int]:
-    """How much padding behind each dimension a last window that begins inside, and ends outside, takes; torch drops those that begin in the padding."""
+def _ceiled(x: Expr, kernel: Sequence[int], steps: Sequence[int], pads: Sequence[int], apart: Sequence[int],
+            ceil_mode: bool) -> list[int]:
+    """Padding behind each dimension for the last window in ceil mode; torch drops windows that begin in the padding."""
     extra = []
     for size, k, s, p, d in zip(shape_of(x)[2:], kernel, steps, pads, apart, strict=True):
         if not ceil_mode or not isinstance(size, int):
@@ -67,7 +70,8 @@ def _ceiled(x: Expr, kernel: Sequence[int], steps: Sequence[int], pads: Sequence
 
 
 @converter("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
-def max_pool_with_indices(self: Expr, kernel_size: Any, node: Node, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False) -> tuple[Expr, Expr]:
+def max_pool_with_indices(self: Expr, kernel_size: Any, node: Node, stride: Any = (), padding: Any = 0,
+                          dilation: Any = 1, ceil_mode: bool = False) -> tuple[Expr, Expr]:
     """The places are those in a plane of the input; they are found among the elements of each window."""
     n = _dimensions(node.name)
     values = max_pool(self, kernel_size, node, stride, padding, dilation, ceil_mode)
@@ -90,14 +94,15 @@ def max_pool_with_indices(self: Expr, kernel_size: Any, node: Node, stride: Any 
     windows = op.where(Constant(inside.reshape(flat_places.shape)), windows, lowest)
     which = cast(op.argmax(windows, axis=(3,)), INT64)
     chosen = op.add(op.multiply(Constant(np.arange(math.prod(found)) * math.prod(kernel)), scalar(1, which)), which)
-    indices = reshape(op.take(Constant(flat_places.reshape(-1).astype(np.int64)), chosen, axis=0), (*shape_of(x)[:2], *found))
+    indices = reshape(op.take(Constant(flat_places.reshape(-1).astype(np.int64)), chosen, axis=0),
+                      (*shape_of(x)[:2], *found))
     return values, _without(indices, single)
 
 
 @converter("avg_pool1d", "avg_pool2d", "avg_pool3d")
 def avg_pool(
-    self: Expr, kernel_size: Any, node: Node, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
-    divisor_override: int | None = None,
+    self: Expr, kernel_size: Any, node: Node, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
+    count_include_pad: bool = True, divisor_override: int | None = None,
 ) -> Expr:
     n = _dimensions(node.name)
     x, single = _batched(self, n)
@@ -108,18 +113,21 @@ def avg_pool(
     build, layout = _AVERAGE[n], _LAYOUTS[n]
     if divisor_override is not None:
         kind = dtype_of(x)
-        y = build(x if kind.is_float else cast(x, "float64"), pool_size=kernel, strides=steps, padding=more, layout=layout, count_include_pad=True)
+        y = build(x if kind.is_float else cast(x, "float64"), pool_size=kernel, strides=steps, padding=more,
+                  layout=layout, count_include_pad=True)
         y = op.multiply(y, scalar(math.prod(kernel) / divisor_override, y))
         return _without(y if kind.is_float else cast(op.trunc(y), kind), single)
     if count_include_pad and any(extra):  # what ceil_mode adds is not counted, what padding adds is
-        y = build(shaping.pad(x, [(0, 0), (0, 0), *((p, p) for p in pads)]), pool_size=kernel, strides=steps, padding=(*[0] * n, *extra), layout=layout,
+        y = build(shaping.pad(x, [(0, 0), (0, 0), *((p, p) for p in pads)]), pool_size=kernel, strides=steps,
+                  padding=(*[0] * n, *extra), layout=layout,
                   count_include_pad=False)
     else:
         y = build(x, pool_size=kernel, strides=steps, padding=more, layout=layout, count_include_pad=count_include_pad)
     return _without(y, single)
 
 
-@converter("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
+@converter("adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "_adaptive_avg_pool2d",
+           "_adaptive_avg_pool3d")
 def adaptive_avg_pool(self: Expr, output_size: Any, node: Node) -> Expr:
     return _adaptive(self, output_size, "avg", _dimensions(node.name), node)
 
@@ -135,7 +143,8 @@ def adaptive_max_pool(self: Expr, output_size: Any, node: Node) -> tuple[Expr, E
 
 def _adaptive(x: Expr, output_size: Any, what: str, n: int, node: Node) -> Expr:
     whole, single = _batched(x, n)
-    wanted = tuple(s if o is None else o for s, o in zip(shape_of(whole)[2:], dims_of(on_axes(output_size, n), node), strict=True))
+    wanted = tuple(s if o is None else o for s, o in zip(shape_of(whole)[2:], dims_of(on_axes(output_size, n), node),
+        strict=True))
     return _without(_ADAPTIVE[what][n](whole, output_size=wanted, layout=_LAYOUTS[n]), single)
 
 
@@ -158,8 +167,9 @@ def _adaptive_places(x: Expr, sizes: Sequence[int], wanted: Sequence[int], n: in
 
 
 @converter("fractional_max_pool2d", "fractional_max_pool3d")
-def fractional_max_pool(self: Expr, kernel_size: Any, output_size: Any, random_samples: Expr, node: Node) -> tuple[Expr, Expr]:
-    """Maxima of windows of equal sizes, and their places in a plane. The samples, numbers in [0, 1), decide where windows begin."""
+def fractional_max_pool(self: Expr, kernel_size: Any, output_size: Any, random_samples: Expr,
+                        node: Node) -> tuple[Expr, Expr]:
+    """Maxima and their places of windows of equal size; the samples in [0, 1) decide where windows begin."""
     n = _dimensions(node.name)
     shape = node.static(self, "self")
     lead, sizes = shape[:-n], shape[-n:]
@@ -193,7 +203,8 @@ def _window_starts(sample: Expr, size: int, count: int, width: int) -> Expr:
 
 
 @converter("lp_pool1d", "lp_pool2d")
-def lp_pool(input: Expr, norm_type: float, kernel_size: Any, node: Node, stride: Any = (), ceil_mode: bool = False) -> Expr:
+def lp_pool(input: Expr, norm_type: float, kernel_size: Any, node: Node, stride: Any = (),
+            ceil_mode: bool = False) -> Expr:
     n = _dimensions(node.name)
     raised = op.power(op.abs(input), scalar(norm_type, input))
     mean = avg_pool(raised, kernel_size, node.renamed(f"avg_pool{n}d"), stride, 0, ceil_mode)

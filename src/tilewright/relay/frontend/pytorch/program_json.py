@@ -1,7 +1,8 @@
 """The JSON texts of an exported program, written anew for torch from what was checked here.
 
-torch makes Python source of names in these texts, finds operators by attribute, gives sizes to sympy, imports modules that trees of arguments name,
-and runs the guards. So every string has a form that its place allows, trees and guards of the file are left out, and unknown fields are dropped.
+torch makes Python source of names in these texts, finds operators by attribute, gives sizes to sympy, imports modules
+that trees of arguments name, and runs the guards. So every string has a form that its place allows, trees and guards of
+the file are left out, and unknown fields are dropped.
 """
 
 from __future__ import annotations
@@ -21,22 +22,27 @@ from tilewright.relay.frontend.pytorch.size_expressions import canonical_size, i
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,255}", re.ASCII)
 _PLAIN: Final = re.compile(r"[\w.+\-]{0,512}", re.ASCII)
 _ENTRY: Final = re.compile(r"[A-Za-z0-9_]\w{0,255}", re.ASCII)
-_TORCH_OPERATOR: Final = re.compile(r"torch\.ops\.([a-z][a-z0-9_]*)\.(_{0,2}[A-Za-z][A-Za-z0-9_]*)((\.[A-Za-z][A-Za-z0-9_]*)?)", re.ASCII)
+_TORCH_OPERATOR: Final = re.compile(
+    r"torch\.ops\.([a-z][a-z0-9_]*)\.(_{0,2}[A-Za-z][A-Za-z0-9_]*)((\.[A-Za-z][A-Za-z0-9_]*)?)", re.ASCII)
 _PLAIN_OPERATORS: Final = frozenset(
-    [f"_operator.{n}" for n in ("eq", "ne", "le", "ge", "lt", "gt", "neg", "pos", "mul", "add", "sub", "floordiv", "mod", "pow", "truediv", "and_", "or_", "lshift", "rshift", "getitem")]
-    + [f"math.{n}" for n in ("trunc", "ceil", "floor")] + [f"torch.sym_{n}" for n in ("not", "int", "float", "ite", "max", "min", "sqrt", "sum")]
+    [f"_operator.{n}" for n in ("eq", "ne", "le", "ge", "lt", "gt", "neg", "pos", "mul", "add", "sub", "floordiv",
+                                "mod", "pow", "truediv", "and_", "or_", "lshift", "rshift", "getitem")]
+    + [f"math.{n}" for n in ("trunc", "ceil", "floor")]
+    + [f"torch.sym_{n}" for n in ("not", "int", "float", "ite", "max", "min", "sqrt", "sum")]
     + ["torch._sym_sqrt"],
 )
 _UNSAFE_NAMESPACES: Final = UNSAFE_NAMESPACES | {"prim"}
 _HIGHER_ORDER: Final = frozenset({
-    "cond", "while_loop", "map_impl", "scan", "associative_scan", "out_dtype", "wrap_with_set_grad_enabled", "wrap_with_autocast", "invoke_subgraph", "hints_wrapper", "strict_mode",
+    "cond", "while_loop", "map_impl", "scan", "associative_scan", "out_dtype", "wrap_with_set_grad_enabled",
+    "wrap_with_autocast", "invoke_subgraph", "hints_wrapper", "strict_mode",
     "flex_attention", "auto_functionalized", "auto_functionalized_v2",
 })
 """Operators that take programs. Others run compiled libraries, kernels in Triton or assembly."""
 _UNSAFE_OPERATORS: Final = frozenset({"from_file", "save", "load", "_save", "_load", "load_tensor"})
 _DUNDERS: Final = re.compile(r"__(and|or|xor|lshift|rshift|iand|ior|ixor|ilshift|irshift)__")
 _NAME_KEYS: Final = frozenset({"name", "as_name"})
-_NAMED_MAPS: Final = frozenset({"tensor_values", "sym_int_values", "sym_bool_values", "sym_float_values", "custom_obj_values"})
+_NAMED_MAPS: Final = frozenset({"tensor_values", "sym_int_values", "sym_bool_values", "sym_float_values",
+                                "custom_obj_values"})
 _DROPPED: Final[dict[str, Any]] = {"metadata": {}, "treespec_namedtuple_fields": {}, "module_call_graph": []}
 _MAX_DEPTH: Final = 150
 _MAX_INTEGER: Final = 1 << 64
@@ -56,12 +62,13 @@ def checked_program(file: str, data: bytes) -> bytes:
         if not is_symbol(symbol):
             raise _refused(file, "the symbol", symbol, "symbols are identifiers with a number of up to 6 digits")
     module["module_call_graph"] = [_root_call(file, module.get("signature"))]
-    kept = {k: copied[k] for k in ("graph_module", "opset_version", "range_constraints", "schema_version", "verifiers") if k in copied}
+    kept = {k: copied[k] for k in ("graph_module", "opset_version", "range_constraints", "schema_version", "verifiers")
+            if k in copied}
     return json.dumps({**kept, "guards_code": []}).encode()
 
 
 def checked_payloads(file: str, data: bytes, sizes: Mapping[str, int]) -> tuple[bytes, list[str]]:
-    """Write the table of weights or constants anew, and list the entries that it names. `sizes` has the bytes of each entry of its folder."""
+    """Rewrite the table of weights or constants, and list its entries. `sizes` has the bytes of each entry."""
     config = _Copy(file).value(_object(file, data), "", _MAX_DEPTH, False).get("config")
     if not isinstance(config, dict):
         raise ModelError(f"{file} is damaged: it has no table of tensors", code="TW0103")
@@ -70,7 +77,8 @@ def checked_payloads(file: str, data: bytes, sizes: Mapping[str, int]) -> tuple[
         if not isinstance(entry, str) or not _ENTRY.fullmatch(entry):
             raise _refused(file, "the entry", str(entry), "names of entries are letters and digits")
         if payload.get("use_pickle") is not False or entry.lower().startswith(("custom_obj", "opaque_obj")):
-            raise _refused(file, f"'{name}' in the entry", entry, "reading it would run code; export the model with plain tensors")
+            raise _refused(file, f"'{name}' in the entry", entry,
+                           "reading it would run code; export the model with plain tensors")
         if entry not in sizes:
             raise ModelError(f"{file} is damaged: the archive has no entry {entry!r}", code="TW0103")
         _check_memory(file, name, payload.get("tensor_meta"), sizes[entry])
@@ -78,11 +86,14 @@ def checked_payloads(file: str, data: bytes, sizes: Mapping[str, int]) -> tuple[
 
 
 def _check_memory(file: str, name: str, meta: Any, nbytes: int) -> None:
-    """A tensor has no more than its entry: torch makes zeros where an entry has no bytes, and repeats elements where strides are zero, as often as the file likes."""
-    sizes, strides, offset = (meta.get(k) for k in ("sizes", "strides", "storage_offset")) if isinstance(meta, dict) else (None,) * 3
+    """Check that a tensor is no larger than its entry; torch would fill missing bytes and repeat elements."""
+    sizes, strides, offset = ((meta.get(k) for k in ("sizes", "strides", "storage_offset")) if isinstance(meta, dict)
+        else (None,) * 3)
     numbers = _numbers(sizes) + _numbers(strides) + _numbers([offset])
-    if numbers[-1] is None or None in numbers or not isinstance(sizes, list) or not isinstance(strides, list) or len(sizes) != len(strides):
-        raise ModelError(f"{file} is damaged: the tensor '{name}' has {nbytes} bytes, and sizes or strides that are no numbers", code="TW0103")
+    if (numbers[-1] is None or None in numbers or not isinstance(sizes, list) or not isinstance(strides, list)
+            or len(sizes) != len(strides)):
+        raise ModelError(f"{file} is damaged: the tensor '{name}' has {nbytes} bytes, and sizes or strides that are no "
+                         "numbers", code="TW0103")
     known = tuple(n for n in numbers if n is not None)
     check_extent(f"{file}: '{name}'", known[: len(sizes)], known[len(sizes) : -1], known[-1], nbytes, 1)
 
@@ -94,7 +105,8 @@ def _numbers(values: Any) -> list[int | None]:
 
 def _object(file: str, data: bytes) -> dict[str, Any]:
     if sum(map(data.count, (b"[", b"{", b","))) > _MAX_VALUES:
-        raise ModelError(f"{file} is refused: it has more than {_MAX_VALUES} values; export the program without tables of Python values", code="TW0104")
+        raise ModelError(f"{file} is refused: it has more than {_MAX_VALUES} values; export the program without tables "
+                         "of Python values", code="TW0104")
     try:
         whole = read_json(data)
     except ValueError as error:
@@ -117,7 +129,8 @@ class _Copy:
     def value(self, value: Any, key: str, depth: int, is_free: bool) -> Any:
         """Copy a value that stands under `key`. `is_free`: strings are arguments of operators, which torch quotes."""
         if depth == 0:
-            raise ModelError(f"{self.file} is damaged: its values are nested more than {_MAX_DEPTH} deep", code="TW0103")
+            raise ModelError(f"{self.file} is damaged: its values are nested more than {_MAX_DEPTH} deep",
+                             code="TW0103")
         if key in _DROPPED:
             return _DROPPED[key]
         if isinstance(value, str):
@@ -128,7 +141,8 @@ class _Copy:
             if "expr_str" in value:
                 value = {**value, "expr_str": self._size(value["expr_str"])}
             free = (is_free or key == "nodes") and key != "as_graph"
-            return {self._key(k, key): v if k == "expr_str" else self.value(v, k, depth - 1, free) for k, v in value.items()}
+            return {self._key(k, key): v if k == "expr_str" else self.value(v, k, depth - 1, free)
+                    for k, v in value.items()}
         if isinstance(value, int) and abs(value) >= _MAX_INTEGER:
             raise ModelError(f"{self.file} is damaged: it has a number of more than 64 bits", code="TW0103")
         return value
@@ -155,16 +169,22 @@ class _Copy:
         found = _TORCH_OPERATOR.fullmatch(text)
         if text in _PLAIN_OPERATORS:
             return text
-        is_safe = found and found[1] not in _UNSAFE_NAMESPACES and found[2].removesuffix("_") not in _UNSAFE_OPERATORS and (found[1] != "higher_order" or found[2] in _HIGHER_ORDER)
-        if not found or not is_safe or (found[2].startswith("__") and not _DUNDERS.fullmatch(found[2])) or "__" in found[1] or "__" in found[3]:
-            raise _refused(self.file, "an operator", text, "operators are those of torch.ops without effects, or arithmetic of sizes")
+        is_safe = found and found[
+            1] not in _UNSAFE_NAMESPACES and found[
+                2].removesuffix("_") not in _UNSAFE_OPERATORS and (found[1] != "higher_order"
+                    or found[2] in _HIGHER_ORDER)
+        if (not found or not is_safe or (found[2].startswith("__") and not _DUNDERS.fullmatch(found[2]))
+                or "__" in found[1] or "__" in found[3]):
+            raise _refused(self.file, "an operator", text, "operators are those of torch.ops without effects, or "
+                                                           "arithmetic of sizes")
         return text
 
     def _size(self, text: Any) -> str:
         try:
             return canonical_size(text if isinstance(text, str) else "")
         except ValueError as error:
-            raise ModelError(f"{self.file} is refused: it has the size {str(text)[:80]!r}, which is no arithmetic of sizes ({error})", code="TW0104") from error
+            raise ModelError(f"{self.file} is refused: it has the size {str(text)[:80]!r}, which is no arithmetic of "
+                             f"sizes ({error})", code="TW0104") from error
 
 
 def _has_dunder(text: str) -> bool:
@@ -172,15 +192,19 @@ def _has_dunder(text: str) -> bool:
 
 
 def _root_call(file: str, signature: Any) -> dict[str, Any]:
-    """The call of the whole program, with plain tuples for its arguments and results: trees of a file may name modules to import."""
-    if not isinstance(signature, dict) or not all(isinstance(signature.get(k), list) for k in ("input_specs", "output_specs")):
+    """The signature of the whole program, with plain tuples: trees in a file may name modules to import."""
+    if not isinstance(signature, dict) or not all(isinstance(signature.get(k), list)
+                                                  for k in ("input_specs", "output_specs")):
         raise ModelError(f"{file} is damaged: it has no signature", code="TW0103")
-    inputs = sum(bool({"user_input", "constant_input"} & set(s)) for s in signature["input_specs"] if isinstance(s, dict))
-    outputs = sum(bool({"user_output", "loss_output"} & set(s)) for s in signature["output_specs"] if isinstance(s, dict))
+    inputs = sum(bool({"user_input", "constant_input"} & set(s)) for s in signature["input_specs"]
+                 if isinstance(s, dict))
+    outputs = sum(bool({"user_output", "loss_output"} & set(s)) for s in signature["output_specs"]
+                  if isinstance(s, dict))
     nothing = {"type": "builtins.dict", "context": "[]", "children_spec": []}
     given = [1, _tuple([_tuple([_LEAF] * inputs), nothing])]
     return {"fqn": "", "signature": {
-        "inputs": [], "outputs": [], "in_spec": json.dumps(given), "out_spec": json.dumps([1, _tuple([_LEAF] * outputs)]), "forward_arg_names": None,
+        "inputs": [], "outputs": [], "in_spec": json.dumps(given),
+        "out_spec": json.dumps([1, _tuple([_LEAF] * outputs)]), "forward_arg_names": None,
     }}
 
 

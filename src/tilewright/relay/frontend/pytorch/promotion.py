@@ -1,7 +1,8 @@
-"""The types that PyTorch computes in (the documentation's "type promotion"): one result type for tensors and numbers together.
+"""The types that PyTorch computes in (the documentation's "type promotion"): one result type for tensors and numbers
+together.
 
-Bools give way to integers and these to floats. Within a kind, a tensor with dimensions decides over one without, and both over a
-Python number, which has a type of its own only where its kind is above those of the tensors.
+Bools give way to integers and these to floats. Within a kind, a tensor with dimensions decides over one without, and
+both over a Python number, which has a type of its own only where its kind is above those of the tensors.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ Operand = Any
 """A tensor, or a Python number."""
 
 DTYPES: Final = (
-    "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex32", "complex64", "complex128", "bool", "qint8", "quint8", "qint32",
-    "bfloat16",
+    "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "complex32", "complex64", "complex128",
+    "bool", "qint8", "quint8", "qint32", "bfloat16",
 )
 """The element types by the numbers that TorchScript has for them."""
 

@@ -1,7 +1,9 @@
-"""Quantization. Tensors of TorchScript carry a scale and a zero point (`Quantized`); those of exported programs (PT2E) are plain integers.
+"""Quantization. Tensors of TorchScript carry a scale and a zero point (`Quantized`); those of exported programs (PT2E)
+are plain integers.
 
-The numbers are those of PyTorch's engines for x86: what is real is multiplied by one over the scale, rounded to the even number
-half-way, moved by the zero point and held in the range of the type; products of integers are exact, and scaled in float32.
+The numbers are those of PyTorch's engines for x86: what is real is multiplied by one over the scale, rounded to the
+even number half-way, moved by the zero point and held in the range of the type; products of integers are exact, and
+scaled in float32.
 """
 
 from __future__ import annotations
@@ -25,8 +27,10 @@ from tilewright.relay.op.reduction import Mean
 from tilewright.relay.qnn.numerics import limits
 
 KEPT: Final = frozenset({
-    "view", "reshape", "flatten", "permute", "transpose", "squeeze", "unsqueeze", "select", "slice", "contiguous", "clone", "detach", "dropout", "max_pool1d", "max_pool2d",
-    "quantized_max_pool2d", "expand", "narrow", "chunk", "split", "unbind", "index_select", "unflatten", "channel_shuffle", "pixel_shuffle", "repeat", "flip", "to",
+    "view", "reshape", "flatten", "permute", "transpose", "squeeze", "unsqueeze", "select", "slice", "contiguous",
+    "clone", "detach", "dropout", "max_pool1d", "max_pool2d",
+    "quantized_max_pool2d", "expand", "narrow", "chunk", "split", "unbind", "index_select", "unflatten",
+    "channel_shuffle", "pixel_shuffle", "repeat", "flip", "to",
     "upsample_nearest2d", "upsample_nearest1d", "alias", "topk", "movedim", "swapaxes", "t", "roll",
 })
 """Operators that only move or choose elements: what comes out is quantized as what went in."""
@@ -46,7 +50,8 @@ def parameters_in(tensor: Any) -> Quantized:
     import torch
 
     if tensor.qscheme() in (torch.per_channel_affine, torch.per_channel_affine_float_qparams):
-        return Quantized(tensor.q_per_channel_scales().numpy().astype(np.float32), tensor.q_per_channel_zero_points().numpy(), tensor.q_per_channel_axis())
+        return Quantized(tensor.q_per_channel_scales().numpy().astype(np.float32),
+                         tensor.q_per_channel_zero_points().numpy(), tensor.q_per_channel_axis())
     return Quantized(np.asarray(tensor.q_scale(), np.float32), np.asarray(tensor.q_zero_point()))
 
 
@@ -62,13 +67,15 @@ def _number(x: Any, name: str, node: Node) -> Array:
     return node.value(x, name) if isinstance(x, Expr) else np.asarray(x)
 
 
-def stored(real: Expr, scale: Array, zero_point: Array, kind: DataType, axis: int = -1, least: int | None = None, most: int | None = None) -> Expr:
+def stored(real: Expr, scale: Array, zero_point: Array, kind: DataType, axis: int = -1, least: int | None = None,
+           most: int | None = None) -> Expr:
     """The integers of a real tensor."""
     inverse = (np.float32(1) / scale.astype(np.float32)).astype(np.float32)
     whole = op.round(op.multiply(real, along(inverse, rank(real), axis)))
     moved = op.add(whole, along(zero_point.astype(np.float32), rank(real), axis))
     low, high = limits(kind)
-    return cast(op.clip(moved, a_min=float(low if least is None else least), a_max=float(high if most is None else most)), kind)
+    return cast(op.clip(moved, a_min=float(low if least is None else least),
+                        a_max=float(high if most is None else most)), kind)
 
 
 def along(p: Array, ndim: int, axis: int) -> Expr:
@@ -88,7 +95,8 @@ def real_at_once(x: Expr, q: Quantized) -> Expr:
     scale = q.scale.astype(np.float32)
     if scale.size > 1:
         return real(x, q)
-    return op.multiply_add(cast(x, FLOAT32), Constant(scale.reshape(())), Constant(np.asarray(scale * np.float32(-float(q.zero_point)), np.float32).reshape(())))
+    return op.multiply_add(cast(x, FLOAT32), Constant(scale.reshape(())),
+                           Constant(np.asarray(scale * np.float32(-float(q.zero_point)), np.float32).reshape(())))
 
 
 def marked(x: Expr, q: Quantized, node: Node) -> Expr:
@@ -96,7 +104,8 @@ def marked(x: Expr, q: Quantized, node: Node) -> Expr:
     return x
 
 
-def quantized_from(real_result: Expr, scale: Any, zero_point: Any, kind: str | DataType, node: Node, least: int | None = None) -> Expr:
+def quantized_from(real_result: Expr, scale: Any, zero_point: Any, kind: str | DataType, node: Node,
+                   least: int | None = None) -> Expr:
     """A real tensor, quantized with one scale."""
     q = Quantized(np.asarray(scale, np.float32), np.asarray(zero_point, np.int64))
     return marked(stored(real_result, q.scale, q.zero_point, DataType(kind), least=least), q, node)
@@ -107,26 +116,31 @@ def on_real(convert: Callable[[Expr], Any], x: Expr, node: Node) -> Any:
     q = parameters_of(x, node)
     found = convert(real_at_once(x, q) if node.name.startswith("leaky_relu") else real(x, q))
     if not isinstance(found, Expr) or not dtype_of(found).is_float or q.scale.size > 1:
-        node.refuse("it has no form for quantized tensors; take the operator out of the part of the model that is quantized")
+        node.refuse("it has no form for quantized tensors; take the operator out of the part of the model that is "
+                    "quantized")
     return quantized_from(found, q.scale, q.zero_point, dtype_of(x), node)
 
 
 def average(pool: Any, x: Expr, q: Quantized) -> Expr | None:
-    """The means of windows of integers, in their own scale, where `pool` is the pool of the real numbers; None for windows of several sizes."""
+    """Means of integer windows in their own scale, where `pool` pools the real numbers; None for mixed window sizes."""
     if not isinstance(pool, Call) or q.scale.size > 1:
         return None
     attributes = pool.op.attributes()
     if isinstance(pool.op, AdaptiveAvgPool2d):
         sizes, wanted = [n.tensor_type.shape[2:] for n in (x, pool)]
-        if not all(isinstance(n, int) and isinstance(m, int) and n % m == 0 for n, m in zip(sizes, wanted, strict=True)):
+        if not all(isinstance(n, int) and isinstance(m, int) and n % m == 0
+                   for n, m in zip(sizes, wanted, strict=True)):
             return None
         window = tuple(n // m for n, m in zip(sizes, wanted, strict=True))
-        attributes = {"pool_size": window, "strides": window, "padding": (0, 0, 0, 0), "layout": "NCHW", "count_include_pad": False}
+        attributes = {"pool_size": window, "strides": window, "padding": (0, 0, 0, 0), "layout": "NCHW",
+                      "count_include_pad": False}
     elif isinstance(pool.op, Mean):
         sizes = x.tensor_type.shape[2:]
-        if rank(x) != 4 or sorted(a % 4 for a in attributes["axis"]) != [2, 3] or not all(isinstance(n, int) for n in sizes):
+        if rank(x) != 4 or sorted(a % 4 for a in attributes["axis"]) != [2, 3] or not all(isinstance(n, int)
+            for n in sizes):
             return None
-        attributes = {"pool_size": sizes, "strides": sizes, "padding": (0, 0, 0, 0), "layout": "NCHW", "count_include_pad": False}
+        attributes = {"pool_size": sizes, "strides": sizes, "padding": (0, 0, 0, 0), "layout": "NCHW",
+                      "count_include_pad": False}
         parameters = (parameter(q.scale, np.float32), parameter(q.zero_point, np.int32))
         return reshape(op.qnn.avg_pool2d(x, *parameters, *parameters, **attributes), pool.tensor_type.shape)
     elif not isinstance(pool.op, AvgPool2d):
@@ -151,12 +165,14 @@ def quantize_per_tensor(self: Expr, scale: Any, zero_point: Any, dtype: Any, nod
 
 @converter("quantize_per_channel")
 def quantize_per_channel(self: Expr, scales: Expr, zero_points: Expr, axis: int, dtype: Any, node: Node) -> Expr:
-    q = Quantized(node.value(scales, "scales").astype(np.float32), node.value(zero_points, "zero_points"), axis_of(axis, rank(self), node))
+    q = Quantized(node.value(scales, "scales").astype(np.float32), node.value(zero_points, "zero_points"),
+                  axis_of(axis, rank(self), node))
     return _quantized_as(self, q, dtype_named(dtype, node), q.axis, node)
 
 
 def _quantized_as(x: Expr, q: Quantized, kind: DataType, axis: int, node: Node) -> Expr:
-    made = op.qnn.quantize(cast(x, FLOAT32), parameter(q.scale, np.float32), parameter(q.zero_point, np.int32), axis=axis, out_dtype=kind)
+    made = op.qnn.quantize(cast(x, FLOAT32), parameter(q.scale, np.float32), parameter(q.zero_point, np.int32),
+                           axis=axis, out_dtype=kind)
     return marked(made, q, node)
 
 
@@ -183,7 +199,8 @@ def qparameter(self: Expr, node: Node) -> Any:
 def quantized_binary(qa: Expr, qb: Expr, scale: float, zero_point: int, node: Node) -> Expr:
     q = Quantized(np.asarray(scale, np.float32), np.asarray(zero_point, np.int64))
     build = op.qnn.add if "add" in node.name else op.qnn.mul
-    given = [c for p in (parameters_of(qa, node), parameters_of(qb, node), q) for c in (parameter(p.scale, np.float32), parameter(p.zero_point, np.int32))]
+    given = [c for p in (parameters_of(qa, node), parameters_of(qb, node), q) for c in (parameter(p.scale, np.float32),
+        parameter(p.zero_point, np.int32))]
     return marked(_held(build(qa, qb, *given), int(zero_point), node.name.endswith("relu")), q, node)
 
 
@@ -195,7 +212,7 @@ def _held(x: Expr, zero_point: int, relu: bool) -> Expr:
 
 @converter("quantized::add_scalar", "quantized::add_scalar_relu")
 def quantized_add_scalar(qa: Expr, b: float, node: Node) -> Expr:
-    """The zero point moves and not the integers; where it would leave the range, the scale grows so that it stays at the end."""
+    """Shift the zero point instead of the integers; where it would leave the range, the scale grows."""
     q, kind = parameters_of(qa, node), dtype_of(qa)
     (low, high), scale, zero = limits(kind), float(q.scale), int(q.zero_point)
     steps = int(np.rint(b / scale))
@@ -221,15 +238,18 @@ def quantized_mul_scalar(qa: Expr, b: float, node: Node) -> Expr:
     if b == 0:
         return marked(op.zeros_like(qa), Quantized(np.asarray(1, np.float32), np.asarray(0)), node)
     turned = op.copy(qa) if b > 0 else cast(op.subtract(scalar(low + high, cast(qa, INT32)), cast(qa, INT32)), kind)
-    made = Quantized(np.asarray(float(q.scale) * abs(b), np.float32), np.asarray(zero if b > 0 else high - (zero - low)))
+    made = Quantized(np.asarray(float(q.scale) * abs(b), np.float32),
+                     np.asarray(zero if b > 0 else high - (zero - low)))
     return marked(_held(turned, int(made.zero_point), node.name.endswith("relu")), made, node)
 
 
 @converter("quantized::cat", "quantized::cat_relu")
 def quantized_cat(qx: list[Expr], dim: int, scale: float | None, zero_point: int | None, node: Node) -> Expr:
     first = parameters_of(qx[0], node)
-    s, z = first.scale if scale is None else np.asarray(scale, np.float32), first.zero_point if zero_point is None else np.asarray(zero_point)
-    parts = [x if _equal(parameters_of(x, node), s, z) else stored(real(x, parameters_of(x, node)), s, z, dtype_of(x)) for x in qx]
+    s, z = (first.scale if scale is None else np.asarray(scale, np.float32), first.zero_point if zero_point is None
+            else np.asarray(zero_point))
+    parts = [x if _equal(parameters_of(x, node), s, z) else stored(real(x, parameters_of(x, node)), s, z, dtype_of(x))
+             for x in qx]
     joined = op.concatenate(Tuple(tuple(parts)), axis=axis_of(dim, rank(qx[0]), node))
     if node.name.endswith("relu"):
         joined = op.maximum(joined, scalar(int(z), joined))
@@ -240,10 +260,11 @@ def _equal(q: Quantized, scale: Array, zero_point: Array) -> bool:
     return bool(q.scale.size == 1 and np.float32(q.scale) == np.float32(scale) and int(q.zero_point) == int(zero_point))
 
 
-@converter("quantized::hardswish", "quantized::leaky_relu", "quantized::elu", "quantized::sigmoid", "quantized::celu", "quantized::softmax")
+@converter("quantized::hardswish", "quantized::leaky_relu", "quantized::elu", "quantized::sigmoid", "quantized::celu",
+           "quantized::softmax")
 def quantized_activation(
-    node: Node, output_scale: float, output_zero_point: int, input: Expr | None = None, qx: Expr | None = None, self: Expr | None = None, negative_slope: float = 0.01,
-    alpha: float = 1.0, inplace: bool = False, dim: int = -1,
+    node: Node, output_scale: float, output_zero_point: int, input: Expr | None = None, qx: Expr | None = None,
+    self: Expr | None = None, negative_slope: float = 0.01, alpha: float = 1.0, inplace: bool = False, dim: int = -1,
 ) -> Expr:
     x = next(v for v in (input, qx, self) if v is not None)
     q = parameters_of(x, node)
@@ -253,10 +274,13 @@ def quantized_activation(
         return marked(op.qnn.softmax(x, *given, axis=axis_of(dim, rank(x), node)), to, node)
     r = real_at_once(x, q)
     build: dict[str, Callable[[], Expr]] = {
-        "hardswish": lambda: elementwise.hardswish(r), "leaky_relu": lambda: op.nn.leaky_relu(r, alpha=float(negative_slope)),
-        "elu": lambda: elementwise.elu(r, alpha), "sigmoid": lambda: op.sigmoid(r), "celu": lambda: elementwise.celu(r, alpha),
+        "hardswish": lambda: elementwise.hardswish(r), "leaky_relu": lambda: op.nn.leaky_relu(r,
+            alpha=float(negative_slope)),
+        "elu": lambda: elementwise.elu(r, alpha), "sigmoid": lambda: op.sigmoid(r),
+        "celu": lambda: elementwise.celu(r, alpha),
     }
-    return quantized_from(build[node.name.removeprefix("quantized::")](), output_scale, output_zero_point, dtype_of(x), node)
+    return quantized_from(build[node.name.removeprefix("quantized::")](), output_scale, output_zero_point, dtype_of(x),
+                          node)
 
 
 @converter("quantized::relu6")
@@ -277,8 +301,9 @@ FIXED: Final = {"sigmoid": (1 / 256, 0), "hardsigmoid": (1 / 256, 0), "tanh": (2
 
 
 @converter("quantized_decomposed::choose_qparams", "quantized_decomposed::choose_qparams_symmetric")
-def choose_parameters(input: Expr, quant_min: int, quant_max: int, eps: float, dtype: Any, node: Node) -> tuple[Expr, Expr]:
-    """A scale and a zero point by the range of a tensor, which zero belongs to; around zero, where that is symmetric."""
+def choose_parameters(input: Expr, quant_min: int, quant_max: int, eps: float, dtype: Any,
+                      node: Node) -> tuple[Expr, Expr]:
+    """Scale and zero point for the range of a tensor, extended to include zero; around zero if symmetric."""
     axes, zero = tuple(range(rank(input))), scalar(0, input)
     low, high = op.minimum(op.min(input, axis=axes), zero), op.maximum(op.max(input, axis=axes), zero)
     if node.name.endswith("symmetric"):
@@ -291,28 +316,35 @@ def choose_parameters(input: Expr, quant_min: int, quant_max: int, eps: float, d
 
 
 @converter("quantized_decomposed::quantize_per_tensor")
-def decomposed_quantize(input: Expr, scale: Any, zero_point: Any, quant_min: int, quant_max: int, dtype: Any, node: Node) -> Expr:
+def decomposed_quantize(input: Expr, scale: Any, zero_point: Any, quant_min: int, quant_max: int, dtype: Any,
+                        node: Node) -> Expr:
     if isinstance(scale, Expr) and node.known(node.settled(scale)) is None:
         whole = op.round(op.multiply(cast(input, FLOAT32), op.quotient(Constant(np.ones((), np.float32)), scale)))
-        return cast(op.clip(op.add(whole, cast(zero_point, FLOAT32)), a_min=float(quant_min), a_max=float(quant_max)), dtype_named(dtype, node))
-    return _quantized_in(input, _number(scale, "scale", node), _number(zero_point, "zero_point", node), -1, quant_min, quant_max, dtype_named(dtype, node))
+        return cast(op.clip(op.add(whole, cast(zero_point, FLOAT32)), a_min=float(quant_min), a_max=float(quant_max)),
+                    dtype_named(dtype, node))
+    return _quantized_in(input, _number(scale, "scale", node), _number(zero_point, "zero_point", node), -1, quant_min,
+                         quant_max, dtype_named(dtype, node))
 
 
 @converter("quantized_decomposed::quantize_per_channel")
-def decomposed_quantize_channels(input: Expr, scales: Expr, zero_points: Expr, axis: int, quant_min: int, quant_max: int, dtype: Any, node: Node) -> Expr:
+def decomposed_quantize_channels(input: Expr, scales: Expr, zero_points: Expr, axis: int, quant_min: int,
+                                 quant_max: int, dtype: Any, node: Node) -> Expr:
     zeros = node.value(zero_points, "zero_points") if zero_points is not None else np.zeros(1, np.int64)
-    return _quantized_in(input, node.value(scales, "scales"), zeros, axis_of(axis, rank(input), node), quant_min, quant_max, dtype_named(dtype, node))
+    return _quantized_in(input, node.value(scales, "scales"), zeros, axis_of(axis, rank(input), node), quant_min,
+                         quant_max, dtype_named(dtype, node))
 
 
 def _quantized_in(x: Expr, scale: Array, zero_point: Array, axis: int, least: int, most: int, kind: DataType) -> Expr:
     if (least, most) != limits(kind):
         return stored(cast(x, FLOAT32), scale, zero_point, kind, axis, least, most)
     s, z = (p.reshape(()) if p.size == 1 else p for p in (scale.astype(np.float32), zero_point.astype(np.int32)))
-    return op.qnn.quantize(cast(x, FLOAT32), Constant(s), Constant(z), axis=axis if scale.size > 1 else -1, out_dtype=kind)
+    return op.qnn.quantize(cast(x, FLOAT32), Constant(s), Constant(z), axis=axis if scale.size > 1 else -1,
+                           out_dtype=kind)
 
 
 @converter("quantized_decomposed::dequantize_per_tensor")
-def decomposed_dequantize(input: Expr, scale: Any, zero_point: Any, quant_min: int, quant_max: int, dtype: Any, node: Node, out_dtype: Any = None) -> Expr:
+def decomposed_dequantize(input: Expr, scale: Any, zero_point: Any, quant_min: int, quant_max: int, dtype: Any,
+                          node: Node, out_dtype: Any = None) -> Expr:
     if isinstance(scale, Expr) and node.known(node.settled(scale)) is None:
         return op.multiply(op.subtract(cast(input, FLOAT32), cast(zero_point, FLOAT32)), scale)
     return real(input, Quantized(_number(scale, "scale", node), _number(zero_point, "zero_point", node)))
@@ -320,7 +352,8 @@ def decomposed_dequantize(input: Expr, scale: Any, zero_point: Any, quant_min: i
 
 @converter("quantized_decomposed::dequantize_per_channel")
 def decomposed_dequantize_channels(
-    input: Expr, scales: Expr, zero_points: Expr | None, axis: int, quant_min: int, quant_max: int, dtype: Any, node: Node, out_dtype: Any = None,
+    input: Expr, scales: Expr, zero_points: Expr | None, axis: int, quant_min: int, quant_max: int, dtype: Any,
+    node: Node, out_dtype: Any = None,
 ) -> Expr:
     scale = node.value(scales, "scales")
     zeros = np.zeros(scale.shape, np.int64) if zero_points is None else node.value(zero_points, "zero_points")
@@ -328,9 +361,11 @@ def decomposed_dequantize_channels(
 
 
 @converter("fake_quantize_per_tensor_affine", "fake_quantize_per_channel_affine")
-def fake_quantize(self: Expr, scale: Any, zero_point: Any, quant_min: int, quant_max: int, node: Node, axis: int = -1) -> Expr:
+def fake_quantize(self: Expr, scale: Any, zero_point: Any, quant_min: int, quant_max: int, node: Node,
+                  axis: int = -1) -> Expr:
     s, z = _number(scale, "scale", node).astype(np.float32), _number(zero_point, "zero_point", node)
     inverse = (np.float32(1) / s).astype(np.float32)
     zeros = along(z.astype(np.float32), rank(self), axis)
-    whole = op.clip(op.add(op.round(op.multiply(self, along(inverse, rank(self), axis))), zeros), a_min=float(quant_min), a_max=float(quant_max))
+    whole = op.clip(op.add(op.round(op.multiply(self, along(inverse, rank(self), axis))), zeros),
+                    a_min=float(quant_min), a_max=float(quant_max))
     return op.multiply(op.subtract(whole, zeros), along(s, rank(self), axis))

@@ -1,7 +1,8 @@
-"""Quantized layers whose weights are packed: convolutions of one to three dimensions, transposed ones, matrix products; and those that quantize their input as they run.
+"""Quantized layers whose weights are packed: convolutions of one to three dimensions, transposed ones, matrix products;
+and those that quantize their input as they run.
 
-Convolutions of one dimension are those of images of one row, and those of three have the planes that a kernel reaches side by side as channels, so that each
-is one `qnn.conv2d`.
+Convolutions of one dimension are those of images of one row, and those of three have the planes that a kernel reaches
+side by side as channels, so that each is one `qnn.conv2d`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tilewright.relay.qnn.numerics import limits
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """What TorchScript packs of a layer: its weight as integers, how that is quantized, its bias, and the settings of a convolution."""
+    """The packed parameters of a TorchScript layer: integer weight, its quantization, bias, and settings."""
 
     weight: Array
     q: Quantized
@@ -37,7 +38,7 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """The sums of a layer as int32, what one of them is worth by output channel, its bias, and how what comes of them gets the layer's shape."""
+    """Sums of a layer as int32, their value per output channel, its bias, and how the results get their shape."""
 
     total: Expr
     worth: Array
@@ -53,18 +54,21 @@ def unpacked(packed: Any, node: Node) -> Packed:
     window = None
     if "Conv" in name:
         weight, bias = packed.unpack()
-        window = {k: getattr(packed, k)() for k in ("stride", "padding", "dilation", "groups", "transpose", "output_padding")}
+        window = {k: getattr(packed, k)() for k in ("stride", "padding", "dilation", "groups", "transpose",
+                                                    "output_padding")}
     elif "Linear" in name:
         weight, bias = torch.ops.quantized.linear_unpack(packed)
     else:
         node.refuse(f"its parameters are packed as {name}, which is not supported")
-    return Packed(weight.int_repr().numpy(), parameters_in(weight), None if bias is None else bias.detach().numpy().astype(np.float32), window)
+    return Packed(weight.int_repr().numpy(), parameters_in(weight), None if bias is None
+                  else bias.detach().numpy().astype(np.float32), window)
 
 
 def sums_of(x: Expr, packed: Any, node: Node, q: Quantized) -> Sums:
     """The sums of a layer, of data quantized by `q`."""
     layer = unpacked(packed, node)
-    parameters = (parameter(q.zero_point, np.int32), parameter(layer.q.zero_point, np.int32), parameter(q.scale, np.float32), parameter(layer.q.scale, np.float32))
+    parameters = (parameter(q.zero_point, np.int32), parameter(layer.q.zero_point, np.int32),
+                  parameter(q.scale, np.float32), parameter(layer.q.scale, np.float32))
     kernel = node.weight(packed, layer.weight, parameters[3], parameters[1])
     worth = (q.scale.astype(np.float32) * layer.q.scale).astype(np.float32)
     if layer.window is None:
@@ -76,22 +80,27 @@ def sums_of(x: Expr, packed: Any, node: Node, q: Quantized) -> Sums:
     return Sums(total, worth, layer.bias, shaped)
 
 
-def _convolved(x: Expr, kernel: Expr, layer: Packed, parameters: Sequence[Expr], q: Quantized, node: Node) -> tuple[Expr, Callable[[Expr], Expr]]:
+def _convolved(x: Expr, kernel: Expr, layer: Packed, parameters: Sequence[Expr], q: Quantized,
+               node: Node) -> tuple[Expr, Callable[[Expr], Expr]]:
     """The int32 sums of a convolution, of images, and how these get the shape of the layer's result."""
     window = layer.window
     assert window is not None
     n = layer.weight.ndim - 2
-    stride, padding, dilation, more = (on_axes(list(window[k]), n) for k in ("stride", "padding", "dilation", "output_padding"))
+    stride, padding, dilation, more = (on_axes(list(window[k]), n) for k in ("stride", "padding", "dilation",
+        "output_padding"))
     images = rank(x) == 3 and n == 2
     x = reshape(x, (*shape_of(x)[:2], 1, shape_of(x)[2])) if images else x
-    back: Callable[[Expr], Expr] = (lambda y: reshape(y, (*shape_of(y)[:2], shape_of(y)[3]))) if images else (lambda y: y)
+    back: Callable[[Expr], Expr] = ((lambda y: reshape(y, (*shape_of(y)[:2], shape_of(y)[3]))) if images
+        else (lambda y: y))
     if window["transpose"]:
         if n != 2:
-            node.refuse(f"it is a transposed convolution of {n} dimensions of quantized data, and those of one and two are supported")
+            node.refuse(f"it is a transposed convolution of {n} dimensions of quantized data, and those of one and two "
+                        "are supported")
         around = (*padding, *padding)
         return op.qnn.conv2d_transpose(
-            x, kernel, *parameters, strides=stride, padding=around, dilation=dilation, groups=window["groups"], channels=layer.weight.shape[1] * window["groups"],
-            kernel_size=layer.weight.shape[2:], output_padding=more, out_dtype=INT32), back
+            x, kernel, *parameters, strides=stride, padding=around, dilation=dilation, groups=window["groups"],
+            channels=layer.weight.shape[1] * window["groups"], kernel_size=layer.weight.shape[2:], output_padding=more,
+            out_dtype=INT32), back
     x = pad(x, [(0, 0), (0, 0), *((p, p) for p in padding)], Constant(np.asarray(q.zero_point, np.float32).reshape(())))
     if n == 3:
         batch = shape_of(x)[0]
@@ -102,17 +111,18 @@ def _convolved(x: Expr, kernel: Expr, layer: Packed, parameters: Sequence[Expr],
             return transpose(reshape(y, (batch, planes, *shape_of(y)[1:])), (0, 2, 1, 3, 4))
 
     total = op.qnn.conv2d(
-        x, kernel, *parameters, strides=stride[-2:], padding=(0, 0, 0, 0), dilation=dilation[-2:], groups=window["groups"], channels=layer.weight.shape[0],
-        kernel_size=layer.weight.shape[-2:], out_dtype=INT32)
+        x, kernel, *parameters, strides=stride[-2:], padding=(0, 0, 0, 0), dilation=dilation[-2:],
+        groups=window["groups"], channels=layer.weight.shape[0], kernel_size=layer.weight.shape[-2:], out_dtype=INT32)
     return total, back
 
 
 def _planes(x: Expr, size: int, stride: int, dilation: int) -> tuple[Expr, int]:
-    """Volumes as images, one for each place of the kernel along the depth, whose channels have the planes that it reaches there side by side; and how many places there are."""
+    """Volumes as images per kernel depth, with the planes of each window as channels; and the number of windows."""
     batch, channels, depth, *sides = shape_of(x)
     count = (depth - dilation * (size - 1) - 1) // stride + 1
     parts = [
-        op.strided_slice(x, begin=(k * dilation,), end=(k * dilation + (count - 1) * stride + 1,), strides=(stride,), axes=(2,)) for k in range(size)
+        op.strided_slice(x, begin=(k * dilation,), end=(k * dilation + (count - 1) * stride + 1,), strides=(stride,),
+                         axes=(2,)) for k in range(size)
     ]
     stacked = transpose(op.stack(Tuple(tuple(parts)), axis=2), (0, 3, 1, 2, 4, 5))
     return reshape(stacked, (batch * count, channels * size, *sides)), count
@@ -137,11 +147,12 @@ def quantized_linear(X: Expr, W_prepack: Any, Y_scale_i: float, Y_zero_point_i: 
 
 
 @converter(
-    "quantized::conv1d", "quantized::conv1d_relu", "quantized::conv2d", "quantized::conv2d_relu", "quantized::conv3d", "quantized::conv3d_relu",
-    "quantized::conv2d.new", "quantized::conv2d_relu.new", "quantized::conv3d.new", "quantized::conv3d_relu.new", "quantized::conv_transpose1d",
-    "quantized::conv_transpose2d",
+    "quantized::conv1d", "quantized::conv1d_relu", "quantized::conv2d", "quantized::conv2d_relu", "quantized::conv3d",
+    "quantized::conv3d_relu", "quantized::conv2d.new", "quantized::conv2d_relu.new", "quantized::conv3d.new",
+    "quantized::conv3d_relu.new", "quantized::conv_transpose1d", "quantized::conv_transpose2d",
 )
-def quantized_convolution(qx: Expr, packed_weight: Any, output_scale: float, output_zero_point: int, node: Node) -> Expr:
+def quantized_convolution(qx: Expr, packed_weight: Any, output_scale: float, output_zero_point: int,
+                          node: Node) -> Expr:
     return layer_of(qx, packed_weight, output_scale, output_zero_point, node, node.name.endswith("relu"))
 
 
@@ -150,11 +161,12 @@ def quantized_convolution(qx: Expr, packed_weight: Any, output_scale: float, out
 
 def dynamic_kernel(packed: Any, layer: Packed, node: Node) -> Expr:
     """The weight of a matrix product whose data are quantized as they run."""
-    return node.weight(packed, layer.weight, parameter(layer.q.scale, np.float32), parameter(layer.q.zero_point, np.int32))
+    return node.weight(packed, layer.weight, parameter(layer.q.scale, np.float32),
+                       parameter(layer.q.zero_point, np.int32))
 
 
 def dynamic_product(x: Expr, kernel: Expr, layer: Packed, reduce_range: bool) -> Expr:
-    """`x`, quantized by its own range, which zero belongs to, to 8 bits, or 7 where an engine heeds it, times the weight, as real numbers."""
+    """`x`, quantized dynamically to 8 bits (7 where an engine reduces the range), times the weight, as reals."""
     import torch
 
     most = 127 if reduce_range and torch.backends.quantized.engine != "qnnpack" else 255
@@ -189,7 +201,8 @@ def half_weights(packed: Any) -> list[Expr]:
     import torch
 
     weight, bias = torch.ops.quantized.linear_unpack_fp16(packed)
-    return [Constant(v.detach().to(torch.float16 if k == 0 else torch.float32).to(torch.float32).numpy()) for k, v in enumerate((weight, bias)) if v is not None]
+    return [Constant(v.detach().to(torch.float16 if k == 0 else torch.float32).to(torch.float32).numpy())
+            for k, v in enumerate((weight, bias)) if v is not None]
 
 
 @converter("quantized::linear_dynamic_fp16", "quantized::linear_relu_dynamic_fp16")
@@ -208,41 +221,49 @@ def _products(w_ih: Any, w_hh: Any, reduce_range: bool, halves: bool, node: Node
         return Products(lambda x: linear(x, w, *b), linear, [u, *c])
     given, state = unpacked(w_ih, node), unpacked(w_hh, node)
     kernel = dynamic_kernel(w_ih, given, node)
-    return Products(lambda x: dynamic_product(x, kernel, given, reduce_range), lambda h, u: dynamic_product(h, u, state, reduce_range), [dynamic_kernel(w_hh, state, node)])
+    return Products(lambda x: dynamic_product(x, kernel, given, reduce_range), lambda h,
+                    u: dynamic_product(h, u, state, reduce_range), [dynamic_kernel(w_hh, state, node)])
 
 
 @converter("quantized_lstm.input", "quantized_gru.input")
 def quantized_recurrent(
-    input: Expr, hx: Any, params: list[Any], has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool, node: Node,
-    dtype: Any = None, use_dynamic: bool = True,
+    input: Expr, hx: Any, params: list[Any], has_biases: bool, num_layers: int, dropout: float, train: bool,
+    bidirectional: bool, batch_first: bool, node: Node, dtype: Any = None, use_dynamic: bool = True,
 ) -> tuple[Expr, ...]:
     """LSTM and GRU whose products quantize what they take as they run."""
     products = []
     for cell in params:
         (kind, _, _, settings, (w_ih, w_hh)), _ = cell.__getstate__()
         if kind not in ("quantized_dynamic", "quantized_fp16"):
-            node.refuse(f"its weights are packed as '{kind}', and those of dynamic quantization, 'quantized_dynamic' and 'quantized_fp16', are supported; quantize it with quantize_dynamic")
+            node.refuse(f"its weights are packed as '{kind}', and those of dynamic quantization, 'quantized_dynamic' "
+                        "and 'quantized_fp16', are supported; quantize it with quantize_dynamic")
         products.append(_products(w_ih, w_hh, bool(settings and settings[0]), kind == "quantized_fp16", node))
-    return network(input, hx, products, CELLS[node.name.removeprefix("quantized_")], dropout, train, bidirectional, batch_first, node)
+    return network(input, hx, products, CELLS[node.name.removeprefix("quantized_")], dropout, train, bidirectional,
+                   batch_first, node)
 
 
-@converter("quantized::quantized_lstm_cell_dynamic", "quantized::quantized_gru_cell_dynamic", "quantized::quantized_rnn_tanh_cell_dynamic", "quantized::quantized_rnn_relu_cell_dynamic")
+@converter("quantized::quantized_lstm_cell_dynamic", "quantized::quantized_gru_cell_dynamic",
+           "quantized::quantized_rnn_tanh_cell_dynamic", "quantized::quantized_rnn_relu_cell_dynamic")
 def quantized_cell(
-    input: Expr, hx: Any, w_ih: Any, w_hh: Any, node: Node, bias_ih: Any = None, bias_hh: Any = None, b_ih: Any = None, b_hh: Any = None,
+    input: Expr, hx: Any, w_ih: Any, w_hh: Any, node: Node, bias_ih: Any = None, bias_hh: Any = None, b_ih: Any = None,
+    b_hh: Any = None,
 ) -> Any:
     """One step; the biases are those that are packed with the weights."""
     states = hx if isinstance(hx, list) else [hx]
     products = _products(w_ih, w_hh, True, False, node)
-    found = CELLS[node.name.removeprefix("quantized::quantized_").removesuffix("_cell_dynamic")](products.of_input(input), states, products.of_state(states[0], *products.weights))
+    found = CELLS[
+        node.name.removeprefix("quantized::quantized_").removesuffix("_cell_dynamic")](products.of_input(input), states,
+            products.of_state(states[0], *products.weights))
     return tuple(found) if len(found) > 1 else found[0]
 
 
 def _rows(packed: Any, node: Node) -> tuple[Array, Array, Array]:
-    """The integers of an embedding, and scale and bias of each row as they are stored: real = integer * scale + bias."""
+    """The integers of an embedding, and each row's scale and bias: real = integer * scale + bias."""
     import torch
 
     weight = torch.ops.quantized.embedding_bag_unpack(packed)
-    scale, zero = (v.numpy().astype(np.float32) for v in (weight.q_per_channel_scales(), weight.q_per_channel_zero_points()))
+    scale, zero = (v.numpy().astype(np.float32) for v in (weight.q_per_channel_scales(),
+        weight.q_per_channel_zero_points()))
     bias = -zero * scale
     whole = weight.int_repr().numpy()
     if weight.dtype is not torch.quint8:  # two to a byte, the first in the lower half, and float16 beside them
@@ -260,8 +281,9 @@ def quantized_embedding(weight: Any, indices: Expr, node: Node, pruned_weights: 
 
 @converter("quantized::embedding_bag_byte", "quantized::embedding_bag_4bit")
 def quantized_embedding_bag(
-    weight: Any, indices: Expr, offsets: Expr, node: Node, mode: int = 0, pruned_weights: bool = False, per_sample_weights: Expr | None = None,
-    compressed_indices_mapping: Expr | None = None, include_last_offset: bool = False,
+    weight: Any, indices: Expr, offsets: Expr, node: Node, mode: int = 0, pruned_weights: bool = False,
+    per_sample_weights: Expr | None = None, compressed_indices_mapping: Expr | None = None,
+    include_last_offset: bool = False,
 ) -> Expr:
     """Sums of rows; the kernels add up whatever the mode says."""
     whole, scale, bias = (Constant(v) for v in _rows(weight, node))

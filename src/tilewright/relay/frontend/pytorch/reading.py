@@ -5,28 +5,35 @@ torch opens a fresh archive, which `archive.py` wrote from what it checked.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 import warnings
 from pathlib import Path
 from typing import Any
 
-from tilewright.base.errors import ModelError
+from tilewright.base.errors import ModelError, PackageError
 from tilewright.relay.frontend.pytorch.archive import checked_copy
 
 
 def read_model(model: Any) -> tuple[Any, str]:
-    """The module or exported program, and the name of the file it came from; raises `ModelError` for what is neither."""
+    """The module or exported program, and its file name; raises `ModelError` for anything else."""
     if isinstance(model, (str, os.PathLike)):
         path = Path(model)
         if not path.exists():
             raise ModelError(f"there is no file {path}", code="TW0101")
+        if importlib.util.find_spec("torch") is None:
+            what = (f"{path.name}: an archive as PyTorch writes them, and reading it needs the package torch: pip "
+                    "install torch")
+            raise PackageError(f"{what}; or export the model to ONNX")
         return _load(path), str(path)
-    if hasattr(model, "graph_signature") or hasattr(model, "inlined_graph") or (hasattr(model, "graph") and type(model).__module__.startswith("torch.jit")):
+    if (hasattr(model, "graph_signature") or hasattr(model, "inlined_graph")
+            or (hasattr(model, "graph") and type(model).__module__.startswith("torch.jit"))):
         return model, ""
     if type(model).__name__ == "ScriptFunction" or hasattr(model, "graph"):
         return model, ""
-    raise ModelError(f"a {type(model).__name__} is no TorchScript module, exported program, or path of one; trace the module with torch.jit.trace, or export it "
+    raise ModelError(f"a {type(model).__name__} is no TorchScript module, exported program, or path of one; trace the "
+                     "module with torch.jit.trace, or export it "
                      "with torch.export.export(module, inputs)", code="TW0102")
 
 
@@ -42,7 +49,8 @@ def _load(path: Path) -> Any:
                 return torch.export.load(fresh)
             if kind == "TorchScript":
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", DeprecationWarning)  # of TorchScript itself, whose files are read for as long as there are any
+                    # of TorchScript itself, whose files are read for as long as there are any
+                    warnings.simplefilter("ignore", DeprecationWarning)
                     return torch.jit.load(str(fresh), map_location="cpu")
         except Exception as error:  # whatever torch finds wrong with a file, it is the file
             found = said.error or error
@@ -50,7 +58,8 @@ def _load(path: Path) -> Any:
             raise ModelError(f"{path} cannot be read: {type(found).__name__}: {text}", code="TW0102") from error
         finally:
             logger.removeFilter(said)
-    raise ModelError(f"{path} holds weights alone, without the program that uses them; save the module with torch.jit.trace(...).save, or torch.export.save", code="TW0102")
+    raise ModelError(f"{path} holds weights alone, without the program that uses them; save the module with "
+                     "torch.jit.trace(...).save, or torch.export.save", code="TW0102")
 
 
 class _Said(logging.Filter):

@@ -1,7 +1,8 @@
-"""LSTM, GRU and RNN: the input's product for all steps at once, then a loop over the steps with the product of the hidden state."""
+"""LSTM, GRU and RNN: one product of all inputs, then a loop over the steps with the hidden state's product."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -24,7 +25,7 @@ Cell = Callable[[Expr, Sequence[Expr], Expr], list[Expr]]
 
 @dataclass(frozen=True, slots=True)
 class Products:
-    """The two products of one direction of a layer, each with its bias: of the input, and of the hidden state, which takes its `weights` after it."""
+    """Two products of one direction of a layer, of input and hidden state; the latter takes its `weights` last."""
 
     of_input: Callable[[Expr], Expr]
     of_state: Callable[..., Expr]
@@ -61,13 +62,15 @@ def _relu(x: Expr, states: Sequence[Expr], h: Expr) -> list[Expr]:
 CELLS: Final[dict[str, Cell]] = {"lstm": _lstm, "gru": _gru, "rnn_tanh": _tanh, "rnn_relu": _relu}
 
 
-def _direction(parts: Expr, states: Sequence[Expr], products: Products, cell: Cell, backward: bool) -> tuple[list[Expr], Expr]:
+def _direction(parts: Expr, states: Sequence[Expr], products: Products, cell: Cell,
+               backward: bool) -> tuple[list[Expr], Expr]:
     """The states behind the last step, and the outputs of all steps (steps, batch, hidden)."""
     steps = shape_of(parts)[0]
     if steps <= _FEW:
         rows, last = [], list(states)
         for k in range(steps)[::-1] if backward else range(steps):
-            last = cell(op.take(parts, Constant(np.asarray(k)), axis=0), last, products.of_state(last[0], *products.weights))
+            last = cell(op.take(parts, Constant(np.asarray(k)), axis=0), last,
+                        products.of_state(last[0], *products.weights))
             rows.append(last[0])
         return last, op.stack(Tuple(tuple(rows[::-1] if backward else rows)), axis=0)
     loop = Loop()
@@ -84,26 +87,31 @@ def _direction(parts: Expr, states: Sequence[Expr], products: Products, cell: Ce
 
 @converter("lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input")
 def recurrent(
-    input: Expr, hx: Any, params: list[Expr], has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool, node: Node,
+    input: Expr, hx: Any, params: list[Expr], has_biases: bool, num_layers: int, dropout: float, train: bool,
+    bidirectional: bool, batch_first: bool, node: Node,
 ) -> tuple[Expr, ...]:
     """Outputs of all steps, then the last states, (layers * directions, batch, hidden) each."""
     each = 4 if has_biases else 2
     count = num_layers * (2 if bidirectional else 1)
     if len(params) != each * count:
-        node.refuse(f"it has {len(params)} weights, and {each * count} are expected; projections (proj_size) are not supported")
+        node.refuse(f"it has {len(params)} weights, and {each * count} are expected; projections (proj_size) are not "
+                    "supported")
     products = []
     for k in range(count):
         w, u, *biases = params[k * each : (k + 1) * each]
-        products.append(Products(lambda x, w=w, b=biases[:1]: linear(x, w, *b), linear, [u, *biases[1:]]))  # type: ignore[misc]
+        bias = biases[0] if biases else None
+        products.append(Products(functools.partial(linear, weight=w, bias=bias), linear, [u, *biases[1:]]))
     return network(input, hx, products, CELLS[node.name], dropout, train, bidirectional, batch_first, node)
 
 
 def network(
-    input: Expr, hx: Any, products: Sequence[Products], cell: Cell, dropout: float, train: bool, bidirectional: bool, batch_first: bool, node: Node,
+    input: Expr, hx: Any, products: Sequence[Products], cell: Cell, dropout: float, train: bool, bidirectional: bool,
+    batch_first: bool, node: Node,
 ) -> tuple[Expr, ...]:
     """Layers of cells, whose products are given direction by direction."""
     if train and dropout:
-        node.refuse("it drops out between layers, and models are compiled to be run; call model.eval() before tracing or exporting it")
+        node.refuse("it drops out between layers, and models are compiled to be run; call model.eval() before tracing "
+                    "or exporting it")
     given = hx if isinstance(hx, list) else [hx]
     directions = 2 if bidirectional else 1
     whole = len(shape_of(input)) == 3
@@ -124,12 +132,14 @@ def network(
         x = op.concatenate(Tuple(tuple(outputs)), axis=2) if directions == 2 else outputs[0]
     stacked = [op.stack(Tuple(tuple(states)), axis=0) for states in ends]
     if not whole:
-        return reshape(x, (shape_of(x)[0], shape_of(x)[2])), *(reshape(s, (shape_of(s)[0], shape_of(s)[2])) for s in stacked)
+        return reshape(x, (shape_of(x)[0], shape_of(x)[2])), *(reshape(s, (shape_of(s)[0], shape_of(s)[2]))
+            for s in stacked)
     return transpose(x, (1, 0, 2)) if batch_first else x, *stacked
 
 
 @converter("lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell")
-def recurrent_cell(input: Expr, hx: Any, w_ih: Expr, w_hh: Expr, node: Node, b_ih: Expr | None = None, b_hh: Expr | None = None) -> Any:
+def recurrent_cell(input: Expr, hx: Any, w_ih: Expr, w_hh: Expr, node: Node, b_ih: Expr | None = None,
+                   b_hh: Expr | None = None) -> Any:
     states = hx if isinstance(hx, list) else [hx]
     found = CELLS[node.name.removesuffix("_cell")](linear(input, w_ih, b_ih), states, linear(states[0], w_hh, b_hh))
     return tuple(found) if len(found) > 1 else found[0]

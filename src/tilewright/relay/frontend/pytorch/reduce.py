@@ -82,7 +82,8 @@ def extreme_along(self: Expr, dim: int, node: Node, keepdim: bool = False) -> tu
     axis = axis_of(dim, rank(self), node)
     pick, value = (op.argmax, op.max) if node.name == "max" else (op.argmin, op.min)
     x = cast(self, "int8") if dtype_of(self) is BOOL else self
-    return cast(value(x, axis=(axis,), keepdims=keepdim), dtype_of(self)), cast(pick(x, axis=(axis,), keepdims=keepdim), INT64)
+    return cast(value(x, axis=(axis,), keepdims=keepdim), dtype_of(self)), cast(pick(x, axis=(axis,), keepdims=keepdim),
+        INT64)
 
 
 @converter("argmax", "argmin")
@@ -145,14 +146,16 @@ def _correction(unbiased: bool | None, correction: Any) -> Any:
 
 
 @converter("var", "std")
-def variance(self: Expr, node: Node, dim: Dims = None, unbiased: bool | None = None, correction: Any = None, keepdim: bool = False) -> Expr:
+def variance(self: Expr, node: Node, dim: Dims = None, unbiased: bool | None = None, correction: Any = None,
+             keepdim: bool = False) -> Expr:
     found = _variance(self, dim, _correction(unbiased, correction), keepdim, node)[0]
     return op.sqrt(found) if node.name == "std" else found
 
 
 @converter("var_mean", "std_mean")
 def variance_and_mean(
-    self: Expr, node: Node, dim: Dims = None, unbiased: bool | None = None, correction: Any = None, keepdim: bool = False,
+    self: Expr, node: Node, dim: Dims = None, unbiased: bool | None = None, correction: Any = None,
+    keepdim: bool = False,
 ) -> tuple[Expr, Expr]:
     found, mean = _variance(self, dim, _correction(unbiased, correction), keepdim, node)
     return (op.sqrt(found) if node.name == "std_mean" else found), mean
@@ -162,7 +165,8 @@ def variance_and_mean(
 
 
 @converter("linalg_vector_norm", "norm")
-def vector_norm(self: Expr, node: Node, ord: Any = 2, p: Any = None, dim: Dims = None, keepdim: bool = False, dtype: Any = None) -> Expr:
+def vector_norm(self: Expr, node: Node, ord: Any = 2, p: Any = None, dim: Dims = None, keepdim: bool = False,
+                dtype: Any = None) -> Expr:
     order = 2 if p is None and ord is None else ord if p is None else p
     x = floating(self if dtype is None else cast(self, dtype_named(dtype, node)), node)
     if isinstance(order, str):
@@ -195,7 +199,8 @@ def renorm(self: Expr, p: float, dim: int, maxnorm: float, node: Node) -> Expr:
 
 
 @converter("dist", "pairwise_distance")
-def distance(node: Node, self: Expr | None = None, other: Expr | None = None, x1: Expr | None = None, x2: Expr | None = None, p: float = 2, eps: float = 1e-6,
+def distance(node: Node, self: Expr | None = None, other: Expr | None = None, x1: Expr | None = None,
+             x2: Expr | None = None, p: float = 2, eps: float = 1e-6,
              keepdim: bool = False) -> Expr:
     if self is not None and other is not None:
         return vector_norm(op.subtract(self, other), node, p)
@@ -237,7 +242,8 @@ def logcumsumexp(self: Expr, dim: int, node: Node) -> Expr:
     axis = axis_of(dim, rank(self), node)
     x, size = self, node.static(self, "self")[axis]
     reach = 1
-    while reach < size:  # x[k] has the logarithm of the sum of the last `reach` elements up to k, and takes in as many again
+    # x[k] has the logarithm of the sum of the last `reach` elements up to k, and takes in as many again
+    while reach < size:
         widths = [(reach, 0) if k == axis else (0, 0) for k in range(rank(x))]
         before = shaping.pad(shaping.slice_axis(x, axis, 0, size - reach), widths, scalar(-math.inf, x))
         most = op.maximum(x, before)
@@ -248,7 +254,8 @@ def logcumsumexp(self: Expr, dim: int, node: Node) -> Expr:
 
 
 @converter("diff")
-def diff(self: Expr, node: Node, n: int = 1, dim: int = -1, prepend: Expr | None = None, append: Expr | None = None) -> Expr:
+def diff(self: Expr, node: Node, n: int = 1, dim: int = -1, prepend: Expr | None = None,
+         append: Expr | None = None) -> Expr:
     axis = axis_of(dim, rank(self), node)
     if n == 0:
         return self

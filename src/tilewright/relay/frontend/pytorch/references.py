@@ -1,7 +1,8 @@
 """Tensors that a program writes into: `Reference` is one tensor of the source program, `View` a part of another.
 
-Relay's values never change. A reference holds the expression that stands for its tensor now; writing puts another one there. A view
-knows how it is read from its base, so that it sees what is written there, and what is written into it lands in the base:
+Relay's values never change. A reference holds the expression that stands for its tensor now; writing puts another one
+there. A view knows how it is read from its base, so that it sees what is written there, and what is written into it
+lands in the base:
 
     y = x[0]; y.add_(1); return x      ->      scatter_elements(x, places of y in x, x[0] + 1)
 """

@@ -18,11 +18,13 @@ from tilewright.relay.frontend.shaping import cast, dtype_of, shape_of, transpos
 Array = np.ndarray[Any, Any]
 
 _RESIZE: Final = {1: (op.image.resize1d, "NCW"), 2: (op.image.resize2d, "NCHW"), 3: (op.image.resize3d, "NCDHW")}
-_METHODS: Final = {"nearest": "nearest_neighbor", "linear": "linear", "bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
+_METHODS: Final = {"nearest": "nearest_neighbor", "linear": "linear", "bilinear": "linear", "trilinear": "linear",
+                   "bicubic": "cubic"}
 _CUBIC: Final = -0.75
 
 
-def _sizes(x: Expr, output_size: Any, scales: Sequence[float | None], node: Node) -> tuple[list[int], list[float] | None]:
+def _sizes(x: Expr, output_size: Any, scales: Sequence[float | None],
+           node: Node) -> tuple[list[int], list[float] | None]:
     """The new sizes, and the factors where those decide: torch maps places by them and not by the sizes."""
     old = node.static(x, "input")[2:]
     if output_size is not None:
@@ -33,7 +35,8 @@ def _sizes(x: Expr, output_size: Any, scales: Sequence[float | None], node: Node
     return wanted, [float(s) for s in known] if len(known) == len(wanted) else None
 
 
-def _resized(x: Expr, output_size: Any, scales: Any, mode: str, align_corners: bool | None, node: Node, exact: bool = False) -> Expr:
+def _resized(x: Expr, output_size: Any, scales: Any, mode: str, align_corners: bool | None, node: Node,
+             exact: bool = False) -> Expr:
     sizes, factors = _sizes(x, output_size, list(scales or ()), node)
     build, layout = _RESIZE[len(sizes)]
     if mode == "nearest":
@@ -45,15 +48,19 @@ def _resized(x: Expr, output_size: Any, scales: Any, mode: str, align_corners: b
     if mode != "nearest" and dtype_of(x) == "uint8":
         if len(sizes) != 2:
             node.refuse("bytes are interpolated in images of two dimensions; convert them to floats before")
-        return _of_bytes(x, [_sampling(old, new, None if factors is None else factors[k], bool(align_corners), mode) for k, (old, new) in enumerate(zip(shape_of(x)[2:], sizes, strict=True))])
-    return build(x, size=tuple(sizes), layout=layout, method=_METHODS[mode], coordinate_transformation_mode=where, rounding_method=rounding, cubic_alpha=_CUBIC,
+        return _of_bytes(x, [_sampling(old, new, None if factors is None else factors[k], bool(align_corners), mode)
+                             for k, (old, new) in enumerate(zip(shape_of(x)[2:], sizes, strict=True))])
+    return build(x, size=tuple(sizes), layout=layout, method=_METHODS[mode], coordinate_transformation_mode=where,
+                 rounding_method=rounding, cubic_alpha=_CUBIC,
                  scales=None if factors is None else tuple(factors))
 
 
-@converter("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d")
+@converter("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d",
+           "_upsample_nearest_exact2d", "_upsample_nearest_exact3d")
 def upsample_nearest(
-    node: Node, self: Expr | None = None, input: Expr | None = None, output_size: Any = None, scale_factors: Any = None, scales: float | None = None,
-    scales_d: float | None = None, scales_h: float | None = None, scales_w: float | None = None,
+    node: Node, self: Expr | None = None, input: Expr | None = None, output_size: Any = None, scale_factors: Any = None,
+    scales: float | None = None, scales_d: float | None = None, scales_h: float | None = None,
+    scales_w: float | None = None,
 ) -> Expr:
     x = self if self is not None else input
     assert x is not None
@@ -63,8 +70,9 @@ def upsample_nearest(
 
 @converter("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d")
 def upsample_smooth(
-    node: Node, align_corners: bool, self: Expr | None = None, input: Expr | None = None, output_size: Any = None, scale_factors: Any = None,
-    scales: float | None = None, scales_d: float | None = None, scales_h: float | None = None, scales_w: float | None = None,
+    node: Node, align_corners: bool, self: Expr | None = None, input: Expr | None = None, output_size: Any = None,
+    scale_factors: Any = None, scales: float | None = None, scales_d: float | None = None,
+    scales_h: float | None = None, scales_w: float | None = None,
 ) -> Expr:
     x = self if self is not None else input
     assert x is not None
@@ -80,7 +88,8 @@ def _triangle(x: Array) -> Array:
 def _cubic(x: Array, a: float = -0.5) -> Array:
     """Keys's cubic."""
     d = np.abs(x)
-    return np.where(d < 1, ((a + 2) * d - (a + 3)) * d * d + 1, np.where(d < 2, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a, 0.0))
+    return np.where(d < 1, ((a + 2) * d - (a + 3)) * d * d + 1, np.where(d < 2, ((a * d - 5 * a) * d + 8 * a) * d - 4
+        * a, 0.0))
 
 
 def _lanczos(x: Array) -> Array:
@@ -88,7 +97,8 @@ def _lanczos(x: Array) -> Array:
     return np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0.0)
 
 
-_KERNELS: Final[dict[str, tuple[Callable[[Array], Array], int]]] = {"bilinear": (_triangle, 1), "bicubic": (_cubic, 2), "lanczos": (_lanczos, 3)}
+_KERNELS: Final[dict[str, tuple[Callable[[Array], Array], int]]] = {"bilinear": (_triangle, 1), "bicubic": (_cubic, 2),
+    "lanczos": (_lanczos, 3)}
 """Kernels of resizes that average, and how far they reach, by a part of the operator's name."""
 
 
@@ -100,7 +110,7 @@ def _step(old: int, new: int, factor: float | None, align_corners: bool) -> floa
 
 
 def _sampling(old: int, new: int, factor: float | None, align_corners: bool, mode: str) -> Array:
-    """The weights (new, old) of an interpolation along one axis between two or four elements; those beside the image count for its edge."""
+    """Weights (new, old) of linear or cubic interpolation along one axis; outside elements count for its edge."""
     step, reach = _step(old, new, factor, align_corners), 2 if mode == "bicubic" else 1
     weights = np.zeros((new, old))
     for k in range(new):
@@ -110,12 +120,14 @@ def _sampling(old: int, new: int, factor: float | None, align_corners: bool, mod
         share = min(max(place - first, 0.0), 1.0)
         for tap in range(1 - reach, reach + 1):
             distance = np.asarray(tap - share)
-            weights[k, min(max(first + tap, 0), old - 1)] += _cubic(distance, _CUBIC) if mode == "bicubic" else _triangle(distance)
+            weights[k, min(max(first + tap, 0), old - 1)] += _cubic(distance,
+                _CUBIC) if mode == "bicubic" else _triangle(distance)
     return weights
 
 
 def _of_bytes(x: Expr, weights: Sequence[Array]) -> Expr:
-    """An image of bytes under weights along its rows and columns, as torch's kernels have it: along the rows first, in whole numbers with as many
+    """An image of bytes under weights along its rows and columns, as torch's kernels have it: along the rows first, in
+    whole numbers with as many
     fractional bits as 16 bits hold, and bytes again after each of the two."""
     down, across = weights
     found = _rounded_to_bytes(x, across, lambda v, w: product(v, transpose(w, (1, 0))))
@@ -128,11 +140,13 @@ def _rounded_to_bytes(x: Expr, weights: Array, times: Callable[[Expr, Expr], Exp
     bits = next((b for b in range(22) if int(0.5 + weights.max() * (1 << (b + 1))) >= 1 << 15), 22)
     whole = np.trunc(weights * (1 << bits) + np.where(weights < 0, -0.5, 0.5)).astype(np.int32)
     half, shift = (Constant(np.asarray(n, np.int32)) for n in (1 << (bits - 1), bits))
-    return cast(op.clip(op.right_shift(op.add(times(cast(x, "int32"), Constant(whole)), half), shift), a_min=0, a_max=255), "uint8")
+    return cast(op.clip(op.right_shift(op.add(times(cast(x, "int32"), Constant(whole)), half), shift), a_min=0,
+                        a_max=255), "uint8")
 
 
-def _averaging(old: int, new: int, factor: float | None, align_corners: bool, kernel: Callable[[Array], Array], reach: int) -> Array:
-    """The weights (new, old) of a resize along one axis whose kernel grows with the reduction, so that every element counts."""
+def _averaging(old: int, new: int, factor: float | None, align_corners: bool, kernel: Callable[[Array], Array],
+               reach: int) -> Array:
+    """Weights (new, old) of a resize along one axis whose kernel grows with the reduction."""
     step = _step(old, new, factor, align_corners)
     support, shrink = reach * max(step, 1.0), 1 / max(step, 1.0)
     weights = np.zeros((new, old))
@@ -146,8 +160,8 @@ def _averaging(old: int, new: int, factor: float | None, align_corners: bool, ke
 
 @converter("_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "_upsample_lanczos2d_aa")
 def upsample_averaging(
-    node: Node, align_corners: bool, self: Expr | None = None, input: Expr | None = None, output_size: Any = None, scale_factors: Any = None,
-    scales_h: float | None = None, scales_w: float | None = None,
+    node: Node, align_corners: bool, self: Expr | None = None, input: Expr | None = None, output_size: Any = None,
+    scale_factors: Any = None, scales_h: float | None = None, scales_w: float | None = None,
 ) -> Expr:
     """Two products of matrices that are known: along the rows, and along the columns."""
     x = self if self is not None else input
@@ -173,7 +187,8 @@ def grid_sampler(input: Expr, grid: Expr, interpolation_mode: int, padding_mode:
     n = len(shape_of(input)) - 2
     turned = transpose(grid, (0, n + 1, *range(1, n + 1)))
     return op.image.grid_sample(
-        input, turned, method=_MODES[interpolation_mode], layout="NCHW" if n == 2 else "NCDHW", padding_mode=_PADDINGS[padding_mode], align_corners=bool(align_corners))
+        input, turned, method=_MODES[interpolation_mode], layout="NCHW" if n == 2 else "NCDHW",
+        padding_mode=_PADDINGS[padding_mode], align_corners=bool(align_corners))
 
 
 @converter("affine_grid_generator")

@@ -1,6 +1,7 @@
 """TorchScript: walks the graph of a traced or scripted module.
 
-Whatever Python decides while the module runs is decided here where it is known: branches, loops (their turns are copied out), sizes.
+Whatever Python decides while the module runs is decided here where it is known: branches, loops (their turns are copied
+out), sizes.
 """
 
 from __future__ import annotations
@@ -65,11 +66,13 @@ class ScriptWalk:
 
         value = node.outputsAt(0).toIValue()
         if isinstance(value, torch.Tensor):
-            # A number that was traced is a tensor without dimensions here, and takes part in promotion as the number that it was.
+            # A number that was traced is a tensor without dimensions here, and takes part in promotion as the number
+            # that it was.
             if value.dim() == 0 and value.dtype in (torch.float64, torch.int64):
                 return [value.item()]
             # One of another type keeps it, and is no weight: sizes may be computed from it.
-            return [self.importer.parameter(f"constant_{origin.name}", value) if value.dim() else Reference(Constant(array_of(value, origin.name), origin))]
+            return [self.importer.tensor(f"constant_{origin.name}", value) if value.dim()
+                    else Reference(Constant(array_of(value, origin.name), origin))]
         return [_held(self.importer, value, origin.name)]
 
     def attribute(self, node: Any, inputs: Sequence[Any], origin: Origin) -> list[Any]:
@@ -79,7 +82,8 @@ class ScriptWalk:
         path = f"{self.paths.get(owner, '')}.{name}".lstrip(".")
         value = getattr(inputs[0], name)
         self.paths[origin.name] = path
-        return [self.importer.parameter(path, value) if isinstance(value, torch.Tensor) else _held(self.importer, value, path)]
+        return [self.importer.tensor(path, value) if isinstance(value, torch.Tensor)
+                else _held(self.importer, value, path)]
 
     def construct(self, node: Any, inputs: Sequence[Any], origin: Origin) -> list[Any]:
         return [list(inputs)]
@@ -89,7 +93,8 @@ class ScriptWalk:
 
     def unpack(self, node: Any, inputs: Sequence[Any], origin: Origin) -> list[Any]:
         if len(inputs[0]) != node.outputsSize():
-            raise ModelError(f"{len(inputs[0])} values are taken apart into {node.outputsSize()}; give the shapes that the model was traced with", origin, code="TW0118")
+            raise ModelError(f"{len(inputs[0])} values are taken apart into {node.outputsSize()}; give the shapes that "
+                             "the model was traced with", origin, code="TW0118")
         return list(inputs[0])
 
     def index(self, node: Any, inputs: Sequence[Any], origin: Origin) -> list[Any]:
@@ -108,7 +113,8 @@ class ScriptWalk:
         return [False]
 
     def fail(self, node: Any, inputs: Sequence[Any], origin: Origin) -> list[Any]:
-        raise ModelError(f"the model raises an error for inputs of these shapes: {inputs[0]}; give the shapes that it takes", origin, code="TW0118")
+        raise ModelError(f"the model raises an error for inputs of these shapes: {inputs[0]}; give the shapes that it "
+                         "takes", origin, code="TW0118")
 
     def branch(self, node: Any, inputs: Sequence[Any], origin: Origin) -> list[Any]:
         blocks = list(node.blocks())
@@ -127,7 +133,8 @@ class ScriptWalk:
             return self._looped(block, names, count, going, states, origin)
         while going and turn < count:
             if turn == _MOST_TURNS:
-                raise ModelError(f"the loop has more than {_MOST_TURNS} turns, and they are copied out; let it be shorter", origin, code="TW0118")
+                raise ModelError(f"the loop has more than {_MOST_TURNS} turns, and they are copied out; let it be "
+                                 "shorter", origin, code="TW0118")
             self.values.update(zip(names, [turn, *states], strict=True))
             following, *states = self._block(block)
             going, turn = self._decided(following), turn + 1
@@ -135,7 +142,8 @@ class ScriptWalk:
                 return self._looped(block, names, count if count == _FOREVER else count - turn, going, states, origin)
         return states
 
-    def _looped(self, block: Any, names: Sequence[str], count: Any, going: Any, states: Sequence[Any], origin: Origin) -> list[Any]:
+    def _looped(self, block: Any, names: Sequence[str], count: Any, going: Any, states: Sequence[Any],
+                origin: Origin) -> list[Any]:
         """A loop of which only a run tells how many turns it has."""
         loop = Loop()
         first = [self.importer.as_expr(s) for s in states]
@@ -147,10 +155,12 @@ class ScriptWalk:
             following, *after = self._block(block)
             condition = self._decided(following)
             made = [cast(self.importer.as_expr(a), dtype_of(b)) for a, b in zip(after, before, strict=True)]
-            return Turn(made, going=condition if isinstance(condition, Expr) else self.importer.as_expr(bool(condition)))
+            return Turn(made, going=condition if isinstance(condition, Expr)
+                        else self.importer.as_expr(bool(condition)))
 
         limit = None if not isinstance(count, Expr) and count >= _FOREVER else count
-        _, found, _ = loop.run(limit, first, turn, going=going if isinstance(going, Expr) else self.importer.as_expr(bool(going)))
+        _, found, _ = loop.run(limit, first, turn, going=going if isinstance(going, Expr)
+                               else self.importer.as_expr(bool(going)))
         self.values.update(outer)
         return [Reference(f) for f in found]
 
@@ -175,7 +185,7 @@ def _held(importer: Importer, value: Any, path: str) -> Any:
     import torch
 
     if isinstance(value, torch.Tensor):
-        return importer.parameter(path, value)
+        return importer.tensor(path, value)
     if isinstance(value, (list, tuple)):
         return [_held(importer, v, f"{path}.{k}") for k, v in enumerate(value)]
     if isinstance(value, dict):
@@ -198,22 +208,29 @@ def _schema(node: Any) -> Any:
 
 
 def operators(block: Any) -> Iterator[tuple[str, str, str]]:
-    """The operators of a block and of those in it: kind, overload and the name of the first result. Those of TorchScript itself are left out."""
+    """Kind, overload and first result of the operators of a block and of inner blocks, without TorchScript's own."""
     for node in block.nodes():
         if node.kind() not in _SPECIAL:
             schema = _schema(node)
-            yield node.kind(), schema.overload_name if schema is not None else "", next((o.debugName() for o in node.outputs()), "")
+            yield node.kind(), schema.overload_name if schema is not None else "", next((o.debugName()
+                for o in node.outputs()), "")
         for inner in node.blocks():
             yield from operators(inner)
 
 
 _SPECIAL: Final[Mapping[str, Callable[..., list[Any]]]] = {
-    "prim::Constant": ScriptWalk.constant, "prim::GetAttr": ScriptWalk.attribute, "prim::ListConstruct": ScriptWalk.construct,
-    "prim::TupleConstruct": ScriptWalk.construct, "prim::DictConstruct": ScriptWalk.construct_dict, "prim::ListUnpack": ScriptWalk.unpack,
+    "prim::Constant": ScriptWalk.constant, "prim::GetAttr": ScriptWalk.attribute,
+    "prim::ListConstruct": ScriptWalk.construct,
+    "prim::TupleConstruct": ScriptWalk.construct, "prim::DictConstruct": ScriptWalk.construct_dict,
+    "prim::ListUnpack": ScriptWalk.unpack,
     "prim::TupleUnpack": ScriptWalk.unpack, "prim::TupleIndex": ScriptWalk.index, "prim::NumToTensor": ScriptWalk.same,
-    "prim::unchecked_cast": ScriptWalk.same, "prim::unchecked_unwrap_optional": ScriptWalk.same, "aten::_unwrap_optional": ScriptWalk.same, "prim::data": ScriptWalk.same,
-    "prim::Uninitialized": ScriptWalk.nothing, "prim::device": ScriptWalk.nothing, "prim::layout": ScriptWalk.nothing, "prim::dtype": ScriptWalk.dtype,
-    "prim::is_cuda": ScriptWalk.no, "prim::is_quantized": ScriptWalk.no, "prim::is_sparse": ScriptWalk.no, "prim::is_mkldnn": ScriptWalk.no,
-    "prim::requires_grad": ScriptWalk.no, "prim::RaiseException": ScriptWalk.fail, "prim::If": ScriptWalk.branch, "prim::Loop": ScriptWalk.loop,
+    "prim::unchecked_cast": ScriptWalk.same, "prim::unchecked_unwrap_optional": ScriptWalk.same,
+    "aten::_unwrap_optional": ScriptWalk.same, "prim::data": ScriptWalk.same,
+    "prim::Uninitialized": ScriptWalk.nothing, "prim::device": ScriptWalk.nothing, "prim::layout": ScriptWalk.nothing,
+    "prim::dtype": ScriptWalk.dtype,
+    "prim::is_cuda": ScriptWalk.no, "prim::is_quantized": ScriptWalk.no, "prim::is_sparse": ScriptWalk.no,
+    "prim::is_mkldnn": ScriptWalk.no,
+    "prim::requires_grad": ScriptWalk.no, "prim::RaiseException": ScriptWalk.fail, "prim::If": ScriptWalk.branch,
+    "prim::Loop": ScriptWalk.loop,
     "prim::Print": ScriptWalk.nothing,
 }

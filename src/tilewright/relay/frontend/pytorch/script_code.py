@@ -1,7 +1,8 @@
-"""Checks the code of TorchScript archives: nothing runs while it is loaded but what packs weights, and no operator touches files or runs other programs.
+"""Checks the code of TorchScript archives: nothing runs while it is loaded but what packs weights, and no operator
+touches files or runs other programs.
 
-Python's parser reads the code, torch's parser compiles it. Both see the same tokens, since only plain ASCII is allowed: an encoding that the text names for
-itself, or a line end that only one of them knows, would hide code.
+Python's parser reads the code, torch's parser compiles it. Both see the same tokens, since only plain ASCII is allowed:
+an encoding that the text names for itself, or a line end that only one of them knows, would hide code.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ from typing import Final
 from tilewright.base.errors import ModelError
 
 _ALLOWED: Final = re.compile(rb"[\t\n\x20-\x7e]*")
-_WORKING: Final = (ast.While, ast.For, ast.FunctionDef, ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.DictComp, ast.SetComp, ast.Import, ast.ImportFrom, ast.JoinedStr)
-_PACKS: Final = re.compile(r"ops\.quantized\.[a-z0-9_]+_prepack|torch\.(eq|ne|__is__|__isnot__)|annotate|unchecked_cast")
+_WORKING: Final = (ast.While, ast.For, ast.FunctionDef, ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.DictComp,
+                   ast.SetComp, ast.Import, ast.ImportFrom, ast.JoinedStr)
+_PACKS: Final = re.compile(
+    r"ops\.quantized\.[a-z0-9_]+_prepack|torch\.(eq|ne|__is__|__isnot__)|annotate|unchecked_cast")
 """What the `__setstate__` of a quantized layer may call."""
 _TOUCHES_FILES: Final = frozenset({"save", "load", "from_file", "load_tensor"})
 _CLASS: Final = re.compile(r"__torch__\.torch\.classes\.(quantized|rnn)(\.\w+)*", re.ASCII)
 _NAME: Final = re.compile(r"[\w.\-]+", re.ASCII)
 UNSAFE_NAMESPACES: Final = frozenset({
-    "debugprims", "c10d", "_c10d_functional", "_c10d_functional_autograd", "profiler", "aoti_custom_ops", "aot_inductor", "static_runtime", "inductor", "streams", "symm_mem", "rpc",
+    "debugprims", "c10d", "_c10d_functional", "_c10d_functional_autograd", "profiler", "aoti_custom_ops",
+    "aot_inductor", "static_runtime", "inductor", "streams", "symm_mem", "rpc",
     "mobile", "load_library", "import_module", "loaded_libraries", "triton", "fsdp", "nccl",
 })
 """Namespaces of operators with effects outside of the graph, and attributes of `torch.ops` that are no namespace."""
@@ -30,7 +34,8 @@ UNSAFE_NAMESPACES: Final = frozenset({
 def check_code(path: object, name: str, data: bytes) -> None:
     """Raise `ModelError` for code that does more than compute: in `forward`, and above all while it is loaded."""
     if not _ALLOWED.fullmatch(data):
-        raise ModelError(f"{path} is refused: {name} has characters that are no plain ASCII; save the module again with torch.jit.save", code="TW0104")
+        raise ModelError(f"{path} is refused: {name} has characters that are no plain ASCII; save the module again "
+                         "with torch.jit.save", code="TW0104")
     try:
         tree = ast.parse(data.decode("ascii"))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -39,21 +44,24 @@ def check_code(path: object, name: str, data: bytes) -> None:
         _check_loading(path, name, tree)
         _check_names(path, name, tree)
     except RecursionError as error:
-        raise ModelError(f"{path} is damaged: {name} has expressions that are nested too deep", code="TW0103") from error
+        raise ModelError(f"{path} is damaged: {name} has expressions that are nested too deep",
+                         code="TW0103") from error
 
 
 def _check_names(path: object, name: str, tree: ast.Module) -> None:
-    """Operators that touch files are refused however they are reached: `torch.save`, the same of another name for `torch`, and `getattr`."""
+    """Refuse operators that touch files, however they are reached: aliases of `torch`, and `getattr`."""
     bases = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             _check_attribute(path, name, node)
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "getattr":
             wanted = node.args[1].value if len(node.args) == 2 and isinstance(node.args[1], ast.Constant) else None
-            if not isinstance(wanted, str) or not _NAME.fullmatch(wanted) or wanted in _TOUCHES_FILES or _root(node.args[0]) in ("torch", "ops", "__torch__"):
+            if (not isinstance(wanted, str) or not _NAME.fullmatch(wanted) or wanted in _TOUCHES_FILES
+                    or _root(node.args[0]) in ("torch", "ops", "__torch__")):
                 raise _touches(path, name, ast.unparse(node))
         elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load) and node.id == "self":
-            raise ModelError(f"{path} is refused: {name} gives another value to self; save the module again with torch.jit.save", code="TW0104")
+            raise ModelError(f"{path} is refused: {name} gives another value to self; save the module again with "
+                             "torch.jit.save", code="TW0104")
         elif isinstance(node, ast.Name) and node.id == "ops" and id(node) not in bases:
             raise _touches(path, name, "ops")
 
@@ -66,7 +74,8 @@ def _check_attribute(path: object, name: str, node: ast.Attribute) -> None:
         raise _touches(path, name, ast.unparse(node))
     if node.attr == "classes" and not is_own and ast.unparse(node) != "__torch__.torch.classes":
         raise _touches(path, name, ast.unparse(node))
-    if isinstance(node.value, ast.Attribute) and node.value.attr == "classes" and _root(node) == "__torch__" and not _CLASS.fullmatch(ast.unparse(node)):
+    if (isinstance(node.value, ast.Attribute) and node.value.attr == "classes" and _root(node) == "__torch__"
+            and not _CLASS.fullmatch(ast.unparse(node))):
         raise _touches(path, name, ast.unparse(node))
 
 
@@ -78,26 +87,30 @@ def _root(node: ast.expr) -> str:
 
 
 def _touches(path: object, name: str, what: str) -> ModelError:
-    return ModelError(f"{path} is refused: {name} uses {what[:80]}, which reads or writes files, or runs other programs; save the module without it", code="TW0104")
+    return ModelError(f"{path} is refused: {name} uses {what[:80]}, which reads or writes files, or runs other "
+                      "programs; save the module without it", code="TW0104")
 
 
 def _check_loading(path: object, name: str, tree: ast.Module) -> None:
-    """Nothing runs while the code is loaded but what packs weights: no other `__setstate__`, and no calls in defaults of arguments and attributes."""
+    """Loading runs only code that packs weights: no other `__setstate__`, and no calls in default values."""
     packing = {method for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for method in _packing(node)}
     for node in ast.walk(tree):
         at_once: list[ast.expr | None] = []
         if isinstance(node, ast.FunctionDef):
             if node.name == "__setstate__" and node not in packing:
-                raise ModelError(f"{path} is refused: {name} has a __setstate__ that does more than pack weights, and runs when the file is read; save the module without it", code="TW0104")
+                raise ModelError(f"{path} is refused: {name} has a __setstate__ that does more than pack weights, and "
+                                 "runs when the file is read; save the module without it", code="TW0104")
             at_once = [*node.args.defaults, *node.args.kw_defaults]
         elif isinstance(node, (ast.ClassDef, ast.Module)):
             at_once = [x.value for x in node.body if isinstance(x, (ast.Assign, ast.AnnAssign, ast.Expr))]
-        if any(isinstance(x, ast.Call) and not _is_plain(x) for value in at_once if value is not None for x in ast.walk(value)):
-            raise ModelError(f"{path} is refused: {name} calls something in a default value, which runs when the file is read; save the module with constants there", code="TW0104")
+        if any(isinstance(x, ast.Call) and not _is_plain(x) for value in at_once if value is not None
+               for x in ast.walk(value)):
+            raise ModelError(f"{path} is refused: {name} calls something in a default value, which runs when the file "
+                             "is read; save the module with constants there", code="TW0104")
 
 
 def _packing(kind: ast.ClassDef) -> Iterator[ast.FunctionDef]:
-    """The `__setstate__` of a class, where it and the methods that it calls, each once, only store values and pack weights, as quantized layers do."""
+    """The `__setstate__` of a class, if it and the methods it calls only store values and pack weights."""
     methods = {m.name: m for m in kind.body if isinstance(m, ast.FunctionDef)}
     if len(methods) != sum(isinstance(m, ast.FunctionDef) for m in kind.body) or "__setstate__" not in methods:
         return
@@ -107,10 +120,12 @@ def _packing(kind: ast.ClassDef) -> Iterator[ast.FunctionDef]:
         if not method.args.args or method.args.args[0].arg != "self":
             return
         for node in ast.walk(ast.Module(method.body, [])):
-            if isinstance(node, _WORKING) or (isinstance(node, ast.Name) and node.id == "self" and not isinstance(node.ctx, ast.Load)):
+            if isinstance(node, _WORKING) or (isinstance(node, ast.Name) and node.id == "self"
+                                              and not isinstance(node.ctx, ast.Load)):
                 return
             if isinstance(node, ast.Call) and not _PACKS.fullmatch(ast.unparse(node.func)):
-                called = node.func.attr if isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "self" else ""
+                called = (node.func.attr if isinstance(node.func, ast.Attribute)
+                    and ast.unparse(node.func.value) == "self" else "")
                 if called not in methods or called in seen:
                     return
                 seen.add(called)

@@ -142,7 +142,7 @@ def histc(self: Expr, node: Node, bins: int = 100, min: float = 0, max: float = 
 
 
 def _histogram(columns: Sequence[Expr], edges: Sequence[Expr], weight: Expr | None, is_density: bool) -> Expr:
-    """How many points, given by their coordinates, are between neighbours of `edges`; the last bin has its upper edge too."""
+    """Counts of points, given by their coordinates, between neighbouring `edges`; the last bin is closed."""
     shape = tuple(shape_of(e)[0] - 1 for e in edges)
     x, bins = columns[0], math.prod(shape)
     weights = op.ones_like(x) if weight is None else reshape(weight, shape_of(x))

@@ -1,7 +1,7 @@
 """The grammar of symbolic sizes in exported programs: read here, and written anew for torch.
 
-torch gives the text of a size to sympy, which evaluates it as Python. So a text of a file is never handed on: it is parsed, each node is looked up
-in the tables below, and the result is printed from what was found.
+torch gives the text of a size to sympy, which evaluates it as Python. So a text of a file is never handed on: it is
+parsed, each node is looked up in the tables below, and the result is printed from what was found.
 """
 
 from __future__ import annotations
@@ -20,24 +20,30 @@ _MAX_TERMS: Final = 256
 _MAX_DIVIDED_TERMS: Final = 64
 _MAX_DIVIDED_DEGREE: Final = 12
 _DIVISIONS: Final = frozenset({
-    "FloorDiv", "CeilDiv", "CleanDiv", "Mod", "PythonMod", "IntTrueDiv", "FloatTrueDiv", "Rational", "RoundDecimal", "ModularIndexing", "Div", "Max", "Min", "Eq", "Ne", "Lt", "Le", "Gt", "Ge",
+    "FloorDiv", "CeilDiv", "CleanDiv", "Mod", "PythonMod", "IntTrueDiv", "FloatTrueDiv", "Rational", "RoundDecimal",
+    "ModularIndexing", "Div", "Max", "Min", "Eq", "Ne", "Lt", "Le", "Gt", "Ge",
 })
 _SYMBOL: Final = re.compile(r"[A-Za-z_]([A-Za-z0-9_]{0,62}[A-Za-z_])?[0-9]{0,6}", re.ASCII)
 _BARE_SYMBOL: Final = re.compile(r"[a-z]{1,4}[0-9]{1,6}", re.ASCII)
 _DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,30}(\.[0-9]{0,40})?(e[+-]?[0-9]{1,3})?", re.ASCII)
-_ASSUMPTIONS: Final = frozenset({"positive", "negative", "integer", "nonnegative", "nonpositive", "nonzero", "zero", "real", "finite", "commutative"})
+_ASSUMPTIONS: Final = frozenset({"positive", "negative", "integer", "nonnegative", "nonpositive", "nonzero", "zero",
+                                 "real", "finite", "commutative"})
 _CONSTANTS: Final = frozenset({"oo", "true", "false"})
 _MANY: Final = 64
 _FUNCTIONS: Final = {
     **dict.fromkeys(("Add", "Mul", "Max", "Min", "And", "Or"), (1, _MANY)),
-    **dict.fromkeys(("FloorDiv", "CeilDiv", "CleanDiv", "Mod", "PythonMod", "IntTrueDiv", "FloatTrueDiv", "Rational", "RoundDecimal"), (2, 2)),
+    **dict.fromkeys(("FloorDiv", "CeilDiv", "CleanDiv", "Mod", "PythonMod", "IntTrueDiv", "FloatTrueDiv", "Rational",
+                     "RoundDecimal"), (2, 2)),
     **dict.fromkeys(("ModularIndexing", "Where"), (3, 3)),
-    **dict.fromkeys(("Abs", "Not", "floor", "ceiling", "CeilToInt", "FloorToInt", "TruncToInt", "TruncToFloat", "RoundToInt", "ToFloat", "Identity"), (1, 1)),
-    **dict.fromkeys(("Eq", "Ne", "Lt", "Le", "Gt", "Ge", "Equality", "Unequality", "LessThan", "GreaterThan", "StrictLessThan", "StrictGreaterThan"), (2, 2)),
+    **dict.fromkeys(("Abs", "Not", "floor", "ceiling", "CeilToInt", "FloorToInt", "TruncToInt", "TruncToFloat",
+                     "RoundToInt", "ToFloat", "Identity"), (1, 1)),
+    **dict.fromkeys(("Eq", "Ne", "Lt", "Le", "Gt", "Ge", "Equality", "Unequality", "LessThan", "GreaterThan",
+                     "StrictLessThan", "StrictGreaterThan"), (2, 2)),
 }
 """Functions by name, with the fewest and the most arguments."""
 _POWERS: Final = frozenset({"Pow", "PowByNatural", "FloatPow"})
-_OPERATORS: Final[dict[type, str]] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%"}
+_OPERATORS: Final[dict[type, str]] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//",
+                                      ast.Mod: "%"}
 _COMPARISONS: Final[dict[type, str]] = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 
 
@@ -71,16 +77,19 @@ def _printed(node: ast.expr, depth: int) -> str:
     if isinstance(node, ast.BinOp):
         return _binary(node, depth)
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in _COMPARISONS:
-        return f"({_printed(node.left, depth - 1)} {_COMPARISONS[type(node.ops[0])]} {_printed(node.comparators[0], depth - 1)})"
+        return (f"({_printed(node.left, depth - 1)} {_COMPARISONS[type(node.ops[0])]} "
+                f"{_printed(node.comparators[0], depth - 1)})")
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return _call(node.func.id, node, depth)
     raise ValueError(f"{type(node).__name__} is not allowed")
 
 
 def _measured(node: ast.expr) -> tuple[int, int]:
-    """Upper bounds of the number of terms and of the degree of the polynomial that an expression is, once multiplied out.
+    """Upper bounds of the number of terms and of the degree of the polynomial that an expression is, once multiplied
+    out.
 
-    sympy looks for common factors of what is divided, at a cost exponential in both. Raises `ValueError` where they are too many.
+    sympy looks for common factors of what is divided, at a cost exponential in both. Raises `ValueError` where they are
+    too many.
     """
     inner = [_measured(n) for n in _operands(node)]
     terms, degree = _combined(node, inner)
@@ -115,13 +124,16 @@ def _combined(node: ast.expr, inner: Sequence[tuple[int, int]]) -> tuple[int, in
         return int(terms**exponent), degree * exponent
     if isinstance(node, ast.UnaryOp):
         return inner[0]
-    if name in _DIVISIONS and any(t > 1 for t, _ in inner[1:]) and (product[0] > _MAX_DIVIDED_TERMS or product[1] > _MAX_DIVIDED_DEGREE):
-        raise ValueError(f"what is divided has more than {_MAX_DIVIDED_TERMS} products of terms, or a degree above {_MAX_DIVIDED_DEGREE}")
+    if name in _DIVISIONS and any(t > 1 for t, _ in inner[1:]) and (product[0] > _MAX_DIVIDED_TERMS
+        or product[1] > _MAX_DIVIDED_DEGREE):
+        raise ValueError(f"what is divided has more than {_MAX_DIVIDED_TERMS} products of terms, or a degree above "
+                         f"{_MAX_DIVIDED_DEGREE}")
     return 1, 0 if isinstance(node, ast.Constant) else 1
 
 
 def _largest_constant(node: ast.expr) -> int:
-    return max(math.ceil(abs(n.value)) for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, int | float))
+    return max(math.ceil(abs(n.value)) for n in ast.walk(node) if isinstance(n, ast.Constant)
+               and isinstance(n.value, int | float))
 
 
 def _number(value: object) -> str:
@@ -163,13 +175,17 @@ def _call(name: str, node: ast.Call, depth: int) -> str:
 
 def _power(name: str, base: ast.expr, exponent: ast.expr, depth: int) -> str:
     """A small constant power: sympy computes powers of numbers at once, however large they are."""
-    sign, value = (-1, exponent.operand) if isinstance(exponent, ast.UnaryOp) and isinstance(exponent.op, ast.USub) else (1, exponent)
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "Integer" and len(value.args) == 1 and not value.keywords:
+    sign, value = ((-1, exponent.operand) if isinstance(exponent, ast.UnaryOp) and isinstance(exponent.op, ast.USub)
+                   else (1, exponent))
+    if (isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id == "Integer"
+            and len(value.args) == 1 and not value.keywords):
         return _power(name, base, value.args[0], depth - 1)
-    if not isinstance(value, ast.Constant) or not isinstance(value.value, (int, float)) or not abs(value.value) <= _MAX_EXPONENT:
+    if (not isinstance(value, ast.Constant) or not isinstance(value.value, (int, float))
+            or not abs(value.value) <= _MAX_EXPONENT):
         raise ValueError(f"an exponent is no number up to {_MAX_EXPONENT}")
     names = {x.id for x in ast.walk(base) if isinstance(x, ast.Name)}
-    if names & _POWERS or any(isinstance(x, ast.Pow) for x in ast.walk(base)) or not any(n == "Symbol" or _BARE_SYMBOL.fullmatch(n) for n in names):
+    if (names & _POWERS or any(isinstance(x, ast.Pow) for x in ast.walk(base))
+            or not any(n == "Symbol" or _BARE_SYMBOL.fullmatch(n) for n in names)):
         raise ValueError("only sizes with a symbol have powers, and powers have none")
     return f"{name}({_printed(base, depth - 1)}, {sign * value.value!r})"
 
@@ -178,7 +194,8 @@ def _symbol(node: ast.Call) -> str:
     name = node.args[0].value if len(node.args) == 1 and isinstance(node.args[0], ast.Constant) else None
     if not isinstance(name, str) or not is_symbol(name):
         raise ValueError("the name of a symbol is no identifier")
-    known = {k.arg: k.value.value for k in node.keywords if k.arg in _ASSUMPTIONS and isinstance(k.value, ast.Constant) and isinstance(k.value.value, bool)}
+    known = {k.arg: k.value.value for k in node.keywords if k.arg in _ASSUMPTIONS and isinstance(k.value, ast.Constant)
+             and isinstance(k.value.value, bool)}
     if len(known) != len(node.keywords):
         raise ValueError("an assumption about a symbol is unknown")
     return f"Symbol({', '.join([repr(name), *(f'{k}={v}' for k, v in known.items())])})"

@@ -73,7 +73,8 @@ def item(node: Node, self: Expr | None = None, a: Expr | None = None) -> Any:
     one = shaping.reshape(x, ())
     if kind is None and dtype_of(one).is_integer:
         kind = "int64"
-    return one if kind is None else op.not_equal(one, scalar(0, one)) if kind == "bool" and dtype_of(one) != "bool" else cast(one, kind)
+    return (one if kind is None else op.not_equal(one, scalar(0, one)) if kind == "bool" and dtype_of(one) != "bool"
+            else cast(one, kind))
 
 
 # Shapes
@@ -114,20 +115,23 @@ def flatten(self: Expr, node: Node, start_dim: int = 0, end_dim: int = -1) -> Ex
     if not dims:
         return shaping.reshape(self, (1,))
     first, last = axis_of(start_dim, len(dims), node), axis_of(end_dim, len(dims), node)
-    return self if first == last else shaping.reshape(self, (*dims[:first], math.prod(dims[first : last + 1]), *dims[last + 1 :]))
+    return self if first == last else shaping.reshape(self, (*dims[:first], math.prod(dims[first : last + 1]),
+        *dims[last + 1 :]))
 
 
 @converter("unflatten")
 def unflatten(self: Expr, dim: int, sizes: Any, node: Node) -> Expr:
     dims = shape_of(self)
     axis = axis_of(dim, len(dims), node)
-    return shaping.reshape(self, (*dims[:axis], *_completed(dims[axis : axis + 1], dims_of(sizes, node)), *dims[axis + 1 :]))
+    return shaping.reshape(self, (*dims[:axis], *_completed(dims[axis : axis + 1], dims_of(sizes, node)),
+                                  *dims[axis + 1 :]))
 
 
 @converter("squeeze", "squeeze_copy")
 def squeeze(self: Expr, node: Node, dim: Any = None) -> Expr:
     dims = shape_of(self)
-    chosen = range(len(dims)) if dim is None else [axis_of(d, len(dims), node) for d in (dim if isinstance(dim, list) else [dim])]
+    chosen = range(len(dims)) if dim is None else [axis_of(d, len(dims), node)
+                                                   for d in (dim if isinstance(dim, list) else [dim])]
     left = [d for k, d in enumerate(dims) if not (k in chosen and isinstance(d, int) and d == 1)]
     return self if len(left) == len(dims) else shaping.reshape(self, left)
 
@@ -145,11 +149,13 @@ def permute(self: Expr, dims: Any) -> Expr:
 
 
 @converter("transpose", "transpose_copy", "swapaxes", "swapdims")
-def swap(self: Expr, node: Node, dim0: int | None = None, dim1: int | None = None, axis0: int | None = None, axis1: int | None = None) -> Expr:
+def swap(self: Expr, node: Node, dim0: int | None = None, dim1: int | None = None, axis0: int | None = None,
+         axis1: int | None = None) -> Expr:
     if not rank(self):
         return self
     order = list(range(rank(self)))
-    a, b = (axis_of(d, len(order), node) for d in ((dim0, dim1) if dim0 is not None and dim1 is not None else (axis0 or 0, axis1 or 0)))
+    a, b = (axis_of(d, len(order), node) for d in ((dim0, dim1) if dim0 is not None and dim1 is not None
+                                                   else (axis0 or 0, axis1 or 0)))
     order[a], order[b] = order[b], order[a]
     return transpose(self, order)
 
@@ -157,7 +163,8 @@ def swap(self: Expr, node: Node, dim0: int | None = None, dim1: int | None = Non
 @converter("t", "t_copy", "numpy_T", "T", "mT", "adjoint", "matrix_H", "mH")
 def turned(self: Expr, node: Node) -> Expr:
     order = list(range(rank(self)))
-    return transpose(self, [*order[:-2], *order[-2:][::-1]] if node.name in ("mT", "adjoint", "mH", "matrix_H") else order[::-1])
+    return transpose(self, [*order[:-2], *order[-2:][::-1]] if node.name in ("mT", "adjoint", "mH", "matrix_H")
+                     else order[::-1])
 
 
 @converter("movedim", "moveaxis")
@@ -210,7 +217,8 @@ def meshgrid(tensors: list[Expr], indexing: str = "ij") -> list[Expr]:
     return made
 
 
-@converter("contiguous", "detach", "alias", "clone", "lift_fresh", "lift_fresh_copy", "lift", "detach_copy", "positive", "resolve_conj", "resolve_neg", "requires_grad_",
+@converter("contiguous", "detach", "alias", "clone", "lift_fresh", "lift_fresh_copy", "lift", "detach_copy", "positive",
+           "resolve_conj", "resolve_neg", "requires_grad_",
            "cpu", "alias_copy")
 def same(self: Expr | None = None, input: Expr | None = None) -> Any:
     return self if self is not None else input
@@ -233,7 +241,8 @@ def slice_of(self: Expr, node: Node, dim: int = 0, start: Any = None, end: Any =
     start, end = (dims_of([v], node)[0] if v is not None else None for v in (start, end))
     if isinstance(whole, int):
         if not all(v is None or isinstance(v, int) for v in (start, end, step)):
-            node.refuse("its bounds are symbolic sizes and what it slices is not; give the shapes of the inputs when importing")
+            node.refuse("its bounds are symbolic sizes and what it slices is not; give the shapes of the inputs when "
+                        "importing")
         begin, stop, _ = slice(start, end, step).indices(whole)
         stop = max(begin, stop)
     else:
@@ -274,7 +283,8 @@ def _slice_symbolic(x: Expr, axis: int, begin: Any, end: Any, step: Any, node: N
     places = op.cumsum(op.ones(shape=(count,), dtype="int64"), axis=0, exclusive=True)
     if step != 1:
         places = op.multiply(places, scalar(step, places))
-    return op.take(x, places if isinstance(begin, int) and begin == 0 else op.add(places, tensor(begin, "int64")), axis=axis)
+    return op.take(x, places if isinstance(begin, int) and begin == 0 else op.add(places, tensor(begin, "int64")),
+                   axis=axis)
 
 
 @converter("narrow", "narrow_copy")
@@ -297,11 +307,13 @@ def select(self: Expr, dim: int, index: Any, node: Node) -> Expr:
     if isinstance(index, Expr):
         known = node.known(node.settled(index))
         if known is None:
-            return op.take(self, op.where(op.less(index, scalar(0, index)), op.add(index, tensor(size, dtype_of(index))), index), axis=axis)
+            return op.take(self, op.where(op.less(index, scalar(0, index)),
+                                          op.add(index, tensor(size, dtype_of(index))), index), axis=axis)
         index = int(known.reshape(-1)[0])
     if isinstance(size, int) and isinstance(index, int):
         if not -size <= index < size:
-            node.refuse(f"index {index} is outside of dimension {axis}, whose size is {size}; give the shapes of inputs that the model takes")
+            node.refuse(f"index {index} is outside of dimension {axis}, whose size is {size}; give the shapes of "
+                        "inputs that the model takes")
         index %= size
         return op.squeeze(slice_axis(self, axis, index, index + 1), axis=(axis,))
     return op.take(self, tensor(index + size if isinstance(index, int) and index < 0 else index, "int64"), axis=axis)
@@ -341,7 +353,8 @@ def chunk(self: Expr, chunks: int, node: Node, dim: int = 0) -> list[Expr]:
 
 
 @converter("tensor_split")
-def tensor_split(self: Expr, node: Node, sections: Any = None, indices: Any = None, tensor_indices_or_sections: Expr | None = None, dim: int = 0) -> list[Expr]:
+def tensor_split(self: Expr, node: Node, sections: Any = None, indices: Any = None,
+                 tensor_indices_or_sections: Expr | None = None, dim: int = 0) -> list[Expr]:
     axis = axis_of(dim, rank(self), node)
     whole = node.static(self, "self")[axis]
     if tensor_indices_or_sections is not None:
@@ -451,7 +464,8 @@ def named_stack(tensors: list[Expr], node: Node) -> Expr:
         elif node.name == "vstack":
             parts.append(t if len(dims) > 1 else shaping.reshape(t, (1, *dims) if dims else (1, 1)))
         else:
-            parts.append(t if len(dims) > 2 else shaping.reshape(t, {0: (1, 1, 1), 1: (1, *dims, 1), 2: (*dims, 1)}[len(dims)]))
+            parts.append(t if len(dims) > 2
+                         else shaping.reshape(t, {0: (1, 1, 1), 1: (1, *dims, 1), 2: (*dims, 1)}[len(dims)]))
     return cat(parts, node, 0 if node.name == "hstack" and rank(parts[0]) == 1 else axis)
 
 
@@ -473,13 +487,15 @@ def _tiled(x: Expr, times: Sequence[Any]) -> Expr:
     if all(isinstance(n, int) and n == 1 for n in times):
         return x
     dims = shape_of(x)
-    if all(isinstance(d, int) and d == 1 for d, n in zip(dims, times, strict=True) if not (isinstance(n, int) and n == 1)):
+    if all(isinstance(d, int) and d == 1 for d, n in zip(dims, times, strict=True)
+           if not (isinstance(n, int) and n == 1)):
         return spread(x, tuple(n if isinstance(d, int) and d == 1 else d for d, n in zip(dims, times, strict=True)))
     return op.tile(x, reps=tuple(times))
 
 
 @converter("repeat_interleave.self_int", "repeat_interleave.self_Tensor", "repeat_interleave.Tensor")
-def repeat_interleave(repeats: Any, node: Node, self: Expr | None = None, dim: int | None = None, output_size: int | None = None) -> Expr:
+def repeat_interleave(repeats: Any, node: Node, self: Expr | None = None, dim: int | None = None,
+                      output_size: int | None = None) -> Expr:
     x = op.arange(start=0, stop=shape_of(repeats)[0], step=1, dtype="int64") if self is None else self
     if dim is None:
         x, dim = shaping.reshape(x, (math.prod(shape_of(x)),)), 0
@@ -501,7 +517,8 @@ def _repeated(repeats: Expr, size: int, total: int | None, node: Node) -> Expr:
         return shaping.number(np.zeros(0))
     ends = op.cumsum(cast(spread(shaping.reshape(repeats, (-1,)), (size,)), "int64"), axis=0)
     count: Any = total if isinstance(total, int) else op.squeeze(slice_axis(ends, 0, size - 1, size), axis=(0,))
-    steps = op.arange(start=shaping.number(0), stop=count if isinstance(count, Expr) else shaping.number(count), step=shaping.number(1), dtype="int64")
+    steps = op.arange(start=shaping.number(0), stop=count if isinstance(count, Expr) else shaping.number(count),
+                      step=shaping.number(1), dtype="int64")
     return op.searchsorted(ends, node.settled(steps), right=True, dtype="int64")
 
 
@@ -511,7 +528,8 @@ def resize(self: Expr, node: Node, size: Any = None, the_template: Expr | None =
     dims = dims_of(size, node) if the_template is None else list(shape_of(the_template))
     have, wanted = math.prod(node.static(self, "self")), math.prod(dims)
     if wanted > have:
-        node.refuse(f"it makes {wanted} elements of {have}, and PyTorch does not define the new ones; use torch.nn.functional.pad")
+        node.refuse(f"it makes {wanted} elements of {have}, and PyTorch does not define the new ones; use "
+                    "torch.nn.functional.pad")
     flat = shaping.reshape(self, (have,))
     return shaping.reshape(flat if wanted == have else slice_axis(flat, 0, 0, wanted), tuple(dims))
 
@@ -560,7 +578,8 @@ def roll(self: Expr, shifts: Any, node: Node, dims: Any = ()) -> Expr:
             node.static(x, "self")
         by = step % size if size else 0
         if by:
-            x = op.concatenate(Tuple((slice_axis(x, axis, size - by, size), slice_axis(x, axis, 0, size - by))), axis=axis)
+            x = op.concatenate(Tuple((slice_axis(x, axis, size - by, size), slice_axis(x, axis, 0, size - by))),
+                               axis=axis)
     return x
 
 
@@ -570,7 +589,8 @@ def pixel_shuffle(self: Expr, upscale_factor: int) -> Expr:
     *lead, c, h, w = shape_of(self)
     x = shaping.reshape(self, (*lead, c // (r * r), r, r, h, w))
     n = len(lead)
-    return shaping.reshape(transpose(x, [*range(n), n, n + 3, n + 1, n + 4, n + 2]), (*lead, c // (r * r), h * r, w * r))
+    return shaping.reshape(transpose(x, [*range(n), n, n + 3, n + 1, n + 4, n + 2]),
+                           (*lead, c // (r * r), h * r, w * r))
 
 
 @converter("pixel_unshuffle")

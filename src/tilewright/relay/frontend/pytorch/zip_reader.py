@@ -1,7 +1,8 @@
 """A strict reader of ZIP archives, for files whose sender is not trusted.
 
-Readers of ZIP disagree about archives that contradict themselves. This one accepts only archives that have one meaning: entries fill the file
-from its first byte to the central directory, each header is there twice and says the same, and no two names are equal when case is ignored.
+Readers of ZIP disagree about archives that contradict themselves. This one accepts only archives that have one meaning:
+entries fill the file from its first byte to the central directory, each header is there twice and says the same, and no
+two names are equal when case is ignored.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ def read_chunks(file: IO[bytes], entry: Entry) -> Iterator[bytes]:
     left, size, crc = entry.packed, 0, 0
     file.seek(entry.start)
     pending = chunk = b""
-    while left or pending or (unpacker is not None and len(chunk) == _CHUNK):  # a full chunk: more of it may wait inside of the unpacker
+    # a full chunk: more of it may wait inside of the unpacker
+    while left or pending or (unpacker is not None and len(chunk) == _CHUNK):
         if not pending and left:
             pending = file.read(min(left, _CHUNK))
             if not pending:
@@ -121,7 +123,7 @@ def _at(file: IO[bytes], offset: int, size: int) -> bytes:
 
 
 def _directory(file: IO[bytes], length: int) -> tuple[int, int, int]:
-    """Number of entries, size and offset of the central directory. Both end records have to agree, and to end the file."""
+    """Number, size and offset of the central directory. Both end records must agree and end the file."""
     end = length - _END_FIELDS.size
     if end < 0:
         raise DamagedArchiveError("the file is too short for an archive")
@@ -137,10 +139,12 @@ def _directory(file: IO[bytes], length: int) -> tuple[int, int, int]:
     if at >= 0 and _at(file, at, 4) == _LOCATOR:
         _, number, place, disks = _LOCATOR_FIELDS.unpack(_at(file, at, _LOCATOR_FIELDS.size))
         end = at - _END64_FIELDS.size
-        mark, rest, _, _, disk, first_disk, here, count, size, offset = _END64_FIELDS.unpack(_at(file, end, _END64_FIELDS.size))
+        mark, rest, _, _, disk, first_disk, here, count, size, offset = _END64_FIELDS.unpack(_at(file, end,
+            _END64_FIELDS.size))
         limits = (_FULL16, _FULL32, _FULL32)
         agrees = all(s in (v, most) for s, v, most in zip(short, (count, size, offset), limits, strict=True))
-        if mark != _END64 or place != end or rest != _END64_FIELDS.size - 12 or number or disk or first_disk or disks > 1 or here != count or not agrees:
+        if (mark != _END64 or place != end or rest != _END64_FIELDS.size - 12 or number or disk or first_disk
+                or disks > 1 or here != count or not agrees):
             raise AmbiguousArchiveError("its two end records disagree")
     if offset + size != end:
         raise AmbiguousArchiveError("something stands before or behind the archive")
@@ -151,7 +155,8 @@ def _central(data: bytes, count: int) -> list[Entry]:
     entries = []
     at = 0
     for _ in range(count):
-        mark, _, _, flags, method, _, _, crc, packed, size, names, extras, comments, disk, _, mode, header = _CENTRAL_FIELDS.unpack_from(data, at)
+        (mark, _, _, flags, method, _, _, crc, packed, size, names, extras, comments, disk, _, mode,
+         header) = _CENTRAL_FIELDS.unpack_from(data, at)
         at += _CENTRAL_FIELDS.size
         name, extra = data[at : at + names], data[at + names : at + names + extras]
         at += names + extras + comments
@@ -172,7 +177,7 @@ def _central(data: bytes, count: int) -> list[Entry]:
 
 
 def _wide(extra: bytes, fields: tuple[int, ...], name: str) -> tuple[int, ...]:
-    """Sizes and offsets, those of all ones replaced by what the ZIP64 field says. It is there once, and has nothing else."""
+    """Sizes and offsets, replaced by the ZIP64 field where all bits are set. The field occurs once."""
     wide: list[bytes] = []
     at = 0
     while at + 4 <= len(extra):
@@ -204,12 +209,13 @@ def _decoded(name: bytes) -> str:
 
 
 def _local(file: IO[bytes], entries: list[Entry], directory: int) -> list[Entry]:
-    """The entries with where their bytes begin: local headers agree with the directory, and no byte is left between entries."""
+    """The entries and the start of their bytes; local headers match the directory, without gaps."""
     found = []
     at = 0
     for entry in sorted(entries, key=lambda e: e.header):
         if entry.header != at:
-            raise AmbiguousArchiveError("something stands before or behind the archive" if at == 0 else f"something stands before its entry {entry.name!r}")
+            raise AmbiguousArchiveError("something stands before or behind the archive" if at == 0
+                                        else f"something stands before its entry {entry.name!r}")
         header = _at(file, at, _LOCAL_FIELDS.size)
         mark, _, flags, method, _, _, crc, packed, size, names, extras = _LOCAL_FIELDS.unpack(header)
         name, extra = _at(file, at + len(header), names), _at(file, at + len(header) + names, extras)
@@ -218,14 +224,16 @@ def _local(file: IO[bytes], entries: list[Entry], directory: int) -> list[Entry]
             size, packed = _wide(extra, (size, packed), entry.name)
         told = ((crc, entry.crc), (packed, entry.packed), (size, entry.size))
         agrees = all(here == there or (has_descriptor and here in (0, _FULL32)) for here, there in told)
-        if mark != _LOCAL or name != entry.name.encode() or flags != entry.flags or method != entry.method or not agrees:
+        if (mark != _LOCAL or name != entry.name.encode() or flags != entry.flags or method != entry.method
+                or not agrees):
             raise AmbiguousArchiveError(f"its entry {entry.name!r} has two headers that disagree")
         start = at + len(header) + names + extras
         at = start + entry.packed
         if at > directory:
             raise DamagedArchiveError(f"the entry {entry.name!r} does not fit the file")
         at += _descriptor(file, at, entry) if has_descriptor else 0
-        found.append(Entry(entry.name, entry.method, entry.crc, entry.packed, entry.size, entry.flags, entry.header, start))
+        found.append(Entry(entry.name, entry.method, entry.crc, entry.packed, entry.size, entry.flags, entry.header,
+                           start))
     if at != directory:
         raise AmbiguousArchiveError("something stands before or behind the archive")
     return found
@@ -250,7 +258,8 @@ def _check_names(entries: list[Entry]) -> None:
         folded = entry.name.casefold().removesuffix("/")
         if folded in seen:
             before = seen[folded]
-            twice = "is there twice" if before == entry.name else f"is there again as {before!r}, and torch ignores case"
+            twice = ("is there twice" if before == entry.name
+                     else f"is there again as {before!r}, and torch ignores case")
             raise AmbiguousArchiveError(f"its entry {entry.name!r} {twice}")
         seen[folded] = entry.name
 

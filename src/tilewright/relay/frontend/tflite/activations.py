@@ -23,26 +23,6 @@ _ALL_BITS: Final = 32
 """A shift by as many moves all of a number out of its place."""
 
 
-@converter("RELU")
-def relu(x: Value, *, node: Node) -> Expr:
-    return _bounded("RELU", x, node)
-
-
-@converter("RELU6")
-def relu6(x: Value, *, node: Node) -> Expr:
-    return _bounded("RELU6", x, node)
-
-
-@converter("RELU_N1_TO_1")
-def relu_n1_to_1(x: Value, *, node: Node) -> Expr:
-    return _bounded("RELU_N1_TO_1", x, node)
-
-
-@converter("RELU_0_TO_1")
-def relu_0_to_1(x: Value, *, node: Node) -> Expr:
-    return _bounded("RELU_0_TO_1", x, node)
-
-
 _LIMITS = {"RELU": (0.0, math.inf), "RELU6": (0.0, 6.0), "RELU_N1_TO_1": (-1.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}
 
 
@@ -52,9 +32,20 @@ def _bounded(name: str, x: Value, node: Node) -> Expr:
     scale, zero_point = scale_of(node.output), zero_point_of(node.output)
     first, last = limits(x.dtype)
     low, high = _LIMITS[name]
-    found = requantize(centred(x.expr, x.zero_point), float(np.float32(x.scale) / np.float32(scale)), 1.0, zero_point, x.dtype)
+    found = requantize(centred(x.expr, x.zero_point), float(np.float32(x.scale) / np.float32(scale)), 1.0, zero_point,
+                       x.dtype)
     least = max(first, place(low, scale, zero_point))
     return op.clip(found, a_min=least, a_max=last if math.isinf(high) else min(last, place(high, scale, zero_point)))
+
+
+def _register_bounded(kind: str) -> None:
+    @converter(kind)
+    def convert(x: Value, *, node: Node) -> Expr:
+        return _bounded(kind, x, node)
+
+
+for _kind in _LIMITS:
+    _register_bounded(_kind)
 
 
 @converter("LOGISTIC")
@@ -80,7 +71,8 @@ def elu(x: Value, *, node: Node) -> Expr:
     if x.is_quantized:
         return function_of(x, node.output, lambda v: np.where(v < 0, np.expm1(v), v))
     one = constant(1, x.dtype)
-    return op.where(op.less(x.expr, constant(0, x.dtype)), op.subtract(op.exp(op.minimum(x.expr, constant(0, x.dtype))), one), x.expr)
+    return op.where(op.less(x.expr, constant(0, x.dtype)), op.subtract(op.exp(op.minimum(x.expr, constant(0, x.dtype))),
+        one), x.expr)
 
 
 @converter("GELU")
@@ -118,7 +110,8 @@ def _hard_swish_table(x: Value, node: Node) -> Array:
     hires = np.float32(1 / 128) * np.float32(x.scale)
     to_result = _multiplier_16(float(hires / np.float32(scale_of(node.output))))
     if to_result[1] > 0:
-        node.refuse(f"the scale of its result, {scale_of(node.output)}, is less than 1/128 of that of its input, {x.scale}, and the kernels need more; convert the model again")
+        node.refuse(f"the scale of its result, {scale_of(node.output)}, is less than 1/128 of that of its input, "
+                    f"{x.scale}, and the kernels need more; convert the model again")
     to_share = _multiplier_16(float(hires / np.float32(3 / 32768)))
     low, high = limits(x.dtype)
     data = (np.arange(low, high + 1) - x.zero_point) << 7
@@ -231,9 +224,11 @@ def _softmax_16(x: Value, beta: float, node: Node) -> Expr:
     total = op.sum(exponentials, axis=-1, keepdims=True)
     zeros = _leading_zeros(total)
     ones = constant(1, "int32")
-    shifted = op.subtract(op.right_shift(op.add(op.left_shift(total, op.subtract(zeros, ones)), constant(1 << 13, "int32")), constant(14, "int32")),
+    shifted = op.subtract(op.right_shift(op.add(op.left_shift(total, op.subtract(zeros, ones)),
+                                                constant(1 << 13, "int32")), constant(14, "int32")),
                           constant(98304, "int32"))
-    inverse = cast(interpolated(op.clip(shifted, a_min=-32768, a_max=32767), _unit_table(lambda v: 1 / (1 + v), 0.0, 1.0)), "int32")
+    inverse = cast(interpolated(op.clip(shifted, a_min=-32768, a_max=32767),
+                                _unit_table(lambda v: 1 / (1 + v), 0.0, 1.0)), "int32")
     right = op.subtract(constant(30, "int32"), zeros)
     product = op.multiply(exponentials, inverse)
     rounded = op.add(product, op.left_shift(ones, right))
@@ -262,7 +257,8 @@ def log_softmax(x: Value, *, node: Node) -> Expr:
     if x.dtype == "int8":
         return logarithms.log_softmax(x.expr, x.scale)
     if x.dtype != "uint8":
-        node.refuse(f"it is of {x.dtype}, and is supported for floats, int8 and uint8; keep it out of what is quantized")
+        node.refuse(
+            f"it is of {x.dtype}, and is supported for floats, int8 and uint8; keep it out of what is quantized")
     exponentials = _exponentials(x, 1.0)
     sums = op.take(op.cumsum(exponentials, axis=x.rank - 1), constant([x.shape[-1] - 1], "int32"), axis=x.rank - 1)
     scale = np.float32(x.scale) / np.float32(scale_of(t))
@@ -271,5 +267,3 @@ def log_softmax(x: Value, *, node: Node) -> Expr:
     below = cast(op.subtract(wide, op.max(wide, axis=-1, keepdims=True)), "float32")
     real = op.subtract(op.multiply(below, constant(scale, "float32")), logs)
     return saturated(cast(op.round(real), "int32"), zero_point_of(t), t.dtype)
-
-

@@ -1,4 +1,4 @@
-"""Arithmetic and comparisons of two tensors. Integers of a scale are brought to a common one in fixed point, as the reference kernels do."""
+"""Arithmetic and comparisons of two tensors. Quantized integers are rescaled in fixed point like the kernels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ from tilewright.base.types import DataType
 from tilewright.relay.expr import Constant, Expr
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import angle_of, cast, reshape
-from tilewright.relay.frontend.tflite.node import Node, Value, constant, is_quantized, parameters_of, scale_of, zero_point_of
+from tilewright.relay.frontend.tflite.node import (
+    Node,
+    Value,
+    constant,
+    is_quantized,
+    parameters_of,
+    scale_of,
+    zero_point_of,
+)
 from tilewright.relay.frontend.tflite.quotients import quotient_table
 from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.frontend.tflite.rescale import activate, centred, limits, requantize, rescaled, saturated
@@ -43,8 +51,9 @@ def _sum(a: Value, b: Value, combine: Callable[..., Expr], powers_of_two: bool, 
         return op.qnn.add(a.expr, b.expr, *(p for v in (a.tensor, b.tensor, t) for p in parameters_of(v)))
     if a.dtype == "int16" and powers_of_two:
         logs = [_log2(s) for s in (a.scale, b.scale, scale_of(t))]
-        if None not in logs and not (a.zero_point or b.zero_point or zero_point_of(t)):
-            return _sum_of_powers(a, b, combine, [int(logs[k]) - int(logs[2]) for k in range(2)], node)  # type: ignore[arg-type]
+        known = [n for n in logs if n is not None]
+        if len(known) == len(logs) and not (a.zero_point or b.zero_point or zero_point_of(t)):
+            return _sum_of_powers(a, b, combine, [int(n) - int(known[2]) for n in known[:2]], node)
     bits = _HEADROOM[a.dtype]
     largest = 2 * max(float(np.float32(a.scale)), float(np.float32(b.scale)))
     left, right = (_shifted(v, bits, float(np.float32(v.scale)) / largest) for v in (a, b))
@@ -65,8 +74,10 @@ def _shifted(v: Value, bits: int, factor: float) -> Expr:
 def _sum_of_powers(a: Value, b: Value, combine: Callable[..., Expr], shifts: list[int], node: Node) -> Expr:
     """16-bit numbers whose scales are powers of two: the one of the smaller scale is shifted to the right."""
     if any(s > 0 for s in shifts) or 0 not in shifts:
-        node.refuse(f"its scales are {a.scale}, {b.scale} and {scale_of(node.output)}; with powers of two, the largest of the inputs' must be that of the result")
-    left, right = (rescaled(cast(v.expr, "int32"), 2.0**s) if s else cast(v.expr, "int32") for v, s in zip((a, b), shifts, strict=True))
+        node.refuse(f"its scales are {a.scale}, {b.scale} and {scale_of(node.output)}; with powers of two, the largest "
+                    "of the inputs' must be that of the result")
+    left, right = (rescaled(cast(v.expr, "int32"), 2.0**s) if s else cast(v.expr, "int32")
+                   for v, s in zip((a, b), shifts, strict=True))
     return saturated(combine(left, right), 0, "int16")
 
 
@@ -111,26 +122,6 @@ def _truncated(x: Expr, y: Expr) -> Expr:
     return op.where(op.logical_xor(op.less(x, zero), op.less(y, zero)), op.negative(size), size)
 
 
-@converter("FLOOR_DIV")
-def floor_div(a: Value, b: Value) -> Expr:
-    return op.floor_divide(a.expr, b.expr)
-
-
-@converter("FLOOR_MOD")
-def floor_mod(a: Value, b: Value) -> Expr:
-    return op.floor_mod(a.expr, b.expr)
-
-
-@converter("POW")
-def power(a: Value, b: Value) -> Expr:
-    return op.power(a.expr, b.expr)
-
-
-@converter("ATAN2")
-def atan2(a: Value, b: Value) -> Expr:
-    return angle_of(a.expr, b.expr)
-
-
 @converter("SQUARED_DIFFERENCE")
 def squared_difference(a: Value, b: Value, *, node: Node) -> Expr:
     if not _both_quantized(a, b, node):
@@ -140,18 +131,9 @@ def squared_difference(a: Value, b: Value, *, node: Node) -> Expr:
     largest = 2.0 * max(float(np.float32(a.scale)), float(np.float32(b.scale)))
     left, right = (_shifted(v, bits, float(np.float32(v.scale)) / largest) for v in (a, b))
     difference = op.subtract(left, right)
-    total = rescaled(op.multiply(difference, difference), (largest * largest) / ((1 << bits * 2) * float(np.float32(scale_of(t)))))
+    total = rescaled(op.multiply(difference, difference), (largest * largest)
+                     / ((1 << bits * 2) * float(np.float32(scale_of(t)))))
     return saturated(total, zero_point_of(t), t.dtype)
-
-
-@converter("MAXIMUM")
-def maximum(a: Value, b: Value) -> Expr:
-    return op.maximum(a.expr, b.expr)
-
-
-@converter("MINIMUM")
-def minimum(a: Value, b: Value) -> Expr:
-    return op.minimum(a.expr, b.expr)
 
 
 @converter("ADD_N")
@@ -168,11 +150,12 @@ def add_n(*values: Value, node: Node) -> Expr:
     total = _shifted(values[0], bits, float(np.float32(values[0].scale)) / largest)
     for v in values[1:]:
         total = op.add(total, _shifted(v, bits, float(np.float32(v.scale)) / largest))
-    return saturated(rescaled(total, largest / ((1 << bits) * float(np.float32(scale_of(t))))), zero_point_of(t), t.dtype)
+    return saturated(rescaled(total, largest / ((1 << bits) * float(np.float32(scale_of(t))))), zero_point_of(t),
+                     t.dtype)
 
 
 def _compared(v: Value) -> Expr:
-    """What an operand is compared by. Scales of one and more have too large a shift in TensorFlow Lite's kernels, which leaves the sign alone."""
+    """Operand of a comparison. Scales of 1 and more exceed the shift of TFLite's kernels, leaving only the sign."""
     if v.scale < 1:
         return _shifted(v, 8, float(np.float32(v.scale)))
     data = centred(v.expr, v.zero_point)
@@ -189,29 +172,29 @@ def _comparison(kind: str, compare: str) -> None:
 
 
 for _kind, _compare in (
-    ("EQUAL", "equal"), ("NOT_EQUAL", "not_equal"), ("LESS", "less"), ("LESS_EQUAL", "less_equal"), ("GREATER", "greater"), ("GREATER_EQUAL", "greater_equal"),
+    ("EQUAL", "equal"), ("NOT_EQUAL", "not_equal"), ("LESS", "less"), ("LESS_EQUAL", "less_equal"),
+    ("GREATER", "greater"), ("GREATER_EQUAL", "greater_equal"),
 ):
     _comparison(_kind, _compare)
 
 
-@converter("LOGICAL_AND")
-def logical_and(a: Value, b: Value) -> Expr:
-    return op.logical_and(a.expr, b.expr)
+def _plain(kind: str, build: Callable[..., Expr]) -> None:
+    @converter(kind)
+    def convert(a: Value, b: Value) -> Expr:
+        return build(a.expr, b.expr)
 
 
-@converter("LOGICAL_OR")
-def logical_or(a: Value, b: Value) -> Expr:
-    return op.logical_or(a.expr, b.expr)
+for _kind, _build in (
+    ("FLOOR_DIV", op.floor_divide), ("FLOOR_MOD", op.floor_mod), ("POW", op.power), ("ATAN2", angle_of),
+    ("MAXIMUM", op.maximum), ("MINIMUM", op.minimum), ("LOGICAL_AND", op.logical_and), ("LOGICAL_OR", op.logical_or),
+    ("BITWISE_XOR", op.bitwise_xor),
+):
+    _plain(_kind, _build)
 
 
 @converter("LOGICAL_NOT")
 def logical_not(x: Value) -> Expr:
     return op.logical_not(x.expr)
-
-
-@converter("BITWISE_XOR")
-def bitwise_xor(a: Value, b: Value) -> Expr:
-    return op.bitwise_xor(a.expr, b.expr)
 
 
 @converter("RIGHT_SHIFT")

@@ -1,7 +1,8 @@
 """Branches, loops, graphs that are run once, and the variables and tables that they write to.
 
-A loop becomes a function that calls itself, so it runs as often as its condition says. One whose values change their types from turn to turn, or are
-texts, is copied out, as far as its condition is known; conditions that a run tells are waited for.
+A loop becomes a function that calls itself, so it runs as often as its condition says. One whose values change their
+types from turn to turn, or are texts, is copied out, as far as its condition is known; conditions that a run tells are
+waited for.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from typing import Any, Final
 
 from tilewright.base.errors import CompileError, ModelError, ShapeError
 from tilewright.relay.expr import Expr, If, Tuple
-from tilewright.relay.frontend.known import has_unknown_sizes
+from tilewright.relay.frontend.core.known import has_unknown_sizes
+from tilewright.relay.frontend.core.node import NotKnownError
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import fields, reshape
-from tilewright.relay.frontend.tflite.node import Node, NotKnownError, Outside, Value
+from tilewright.relay.frontend.tflite.node import Node, Outside, Value
 from tilewright.relay.frontend.tflite.registry import converter
 from tilewright.relay.loops import Loop, Turn
 
@@ -23,19 +25,24 @@ _MOST: Final = 64
 
 
 @converter("IF")
-def if_(condition: Value, *inputs: Value, then_subgraph_index: int = 0, else_subgraph_index: int = 0, node: Node) -> tuple[Expr, ...]:
+def if_(condition: Value, *inputs: Value, then_subgraph_index: int = 0, else_subgraph_index: int = 0,
+        node: Node) -> tuple[Expr, ...]:
     given = [x.expr for x in inputs]
     known = node.known(condition)
     if any(isinstance(d, int) and d != 1 for d in condition.expr.tensor_type.shape):
-        node.refuse(f"its condition has the shape {tuple(condition.expr.tensor_type.shape)}, and must be one truth value; the file is damaged: convert it again")
+        node.refuse(f"its condition has the shape {tuple(condition.expr.tensor_type.shape)}, and must be one truth "
+                    "value; the file is damaged: convert it again")
     if known is not None:
         return tuple(node.import_graph(then_subgraph_index if known.reshape(-1)[0] else else_subgraph_index, given))
     if any(map(_holds_texts, given)):
-        return tuple(node.import_graph(then_subgraph_index if node.value(condition).reshape(-1)[0] else else_subgraph_index, given))
+        return tuple(node.import_graph(then_subgraph_index if node.value(condition).reshape(-1)[0]
+                                       else else_subgraph_index, given))
     both = [node.import_graph(number, given) for number in (then_subgraph_index, else_subgraph_index)]
     if len(both[0]) != len(both[1]):
-        node.refuse(f"its branches have {len(both[0])} and {len(both[1])} results, and must have as many as each other; the file is damaged: convert it again")
-    if any(has_unknown_sizes(a) or has_unknown_sizes(b) or a.checked_type != b.checked_type for a, b in zip(*both, strict=True)):
+        node.refuse(f"its branches have {len(both[0])} and {len(both[1])} results, and must have as many as each "
+                    "other; the file is damaged: convert it again")
+    if any(has_unknown_sizes(a) or has_unknown_sizes(b) or a.checked_type != b.checked_type
+           for a, b in zip(*both, strict=True)):
         return tuple(both[0] if node.value(condition).reshape(-1)[0] else both[1])
     then, otherwise = both
     chosen = reshape(condition.expr, ())
@@ -76,14 +83,16 @@ def _looped(states: Sequence[Expr], cond: int, body: int, node: Node) -> list[Ex
 def _condition(results: Sequence[Expr], node: Node) -> Expr:
     """The one result of the graph of a loop's condition."""
     if len(results) != 1:
-        node.refuse(f"its condition has {len(results)} results, and must have one; the file is damaged: convert it again")
+        node.refuse(f"its condition has {len(results)} results, and must have one; the file is damaged: convert it "
+                    "again")
     return results[0]
 
 
 def _after(results: Sequence[Expr], count: int, node: Node) -> Sequence[Expr]:
     """The `count` values after a turn."""
     if len(results) != count:
-        node.refuse(f"its body has {len(results)} results, and must have {count}, one for each input; the file is damaged: convert it again")
+        node.refuse(f"its body has {len(results)} results, and must have {count}, one for each input; the file is "
+                    "damaged: convert it again")
     return results
 
 
@@ -94,11 +103,13 @@ def _copied(inputs: Sequence[Value], cond: int, body: int, node: Node, why: Comp
         going = node.settled(_condition(node.import_graph(cond, states), node))
         holds = node.value(Value(going, node.output))
         if holds.size != 1:
-            node.refuse(f"its condition has the shape {holds.shape}, and must be one truth value; the file is damaged: convert it again")
+            node.refuse(f"its condition has the shape {holds.shape}, and must be one truth value; the file is damaged: "
+                        "convert it again")
         if not holds.item():
             return states
         states = [node.settled(s) for s in _after(node.import_graph(body, states), len(states), node)]
-    return node.refuse(f"its turns are copied out ({why.message}), and there are more than {_MOST}; keep the types of its values the same in every turn, and texts out of it")
+    return node.refuse(f"its turns are copied out ({why.message}), and there are more than {_MOST}; keep the types of "
+                       "its values the same in every turn, and texts out of it")
 
 
 @converter("CALL")
@@ -108,7 +119,8 @@ def call(*inputs: Value, subgraph: int = 0, node: Node) -> tuple[Expr, ...]:
 
 @converter("STABLEHLO_COMPOSITE")
 def composite(
-    *inputs: Value, name: str = "", decomposition_subgraph_index: int = 0, composite_attributes: Any = (), composite_attributes_format: int = 0, version: int = 0, node: Node,
+    *inputs: Value, name: str = "", decomposition_subgraph_index: int = 0, composite_attributes: Any = (),
+    composite_attributes_format: int = 0, version: int = 0, node: Node,
 ) -> tuple[Expr, ...]:
     """By its decomposition, whatever the name and the attributes say to runtimes that know it."""
     return tuple(node.import_graph(decomposition_subgraph_index, [x.expr for x in inputs]))

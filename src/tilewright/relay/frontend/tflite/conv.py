@@ -1,4 +1,4 @@
-"""Convolutions, channels last. Integers: the sum of products in 32 bits (64 for 16-bit data), the bias, then the scale of the result."""
+"""Convolutions, channels last. Integers: 32-bit sums of products (64 for 16-bit data), bias, then rescaling."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tilewright.relay.frontend.tflite.windows import padding_of
 
 @converter("CONV_2D")
 def conv_2d(
-    x: Value, w: Value, b: Value | None = None, *, padding: int = 0, stride_w: int = 0, stride_h: int = 0, fused_activation_function: int = 0,
-    dilation_w_factor: int = 1, dilation_h_factor: int = 1, node: Node,
+    x: Value, w: Value, b: Value | None = None, *, padding: int = 0, stride_w: int = 0, stride_h: int = 0,
+    fused_activation_function: int = 0, dilation_w_factor: int = 1, dilation_h_factor: int = 1, node: Node,
 ) -> Expr:
     out_channels, *kernel, depth = _shape(w, 4, node)
     channels = _shape(x, 4, node)[3]
@@ -30,7 +30,8 @@ def conv_2d(
     groups = channels // depth
     strides, dilation = (stride_h, stride_w), (dilation_h_factor, dilation_w_factor)
     attrs = {
-        "strides": strides, "padding": padding_of(padding, x.shape[1:3], kernel, strides, dilation, node), "dilation": dilation, "groups": groups,
+        "strides": strides, "padding": padding_of(padding, x.shape[1:3], kernel, strides, dilation, node),
+        "dilation": dilation, "groups": groups,
         "channels": out_channels, "kernel_size": tuple(kernel), "data_layout": "NHWC", "kernel_layout": "HWIO",
     }
     weight = transpose(w.expr, (1, 2, 3, 0))
@@ -39,8 +40,8 @@ def conv_2d(
 
 @converter("DEPTHWISE_CONV_2D")
 def depthwise_conv_2d(
-    x: Value, w: Value, b: Value | None = None, *, padding: int = 0, stride_w: int = 0, stride_h: int = 0, fused_activation_function: int = 0,
-    dilation_w_factor: int = 1, dilation_h_factor: int = 1, node: Node,
+    x: Value, w: Value, b: Value | None = None, *, padding: int = 0, stride_w: int = 0, stride_h: int = 0,
+    fused_activation_function: int = 0, dilation_w_factor: int = 1, dilation_h_factor: int = 1, node: Node,
 ) -> Expr:
     _, *kernel, out_channels = _shape(w, 4, node)
     channels = _shape(x, 4, node)[3]
@@ -48,7 +49,8 @@ def depthwise_conv_2d(
         node.refuse(f"its input has {channels} channels, and its result {out_channels}, which is no multiple")
     strides, dilation = (stride_h, stride_w), (dilation_h_factor, dilation_w_factor)
     attrs = {
-        "strides": strides, "padding": padding_of(padding, x.shape[1:3], kernel, strides, dilation, node), "dilation": dilation, "groups": channels,
+        "strides": strides, "padding": padding_of(padding, x.shape[1:3], kernel, strides, dilation, node),
+        "dilation": dilation, "groups": channels,
         "channels": out_channels, "kernel_size": tuple(kernel), "data_layout": "NHWC", "kernel_layout": "HWIO",
     }
     weight = reshape(w.expr, (*kernel, 1, out_channels))
@@ -66,7 +68,8 @@ def _convolution(x: Value, w: Value, weight: Expr, b: Value | None, attrs: dict[
     if is_hybrid(x, w):
         data, scale = asymmetric(x.expr) if w.quantization.is_per_axis else symmetric(x.expr)
         total = op.nn.conv2d(data, cast(weight, "int32"), out_dtype="int32", **attrs)
-        return biased(op.multiply(cast(total, "float32"), op.multiply(scale, constant(one_or_all(w.quantization.scales), "float32"))), b)
+        return biased(op.multiply(cast(total, "float32"),
+                                  op.multiply(scale, constant(one_or_all(w.quantization.scales), "float32"))), b)
     if not x.is_quantized:
         return biased(op.nn.conv2d(x.expr, cast(weight, x.dtype), **attrs), b)
     if x.dtype == "int16":
@@ -78,14 +81,15 @@ def _convolution(x: Value, w: Value, weight: Expr, b: Value | None, attrs: dict[
     top, left, bottom, right = attrs["padding"]
     data = pad(x.expr, ((0, 0), (top, bottom), (left, right), (0, 0)), constant(x.zero_point, "float32"))
     total = op.qnn.conv2d(
-        data, weight, constant(x.zero_point, "int32"), constant(zero_points[0] if same else zero_points, "int32"), constant(x.scale, "float32"),
-        constant(one_or_all(w.quantization.scales), "float32"), out_dtype=INT32, **{**attrs, "padding": (0, 0, 0, 0)},
+        data, weight, constant(x.zero_point, "int32"), constant(zero_points[0] if same else zero_points, "int32"),
+        constant(x.scale, "float32"), constant(one_or_all(w.quantization.scales), "float32"), out_dtype=INT32,
+        **{**attrs, "padding": (0, 0, 0, 0)},
     )
     return open_requantize(biased(total, b), rounded_scales(x, w), node.output, axis=3)
 
 
 def rounded_scales(x: Value, w: Value) -> Any:
-    """What sums of products are worth, as the field has it: rounded to float32. What the kernels multiply by is in `qnn/sources.py`."""
+    """Value of sums of products, rounded to float32 as in TVM. The kernels' factors are in `qnn/sources.py`."""
     return np.float32(x.scale) * np.asarray(w.quantization.scales, np.float32)
 
 
@@ -114,13 +118,14 @@ def biased(total: Expr, b: Value | None) -> Expr:
     if b is None:
         return total
     bias, last = cast(b.expr, total.tensor_type.dtype), total.tensor_type.ndim - 1
-    return op.nn.bias_add(total, bias, axis=last) if bias.tensor_type.shape == total.tensor_type.shape[last:] else op.add(total, bias)
+    return (op.nn.bias_add(total, bias, axis=last) if bias.tensor_type.shape == total.tensor_type.shape[last:]
+            else op.add(total, bias))
 
 
 @converter("TRANSPOSE_CONV")
 def transpose_conv(
-    output_shape: Value, w: Value, x: Value, b: Value | None = None, *, padding: int = 0, stride_w: int = 0, stride_h: int = 0,
-    fused_activation_function: int = 0, node: Node,
+    output_shape: Value, w: Value, x: Value, b: Value | None = None, *, padding: int = 0, stride_w: int = 0,
+    stride_h: int = 0, fused_activation_function: int = 0, node: Node,
 ) -> Expr:
     wanted = node.ints(output_shape)
     out_channels, *kernel, _ = _shape(w, 4, node)
@@ -129,17 +134,21 @@ def transpose_conv(
         node.refuse(f"its output shape is {wanted}, and must have 4 sizes")
     before, after, more = transposed_padding(padding, sizes, wanted[1:3], kernel, strides, node)
     attrs = {
-        "strides": strides, "padding": (*before, *after), "output_padding": more, "channels": out_channels, "kernel_size": tuple(kernel),
+        "strides": strides, "padding": (*before, *after), "output_padding": more, "channels": out_channels,
+        "kernel_size": tuple(kernel),
         "data_layout": "NHWC", "kernel_layout": "HWOI", "dilation": (1, 1), "groups": 1,
     }
     weight = transpose(dequantized(w) if is_hybrid(x, w) else w.expr, (1, 2, 0, 3))
     if not x.is_quantized:
-        return activate(biased(op.nn.conv2d_transpose(x.expr, cast(weight, x.dtype), **attrs), b), fused_activation_function, node)
+        return activate(biased(op.nn.conv2d_transpose(x.expr, cast(weight, x.dtype), **attrs), b),
+                        fused_activation_function, node)
     kind = "int32" if x.dtype != "int16" else sum_type(b)
     data = centred(x.expr, x.zero_point, kind)
-    moved = centred(weight, w.quantization.zero_points[0], kind) if w.quantization.zero_points[0] else cast(weight, kind)
+    moved = (centred(weight, w.quantization.zero_points[0], kind) if w.quantization.zero_points[0]
+             else cast(weight, kind))
     total = op.nn.conv2d_transpose(data, moved, out_dtype=kind, **attrs)
-    return activate(to_output(biased(total, b), product_scales(x, w), node.output, axis=3), fused_activation_function, node)
+    return activate(to_output(biased(total, b), product_scales(x, w), node.output, axis=3), fused_activation_function,
+                    node)
 
 
 def transposed_padding(
@@ -158,8 +167,9 @@ def transposed_padding(
 
 @converter("CONV_3D")
 def conv_3d(
-    x: Value, w: Value, b: Value | None = None, *, padding: int = 0, stride_d: int = 0, stride_w: int = 0, stride_h: int = 0,
-    fused_activation_function: int = 0, dilation_d_factor: int = 1, dilation_w_factor: int = 1, dilation_h_factor: int = 1, node: Node,
+    x: Value, w: Value, b: Value | None = None, *, padding: int = 0, stride_d: int = 0, stride_w: int = 0,
+    stride_h: int = 0, fused_activation_function: int = 0, dilation_d_factor: int = 1, dilation_w_factor: int = 1,
+    dilation_h_factor: int = 1, node: Node,
 ) -> Expr:
     strides, dilation = (stride_d, stride_h, stride_w), (dilation_d_factor, dilation_h_factor, dilation_w_factor)
     *kernel, depth, out_channels = _shape(w, 5, node)
@@ -167,24 +177,26 @@ def conv_3d(
     if depth < 1 or x.shape[4] % depth:
         node.refuse(f"its input has {x.shape[4]} channels, and its filters take {depth}, which does not divide them")
     found = op.nn.conv3d(
-        x.expr, w.expr, strides=strides, padding=around, dilation=dilation, groups=x.shape[4] // depth, channels=out_channels, kernel_size=tuple(kernel),
-        data_layout="NDHWC", kernel_layout="DHWIO",
+        x.expr, w.expr, strides=strides, padding=around, dilation=dilation, groups=x.shape[4] // depth,
+        channels=out_channels, kernel_size=tuple(kernel), data_layout="NDHWC", kernel_layout="DHWIO",
     )
     return activate(biased(found, b), fused_activation_function, node)
 
 
 @converter("CONV_3D_TRANSPOSE")
 def conv_3d_transpose(
-    output_shape: Value, w: Value, x: Value, b: Value | None = None, *, padding: int = 0, stride_d: int = 0, stride_w: int = 0, stride_h: int = 0,
-    fused_activation_function: int = 0, dilation_d_factor: int = 1, dilation_w_factor: int = 1, dilation_h_factor: int = 1, node: Node,
+    output_shape: Value, w: Value, x: Value, b: Value | None = None, *, padding: int = 0, stride_d: int = 0,
+    stride_w: int = 0, stride_h: int = 0, fused_activation_function: int = 0, dilation_d_factor: int = 1,
+    dilation_w_factor: int = 1, dilation_h_factor: int = 1, node: Node,
 ) -> Expr:
     if (dilation_d_factor, dilation_w_factor, dilation_h_factor) != (1, 1, 1):
         node.refuse("dilation of a transposed convolution is not supported; convert the model without it")
     strides = (stride_d, stride_h, stride_w)
     *kernel, out_channels, _ = _shape(w, 5, node)
-    before, after, more = transposed_padding(padding, _shape(x, 5, node)[1:4], node.ints(output_shape)[1:4], kernel, strides, node)
+    before, after, more = transposed_padding(padding, _shape(x, 5, node)[1:4], node.ints(output_shape)[1:4], kernel,
+                                             strides, node)
     found = op.nn.conv3d_transpose(
-        x.expr, w.expr, strides=strides, padding=(*before, *after), output_padding=more, channels=out_channels, kernel_size=tuple(kernel),
-        data_layout="NDHWC", kernel_layout="DHWOI",
+        x.expr, w.expr, strides=strides, padding=(*before, *after), output_padding=more, channels=out_channels,
+        kernel_size=tuple(kernel), data_layout="NDHWC", kernel_layout="DHWOI",
     )
     return activate(biased(found, b), fused_activation_function, node)

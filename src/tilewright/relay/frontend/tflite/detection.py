@@ -18,11 +18,13 @@ from tilewright.relay.frontend.tflite.registry import converter
 @converter("TFLite_Detection_PostProcess")
 def detection_postprocess(encodings: Value, scores: Value, anchors: Value, *, node: Node) -> tuple[Expr, ...]:
     said = numbers_of(node.operator.custom_options)
-    missing = [n for n in ("max_detections", "nms_iou_threshold", "nms_score_threshold", "num_classes", "y_scale", "x_scale", "h_scale", "w_scale") if n not in said]
+    missing = [n for n in ("max_detections", "nms_iou_threshold", "nms_score_threshold", "num_classes", "y_scale",
+                           "x_scale", "h_scale", "w_scale") if n not in said]
     if missing:
         node.refuse(f"its options do not say {', '.join(missing)}; the file is damaged: convert it again")
     if said.get("max_classes_per_detection", 1) != 1 and not said.get("use_regular_nms", False):
-        node.refuse("it gives several classes for a box, which is not supported; convert it with max_classes_per_detection=1")
+        node.refuse("it gives several classes for a box, which is not supported; convert it with "
+                    "max_classes_per_detection=1")
     boxes = _decoded(_real(encodings), _real(anchors), said)
     n, classes = boxes.tensor_type.shape[0], int(said["num_classes"])
     background = scores.shape[-1] - classes
@@ -36,8 +38,9 @@ def detection_postprocess(encodings: Value, scores: Value, anchors: Value, *, no
     rows = op.take(boxes, places, axis=0, mode="clip")
     zero = constant(0, "float32")
     return (
-        reshape(op.where(reshape(kept, (most, 1)), rows, zero), (1, most, 4)), reshape(op.where(kept, numbers, zero), (1, most)),
-        reshape(op.where(kept, found, zero), (1, most)), cast(reshape(count, (1,)), "float32"),
+        reshape(op.where(reshape(kept, (most, 1)), rows, zero), (1, most, 4)),
+        reshape(op.where(kept, numbers, zero), (1, most)), reshape(op.where(kept, found, zero), (1, most)),
+        cast(reshape(count, (1,)), "float32"),
     )
 
 
@@ -57,15 +60,19 @@ def _decoded(encodings: Expr, anchors: Expr, said: dict[str, Any]) -> Expr:
     centre_y = op.add(op.multiply(over(y, "y_scale"), ha), ya)
     centre_x = op.add(op.multiply(over(x, "x_scale"), wa), xa)
     half = constant(0.5, "float32")
-    half_h, half_w = (op.multiply(half, op.multiply(op.exp(over(v, name)), a)) for v, name, a in ((h, "h_scale", ha), (w, "w_scale", wa)))
-    return op.concatenate(Tuple((op.subtract(centre_y, half_h), op.subtract(centre_x, half_w), op.add(centre_y, half_h), op.add(centre_x, half_w))), axis=1)
+    half_h, half_w = (op.multiply(half, op.multiply(op.exp(over(v, name)), a))
+                      for v, name, a in ((h, "h_scale", ha), (w, "w_scale", wa)))
+    return op.concatenate(Tuple((op.subtract(centre_y, half_h), op.subtract(centre_x, half_w), op.add(centre_y, half_h),
+                                 op.add(centre_x, half_w))), axis=1)
 
 
 def _suppressed(boxes: Expr, scores: Expr, each: int, said: dict[str, Any]) -> list[Expr]:
     n = boxes.tensor_type.shape[0]
     whole = op.vision.all_class_non_max_suppression(
-        reshape(boxes, (1, n, 4)), scores, max_output_boxes_per_class=each, iou_threshold=float(said["nms_iou_threshold"]),
-        score_threshold=float(np.nextafter(np.float32(said["nms_score_threshold"]), np.float32(-np.inf))), output_format="tensorflow",
+        reshape(boxes, (1, n, 4)), scores, max_output_boxes_per_class=each,
+        iou_threshold=float(said["nms_iou_threshold"]),
+        score_threshold=float(np.nextafter(np.float32(said["nms_score_threshold"]), np.float32(-np.inf))),
+        output_format="tensorflow",
     )
     return [TupleGetItem(whole, k) for k in range(3)]
 

@@ -27,7 +27,8 @@ def _plain(kind: str, name: str) -> None:
         return getattr(op, name)(x.expr)  # type: ignore[no-any-return]
 
 
-for _kind, _name in (("FLOOR", "floor"), ("CEIL", "ceil"), ("ROUND", "round"), ("SIN", "sin"), ("COS", "cos"), ("SIGN", "sign"), ("NEG", "negative")):
+for _kind, _name in (("FLOOR", "floor"), ("CEIL", "ceil"), ("ROUND", "round"), ("SIN", "sin"), ("COS", "cos"),
+                     ("SIGN", "sign"), ("NEG", "negative")):
     _plain(_kind, _name)
 
 
@@ -77,7 +78,8 @@ def absolute(x: Value, *, node: Node) -> Expr:
     t = node.output
     size = op.abs(centred(x.expr, x.zero_point))
     factor = float(np.float32(x.scale) / np.float32(scale_of(t)))
-    return saturated(size, zero_point_of(t), t.dtype) if factor == 1 else requantize(size, factor, 1.0, zero_point_of(t), t.dtype)
+    return saturated(size, zero_point_of(t), t.dtype) if factor == 1 else requantize(size, factor, 1.0,
+        zero_point_of(t), t.dtype)
 
 
 @converter("CAST")

@@ -1,6 +1,7 @@
 """Sigmoid and tanh of 16-bit numbers, in integers, as TensorFlow Lite's reference kernels compute them.
 
-Both go by one table of 256 values of the sigmoid, a 24th apart, and the line between two of them: tanh(x) = 2 sigmoid(2 x) - 1.
+Both go by one table of 256 values of the sigmoid, a 24th apart, and the line between two of them: tanh(x) = 2 sigmoid(2
+x) - 1.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from tilewright.relay.frontend.shaping import cast
 from tilewright.relay.frontend.tflite.node import constant
 
 _RAISED: Final = (
-    4, 8, 12, 14, 15, 16, 17, 19, 20, 21, 22, 25, 27, 28, 29, 30, 31, 33, 34, 35, 37, 39, 40, 41, 43, 44, 45, 46, 49, 50, 54, 62, 63, 64,
-    66, 82, 86, 93, 100, 103, 112, 116, 135, 255,
+    4, 8, 12, 14, 15, 16, 17, 19, 20, 21, 22, 25, 27, 28, 29, 30, 31, 33, 34, 35, 37, 39, 40, 41, 43, 44, 45, 46, 49,
+    50, 54, 62, 63, 64, 66, 82, 86, 93, 100, 103, 112, 116, 135, 255,
 )
 """Where the table of the kernels is one above the nearest number."""
-_TABLE: Final = np.minimum(np.rint(65536 / (1 + np.exp(-np.arange(256) / 24))) + np.isin(np.arange(256), _RAISED), 65535).astype(np.int32)
+_TABLE: Final = np.minimum(np.rint(65536 / (1 + np.exp(-np.arange(256) / 24))) + np.isin(np.arange(256), _RAISED),
+                           65535).astype(np.int32)
 _INPUT_BITS: Final = 3
 
 
@@ -39,7 +41,8 @@ def _scaled(x: Expr, scale: float, most_shift: int) -> Expr:
     while multiplier <= 32767.0 / 2.0 and shift <= 30:
         multiplier, shift = multiplier * 2.0, shift + 1
     if multiplier >= 1 << 31:
-        raise ModelError(f"the scale of its input is {scale}, and its numbers in the kernels' steps need more than 32 bits; convert the model again", code="TW0107")
+        raise ModelError(f"the scale of its input is {scale}, and its numbers in the kernels' steps need more than 32 "
+                         "bits; convert the model again", code="TW0107")
     product = op.multiply(x, _int32(int(multiplier)))
     return op.right_shift(op.add(product, _int32(1 << (shift - 1))), _int32(shift)) if shift else product
 
@@ -72,5 +75,6 @@ def tanh_16(x: Expr, scale: float) -> Expr:
     """tanh of int32 numbers of `scale`, in 32768ths: int16."""
     data = _scaled(x, scale, 1)
     value = _on_line(op.abs(data), 8, 0xFFFF << 8)
-    found = _by_sign(data, op.add(value, _int32((1 << 7) - (1 << 23))), op.subtract(_int32((1 << 23) + (1 << 7) - 1), value))
+    found = _by_sign(data, op.add(value, _int32((1 << 7) - (1 << 23))), op.subtract(_int32((1 << 23) + (1 << 7) - 1),
+        value))
     return cast(op.right_shift(found, _int32(8)), "int16")

@@ -1,8 +1,8 @@
 """Tables of a flatbuffer as dictionaries, read with every offset, length and size checked before it is used.
 
-Nothing here trusts the file. A table or vector that lies outside of it, or partly, is a `ModelError`; vectors of numbers are views onto the
-file, so that no length asks for memory; and all that is read has at most as many elements as the file has bytes, however often tables
-refer to one another: what is referred to twice is read once.
+Nothing here trusts the file. A table or vector that lies outside of it, or partly, is a `ModelError`; vectors of
+numbers are views onto the file, so that no length asks for memory; and all that is read has at most as many elements as
+the file has bytes, however often tables refer to one another: what is referred to twice is read once.
 
 Source: https://flatbuffers.dev/internals
 """
@@ -17,7 +17,8 @@ import numpy as np
 from tilewright.base.errors import ModelError
 from tilewright.relay.frontend.tflite.schema import SCALARS, TABLES, UNIONS, Field
 
-_NUMPY: Final = {"i8": "i1", "u8": "u1", "bool": "u1", "u16": "<u2", "i32": "<i4", "u32": "<u4", "i64": "<i8", "u64": "<u8", "f32": "<f4"}
+_NUMPY: Final = {"i8": "i1", "u8": "u1", "bool": "u1", "u16": "<u2", "i32": "<i4", "u32": "<u4", "i64": "<i8",
+                 "u64": "<u8", "f32": "<f4"}
 _READERS: Final = {kind: struct.Struct("<" + letter) for kind, letter in SCALARS.items()}
 _U16: Final = struct.Struct("<H")
 _I32: Final = struct.Struct("<i")
@@ -40,7 +41,8 @@ class Flatbuffer:
 
     def refuse(self, what: str) -> NoReturn:
         """Raise the `ModelError` of a damaged file."""
-        raise ModelError(f"{self.name} is no whole TFLite model: {what}; the file is damaged or cut off: fetch or convert it again", code="TW0103")
+        raise ModelError(f"{self.name} is no whole TFLite model: {what}; the file is damaged or cut off: fetch or "
+                         "convert it again", code="TW0103")
 
     def _table(self, kind: str, at: int) -> dict[str, Any]:
         known = self._read.get((kind, at))
@@ -74,7 +76,8 @@ class Flatbuffer:
         if field.type == "union":
             kinds, which = UNIONS[kind, field.name], list(before.values())[-1]
             if which >= len(kinds):
-                self.refuse(f"field '{field.name}' of the {kind} at byte {at} is of kind {which}, which is not known here")
+                self.refuse(f"field '{field.name}' of the {kind} at byte {at} is of kind {which}, which is not known "
+                            "here")
             return self._table(kinds[which], target) if which else None
         if not field.type.startswith("["):
             return self._table(field.type, target)

@@ -1,6 +1,7 @@
 """The options of custom operators: a flexbuffer that is a map of numbers, by name.
 
-A flexbuffer is read from its end: the last byte is the width of its root, the one before its type. Nothing is read outside of it.
+A flexbuffer is read from its end: the last byte is the width of its root, the one before its type. Nothing is read
+outside of it.
 
 Source: https://flatbuffers.dev/internals (FlexBuffers)
 """
@@ -14,11 +15,12 @@ from tilewright.base.errors import ModelError
 
 _INT, _UINT, _FLOAT, _MAP, _BOOL = 1, 2, 3, 9, 26
 _INDIRECT: Final = {6: _INT, 7: _UINT, 8: _FLOAT}
-_LETTERS: Final = {_INT: {1: "b", 2: "h", 4: "i", 8: "q"}, _UINT: {1: "B", 2: "H", 4: "I", 8: "Q"}, _FLOAT: {2: "e", 4: "f", 8: "d"}, _BOOL: {1: "B", 2: "H", 4: "I", 8: "Q"}}
+_LETTERS: Final = {_INT: {1: "b", 2: "h", 4: "i", 8: "q"}, _UINT: {1: "B", 2: "H", 4: "I", 8: "Q"},
+                   _FLOAT: {2: "e", 4: "f", 8: "d"}, _BOOL: {1: "B", 2: "H", 4: "I", 8: "Q"}}
 
 
 def numbers_of(data: bytes) -> dict[str, Any]:
-    """The numbers and truth values of a map, by name; other values are left out. Raises `ModelError` for what is no whole map."""
+    """Numbers and truth values of a map, by name, without other values. Raises `ModelError` for a broken map."""
     if len(data) < 3:
         return {}
     width, kind = data[-1], data[-2]
@@ -29,7 +31,8 @@ def numbers_of(data: bytes) -> dict[str, Any]:
 
 
 def _refuse() -> NoReturn:
-    raise ModelError("its custom options are no whole map of a flexbuffer; the file is damaged: convert it again", code="TW0103")
+    raise ModelError("its custom options are no whole map of a flexbuffer; the file is damaged: convert it again",
+                     code="TW0103")
 
 
 def _number(data: bytes, at: int, width: int, kind: int = _UINT) -> Any:

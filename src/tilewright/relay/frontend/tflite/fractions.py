@@ -1,4 +1,4 @@
-"""Fractions of 31 bits in a graph: int64 expressions that hold numbers of 32 bits. `quotients.py` has the same for constants."""
+"""31-bit fractions in a graph: int64 expressions of 32-bit numbers. `quotients.py` has constant ones."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def truncated_quotient(x: Expr, by: int) -> Expr:
 
 
 def inverse_root(x: Expr) -> tuple[Expr, Expr]:
-    """1 / sqrt(x) of numbers below 2^31, one for those below one: fractions, and shifts to the right, as `quotients.inverse_roots` has them for constants."""
+    """1 / sqrt(x) for x < 2^31, 1 for x < 1: fractions and right shifts, as in `quotients.inverse_roots`."""
     large = op.greater_equal(x, of(1 << 29))
     value = op.where(large, op.right_shift(x, of(2)), x)
     pairs = counted([op.less(value, of(1 << (27 - 2 * k))) for k in range(14)])

@@ -1,7 +1,9 @@
-"""Sigmoid and tanh of 16-bit fixed-point numbers, which the gates of integer LSTMs go through: tables of all 65,536 values.
+"""Sigmoid and tanh of 16-bit fixed-point numbers, which the gates of integer LSTMs go through: tables of all 65,536
+values.
 
-Each entry has the bits of gemmlowp's fixed-point functions: the exponential of a negative number by a polynomial and by its bits, then a quotient
-by Newton's method, everything in numbers of 16 bits. "Qa.b" has a bits before the point and b behind it.
+Each entry has the bits of gemmlowp's fixed-point functions: the exponential of a negative number by a polynomial and by
+its bits, then a quotient by Newton's method, everything in numbers of 16 bits. "Qa.b" has a bits before the point and b
+behind it.
 
 Source: `fixedpoint.h` of gemmlowp.
 """
@@ -23,7 +25,8 @@ Array = np.ndarray[Any, Any]
 
 _ONE: Final = (1 << 15) - 1
 _ALL: Final = np.arange(-(1 << 15), 1 << 15, dtype=np.int64)
-_POWERS: Final = ((-2, 1672461947), (-1, 1302514674), (0, 790015084), (1, 290630308), (2, 39332535), (3, 720401), (4, 242))
+_POWERS: Final = ((-2, 1672461947), (-1, 1302514674), (0, 790015084), (1, 290630308), (2, 39332535), (3, 720401),
+                  (4, 242))
 """exp(-2^k) as fractions of 31 bits."""
 SIGMOID_BITS: Final = 3
 """Bits before the point of what gates add up."""
@@ -56,7 +59,7 @@ def _sigmoid_table() -> Array:
 
 @functools.cache
 def _tanh_table(bits: int) -> Array:
-    """(1 - e) / (1 + e) of e = exp(-2 |x|), with the sign of x: twice x has the same bits with one more before the point."""
+    """(1 - e) / (1 + e) of e = exp(-2 |x|) with the sign of x; 2 x has the same bits, one more before the point."""
     size = -np.abs(_ALL)
     found = _saturated((_newton(_exponential(size, bits + 1)) - (1 << 13)) << 2)
     return (np.sign(_ALL) * found).astype(np.int16)
@@ -78,7 +81,7 @@ def _saturated(x: Array) -> Array:
 
 
 def _exponential(x: Array, bits: int) -> Array:
-    """exp of numbers up to 0 with `bits` before the point: of the part below a quarter by four terms, times that of each bit above."""
+    """exp of x <= 0 with `bits` integer bits: a quarter's remainder by four terms, times a factor per higher bit."""
     quarter = 1 << (13 - bits)
     part = (x & (quarter - 1)) - quarter
     near = (part << bits) + (1 << 12)

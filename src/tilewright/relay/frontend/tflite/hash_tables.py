@@ -1,4 +1,4 @@
-"""Hash tables: filled once while the model is initialized, with keys and values that are stored in it, and looked up in every call."""
+"""Hash tables: filled with stored keys and values at initialization, and looked up in every call."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def _table(handle: Value, node: Node) -> tuple[Array, Array]:
 def hashtable_lookup(keys: Value, known: Value, rows: Value, *, node: Node) -> tuple[Expr, ...]:
     """The rows at the keys, which are sorted, zeros where there is none; and whether there is one, as uint8."""
     if known.rank != 1 or not known.shape[0] or rows.rank < 1 or rows.shape[0] != known.shape[0]:
-        node.refuse(f"its keys have the shape {known.shape} and its rows {rows.shape}, and there must be one row for each key; the file is damaged: convert it again")
+        node.refuse(f"its keys have the shape {known.shape} and its rows {rows.shape}, and there must be one row for "
+                    "each key; the file is damaged: convert it again")
     place = op.minimum(op.searchsorted(known.expr, keys.expr, dtype="int32"), constant(known.shape[0] - 1, "int32"))
     hit = op.equal(op.take(known.expr, place, axis=0), keys.expr)
     found = op.take(rows.expr, place, axis=0)

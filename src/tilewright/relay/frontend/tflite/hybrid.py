@@ -1,7 +1,8 @@
 """Float data and integer weights: networks whose weights alone are quantized.
 
-As in TensorFlow Lite, the data are quantized while the network runs, each row or image by its own range, so that the products are of integers. Symmetric:
-to 127 steps on both sides of zero. Asymmetric: to 255 steps from the least to the greatest, zero among them.
+As in TensorFlow Lite, the data are quantized while the network runs, each row or image by its own range, so that the
+products are of integers. Symmetric: to 127 steps on both sides of zero. Asymmetric: to 255 steps from the least to the
+greatest, zero among them.
 """
 
 from __future__ import annotations

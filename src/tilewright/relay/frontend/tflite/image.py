@@ -23,14 +23,17 @@ _MOST_POINTS: Final = 1 << 27
 def _sizes(x: Value, size: Value, node: Node) -> tuple[int, int]:
     wanted = node.ints(size)
     if x.rank != 4 or len(wanted) != 2 or min(wanted) < 1:
-        node.refuse(f"an image of shape {x.shape} is to be resized to {wanted}; it must have 4 dimensions, and get a height and a width")
+        node.refuse(f"an image of shape {x.shape} is to be resized to {wanted}; it must have 4 dimensions, and get a "
+                    "height and a width")
     if math.prod(wanted) > _MOST_POINTS:
-        node.refuse(f"its result has {wanted[0]} x {wanted[1]} points, and at most {_MOST_POINTS} are supported; resize to fewer")
+        node.refuse(f"its result has {wanted[0]} x {wanted[1]} points, and at most {_MOST_POINTS} are supported; "
+                    "resize to fewer")
     return wanted[0], wanted[1]
 
 
 @converter("RESIZE_NEAREST_NEIGHBOR")
-def resize_nearest_neighbor(x: Value, size: Value, *, align_corners: bool = False, half_pixel_centers: bool = False, node: Node) -> Expr:
+def resize_nearest_neighbor(x: Value, size: Value, *, align_corners: bool = False, half_pixel_centers: bool = False,
+                            node: Node) -> Expr:
     found = x.expr
     for axis, (old, new) in enumerate(zip(x.shape[1:3], _sizes(x, size, node), strict=True), start=1):
         found = op.take(found, Constant(_nearest(old, new, align_corners, half_pixel_centers)), axis=axis, mode="fast")
@@ -47,11 +50,13 @@ def _nearest(old: int, new: int, align: bool, centers: bool) -> Array:
 
 
 @converter("RESIZE_BILINEAR")
-def resize_bilinear(x: Value, size: Value, *, align_corners: bool = False, half_pixel_centers: bool = False, node: Node) -> Expr:
+def resize_bilinear(x: Value, size: Value, *, align_corners: bool = False, half_pixel_centers: bool = False,
+                    node: Node) -> Expr:
     wanted = _sizes(x, size, node)
     if DataType(x.dtype).is_float:
         mode = "half_pixel" if half_pixel_centers else "align_corners" if align_corners else "asymmetric"
-        return op.image.resize2d(x.expr, size=wanted, layout="NHWC", method="linear", coordinate_transformation_mode=mode)
+        return op.image.resize2d(x.expr, size=wanted, layout="NHWC", method="linear",
+                                 coordinate_transformation_mode=mode)
     if x.dtype == "uint8":
         return _bilinear_bytes(x, wanted, align_corners, half_pixel_centers)
     return _integer_bilinear(x, wanted, align_corners, half_pixel_centers)
@@ -65,7 +70,8 @@ def _bilinear_bytes(x: Value, wanted: tuple[int, int], align: bool, centers: boo
     for column, across in columns:
         for row, down in rows:
             part = op.take(op.take(data, Constant(row), axis=1, mode="fast"), Constant(column), axis=2, mode="fast")
-            part = op.multiply(op.multiply(part, Constant(down.reshape(1, -1, 1, 1))), Constant(across.reshape(1, 1, -1, 1)))
+            part = op.multiply(op.multiply(part, Constant(down.reshape(1, -1, 1, 1))),
+                               Constant(across.reshape(1, 1, -1, 1)))
             total = part if total is None else op.add(total, part)
     assert total is not None
     return cast(op.floor(op.add(total, constant(0.5, "float32"))), x.dtype)

@@ -10,7 +10,7 @@ from ml_dtypes import finfo
 
 from tilewright.base.types import DataType
 from tilewright.relay.expr import Constant, Expr, TupleGetItem
-from tilewright.relay.frontend.index_checks import inside
+from tilewright.relay.frontend.core.index_checks import inside
 from tilewright.relay.frontend.operators import op
 from tilewright.relay.frontend.shaping import axis_of, cast, fields, reshape, transpose
 from tilewright.relay.frontend.tflite.node import Node, Value, constant
@@ -22,7 +22,8 @@ from tilewright.relay.op.selection import first_of
 @converter("GATHER")
 def gather(x: Value, indices: Value, *, axis: int = 0, batch_dims: int = 0, node: Node) -> Expr:
     along, batch = axis_of(axis, x.dimensions, node), batch_dims % max(indices.rank + 1, 1)
-    return op.take(x.expr, inside(_known(indices, node), (x.shape[along],), node), axis=along, batch_dims=batch, mode="clip")
+    return op.take(x.expr, inside(_known(indices, node), (x.shape[along],), node), axis=along, batch_dims=batch,
+                   mode="clip")
 
 
 @converter("GATHER_ND")
@@ -37,7 +38,7 @@ def _known(indices: Value, node: Node) -> Expr:
 
 
 def _coordinates_first(indices: Value, sizes: Sequence[int], node: Node) -> Expr:
-    """The last dimension, the coordinates of each point, in front; points outside of the leading `sizes` are refused."""
+    """The last dimension, the coordinates of each point, moved to the front; points outside `sizes` are refused."""
     last, count = indices.rank - 1, indices.shape[-1]
     return transpose(inside(_known(indices, node), sizes[:count], node), (last, *range(last)))
 
@@ -101,7 +102,8 @@ def _unsorted(kind: str, mode: str) -> None:
     def convert(x: Value, segments: Value, count: Value, *, node: Node) -> Expr:
         number, rest = node.whole(count), x.shape[segments.rank :]
         low, high = (-math.inf, math.inf) if DataType(x.dtype).is_float else limits(x.dtype)
-        finite = finfo(DataType(x.dtype).numpy()) if DataType(x.dtype).is_float else None  # type: ignore[no-untyped-call]
+        kind = DataType(x.dtype)
+        finite = finfo(kind.numpy()) if kind.is_float else None  # type: ignore[no-untyped-call]
         least, most = (low, high) if finite is None else (finite.min, finite.max)
         first = {"min": most, "max": least}.get(mode, _IDENTITIES.get(mode))
         return _segments(x, segments, number, rest, mode, first)
@@ -118,7 +120,8 @@ def _segments(x: Value, segments: Value, number: int, rest: tuple[int, ...], mod
     return op.strided_slice(found, begin=(0,), end=(number,), strides=(1,), axes=(0,))
 
 
-for _kind, _mode in (("UNSORTED_SEGMENT_SUM", "add"), ("UNSORTED_SEGMENT_PROD", "mul"), ("UNSORTED_SEGMENT_MIN", "min"), ("UNSORTED_SEGMENT_MAX", "max")):
+for _kind, _mode in (("UNSORTED_SEGMENT_SUM", "add"), ("UNSORTED_SEGMENT_PROD", "mul"), ("UNSORTED_SEGMENT_MIN", "min"),
+                     ("UNSORTED_SEGMENT_MAX", "max")):
     _unsorted(_kind, _mode)
 
 
@@ -143,7 +146,8 @@ def matrix_set_diag(x: Value, diagonal: Value) -> Expr:
 def dynamic_update_slice(x: Value, update: Value, begin: Value, *, node: Node) -> Expr:
     known = node.known(begin)
     if not x.rank == update.rank == math.prod(begin.shape):
-        node.refuse(f"its input has {x.rank} dimensions, its update {update.rank}, and where that begins {math.prod(begin.shape)} numbers; the file is damaged: convert it again")
+        node.refuse(f"its input has {x.rank} dimensions, its update {update.rank}, and where that begins "
+                    f"{math.prod(begin.shape)} numbers; the file is damaged: convert it again")
     most = [d - u for d, u in zip(x.shape, update.shape, strict=True)]
     if any(m < 0 for m in most):
         node.refuse(f"its update of shape {update.shape} is larger than its input of shape {x.shape}")
@@ -151,11 +155,13 @@ def dynamic_update_slice(x: Value, update: Value, begin: Value, *, node: Node) -
         return x.expr
     if known is not None:
         first = tuple(int(np.clip(b, 0, m)) for b, m in zip(known.flat, most, strict=True))
-        places = np.stack(np.meshgrid(*(np.arange(b, b + u) for b, u in zip(first, update.shape, strict=True)), indexing="ij")) if first else np.zeros((0,), np.int64)
+        places = np.stack(np.meshgrid(*(np.arange(b, b + u) for b, u in zip(first, update.shape, strict=True)),
+                                      indexing="ij")) if first else np.zeros((0,), np.int64)
         indices: Expr = Constant(places.astype(np.int32))
     else:
         grid = np.stack(np.meshgrid(*map(np.arange, update.shape), indexing="ij")).astype(np.int32)
-        held = op.minimum(op.maximum(cast(begin.expr, "int32"), constant(0, "int32")), Constant(np.asarray(most, np.int32)))
+        held = op.minimum(op.maximum(cast(begin.expr, "int32"), constant(0, "int32")),
+                          Constant(np.asarray(most, np.int32)))
         indices = op.add(Constant(grid), reshape(held, (x.rank, *[1] * x.rank)))
     if x.dtype == "bool":
         return cast(op.scatter_nd(cast(x.expr, "int8"), indices, cast(update.expr, "int8"), mode="update"), "bool")
@@ -171,7 +177,8 @@ def embedding_lookup(ids: Value, table: Value, *, node: Node) -> Expr:
 
 
 @converter("NON_MAX_SUPPRESSION_V4")
-def non_max_suppression_v4(boxes: Value, scores: Value, most: Value, iou: Value, least: Value, *, node: Node) -> tuple[Expr, ...]:
+def non_max_suppression_v4(boxes: Value, scores: Value, most: Value, iou: Value, least: Value, *,
+                           node: Node) -> tuple[Expr, ...]:
     places, _, count = _suppressed(boxes, scores, most, iou, least, node)
     return places, count
 
@@ -185,16 +192,18 @@ def non_max_suppression_v5(
     return _suppressed(boxes, scores, most, iou, least, node)
 
 
-def _suppressed(boxes: Value, scores: Value, most: Value, iou: Value, least: Value, node: Node) -> tuple[Expr, Expr, Expr]:
+def _suppressed(boxes: Value, scores: Value, most: Value, iou: Value, least: Value,
+                node: Node) -> tuple[Expr, Expr, Expr]:
     """The places of the chosen boxes and their scores, zeros behind the last, and how many they are."""
     size, n = node.whole(most), boxes.shape[0]
     whole = op.vision.all_class_non_max_suppression(
-        reshape(boxes.expr, (1, n, 4)), reshape(scores.expr, (1, 1, n)), max_output_boxes_per_class=size, iou_threshold=float(node.scalar(iou)),
-        score_threshold=float(node.scalar(least)), output_format="tensorflow",
+        reshape(boxes.expr, (1, n, 4)), reshape(scores.expr, (1, 1, n)), max_output_boxes_per_class=size,
+        iou_threshold=float(node.scalar(iou)), score_threshold=float(node.scalar(least)), output_format="tensorflow",
     )
     rows, points, count = (TupleGetItem(whole, k) for k in range(3))
     places = reshape(op.strided_slice(rows, begin=(1,), end=(2,), strides=(1,), axes=(2,)), (n,))
-    return _room_for(cast(places, "int32"), n, size), _room_for(reshape(points, (n,)), n, size), reshape(cast(count, "int32"), ())
+    return _room_for(cast(places, "int32"), n, size), _room_for(reshape(points, (n,)), n,
+        size), reshape(cast(count, "int32"), ())
 
 
 def _room_for(x: Expr, n: int, size: int) -> Expr:

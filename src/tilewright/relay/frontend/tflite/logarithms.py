@@ -1,7 +1,9 @@
-"""LOG_SOFTMAX of int8 in integers, as TensorFlow Lite's reference kernel computes it with gemmlowp's fixed-point numbers.
+"""LOG_SOFTMAX of int8 in integers, as TensorFlow Lite's reference kernel computes it with gemmlowp's fixed-point
+numbers.
 
-How far an element is below the largest of its row is one of 256 differences, so its exponential is looked up. The logarithm of their sum
-is computed for each row, on int64 that hold numbers of 32 bits; "Qa.b" has b bits behind the point.
+How far an element is below the largest of its row is one of 256 differences, so its exponential is looked up. The
+logarithm of their sum is computed for each row, on int64 that hold numbers of 32 bits; "Qa.b" has b bits behind the
+point.
 
 Source: `reference/integer_ops/log_softmax.h` and `internal/common.h` of TensorFlow Lite; `fixedpoint.h` of gemmlowp.
 """
@@ -27,7 +29,8 @@ _SUM_BITS: Final = 12
 """The same of sums of exponentials."""
 _OUTPUT_BITS: Final = 4
 """The same of results."""
-_EIGHTHS: Final = ((-2, 1672461947), (-1, 1302514674), (0, 790015084), (1, 290630308), (2, 39332535), (3, 720401), (4, 242))
+_EIGHTHS: Final = ((-2, 1672461947), (-1, 1302514674), (0, 790015084), (1, 290630308), (2, 39332535), (3, 720401),
+                   (4, 242))
 """exp(-2^k) as fractions."""
 _LOG_2: Final = 1488522236
 _ROOT_HALF: Final = 1518500250
@@ -45,7 +48,8 @@ def log_softmax(x: Expr, scale: float) -> Expr:
     least = -((((1 << _INPUT_BITS) - 1) << (31 - _INPUT_BITS)) // (1 << max(shift, 0)))
     below = -np.arange(256, dtype=np.int64)
     differences = shifted_right(high_product(below << max(shift, 0), m), max(-shift, 0))
-    exponentials = np.where(below >= least, shifted_right(_exponential(np.maximum(differences, -(1 << 31))), _SUM_BITS), 0)
+    exponentials = np.where(below >= least, shifted_right(_exponential(np.maximum(differences, -(1 << 31))), _SUM_BITS),
+                            0)
     wide = cast(x, "int32")
     place = op.subtract(op.max(wide, axis=-1, keepdims=True), wide)
     total = op.sum(op.take(Constant(exponentials), place, mode="fast"), axis=-1, keepdims=True)
@@ -53,14 +57,15 @@ def log_softmax(x: Expr, scale: float) -> Expr:
     back, back_shift = fixed_point((1 << 31) / (m << max(shift, 0)) if shift >= 0 else 2.0 ** (31 - shift) / m)
     lowest = shifted(times(op.subtract(logarithm, of(1 << 31)), of(back)), max(-back_shift, 0))
     lowest = op.maximum(lowest, of(least - 1))
-    found = shifted(op.subtract(op.take(Constant(differences), place, mode="fast"), logarithm), 31 - _INPUT_BITS - _OUTPUT_BITS)
+    found = shifted(op.subtract(op.take(Constant(differences), place, mode="fast"), logarithm), 31 - _INPUT_BITS
+                    - _OUTPUT_BITS)
     kept = op.clip(op.add(found, of(127)), a_min=-128, a_max=127)
     is_near = op.greater(op.negative(cast(place, "int64")), lowest)
     return cast(op.where(is_near, kept, of(-128)), "int8")
 
 
 def _exponential(x: Array) -> Array:
-    """exp of numbers Q5.26 up to 0, as fractions: of the part below a quarter by four terms, times that of each bit above."""
+    """exp of Q5.26 numbers up to 0, as fractions: a quarter's remainder by four terms, times a factor per bit."""
     quarter = 1 << (31 - _INPUT_BITS - 2)
     part = (x & (quarter - 1)) - quarter
     near = (part << _INPUT_BITS) + (1 << 28)

@@ -20,17 +20,19 @@ from tilewright.topi.shapes import broadcast_shapes
 
 @converter("FULLY_CONNECTED")
 def fully_connected(
-    x: Value, w: Value, b: Value | None = None, *, fused_activation_function: int = 0, weights_format: int = 0, keep_num_dims: bool = False,
-    asymmetric_quantize_inputs: bool = False, node: Node,
+    x: Value, w: Value, b: Value | None = None, *, fused_activation_function: int = 0, weights_format: int = 0,
+    keep_num_dims: bool = False, asymmetric_quantize_inputs: bool = False, node: Node,
 ) -> Expr:
     if weights_format:
-        node.refuse("its weights are shuffled for one kind of processor, which is not supported; convert the model again")
+        node.refuse("its weights are shuffled for one kind of processor, which is not supported; convert the model "
+                    "again")
     if w.rank != 2:
         node.refuse(f"its weights have {w.rank} dimensions, and must have 2")
     units, depth = w.shape
     rows = math.prod(x.shape) // max(depth, 1)
     if rows * depth != math.prod(x.shape):
-        node.refuse(f"its input has {math.prod(x.shape)} elements, which is no multiple of {depth}, the depth of its weights")
+        node.refuse(f"its input has {math.prod(x.shape)} elements, which is no multiple of {depth}, the depth of its "
+                    "weights")
     data = reshape(x.expr, (rows, depth))
     found = activate(_dense(x, data, w, b, asymmetric_quantize_inputs, node), fused_activation_function, node)
     return reshape(found, (*x.shape[:-1], units)) if keep_num_dims else found
@@ -42,7 +44,8 @@ def _dense(x: Value, data: Expr, w: Value, b: Value | None, by_range: bool, node
     if is_hybrid(x, w):
         whole, scale = asymmetric(data) if by_range else symmetric(data)
         product = op.nn.dense(whole, cast(w.expr, "int32"), units=units, out_dtype="int32")
-        return biased(op.multiply(cast(product, "float32"), op.multiply(scale, constant(one_or_all(w.quantization.scales), "float32"))), b)
+        return biased(op.multiply(cast(product, "float32"),
+                                  op.multiply(scale, constant(one_or_all(w.quantization.scales), "float32"))), b)
     if not x.is_quantized:
         return biased(op.nn.dense(data, cast(w.expr, x.dtype), units=units), b)
     zero_points = w.quantization.zero_points
@@ -63,7 +66,8 @@ def _rounded_once(total: Expr, x: Value, w: Value, node: Node) -> Expr:
     scales = np.asarray(w.quantization.scales, np.float64)
     scale = np.float64(np.float32(x.scale) * np.float32(scales[0])) if len(scales) == 1 else x.scale * scales
     info = np.iinfo(np.int32)
-    held = total if dtype_of(total) == INT32 else cast(op.clip(total, a_min=float(info.min), a_max=float(info.max)), "int32")
+    held = total if dtype_of(total) == INT32 else cast(op.clip(total, a_min=float(info.min), a_max=float(info.max)),
+        "int32")
     return to_output(held, scale, node.output, axis=1, rounding="UPWARD")
 
 
@@ -72,14 +76,16 @@ def batch_matmul(x: Value, y: Value, *, adj_x: bool = False, adj_y: bool = False
     if x.rank < 2 or y.rank < 2:
         node.refuse(f"its inputs have {x.rank} and {y.rank} dimensions, and must have 2 or more")
     lead = tuple(broadcast_shapes(x.shape[:-2], y.shape[:-2]))
-    left, right = _matrices(x, x.expr, adj_x, lead), _matrices(y, dequantized(y) if is_hybrid(x, y) else y.expr, not adj_y, lead)
+    left, right = _matrices(x, x.expr, adj_x, lead), _matrices(y, dequantized(y) if is_hybrid(x, y) else y.expr,
+        not adj_y, lead)
     rows, columns = left.tensor_type.shape[1], right.tensor_type.shape[1]
     if not x.is_quantized or node.output.dtype == "int32":
         kind = node.output.dtype
         found: Expr = op.nn.batch_matmul(cast(left, kind), cast(right, kind), out_dtype=kind)
     else:
         kind = "int64" if x.dtype == "int16" else "int32"
-        total = op.nn.batch_matmul(centred(left, x.zero_point, kind), centred(right, y.zero_point, kind), out_dtype=kind)
+        total = op.nn.batch_matmul(centred(left, x.zero_point, kind), centred(right, y.zero_point, kind),
+                                   out_dtype=kind)
         found = to_output(total, np.float64(np.float32(x.scale) * np.float32(y.scale)), node.output)
     return reshape(found, (*lead, rows, columns))
 

@@ -1,7 +1,7 @@
 """A TFLite file as Python objects: graphs, operators, tensors, and the values that are stored in it.
 
-`read_model` checks what the tables say of one another (numbers of tensors, buffers, graphs) before anything uses it, so converters index
-without fear. Stored values are views onto the file's bytes.
+`read_model` checks what the tables say of one another (numbers of tensors, buffers, graphs) before anything uses it, so
+converters index without fear. Stored values are views onto the file's bytes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _PACKED: Final = {"int4": 4, "uint4": 4, "int2": 2}
 _ZERO_POINTS: Final = {"int8": (-128, 127), "uint8": (0, 255), "int16": (-(1 << 15), (1 << 15) - 1)}
 """Between which numbers zero points of these types lie; others are of 32 bits."""
 _HANDLES: Final = frozenset({"resource", "variant"})
-_NUMPY: Final = {name: np.dtype(name) for name in ELEMENT_TYPES if name not in _PACKED and name not in _HANDLES and name not in ("string", "bfloat16")}
+_NUMPY: Final = {name: np.dtype(name) for name in ELEMENT_TYPES if name not in _PACKED and name not in _HANDLES
+                 and name not in ("string", "bfloat16")}
 _NUMPY["bfloat16"] = np.dtype(ml_dtypes.bfloat16)
 
 
@@ -128,15 +129,17 @@ class Model:
 
 
 def read_model(model: Any) -> Model:
-    """The model in a path, in bytes, or in an object of the `tflite` package. Raises `ModelError` for whatever is no whole TFLite model."""
+    """The model in a path, bytes, or an object of the `tflite` package. Raises `ModelError` for a bad file."""
     name, data = _bytes_of(model)
     shown = name or "the model"
     if len(data) < 8 or data[4:8] != _IDENTIFIER:
-        raise ModelError(f"{shown} is no TFLite model: the letters TFL3 are not at its beginning; give a .tflite file", code="TW0102")
+        raise ModelError(f"{shown} is no TFLite model: the letters TFL3 are not at its beginning; give a .tflite file",
+                         code="TW0102")
     buffer = Flatbuffer(data, shown)
     root = buffer.root("Model")
     if root["version"] != _VERSION:
-        raise ModelError(f"{shown} has version {root['version']} of the schema, and {_VERSION} is the one that can be read; convert the model again", code="TW0110")
+        raise ModelError(f"{shown} has version {root['version']} of the schema, and {_VERSION} is the one that can be "
+                         "read; convert the model again", code="TW0110")
     if not root["subgraphs"]:
         raise ModelError(f"{shown} has no graph in it; convert the model again", code="TW0102")
     return _Reading(buffer, root, name).model()
@@ -151,7 +154,8 @@ def _bytes_of(model: Any) -> tuple[str, bytes]:
         try:
             return str(path), path.read_bytes()
         except FileNotFoundError:
-            raise ModelError(f"there is no file '{path}'; check the path (the current folder is '{Path.cwd()}')", code="TW0101") from None
+            raise ModelError(f"there is no file '{path}'; check the path (the current folder is '{Path.cwd()}')",
+                             code="TW0101") from None
         except OSError as error:
             raise ModelError(f"'{path}' cannot be read: {error.strerror}", code="TW0101") from None
     table = getattr(model, "_tab", None)
@@ -184,7 +188,8 @@ class _Reading:
     def _tensor(self, table: dict[str, Any]) -> Tensor:
         code, number, buffers = table["type"], table["buffer"], self.root["buffers"]
         if not 0 <= code < len(ELEMENT_TYPES):
-            raise ModelError(f"tensor '{table['name']}' has elements of type {code}, which is not known; the model is newer than what can be read", self._origin, code="TW0110")
+            raise ModelError(f"tensor '{table['name']}' has elements of type {code}, which is not known; the model is "
+                             "newer than what can be read", self._origin, code="TW0110")
         if number >= max(len(buffers), 1):
             self.buffer.refuse(f"tensor '{table['name']}' is in buffer {number}, and there are {len(buffers)}")
         shape = table["shape"]
@@ -192,16 +197,17 @@ class _Reading:
             self.buffer.refuse(f"tensor '{table['name']}' has the shape {shape}")
         signature = table["shape_signature"] if len(table["shape_signature"]) == len(shape) else shape
         return Tensor(
-            table["name"], shape, signature, ELEMENT_TYPES[code], self._quantization(table), table["is_variable"], table["sparsity"], self.name,
-            self._data(buffers[number]) if number else None,
+            table["name"], shape, signature, ELEMENT_TYPES[code], self._quantization(table), table["is_variable"],
+            table["sparsity"], self.name, self._data(buffers[number]) if number else None,
         )
 
     def _data(self, table: dict[str, Any]) -> Any:
-        """The bytes of a buffer, which are outside of the tables in files of more than 2 GB; None where there are none."""
+        """The bytes of a buffer, which lie outside the tables in files over 2 GB; None for an empty buffer."""
         begin, size = table["offset"], table["size"]
         if begin > 1:
             if begin + size > len(self.buffer.data):
-                self.buffer.refuse(f"a buffer of {size} bytes begins at byte {begin}, and there are {len(self.buffer.data)}")
+                self.buffer.refuse(f"a buffer of {size} bytes begins at byte {begin}, and there are "
+                                   f"{len(self.buffer.data)}")
             return np.frombuffer(self.buffer.data, np.uint8, size, begin)
         return table["data"] if len(table["data"]) else None
 
@@ -229,21 +235,24 @@ class _Reading:
         code = codes[place]
         which = max(code["builtin_code"], code["deprecated_builtin_code"])
         if not 0 <= which < len(OPERATORS):
-            raise ModelError(f"operator {number} is of kind {which}, which is newer than what can be read; convert the model with an older converter", self._origin, code="TW0110")
+            raise ModelError(f"operator {number} is of kind {which}, which is newer than what can be read; convert the "
+                             "model with an older converter", self._origin, code="TW0110")
         kind = code["custom_code"] if which == _CUSTOM else OPERATORS[which]
         options = table["builtin_options"] or table["builtin_options2"] or {}
         return Operator(
-            kind, code["version"], table["inputs"], table["outputs"], {k: v for k, v in options.items() if k != "_"}, table["intermediates"],
-            bytes(table["custom_options"]), number,
+            kind, code["version"], table["inputs"], table["outputs"], {k: v for k, v in options.items() if k != "_"},
+            table["intermediates"], bytes(table["custom_options"]), number,
         )
 
     def _signature(self, table: dict[str, Any], graphs: tuple[Graph, ...]) -> Signature:
         place = table["subgraph_index"]
         if place >= len(graphs):
-            self.buffer.refuse(f"the signature '{table['signature_key']}' is of graph {place}, and there are {len(graphs)}")
+            self.buffer.refuse(f"the signature '{table['signature_key']}' is of graph {place}, and there are "
+                               f"{len(graphs)}")
         sides = [{m["name"]: m["tensor_index"] for m in table[side]} for side in ("inputs", "outputs")]
         if any(n >= len(graphs[place].tensors) for side in sides for n in side.values()):
-            self.buffer.refuse(f"the signature '{table['signature_key']}' mentions a tensor that its graph does not have")
+            self.buffer.refuse(f"the signature '{table['signature_key']}' mentions a tensor that its graph does not "
+                               "have")
         return Signature(table["signature_key"], place, *sides)
 
     @lazy_attribute
@@ -267,7 +276,8 @@ def _plain(tensor: Tensor, data: Any, count: int) -> Array:
     bits = _PACKED.get(tensor.dtype)
     wanted = count * _NUMPY[tensor.dtype].itemsize if bits is None else -(-count * bits // 8)
     if len(data) < wanted:
-        raise ModelError(f"tensor '{tensor.name}' has {len(data)} bytes, and {count} elements of {tensor.dtype} need {wanted}; the file is damaged: convert it again", code="TW0103")
+        raise ModelError(f"tensor '{tensor.name}' has {len(data)} bytes, and {count} elements of {tensor.dtype} need "
+                         f"{wanted}; the file is damaged: convert it again", code="TW0103")
     if bits is None:
         return np.require(data[:wanted].view(_NUMPY[tensor.dtype]), requirements="A")
     raw = np.stack([(data[:wanted] >> s) & ((1 << bits) - 1) for s in range(0, 8, bits)], axis=1).reshape(-1)[:count]
@@ -280,8 +290,11 @@ def _strings(tensor: Tensor) -> Array:
     """How many there are, where each begins and where the last ends, then their letters."""
     data, count = bytes(tensor.data), math.prod(tensor.shape)
     if len(data) < 4 or struct.unpack_from("<i", data)[0] != count or len(data) < 4 * (count + 2):
-        raise ModelError(f"tensor '{tensor.name}' does not hold {count} texts; the file is damaged: convert it again", code="TW0103")
+        raise ModelError(f"tensor '{tensor.name}' does not hold {count} texts; the file is damaged: convert it again",
+                         code="TW0103")
     ends = struct.unpack_from(f"<{count + 1}i", data, 4)
     if any(not 0 <= a <= b <= len(data) for a, b in itertools.pairwise(ends)):
-        raise ModelError(f"tensor '{tensor.name}' has texts outside of its bytes; the file is damaged: convert it again", code="TW0103")
+        raise ModelError(
+            f"tensor '{tensor.name}' has texts outside of its bytes; the file is damaged: convert it again",
+            code="TW0103")
     return of_strings([data[a:b].decode("utf-8", "surrogateescape") for a, b in itertools.pairwise(ends)], tensor.shape)

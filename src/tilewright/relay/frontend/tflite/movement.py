@@ -27,14 +27,16 @@ def reshape_to(x: Value, shape: Value | None = None, *, new_shape: tuple[int, ..
     parts = x.shape[x.dimensions :]
     count = math.prod(x.shape) // math.prod(parts)
     known = math.prod(d for d in wanted if d != -1)
-    if sum(d == -1 for d in wanted) > 1 or any(d < -1 for d in wanted) or (-1 in wanted and (count % max(known, 1) or not known)) or (-1 not in wanted and known != count):
+    if (sum(d == -1 for d in wanted) > 1 or any(d < -1 for d in wanted)
+            or (-1 in wanted and (count % max(known, 1) or not known)) or (-1 not in wanted and known != count)):
         node.refuse(f"{count} elements do not fit into the shape {wanted}")
     return reshape(x.expr, [*(count // known if d == -1 else d for d in wanted), *parts])
 
 
 @converter("SQUEEZE")
 def squeeze(x: Value, *, squeeze_dims: tuple[int, ...] = (), node: Node) -> Expr:
-    gone = [axis_of(a, x.dimensions, node) for a in squeeze_dims] or [k for k, d in enumerate(x.shape[: x.dimensions]) if d == 1]
+    gone = [axis_of(a, x.dimensions, node) for a in squeeze_dims] or [k for k, d in enumerate(x.shape[: x.dimensions])
+        if d == 1]
     if any(x.shape[a] != 1 for a in gone):
         node.refuse(f"dimensions {squeeze_dims} of its input of shape {x.shape} are to be left out, and are not all 1")
     return reshape(x.expr, [d for k, d in enumerate(x.shape) if k not in gone])
@@ -101,14 +103,16 @@ def unpack(x: Value, *, axis: int = 0, node: Node) -> tuple[Expr, ...]:
     rest = [d for k, d in enumerate(x.shape) if k != place]
     if count == 1:
         return (reshape(x.expr, rest),)
-    return tuple(reshape(part, rest) for part in fields(op.split(x.expr, indices_or_sections=count, axis=place), count)) if count else ()
+    return tuple(reshape(part, rest) for part in fields(op.split(x.expr, indices_or_sections=count, axis=place),
+        count)) if count else ()
 
 
 @converter("SPLIT")
 def split(axis: Value, x: Value, *, num_splits: int = 0, node: Node) -> tuple[Expr, ...]:
     along = _dimension(node.whole(axis), x, node)
     if num_splits < 1 or x.shape[along] % num_splits:
-        node.refuse(f"dimension {along} of its input has {x.shape[along]} elements, which are not {num_splits} equal parts")
+        node.refuse(f"dimension {along} of its input has {x.shape[along]} elements, which are not {num_splits} equal "
+                    "parts")
     if num_splits == 1:
         return (x.expr,)
     return fields(op.split(x.expr, indices_or_sections=num_splits, axis=along), num_splits)
@@ -121,7 +125,8 @@ def split_v(x: Value, sizes: Value, axis: Value, *, num_splits: int = 0, node: N
     if parts.count(-1) == 1:
         parts[parts.index(-1)] = x.shape[along] - sum(p for p in parts if p != -1)
     if any(p < 0 for p in parts) or sum(parts) != x.shape[along]:
-        node.refuse(f"dimension {along} of its input has {x.shape[along]} elements, which are not parts of {node.ints(sizes)}")
+        node.refuse(f"dimension {along} of its input has {x.shape[along]} elements, which are not parts of "
+                    f"{node.ints(sizes)}")
     if len(parts) == 1:
         return (x.expr,)
     places = tuple(int(p) for p in np.cumsum(parts)[:-1])
@@ -142,8 +147,8 @@ def slice_of(x: Value, begin: Value, size: Value, *, node: Node) -> Expr:
 
 @converter("STRIDED_SLICE")
 def strided_slice(
-    x: Value, begin: Value, end: Value, strides: Value, *, begin_mask: int = 0, end_mask: int = 0, ellipsis_mask: int = 0, new_axis_mask: int = 0,
-    shrink_axis_mask: int = 0, offset: bool = False, node: Node,
+    x: Value, begin: Value, end: Value, strides: Value, *, begin_mask: int = 0, end_mask: int = 0,
+    ellipsis_mask: int = 0, new_axis_mask: int = 0, shrink_axis_mask: int = 0, offset: bool = False, node: Node,
 ) -> Expr:
     first, last, steps = node.ints(begin), node.ints(end), node.ints(strides)
     if not len(first) == len(last) == len(steps):
@@ -167,7 +172,8 @@ def strided_slice(
             node.refuse(f"it takes {kept} dimensions with strides {steps} of an input of {x.rank}")
         size, shrinks = x.shape[dim], bool(shrink_axis_mask >> k & 1)
         if shrinks:
-            at = b % size if -size <= b < size else node.refuse(f"element {b} of dimension {dim} is outside of its input of shape {x.shape}")
+            at = (b % size if -size <= b < size
+                  else node.refuse(f"element {b} of dimension {dim} is outside of its input of shape {x.shape}"))
             here = slice(at, at + 1, 1)
         else:
             till = e + b if offset else e
@@ -212,7 +218,8 @@ def pad_value(x: Value, paddings: Value, value: Value, *, node: Node) -> Expr:
 def _widths(x: Value, paddings: Value, node: Node) -> list[tuple[int, int]]:
     widths = node.value(paddings)
     if widths.dtype.kind not in "iu":
-        node.refuse(f"its paddings are of type {paddings.dtype}, and must be whole numbers; the file is damaged: convert it again")
+        node.refuse(f"its paddings are of type {paddings.dtype}, and must be whole numbers; the file is damaged: "
+                    "convert it again")
     if widths.shape != (x.rank, 2) or (widths < 0).any():
         node.refuse(f"its paddings are {widths.tolist()}, and its input has {x.rank} dimensions")
     return [(int(a), int(b)) for a, b in widths]
@@ -232,7 +239,8 @@ def mirror_pad(x: Value, paddings: Value, *, mode: int = 0, node: Node) -> Expr:
     for axis, ((before, after), size) in enumerate(zip(widths, x.shape, strict=True)):
         edge = int(mode == 0)  # whether the element at the end is left out
         ends = (np.arange(before - 1, -1, -1) + edge, np.arange(size - 1, size - 1 - after, -1) - edge)
-        first, last = (op.take(found, Constant(places.astype(np.int32)), axis=axis, mode="fast") if len(places) else None for places in ends)
+        first, last = (op.take(found, Constant(places.astype(np.int32)), axis=axis, mode="fast") if len(places)
+                       else None for places in ends)
         parts = tuple(part for part in (first, found, last) if part is not None)
         found = op.concatenate(Tuple(parts), axis=axis) if len(parts) > 1 else found
     return found
@@ -357,7 +365,8 @@ def batch_to_space_nd(x: Value, block: Value, crops: Value, *, node: Node) -> Ex
     ends = [d * b - int(c[1]) for d, b, c in zip(space, sizes, cut, strict=True)]
     if not cut.any():
         return whole
-    return op.strided_slice(whole, begin=tuple(int(c[0]) for c in cut), end=tuple(ends), strides=(1,) * m, axes=tuple(range(1, m + 1)))
+    return op.strided_slice(whole, begin=tuple(int(c[0]) for c in cut), end=tuple(ends), strides=(1,) * m,
+                            axes=tuple(range(1, m + 1)))
 
 
 @converter("SPACE_TO_BATCH_ND")
@@ -374,4 +383,5 @@ def space_to_batch_nd(x: Value, block: Value, paddings: Value, *, node: Node) ->
         node.refuse(f"its input of {space}, padded, is not made of blocks of {sizes}")
     parts = reshape(padded, (batch, *(e for d, b in zip(space, sizes, strict=True) for e in (d // b, b)), *rest))
     order = [*range(2, 2 * m + 1, 2), 0, *range(1, 2 * m + 1, 2), *range(2 * m + 1, 2 * m + 1 + len(rest))]
-    return reshape(transpose(parts, order), (batch * math.prod(sizes), *(d // b for d, b in zip(space, sizes, strict=True)), *rest))
+    return reshape(transpose(parts, order),
+                   (batch * math.prod(sizes), *(d // b for d, b in zip(space, sizes, strict=True)), *rest))

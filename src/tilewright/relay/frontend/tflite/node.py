@@ -1,29 +1,28 @@
-"""`Value` and `Node`: what a converter may ask about the inputs of an operator, and about the operator itself."""
+"""`Value` and `Node`: the questions that a converter may ask about an operator and its inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tilewright.base.errors import ModelError, Origin
 from tilewright.relay.expr import Constant, Expr
-from tilewright.relay.frontend.known import KnownValues
+from tilewright.relay.frontend.core import node as core
+from tilewright.relay.frontend.core.known import KnownValues
+from tilewright.relay.frontend.core.node import NotKnownError, SizeNotKnownError
 from tilewright.relay.frontend.tflite.model import Model, Operator, Quantization, Tensor
 from tilewright.relay.frontend.tflite.resources import Resources
+
+if TYPE_CHECKING:
+    from tilewright.relay.frontend.core.registry import Converter
 
 Array = np.ndarray[Any, Any]
 Outside = Callable[[Expr], Expr]
 
 QUANTIZED = frozenset({"int8", "uint8", "int16", "int4"})
-
-
-class NotKnownError(ModelError):
-    """A conversion needs a value that is computed from the model's inputs: it is tried again when the value is there."""
-
-    code = "TW0108"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +41,10 @@ class Value:
         """Its sizes; raises `NotKnownError` where one is only known while the model runs."""
         shape = self.expr.tensor_type.shape
         if not all(isinstance(d, int) for d in shape):
-            raise NotKnownError(f"tensor '{self.tensor.name}' has the shape ({', '.join(map(str, shape))}), and must have known sizes; give the shape of the model's "
-                                "inputs: shape_dict={…}, on the command line --input-shapes")
+            what = (f"tensor '{self.tensor.name}' has the shape ({', '.join(map(str, shape))}), and must have known "
+                    "sizes")
+            raise SizeNotKnownError(f"{what}; give the shape of the model's inputs: shape_dict={{…}}, on the command "
+                                    "line --input-shapes")
         return shape
 
     @property
@@ -52,7 +53,7 @@ class Value:
 
     @property
     def dimensions(self) -> int:
-        """How many dimensions the model says it has: without the one of the two parts of complex numbers, which is the last of `shape`."""
+        """Number of dimensions in the model: without the one for real and imaginary parts, the last of `shape`."""
         return self.rank - is_complex(self.tensor)
 
     @property
@@ -88,7 +89,8 @@ def is_complex(t: Tensor) -> bool:
 
 def quantization_of(t: Tensor) -> Quantization:
     if t.quantization is None:
-        raise ModelError(f"tensor '{t.name}' of {t.dtype} has no scale, and the operator needs one; the file is damaged: convert it again", code="TW0103")
+        raise ModelError(f"tensor '{t.name}' of {t.dtype} has no scale, and the operator needs one; the file is "
+                         "damaged: convert it again", code="TW0103")
     return t.quantization
 
 
@@ -96,7 +98,8 @@ def scale_of(t: Tensor) -> float:
     """The one scale of a tensor, above zero."""
     found = quantization_of(t).scales
     if len(found) != 1 or found[0] <= 0:
-        raise ModelError(f"tensor '{t.name}' has {len(found)} scales ({', '.join(map(str, found[:3]))}), and the operator needs one above zero", code="TW0107")
+        raise ModelError(f"tensor '{t.name}' has {len(found)} scales ({', '.join(map(str, found[:3]))}), and the "
+                         "operator needs one above zero", code="TW0107")
     return found[0]
 
 
@@ -109,27 +112,30 @@ def parameters_of(t: Tensor) -> tuple[Constant, Constant]:
     return constant(scale_of(t), "float32"), constant(zero_point_of(t), "int32")
 
 
-class Node:
+class Node(core.Node):
     """One operator of the model while it is converted."""
 
-    __slots__ = ("_import_graph", "_known", "intermediates", "model", "operator", "origin", "outputs", "resources")
+    __slots__ = ("_import_graph", "intermediates", "model", "operator", "resources")
+    operand = "tensor"
 
     def __init__(
-        self, operator: Operator, origin: Origin, outputs: Sequence[Tensor], intermediates: Sequence[Tensor], model: Model | None, known: KnownValues,
-        resources: Resources, import_graph: Callable[[int, Sequence[Expr], Outside | None], list[Expr]],
+        self, operator: Operator, origin: Origin, outputs: Sequence[Tensor], intermediates: Sequence[Tensor],
+        model: Model | None, known: KnownValues, resources: Resources,
+        import_graph: Callable[[int, Sequence[Expr], Outside | None], list[Expr]],
     ) -> None:
-        self.operator, self.origin, self.outputs, self.intermediates, self.model = operator, origin, tuple(outputs), tuple(intermediates), model
-        self.resources = resources
-        self._known, self._import_graph = known, import_graph
+        super().__init__(origin, tuple(outputs), known)
+        self.operator, self.intermediates, self.model, self.resources = operator, tuple(intermediates), model, resources
+        self._import_graph = import_graph
 
     @property
     def output(self) -> Tensor:
-        """What the model says of the first result."""
-        return self.outputs[0]
+        """The declaration of the first result."""
+        found: Tensor = self.outputs[0]
+        return found
 
-    def refuse(self, why: str) -> NoReturn:
-        """Raise a `ModelError` at this operator."""
-        raise ModelError(why, self.origin, code="TW0107")
+    def refuse_attribute(self, converter: Converter, name: str, value: Any) -> None:
+        if value:
+            self.refuse(f"option '{name}' is {value!r}, which is not supported; convert the model without it")
 
     def import_graph(self, number: int, inputs: Sequence[Expr], outside: Outside | None = None) -> list[Expr]:
         """The outputs of another graph of the model on `inputs`."""
@@ -140,39 +146,33 @@ class Node:
         found = self._known.of(x.expr)
         return None if found is not None and found.dtype == object and x.dtype != "string" else found
 
-    def settled(self, x: Expr) -> Expr:
-        """`x`, or the constant that it comes to."""
-        return self._known.settle(x)
-
-    def value(self, x: Value) -> Array:
-        """The value of an input. One that is computed from the model's inputs is waited for: the conversion begins again when it is there."""
+    def value(self, x: Value, name: str = "", why: str = "") -> Array:
+        """The value of an input. Raises `NotKnownError` for one that the model computes."""
         found = self.known(x)
         if found is None:
             found = self._known.demand(x.expr)
         if found is None or (found.dtype == object and x.dtype != "string"):
-            raise NotKnownError(f"tensor '{x.tensor.name}' must be known to convert the operator, and it is computed from the model's inputs", self.origin)
+            what = (f"tensor '{x.tensor.name}' must be known to convert the operator, and it is computed from the "
+                    "model's inputs")
+            raise NotKnownError(what, self.origin)
         return found
 
-    def ints(self, x: Value) -> tuple[int, ...]:
+    def ints(self, x: Value, name: str = "") -> tuple[int, ...]:
         """The value of an input as Python ints."""
         found = self.value(x)
         if found.dtype.kind not in "iub":
-            self.refuse(f"tensor '{x.tensor.name}' must be whole numbers, and is {x.tensor.dtype}; the file is damaged: convert it again")
+            self.refuse(f"tensor '{x.tensor.name}' must be whole numbers, and is {x.tensor.dtype}; the file is "
+                        "damaged: convert it again")
         return tuple(int(v) for v in found.flat)
 
     def whole(self, x: Value) -> int:
         """The one whole number in an input."""
-        found = self.ints(x)
-        if len(found) != 1:
-            self.refuse(f"tensor '{x.tensor.name}' must be one number, and its shape is {self.value(x).shape}")
-        return found[0]
+        self.ints(x)
+        return int(self.scalar(x))
 
-    def scalar(self, x: Value) -> Any:
+    def scalar(self, x: Value | None, name: str = "", default: Any = None) -> Any:
         """The one number in an input."""
-        found = self.value(x)
-        if found.size != 1:
-            self.refuse(f"tensor '{x.tensor.name}' must be one number, and its shape is {found.shape}")
-        return found.reshape(-1)[0].item()
+        return super().scalar(x, name or ("" if x is None else x.tensor.name), default)
 
     def stored(self, x: Value) -> Array:
         """The value of an input that is part of the model; another is refused."""

@@ -1,6 +1,8 @@
-"""Quotients and roots in fixed point with a reciprocal by Newton's method, as gemmlowp and TensorFlow Lite's reference kernels compute them.
+"""Quotients and roots in fixed point with a reciprocal by Newton's method, as gemmlowp and TensorFlow Lite's reference
+kernels compute them.
 
-Everything here is on arrays of int64 that hold numbers of 32 bits. A number of "31 bits" is a fraction: 2^31 would be one.
+Everything here is on arrays of int64 that hold numbers of 32 bits. A number of "31 bits" is a fraction: 2^31 would be
+one.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ def _saturated(x: Array) -> Array:
 
 
 def reciprocal_of_one_and(x: Array) -> Array:
-    """1 / (1 + x) of fractions x from 0 to 1, as a fraction: three steps of Newton's method on numbers with 29 bits behind the point."""
+    """1 / (1 + x) of fractions x in [0, 1]: three Newton steps on numbers with 29 fractional bits."""
     half = (x + ((1 << 31) - 1) + 1) >> 1  # (1 + x) / 2
     guess = 1515870810 + high_product(half, -1010580540)  # 48/17 - 32/17 * half
     for _ in range(3):
@@ -53,7 +55,7 @@ def reciprocal(x: Array) -> tuple[Array, Array]:
 
 
 def inverse_roots(x: Array) -> tuple[Array, Array]:
-    """1 / sqrt(x) of numbers from 0 on, below 2^31: fractions, and shifts to the right; five steps of Newton's method with 28 bits behind the point."""
+    """1 / sqrt(x) for 0 <= x < 2^31: fractions and right shifts, by five Newton steps with 28 fractional bits."""
     small = x <= 1
     value, shift = np.where(small, 4, x), np.full(x.shape, 11, np.int64)
     while (large := value >= 1 << 29).any():
@@ -74,7 +76,7 @@ def inverse_roots(x: Array) -> tuple[Array, Array]:
 
 
 def inverse_root_table(scale: float, zero: int, out_scale: float, out_zero: int) -> Array:
-    """`1 / sqrt(x)` for all int8 x, with 20 bits behind the point between the two scalings; the greatest integer where x is not above zero."""
+    """`1 / sqrt(x)` for all int8 x with 20 fractional bits; the largest integer for x <= 0."""
     values = np.arange(-128, 128, dtype=np.int64) - zero
     positive = np.maximum(values, 1)
     fraction, right = inverse_roots(positive)
@@ -90,13 +92,13 @@ def _scaled(x: Array, fraction: Any, shift: Array) -> Array:
 
 
 def _shifted_far(x: Array, count: Array) -> Array:
-    """`shifted_right`; a count of 32 and more, of which the processor takes the last five bits, rounds up what is not below zero."""
+    """`shifted_right`; shift counts of 32 and more use the low five bits, and round non-negative numbers up."""
     near = shifted_right(x, np.minimum(count, 31))
     return np.where(count < 32, near, (x >> (count & 31)) + (x >= 0))
 
 
 def quotient_table(dtype: str, zero_a: int, zero_b: int, factor: float, zero_out: int) -> Array:
-    """`a / b` for all 8-bit a (rows) and b (columns), times `factor`. Where b stands for zero, the entry is what the sign of a saturates to."""
+    """`a / b` for all 8-bit a (rows) and b (columns), times `factor`; saturated by the sign of a where b is zero."""
     info = np.iinfo(dtype)
     values = np.arange(info.min, info.max + 1, dtype=np.int64)
     a, b = np.broadcast_arrays((values - zero_a)[:, None], (values - zero_b)[None, :])

@@ -1,7 +1,7 @@
 """Random numbers from seeds: the generator Philox, whose numbers are those of TensorFlow.
 
-A compiled model is a function, so each call draws the numbers of the first one. A model whose seeds are both zero draws others in each run, and
-is refused.
+A compiled model is a function, so each call draws the numbers of the first one. A model whose seeds are both zero draws
+others in each run, and is refused.
 
 Source: J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011), Philox4x32-10.
 """
@@ -28,9 +28,10 @@ _WORD: Final = np.uint64(0xFFFFFFFF)
 
 
 def words(seed: int, seed2: int, count: int) -> Array:
-    """The first `count` words of 32 bits, four from each state of the counter; the second seed is the upper half of the counter."""
+    """The first `count` 32-bit words, four per counter state; the second seed is the counter's upper half."""
     blocks = np.arange(-(-count // 4), dtype=np.uint64)
-    counter = [blocks & _WORD, blocks >> np.uint64(32), *(np.full(blocks.shape, seed2 >> s & 0xFFFFFFFF, np.uint64) for s in (0, 32))]
+    counter = [blocks & _WORD, blocks >> np.uint64(32), *(np.full(blocks.shape, seed2 >> s & 0xFFFFFFFF, np.uint64)
+        for s in (0, 32))]
     key = [seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF]
     for _ in range(_ROUNDS):
         first, second = counter[0] * np.uint64(_FACTORS[0]), counter[2] * np.uint64(_FACTORS[1])
@@ -49,7 +50,8 @@ def _unit(x: Array) -> Array:
 
 def _seeds(seed: int, seed2: int, node: Node) -> tuple[int, int]:
     if not seed and not seed2:
-        node.refuse("its seeds are both zero, so that its numbers would be others in each run, which is not supported; give it a seed")
+        node.refuse("its seeds are both zero, so that its numbers would be others in each run, which is not supported; "
+                    "give it a seed")
     return seed & (1 << 64) - 1, seed2 & (1 << 64) - 1
 
 
@@ -75,7 +77,8 @@ def random_standard_normal(shape: Value, *, seed: int = 0, seed2: int = 0, node:
     first = np.maximum(drawn[:, 0], np.float32(1e-7))
     angle = (np.float32(2 * math.pi) * drawn[:, 1]).astype(np.float32)
     size = np.sqrt(np.float32(-2) * np.log(first))
-    return Constant(np.stack([np.sin(angle) * size, np.cos(angle) * size], axis=1).astype(np.float32).reshape(-1)[:count].reshape(sizes))
+    return Constant(np.stack([np.sin(angle) * size, np.cos(angle) * size],
+                             axis=1).astype(np.float32).reshape(-1)[:count].reshape(sizes))
 
 
 @converter("MULTINOMIAL")
@@ -83,7 +86,8 @@ def multinomial(logits: Value, samples: Value, *, seed: int = 0, seed2: int = 0,
     """For each number drawn, how many of the row's cumulated shares are not above it."""
     count = node.whole(samples)
     if logits.rank != 2 or count < 0 or not logits.shape[1]:
-        node.refuse(f"it draws {count} numbers from data of shape {logits.shape}, and takes (rows, classes); the file is damaged: convert it again")
+        node.refuse(f"it draws {count} numbers from data of shape {logits.shape}, and takes (rows, classes); the file "
+                    "is damaged: convert it again")
     batch, classes = logits.shape
     drawn = words(*_seeds(seed, seed2, node), 2 * batch * count).astype(np.uint64).reshape(-1, 2)
     mantissa = (drawn[:, 0] & np.uint64(0xFFFFF)) << np.uint64(32) | drawn[:, 1]

@@ -1,7 +1,8 @@
 """Recurrent operators: LSTM, RNN, SVDF. Those of int8 data are in `recurrent_integer.py`.
 
-Weights of floats may be integers of a scale; then the data and the states are quantized at every step, each row by its own range (`hybrid.py`).
-States begin as the model stores them, or as zeros, in every call; what the last turn leaves is not kept for the next call.
+Weights of floats may be integers of a scale; then the data and the states are quantized at every step, each row by its
+own range (`hybrid.py`). States begin as the model stores them, or as zeros, in every call; what the last turn leaves is
+not kept for the next call.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class _Rows:
     def times(self, w: Value) -> Expr:
         """The product with a matrix of weights; with a vector, which stands for a diagonal, element by element."""
         if w.rank not in (1, 2):
-            raise ModelError(f"tensor '{w.tensor.name}', a matrix of weights, has {w.rank} dimensions; the file is damaged: convert it again", code="TW0103")
+            raise ModelError(f"tensor '{w.tensor.name}', a matrix of weights, has {w.rank} dimensions; the file is "
+                             "damaged: convert it again", code="TW0103")
         if w.rank == 1:
             return op.multiply(self.expr, _real(w))
         if not w.is_quantized:
@@ -45,7 +47,8 @@ class _Rows:
             self._quantized = asymmetric(self.expr) if self._by_range else symmetric(self.expr)
         whole, scale = self._quantized
         product = op.nn.dense(whole, cast(w.expr, "int32"), units=w.shape[0], out_dtype="int32")
-        return op.multiply_add(cast(product, "float32"), op.multiply(scale, constant(w.scale, "float32")), constant(-0.0, "float32"))
+        return op.multiply_add(cast(product, "float32"), op.multiply(scale, constant(w.scale, "float32")),
+                               constant(-0.0, "float32"))
 
 
 def _real(v: Value | None) -> Expr | None:
@@ -57,7 +60,8 @@ def _real(v: Value | None) -> Expr | None:
 
 def _require_floats(x: Value, node: Node) -> None:
     if x.dtype != "float32":
-        node.refuse(f"its input is {x.dtype}, and is supported in float32; convert the model with float or with dynamic-range weights")
+        node.refuse(f"its input is {x.dtype}, and is supported in float32; convert the model with float or with "
+                    "dynamic-range weights")
 
 
 def _clipped(x: Expr, limit: float) -> Expr:
@@ -76,10 +80,11 @@ class _Gate:
     auxiliary: Value | None = None
 
     def of(self, x: _Rows, h: _Rows, c: Expr, aux: _Rows | None) -> Expr:
-        """What goes into the gate's activation, added up in the order of the kernels, as a rounding may decide what is quantized next."""
+        """The input of a gate's activation, summed in the kernels' order, as rounding may change a later value."""
         if self.input is None or self.recurrent is None:
             raise ModelError("one of its gates has no weights; the file is damaged: convert it again", code="TW0103")
-        total = x.times(self.input) if self.bias is None or self.norm is not None else op.add(self.bias, x.times(self.input))
+        total = (x.times(self.input) if self.bias is None or self.norm is not None
+                 else op.add(self.bias, x.times(self.input)))
         if aux is not None and self.auxiliary is not None:
             total = op.add(total, aux.times(self.auxiliary))
         total = op.add(total, h.times(self.recurrent))
@@ -112,33 +117,38 @@ class _Lstm:
     node: Node
 
     def step(self, data: Sequence[Expr], states: Sequence[Expr]) -> tuple[Expr, list[Expr]]:
-        """The output of a step and the states behind it: output and cell. `data` has the input, and the auxiliary one where there is one."""
+        """Output and states (output, cell) of a step. `data` has the input, and the auxiliary input if any."""
         x, *more = (_Rows(d, self.by_range) for d in data)
         h, c, aux = _Rows(states[0], self.by_range), states[1], more[0] if more else None
         into, forget, cell, out = self.gates
         forgotten = op.sigmoid(forget.of(x, h, c, aux))
-        taken = op.sigmoid(into.of(x, h, c, aux)) if into.input is not None else op.subtract(constant(1, "float32"), forgotten)
+        taken = op.sigmoid(into.of(x, h, c, aux)) if into.input is not None else op.subtract(constant(1, "float32"),
+            forgotten)
         new = activate(cell.of(x, h, c, aux), self.activation, self.node)
         c = _clipped(op.add(op.multiply(forgotten, c), op.multiply(taken, new)), self.cell_clip)
         found: Expr = op.multiply(op.sigmoid(out.of(x, h, c, aux)), activate(c, self.activation, self.node))
         if self.projection is not None:
             found = _Rows(found, self.by_range).times(self.projection)
-            found = _clipped(op.add(found, self.projection_bias) if self.projection_bias is not None else found, self.proj_clip)
+            found = _clipped(op.add(found, self.projection_bias) if self.projection_bias is not None else found,
+                             self.proj_clip)
         return found, [found, c]
 
 
-def _gates(weights: Sequence[Value | None], norms: Sequence[Value | None], auxiliary: Sequence[Value | None] = (None,) * 4) -> tuple[_Gate, _Gate, _Gate, _Gate]:
+def _gates(weights: Sequence[Value | None], norms: Sequence[Value | None], auxiliary: Sequence[Value | None] = (None,)
+           * 4) -> tuple[_Gate, _Gate, _Gate, _Gate]:
     """From 15 tensors in the schema's order: four of inputs, four recurrent, three peepholes, four biases."""
     peepholes = [_real(weights[8]), _real(weights[9]), None, _real(weights[10])]
     extra = [_real(v) for v in norms] or [None] * 4
-    made = [_Gate(weights[k], weights[4 + k], peepholes[k], _real(weights[11 + k]), extra[k], auxiliary[k]) for k in range(4)]
+    made = [_Gate(weights[k], weights[4 + k], peepholes[k], _real(weights[11 + k]), extra[k], auxiliary[k])
+            for k in range(4)]
     return made[0], made[1], made[2], made[3]
 
 
 @converter("UNIDIRECTIONAL_SEQUENCE_LSTM")
 def unidirectional_sequence_lstm(
-    x: Value, *rest: Value | None, fused_activation_function: int = 0, cell_clip: float = 0.0, proj_clip: float = 0.0, time_major: bool = False,
-    asymmetric_quantize_inputs: bool = False, diagonal_recurrent_tensors: bool = False, node: Node,
+    x: Value, *rest: Value | None, fused_activation_function: int = 0, cell_clip: float = 0.0, proj_clip: float = 0.0,
+    time_major: bool = False, asymmetric_quantize_inputs: bool = False, diagonal_recurrent_tensors: bool = False,
+    node: Node,
 ) -> Expr:
     given, h, c = _checked(x, rest, node)
     if x.dtype == "int8":
@@ -156,7 +166,8 @@ def lstm(
     if len(rest) == _BASIC_INPUTS - 1:
         there = [v for v in rest if v is not None]
         if len(there) < len(rest):
-            node.refuse(f"{len(rest) - len(there)} of its {_BASIC_INPUTS} inputs are missing; the file is damaged: convert it again")
+            node.refuse(f"{len(rest) - len(there)} of its {_BASIC_INPUTS} inputs are missing; the file is damaged: "
+                        "convert it again")
         return basic_lstm(x, *there, node=node)
     given, h, c = _checked(x, rest, node)
     if x.dtype == "int8":
@@ -165,8 +176,10 @@ def lstm(
     return (cell.step([x.expr], [h.expr, c.expr])[0],)
 
 
-def _full(given: Sequence[Value | None], activation: int, cell_clip: float, proj_clip: float, by_range: bool, node: Node) -> _Lstm:
-    return _Lstm(_gates(given[:15], given[19:]), given[15], _real(given[16]), activation, cell_clip, proj_clip, by_range, node)
+def _full(given: Sequence[Value | None], activation: int, cell_clip: float, proj_clip: float, by_range: bool,
+          node: Node) -> _Lstm:
+    return _Lstm(_gates(given[:15], given[19:]), given[15], _real(given[16]), activation, cell_clip, proj_clip,
+                 by_range, node)
 
 
 def _checked(x: Value, rest: Sequence[Value | None], node: Node) -> tuple[list[Value | None], Value, Value]:
@@ -176,16 +189,17 @@ def _checked(x: Value, rest: Sequence[Value | None], node: Node) -> tuple[list[V
     given = [*rest, *[None] * (23 - len(rest))]
     h, c = given[17], given[18]
     if len(given) != 23 or h is None or c is None:
-        node.refuse(f"it has {len(rest) + 1} inputs, and an LSTM has 20 with its states, 24 with layer normalization, or 5 in the basic kernel")
+        node.refuse(f"it has {len(rest) + 1} inputs, and an LSTM has 20 with its states, 24 with layer normalization, "
+                    "or 5 in the basic kernel")
     return given, h, c
 
 
 @converter("BIDIRECTIONAL_SEQUENCE_LSTM")
 def bidirectional_sequence_lstm(
-    x: Value, *rest: Value | None, fused_activation_function: int = 0, cell_clip: float = 0.0, proj_clip: float = 0.0, merge_outputs: bool = False,
-    time_major: bool = True, asymmetric_quantize_inputs: bool = False, node: Node,
+    x: Value, *rest: Value | None, fused_activation_function: int = 0, cell_clip: float = 0.0, proj_clip: float = 0.0,
+    merge_outputs: bool = False, time_major: bool = True, asymmetric_quantize_inputs: bool = False, node: Node,
 ) -> tuple[Expr, ...]:
-    """Two LSTMs, the second from the end. An auxiliary input with weights of its own is added in both; one without is the input of the second."""
+    """Two LSTMs, the second backward. An auxiliary input with own weights adds to both; else it feeds the second."""
     _require_floats(x, node)
     given = [*rest, *[None] * (47 - len(rest))]
     aux = given[38]
@@ -195,15 +209,18 @@ def bidirectional_sequence_lstm(
         part = given[17 * k : 17 * k + 17]
         h, c = states
         if h is None or c is None:
-            node.refuse(f"it has {len(rest) + 1} inputs, and its states are missing; the file is damaged: convert it again")
+            node.refuse(f"it has {len(rest) + 1} inputs, and its states are missing; the file is damaged: convert it "
+                        "again")
         gates = _gates(part[:15], [], auxiliary if crossed else (None,) * 4)
-        one = _Lstm(gates, part[15], _real(part[16]), fused_activation_function, cell_clip, proj_clip, asymmetric_quantize_inputs, node)
+        one = _Lstm(gates, part[15], _real(part[16]), fused_activation_function, cell_clip, proj_clip,
+                    asymmetric_quantize_inputs, node)
         data = [x.expr, aux.expr] if aux is not None and crossed else [aux.expr if aux is not None and k else x.expr]
         found.append(sequence(data, [h.expr, c.expr], one.step, time_major, reverse=bool(k)))
     return (op.concatenate(Tuple(tuple(found)), axis=2),) if merge_outputs else tuple(found)
 
 
-def _rnn_step(w: Value, r: Value, b: Value, activation: int, by_range: bool, node: Node, auxiliary: Value | None = None) -> Step:
+def _rnn_step(w: Value, r: Value, b: Value, activation: int, by_range: bool, node: Node,
+              auxiliary: Value | None = None) -> Step:
     bias = _real(b)
 
     def step(data: Sequence[Expr], states: Sequence[Expr]) -> tuple[Expr, list[Expr]]:
@@ -220,7 +237,8 @@ def _rnn_step(w: Value, r: Value, b: Value, activation: int, by_range: bool, nod
 
 @converter("RNN")
 def rnn(
-    x: Value, w: Value, r: Value, b: Value, h: Value, *, fused_activation_function: int = 0, asymmetric_quantize_inputs: bool = False, node: Node,
+    x: Value, w: Value, r: Value, b: Value, h: Value, *, fused_activation_function: int = 0,
+    asymmetric_quantize_inputs: bool = False, node: Node,
 ) -> Expr:
     _require_floats(x, node)
     return _rnn_step(w, r, b, fused_activation_function, asymmetric_quantize_inputs, node)([x.expr], [h.expr])[0]
@@ -232,21 +250,24 @@ def unidirectional_sequence_rnn(
     asymmetric_quantize_inputs: bool = False, node: Node,
 ) -> Expr:
     _require_floats(x, node)
-    return sequence([x.expr], [h.expr], _rnn_step(w, r, b, fused_activation_function, asymmetric_quantize_inputs, node), time_major)
+    return sequence([x.expr], [h.expr], _rnn_step(w, r, b, fused_activation_function, asymmetric_quantize_inputs, node),
+                    time_major)
 
 
 @converter("BIDIRECTIONAL_SEQUENCE_RNN")
 def bidirectional_sequence_rnn(
-    x: Value, fw: Value, fr: Value, fb: Value, fh: Value, bw: Value, br: Value, bb: Value, bh: Value, aux: Value | None = None,
-    fa: Value | None = None, ba: Value | None = None, *, time_major: bool = False, fused_activation_function: int = 0, merge_outputs: bool = False,
-    asymmetric_quantize_inputs: bool = False, node: Node,
+    x: Value, fw: Value, fr: Value, fb: Value, fh: Value, bw: Value, br: Value, bb: Value, bh: Value,
+    aux: Value | None = None, fa: Value | None = None, ba: Value | None = None, *, time_major: bool = False,
+    fused_activation_function: int = 0, merge_outputs: bool = False, asymmetric_quantize_inputs: bool = False,
+    node: Node,
 ) -> tuple[Expr, ...]:
     """Two RNNs, the second from the end; the auxiliary input is as in `BIDIRECTIONAL_SEQUENCE_LSTM`."""
     _require_floats(x, node)
     crossed, by_range = fa is not None and ba is not None, asymmetric_quantize_inputs
     found = []
     for reverse, (w, r, b, h, a) in enumerate(((fw, fr, fb, fh, fa), (bw, br, bb, bh, ba))):
-        data = [x.expr, aux.expr] if aux is not None and crossed else [aux.expr if aux is not None and reverse else x.expr]
+        data = [x.expr, aux.expr] if aux is not None and crossed else [aux.expr if aux is not None and reverse
+            else x.expr]
         step = _rnn_step(w, r, b, fused_activation_function, by_range, node, a)
         found.append(sequence(data, [h.expr], step, time_major, bool(reverse)))
     return (op.concatenate(Tuple(tuple(found)), axis=2),) if merge_outputs else tuple(found)
@@ -254,12 +275,13 @@ def bidirectional_sequence_rnn(
 
 @converter("SVDF")
 def svdf(
-    x: Value, feature: Value, time: Value, b: Value | None, state: Value, *, rank: int = 0, fused_activation_function: int = 0,
-    asymmetric_quantize_inputs: bool = False, node: Node,
+    x: Value, feature: Value, time: Value, b: Value | None, state: Value, *, rank: int = 0,
+    fused_activation_function: int = 0, asymmetric_quantize_inputs: bool = False, node: Node,
 ) -> Expr:
     """A filter over features and over the last steps in time: a matrix product, then one over what is remembered."""
     if not x.rank == feature.rank == time.rank == 2:
-        node.refuse(f"its input and weights have {x.rank}, {feature.rank} and {time.rank} dimensions, and must have 2 each")
+        node.refuse(f"its input and weights have {x.rank}, {feature.rank} and {time.rank} dimensions, and must have 2 "
+                    "each")
     batch, filters, memory = x.shape[0], feature.shape[0], time.shape[1]
     if rank < 1 or filters % rank:
         node.refuse(f"it has {filters} filters of rank {rank}, which does not divide them")

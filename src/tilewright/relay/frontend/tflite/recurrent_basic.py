@@ -1,4 +1,5 @@
-"""The basic kernel of LSTM: one step, one matrix for all gates, over the input and the last output side by side. Floats, or uint8 with cells of 16 bits.
+"""The basic kernel of LSTM: one step, one matrix for all gates, over the input and the last output side by side.
+Floats, or uint8 with cells of 16 bits.
 
 Source: `LstmCell` in `reference/reference_ops.h` of TensorFlow Lite.
 """
@@ -22,17 +23,19 @@ _CENTRE = 128
 
 
 def basic_lstm(x: Value, h: Value, w: Value, b: Value, c: Value, *, node: Node) -> tuple[Expr, ...]:
-    """The output, the state of the cells, and what the kernel leaves in its two tensors of scratch: the rows side by side, and the sums."""
+    """The output, the cells' state, and the kernel's two scratch tensors: joined rows, and sums."""
     rows = op.concatenate(Tuple((x.expr, h.expr)), axis=1)
     if x.dtype == "float32":
         return _of_floats(rows, w, b, c)
     if x.dtype != "uint8" or c.dtype != "int16":
-        node.refuse(f"its input is {x.dtype} and its state {c.dtype}; the basic kernel is of float32, or of uint8 with a state of int16: convert the model again")
+        node.refuse(f"its input is {x.dtype} and its state {c.dtype}; the basic kernel is of float32, or of uint8 with "
+                    "a state of int16: convert the model again")
     if x.zero_point != _CENTRE or w.rank != 2:
-        node.refuse(f"the zero point of its input is {x.zero_point}, and the basic kernel takes {_CENTRE} alone; convert the model again")
+        node.refuse(f"the zero point of its input is {x.zero_point}, and the basic kernel takes {_CENTRE} alone; "
+                    "convert the model again")
     total = op.qnn.dense(
-        rows, w.expr, constant(_CENTRE, "int32"), constant(w.zero_point, "int32"), constant(x.scale, "float32"), constant(w.scale, "float32"),
-        units=w.shape[0], out_dtype=INT32,
+        rows, w.expr, constant(_CENTRE, "int32"), constant(w.zero_point, "int32"), constant(x.scale, "float32"),
+        constant(w.scale, "float32"), units=w.shape[0], out_dtype=INT32,
     )
     factor = float(np.float32(b.scale)) / 2.0**-12
     sums = requantize(op.nn.bias_add(total, b.expr, axis=1), factor, 1.0, 0, "int16")

@@ -1,7 +1,9 @@
-"""LSTM and SVDF of int8 data, as TensorFlow Lite's reference kernels compute them: states of the cell in 16 bits, sums in 32.
+"""LSTM and SVDF of int8 data, as TensorFlow Lite's reference kernels compute them: states of the cell in 16 bits, sums
+in 32.
 
-A gate adds up products of the input and of the last output, each brought to Q3.12 and held in 16 bits on its own, and goes through a table
-(`gate_tables.py`). The products of all gates are one matrix product, that of the input one for all moments at once.
+A gate adds up products of the input and of the last output, each brought to Q3.12 and held in 16 bits on its own, and
+goes through a table (`gate_tables.py`). The products of all gates are one matrix product, that of the input one for all
+moments at once.
 
 Source: `lstm_eval.cc`, `lstm.cc`, `reference/svdf.h` and `portable_tensor_utils.cc` of TensorFlow Lite.
 """
@@ -36,8 +38,9 @@ _WEIGHTS, _RECURRENT, _PEEPHOLES, _BIASES, _PROJECTION, _NORMS = 0, 4, 8, 11, 15
 _PEEPHOLE_OF: Final = {_INPUT: 8, _FORGET: 9, _OUTPUT: 10}
 
 
-def integer_lstm(x: Value, given: Inputs, h: Value, c: Value, cell_clip: float, proj_clip: float, time_major: bool, node: Node) -> Expr:
-    """All moments of an LSTM of int8; `given` are the 23 tensors behind the data. Raises `ModelError` for what the kernels do not compute either."""
+def integer_lstm(x: Value, given: Inputs, h: Value, c: Value, cell_clip: float, proj_clip: float, time_major: bool,
+                 node: Node) -> Expr:
+    """All steps of an int8 LSTM; `given` are its 23 other tensors. Raises `ModelError` for unsupported forms."""
     cell = _cell(given, h, c, cell_clip, proj_clip, time_major, node)
     if x.rank not in (2, 3):
         node.refuse(f"its input has {x.rank} dimensions, and must have 2 or 3")
@@ -46,7 +49,8 @@ def integer_lstm(x: Value, given: Inputs, h: Value, c: Value, cell_clip: float, 
     units, width = _sizes(cell, batch, depth)
     states = [reshape(h.expr, (batch, width)), reshape(c.expr, (batch, units))]
     flat = reshape(x.expr, (math.prod(lead), depth))
-    taken = requantize(cell.products(flat, x, _WEIGHTS, None if cell.norms else _BIASES), cell.factors(_WEIGHTS, x), 1.0, 0, "int16", axis=1)
+    taken = requantize(cell.products(flat, x, _WEIGHTS, None if cell.norms else _BIASES), cell.factors(_WEIGHTS, x),
+                       1.0, 0, "int16", axis=1)
     taken = reshape(taken, (*lead, taken.tensor_type.shape[1]))
     if len(lead) == 1:
         return cell.step([taken], states)[0]
@@ -57,37 +61,46 @@ def _cell(given: Inputs, h: Value, c: Value, cell_clip: float, proj_clip: float,
     power = math.log2(c.scale)
     bits = 15 + round(power)
     if c.dtype != "int16" or power != round(power) or not 0 <= bits <= MOST_BITS:
-        node.refuse(f"the state of its cells is {c.dtype} of scale {c.scale}, and must be int16 of a power of two from 2^-15 to 2^{MOST_BITS - 15}; convert the model again")
+        node.refuse(f"the state of its cells is {c.dtype} of scale {c.scale}, and must be int16 of a power of two from "
+                    f"2^-15 to 2^{MOST_BITS - 15}; convert the model again")
     if len(node.intermediates) != 5:
-        node.refuse(f"it has {len(node.intermediates)} intermediate tensors, and 5 are needed: LSTMs of 8 bits throughout are not supported; convert it with cells of 16 bits")
+        node.refuse(f"it has {len(node.intermediates)} intermediate tensors, and 5 are needed: LSTMs of 8 bits "
+                    "throughout are not supported; convert it with cells of 16 bits")
     gates = tuple(k for k in range(4) if k != _INPUT or given[_WEIGHTS] is not None)
     wanted = [_WEIGHTS + k for k in gates] + [_RECURRENT + k for k in gates]
     missing = next((k for k in wanted if given[k] is None), None)
     if missing is not None:
-        node.refuse(f"its input {missing + 1}, the weights of a gate, is missing; the file is damaged: convert it again")
+        node.refuse(
+            f"its input {missing + 1}, the weights of a gate, is missing; the file is damaged: convert it again")
     clip = _quantized_limit(cell_clip, c.scale, 1 << 15, node)
-    return _Cell(tuple(given), gates, h, c, power, bits, clip, _quantized_limit(proj_clip, h.scale, 1 << 7, node), time_major, node)
+    return _Cell(tuple(given), gates, h, c, power, bits, clip, _quantized_limit(proj_clip, h.scale, 1 << 7, node),
+                 time_major, node)
 
 
 def _sizes(cell: _Cell, batch: int, depth: int) -> tuple[int, int]:
-    """How many cells and outputs there are, as the recurrent weights of the output gate say; refuses tensors that do not fit."""
+    """Numbers of cells and outputs by the output gate's recurrent weights; refuses tensors that do not fit."""
     recurrent = cell.shape(_RECURRENT + _OUTPUT)
     if len(recurrent) != 2:
-        cell.node.refuse(f"its input {_RECURRENT + _OUTPUT + 1} has the shape {recurrent}, and must be a matrix; the file is damaged: convert it again")
+        cell.node.refuse(f"its input {_RECURRENT + _OUTPUT + 1} has the shape {recurrent}, and must be a matrix; the "
+                         "file is damaged: convert it again")
     units, width = recurrent
     wanted: dict[int, tuple[int, ...]] = {_PROJECTION: (width, units), _PROJECTION + 1: (width,)}
-    of_gates: dict[int, tuple[int, ...]] = {_WEIGHTS: (units, depth), _RECURRENT: (units, width), _BIASES: (units,), _NORMS: (units,)}
+    of_gates: dict[int, tuple[int, ...]] = {_WEIGHTS: (units, depth), _RECURRENT: (units, width), _BIASES: (units,),
+                                            _NORMS: (units,)}
     for first, shape in of_gates.items():
         wanted |= dict.fromkeys((first + k for k in cell.gates), shape)
     wanted |= dict.fromkeys(range(_PEEPHOLES, _PEEPHOLES + 3), (units,))
     for k, shape in sorted(wanted.items()):
         if cell.given[k] is not None and cell.shape(k) != shape:
-            cell.node.refuse(f"its input {k + 1} has the shape {cell.shape(k)}, and must have {shape}; the file is damaged: convert it again")
+            cell.node.refuse(f"its input {k + 1} has the shape {cell.shape(k)}, and must have {shape}; the file is "
+                             "damaged: convert it again")
     for state, what, shape in ((cell.h, "output", (batch, width)), (cell.c, "cells", (batch, units))):
         if math.prod(state.shape) != math.prod(shape):
-            cell.node.refuse(f"the state of its {what} has the shape {state.shape}, and must have {shape}; the file is damaged: convert it again")
+            cell.node.refuse(f"the state of its {what} has the shape {state.shape}, and must have {shape}; the file is "
+                             "damaged: convert it again")
     if cell.given[_PROJECTION] is None and width != units:
-        cell.node.refuse(f"it has {units} cells and {width} outputs, and no projection; the file is damaged: convert it again")
+        cell.node.refuse(f"it has {units} cells and {width} outputs, and no projection; the file is damaged: convert "
+                         "it again")
     return units, width
 
 
@@ -153,14 +166,16 @@ class _Cell:
     def step(self, data: Sequence[Expr], states: Sequence[Expr]) -> tuple[Expr, list[Expr]]:
         """The output of a step and the states behind it: output and cell."""
         h, c = states
-        again = requantize(self.products(h, self.h, _RECURRENT, None), self.factors(_RECURRENT, self.h), 1.0, 0, "int32", axis=1)
+        again = requantize(self.products(h, self.h, _RECURRENT, None), self.factors(_RECURRENT, self.h), 1.0, 0,
+                           "int32", axis=1)
         total = _held(op.add(again, cast(data[0], "int32")))
         units = total.tensor_type.shape[1] // len(self.gates)
         sums = {gate: slice_axis(total, 1, k * units, (k + 1) * units) for k, gate in enumerate(self.gates)}
         old = cast(c, "int32")
         forgotten = by_sigmoid(self._before(_FORGET, sums, old))
         new = by_tanh(self._before(_CELL, sums, old), 3)
-        taken = by_sigmoid(self._before(_INPUT, sums, old)) if _INPUT in sums else op.subtract(constant(_ONE, "int32"), forgotten)
+        taken = by_sigmoid(self._before(_INPUT, sums, old)) if _INPUT in sums else op.subtract(constant(_ONE, "int32"),
+            forgotten)
         kept = _shifted(op.multiply(forgotten, old), 15)
         cell = _held(op.add(kept, _shifted(op.multiply(taken, new), 30 + int(self.power))))
         if self.cell_clip > 0:
@@ -211,13 +226,14 @@ class _Cell:
 def _dense(data: Expr, scale: float, zero_point: int, weight: Array) -> Expr:
     """int32 sums of products of int8 rows with rows of weights, whose zero point is zero."""
     return op.qnn.dense(
-        data, Constant(np.ascontiguousarray(weight)), constant(zero_point, "int32"), constant(0, "int32"), constant(scale, "float32"), constant(1, "float32"),
-        units=weight.shape[0], out_dtype=INT32,
+        data, Constant(np.ascontiguousarray(weight)), constant(zero_point, "int32"), constant(0, "int32"),
+        constant(scale, "float32"), constant(1, "float32"), units=weight.shape[0], out_dtype=INT32,
     )
 
 
 def _spread(peephole: Array, outputs: int, shape: Sequence[int], time_major: bool) -> Array:
-    """int32 weights for the cells of all rows. Where a projection makes fewer outputs than there are cells, the kernels take as many cells as
+    """int32 weights for the cells of all rows. Where a projection makes fewer outputs than there are cells, the kernels
+    take as many cells as
     there are outputs: of each row, and with the time first of all rows as one vector."""
     batch, units = shape
     rows, columns = (1, batch * units) if time_major else (batch, units)
@@ -239,7 +255,7 @@ def _shifted(x: Expr, count: int) -> Expr:
 
 
 def _normalized(x: Expr, weight: Array, bias: Array, scale: float) -> Expr:
-    """int32 rows of 16-bit numbers, of mean zero and variance one with ten bits more, times weights of `scale` and moved by a bias."""
+    """int32 rows of 16-bit numbers, normalized with ten more bits, times weights of `scale`, plus a bias."""
     wide, count = cast(x, "int64"), x.tensor_type.shape[1]
     mean = truncated_quotient(op.multiply(op.sum(wide, axis=(1,), keepdims=True), of(1 << 10)), count)
     squares = op.multiply(op.sum(op.multiply(wide, wide), axis=(1,), keepdims=True), of((1 << 20) // count))
@@ -264,13 +280,16 @@ def integer_svdf(x: Value, feature: Value, time: Value, b: Value | None, state: 
     """SVDF of int8: what is remembered in 16 bits. The activation is in the zero point of the result."""
     batch, filters, memory = x.shape[0], feature.shape[0], time.shape[1]
     if state.dtype != "int16" or time.dtype != "int16":
-        node.refuse(f"its state is {state.dtype} and its weights over time are {time.dtype}; with int8 data both must be int16: convert the model again")
+        node.refuse(f"its state is {state.dtype} and its weights over time are {time.dtype}; with int8 data both must "
+                    "be int16: convert the model again")
     single = np.float32
     first = single(single(single(x.scale) * single(feature.scale)) / single(state.scale))
     new = requantize(_dense(x.expr, x.scale, x.zero_point, node.stored(feature)), float(first), 1.0, 0, "int16")
     kept = slice_axis(reshape(state.expr, (batch, filters, memory)), 2, 0, memory - 1)
-    remembered = op.concatenate(Tuple((kept, reshape(new, (batch, filters, 1)))), axis=2) if memory > 1 else reshape(new, (batch, filters, 1))
+    remembered = (op.concatenate(Tuple((kept, reshape(new, (batch, filters, 1)))), axis=2) if memory > 1
+                  else reshape(new, (batch, filters, 1)))
     weighted = op.sum(op.multiply(cast(remembered, "int32"), cast(time.expr, "int32")), axis=(2,))
     total = op.sum(reshape(weighted, (batch, filters // rank, rank)), axis=(2,))
     second = single(single(single(state.scale) * single(time.scale)) / single(scale_of(node.output)))
-    return requantize(op.add(total, b.expr) if b is not None else total, float(second), 1.0, zero_point_of(node.output), "int8")
+    return requantize(op.add(total, b.expr) if b is not None else total, float(second), 1.0, zero_point_of(node.output),
+                      "int8")

@@ -38,7 +38,8 @@ def _reduced(kind: str, name: str) -> None:
         return getattr(op, name)(x.expr, axis=along, keepdims=keep_dims)  # type: ignore[no-any-return]
 
 
-for _kind, _name in (("REDUCE_MAX", "max"), ("REDUCE_MIN", "min"), ("REDUCE_PROD", "prod"), ("REDUCE_ANY", "any"), ("REDUCE_ALL", "all")):
+for _kind, _name in (("REDUCE_MAX", "max"), ("REDUCE_MIN", "min"), ("REDUCE_PROD", "prod"), ("REDUCE_ANY", "any"),
+                     ("REDUCE_ALL", "all")):
     _reduced(_kind, _name)
 
 
@@ -58,7 +59,7 @@ def total(x: Value, axes: Value, *, keep_dims: bool = False, node: Node) -> Expr
 
 
 def _signed_total(summed: Expr, x: Value, count: int, t: Tensor) -> Expr:
-    """Sums of signed numbers as the default kernels bring them to the result's scale, in float32: the reference kernel takes them for unsigned."""
+    """Signed sums rescaled in float32 like the default kernels; the reference kernel treats them as unsigned."""
     factor = np.float32(x.scale) / np.float32(scale_of(t))
     moved = np.float32(np.float32(-x.zero_point) * factor) * np.float32(count)
     scaled = op.multiply_add(cast(summed, "float32"), constant(factor, "float32"), constant(-0.0, "float32"))
@@ -89,11 +90,12 @@ def _mean_of_image(x: Value, along: tuple[int, ...], t: Tensor) -> Expr | None:
     if x.rank != 4 or along != (1, 2) or 0 in x.shape or same or x.dtype not in ("int8", "uint8") or t.dtype != x.dtype:
         return None
     window = x.shape[1:3]
-    return op.qnn.avg_pool2d(x.expr, *given, *made, pool_size=window, strides=window, padding=(0, 0, 0, 0), layout="NHWC", count_include_pad=False)
+    return op.qnn.avg_pool2d(x.expr, *given, *made, pool_size=window, strides=window, padding=(0, 0, 0, 0),
+                             layout="NHWC", count_include_pad=False)
 
 
 def _quantized_mean(x: Value, along: tuple[int, ...], count: int, node: Node) -> Expr:
-    """The sum times a fixed-point number into which one over the count is folded, without bringing it to 31 bits again."""
+    """The sum times a fixed-point number that includes 1 / count, without renormalizing it to 31 bits."""
     t = node.output
     summed = op.sum(cast(x.expr, "int32"), axis=along, keepdims=True) if along else cast(x.expr, "int32")
     moved = op.subtract(summed, constant(count * x.zero_point, "int32")) if x.zero_point else summed
@@ -133,10 +135,12 @@ def l2_normalization(x: Value, *, fused_activation_function: int = 0, node: Node
 def _unit_vectors(x: Value, node: Node) -> Expr:
     """8-bit numbers by the root of their squares' sum: a multiplier and a shift for each row, in 128ths."""
     if not x.rank:
-        node.refuse("its input is one number, and vectors are what it makes of length one; the file is damaged: convert it again")
+        node.refuse("its input is one number, and vectors are what it makes of length one; the file is damaged: "
+                    "convert it again")
     t, most = node.output, x.shape[-1] * 255**2
     if most >= 1 << 31:
-        node.refuse(f"its rows of {x.shape[-1]} integers are longer than {(1 << 31) // 255**2}, which is not supported; keep it out of what is quantized")
+        node.refuse(f"its rows of {x.shape[-1]} integers are longer than {(1 << 31) // 255**2}, which is not "
+                    "supported; keep it out of what is quantized")
     data = op.subtract(cast(x.expr, "int32"), constant(x.zero_point, "int32"))
     total = op.sum(op.multiply(data, data), axis=(-1,), keepdims=True)
     bits = 7 if t.dtype == "int8" else 0
@@ -160,7 +164,8 @@ def _unit_vectors(x: Value, node: Node) -> Expr:
 
 
 @converter("LOCAL_RESPONSE_NORMALIZATION")
-def local_response_normalization(x: Value, *, radius: int = 0, bias: float = 0.0, alpha: float = 0.0, beta: float = 0.0) -> Expr:
+def local_response_normalization(x: Value, *, radius: int = 0, bias: float = 0.0, alpha: float = 0.0,
+                                 beta: float = 0.0) -> Expr:
     """Each element by a power of the squares around it along the last axis."""
     size = 2 * radius + 1
     return op.nn.lrn(x.expr, size=size, axis=x.rank - 1, bias=bias, alpha=alpha * size, beta=beta)

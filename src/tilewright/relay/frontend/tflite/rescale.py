@@ -1,7 +1,8 @@
-"""Numbers of one scale in another, with the rounding of TensorFlow Lite's reference kernels: what the converters of integers share.
+"""Numbers of one scale in another, with the rounding of TensorFlow Lite's reference kernels: what the converters of
+integers share.
 
-Scales are products and quotients of float32 numbers in float64, as the kernels compute them; `qnn.requantize` with the rounding TFLITE makes the
-fixed-point multiplier of them.
+Scales are products and quotients of float32 numbers in float64, as the kernels compute them; `qnn.requantize` with the
+rounding TFLITE makes the fixed-point multiplier of them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from tilewright.relay.qnn.numerics import twice_rounded_graph
 Array = np.ndarray[Any, Any]
 
 _BOUNDS: Final[dict[str, tuple[float | None, float | None]]] = {
-    "NONE": (None, None), "RELU": (0.0, None), "RELU_N1_TO_1": (-1.0, 1.0), "RELU6": (0.0, 6.0), "RELU_0_TO_1": (0.0, 1.0),
+    "NONE": (None, None), "RELU": (0.0, None), "RELU_N1_TO_1": (-1.0, 1.0), "RELU6": (0.0, 6.0),
+    "RELU_0_TO_1": (0.0, 1.0),
 }
 """What activations hold numbers between."""
 _INTEGERS: Final = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
@@ -33,31 +35,35 @@ _LARGEST: Final = float(1 << 31)
 """What a fixed-point multiplier has to be below."""
 
 
-def requantize(x: Expr, scale: float | Sequence[float] | Array, to: float, zero_point: int, dtype: str, axis: int = -1, rounding: str = "TFLITE") -> Expr:
-    """int32 or int64 numbers of `scale` as integers of the scale `to`, moved by `zero_point` and held in the range of `dtype`.
+def requantize(x: Expr, scale: float | Sequence[float] | Array, to: float, zero_point: int, dtype: str, axis: int = -1,
+               rounding: str = "TFLITE") -> Expr:
+    """int32 or int64 numbers of `scale` as integers of the scale `to`, moved by `zero_point` and held in the range of
+    `dtype`.
 
     Raises `ModelError` where no fixed-point number is the quotient of the scales.
     """
     scales = np.asarray(scale, np.float64)
     if not (np.abs(scales) < to * _LARGEST).all():
-        raise ModelError(f"a step of {scales.flat[np.argmax(np.abs(scales))]:g} is to be counted in steps of {to:g}, which no fixed-point number does; the file is damaged: "
+        raise ModelError(f"a step of {scales.flat[np.argmax(np.abs(scales))]:g} is to be counted in steps of {to:g}, "
+                         "which no fixed-point number does; the file is damaged: "
                          "convert it again", code="TW0107")
     return op.qnn.requantize(
-        x, Constant(scales.reshape(()) if scales.size == 1 else scales), constant(0, "int32"), constant(to, "float64"), constant(zero_point, "int32"),
-        axis=axis, rounding=rounding, out_dtype=dtype,
+        x, Constant(scales.reshape(()) if scales.size == 1 else scales), constant(0, "int32"), constant(to, "float64"),
+        constant(zero_point, "int32"), axis=axis, rounding=rounding, out_dtype=dtype,
     )
 
 
 def open_requantize(x: Expr, scale: Array, t: Tensor, axis: int) -> Expr:
-    """int32 sums of `scale` as a tensor of the model, as the field writes it: how it is rounded is what `numerics` of `main` says."""
+    """int32 sums of `scale` as a tensor of the model; the attribute `numerics` of `main` decides the rounding."""
     scales = np.asarray(scale, np.float32)
     return op.qnn.requantize(
-        x, Constant(scales.reshape(()) if scales.size == 1 else scales), constant(0, "int32"), constant(scale_of(t), "float32"), constant(zero_point_of(t), "int32"),
-        axis=axis, out_dtype=DataType(t.dtype),
+        x, Constant(scales.reshape(()) if scales.size == 1 else scales), constant(0, "int32"),
+        constant(scale_of(t), "float32"), constant(zero_point_of(t), "int32"), axis=axis, out_dtype=DataType(t.dtype),
     )
 
 
-def to_output(x: Expr, scale: float | Sequence[float] | Array, t: Tensor, axis: int = -1, rounding: str = "TFLITE") -> Expr:
+def to_output(x: Expr, scale: float | Sequence[float] | Array, t: Tensor, axis: int = -1,
+              rounding: str = "TFLITE") -> Expr:
     """The same, as a tensor of the model."""
     return requantize(x, scale, scale_of(t), zero_point_of(t), t.dtype, axis, rounding)
 
@@ -80,9 +86,10 @@ def centred(x: Expr, zero_point: int, dtype: str = "int32") -> Expr:
 
 
 def limits(dtype: str) -> tuple[int, int]:
-    """The smallest and largest integer of a type; raises `ModelError` for another type, which is the result of a quantized operator that is none."""
+    """Smallest and largest integer of a type; raises `ModelError` for a quantized result of another type."""
     if dtype not in _INTEGERS:
-        raise ModelError(f"its result is said to be of {dtype}, and what is quantized gives integers; the file is damaged: convert it again", code="TW0103")
+        raise ModelError(f"its result is said to be of {dtype}, and what is quantized gives integers; the file is "
+                         "damaged: convert it again", code="TW0103")
     info = np.iinfo(dtype)
     return int(info.min), int(info.max)
 
@@ -111,7 +118,8 @@ def activate(x: Expr, code: int, node: Node) -> Expr:
     if name == "TANH" and dtype_of(x).is_float:
         return op.tanh(x)
     if name not in _BOUNDS:
-        node.refuse(f"its activation {name} is not supported; the activations are {', '.join(_BOUNDS)}, and TANH of floats")
+        node.refuse(f"its activation {name} is not supported; the activations are {', '.join(_BOUNDS)}, and TANH of "
+                    "floats")
     return bounded(x, name, node.output)
 
 

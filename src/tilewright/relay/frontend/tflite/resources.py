@@ -1,7 +1,7 @@
 """Resource variables and hash tables of a model while it is imported.
 
-A compiled model is a function: what a call writes into a variable is read later in that call, and the next call begins with what the
-model's initialization wrote.
+A compiled model is a function: what a call writes into a variable is read later in that call, and the next call begins
+with what the model's initialization wrote.
 """
 
 from __future__ import annotations

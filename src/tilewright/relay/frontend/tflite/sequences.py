@@ -27,7 +27,8 @@ def over_time(data: Sequence[Expr], states: Sequence[Expr], step: Step, reverse:
         rows: list[Expr] = []
         for k in range(count):
             place = count - 1 - k if reverse else k
-            row, states = step([reshape(slice_axis(x, 0, place, place + 1), x.tensor_type.shape[1:]) for x in data], states)
+            row, states = step([reshape(slice_axis(x, 0, place, place + 1), x.tensor_type.shape[1:]) for x in data],
+                               states)
             rows.append(row)
         return op.stack(Tuple(tuple(rows[::-1] if reverse else rows)), axis=0)
     loop = Loop()
@@ -42,8 +43,9 @@ def over_time(data: Sequence[Expr], states: Sequence[Expr], step: Step, reverse:
 
 
 def sequence(data: Sequence[Expr], states: Sequence[Expr], step: Step, time_major: bool, reverse: bool = False) -> Expr:
-    """The same over data of either order of time and batch. Raises `ModelError` for data that are not (time, batch, …)."""
+    """The same for either order of time and batch. Raises `ModelError` for data that are not (time, batch, …)."""
     if any(x.tensor_type.ndim != 3 for x in data):
-        raise ModelError(f"its data have {' and '.join(str(x.tensor_type.ndim) for x in data)} dimensions, and must have 3: time, batch and depth; the file is damaged: convert it again", code="TW0107")
+        raise ModelError(f"its data have {' and '.join(str(x.tensor_type.ndim) for x in data)} dimensions, and must "
+                         "have 3: time, batch and depth; the file is damaged: convert it again", code="TW0107")
     found = over_time([x if time_major else transpose(x, (1, 0, 2)) for x in data], states, step, reverse)
     return found if time_major else transpose(found, (1, 0, 2))

@@ -1,7 +1,8 @@
 """Sparse weights of a TFLite file as dense arrays.
 
-Source: `SparsityParameters` in schema.fbs, after https://arxiv.org/abs/1510.05217 (TACO): the dimensions in the order in which they are
-stored, blocks behind them; each is dense, or names for every place of the level before which indices are there.
+Source: `SparsityParameters` in schema.fbs, after https://arxiv.org/abs/1510.05217 (TACO): the dimensions in the order
+in which they are stored, blocks behind them; each is dense, or names for every place of the level before which indices
+are there.
 """
 
 from __future__ import annotations
@@ -20,14 +21,15 @@ _SPARSE: Final = 1
 
 
 def densified(name: str, sparsity: dict[str, Any], shape: Sequence[int], values: Callable[[int], Array]) -> Array:
-    """The dense array of `shape`; `values(n)` gives the n elements that are stored. Raises `ModelError` for parameters that contradict one another."""
+    """The dense array of `shape`; `values(n)` gives the n stored elements. Raises `ModelError` for bad parameters."""
 
     def refuse(why: str) -> NoReturn:
         raise ModelError(f"the sparse tensor '{name}' {why}; the file is damaged: convert it again", code="TW0103")
 
     order, block_map, levels = sparsity["traversal_order"], sparsity["block_map"], sparsity["dim_metadata"]
     rank = len(shape)
-    if sorted(order) != list(range(rank + len(block_map))) or len(levels) != len(order) or any(not 0 <= b < rank for b in block_map):
+    if sorted(order) != list(range(rank + len(block_map))) or len(levels) != len(order) or any(not 0 <= b < rank
+        for b in block_map):
         refuse("does not say in which order its dimensions are stored")
     blocks = [1] * rank
     for level, dim in zip(levels, order, strict=True):
@@ -63,7 +65,8 @@ def densified(name: str, sparsity: dict[str, Any], shape: Sequence[int], values:
 
 def _sparse(level: dict[str, Any], parents: int, refuse: Callable[[str], NoReturn]) -> tuple[Array, Array]:
     segments, indices = (_numbers(level[key]) for key in ("array_segments", "array_indices"))
-    if len(segments) != parents + 1 or segments[0] != 0 or np.any(np.diff(segments) < 0) or segments[-1] != len(indices):
+    if (len(segments) != parents + 1 or segments[0] != 0 or np.any(np.diff(segments) < 0)
+            or segments[-1] != len(indices)):
         refuse("has segments that do not fit its indices")
     return np.repeat(np.arange(parents), np.diff(segments)), indices
 

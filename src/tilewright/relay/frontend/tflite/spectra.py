@@ -15,7 +15,8 @@ from tilewright.relay.frontend.tflite.registry import converter
 def rfft2d(x: Value, fft_length: Value, *, node: Node) -> Expr:
     sizes = node.ints(fft_length)
     if len(sizes) != 2 or x.rank < 2 or min(sizes) < 1:
-        node.refuse(f"a transform of {' by '.join(map(str, sizes)) or 'no sizes'} of an input of shape {x.shape} makes no sense")
+        node.refuse(f"a transform of {' by '.join(map(str, sizes)) or 'no sizes'} of an input of shape {x.shape} makes "
+                    "no sense")
     rows, columns = sizes
     lead = x.shape[:-2]
     data = x.expr

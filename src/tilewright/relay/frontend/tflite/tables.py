@@ -1,7 +1,7 @@
 """Functions of 8-bit and 16-bit numbers as tables, which is how TensorFlow Lite computes most of them.
 
-An 8-bit function has an entry for each of the 256 values. A 16-bit one has 513 for the whole range, and what is between two is on the line
-between them. Numbers are float32 at every step, so that each entry has the bits of the original.
+An 8-bit function has an entry for each of the 256 values. A 16-bit one has 513 for the whole range, and what is between
+two is on the line between them. Numbers are float32 at every step, so that each entry has the bits of the original.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def truncated(values: Array, t: Tensor) -> Array:
 
 
 def function_of(x: Value, t: Tensor, function: Function) -> Expr:
-    """A function of quantized data of 8 or 16 bits. `function` is of float64 numbers that are float32 ones, for the nearest results."""
+    """A function of quantized 8- or 16-bit data. `function` maps float64 numbers that are exact in float32."""
     if x.dtype == "int16":
         return interpolated(cast(x.expr, "int32"), sampled(x, t, function))
     with np.errstate(all="ignore"):
@@ -68,7 +68,7 @@ def function_of(x: Value, t: Tensor, function: Function) -> Expr:
 
 
 def sampled(x: Value, t: Tensor, function: Function) -> Array:
-    """The table of 513 places for 16-bit data: each moved by half of what the middle of its interval is off the line."""
+    """The 513-entry table for 16-bit data: entries are moved by half the midpoint error of their interval."""
     low, high = limits("int16")
     scale, zero = np.float32(x.scale), x.zero_point
     least, most = scale * np.float32(low - zero), scale * np.float32(high - zero)
@@ -77,8 +77,9 @@ def sampled(x: Value, t: Tensor, function: Function) -> Array:
     return interpolation_table(function, least, most, out_least, out_most)
 
 
-def interpolation_table(function: Function, least: Any, most: Any, out_least: Any, out_most: Any, single: Any = np.float32) -> Array:
-    """513 values of int16 of a function between two numbers, so that lines between them are near it, in the precision `single`."""
+def interpolation_table(function: Function, least: Any, most: Any, out_least: Any, out_most: Any,
+                        single: Any = np.float32) -> Array:
+    """513 int16 values of a function between two numbers for linear interpolation, in the precision `single`."""
     step = (most - least) / single(_STEPS)
     half = step / single(2)
     inverse = single(65536) / (out_most - out_least)

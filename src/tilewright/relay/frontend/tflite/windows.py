@@ -8,12 +8,14 @@ from tilewright.relay.frontend.tflite.node import Node
 from tilewright.relay.frontend.tflite.schema import PADDINGS
 
 
-def padding_of(code: int, sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilation: Sequence[int], node: Node) -> tuple[int, ...]:
+def padding_of(code: int, sizes: Sequence[int], kernel: Sequence[int], strides: Sequence[int], dilation: Sequence[int],
+               node: Node) -> tuple[int, ...]:
     """What is added before each dimension, then behind each; raises `ModelError` for windows that make no sense."""
     if not 0 <= code < len(PADDINGS):
         node.refuse(f"its padding is {code}; it is one of 0 (SAME) and 1 (VALID)")
     if any(n < 1 for n in (*kernel, *strides, *dilation)):
-        node.refuse(f"its window is {tuple(kernel)} with strides {tuple(strides)} and dilation {tuple(dilation)}, which must all be above zero")
+        node.refuse(f"its window is {tuple(kernel)} with strides {tuple(strides)} and dilation {tuple(dilation)}, "
+                    "which must all be above zero")
     if PADDINGS[code] == "VALID":
         return (0,) * (2 * len(sizes))
     totals = [same_padding(n, k, s, d) for n, k, s, d in zip(sizes, kernel, strides, dilation, strict=True)]

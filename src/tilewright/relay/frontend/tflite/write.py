@@ -23,7 +23,8 @@ _STORED: Final = 16
 
 
 def model_bytes(values: Mapping[str, Any]) -> bytes:
-    """A model: the fields of its root table by name, tables as mappings, a union as (the name of its table, its fields).
+    """A model: the fields of its root table by name, tables as mappings, a union as (the name of its table, its
+    fields).
 
     Raises `InternalError` for a field that the schema does not have.
     """
@@ -49,7 +50,8 @@ class _Writer:
     def _table(self, kind: str, values: Mapping[str, Any]) -> int:
         fields = TABLES.get(kind, ())
         given = _with_kinds_of_unions(kind, fields, values)
-        present = [(k, f, given[f.name]) for k, f in enumerate(fields) if f.name in given and given[f.name] != f.default]
+        present = [(k, f, given[f.name]) for k, f in enumerate(fields) if f.name in given
+                   and given[f.name] != f.default]
         places: dict[int, int] = {}
         width = _WORD
         for k, f, _ in sorted(present, key=lambda entry: -_SIZES.get(entry[1].type, _WORD)):
@@ -82,7 +84,8 @@ class _Writer:
         return self._table(field.type, value)
 
     def _numbers(self, kind: str, values: Any, tail: bytes = b"") -> int:
-        data = bytes(values) if isinstance(values, (bytes, bytearray)) else np.asarray(values, np.dtype(SCALARS[kind])).tobytes()
+        data = (bytes(values) if isinstance(values, (bytes, bytearray))
+                else np.asarray(values, np.dtype(SCALARS[kind])).tobytes())
         self._align(_STORED if kind == "u8" and not tail else max(_SIZES[kind], _WORD), _WORD)
         at = len(self.out)
         self.out += struct.pack("<I", len(data) // _SIZES[kind]) + data + tail

@@ -26,15 +26,17 @@ class Located(Refusing, Protocol):
         """Where the node is, for messages."""
 
 
-_SAME: Final = frozenset(["cast", "reshape", "transpose", "squeeze", "expand_dims", "strided_slice", "take", "gather", "broadcast_to", "flip", "repeat", "tile", "require_zero"])
+_SAME: Final = frozenset(["cast", "reshape", "transpose", "squeeze", "expand_dims", "strided_slice", "take", "gather",
+                          "broadcast_to", "flip", "repeat", "tile", "require_zero"])
 """Operators whose results are among the elements of their first argument."""
 
 
 def from_front(indices: Expr, size: Any, what: str, node: Located) -> Expr:
-    """Indices in [-size, size) of a dimension, which count from its end where they are negative, as indices in [0, size).
+    """Indices in [-size, size) of a dimension, which count from its end where they are negative, as indices in [0,
+    size).
 
-    `what` names the dimension in messages. Known indices that lie outside are refused at once, others when the program runs. Where the
-    size is only known then, the indices are as they were.
+    `what` names the dimension in messages. Known indices that lie outside are refused at once, others when the program
+    runs. Where the size is only known then, the indices are as they were.
     """
     if not isinstance(size, int):
         return indices
@@ -43,23 +45,27 @@ def from_front(indices: Expr, size: Any, what: str, node: Located) -> Expr:
     if isinstance(indices, Constant):
         if indices.value.size and (low < -size or high >= size):
             node.refuse(wrong)
-        return indices if low >= 0 or not indices.value.size else Constant(np.where(indices.value < 0, indices.value + size, indices.value), indices.span)
+        return (indices if low >= 0 or not indices.value.size
+                else Constant(np.where(indices.value < 0, indices.value + size, indices.value), indices.span))
     if dtype_of(indices).bits < 32 or dtype_of(indices).code != "int":
         indices = cast(indices, INT64)
     if low < -size or high >= size:
         indices = _required(indices, (size,), f"{node.origin}: {wrong}")
-    return indices if low >= 0 else op.where(op.less(indices, scalar(0, indices)), op.add(indices, scalar(size, indices)), indices)
+    return indices if low >= 0 else op.where(op.less(indices, scalar(0, indices)),
+                                             op.add(indices, scalar(size, indices)), indices)
 
 
 def tuples_from_front(indices: Expr, sizes: Sequence[int], node: Located) -> Expr:
     """The same for tuples of indices along the last dimension, one for each of `sizes`."""
     low = bounds_of(indices)[0]
     lengths = np.asarray(sizes, np.int64)
-    wrong = f"an index is outside the input, whose dimensions have {', '.join(map(str, sizes))} elements; indices count from either end"
+    wrong = (f"an index is outside the input, whose dimensions have {', '.join(map(str, sizes))} elements; indices "
+             "count from either end")
     if isinstance(indices, Constant):
         if indices.value.size and ((indices.value < -lengths) | (indices.value >= lengths)).any():
             node.refuse(wrong)
-        return indices if low >= 0 or not indices.value.size else Constant(np.where(indices.value < 0, indices.value + lengths, indices.value), indices.span)
+        return (indices if low >= 0 or not indices.value.size
+                else Constant(np.where(indices.value < 0, indices.value + lengths, indices.value), indices.span))
     indices = cast(indices, INT64)
     indices = _required(indices, tuple(sizes), f"{node.origin}: {wrong}")
     return op.where(op.less(indices, scalar(0, indices)), op.add(indices, Constant(lengths)), indices)
@@ -72,7 +78,8 @@ def inside(indices: Expr, sizes: Sequence[int], node: Located) -> Expr:
     """
     low, high = bounds_of(indices)
     listed = ", ".join(map(str, sizes))
-    wrong = f"an index is outside the input, which has {listed} elements there; indices must be 0 or more and below that"
+    wrong = (f"an index is outside the input, which has {listed} elements there; indices must be 0 or more and below "
+             "that")
     if isinstance(indices, Constant):
         if indices.value.size and (low < 0 or (indices.value >= np.asarray(sizes, np.int64)).any()):
             node.refuse(wrong)
@@ -96,8 +103,10 @@ def _required(indices: Expr, sizes: tuple[int, ...], message: str, negative: boo
 def bounds_of(e: Expr, depth: int = 16) -> tuple[float, float]:
     """The least and the greatest value that an expression of integers may have, as far as is easily said."""
     if isinstance(e, Constant):
-        return (float(e.value.min()), float(e.value.max())) if e.value.size and e.value.dtype != object else (-np.inf, np.inf)
-    if isinstance(e, TupleGetItem) and isinstance(e.tuple_value, Call) and e.index == 1 and e.tuple_value.op.name == "topk":
+        return ((float(e.value.min()), float(e.value.max())) if e.value.size and e.value.dtype != object
+                else (-np.inf, np.inf))
+    if (isinstance(e, TupleGetItem) and isinstance(e.tuple_value, Call) and e.index == 1
+            and e.tuple_value.op.name == "topk"):
         return 0, _most(e.tuple_value.args[0], e.tuple_value.op.axis)
     if depth and isinstance(e, Call) and hasattr(e.op, "name"):
         if e.op.name in _SAME and dtype_of(e.args[0]).is_integer:

@@ -24,7 +24,8 @@ Array = np.ndarray[Any, Any]
 _MOST_STEPS: Final = 8
 
 _SELECTING: Final = frozenset({
-    "take", "strided_slice", "concatenate", "reshape", "expand_dims", "squeeze", "split", "stack", "transpose", "gather", "tile", "copy", "where",
+    "take", "strided_slice", "concatenate", "reshape", "expand_dims", "squeeze", "split", "stack", "transpose",
+    "gather", "tile", "copy", "where",
 })
 """Operators whose reference only moves elements, so that it serves arrays of dimensions as it is."""
 _ARITHMETIC: Final[dict[str, Callable[..., Any]]] = {
@@ -61,7 +62,7 @@ class KnownValues:
         return e.value if isinstance(e, Constant) else None if e is None else self._dims.get(e)
 
     def settle_near(self, e: Expr) -> Expr:
-        """The same where it is not known that all that `e` is made of is known: what is not known a few steps away is not known."""
+        """Settle `e` if all its operands within a few steps are known; return it unchanged otherwise."""
         return self.settle(e) if self._is_near(e, _MOST_STEPS) else e
 
     def _is_near(self, e: Expr, steps: int) -> bool:
@@ -77,7 +78,8 @@ class KnownValues:
 
     def settle(self, e: Expr) -> Expr:
         """`e`, or the constant that it comes to."""
-        if isinstance(e, Constant) or e in self._dims or not _is_small(e) or (isinstance(e, Call) and isinstance(e.op, Op) and e.op.telling):
+        if (isinstance(e, Constant) or e in self._dims or not _is_small(e)
+                or (isinstance(e, Call) and isinstance(e.op, Op) and e.op.telling)):
             return e
         with np.errstate(all="ignore"):
             value = self._evaluate(e)
@@ -139,7 +141,7 @@ def _apply(op: Op, args: list[Any]) -> Any:
 
 
 def _is_bounded(t: TensorType) -> bool:
-    """Whether a value of that type may be made; one whose size is in the data of its inputs is not larger than these."""
+    """Whether a value of this type is small enough to compute; unknown sizes are bounded by the inputs."""
     return t.size <= MOST_KNOWN_INTEGERS if t.is_static else any(isinstance(d, UnknownDim) for d in t.shape)
 
 
@@ -147,7 +149,8 @@ def _is_small(e: Expr) -> bool:
     t = e.known_type()
     if not isinstance(t, TensorType) or not _is_bounded(t):
         return False
-    return not t.dtype.is_object and (not t.is_static or t.size <= (MOST_KNOWN_FLOATS if t.dtype.is_float else MOST_KNOWN_INTEGERS))
+    return not t.dtype.is_object and (not t.is_static or t.size <= (MOST_KNOWN_FLOATS if t.dtype.is_float
+        else MOST_KNOWN_INTEGERS))
 
 
 def has_unknown_sizes(e: Expr) -> bool:

@@ -1,0 +1,67 @@
+"""Origins: each call carries the node of the model that it was made for, and each error names the node."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from tilewright.base.errors import CompileError, ModelError, Origin
+from tilewright.relay.expr import Call, Expr, Function, If, Let, Tuple, TupleGetItem
+from tilewright.relay.visitor import operands
+
+SENSELESS: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError)
+"""Errors of a converter, or of numpy below it, for a node that no valid model has, such as absurd sizes."""
+
+
+def locate(result: Expr, origin: Origin) -> None:
+    """Set the span of the calls that were made for a node: those reached from `result` that have no span yet."""
+    stack = [result]
+    seen: set[Expr] = set()
+    while stack:
+        e = stack.pop()
+        if isinstance(e, Call):
+            if e.span is None:
+                e.span = origin
+                stack.extend(e.args)
+                if isinstance(e.op, Let):
+                    stack.append(e.op)
+        elif isinstance(e, (Tuple, TupleGetItem, If, Let, Function)) and e not in seen:
+            seen.add(e)
+            stack.extend(operands(e))
+
+
+def shortly(error: BaseException) -> str:
+    """The kind of a foreign error, and the beginning of its text."""
+    return f"{type(error).__name__}: {str(error)[:200]}".rstrip(": ")
+
+
+@contextlib.contextmanager
+def naming(origin: Origin, explain: Callable[[Exception], str],
+           hint: Callable[[CompileError], str] = lambda error: "") -> Iterator[None]:
+    """Add `origin` to the errors raised within, and `hint` to the text of those that are the compiler's.
+
+    An error of the kinds `SENSELESS` becomes a `ModelError` with the text of `explain`, and a `MemoryError` one about
+    sizes.
+    """
+    try:
+        yield
+    except CompileError as error:
+        if error.origin is not None:
+            raise
+        raise type(error)(error.message + hint(error), origin, code=error.code) from error
+    except MemoryError as error:
+        why = "it needs more memory than there is; a size in it is wrong, or the model is too large for this machine"
+        raise ModelError(why, origin, code="TW0115") from error
+    except SENSELESS as error:
+        raise ModelError(explain(error), origin, code="TW0109") from error
+
+
+def makes_no_sense(what: str, runtime: str) -> Callable[[Exception], str]:
+    """The default explanation; `runtime` is the reference implementation, which may run the model."""
+
+    def explain(error: Exception) -> str:
+        return (f"{what} cannot be made sense of ({shortly(error)}); where {runtime} runs the model, this is a fault "
+                "of the importer")
+
+    return explain
