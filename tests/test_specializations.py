@@ -18,6 +18,7 @@ from tilewright.base.errors import InputError
 from tilewright.base.nd import content
 from tilewright.base.types import DataType
 from tilewright.compiler.cache import Cache
+from tilewright.relay.frontend.onnx.registry import CONVERTERS
 from tilewright.runtime.guards import Guards
 from tilewright.runtime.manifest import Symbol
 from tilewright.runtime.program import TensorInfo
@@ -118,4 +119,11 @@ def test_few_frames_lead_to_the_emitter() -> None:
     model = a_model([2, 3])
     tilewright.compile(model, cache=Cache(None))  # modules are imported
     deepest = depth_of(lambda: tilewright.compile(model, cache=Cache(None)), lambda f: f.f_code.co_name == "emit")
+    assert 0 < deepest <= 10
+
+
+def test_few_frames_lead_to_a_converter() -> None:
+    model, converters = a_model([2, 3]), {c.function.__code__ for versions in CONVERTERS.values() for c in versions}
+    tilewright.compile(model, cache=Cache(None))
+    deepest = depth_of(lambda: tilewright.compile(model, cache=Cache(None)), lambda f: f.f_code in converters)
     assert 0 < deepest <= 10

@@ -40,13 +40,15 @@ def _frontend(name: str, path: str, recognizes: Callable[[Look], bool]) -> Forma
     """A format of this package. Its frontend has `survey`, `read` and `contents` in one module, which is imported when
     it is first used."""
 
-    def use(part: str, model: Any, shapes: Shapes | None) -> Any:
-        return getattr(importlib.import_module(f"tilewright.relay.frontend.{path}"), part)(model, shapes)
+    module = f"tilewright.relay.frontend.{path}"
 
-    return Format(
-        name, recognizes, lambda model, shapes: use("survey", model, shapes), lambda model,
-        shapes: use("read", model, shapes), lambda model, shapes: use("contents", model, shapes),
-    )
+    def lazy(part: str) -> Callable[[Any, Any], Any]:
+        def use(model: Any, shapes: Any) -> Any:
+            return getattr(importlib.import_module(module), part)(model, shapes)
+
+        return use
+
+    return Format(name, recognizes, lazy("survey"), lazy("read"), lazy("contents"), module=module)
 
 
 def _read_relay(model: Any, shapes: Shapes | None) -> tuple[Any, dict[str, Any]]:

@@ -81,6 +81,7 @@ class Importer:
 
     def import_node(self, source: SourceNode, scope: Scope) -> None:
         """Convert a node, and enter its outputs in the scope."""
+        self.check_depth(source, scope)
         origin = self.origin(source, scope)
         args = [None if name is None else self.operand(name, scope, origin) for name in source.inputs]
         results = self.results(source, origin, args, scope)
@@ -109,7 +110,14 @@ class Importer:
         while args and args[-1] is None:
             args.pop()
         with naming(origin, lambda error: self.explain(error, source, args), lambda error: self.hint(error, args)):
-            results = self._convert_or_defer(source, origin, args, scope)
+            try:
+                waits = self._waits(source, origin, args, scope)
+                results = (self.defer(source, origin, args, scope, False) if waits
+                           else self.convert(source, origin, args, scope))
+            except NotKnownError as error:
+                if scope.is_looped:
+                    raise
+                results = self.defer(source, origin, args, scope, isinstance(error, SizeNotKnownError))
         wanted = given(source.outputs)
         if len(results) < len(wanted):
             lost = ", ".join(map(str, wanted[len(results):]))
@@ -120,23 +128,19 @@ class Importer:
                 strict=False)]
         return results
 
-    def _convert_or_defer(self, source: SourceNode, origin: Origin, args: list[Any], scope: Scope) -> list[Expr]:
+    def _waits(self, source: SourceNode, origin: Origin, args: list[Any], scope: Scope) -> bool:
+        """Whether a node is converted later, when the sizes of its inputs are known. Raises `NotKnownError` in a loop."""
         used = self.typed_operands(source, args, scope)
         if not any(map(has_unknown_sizes, used)) or self.takes_unknown(source, used, scope):
-            try:
-                return self.convert(source, origin, args, scope)
-            except NotKnownError as error:
-                if scope.is_looped:
-                    raise
-                return self.defer(source, origin, args, scope, isinstance(error, SizeNotKnownError))
-        elif scope.is_looped:
+            return False
+        if scope.is_looped:
             raise NotKnownError("the sizes of its inputs are only known while the model runs, and may differ from turn "
                                 "to turn", origin)
-        return self.defer(source, origin, args, scope, False)
+        return True
 
     def apply(self, converter: Converter, node: Node, args: Sequence[Any], attributes: Mapping[str, Any]) -> list[Expr]:
         """The results of a converter, whose calls get the node as their span."""
-        result = converter.convert(node, args, attributes)
+        result = converter.bound(node, args, attributes)()
         results = list(result) if isinstance(result, (tuple, list)) else [result]
         for r in results:
             locate(r, node.origin)
@@ -164,6 +168,9 @@ class Importer:
         return {v: a for v, a in self.params.items() if v in reached and isinstance(v, Var)}
 
     # Hooks
+
+    def check_depth(self, source: SourceNode, scope: Scope) -> None:
+        """Raise `ModelError` for a node that is too deep in functions, or one too many, where a format has limits."""
 
     def order(self, scope: Scope) -> Sequence[SourceNode]:
         """The nodes to convert, producers first."""

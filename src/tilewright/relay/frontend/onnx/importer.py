@@ -67,26 +67,20 @@ def from_onnx(
             raise OptionError(f"convert_config has no option '{key}'; its options are: {', '.join(_OPTIONS)}",
                               code="TW0210")
         config[key] = value
-    return _imported(model, shape, dtype, opset, freeze_params, config)
+    with read_model(model) as (proto, source):
+        opsets = functions.opsets_of(proto, source, opset)
+        importer = Importer(proto, source, ModelInputs(proto.graph, shape, dtype), freeze_params, config, opsets)
+        outputs = importer.import_graph(importer.main())
+    return importer.module(outputs)
 
 
 def glance(model: Any, shape: Mapping[str, Any] | None = None) -> IRModule:
     """The module of `from_onnx` for inspection: its weights are not read and remain in the model's files."""
-    return _imported(model, shape, None, None, True, _OPTIONS, mapped=True)[0]
-
-
-def _imported(
-    model: Any, shape: Mapping[str, Any] | None, dtype: str | Mapping[str, str] | None, opset: int | None, freeze: bool,
-    config: Mapping[str, Any], mapped: bool = False,
-) -> tuple[IRModule, dict[str, Array]]:
-    with read_model(model, mapped) as (proto, source):
-        inputs = ModelInputs(proto.graph, shape, dtype)
-        importer = Importer(proto, source, inputs, freeze, dict(config), functions.opsets_of(proto, source, opset))
-        outputs = importer.run()
-    used = importer.used_params(outputs)
-    declared = [o.type.WhichOneof("value") == "tensor_type" for o in proto.graph.output]
-    main = with_outputs((*inputs.variables.values(), *used), [o.name for o in proto.graph.output], outputs, declared)
-    return IRModule.from_expr(main), {v.name_hint: a for v, a in used.items()}
+    with read_model(model, mapped=True) as (proto, source):
+        opsets = functions.opsets_of(proto, source, None)
+        importer = Importer(proto, source, ModelInputs(proto.graph, shape, None), True, dict(_OPTIONS), opsets)
+        outputs = importer.import_graph(importer.main())
+    return importer.module(outputs)[0]
 
 
 def convert_node(
@@ -146,12 +140,19 @@ class Importer(core.Importer):
         self._calling: list[tuple[str, str, str]] = []
         self._left = MOST_WRITTEN_OUT
 
-    def run(self) -> list[Expr]:
-        """The outputs of the model."""
+    def main(self) -> Body:
+        """Return the scope of the model's graph. Raises `OpNotImplemented` with all operators that have no converter."""
         self._left += MOST_FOR_A_NODE * functions.check_supported(self.model, self.functions, self.opsets, self.source)
         self.inputs.require_all()
         graph = self._graph(self.model.graph, self.opsets, self.source.spans)
-        return self.import_graph(Body(graph, {**self.inputs.values}, opsets=self.opsets))
+        return Body(graph, {**self.inputs.values}, opsets=self.opsets)
+
+    def module(self, outputs: Sequence[Expr]) -> tuple[IRModule, dict[str, Array]]:
+        """Return the model as a module, and its parameters by name."""
+        used, declared = self.used_params(outputs), self.model.graph.output
+        main = with_outputs((*self.inputs.variables.values(), *used), [o.name for o in declared], outputs,
+                            [o.type.WhichOneof("value") == "tensor_type" for o in declared])
+        return IRModule.from_expr(main), {v.name_hint: a for v, a in used.items()}
 
     def _graph(self, graph: onnx.GraphProto, opsets: Mapping[str, int],
                spans: Sequence[Span | None] = ()) -> SourceGraph:
@@ -166,7 +167,7 @@ class Importer(core.Importer):
         return SourceGraph(graph.name, inputs, source_nodes(with_graphs(graph.node), opsets),
                            [o.name for o in graph.output], stored)
 
-    def import_node(self, source: SourceNode, scope: core.Scope) -> None:
+    def check_depth(self, source: SourceNode, scope: core.Scope) -> None:
         self._left -= 1
         if self._left < 0:
             why = ("inlining functions and unrolling loops gives more nodes than can be compiled, far more than are in "
@@ -175,7 +176,6 @@ class Importer(core.Importer):
         if scope.depth > DEEPEST:
             why = f"it is {scope.depth} graphs and functions deep; export the model with fewer levels"
             raise ModelError(why, self.origin(source, scope), code="TW0115")
-        super().import_node(source, scope)
 
     def origin(self, source: SourceNode, scope: core.Scope) -> Origin:
         return Origin(cast(Body, scope).prefix + source.name, source.kind, self.file)

@@ -8,7 +8,6 @@ from typing import Any
 import onnx
 from onnx import TensorProto
 
-from tilewright.ir.module import IRModule
 from tilewright.relay.frontend.core.format import Contents, Signature
 from tilewright.relay.frontend.onnx import functions
 from tilewright.relay.frontend.onnx.importer import from_onnx, glance
@@ -50,9 +49,7 @@ def survey(model: Any, shapes: Mapping[str, Sequence[int | str]] | None = None) 
     return found, sorted(files)
 
 
-def read(model: Any, shapes: Mapping[str, Any] | None) -> tuple[IRModule, dict[str, Any]]:
-    """`from_onnx` for these shapes of the inputs."""
-    return from_onnx(model, shapes)
+read = from_onnx
 
 
 def contents(model: Any, shapes: Mapping[str, Any] | None) -> Contents:
