@@ -308,10 +308,10 @@ def declare(**changes: Any) -> Any:
 @pytest.mark.parametrize(("make", "said"), [
     (lambda: declare(opcode=3), "has the opcode 0x3; opcodes are 0x10 to 0xff"),
     (lambda: declare(x="n h*+k c"), r"'h\*\+k' is no dimension; it is a size, or a sum of axes"),
-    (lambda: declare(x="n h*q+k c"), "multiplies an axis by q, which is none of its fields"),
-    (lambda: declare(y="n h*2 c"), "writes y, each of whose dimensions is an axis or a size; it says 'n h"),
+    (lambda: declare(x="n h*q+k c"), "multiplies an axis by q, which is not one of its fields"),
+    (lambda: declare(y="n h*2 c"), "writes y; each of its dimensions must be an axis or a size, not 'n h"),
     (lambda: declare(dtypes={"x": "int8"}), "gives dtypes of x, and its operands are x, y"),
-    (lambda: declare(blocks={"q": 4}), "has blocks along q, which is none of its axes"),
+    (lambda: declare(blocks={"q": 4}), "has blocks along q, which is not one of its axes"),
     (lambda: Memory("m", 100, align=16), "align is a power of two that divides the size"),
     (lambda: Memory("m", 0), "the memory m has size=0; it is above zero"),
     (lambda: Accelerator("a-b", **SMALL), "an accelerator's name is of letters, digits and underscores, and this one is 'a-b'"),
@@ -373,10 +373,10 @@ def copied(source: int, target: int, count: int = 16, dtype: str = "int8") -> Co
 
 
 def program(*commands: Command, far: int = 64) -> Program:
-    from tilewright.backends.accelerators.declared.program import Layer, Place
+    from tilewright.backends.accelerators.declared.program import Layer, TensorPlacement
 
-    where = (Place(0, (1, 1, 1, 16), "int8"),)
-    return Program("f", where, (Place(16, (1, 1, 1, 16), "int8"),), (Layer("layer", "copy", 0, 32),), far, b"", b"".join(map(encode, commands)))
+    where = (TensorPlacement(0, (1, 1, 1, 16), "int8"),)
+    return Program("f", where, (TensorPlacement(16, (1, 1, 1, 16), "int8"),), (Layer("layer", "copy", 0, 32),), far, b"", b"".join(map(encode, commands)))
 
 
 GOOD = (Command(moved(), 0, 0), Command(copied(0, 16), 0, 1), Command(moved(STORE, 16, 16), 0, 1))
@@ -397,7 +397,7 @@ def test_a_program_by_hand() -> None:
     ((GOOD[0], replace(GOOD[1], wait=2), GOOD[2]), "waits for 2 commands of the other queue, of which 1 stand before it, so it never begins"),
     ((GOOD[0], Command(copied(32, 16), 0, 1), GOOD[2]), "reads memory that nothing wrote"),
     ((Command(moved(near=(256 << 10) - 8), 0, 0),), "reaches byte 262152 of sram, which has 262144"),
-    ((Command(moved(near=8), 0, 0),), "uses byte 8 of sram, whose values lie at multiples of 16"),
+    ((Command(moved(near=8), 0, 0),), "uses byte 8 of sram, but addresses must be multiples of 16"),
     ((Command(moved(far=60), 0, 0),), "reaches bytes 60 to 76 of dram, where the program has 64"),
     ((Command(moved(), 1, 0),), "is of layer 1, and the program has 1"),
     ((GOOD[0], Command(copied(0, 16, dtype="uint8"), 0, 1), GOOD[2]), r"copy gave int8\[1, 1, 1, 16\], and its command says uint8"),
@@ -437,8 +437,8 @@ def test_a_program_is_read_by_the_declaration_that_made_it() -> None:
     with pytest.raises(ArtifactError, match="is one for npu"):
         load(blob, half32)
     for changed, said in (
-        ({"far_bytes": 1 << 40}, "wants 1099511627776 bytes of dram, which has 268435456"),
-        ({"inputs": [{"address": 0, "shape": [1], "dtype": "object"}]}, "or tensors that there are none of"),
+        ({"far_bytes": 1 << 40}, "needs 1099511627776 bytes of dram, which has 268435456"),
+        ({"inputs": [{"address": 0, "shape": [1], "dtype": "object"}]}, "or refers to missing tensors"),
         ({"layers": [{"name": "a"}]}, "has a header that cannot be read: KeyError"),
         ({"outputs": 3}, "has a header that cannot be read: TypeError"),
     ):
@@ -457,7 +457,7 @@ def with_header(blob: bytes, changed: dict[str, Any]) -> bytes:
 def test_a_network_that_the_far_memory_has_no_room_for() -> None:
     small = replace(npu, name="small_npu", far=Memory("dram", 4096))
     small.instructions, small.operators = npu.instructions, npu.operators
-    with pytest.raises(CompileError, match=r"takes [0-9,]+ bytes of dram, which has 4,096; split the network, or declare the memory as large as it is"):
+    with pytest.raises(CompileError, match=r"takes [0-9,]+ bytes of dram, which has 4,096; split the network, or declare the actual size of the memory"):
         relay.build(small.register(override=True).partition_for(Layers("int8").network()), "llvm")
 
 

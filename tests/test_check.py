@@ -76,7 +76,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     onnx.save(unknown(), bad)
     assert main(["check", str(good)]) == 0
     said = capsys.readouterr().out
-    for words in ("opset ai.onnx 17", "x: float[n, 16]", "Gemm", "native", "'x' has open sizes (n)"):
+    for words in ("opset ai.onnx 17", "x: float[n, 16]", "Gemm", "native", "'x' has symbolic sizes (n)"):
         assert words in said
     assert main(["check", str(bad), "--json"]) == 1
     found = json.loads(capsys.readouterr().out)

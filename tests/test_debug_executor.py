@@ -164,7 +164,7 @@ def test_what_cannot_be_looked_into() -> None:
         debug_executor.create(graph, lib, tvm.cpu(0))
     loop = relay.parse('#[version = "0.0.5"]\ndef @main(%b: bool, %x: Tensor[(4), float32]) { if (%b) { exp(%x) } else { %x } }')
     control = relay.build(loop, "llvm")
-    with pytest.raises(RunError, match="cannot be looked into step by step: it has control flow"):
+    with pytest.raises(RunError, match="cannot be debugged step by step: it has control flow"):
         debug_executor.create(control.get_graph_json(), control, [tvm.cpu(0)])
     with pytest.raises(InputError, match="has no entry 'nonsense'; it has 'default', and 'debug_create'"):
         lib["nonsense"]

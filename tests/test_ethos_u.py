@@ -156,7 +156,7 @@ def test_what_cannot_go_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
         vela.compile_model(b"", "ethos-u99", "part")
     monkeypatch.setattr(vela, "is_installed", lambda: False)
     mod = partition_for_ethosu(with_rounding(two("add")))
-    with pytest.raises(CompileError, match="@tvmgen_default_ethos_u_main_0 is for Ethos-U, whose compiler, Vela, is not installed; pip install ethos-u-vela"):
+    with pytest.raises(CompileError, match="@tvmgen_default_ethos_u_main_0 is for Ethos-U, and its compiler Vela is not installed; pip install ethos-u-vela"):
         relay.build(mod, "llvm")
     mod["main"] = mod["main"].with_attr("numerics", "onnx")
     with pytest.raises(CompileError, match=r'rounds as "onnx", and Ethos-U rounds as "tflite"; bring the network into that form with relay\.qnn\.transform\.Unify\("NHWC", "int8", "tflite"\)'):

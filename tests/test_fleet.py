@@ -21,7 +21,7 @@ from planted import EXPECTED, planted
 from small_models import cnn
 from tilewright.base.errors import OptionError, RPCError, WorkerError
 from tilewright.driver.main import main
-from tilewright.driver.places import Place
+from tilewright.driver.measuring import MeasuringOptions
 from tilewright.driver.tvmc.main import main as tvmc
 from tilewright.runtime import rpc
 from tilewright.search.boards import SSHRunner, board_build
@@ -57,26 +57,26 @@ def device() -> Iterator[str]:
 @pytest.mark.parametrize(("options", "why"), [
     ({"cluster": "tcp://a:1", "ssh": "b"}, "--cluster and --ssh are different places"),
     ({"worker_tag": "board"}, "--worker-tag chooses workers of a cluster"),
-    ({"tracker": "a:9190"}, "give both, the tracker's HOST:PORT and --rpc-key"),
+    ({"tracker": "a:9190"}, "give both HOST:PORT of the tracker and --rpc-key"),
     ({"rpc_key": "board"}, "give both"),
     ({"tracker": "a", "rpc_key": "board"}, "'a' is no address of a tracker; write HOST:PORT"),
     ({"ssh_config": Path("c")}, "--ssh-config is read for a board"),
 ])
 def test_options_that_do_not_go_together(options: dict[str, object], why: str) -> None:
     with pytest.raises(OptionError, match=why):
-        Place(**options)  # type: ignore[arg-type]
+        MeasuringOptions(**options)  # type: ignore[arg-type]
 
 
 def test_threads_of_devices_are_their_own() -> None:
-    place = Place(tracker="127.0.0.1:1", rpc_key="board")
-    assert place.is_elsewhere and not Place().is_elsewhere
+    place = MeasuringOptions(tracker="127.0.0.1:1", rpc_key="board")
+    assert place.is_elsewhere and not MeasuringOptions().is_elsewhere
     with pytest.raises(OptionError, match="where its server is started"):
         place.runner(threads=2)
 
 
 def test_a_cluster_is_asked_for_the_workers_of_a_tag() -> None:
     pytest.importorskip("distributed")
-    place = Place(cluster="tcp://127.0.0.1:1", worker_tag="board")
+    place = MeasuringOptions(cluster="tcp://127.0.0.1:1", worker_tag="board")
     builder, runner = place.builder(), place.runner()
     assert isinstance(builder, ClusterBuilder) and isinstance(runner, ClusterRunner)
     assert (builder._address, builder._workers, builder._resources) == ("tcp://127.0.0.1:1", None, None)
@@ -100,7 +100,7 @@ def test_a_package_runs_behind_a_tracker(model: Path, tmp_path: Path, device: st
     open_size, library = tmp_path / "open.onnx", tmp_path / "open.so"
     open_size.write_bytes(cnn("n").SerializeToString())
     tvm.compile(open_size, shapes={here.inputs[0].name: ("1..4", 3, 16, 16)}).save(library)
-    with rpc.LocalSession() as session, pytest.raises(WorkerError, match="are not run on devices; compile for known sizes"):
+    with rpc.LocalSession() as session, pytest.raises(WorkerError, match="do not run on devices; compile for fixed shapes"):
         rpc.RemoteModel(session, "open.so", library.read_bytes())
 
 

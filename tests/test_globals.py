@@ -40,7 +40,7 @@ KNOWN = {
     "runtime.rpc.service": {"_MODULES": OF_WORKER},
     "runtime.callbacks": {"_MADE": LOCKED, "_STATE": OF_THREAD},
     "runtime.driver": {"_DRIVERS": LOCKED},
-    "runtime.faults": {"_LAST": LOCKED},
+    "runtime.fault_reports": {"_LAST": LOCKED},
     "runtime.scratch": {"_ROOM": OF_THREAD},
     "runtime.threads": {"POOLS": "changed while no program runs, by whoever asks for one thread", "_CALL": OF_THREAD},
     "runtime.trial": {"_PREPARED": OF_WORKER},

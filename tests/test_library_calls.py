@@ -220,7 +220,7 @@ def test_what_is_no_call_is_refused() -> None:
 
     with pytest.raises(CompileError, match=r"bnns was given exp outside of a composite function; give it rows of its pattern table only \(MergeComposite\)"):
         built(part(relay.exp(x)))
-    with pytest.raises(CompileError, match="@f gives back its input 0 as it is, which no call of bnns writes"):
+    with pytest.raises(CompileError, match="@f returns its input 0 unchanged, which no call of bnns writes"):
         built(part(x))
 
 

@@ -264,7 +264,7 @@ def test_guards_see_what_is_written_beside_an_array() -> None:
 
 
 def test_open_sizes_cannot_be_measured() -> None:
-    with pytest.raises(InputError, match="arrays of open sizes; what is measured has arrays of known shapes"):
+    with pytest.raises(InputError, match="arrays of dynamic shape, and only functions of static shapes are measured"):
         arrays_of("f", [Parameter("x", ("n",), DataType("float32"), False)])
 
 

@@ -61,18 +61,18 @@ def test_bytes_and_protos_and_chosen_outputs() -> None:
         np.testing.assert_array_equal(session.run(["minus"], {"x": x})[0], -x)
         assert [y.tolist() for y in session.run([], {"x": x})] == [np.maximum(x, 0).tolist(), (-x).tolist()]
         np.testing.assert_array_equal(session.run(["low"], {"x": x.tolist()})[0], np.maximum(x, 0))
-    with pytest.raises(InputError, match="'high' is none of the model's outputs; they are: low, minus"):
+    with pytest.raises(InputError, match="'high' is not an output of the model; its outputs are: low, minus"):
         session.run(["high"], {"x": x})
 
 
 @pytest.mark.parametrize(("feed", "message"), [
     ({}, r"missing input 'x'; the model takes x: tensor\(float\)\['n', 16\]"),
-    ({"z": batch(), "x": batch()}, "'z' is none of the model's inputs; the model takes x"),
+    ({"z": batch(), "x": batch()}, "'z' is not an input of the model; the model takes x"),
     ({"x": batch().astype(np.float64)}, r"input 'x' has the element type float64, and the model takes float32; convert it with .astype\('float32'\)"),
     ({"x": batch()[0]}, r"input 'x' has 1 dimensions, \[16\], and the model takes 2: \['n', 16\]"),
     ({"x": batch()[:, :5]}, r"input 'x' has 5 as dimension 1, \[2, 5\], and the model takes \['n', 16\]"),
     ([batch()], "input_feed is a mapping of names to arrays, and this is a list"),
-    ({"x": batch(), "w0": batch()}, "'w0' is none of the model's inputs"),
+    ({"x": batch(), "w0": batch()}, "'w0' is not an input of the model"),
 ])
 def test_inputs_that_do_not_fit_are_refused_before_anything_is_compiled(feed: Any, message: str) -> None:
     session = ours.InferenceSession(models.mlp(batch="n"))

@@ -110,7 +110,7 @@ def test_an_accelerator_that_cannot_be_imported(tmp_path: Path, monkeypatch: pyt
     package(tmp_path, name="gone", value="lanes_accelerator:other")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert "gone" in accelerator_names() and "npu" in accelerator_names()
-    with pytest.raises(TargetError, match=r"the accelerator 'gone' cannot be imported from lanes_accelerator:other: .*has no attribute 'other'; mend or remove the package"):
+    with pytest.raises(TargetError, match=r"the accelerator 'gone' cannot be imported from lanes_accelerator:other: .*has no attribute 'other'; repair or remove the package"):
         find_accelerator("gone")
     assert find_accelerator("none") is None
 

@@ -161,7 +161,7 @@ REFUSED: dict[str, tuple[str, Step, str]] = {
     "tile": (SKEWED, lambda s: s.reorder(*reversed(s.split(loops(s)[1], [None, 2])), loops(s)[0]), "cannot run in the order"),
     "several trips at one element": (SCATTER, lambda s: s.parallel(loops(s)[0]), "which may be one element"),
     "the last one counts": (SCATTER, lambda s: s.reorder(s.split(loops(s)[0], [None, 2])[1], loops(s)[0]), "cannot run in the order"),
-    "an index that is read": (INDIRECT, lambda s: s.parallel(loops(s)[0]), "may be one element in different trips"),
+    "an index that is read": (INDIRECT, lambda s: s.parallel(loops(s)[0]), "may be one element in different iterations"),
     "fuse of a triangle": (TRIANGLE, lambda s: s.fuse(*loops(s)), "loop 'k' goes from 0 for .* trips, which depends on loop 'i'"),
     "reorder of a triangle": (TRIANGLE, lambda s: s.reorder(*reversed(loops(s))), "loop 'k' goes from 0 for .* trips, which depends on loop 'i': it stays inside"),
     "rfactor of a triangle": (TRIANGLE, lambda s: s.rfactor(loops(s)[1], 0), "visit a part of its axes only"),

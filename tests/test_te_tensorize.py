@@ -154,9 +154,9 @@ def test_loops_that_are_not_the_instruction() -> None:
         with pytest.raises(ScheduleError, match=message):
             schedule_func(s, [*s.outputs[0].inputs, s.outputs[0].output(0)])
 
-    refused(tensorized(gemv(8, L, native=False)), r"'gemv' cannot stand for loop 'j_1': axis 'j' runs over 16, and 'i' of 8 is expected. The instruction computes")
+    refused(tensorized(gemv(8, L, native=False)), r"'gemv' cannot replace loop 'j_1': axis 'j' runs over 16, and 'i' of 8 is expected. The instruction computes")
     refused(tensorized(gemv(12, L, native=False), 12), r"a split leaves a rest there, where .* fails; split by a factor of the extent")
-    refused(tensorized(gemv(16, 8, native=False, parts=False), depth=8), r"its reduction goes on over loops outside, so it must return \(body, reduce_reset, reduce_update\)")
+    refused(tensorized(gemv(16, 8, native=False, parts=False), depth=8), r"its reduction continues over outer loops, so it must return \(body, reduce_reset, reduce_update\)")
     s, args, c = product()
     s[c].vectorize(c.op.axis[1])
     s[c].tensorize(c.op.axis[0], gemv(M, L, native=False))

@@ -205,7 +205,7 @@ def test_modules_of_others_are_in_a_profile() -> None:
     program = tvm.compile(tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(x))), target="llvm").executable
     assert [s.name for s in program.profile(np.ones((1, 4), np.float32)).steps] == ["kernel_0_relu"]
     loop = tvm.relay.parse('#[version = "0.0.5"]\ndef @main(%b: bool, %x: Tensor[(4), float32]) { if (%b) { exp(%x) } else { %x } }')
-    with pytest.raises(RunError, match="cannot be timed apart: it has control flow"):
+    with pytest.raises(RunError, match="cannot be timed separately: it has control flow"):
         tvm.compile(loop).executable.profile()
 
 

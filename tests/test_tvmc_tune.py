@@ -18,7 +18,7 @@ from onnx import TensorProto, helper, numpy_helper
 from small_models import cnn, mlp
 from tilewright.backends.target import Target
 from tilewright.base.errors import ModelError, OptionError, RunError, TargetError
-from tilewright.driver import places, tvmc
+from tilewright.driver import measuring, tvmc
 from tilewright.driver.main import main as command_line
 from tilewright.driver.tvmc.autotuner import selected, tasks_of
 from tilewright.driver.tvmc.main import main
@@ -166,7 +166,7 @@ def tuned_by(tracker: int, path: Path, records: Path) -> int:
 
 def test_a_tracker_that_does_not_answer_ends_the_command(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "HANDSHAKE_SECONDS", 0.2)
-    monkeypatch.setattr(places, "DEVICE_SECONDS", 0.2)
+    monkeypatch.setattr(measuring, "DEVICE_SECONDS", 0.2)
     monkeypatch.setenv("TILEWRIGHT_RPC_SECRET", "a secret of the tests")
     path, records = model(tmp_path), tmp_path / "r.json"
     with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -134,7 +134,7 @@ def test_python_reads_the_manifest_and_does_not_run_it(tmp_path: Path) -> None:
     with pytest.raises(ArtifactError, match=r"as a WebAssembly module, which Python does not run; load it in Node.js or a browser with tilewright.mjs"):
         load(path)
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(ArtifactError, match="without the mark of a compiled model at its end"):
+    with pytest.raises(ArtifactError, match="does not end in the mark of a compiled model"):
         load(path)
 
 

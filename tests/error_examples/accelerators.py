@@ -15,7 +15,7 @@ from tilewright import relay
 from tilewright.backends.accelerators.declared import Memory
 from tilewright.backends.accelerators.declared.__main__ import accelerator_of
 from tilewright.backends.accelerators.declared.module import module_of
-from tilewright.backends.accelerators.declared.program import Layer, Place, Program, load
+from tilewright.backends.accelerators.declared.program import Layer, Program, TensorPlacement, load
 from tilewright.backends.accelerators.declared.simulator import Simulator
 from tilewright.backends.accelerators.declared.stream import LOAD, Command, Move, encode
 from tilewright.backends.accelerators.declared.testing import Conformance, Failure
@@ -45,7 +45,7 @@ def moved(far: int) -> Command:
 
 def program(*commands: Command) -> Program:
     """These commands, for 64 bytes."""
-    place = Place(0, (1, 1, 1, 16), "int8")
+    place = TensorPlacement(0, (1, 1, 1, 16), "int8")
     return Program("npu_0", (place,), (place,), (Layer("layer", "copy", 0, 32),), 64, b"", b"".join(map(encode, commands)))
 
 

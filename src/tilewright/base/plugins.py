@@ -1,4 +1,7 @@
-"""Accelerators and frontends that packages bring by entry points; each is imported when it is first needed.
+"""Functions of later layers that earlier layers call (`Hook`), and the accelerators and frontends of packages.
+
+An accelerator is declared by a file in this process, or by an entry point; a frontend, by an entry point. The object of an
+entry point is imported at its first use:
 
     [project.entry-points."tilewright.accelerators"]
     mine = "my_package.mine:accelerator"
@@ -6,10 +9,9 @@
     [project.entry-points."tilewright.frontends"]
     mine = "my_package.reader:FORMAT"
 
-The object that an accelerator's entry point names registers itself: its code generator, and the kind of its modules. A
-file names a kind of module, and a kind is only ever read by an installed entry point of that name. A frontend's object
-is the `Format` of its files; its module registers how waiting nodes of the format are converted. An accelerator may
-also be declared by a file in this process.
+The module of an accelerator registers its code generator and its kind of modules when it is imported, so an accelerator
+needs no edit of this package. A file of an artifact names kinds of modules; only entry points of installed packages read
+them. The object of a frontend is the `Format` of its files; its module registers how waiting nodes are converted.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Generic, ParamSpec, TypeVar
 
 from tilewright.base.errors import ModelError, OptionError, TargetError
 
@@ -31,6 +33,8 @@ _CONVERTING: Final[Mapping[str, str]] = {
     "onnx": "tilewright.relay.frontend.onnx.deferred", "tflite": "tilewright.relay.frontend.tflite.deferred",
 }
 """The modules of this package that convert waiting nodes, by format."""
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 FIELD_TARGETS: Final[Mapping[str, str]] = {
@@ -44,13 +48,46 @@ _DECLARED: Final[dict[str, Any]] = {}
 _OFFLOADS: Final[list[Mapping[str, Any]]] = [FIELD_TARGETS]
 
 
+class Hook(Generic[P, R]):
+    """A function that an earlier layer declares and calls, and that a later layer provides when it is imported.
+
+        save: Final[Hook[[Artifact, Path], Path]] = Hook("tilewright.compiler.export")     # the earlier layer
+
+        @hooks.save.provide                                                                # the later layer
+        def save(artifact: Artifact, path: Path) -> Path: ...
+
+    The first call imports the module `provider` where that did not happen yet. It raises `ImportError` where the module is not installed.
+    """
+
+    __slots__ = ("_function", "provider")
+
+    def __init__(self, provider: str) -> None:
+        self.provider = provider
+        self._function: Callable[P, R] | None = None
+
+    def provide(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Make `function` the function of this hook; a decorator."""
+        self._function = function
+        return function
+
+    def function(self) -> Callable[P, R]:
+        """Return the provided function, and import its module first where that is needed."""
+        if self._function is None:
+            importlib.import_module(self.provider)
+        assert self._function is not None, f"{self.provider} provides no function for its hook"
+        return self._function
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function()(*args, **kwargs)
+
+
 def declare_accelerator(name: str, accelerator: Any) -> None:
-    """Have the name stand for this accelerator in this process, before entry points of the name."""
+    """Register an accelerator under a name in this process; it takes precedence over an entry point of the same name."""
     _DECLARED[name] = accelerator
 
 
 def declared_accelerator(name: str) -> Any | None:
-    """What was declared under the name last; None for what only an entry point brings."""
+    """Return the accelerator that was declared last under the name; None for accelerators of entry points."""
     return _DECLARED.get(name)
 
 
@@ -65,7 +102,7 @@ def offload_names() -> set[str]:
 
 
 def accelerator_names() -> list[str]:
-    """The names of all accelerators that were declared or that entry points bring, sorted."""
+    """Return the names of all declared and installed accelerators, sorted."""
     return sorted({*BUILT_IN, *_DECLARED, *installed(GROUP)})
 
 
@@ -87,9 +124,9 @@ def import_value(value: str) -> Any:
 
 
 def find_accelerator(name: str) -> Any | None:
-    """What was declared under the name, or what its entry point is, imported; None without either.
+    """Return the accelerator of that name, declared or imported from its entry point, or None.
 
-    Raises `TargetError` where that fails.
+    Raises `TargetError` where the import fails.
     """
     if name in _DECLARED:
         return _DECLARED[name]
@@ -120,16 +157,13 @@ def _loaded(kind: str, name: str, value: str) -> Any:
     try:
         return import_value(value)
     except (ImportError, AttributeError) as error:
-        why = (f"the {kind} '{name}' cannot be imported from {value}: {error}; mend or remove the package that has "
+        why = (f"the {kind} '{name}' cannot be imported from {value}: {error}; repair or remove the package that has "
                "this entry point")
         raise TargetError(why, code="TW0901") from error
 
 
 def run_plugin(path: str) -> None:
-    """Run a Python file, or import a module, which registers what it brings.
-
-    Raises `OptionError` where it is not there.
-    """
+    """Run a Python file or import a module that registers plug-ins. Raises `OptionError` where it does not exist."""
     if path.endswith(".py"):
         file = Path(path)
         spec = importlib.util.spec_from_file_location(file.stem, file)

@@ -25,6 +25,7 @@ from tilewright.backends.cpu.llvm.wasm_memory import MEMORY
 from tilewright.backends.target import Target
 from tilewright.base.errors import ArtifactError
 from tilewright.base.memory_faults import RECORD
+from tilewright.runtime import compiler_hooks
 from tilewright.runtime.artifact import MAGIC, TRAILER, Artifact, debug_folder
 from tilewright.runtime.callbacks import CALLBACK
 from tilewright.runtime.files import copy_hashed, write_atomically
@@ -39,6 +40,7 @@ _POOL: Final = ("tw_pool_create", "tw_pool_destroy")
 _DATA: Final = ("tw_constants", "tw_manifest")
 
 
+@compiler_hooks.save.provide
 def save(artifact: Artifact, path: Path, linker: Linker | None = None) -> Path:
     """Write `artifact` to `path`; the extension says how. Raises `ArtifactError`, and then `path` is as it was."""
     write = _FORMS.get(path.suffix)
@@ -85,6 +87,7 @@ def _check_form(artifact: Artifact, path: Path) -> None:
                             "single functions); save it as .tar", code="TW0802")
 
 
+@compiler_hooks.link_for_debuggers.provide
 def link_for_debuggers(artifact: Artifact) -> SharedLibrary:
     """The code as a library in a file, which debuggers and profilers see as they see any other. Raises `ArtifactError`
     without a linker."""

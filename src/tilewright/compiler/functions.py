@@ -22,6 +22,7 @@ from tilewright.base.memory_faults import Site
 from tilewright.base.recursion import room_for
 from tilewright.compiler import debug_texts
 from tilewright.ir.module import IRModule
+from tilewright.runtime import compiler_hooks
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.functions import FunctionModule
 from tilewright.runtime.host import host_arch
@@ -141,6 +142,7 @@ def _beside(manifest: Manifest, target: Target) -> tuple[bytes, ...]:
 _NOTE: Final = re.compile(r"/\* For tilewright\.runtime\.load_module:\n(\{.*\})\n\*/")
 
 
+@compiler_hooks.load_c.provide
 def load_c(path: Path) -> FunctionModule:
     """Compile a C file that `export_library` wrote, edited or not, and load its functions.
 
@@ -168,6 +170,7 @@ def load_c(path: Path) -> FunctionModule:
     )
 
 
+@compiler_hooks.export_sanitized.provide
 def export_sanitized(
     artifact: Artifact, text: str, path: Path, cc: str | None, options: Sequence[str], sanitizer: str
 ) -> Path:
@@ -195,6 +198,7 @@ SANITIZERS: Final = frozenset({"address", "undefined"})
 _SANITIZED: Final = ("-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-O1", "-g")
 
 
+@compiler_hooks.compiled_again.provide
 def compiled_again(artifact: Artifact, text: str, cc: str | None, options: Sequence[str]) -> Artifact:
     """The functions of a C text compiled by `cc` (by default the first compiler that is found) with more `options`;
     with `-g`, the text is a file of the cache.

@@ -69,11 +69,13 @@ def compile(
 ) -> Model:
     """Compile a model for this machine, or for `target`.
 
-    - `model`: the path of an ONNX, TFLite, PyTorch or Relay (`.relay`) file, its bytes, a `ModelProto`, a `tflite.Model`, a
+    - `model`: the path of an ONNX, TFLite, PyTorch or Relay (`.relay`) file, its bytes, a `ModelProto`, a
+      `tflite.Model`, a
       TorchScript module, an `ExportedProgram`, or an `IRModule` or function of Relay.
-    - `shapes`: sizes of symbolic input dimensions, by input. Without them, a model with symbolic dimensions is compiled for
-      each shape at the first call with it. With names or ranges (`("1..64", 3, "h", "w")`), one program serves all sizes
-      and can be saved; `OpenSizeWarning` tells where the model has no such program.
+    - `shapes`: sizes of symbolic input dimensions, by input. Without them, a model with symbolic dimensions is
+      compiled for
+      each shape at the first call with it. With names or ranges (`("1..64", 3, "h", "w")`), one program serves all
+      sizes and can be saved; `OpenSizeWarning` tells where the model has no such program.
     - `target`: as TVM writes it; accelerators before the processor ("npu, llvm") compute what they support.
     - `threads`: threads that share the work of a call (default: all cores).
     - `opt_level`, `config`, `disabled_pass`: the arguments of `PassContext`.
@@ -81,7 +83,8 @@ def compile(
       and outputs keep their types.
     - `numerics`: the rounding of quantized networks, "tflite", "onnx", "torch" (or one of its engines) or "fast"; by
       default that of the runtime that the model is from.
-    - `max_arena`: the limit of the memory between kernels in bytes (0: none). A `CompileError` names what is live at the
+    - `max_arena`: the limit of the memory between kernels in bytes (0: none). A `CompileError` names what is live at
+      the
       peak of a model that needs more.
     - `specialise_after`: the number of calls after which sizes of a program with dynamic dimensions are compiled for
       themselves in the background (0: never).

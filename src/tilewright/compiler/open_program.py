@@ -1,10 +1,11 @@
 """One program for dynamic sizes: symbolic dimensions of the inputs become numbers that every kernel takes.
 
-    fn (%x: Tensor[(n, 384), float32]) { … }  ->  kernels over [n, 384] that take n, and a workspace whose size depends on n
+    fn (%x: Tensor[(n, 384), float32]) { … }  ->  kernels over [n, 384] that take n, and a workspace whose size depends
+    on n
 
-The function is compiled for a sample of the sizes (`scalar/arith/open_sizes.py`), which represents all of them. To detect
-decisions that depend on the sample, the program is made for two samples and refused where the two differ. Machine code
-is made for one.
+The function is compiled for a sample of the sizes (`scalar/arith/open_sizes.py`), which represents all of them. To
+detect decisions that depend on the sample, the program is made for two samples and refused where the two differ.
+Machine code is made for one.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ from tilewright.runtime.manifest import Manifest, Piece
 from tilewright.runtime.manifest import Symbol as OpenSymbol
 from tilewright.runtime.program import HostStep, Step, TensorInfo, overlapping
 from tilewright.runtime.scratch import Scratch, most
-from tilewright.runtime.table import derived_sizes
+from tilewright.runtime.size_table import derived_sizes
 from tilewright.scalar.expr import Var as Symbol
 from tilewright.tir.stmt import PrimFunc
 

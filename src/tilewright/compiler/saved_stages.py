@@ -30,7 +30,6 @@ from tilewright.backends.target import Target
 from tilewright.base.errors import ArtifactError, InputError, ParseError
 from tilewright.base.json_reading import read_json
 from tilewright.compiler.cache import Cache
-from tilewright.compiler.export import save
 from tilewright.compiler.garbage_collection import no_garbage_collection
 from tilewright.compiler.model_compiler import Options
 from tilewright.compiler.pipeline import compile_module
@@ -42,6 +41,7 @@ from tilewright.compiler.staged import Edge, Key, Point, Stages, described
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Expr, Function, Tuple, Var
 from tilewright.relay.serialization import load_json, save_json
+from tilewright.runtime import compiler_hooks
 from tilewright.runtime.artifact import STAGES_MEMBER, Artifact, load_tar
 from tilewright.runtime.files import write_atomically
 from tilewright.runtime.sealed_tar import is_sealed, member, plain_members, sealed_tar
@@ -135,7 +135,7 @@ class _Writer:
         )
 
     def _program(self, program: Specialization | None) -> str | None:
-        return None if program is None else self._member("program", "tar", lambda path: save(program.artifact, path))
+        return None if program is None else self._member("program", "tar", program.artifact.save)
 
     def _member(self, kind: str, ending: str, write: Any) -> str:
         name = f"{kind}.{len(self.sums)}.{ending}"
@@ -174,6 +174,7 @@ class SavedStages(Stages):
         return grouped(results, lists) if lists else results
 
 
+@compiler_hooks.load_stages.provide
 def load_stages(path: Path, threads: int | None = None) -> SavedStages:
     """What `save_stages` wrote, ready to call. Raises `ArtifactError` for a file that is damaged or made for another
     machine."""

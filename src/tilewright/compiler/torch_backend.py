@@ -164,7 +164,8 @@ class _CompiledGraph:
 
 
 def _kind(x: Any) -> Any:
-    """What decides the program: shape, type and device of a tensor, or a number itself."""
+    """Return the key of an argument for the choice of a program: shape, type and device of a tensor, or the number
+    itself."""
     return (x.shape, x.dtype, x.device) if hasattr(x, "dtype") else x
 
 

@@ -17,7 +17,7 @@ from tilewright.compiler.torch_parts import Part
 
 _LOG: Final = logging.getLogger("tilewright.compiler.torch_backend")
 _MOST_LEFT: Final = 32
-"""Largest number of nodes whose refusal is found out by compiling."""
+"""Maximum number of nodes for which the compiler is tried to find refused ones."""
 
 Compile = Callable[[Any, Sequence[Any]], Callable[[Sequence[Any]], Sequence[Any]]]
 """Compiles a graph for inputs that are described, as a function of the tensors among them."""
@@ -79,7 +79,7 @@ class SplitProgram:
         return [Part(self._module, run, self._given, self._compile) if isinstance(run, list) else run for run in runs]
 
     def __call__(self, tensors: Sequence[Any]) -> Any:
-        """What the graph gives for the tensors among its inputs, in their order."""
+        """Run the graph on the tensors among its inputs, in order, and return its outputs."""
         import torch
 
         env: dict[Any, Any] = dict(zip(self._placeholders, tensors, strict=True))

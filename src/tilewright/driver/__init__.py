@@ -1,4 +1,4 @@
-"""The command lines: `tilewright` (`main.py`), and the field's `tvmc`, which is also a Python interface."""
+"""The command lines: `tilewright` (`main.py`), and TVM's `tvmc`, which is also a Python interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every command line of ours has: how often `-v` was written, a file of options, examples behind the help, errors in one line with an exit code.
+"""The common parts of both command lines: `-v`, files of options, examples after the help, errors in one line with an exit code.
 
     app = application("tilewright", "Compile trained models to native programs, and run them.")
     code = run(app, "tilewright", arguments, exit_code)
@@ -28,7 +28,7 @@ from tilewright.driver.targets import TargetOption, read_target, split_target_op
 UsageError: Final[type[Any]] = typer.BadParameter.__bases__[0]
 
 WRONG_USE, INTERRUPTED, OURS = 2, 130, 1
-"""Exit codes of commands that are not written right, of those that were interrupted, and of faults of the compiler."""
+"""Exit codes for wrong usage, for an interrupt, and for faults of the compiler."""
 _NOT_WRITTEN_RIGHT: Final = "TW0201"
 _LEVELS: Final = ("ERROR", "WARNING", "INFO", "DEBUG")
 _WIDTH: Final = 100
@@ -36,14 +36,14 @@ _WIDTH: Final = 100
 
 @dataclass
 class Invocation:
-    """What was said beside the options of a command: how often -v, and options of parts of the target."""
+    """The part of a command line outside the options of a command: the number of -v, and options of parts of the target."""
 
     level: int = 0
     target_options: tuple[TargetOption, ...] = ()
 
 
 def invocation(context: typer.Context) -> Invocation:
-    """That of the command line that is run."""
+    """Return the invocation of the current command line."""
     found = context.find_root().obj
     assert isinstance(found, Invocation)
     return found
@@ -58,7 +58,7 @@ def application(name: str, words: str) -> typer.Typer:
 
 
 def examples(*lines: str) -> str:
-    """What stands behind a help."""
+    """Return the text with examples that follows a help text."""
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
 
 
@@ -115,14 +115,14 @@ def check_target_options(context: typer.Context) -> None:
 
 
 def _whole_target(context: typer.Context, text: str) -> str:
-    """What `--target` says, with the options of its parts, as one text."""
+    """Return the value of `--target` with the options of its parts as one text."""
     if text.rstrip().endswith(","):
         raise typer.BadParameter(f"'{text}' ends in a comma; quote a target of several parts: --target \"{text} llvm\"")
     return text if context.resilient_parsing else str(read_target(text, invocation(context).target_options))
 
 
 def _with_processor(context: typer.Context, text: str) -> str:
-    """The same, where the processor may be left out."""
+    """Return the same for a target without a processor, which is then `llvm`."""
     whole = text.endswith(".json") or text.lstrip().startswith("{") or has_backend(parts(text)[-1].split(" ", maxsplit=1)[0])
     return _whole_target(context, text if whole else f"{text}, llvm")
 
@@ -157,13 +157,13 @@ def spread(arguments: Sequence[str], many: Sequence[str]) -> list[str]:
 
 
 def run(app: typer.Typer, name: str, arguments: Sequence[str] | None, exit_code: Callable[[TVMError], int], many: Sequence[str] = ()) -> int:
-    """Run one command line and give its exit code; `exit_code` is that of an error of the user's. What went wrong is said in one line on stderr."""
+    """Run one command line and return its exit code, which is `exit_code(error)` for errors of the user. Prints errors in one line on stderr."""
     said = Invocation()
     try:
         given, said.target_options = split_target_options(sys.argv[1:] if arguments is None else arguments)
         code = app(args=spread(given, many), standalone_mode=False, prog_name=name, obj=said) or 0
         message = "interrupted" if code == INTERRUPTED else ""  # typer makes this code of a `KeyboardInterrupt`
-    except (Exception, KeyboardInterrupt) as error:  # the last place before the user, who shall not see a traceback unasked
+    except (Exception, KeyboardInterrupt) as error:  # the outermost handler: the user sees no traceback without -v
         if said.level:
             traceback.print_exception(error)
         code, message = _explained(error, bool(said.level), exit_code)
@@ -173,7 +173,7 @@ def run(app: typer.Typer, name: str, arguments: Sequence[str] | None, exit_code:
 
 
 def _explained(error: BaseException, verbose: bool, exit_code: Callable[[TVMError], int]) -> tuple[int, str]:
-    """Exit code and message for what ended a command."""
+    """Return the exit code and the message for the exception that ended a command."""
     if isinstance(error, UsageError):
         return WRONG_USE, (said := error.format_message()) and f"{said} [{_NOT_WRITTEN_RIGHT}]"
     if isinstance(error, (KeyboardInterrupt, typer.Abort)):

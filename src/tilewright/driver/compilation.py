@@ -43,7 +43,7 @@ Records = Annotated[Path | None, typer.Option("--tuning-records", exists=True, d
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What a model becomes: for which machine, at which sizes, by which passes."""
+    """The options of a compilation: target, input shapes, passes."""
 
     target: Target = "llvm"
     input_shapes: Shapes = ""
@@ -62,7 +62,7 @@ class Pipeline:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The switches of passes: those that were named, and those that other options stand for."""
+        """The configuration of passes: explicit settings, and settings that other options imply."""
         return options.pass_config([
             *(self.pass_config or []), *options.mixed_precision(self.mixed_precision, self.mixed_precision_acc_type), *options.numerics(self.numerics),
         ])
@@ -85,9 +85,9 @@ class Compilation(Pipeline):
     tuning_records: Records = None
 
     def compiled(self, model: Path, sizes: Mapping[str, tuple[Any, ...]] | None = None, target: str | None = None, switches: Sequence[str] = ()) -> Any:
-        """The compiled model; every size of its inputs is known, from the options, else from `sizes`. Raises `OptionError` where one is open.
+        """Compile the model with the input shapes of the options, else of `sizes`. Raises `OptionError` where a size is missing.
 
-        `target` stands in place of that of the options; `switches` (`NAME=VALUE`) are added to theirs.
+        `target` overrides the target of the options; `switches` (`NAME=VALUE`) are added to the configuration.
         """
         import tilewright
 
@@ -102,7 +102,7 @@ class Compilation(Pipeline):
         return made
 
     def loaded_or_compiled(self, model: Path, given: Mapping[str, Any]) -> Any:
-        """A compiled file as it is; else the compiled model, whose open sizes are those of the inputs that are `given`."""
+        """Load a compiled file, or compile a model; the inputs in `given` determine its symbolic sizes."""
         self.load_plugins()
         if model.suffix in (*options.FORMATS, ".wasm"):
             import tilewright

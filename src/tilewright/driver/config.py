@@ -1,11 +1,11 @@
-"""Files of options for `--config`: JSON whose keys are the names of options, with `targets`, `executor` and `runtime` as objects.
+"""Files of options for `--config`: JSON objects of options by name, with `targets`, `executor` and `runtime` as objects.
 
     {"targets": [{"kind": "bnns"}, {"kind": "llvm", "mtriple": "aarch64-linux-gnu"}],
      "executor": {"kind": "aot", "unpacked-api": true},
      "pass-config": {"relay.FuseOps.max_depth": 8},
      "opt-level": 3}
 
-A name without `.json` is that of a file that comes with the package, in `configs/host/`.
+A name without `.json` refers to a file of the package in `configs/host/`.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ SHIPPED: Final = Path(__file__).parent / "configs" / "host"
 
 
 def option_values(name: str, known: Collection[str | None]) -> dict[str, Any]:
-    """The values of options by the names of their parameters. Raises `OptionError` for a file that cannot be read, and keys that are none of `known`."""
+    """Read the values of options by parameter name. Raises `OptionError` for a file that cannot be read, and for keys outside `known`."""
     path = _path(name)
     try:
         content = read_json(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise OptionError(f"--config: cannot read '{path}': {error.strerror or error}", code="TW0205") from None
     except ValueError as error:
-        raise OptionError(f"--config: '{path}' is no JSON: {error}", code="TW0205") from None
+        raise OptionError(f"--config: '{path}' is not JSON: {error}", code="TW0205") from None
     if not isinstance(content, dict):
         raise OptionError(f"--config: '{path}' holds a {type(content).__name__}; write an object of options by name", code="TW0205")
     values = {key: value for option, given in content.items() for key, value in _values(option.replace("-", "_"), given, path).items()}
     for key in values:
         if key not in known:
             options = sorted(k for k in known if k)
-            raise OptionError(f"--config: '{path}' gives '{key.replace('_', '-')}', which is no option{nearest(key, options).replace('_', '-')}", code="TW0205")
+            raise OptionError(f"--config: '{path}' gives '{key.replace('_', '-')}', which is not an option{nearest(key, options).replace('_', '-')}", code="TW0205")
     return values
 
 
@@ -51,7 +51,7 @@ def _path(name: str) -> Path:
 
 
 def _values(key: str, given: Any, path: Path) -> dict[str, Any]:
-    """What one key says, by the names of parameters."""
+    """Return the values of one key by parameter name."""
     if key == "targets":
         if not isinstance(given, list) or not all(isinstance(t, dict) and "kind" in t for t in given):
             raise OptionError(f"--config: the targets of '{path}' are a list of objects with a 'kind', accelerators first", code="TW0205")
@@ -72,5 +72,5 @@ def _target(t: Mapping[str, Any]) -> str:
 
 
 def _word(value: Any) -> str:
-    """A value as it is written on a command line."""
+    """Format a value for a command line."""
     return str(int(value)) if isinstance(value, bool) else str(value)

@@ -23,7 +23,7 @@ from tilewright.driver.application import examples
 from tilewright.runtime.host import host_arch
 
 _OPTIONS: Final = "detect_leaks=0:allocator_may_return_null=1"
-"""Python itself frees less than a detector of leaks expects, and asks what it may not get."""
+"""Python does not free all memory at exit, and handles failed allocations."""
 _PLACE: Final = re.compile(r"(?:^|\s)(?P<file>/\S+/sources/\S+\.c):(?P<line>\d+)")
 _INDENT: Final = "    "
 
@@ -50,7 +50,7 @@ def asan_command(
 
 
 def asan(script: Path, arguments: Sequence[str] = ()) -> int:
-    """Run a Python script with gcc's AddressSanitizer; returns its status. Raises `TargetError` where there is none."""
+    """Run a Python script with gcc's AddressSanitizer, and return its status. Raises `TargetError` where gcc has no AddressSanitizer."""
     compilers = [c for c in find_compilers(host_arch()) if not c.is_zig]
     library = sanitizer_of(compilers[0] if compilers else named_compiler("gcc"))
     given = os.environ.get("ASAN_OPTIONS")
@@ -67,18 +67,18 @@ def asan(script: Path, arguments: Sequence[str] = ()) -> int:
 
 
 def places_in(report: str) -> Iterator[tuple[Path, int]]:
-    """The lines of generated C text that a sanitizer's report names."""
+    """Yield the lines of generated C text that a sanitizer's report names."""
     for found in _PLACE.finditer(report):
         yield Path(found["file"]), int(found["line"])
 
 
 def explained(path: Path, number: int) -> str:
-    """A line of C text with the loops around it, and what its function computes."""
+    """Return a line of C text with the loops around it and the comment of its function."""
     try:
         lines = path.read_text().splitlines()
         text = lines[number - 1]
     except (OSError, IndexError):
-        return f"{path}:{number}: the text is not there any more; write the library again"
+        return f"{path}:{number}: the source file no longer exists; export the library again"
     around, depth, at = [], _depth(text), number - 1
     while at > 0 and depth > 0:
         at -= 1

@@ -1,4 +1,4 @@
-"""What `tilewright diagnose` does: read a model, find what it gets wrong when it is compiled, write the smallest program that shows it."""
+"""The steps of `tilewright diagnose`: read a model, find the cause of wrong results, write the smallest program that shows it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INTERPRETER: Final = "interpreter"
 
 
 def read_settings(target: str, opt_level: int, config: Mapping[str, Any], disabled: list[str], plugins: list[str]) -> Settings:
-    """How the model is compiled. Raises `OptionError` for a target with accelerators."""
+    """Return the compilation settings. Raises `OptionError` for a target with accelerators."""
     from tilewright.backends.target import Target
     from tilewright.base.settings import checked
     from tilewright.driver.diagnosis.ways import Settings
@@ -32,7 +32,7 @@ def read_settings(target: str, opt_level: int, config: Mapping[str, Any], disabl
 
 
 def check_reference(name: str, model: Path) -> None:
-    """Raise `OptionError`, or `PackageError`, where the reference cannot be taken for the model."""
+    """Raise `OptionError` or `PackageError` for a reference that cannot run the model."""
     if name != INTERPRETER:
         from tilewright.driver.diagnosis import references
 
@@ -40,9 +40,9 @@ def check_reference(name: str, model: Path) -> None:
 
 
 def read_case(model: Path, shapes: Mapping[str, Any], given: Mapping[str, Array]) -> Case:
-    """The model with its inputs: those that are given, and random numbers for the others.
+    """Read the model with its inputs; inputs that are not given are random.
 
-    Raises `ModelError`, `InputError` for inputs that do not fit, `OptionError` for an input whose size is open.
+    Raises `ModelError`, `InputError` for inputs of a wrong shape or type, `OptionError` for an input of dynamic shape.
     """
     from tilewright.compiler.formats import format_of
     from tilewright.driver.diagnosis.case import Case
@@ -59,12 +59,12 @@ def read_case(model: Path, shapes: Mapping[str, Any], given: Mapping[str, Array]
         if tuple(array.shape) != tuple(info.shape) or array.dtype != info.dtype.numpy():
             raise InputError(f"input '{info.name}' is {info.dtype}[{', '.join(map(str, info.shape))}], and was given {array.dtype}[{', '.join(map(str, array.shape))}]", code="TW0704")
         if array.dtype == object:
-            raise InputError(f"input '{info.name}' is of strings, which diagnose does not take; it compares numbers", code="TW0703")
+            raise InputError(f"input '{info.name}' has strings, and diagnose compares only numbers", code="TW0703")
     return Case(module, tuple(np.asarray(fed[i.name], order="C") for i in infos))
 
 
 class _Info:
-    """An input, as `tensors.feed` wants it."""
+    """An input with the attributes that `tensors.feed` needs."""
 
     def __init__(self, name: str, kind: Any) -> None:
         self.name, self.shape, self.dtype = name, kind.shape, kind.dtype
@@ -75,7 +75,7 @@ class _Info:
 
 
 def diagnose(model: Path, case: Case, settings: Settings, folder: Path, timeout: float, reference: str, *, thorough: bool) -> Diagnosis:
-    """Find the cause, with progress on the terminal, and write what shows it into a folder."""
+    """Find the cause, with progress on the terminal, and write a reproducer into a folder."""
     from rich.console import Console
     from rich.markup import escape
 

@@ -3,9 +3,9 @@
     (gdb) print data                  float32[2, 3] at 0x7f…: [[0, 1, 2], [3, 4, 5]]
     (gdb) tensor data --from 1,0      the elements from there on
     (gdb) remember                    from here on, steps can be taken back: next, next, reverse-next
-    (gdb) nodes conv                  the compiled functions whose name has `conv` in it
+    (gdb) nodes conv                  the compiled functions with `conv` in their name
 
-What is printed is a variable of compiled code (built with `tir.debug_info`), known by the name of its type, `tensor <dtype> <shape>`.
+The printer formats variables of compiled code (built with `tir.debug_info`) with a type name of the form `tensor <dtype> <shape>`.
 It needs nothing but gdb: neither this package nor numpy.
 """
 
@@ -78,7 +78,7 @@ def _memory(address: int, count: int) -> bytes:
 def text_of(address: int, dtype: str, shape: list[int] | None, begin: Sequence[int] = ()) -> str:
     """The text of a tensor at an address, from element `begin` on."""
     if shape is None:
-        return f"{dtype}[open sizes] at {address:#x}: {shown(decoded(_memory(address, 16 * size_of(dtype)), dtype), [16])} …"
+        return f"{dtype}[dynamic shape] at {address:#x}: {shown(decoded(_memory(address, 16 * size_of(dtype)), dtype), [16])} …"
     count, first = 1, 0
     for d in shape:
         count *= d

@@ -304,7 +304,7 @@ app.command("cache", epilog=CACHE_EXAMPLES)(cache_command)
 
 
 def _executable(compiled: Any) -> Any:
-    """What a compiled model runs as."""
+    """Return the executable of a compiled model."""
     return getattr(compiled, "executable", compiled)
 
 

@@ -14,10 +14,10 @@ from tilewright.compiler.micro.template import TemplateProject, get_microtvm_tem
 from tilewright.driver.application import examples
 
 _OWN: Final = "template"
-"""What is said in the place of a template's name where `--template-dir` has one."""
+"""The word in place of the name of a template for the template of `--template-dir`."""
 
 MANY: Final = ("--project-option",)
-"""Options that take several values, one behind the other."""
+"""Options that take several values in a row."""
 
 app = typer.Typer(name="micro", help="Projects of models in C for small systems: create, build, flash and test them.", rich_markup_mode=None)
 

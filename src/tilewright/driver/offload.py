@@ -1,4 +1,4 @@
-"""What `tilewright offload` does: read a model, explain its partition for the accelerators that the target names, show, draw, require."""
+"""The steps of `tilewright offload`: read a model, explain its partition for the accelerators of the target, show, draw, require."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHARE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(%?)")
 
 
 def accelerators_of(target: str) -> tuple[Accelerator, ...]:
-    """The accelerators of a target: all that it names before the processor. Raises `OptionError` where there are none."""
+    """Return the accelerators of a target, which precede the processor. Raises `OptionError` for a target without accelerators."""
     from tilewright.backends.accelerator_targets import parts
     from tilewright.backends.registry import has_backend
     from tilewright.backends.target import Target
@@ -38,12 +38,12 @@ def share(option: str, text: str) -> float:
     found = _SHARE.fullmatch(text.strip())
     value = float(found[1]) / (100 if found[2] else 1) if found else -1.0
     if not 0 <= value <= 1:
-        raise OptionError(f"{option}: '{text}' is no share; write 95% or 0.95", code="TW0202")
+        raise OptionError(f"{option}: '{text}' is not a share; write 95% or 0.95", code="TW0202")
     return value
 
 
 def load_plugins(paths: Sequence[str]) -> None:
-    """Run Python files, or import modules, which register accelerators. Raises `OptionError` for what is not there."""
+    """Run Python files or import modules that register accelerators. Raises `OptionError` for missing ones."""
     for path in paths:
         run_plugin(path)
 
@@ -59,7 +59,7 @@ def explained(model: Path, target: str, shapes: Mapping[str, Any] | None) -> Off
 
 
 def explained_module(mod: IRModule, params: Mapping[str, Any], target: str) -> Offload:
-    """The same of a network that was read before."""
+    """Return the report of a network in memory."""
     from tilewright.relay.offload import explain_offload
     from tilewright.relay.transform.bind_params import bind_params
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 STAGES: Final = ("relay", "tir", "ll", "asm")
 FORMATS: Final = (".so", ".tar")
 OUTPUTS: Final = (*FORMATS, ".a", ".o", ".dll", ".wasm")
-"""What a compiled model is written as: the first two are loaded by Python."""
+"""File formats of a compiled model; Python loads the first two."""
 C_STAGE: Final = "c"
-"""Of programs whose target is C, in the place of the last two."""
+"""The stage of programs with the target C that replaces the last two."""
 C_SOURCE: Final = ".c"
-"""What one C file ends in."""
+"""The suffix of a single C file."""
 
 _SHAPE: Final = re.compile(r"\s*,?\s*(\S+?)\s*:\s*\[([^\]]*)\]")
 _SIZE: Final = re.compile(r"\d+|[A-Za-z_]\w*(?::\d+)?|(?:[A-Za-z_]\w*=)?\d+\.\.\d*(?::\d+)?", re.ASCII)
@@ -34,7 +34,7 @@ _WORDS: Final = {"true": True, "1": True, "on": True, "false": False, "0": False
 def input_shapes(text: str, below_one_is_open: bool = False) -> dict[str, tuple[Any, ...]]:
     """`"x:[1,3,224,224] y:[1..64,n]"` as a dictionary; names may hold colons and slashes. Open dimensions stay as they are written.
 
-    Where `below_one_is_open`, as the field has it, a size that is 0 or negative is open, too, and is called after the input and its place.
+    With `below_one_is_open`, as in TVM, a size of 0 or less is symbolic, too, and is named after the input and its position.
     """
     shapes: dict[str, tuple[Any, ...]] = {}
     position = 0
@@ -115,7 +115,7 @@ def numerics(runtime: str) -> list[str]:
 
 
 def linker(compiler: str, words: str) -> Linker | None:
-    """What `--cross-compiler` and its options link with; None without, which leaves the choice to the compiler."""
+    """Return the linker of `--cross-compiler` and its options; None, which lets the compiler choose, without them."""
     if words and not compiler:
         raise OptionError("--cross-compiler-options are those of the program after --cross-compiler; name it, for example --cross-compiler aarch64-linux-gnu-gcc", code="TW0204")
     from tilewright.backends.cpu.link import user_linker

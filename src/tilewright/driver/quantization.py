@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def show(report: Report, most: int = 20) -> None:
-    """Print the report, of the layers those `most` whose own error is the greatest."""
+    """Print the report with the `most` layers of largest own error."""
     from tilewright.relay.quantize.errors import decibels
 
     console = Console(highlight=False, soft_wrap=True)

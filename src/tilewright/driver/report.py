@@ -32,7 +32,7 @@ def show(report: ModelReport) -> None:
         if o.why:
             console.print(escape(f"{o.name} ({', '.join(o.nodes)}): {o.why}"), style=_COLOURS[o.runs])
     for name, sizes in report.open_sizes.items():
-        console.print(escape(f"'{name}' has open sizes ({', '.join(sizes)}): a program is compiled for each size that it is called with"))
+        console.print(escape(f"'{name}' has symbolic sizes ({', '.join(sizes)}): a program is compiled for each size that it is called with"))
     if report.refused:
         console.print(escape(f"refused: {report.refused}"), style="red")
 

@@ -22,7 +22,7 @@ _OTHERS: Final = ("--target-host",)
 
 @dataclass(frozen=True, slots=True)
 class TargetOption:
-    """`--target-<words>=<value>`: an option of one part of the target, whose name is the beginning of the words."""
+    """`--target-<words>=<value>`: an option of one part of the target; the words begin with the name of the part."""
 
     words: str
     value: str
@@ -77,7 +77,7 @@ def read_target(text: str, options: Sequence[TargetOption] = ()) -> Target:
 
 
 def _absent(option: TargetOption, text: str) -> OptionError:
-    """What is wrong with an option of a part that the target does not have."""
+    """Return the error for an option of a part that the target does not have."""
     known = sorted({*backend_names(), *known_targets()})
     part, _ = option.split(known)
     if part:
@@ -87,7 +87,7 @@ def _absent(option: TargetOption, text: str) -> OptionError:
 
 
 def _text(text: str) -> str:
-    """What a file says, where the text is the path of one."""
+    """Return the contents of a file where the text is its path."""
     path = Path(text)
     if path.suffix != ".json" or text.lstrip().startswith("{"):
         return text

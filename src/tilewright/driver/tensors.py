@@ -1,4 +1,4 @@
-"""What `tilewright run` feeds a model, and how it shows the answers."""
+"""The inputs that `tilewright run` feeds to a model, and the display of its outputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewright.base.limits import machine_bytes, shown_bytes
 
 
 class Fill(StrEnum):
-    """What an input holds when no file gives it."""
+    """The contents of an input that no file provides."""
 
     ZEROS = "zeros"
     ONES = "ones"
@@ -24,7 +24,7 @@ class Fill(StrEnum):
 def feed(infos: Sequence[Any], given: Mapping[str, NDArray[Any]], fill: Fill) -> dict[str, NDArray[Any]]:
     """An array for each input (things with `name`, `shape`, `dtype`): from `given`, else filled.
 
-    Raises `InputError` for an array that belongs to no input, `OptionError` for an input of open size that is not given.
+    Raises `InputError` for an array without an input, `OptionError` for an input of dynamic shape that is not given.
     """
     known = [info.name for info in infos]
     if extra := [name for name in given if name not in known]:

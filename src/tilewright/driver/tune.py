@@ -19,7 +19,7 @@ import typer
 from tilewright.base.errors import InternalError, OptionError, TargetError
 from tilewright.driver import options
 from tilewright.driver.application import Target, Verbose, examples
-from tilewright.driver.places import Place
+from tilewright.driver.measuring import MeasuringOptions
 
 if TYPE_CHECKING:
     from tilewright.backends.target import Target as Processor
@@ -92,7 +92,7 @@ def tune_command(
     from tilewright.search.autotvm.tuner import tuner_named
 
     tuner_named(tuner)  # an unknown name is reported before anything takes time
-    place = Place(cluster, worker_tag, tracker, rpc_key, ssh, ssh_config)
+    place = MeasuringOptions(cluster, worker_tag, tracker, rpc_key, ssh, ssh_config)
     shapes = options.input_shapes(input_shapes) or None
     if replay is not None:
         from tilewright.driver.replay import tune_by_replay
@@ -111,7 +111,7 @@ def tune_command(
     session.prove(interrupted)
 
 
-def measurable(wanted: str | Mapping[str, Any] | Processor, place: Place = Place()) -> Processor:
+def measurable(wanted: str | Mapping[str, Any] | Processor, place: MeasuringOptions = MeasuringOptions()) -> Processor:
     """Return the target. Raises `TargetError` where its code does not run at the place, or for a target with
     accelerators."""
     from tilewright.backends.target import Target as Processor
@@ -150,7 +150,7 @@ class _Session:
 
     def __init__(
         self, model: Path, output: Path, seconds: float, threads: int | None, target: Processor,
-        shapes: dict[str, tuple[Any, ...]] | None, place: Place,
+        shapes: dict[str, tuple[Any, ...]] | None, place: MeasuringOptions,
     ) -> None:
         self.model, self.output, self.seconds, self.threads = model, output, seconds, threads
         self.target, self.shapes, self.place = target, shapes, place

@@ -1,6 +1,6 @@
-"""What all programs have: modules, types, structural equality and hashing, JSON, the pass runner.
+"""The parts that all programs share: modules, types, structural equality and hashing, JSON, the pass runner.
 
-Expressions belong to a dialect, `tilewright.relay` or `tilewright.tir`; those that the field has here too (`GlobalVar`, `Op`,
+Expressions belong to a dialect, `tilewright.relay` or `tilewright.tir`; those that TVM has here too (`GlobalVar`, `Op`,
 `RelayExpr`) and JSON, which knows all dialects, are imported when they are first used.
 """
 

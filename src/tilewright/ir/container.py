@@ -1,6 +1,6 @@
-"""The field's containers: `Array` and `Map`, which nobody writes to, and `convert`, which makes them.
+"""TVM's immutable containers, `Array` and `Map`, and the function `convert`, which creates them.
 
-Nodes hold plain tuples and dictionaries; these are for programs that were written with the field's names.
+Nodes hold plain tuples and dictionaries; these containers are for scripts that were written for TVM.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tilewright.scalar import expr as scalar
 
 
 class Array(tuple[Any, ...]):
-    """A sequence whose elements stay as they are; `a + [x]` is a new one."""
+    """An immutable sequence; `a + [x]` is a new one."""
 
     __slots__ = ()
 
@@ -37,7 +37,7 @@ class Array(tuple[Any, ...]):
 
 
 class Map(Mapping[Any, Any]):
-    """A mapping that stays as it is; `Map({**m, key: value})` is a new one."""
+    """An immutable mapping; `Map({**m, key: value})` is a new one."""
 
     __slots__ = ("_items",)
 
@@ -61,7 +61,7 @@ class Map(Mapping[Any, Any]):
 
 
 def convert(value: Any) -> Any:
-    """A value as the field's containers hold it: `Array` of a sequence, `Map` of a mapping, constants of numbers; the rest as it is."""
+    """Convert a sequence to an `Array`, a mapping to a `Map` and a number to a constant; return any other value unchanged."""
     if isinstance(value, (bool, np.bool_)):
         return scalar.IntImm("bool", int(value))
     if isinstance(value, (int, np.integer)):

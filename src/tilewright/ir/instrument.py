@@ -1,4 +1,4 @@
-"""What watches passes run: given to `PassContext(instruments=[…])`, called before and after every pass.
+"""Pass instruments: passed to `PassContext(instruments=[…])`, called before and after every pass.
 
 An instrument is a `PassInstrument`, or a class with some of its methods under `@pass_instrument`.
 """
@@ -22,7 +22,7 @@ C = TypeVar("C", bound=type)
 
 
 class PassInstrument:
-    """What watches passes run; every method may be left as it is."""
+    """Base of pass instruments; a subclass overrides the methods that it needs."""
 
     @property
     def name(self) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from tilewright.base.errors import CompileError
 from tilewright.base.settings import nearest
 from tilewright.base.types import GlobalTypeVar
+from tilewright.ir import dialects
 
 
 class IRModule:
@@ -34,13 +35,8 @@ class IRModule:
 
     @classmethod
     def from_expr(cls, expr: Any, functions: Mapping[Any, Any] | None = None, type_defs: Mapping[Any, Any] | None = None) -> IRModule:
-        """A module whose `main` is `expr`; an expression with free variables becomes a function of them, in order of use."""
-        from tilewright.relay.expr import Expr, Function  # the one dialect that has bare expressions
-        from tilewright.relay.visitor import free_vars
-
-        if isinstance(expr, Expr) and not isinstance(expr, Function):
-            expr = Function(tuple(free_vars(expr)), expr)
-        return cls({**(functions or {}), "main": expr}, type_defs)
+        """Return a module with `expr` as its `main`; an expression becomes a function of its free variables, in order of use."""
+        return cls({**(functions or {}), "main": dialects.as_function(expr)}, type_defs)
 
     def __getitem__(self, name: Any) -> Any:
         if isinstance(name, GlobalTypeVar):
@@ -85,11 +81,7 @@ class IRModule:
     def get_global_var(self, name: str) -> Any:
         """The `GlobalVar` of a function; always the same object for one module."""
         if name not in self._names:
-            from tilewright.relay.expr import Function, GlobalVar
-
-            function = self[name]
-            known = function.known_type() if isinstance(function, Function) else None
-            self._names[name] = GlobalVar(name, known)  # type: ignore[arg-type]
+            self._names[name] = dialects.global_var(name, self[name])
         return self._names[name]
 
     def get_global_vars(self) -> list[Any]:
@@ -122,7 +114,7 @@ class IRModule:
         return self.lookup_type(type_name)[constructor]
 
     def lookup(self, name: Any) -> Any:
-        """`module[name]`, under the name that the field's modules have in C++."""
+        """Return `module[name]`; TVM's name for it."""
         return self[name]
 
     Lookup = lookup
@@ -185,26 +177,20 @@ class IRModule:
 
     def _import(self, file_to_import: str | Path) -> None:
         """Add the definitions of a file of Relay's text."""
-        from tilewright.relay.parser import parse
-
         path = Path(file_to_import)
-        self.update(parse(path.read_text(encoding="utf-8"), str(path), init_module=self))
+        self.update(dialects.parse(path.read_text(encoding="utf-8"), str(path), self))
 
     def import_from_std(self, name: str) -> None:
-        """Add the definitions of a file of the standard library: `prelude.rly`. Raises `CompileError` when there is none of that name."""
-        from tilewright.relay.parser import parse
-
+        """Add the definitions of a file of the standard library: `prelude.rly`. Raises `CompileError` for an unknown name."""
         folder = Path(__file__).parent.parent / "relay" / "std"
         names = sorted(path.name for path in folder.glob("*.rly"))
         if name not in names:
             raise CompileError(f"the standard library has no '{name}'; it has {', '.join(names)}", code="TW0401")
-        self.update(parse((folder / name).read_text(encoding="utf-8"), name, init_module=self))
+        self.update(dialects.parse((folder / name).read_text(encoding="utf-8"), name, self))
 
     def astext(self, show_meta_data: bool = True, annotate: Callable[[Any], str] | None = None, show_spans: bool = False) -> str:
         """The module as text, which `parse` reads. `annotate` and `show_spans` are those of `relay.astext`."""
-        from tilewright.relay.printer import astext
-
-        return astext(self, show_meta_data, annotate, show_spans)
+        return dialects.astext(self, show_meta_data, annotate, show_spans)
 
     def script(self) -> str:
         """The text of the module: Relay's, and that of functions of loops."""
@@ -226,9 +212,7 @@ class IRModule:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled as JSON."""
-        from tilewright.relay.serialization import load_json, save_json
-
-        return load_json, (save_json(self),)
+        return dialects.pickled(self)
 
 
 def _name(key: Any) -> str:

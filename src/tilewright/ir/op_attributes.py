@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from tilewright.base.errors import OptionError, UnknownOperatorWarning
 from tilewright.base.plugins import offload_names
-from tilewright.base.settings import nearest
+from tilewright.ir import dialects
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
     no operator of that name, which a program may still register.
     """
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("tilewright."):  # the functions that stand for a key
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("tilewright."):  # the functions that register one particular key
         frame = frame.f_back
     place = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else ""
 
@@ -65,18 +65,16 @@ def known_targets() -> list[str]:
 
 
 def _tell_unknown(op_name: str, attr_key: str, place: str) -> None:
-    """Warn of a name that no operator has, and none of the field that was left out."""
-    from tilewright.relay.op.registry import OPS
-    from tilewright.relay.op.unsupported import left_out
-
-    if op_name not in OPS and left_out(op_name) is None:
+    """Warn of a name that is neither an operator of Relay nor of TVM."""
+    hint = dialects.unknown_operator(op_name)
+    if hint is not None:
         warnings.warn(
-            f"there is no operator '{op_name}'{nearest(op_name, OPS)}; its attribute '{attr_key}' is of no effect unless one of that name is registered "
+            f"there is no operator '{op_name}'{hint}; its attribute '{attr_key}' has no effect unless an operator of that name is registered "
             f"(relay.op.register); it is at {place}", UnknownOperatorWarning, stacklevel=2)
 
 
 def reset_op_attr(op_name: str, attr_key: str) -> None:
-    """Take a registered attribute back; nothing happens when there is none."""
+    """Remove a registered attribute if it exists."""
     OP_ATTRIBUTES.pop((op_name, attr_key), None)
 
 

@@ -24,13 +24,14 @@ import numpy as np
 from tilewright.base.array_bytes import to_bytes
 from tilewright.base.errors import CompileError
 from tilewright.base.types import FuncType, TensorType, Type, TypeVar, type_children
+from tilewright.ir import dialects
 from tilewright.scalar import expr as scalar
 from tilewright.scalar.walk import walk
 
 _SKIPPED: Final = frozenset({"span", "origin", "function_type", "tensors", "_type", "_declared", "reference", "__weakref__", "__dict__"})
 _BINDERS: Final = ("type_params", "type_vars", "params", "var", "buffer", "iters")
 _NAMED: Final[dict[str, frozenset[str]]] = {"PrimFunc": frozenset({"name"}), "Block": frozenset({"name"})}
-"""What is only a name, of which class."""
+"""Fields that are only names, by class."""
 _DERIVED: Final = "combiner"
 """The annotation of a block that says again what its two statements say."""
 CLOSE: Final = 1e-9
@@ -43,7 +44,7 @@ MOST_STEPS: Final = 32
 """Steps of a path that a message shows."""
 
 _ATTRIBUTE: Final = "\0"
-"""Stands before the label of an attribute of an operator, whose path is that of the call and `attrs`."""
+"""Prefix of the label of an operator's attribute; its path is the path of the call, then `attrs`."""
 
 
 class _Program(dict[str, Any]):
@@ -51,7 +52,7 @@ class _Program(dict[str, Any]):
 
 
 class _Missing:
-    """What stands for a function that only the other module has."""
+    """Placeholder for a function that only the other module has."""
 
     def __repr__(self) -> str:
         return "nothing of that name"
@@ -90,7 +91,7 @@ def is_name(x: Any) -> bool:
 
 
 def _described(x: Any) -> tuple[tuple[str, Any], ...]:
-    """What counts of a name besides its identity."""
+    """Return the properties of a variable or buffer that are compared, besides its identity."""
     if isinstance(x, scalar.Var):
         return (("dtype", x.dtype),)
     if isinstance(x, scalar.Buffer):
@@ -144,7 +145,7 @@ def _bound_names(x: Any) -> Iterator[Any]:
 
 
 def _sizes_of(t: Type | None) -> Iterator[scalar.Var]:
-    """The sizes that stand in a type."""
+    """Return the symbolic dimensions in a type."""
     if isinstance(t, TensorType):
         for d in t.shape:
             yield from (v for v in walk(d) if isinstance(v, scalar.Var)) if isinstance(d, scalar.PrimExpr) else ()
@@ -154,7 +155,7 @@ def _sizes_of(t: Type | None) -> Iterator[scalar.Var]:
 
 
 def _sizes_and_inner(func: Any) -> Iterator[Any]:
-    """What a function binds besides its parameters: the sizes of those, and the memory that its attributes list."""
+    """Return the names that a function binds besides its parameters: their sizes, and the memory that its attributes list."""
     for p in func.params:
         for d in getattr(p, "shape", ()):
             yield from (v for v in walk(d) if isinstance(v, scalar.Var)) if isinstance(d, scalar.PrimExpr) else ()
@@ -319,10 +320,8 @@ def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> 
 
 def _line_around(whole: Any, at: Any, path: _Step | None, side: str) -> str | None:
     """The line of the text of one program in which its part of the difference stands."""
-    from tilewright.relay.text_lines import line_of  # programs print themselves, whatever their dialect
-
     while True:
-        line = line_of(whole, at)
+        line = dialects.line_of(whole, at)
         if line is not None or path is None:
             return line
         at, path = getattr(path, side), path.before

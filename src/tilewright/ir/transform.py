@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Final, Self
 
 from tilewright.base import settings
 from tilewright.base.errors import CompileError, InternalError, OptionError, TVMError
+from tilewright.ir import dialects
 from tilewright.ir.instrument import PassInstrument
 from tilewright.ir.module import IRModule
 
@@ -24,7 +25,7 @@ log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PassInfo:
-    """What a pass says about itself."""
+    """Name, optimization level and required passes of a pass."""
 
     opt_level: int
     name: str
@@ -44,7 +45,7 @@ class Pass:
     required: ClassVar[tuple[str, ...]] = ()
     """Names of passes that a `Sequential` runs right before this one."""
     traceable: ClassVar[bool] = False
-    """A note of the field, that the pass may be part of a trace; nothing here asks for it."""
+    """Whether the pass may be part of a trace, as in TVM; unused here."""
     exact: ClassVar[bool] = True
     """False where results change on purpose (by an approximation), so that `relay.check_rewrites` leaves the pass out."""
 
@@ -227,9 +228,7 @@ def _run(p: Pass, mod: IRModule, context: PassContext) -> IRModule:
     if not isinstance(new, IRModule):
         raise InternalError(f"the pass {info.name} returned a {type(new).__name__}, not an IRModule", code="TW1302")
     if new is not mod and p.exact and not isinstance(p, Sequential) and (mode := context.get("relay.check_rewrites")):
-        from tilewright.relay.check_rewrites import checked_rewrite  # the meaning of a module is its dialect's
-
-        new = checked_rewrite(mod, new, info.name, skip=mode == "skip", most=context.get("relay.check_rewrites.max_work"))
+        new = dialects.checked_rewrite(mod, new, info.name, mode == "skip", context.get("relay.check_rewrites.max_work"))
     for i in context.instruments:
         i.run_after_pass(new, info)
     return new
@@ -281,7 +280,7 @@ function_pass: Final = function_pass_of(FunctionPass)
 
 @dataclass(frozen=True)
 class ApplyPassToFunction(Pass):
-    """Runs a pass on the functions whose whole name matches a regular expression; the others stay as they are."""
+    """Runs a pass on the functions with names that match a regular expression as a whole; other functions stay unchanged."""
 
     transform: Pass
     func_name_regex: str

@@ -18,6 +18,7 @@ import numpy as np
 
 from tilewright.base.errors import InternalError, RewriteWarning, TVMError
 from tilewright.base.types import TensorType, TupleType, Type
+from tilewright.ir import dialects
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Call, Expr, Function, GlobalVar
 from tilewright.relay.first_difference import first_difference
@@ -44,7 +45,8 @@ class _NotChecked(Exception):
     """Why a function is not run."""
 
 
-def checked_rewrite(before: IRModule, after: IRModule, pass_name: str, *, skip: bool, most: int) -> IRModule:
+@dialects.checked_rewrite.provide
+def checked_rewrite(before: IRModule, after: IRModule, pass_name: str, skip: bool, most: int) -> IRModule:
     """`after`, where it computes what `before` does; functions of more work than `most` are not run.
 
     Otherwise raises `RewriteError`, or, with `skip`, warns and returns `before`.

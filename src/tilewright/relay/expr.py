@@ -21,6 +21,7 @@ import numpy as np
 from tilewright.base.errors import CompileError, Origin, ShapeError
 from tilewright.base.node import node
 from tilewright.base.types import DataType, FuncType, RefType, TensorType, TupleType, Type, TypeVar, bind_types, join_types, substitute_type
+from tilewright.ir import dialects
 from tilewright.scalar.expr import FloatImm, IntImm
 
 if TYPE_CHECKING:
@@ -79,9 +80,7 @@ class Expr:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickled and copied as JSON, which depth does not matter to."""
-        from tilewright.relay.serialization import load_json, save_json
-
-        return load_json, (save_json(self),)
+        return dialects.pickled(self)
 
     def astext(self, show_meta_data: bool = True, annotate: Callable[[Expr], str] | None = None,
                show_spans: bool = False) -> str:

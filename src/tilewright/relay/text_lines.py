@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tilewright.ir import dialects
 from tilewright.relay.expr import Expr
 from tilewright.relay.printer import astext
 from tilewright.tir.stmt import Stmt
@@ -11,6 +12,7 @@ from tilewright.tir.stmt import Stmt
 _MARK: Final = "\N{LEFT-POINTING DOUBLE ANGLE QUOTATION MARK}here"
 
 
+@dialects.line_of.provide
 def line_of(program: Any, wanted: Any) -> str | None:
     """The line of `program`, a module or an expression, that computes the value `wanted`; None when it has no line.
 

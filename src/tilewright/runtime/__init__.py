@@ -24,7 +24,7 @@ __all__ = [
 
 
 def convert(value: Any) -> Any:
-    """`tvm.convert`: a value as the containers of programs hold it."""
+    """Convert a Python value into the containers of the IR (`tvm.runtime.convert`)."""
     from tilewright.ir.container import convert as converted
 
     return converted(value)

@@ -4,7 +4,7 @@
     model.tar   code.N.o · entry.o · model.h · modules · manifest.json · manifest.sha256 · constants.o · archive.sha256
 
 A library is checked from end to end before the system's loader sees it. A `.tar` needs no linker to make; its objects are
-loaded by the compiler, or linked by whoever unpacks it. Loading a `.so` needs nothing but numpy.
+loaded by the compiler, or unpacked and linked by the user. Loading a `.so` needs only numpy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 from tilewright.base.errors import ArtifactError
 from tilewright.base.memory_faults import RECORD
 from tilewright.base.nd import under_sanitizer
-from tilewright.runtime import host, webassembly
+from tilewright.runtime import compiler_hooks, host, webassembly
 from tilewright.runtime.callbacks import CALLBACK
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.library import SharedLibrary
@@ -59,7 +59,7 @@ class Artifact:
     library: SharedLibrary | None = None
     path: Path | None = None
     modules: tuple[ModuleNode, ...] = ()
-    """What other compilers made, called by external steps."""
+    """Modules of other compilers, which external steps call."""
 
     def executable(self, threads: int | None = None) -> Executable:
         """Bring the code into this process; `threads` overrides the number that the model was made for.
@@ -83,23 +83,18 @@ class Artifact:
 
     def save(self, path: str | os.PathLike[str], linker: Linker | None = None) -> Path:
         """Write a `.so` or `.tar`, whole or not at all; raises `ArtifactError`. Needs the compiler."""
-        from tilewright.compiler.export import save
-
-        return save(self, Path(path), linker)
+        return compiler_hooks.save(self, Path(path), linker)
 
     def _link_in_process(self) -> Code:
         try:
             if self.manifest.debug:
-                from tilewright.compiler.export import link_for_debuggers
-
-                return link_for_debuggers(self)
-            from tilewright.backends.cpu.llvm.jit import LoadedCode
+                return compiler_hooks.link_for_debuggers(self)
+            return compiler_hooks.load_objects(self.objects, self.symbols())
         except ImportError as error:
             raise ArtifactError(f"object files can only be loaded where the compiler is installed ({error}); save the model as .so", code="TW0807") from error
-        return LoadedCode(self.objects, self.symbols())
 
     def symbols(self) -> tuple[str, ...]:
-        """What of the code the runtime uses, by name."""
+        """Return the symbols of the code that the runtime looks up."""
         entries = self.manifest.functions or self.manifest.entries
         return (*entries, *_POOL, *([CALLBACK] if self.manifest.calls else []), *([RECORD] if self.manifest.sites else []))
 
@@ -117,7 +112,7 @@ def load(path: str | os.PathLike[str]) -> Artifact:
             manifest = _checked_library(descriptor, file)
         elif start[:8] == webassembly.MAGIC:
             manifest = webassembly.read_manifest(file.read_bytes(), str(file))
-            raise ArtifactError(f"{file}: '{manifest.name}' as a WebAssembly module, which Python does not run; load it in Node.js or a browser with {webassembly.LOADER.name}, which stands beside it", code="TW0805")
+            raise ArtifactError(f"{file}: '{manifest.name}' as a WebAssembly module, which Python does not run; load it in Node.js or a browser with {webassembly.LOADER.name} in the same folder", code="TW0805")
         elif start[257:262] == b"ustar":
             if _is_staged(start):
                 raise ArtifactError(f"{file}: a program in stages, which is no single artifact; read it with tilewright.load", code="TW0809")
@@ -153,7 +148,7 @@ def _for_debuggers(descriptor: int, file: Path) -> SharedLibrary:
 
 
 PERF: Final = "TILEWRIGHT_PERF"
-"""The environment variable that says what perf is told (`backends/cpu/llvm/perf.py`); where it is set, code for debuggers stays when the process ends."""
+"""The environment variable for the output for perf (`backends/cpu/llvm/perf.py`); where it is set, code for debuggers is kept after the process."""
 
 
 def debug_folder() -> Path:
@@ -197,7 +192,7 @@ def _checked_library(descriptor: int, file: Path) -> Manifest:
     with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as view:
         tail = view[max(0, size - TRAILER.size) :]
         if len(tail) < TRAILER.size or not tail.endswith(MAGIC):
-            raise ArtifactError(f"{file}: a library without the mark of a compiled model at its end: truncated, stripped, or not one of ours", code="TW0804")
+            raise ArtifactError(f"{file}: the library does not end in the mark of a compiled model: it is truncated, stripped, or not made by tilewright", code="TW0804")
         digest, length, _ = TRAILER.unpack(tail)
         end = size - TRAILER.size
         with memoryview(view) as whole, whole[:end] as checked:
@@ -237,7 +232,7 @@ def load_tar(file: Path, offset: int = 0, is_whole: bool = True) -> Artifact:
 
 
 def _modules(manifest: Manifest, blobs: bytes, file: Path) -> tuple[ModuleNode, ...]:
-    """The modules whose bytes stand one behind the other."""
+    """Load the modules from their concatenated bytes."""
     ends = [*itertools.accumulate(size for _, size in manifest.modules)]
     if len(blobs) != (ends[-1] if ends else 0):
         raise _damaged(file)
@@ -277,7 +272,7 @@ def _is_staged(start: bytes) -> bool:
 
 
 def load_executable(path: str | os.PathLike[str], threads: int | None = None) -> Executable | Any:
-    """Load a saved model, ready to call; a program in stages, which goes on growing, needs the compiler.
+    """Load a saved model, ready to call; a program in stages, which compiles more stages later, needs the compiler.
 
     Raises `ArtifactError` when it is damaged or made for another machine.
     """
@@ -286,7 +281,5 @@ def load_executable(path: str | os.PathLike[str], threads: int | None = None) ->
         with file.open("rb") as stream:
             start = stream.read(100)
         if _is_staged(start):
-            from tilewright.compiler.saved_stages import load_stages
-
-            return load_stages(file, threads)
+            return compiler_hooks.load_stages(file, threads)
     return load(path).executable(threads)

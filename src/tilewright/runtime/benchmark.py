@@ -1,4 +1,4 @@
-"""Timing a call many times, and the summary that the field prints."""
+"""Times a call many times, and summarizes the times as TVM does."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from tilewright.runtime.program import Code, ExternalStep, HostValue
 CALLBACK: Final = "tw_external"
 """The variable of the code that points to what is called back."""
 DONE: Final = 1
-"""What a call returns that has not failed."""
+"""Return value of a successful call."""
 CALL_FAILED: Final = -1
 """The status of a program that ended because a function raised; `raised` has what."""
 
@@ -58,7 +58,7 @@ def set_callback(code: Code, calls: Sequence[ExternalStep], functions: Mapping[s
             inputs, outputs = views[number]
             given = [view(addresses[k]) for k, view in enumerate(inputs)]
             call_function(functions[calls[number].symbol], given, [view(addresses[len(inputs) + k]) for k, view in enumerate(outputs)], calls[number].origin)
-        except BaseException as error:  # native code is between here and who has to see it
+        except BaseException as error:  # native code is between this frame and the caller that must see it
             _STATE.raised = error
             return CALL_FAILED
         return done

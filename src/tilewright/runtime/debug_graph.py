@@ -1,4 +1,4 @@
-"""A program as a graph with a node for each of its inputs and steps, in the field's form, for those who look inside (`_tvmdbg_graph_dump.json`).
+"""A program as a graph in TVM's format with a node for each of its inputs and steps, for debugging (`_tvmdbg_graph_dump.json`).
 
     {"nodes": [{"op": "null", "name": "x", "inputs": [], "attrs": {"T": "float32"}, "shape": [1, 3, 8, 8]},
                {"op": "kernel_0_conv2d_relu", "name": "kernel_0_conv2d_relu", "inputs": ["x"], "attrs": {"T": "float32", …}, "shape": [1, 8, 8, 8]}]}
@@ -33,7 +33,7 @@ class DebugNode:
     note: Note | None = None
 
     def as_dict(self, names: list[str]) -> dict[str, Any]:
-        """The node as the field writes it; the shape and the type are those of its first output."""
+        """Return the node in TVM's format; its shape and type are those of its first output."""
         attrs = {"T": str(self.dtypes[0]) if self.dtypes else ""}
         if self.step >= 0:
             attrs |= {"func_name": self.op, "num_inputs": str(len(self.inputs)), "num_outputs": str(len(self.shapes)), "origin": self.origin}
@@ -46,7 +46,7 @@ class DebugNode:
 def debug_nodes(manifest: Manifest) -> list[DebugNode]:
     """The nodes of a program. Raises `RunError` where its steps are not known one by one."""
     if len(manifest.notes) != len(manifest.steps) or not manifest.steps or not isinstance(manifest.parts, int):
-        raise RunError(f"'{manifest.name}' cannot be looked into step by step: it has control flow or open sizes, or was compiled by an older version; compile it again", code="TW0714")
+        raise RunError(f"'{manifest.name}' cannot be debugged step by step: it has control flow or dynamic shapes, or was compiled by an older version; compile it again", code="TW0714")
     found = [DebugNode(t.name, "null", -1, (tuple(t.shape),), (t.dtype,), ()) for t in manifest.inputs]
     writers: list[tuple[Place, int]] = [(Place(INPUT, k), k) for k in range(len(manifest.inputs))]
     taken: dict[str, int] = {}
@@ -77,7 +77,7 @@ def _places(step: Step, note: Note) -> tuple[list[Place], list[Place]]:
 
 
 def _writers(writers: list[tuple[Place, int]], place: Place, step: int, manifest: Manifest) -> list[int]:
-    """The nodes that wrote what a step reads at a place: in the workspace all that wrote parts of the value that lives there, else who wrote there last."""
+    """Return the nodes that wrote the data that a step reads: in the workspace all writers of parts of the live value, else the last writer."""
     if place.kind != WORKSPACE:
         return [at for p, at in writers if (p.kind, p.offset) == (place.kind, place.offset)][-1:]
     first = len(manifest.inputs)

@@ -1,4 +1,4 @@
-"""What a tensor needs of a device's memory: bytes, alignment, scope. What buffers are allocated and bound by, on either side of a border."""
+"""Memory requirements of a tensor on a device: bytes, alignment, scope. Allocation and binding of buffers use them on both sides."""
 
 from __future__ import annotations
 
@@ -58,5 +58,5 @@ class DeviceMemory:
 
 
 def memory_of(array: Any, scope: str = HOST_SCOPE, alignment: int = 64) -> DeviceMemory:
-    """What memory a tensor needs: anything with `shape` and `dtype`."""
+    """Return the memory requirements of a tensor, which is any object with `shape` and `dtype`."""
     return DeviceMemory(tuple(map(int, array.shape)), DataType(array.dtype), scope, alignment)

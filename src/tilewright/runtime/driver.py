@@ -1,9 +1,9 @@
-"""Modules whose driver is C: a shared library with the table of functions of `tilewright_driver.h`.
+"""Modules with a driver in C: a shared library with the table of functions of `tilewright_driver.h`.
 
     npu = load_driver("libnpu.so")                          its modules can be loaded from files from now on
     register_func("relay.ext.npu", lambda f: npu.module(blob_of(f)))
 
-What a driver says of its memory decides what is copied: tensors in the host's memory are handed over where they are, if they are aligned as
+The description of the driver's memory decides about copies: tensors in host memory are passed in place if they are aligned as
 asked; those in other scopes are copied in before a call and out after it, into memory that the driver allocates and gets back.
 """
 
@@ -27,7 +27,7 @@ from tilewright.runtime.modules import ModuleNode, register_module
 
 VERSION: Final = 1
 HEADER: Final = Path(__file__).parent / "tilewright_driver.h"
-"""The interface, for whoever writes a driver."""
+"""The header of the interface, for authors of drivers."""
 _MESSAGE: Final = 512
 _ONE_AT_A_TIME: Final = 1
 _pointer, _u64, _i32 = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int32

@@ -22,7 +22,7 @@ from tilewright.base.nd import ALIGNMENT, NDArray, aligned_empty, as_numpy
 from tilewright.base.string_tensors import pack_texts
 from tilewright.runtime.benchmark import BenchmarkResult, measure
 from tilewright.runtime.callbacks import CALL_FAILED, DONE, call_function, raised, set_callback, signals_kept
-from tilewright.runtime.faults import last_reported
+from tilewright.runtime.fault_reports import last_reported
 from tilewright.runtime.interrupts import entry_of
 from tilewright.runtime.manifest import FIRST_MESSAGE, MEMORY_FAULT, NO_MEMORY, NO_SCRATCH, NO_STACK, Manifest
 from tilewright.runtime.modules import ModuleNode, function_of
@@ -75,7 +75,7 @@ class _Frame:
 
 
 class _Outside:
-    """A step that is no native code: whether it is always given the same arrays of a frame, and the number of the output in whose place its result may be."""
+    """A step that runs in Python. `is_fixed`: its arguments never change within a frame; `output`: the output that may hold its result."""
 
     __slots__ = ("is_fixed", "makes", "step")
 
@@ -127,7 +127,7 @@ class Executable:
         self._plan: list[Callable[[int, int], int] | _Outside] = self._bind()
         made = {p.makes for p in self._plan if isinstance(p, _Outside)}
         self._new = tuple((None if k in made else dtype, shape) for k, (dtype, shape) in enumerate(self._gives))
-        """What a call allocates: nothing for results that a step in Python makes."""
+        """Allocate the results of a call, except for results that a step in Python creates."""
         self._native = self._plan[0] if len(self._plan) == 1 and not isinstance(self._plan[0], _Outside) else None
 
     @property
@@ -208,7 +208,7 @@ class Executable:
         """Time each step of the program in `number` runs with these inputs (random ones where none are given).
 
         With `timeline`, also which thread ran which part of each parallel loop, in some runs more.
-        Raises `RunError` for programs whose steps cannot be called one by one: those with control flow, of open sizes, or with texts.
+        Raises `RunError` for programs with control flow, dynamic shapes or strings: their steps cannot be called one by one.
         """
         with self.stepwise(*args, **kwargs) as (subject, _):
             return profile_program(subject, number, timeline)
@@ -220,7 +220,7 @@ class Executable:
         Raises `RunError` for programs that are no straight line of steps over numbers of known sizes, and what a call raises.
         """
         if not self.manifest.steps or self.manifest.symbols or self._texts:
-            raise RunError(f"the steps of '{self.manifest.name}' cannot be timed apart: it has control flow, open sizes or texts; time it as a whole", code="TW0714")
+            raise RunError(f"the steps of '{self.manifest.name}' cannot be timed separately: it has control flow, dynamic shapes or strings; time it as a whole", code="TW0714")
         arrays = self._arrange(args or (self.example_inputs(),), kwargs)
         results = [np.empty(shape, dtype) for dtype, shape in self._gives]
         places = [[*map(_address, arrays)], [*map(_address, results)]]
@@ -433,7 +433,7 @@ class Executable:
 
 
 def failure(manifest: Manifest, status: int) -> RunError | InternalError:
-    """What a status other than 0 means."""
+    """Raise the error for a status other than 0."""
     if status == NO_MEMORY:
         return RunError(f"'{manifest.name}' needs more memory than there is", code="TW0710")
     if status == NO_SCRATCH:
@@ -550,7 +550,7 @@ def _of_objects(info: TensorInfo, x: Array) -> Array:
 
 
 def check_texts(info: TensorInfo, texts: Sequence[Any]) -> None:
-    """Raise `InputError` where one of the elements of an input of strings is none."""
+    """Raise `InputError` where an element of an input of strings is not a string."""
     if {*map(type, texts)} <= _STRING:
         return
     wrong = next((type(v).__name__ for v in texts if not isinstance(v, str)), "")

@@ -4,7 +4,7 @@
     module(a, b, c)                 # or module["matmul"](a, b, c); c is written in place
 
 Arguments are arrays: `NDArray`, numpy, or anything with `__dlpack__`, of exactly the dtype of the parameter and of its shape,
-whose open sizes (`n`) are found from the arrays; and numbers, for parameters that are scalars.
+with symbolic sizes (`n`) that follow from the arrays; and numbers, for scalar parameters.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ import numpy as np
 from tilewright.base.errors import ArtifactError, InputError, MemoryFault, OptionError
 from tilewright.base.nd import Device, NDArray, aligned_empty, as_numpy
 from tilewright.base.types import DataType
+from tilewright.runtime import compiler_hooks
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.benchmark import USUAL, BenchmarkResult, Pace, measure
-from tilewright.runtime.faults import reported
+from tilewright.runtime.fault_reports import reported
 from tilewright.runtime.files import write_atomically
 from tilewright.runtime.manifest import Manifest, Parameter, Scalar
 from tilewright.runtime.program import Code
@@ -79,7 +80,7 @@ class NativeFunction:
         return found
 
     def _fault(self) -> MemoryFault | None:
-        """What checked code has reported since it was asked last."""
+        """Return the reports of checked code since the last call."""
         return reported(self._code, self._manifest) if self._manifest.sites else None
 
     def bind(self, *args: Any) -> Callable[[], None]:
@@ -134,7 +135,7 @@ class NativeFunction:
         return x
 
     def _find_sizes(self, arrays: Sequence[Array], known: dict[str, Any]) -> None:
-        """Take the names of open sizes from the shapes; raises `InputError` where two shapes contradict each other."""
+        """Determine the symbolic sizes from the shapes. Raises `InputError` where two shapes contradict each other."""
         for p, x in zip(self.arrays, arrays, strict=True):
             for d, n in zip(p.shape, x.shape, strict=True):
                 if isinstance(d, str) and d.isidentifier():
@@ -149,7 +150,7 @@ class NativeFunction:
 
 
 def _vectors(x: Array, p: Parameter, what: str) -> Array:
-    """An array whose last axis holds the lanes of vectors, seen as one element each; raises `InputError`."""
+    """View an array with the lanes of vectors along its last axis as an array of vectors. Raises `InputError`."""
     if x.shape[-1:] != (p.dtype.lanes,) or x.strides[-1] != x.itemsize:
         raise InputError(f"{what} has shape {list(x.shape)}, expected {p}: its last axis must hold the {p.dtype.lanes} lanes, side by side", code="TW0704")
     return x.view(np.dtype((np.void, p.dtype.itemsize)))[..., 0]
@@ -188,7 +189,7 @@ class FunctionModule:
         return name in self.artifact.manifest.functions
 
     def get_function(self, name: str, query_imports: bool = False) -> NativeFunction:
-        """The function of that name; raises `InputError` when there is none."""
+        """Return the function of that name. Raises `InputError` for an unknown name."""
         params = self.artifact.manifest.functions.get(name)
         if params is None:
             raise InputError(f"the module has no function '{name}'; it has {', '.join(self.artifact.manifest.functions)}", code="TW0707")
@@ -229,11 +230,9 @@ class FunctionModule:
             if path.suffix == ".c" or (self._sources and "c" not in self._sources):
                 target = self.artifact.manifest.target
                 raise OptionError(f"{path}: cc=, options= and sanitize= compile the C text of a module built for 'c' into a .so or .tar; this module is for '{target}'", code="TW0211")
-            from tilewright.compiler.functions import compiled_again, export_sanitized
-
             if sanitize:
-                return export_sanitized(self.artifact, self.get_source("c"), path, cc, options, sanitize)
-            return compiled_again(self.artifact, self.get_source("c"), cc, options).save(path)
+                return compiler_hooks.export_sanitized(self.artifact, self.get_source("c"), path, cc, options, sanitize)
+            return compiler_hooks.compiled_again(self.artifact, self.get_source("c"), cc, options).save(path)
         if path.suffix in _TEXTS:
             _write(path, self.get_source(_TEXTS[path.suffix]).encode())
             return path

@@ -1,4 +1,4 @@
-"""`GraphModule`: set inputs, run, get outputs, as scripts of the field do."""
+"""`GraphModule`: set inputs, run, get outputs, with TVM's interface."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class GraphModule:
         return self.module.output_count
 
     def get_input_index(self, name: str) -> int:
-        """The position of the input, -1 when there is none."""
+        """Return the position of the input, or -1 for an unknown name."""
         return next((i for i, t in enumerate(self.module.input_infos) if t.name == name), -1)
 
     def get_input_info(self) -> tuple[dict[str, tuple[int, ...]], dict[str, str]]:

@@ -1,4 +1,4 @@
-"""A program as the graph that executors of the field read (`mod.json`): its inputs, and one call of native code that gives its outputs.
+"""A program as a graph for TVM's executors (`mod.json`): its inputs, and one call of native code that computes its outputs.
 
     {"nodes": [{"op": "null", "name": "x", "inputs": []},
                {"op": "tvm_op", "name": "default", "attrs": {"func_name": "default_run", …}, "inputs": [[0, 0, 0]]}],

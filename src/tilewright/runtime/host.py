@@ -1,4 +1,4 @@
-"""What this machine is and can do, without asking LLVM: an artifact checks it where no compiler is installed.
+"""Architecture and features of this machine, found without LLVM, so that an artifact is checked where no compiler is installed.
 
 Feature names are LLVM's (`avx512f`, `fma`, `neon`). Only features that generated code may rely on are listed.
 """

@@ -42,7 +42,7 @@ def _run_part(subject: Subject, part: int, count: int) -> list[list[Array]]:
 
 
 def collected(program: Executable, inputs: Sequence[Any], device: Any, collectors: Sequence[MetricCollector]) -> list[Mapping[str, Metric]]:
-    """What collectors say of each step, called one by one from Python."""
+    """Return the metrics of collectors for each step; Python calls the steps one by one."""
     wrapped = DeviceWrapper(device)
     for collector in collectors:
         collector.init([wrapped])

@@ -1,8 +1,9 @@
 """Native runs that signals interrupt: Ctrl-C ends a long run between two kernels, as it ends Python code between two instructions.
 
-A program whose runs may be long has a second entry for each of its entries, which looks for pending signals (`backends/cpu/llvm/interrupts.py`).
-The main thread, where alone Python runs the handlers of signals, calls that one. A handler that returns lets the run go on. What a handler
-raises ends the run, and is raised from the call.
+A program with long runs has a second entry for each of its entries, which polls for pending signals
+(`backends/cpu/llvm/interrupts.py`). The main thread calls the second entry, because Python runs signal handlers only
+there. The run continues after a handler that returns. The call raises the exception of a handler that raises, and the
+run ends.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def _python_functions() -> tuple[int, ...] | None:
 
 
 def _raise(kind: int, value: int, trace: int) -> None:
-    """Raise an exception that was taken out of the thread's state, whose references are the caller's."""
+    """Raise an exception that was taken out of the thread state; the caller owns the references."""
     restore = ctypes.pythonapi["PyErr_Restore"]
     restore.argtypes, restore.restype = [ctypes.c_void_p] * 3, None
     restore(kind, value, trace)

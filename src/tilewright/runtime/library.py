@@ -20,7 +20,7 @@ _ANCHOR: Final = "tw_pool_create"
 
 
 def _identity(found: os.stat_result) -> tuple[int, int, int, int]:
-    """What tells a file from another, and from what it was before."""
+    """Return the identity of a file and of its contents: device, inode, size, time of change."""
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
@@ -50,14 +50,14 @@ class SharedLibrary:
         weakref.finalize(self, _ctypes.dlclose, self._library._handle).atexit = False
 
     def address(self, symbol: str) -> int:
-        """Where `symbol` is; raises `KeyError` when there is none."""
+        """Return the address of `symbol`. Raises `KeyError` for an unknown symbol."""
         try:
             return ctypes.addressof(ctypes.c_char.in_dll(self._library, symbol))
         except ValueError as error:
             raise KeyError(symbol) from error
 
     def hidden_address(self, symbol: str) -> int:
-        """Where a symbol is that is for the library alone: kernels, for those who time them. Raises `KeyError` where the file does not say (any more)."""
+        """Return the address of an internal symbol, such as a kernel that is timed. Raises `KeyError` where the file does not list it."""
         if self._hidden is None:
             with self._path.open("rb") as file:
                 if _identity(os.fstat(file.fileno())) != self._file:

@@ -30,7 +30,7 @@ FORMAT: Final = 1
 """Raised whenever a reader of the older form would misread the newer one."""
 
 INTERRUPTED, MEMORY_FAULT, NO_SCRATCH, NO_MEMORY, NO_STACK, FIRST_MESSAGE = -3, -2, -1, 1, 2, 3
-"""What a run that failed returns: the handler of a signal raised, a wrong access, no memory for what stands between a kernel's stages; from `FIRST_MESSAGE` on, the number of one of the manifest's `failures`."""
+"""Status of a failed run: an exception of a signal handler, a wrong access, no memory between stages of a kernel; from `FIRST_MESSAGE` on, an index into the manifest's `failures`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Symbol:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of the workspace: so many bytes, from the step that writes it first to the one that reads it last."""
+    """A piece of the workspace: `nbytes` bytes, live from the step that writes it first through the step that reads it last."""
 
     nbytes: Size
     birth: int
@@ -92,9 +92,9 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a program needs and does. A library of functions has `functions`, by symbol, and no steps.
+    """The description of a compiled program. A library of functions has `functions`, by symbol, and no steps.
 
-    The steps are carried out `parts` times, each time on the next of so many equal parts of all inputs and outputs along the first axis.
+    The steps run `parts` times, each time on the next of `parts` equal parts of all inputs and outputs along the first axis.
     `target` is the target's text, `features` the CPU features that its code uses, `threads` the number of threads it was
     tuned for (0: as many as the machine has cores), `hashes` the sha256 of the parts, filled when an artifact is written. A program with
     control flow has no steps: its code says all, and `failures` are the messages of what it may run into.
@@ -117,30 +117,30 @@ class Manifest:
     functions: dict[str, tuple[Parameter | Scalar, ...]] = field(default_factory=dict)
     failures: tuple[str, ...] = ()
     lists: tuple[int | str | None, ...] = ()
-    """What each output of the model is of `outputs`: a list of so many, a "tensor", or None for nothing; empty where all are tensors."""
+    """The kind of each output of the model: a number of list elements in `outputs`, "tensor", or None for no value; empty where all are tensors."""
     symbols: tuple[Symbol, ...] = ()
-    """The open sizes of the inputs. Where there are some, `pieces` are what the workspace consists of, and the code reads a table:
+    """The symbolic sizes of the inputs. Where there are any, `pieces` are the parts of the workspace, and the code reads a table:
     the values of `symbols`, those of `sizes`, and where each of the `pieces` begins (`runtime/open_program.py`)."""
     sizes: tuple[str, ...] = ()
     pieces: tuple[Piece, ...] = ()
     calls: tuple[ExternalStep, ...] = ()
-    """What the code of a program with control flow calls back, by number; the place of each array is its number among the inputs or outputs of the call."""
+    """The callbacks of a program with control flow, by number; the place of an array is its number among the inputs or outputs of the call."""
     scratch: Scratch = NOTHING
     """The most that one of the kernels takes of each thread beside the workspace."""
     modules: tuple[tuple[str, int], ...] = ()
     """The modules that came with a file, one behind the other: the kind of each, and its bytes."""
     sites: tuple[Site, ...] = ()
-    """What checked code checks, by number. A run that it reports from returns `MEMORY_FAULT`."""
+    """The checks of checked code, by number. A run with a failed check returns `MEMORY_FAULT`."""
     notes: tuple[Note, ...] = ()
-    """For each of the steps, what profilers and debuggers want to know; empty where there is nothing to say (control flow, open sizes)."""
+    """Notes on each step for profilers and debuggers; empty for programs with control flow or dynamic shapes."""
     arena: tuple[Held, ...] = ()
-    """What the workspace holds, and when; empty where sizes are open."""
+    """The values in the workspace with their live ranges; empty for dynamic shapes."""
     debug: str = ""
-    """What the code's debug information points into: "tir", "relay" or "model"; such code is loaded from a file, where debuggers see it."""
+    """The source of the debug information: "tir", "relay" or "model"; such code is loaded from a file, so that debuggers see it."""
     interruptible: bool = False
     """Whether its runs may be long, so that the code has entries that look for pending signals (`runtime/interrupts.py`)."""
     sanitizer: str = ""
-    """What has to be in the process of the library from its beginning: "address" for AddressSanitizer."""
+    """The sanitizer that the process must start with: "address" for AddressSanitizer."""
 
     @property
     def entries(self) -> tuple[str, ...]:
@@ -155,7 +155,7 @@ class Manifest:
 
     @property
     def is_native(self) -> bool:
-        """Whether all steps are machine code of ours, so that a C program can run them."""
+        """Whether all steps are native code of this compiler, so that a C program can run them."""
         return all(isinstance(step, NativeStep) for step in self.steps) and not self.calls
 
     @property
@@ -203,7 +203,7 @@ class Manifest:
         ])
 
     def _texts(self) -> list[str]:
-        """What an input of strings points to, as comments."""
+        """Return comments on the memory layout of inputs of strings."""
         if not any(t.dtype == "string" for t in self.inputs):
             return []
         return [
@@ -212,7 +212,7 @@ class Manifest:
         ]
 
     def _statuses(self) -> list[str]:
-        """What the entry function returns, as comments."""
+        """Return comments on the status that the entry function returns."""
         fault = f"; {MEMORY_FAULT}: a wrong access to memory was found, and left out" if self.sites else ""
         if self.steps:
             said = [f" * {k}: {_comment(text)}" for k, text in enumerate(self.failures, FIRST_MESSAGE)]

@@ -1,4 +1,4 @@
-"""What a program needs of memory, and where its values between kernels are most: the peak of the arena, the step where it is, and what lives there."""
+"""Memory requirements of a program, and the peak of its arena: the step of the peak, and the live values at that step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """A value in the arena: its bytes and place, the first and the last step that need it, and who made it."""
+    """A value in the arena: its size and offset, the first and the last step of its live range, and its producer."""
 
     nbytes: int
     offset: int
@@ -70,9 +70,9 @@ class MemoryReport:
 
 
 def memory_report(manifest: Manifest) -> MemoryReport:
-    """What a program of known sizes needs. Raises `RunError` for one with control flow, or of open sizes."""
+    """Return the memory requirements of a program of static shapes. Raises `RunError` for control flow or dynamic shapes."""
     if not manifest.steps or manifest.symbols:
-        raise RunError(f"what '{manifest.name}' needs of memory is only known when it is called: it has {'open sizes' if manifest.symbols else 'control flow'}", code="TW0708")
+        raise RunError(f"the memory requirements of '{manifest.name}' are only known at run time: it has {'dynamic shapes' if manifest.symbols else 'control flow'}", code="TW0708")
     count = len(manifest.steps)
     use = [alive_bytes(manifest.arena, k) for k in range(count)]
     at = max(range(count), key=use.__getitem__)

@@ -11,6 +11,7 @@ import numpy as np
 
 from tilewright.base.errors import InputError
 from tilewright.base.nd import Device, NDArray, empty
+from tilewright.runtime import compiler_hooks
 from tilewright.runtime.artifact import Artifact, load
 from tilewright.runtime.benchmark import USUAL, BenchmarkResult, Pace, measure
 from tilewright.runtime.executable import Executable
@@ -20,7 +21,7 @@ from tilewright.runtime.modules import ModuleNode
 from tilewright.runtime.program import TensorInfo
 
 DEBUG_CREATE: Final = "debug_create"
-"""The entry that the field's debug executor asks for: a function of the name of a program, and a device."""
+"""The entry for TVM's debug executor: a function of the name of a program, and a device."""
 
 
 class Session:
@@ -55,7 +56,7 @@ class Session:
         self.executable(*self.inputs, out=self.outputs)
 
     def input_index(self, key: str | int) -> int:
-        """The position of an input, by name or number; raises `InputError` when there is none."""
+        """Return the position of an input by name or number. Raises `InputError` for an unknown input."""
         names = [t.name for t in self.input_infos]
         if isinstance(key, str):
             if key not in names:
@@ -84,7 +85,7 @@ class Session:
         self, func_name: str, device: Device, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0, limit_zero_time_iterations: int = 100,
         cooldown_interval_ms: float = 0, repeats_to_cooldown: int = 1,
     ) -> Callable[[], BenchmarkResult]:
-        """A function that times `run`: the field's `module.module.time_evaluator("run", device, number, repeat)()`. For the last three, see `Pace`."""
+        """Return a function that times `run`: TVM's `module.module.time_evaluator("run", device, number, repeat)()`. For the last three, see `Pace`."""
         if func_name != "run":
             raise InputError(f"only 'run' can be timed, not '{func_name}'", code="TW0717")
         pace = Pace(limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
@@ -100,7 +101,7 @@ class FactoryModule:
 
     @property
     def artifact(self) -> Artifact:
-        """What `export_library` writes."""
+        """The module with `export_library`."""
         return self._artifact
 
     @property
@@ -112,7 +113,7 @@ class FactoryModule:
 
     @property
     def mod(self) -> FactoryModule:
-        """The library itself: the field's `exe.mod.export_library(path)`."""
+        """The library itself: TVM's `exe.mod.export_library(path)`."""
         return self
 
     @property
@@ -139,7 +140,7 @@ class FactoryModule:
 
     @property
     def imported_modules(self) -> list[ModuleNode]:
-        """What other compilers made of parts of the model."""
+        """The modules of other compilers for parts of the model."""
         return [*self.artifact.modules]
 
     def get_params(self) -> dict[str, NDArray]:
@@ -147,7 +148,7 @@ class FactoryModule:
         return {}
 
     def get_graph_json(self) -> str:
-        """The program as a graph of the field: its inputs, and one call of its native code."""
+        """Return the program as a graph of TVM: its inputs, and one call of its native code."""
         return graph_json(self.artifact.manifest)
 
     def save(self, path: str | os.PathLike[str], fmt: str = "") -> Path:
@@ -163,8 +164,6 @@ class FactoryModule:
 def load_module(path: str | os.PathLike[str]) -> FactoryModule | FunctionModule:
     """Read what `export_library` wrote, a model or functions; C text is compiled. Raises `ArtifactError` for anything else."""
     if Path(path).suffix == ".c":
-        from tilewright.compiler.functions import load_c
-
-        return load_c(Path(path))
+        return compiler_hooks.load_c(Path(path))
     artifact = load(path)
     return FunctionModule(artifact) if artifact.manifest.functions else FactoryModule(artifact)

@@ -26,7 +26,7 @@ from tilewright.base.settings import nearest
 
 _LOADER = "runtime.module.loadbinary_"
 INITIALIZER = "__init_"
-"""What the name of a function begins with that takes the constants of another one, once."""
+"""Name prefix of a function that takes the constants of another function, once."""
 _OWN_KINDS = {"library_calls": "tilewright.backends.accelerators.library_calls"}
 """The kinds that come with this package, and what registers them; imported when a file has one."""
 
@@ -53,7 +53,7 @@ class ModuleNode:
         raise ArtifactError(f"{_named(cls)} cannot be loaded: {cls.__name__} has no load_from_binary(blob), the inverse of save_to_binary", code="TW0808")
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
-        """The function of that name; raises `KeyError` when there is none."""
+        """Return the function of that name. Raises `KeyError` for an unknown name."""
         found = self.get_function(name)
         if found is None:
             raise KeyError(f"{_named(self)} has no function '{name}'")
@@ -95,7 +95,7 @@ def _loaded(key: str, blob: bytes, where: object) -> ModuleNode:
         known = [n.removeprefix(_LOADER) for n in FUNCTIONS if n.startswith(_LOADER)]
         raise ArtifactError(
             f"{where}: it has a module of the kind '{key}', and nothing here reads one{nearest(key, known)}; import what registers it "
-            f"(the accelerator's file, or tilewright.runtime.register_module) before loading, or install the package whose entry point has that name; known are: {', '.join(known) or 'none'}", code="TW0808"
+            f"(the accelerator's file, or tilewright.runtime.register_module) before loading, or install the package with an entry point of that name; known are: {', '.join(known) or 'none'}", code="TW0808"
         )
     found = loader(blob)
     if not isinstance(found, ModuleNode):

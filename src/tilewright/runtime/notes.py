@@ -1,4 +1,4 @@
-"""What a step of a program is beside its code: how much it computes and reads, and the values that it makes. For profilers and debuggers; runs need none of it."""
+"""Notes on a step of a program: its number of operations and bytes, and the values that it computes. For profilers and debuggers; runs do not need them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """How long each step of a program takes, measured so that the parts make up the whole.
 
-A run is timed from its begin to its end, and each step in it from a look at the clock before to one after. What is between the steps is a row of
+A run is timed from its begin to its end, and each step between two reads of the clock. The time between the steps is a row of
 its own, so the rows sum up to the time of the very runs that they are of. Where the compiler is installed, native code looks at the clock
 (`backends/cpu/llvm/timed.py`), and a run takes what it takes anyway; else Python calls the steps, each of which costs a microsecond more.
 """
@@ -16,9 +16,10 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.base.errors import OptionError
+from tilewright.runtime import compiler_hooks
 from tilewright.runtime.notes import Note
 from tilewright.runtime.profiling import Report
-from tilewright.runtime.program import OutsideStep, kernel_symbols, segments
+from tilewright.runtime.program import OutsideStep, segments
 from tilewright.runtime.roofline import Peaks, report_of
 from tilewright.runtime.stepping import Subject, kernel_address, step_calls, step_name
 
@@ -84,7 +85,7 @@ class StepTime:
 class Profile:
     """The steps of a program in order, and how long the runs took that they were timed in.
 
-    `wall` is the mean of the runs that count, in seconds; `all_runs` has every measured run. `clock` says who looked at it: `native` or `python`.
+    `wall` is the mean of the runs that count, in seconds; `all_runs` has every measured run. `clock` is the clock that was used: `native` or `python`.
     """
 
     program: str
@@ -156,13 +157,11 @@ def summed(subject: Subject, runs: Sequence[Run], clock: str, timeline: Run | No
 def _runner(subject: Subject, clock: Clock | None) -> _NativeRunner | _PythonRunner:
     if clock is None:
         try:
-            from tilewright.backends.cpu.llvm.timed import TimedEntries, addresses_of_others, has_clock
-        except ImportError:  # no compiler here: the profile says whose clock it was
+            entries = compiler_hooks.timed_entries(subject.manifest, lambda symbol: kernel_address(subject.code, symbol))
+        except ImportError:  # without the compiler, Python reads the clock, and the profile says so
             return _PythonRunner(subject, time.perf_counter_ns)
-        if has_clock():
-            kernels = {symbol: kernel_address(subject.code, symbol) for symbol in kernel_symbols(subject.manifest.steps)}
-            kernels.update({symbol: kernel_address(subject.code, symbol) for symbol in addresses_of_others(subject.manifest)})
-            return _NativeRunner(subject, TimedEntries(subject.manifest, kernels))
+        if entries is not None:
+            return _NativeRunner(subject, entries)
     return _PythonRunner(subject, clock or time.perf_counter_ns)
 
 

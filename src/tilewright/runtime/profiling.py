@@ -1,4 +1,4 @@
-"""What a profile says, in the words of the field: a `Report` has one row of metrics for each call, and is a table, csv or json.
+"""Profiles in TVM's terms: a `Report` has one row of metrics for each call, and prints as a table, csv or json.
 
     report.calls[0]     {"Name": "kernel_0_conv2d_add_relu", "Duration (us)": Duration(12.5), "Percent": Percent(31.0), "Count": Count(1), …}
 """
@@ -144,7 +144,7 @@ class Report:
 
     @staticmethod
     def from_json(text: str) -> Report:
-        """What `json` gave. Raises `InputError` for anything else."""
+        """Read a report from the text that `json` returned. Raises `InputError` for any other text."""
         try:
             content = read_json(text)
             rows = [_from_json(row) for row in content["calls"]]
@@ -164,7 +164,7 @@ def _aggregated(calls: Sequence[Mapping[str, Metric]]) -> list[Mapping[str, Metr
 
 
 def _together(name: str, values: Sequence[Metric]) -> Metric:
-    """Several values of a metric as one: sums, but the mean of quotients and of shares that are none of the whole."""
+    """Aggregate several values of a metric: sums, but means of ratios and of percentages that do not refer to the whole."""
     first = values[0]
     if isinstance(first, str):
         return ", ".join(dict.fromkeys(map(str, values)))
@@ -180,7 +180,7 @@ def _together(name: str, values: Sequence[Metric]) -> Metric:
 
 
 def _column_sum(name: str, values: Sequence[Metric]) -> str:
-    """The sum of a column, as it is shown; nothing for texts and quotients."""
+    """Format the sum of a column; empty for strings and ratios."""
     if not values or any(isinstance(v, (str, Ratio)) or (isinstance(v, Percent) and name != _SHARE) for v in values):
         return ""
     return str(_together(name, values))
@@ -205,7 +205,7 @@ def _from_json(row: Mapping[str, Mapping[str, Any]]) -> dict[str, Metric]:
 class MetricCollector:
     """Measures something of its own while calls run: `start` before each, `stop` after it, with what `start` gave, for its metrics by name.
 
-    Collectors that read the counters of the processor need rights that containers do not have; there is none here, and subclasses may bring one.
+    This package has no collector of hardware counters, which need rights that containers lack; subclasses can add one.
     """
 
     def init(self, devices: Sequence[DeviceWrapper]) -> None:
@@ -250,7 +250,7 @@ def profile_function(mod: Any, dev: Any, collectors: Sequence[MetricCollector] |
 
 
 def measured_call(call: Callable[[], object], device: DeviceWrapper, collectors: Sequence[MetricCollector]) -> dict[str, Metric]:
-    """What collectors say of a call: started in order, stopped the other way round."""
+    """Return the metrics of collectors for a call: they start in order, and stop in reverse order."""
     started = [collector.start(device) for collector in collectors]
     call()
     found: dict[str, Metric] = {}

@@ -1,4 +1,4 @@
-"""What a compiled model does, step by step: which kernel reads and writes which memory.
+"""The steps of a compiled model: the kernels, and the memory that each kernel reads and writes.
 
 The steps are data. `backends/cpu/llvm/entry.py` turns runs of native steps into functions, the executable calls these, and the
 manifest of an artifact stores them. Memory is named by a `Place`: a model input, a model output, or an offset into the
@@ -24,7 +24,7 @@ _KINDS: Final = (INPUT, OUTPUT, CONSTANT, WORKSPACE, PIECE)
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """Name, shape and element type of an input or output. In a program for open sizes, a dimension may be arithmetic over these, as text."""
+    """Name, shape and element type of an input or output. In a program for dynamic shapes, a dimension may be an arithmetic expression, as text."""
 
     name: str
     shape: tuple[Any, ...]
@@ -88,7 +88,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class HostValue:
-    """A place read or written as an array; `strides` are in bytes, row-major without gaps when there are none."""
+    """A location that is accessed as an array; `strides` are in bytes; empty strides mean row-major without gaps."""
 
     place: Place
     shape: tuple[int, ...]
@@ -138,10 +138,10 @@ class Code(Protocol):
     """Machine code in this process; it stays there as long as this object lives."""
 
     def address(self, symbol: str) -> int:
-        """Where `symbol` is; raises `KeyError` when there is none."""
+        """Return the address of `symbol`. Raises `KeyError` for an unknown symbol."""
 
     def hidden_address(self, symbol: str) -> int:
-        """Where a symbol is that is for the code alone: kernels, for those who time them. Raises `KeyError` where the code does not say."""
+        """Return the address of an internal symbol, such as a kernel that is timed. Raises `KeyError` where the code does not list it."""
 
 
 def segments(steps: Sequence[Step]) -> list[tuple[NativeStep, ...] | OutsideStep]:

@@ -31,7 +31,7 @@ _SHORT: Final = 10e-6
 
 
 class Bound(enum.StrEnum):
-    """What holds a step back."""
+    """The bottleneck of a step."""
 
     COMPUTE = "compute"
     MEMORY = "memory"
@@ -42,8 +42,8 @@ class Bound(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Peaks:
-    """What a machine can do with some threads: operations a second by type (`float32`, and where it has instructions for them `int8` and `bfloat16`), and bytes a
-    second that are read and written within so many bytes, the smallest first."""
+    """Peak rates of a machine for a number of threads: operations per second by type (`float32`, and with instructions for them `int8` and `bfloat16`), and bytes per
+    second for working sets of increasing size."""
 
     threads: int
     operations: Mapping[str, float]
@@ -63,7 +63,7 @@ class Peaks:
 
     @staticmethod
     def from_json(text: str | bytes) -> Peaks:
-        """What `to_json` gave. Raises `InputError` for anything else."""
+        """Read the text that `to_json` returned. Raises `InputError` for any other text."""
         try:
             content = read_json(text)
             found = Peaks(int(content["threads"]), {str(k): float(v) for k, v in content["operations"].items()}, tuple((int(n), float(r)) for n, r in content["bandwidths"]))
@@ -85,7 +85,7 @@ class Verdict:
 
 
 def judge(note: Note, seconds: float, peaks: Peaks, program_bytes: int, parts: int = 1) -> Verdict:
-    """What to think of a native step that took some seconds for all `parts` of a program, whose constants and workspace are `program_bytes`."""
+    """Judge a native step by its seconds for all `parts` of a program with `program_bytes` of constants and workspace."""
     compute = parts * note.operations / peaks.rate(note.dtype)
     moved = note.reads + note.writes
     memory = parts * (moved / peaks.bandwidth(moved) + note.constants / peaks.bandwidth(max(program_bytes, note.nbytes)))
@@ -100,7 +100,7 @@ def judge(note: Note, seconds: float, peaks: Peaks, program_bytes: int, parts: i
 
 
 def _smaller_types(note: Note, bound: Bound, peaks: Peaks) -> str:
-    """What helps a step that is as fast as its numbers allow: smaller ones."""
+    """Return the advice for a step at the peak rate of its type: a narrower type."""
     if not (note.dtype.code == "float" and note.dtype.bits == 32):
         return ""
     if bound is Bound.MEMORY:

@@ -1,8 +1,8 @@
 """Memory that kernels take for themselves while they run: how much of a thread's stack, and how much of the C library.
 
-A program's manifest has the most that one of its kernels takes. Before a run the stack of the calling thread is asked for its part;
-workers are made with stacks that are large enough. What the C library refuses, a kernel counts in its context and returns; who called
-sees by the count that the results are none.
+The manifest of a program has the maximum over its kernels. Before a run, the stack of the calling thread is checked;
+worker threads have stacks that are large enough. Where the C library refuses memory, a kernel counts that in its context and returns;
+the caller sees from the count that the results are invalid.
 """
 
 from __future__ import annotations

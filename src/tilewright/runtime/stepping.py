@@ -1,4 +1,4 @@
-"""The steps of a program, each called by itself from Python: for those who look at values between them, and for profiles where no compiler is installed."""
+"""Calls the steps of a program one by one from Python: for debuggers, and for profiles where no compiler is installed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tilewright.base.errors import ArtifactError, RunError
 from tilewright.runtime.manifest import FIRST_MESSAGE, Manifest
 from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, WORKSPACE, Check, Code, Copy, KernelCall, OutsideStep, Place, Step
-from tilewright.runtime.table import part_bytes
+from tilewright.runtime.size_table import part_bytes
 
 Memory = Mapping[str, Sequence[int]]
 """Where inputs and outputs are, by number, and constants and the workspace."""
@@ -76,7 +76,7 @@ def _call(step: Step, subject: Subject, memory: Memory) -> Callable[[], object]:
     match step:
         case Copy():
             if not isinstance(step.nbytes, int):
-                raise RunError("a copy whose size is known when the program is called cannot be timed apart; time the program as a whole", code="TW0714")
+                raise RunError("a copy of dynamic size cannot be timed separately; time the program as a whole", code="TW0714")
             to, source, count = address_of(step.destination, memory), address_of(step.source, memory), step.nbytes
             return lambda: ctypes.memmove(to, source, count)
         case KernelCall():
@@ -104,6 +104,6 @@ def _checked(call: Callable[[], object], checks: Sequence[Check], subject: Subje
 def address_of(place: Place, memory: Memory) -> int:
     """Where a place is in memory. Raises `RunError` where only a call tells."""
     if not isinstance(place.skip, int):
-        raise RunError("a value whose place is known when the program is called cannot be timed apart; time the program as a whole", code="TW0714")
+        raise RunError("a value at a dynamic location cannot be timed separately; time the program as a whole", code="TW0714")
     bases = memory[place.kind]
     return bases[0] + place.offset if place.kind in (CONSTANT, WORKSPACE) else bases[place.offset] + place.skip

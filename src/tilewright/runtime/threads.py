@@ -39,7 +39,7 @@ class Pools:
         self._lock = new_lock()
 
     def context(self, count: int, code: Code) -> int:
-        """The address of the context with `count` threads, made with the pool of `code` when there is none yet."""
+        """Return the address of the context with `count` threads; the first call creates it with the thread pool of `code`."""
         with self._lock:
             if self.alone:
                 count = 1  # whatever was asked for

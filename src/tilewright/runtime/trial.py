@@ -75,8 +75,8 @@ _PREPARED: list[_Prepared] = []
 
 
 def prepare(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
-    """Random data for the workload `message["key"]`, and with `message["check"]` the answers of its default schedule,
-    whose code is `pieces[0]`.
+    """Create random data for the workload `message["key"]`, and with `message["check"]` the results of its default
+    schedule with the code `pieces[0]`.
 
     Raises whatever running it raises.
     """
@@ -185,7 +185,7 @@ def load_library(image: bytes) -> FunctionModule:
 
 
 def _wrong(prepared: _Prepared, given: _Given) -> str:
-    """What is not as the default schedule leaves it."""
+    """Describe the differences from the results of the default schedule."""
     if any(g.broken for g in given.all):
         return "the code wrote beside one of its arrays"
     for k, (p, g) in enumerate(zip(prepared.params, given.open, strict=True)):

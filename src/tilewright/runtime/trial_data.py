@@ -20,7 +20,7 @@ _GUARD: Final = 4096
 _GUARD_BYTE: Final = 0xA5
 _FLOAT_RANGE: Final = (-1.0, 1.0)
 _WIDE_INTEGERS: Final = (-63, 63)
-"""Of integers of more than 8 bits, whose products and sums then stay in range. Those of 8 bits and fewer take all values."""
+"""Range of random integers of more than 8 bits, so that products and sums do not overflow. Integers of at most 8 bits take all values."""
 
 TOLERANCE: Final = {"float64": 1e-9, "float32": 1e-4, "float16": 1e-2, "bfloat16": 5e-2}
 """How far an answer may be off, as a part of the larger of the element wanted and of the root of the mean square of all of them."""
@@ -43,15 +43,15 @@ class Guarded:
 
 
 def arrays_of(name: str, params: Sequence[Parameter | Scalar]) -> tuple[Parameter, ...]:
-    """The arrays that a function takes; raises `InputError` where it takes numbers or open sizes, whose values nobody has said."""
+    """Return the array parameters of a function. Raises `InputError` for scalar parameters and symbolic sizes, which have no values here."""
     arrays = tuple(p for p in params if isinstance(p, Parameter))
     if len(arrays) != len(params) or any(not isinstance(d, int) for p in arrays for d in p.shape):
-        raise InputError(f"{name} takes numbers or arrays of open sizes; what is measured has arrays of known shapes: lower it for sizes of your choice", code="TW0717")
+        raise InputError(f"{name} takes numbers or arrays of dynamic shape, and only functions of static shapes are measured; lower it for fixed sizes", code="TW0717")
     return arrays
 
 
 def random_array(param: Parameter, place: int, seed: int, ranges: Ranges) -> Array:
-    """What parameter number `place` holds at first: depends on nothing but the arguments."""
+    """Return the initial contents of parameter number `place`; they depend only on the arguments."""
     digest = hashlib.sha256(f"{seed}:{place}:{param.name}".encode()).digest()
     rng = np.random.default_rng(int.from_bytes(digest[:8], "little"))
     dtype = DataType(param.dtype)

@@ -1,4 +1,4 @@
-"""`VirtualMachine`: the field's way of running a program with control flow. The program is native code; no instructions are interpreted."""
+"""`VirtualMachine`: TVM's interface for running a program with control flow. The program is native code; no instructions are interpreted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class VirtualMachine:
     """
 
     def __init__(self, exe: FactoryModule, device: Device | None = None, memory_cfg: Any = None) -> None:
-        """`memory_cfg` is accepted for scripts of the field; cells are always cut from memory that a run keeps."""
+        """`memory_cfg` is accepted for TVM's scripts and ignored; cells always come from memory that a run keeps."""
         self.executable = exe.executable
         self.device = device or Device()
         self._given: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}

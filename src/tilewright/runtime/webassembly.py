@@ -1,4 +1,4 @@
-"""A model as one WebAssembly module: what stands behind the code, so that a reader knows the model, and sees damage.
+"""A model as one WebAssembly module: the section after the code, from which a reader learns the model and detects damage.
 
     model.wasm    code and constants · custom section `tilewright.manifest` (JSON) · custom section `tilewright.sha256` (32 bytes) of all before
 
@@ -28,11 +28,11 @@ def sealed(module: bytes, manifest: Manifest) -> bytes:
 
 
 def read_manifest(data: bytes, where: str) -> Manifest:
-    """The manifest of a module that `sealed` made; raises `ArtifactError` for one that is damaged, or none of ours."""
+    """Read the manifest of a module that `sealed` made. Raises `ArtifactError` for a damaged or foreign module."""
     tail = _section(_DIGEST, bytes(_DIGEST_BYTES))
     begin = len(data) - len(tail)
     if begin < len(MAGIC) or not data.startswith(MAGIC) or data[begin:-_DIGEST_BYTES] != tail[:-_DIGEST_BYTES]:
-        raise ArtifactError(f"{where}: a WebAssembly module without the mark of a compiled model at its end: truncated, stripped, or not one of ours", code="TW0804")
+        raise ArtifactError(f"{where}: the WebAssembly module does not end in the mark of a compiled model: it is truncated, stripped, or not made by tilewright", code="TW0804")
     if hashlib.sha256(data[:begin]).digest() != data[begin + len(tail) - _DIGEST_BYTES :]:
         raise ArtifactError(f"{where}: the file is damaged (its contents do not match its checksum); copy it again, or compile the model again", code="TW0804")
     name = bytes([len(_MANIFEST)]) + _MANIFEST

@@ -2,7 +2,7 @@
 
     "TWM1" · bytes of the JSON (uint32) · bytes of all pieces (uint64) · JSON {"message": …, "pieces": [bytes of each]} · pieces
 
-Sizes are checked against limits before memory is asked for. Every wait has an end; time during which this process itself stood still
+Sizes are checked against limits before memory is allocated. Every wait has an end; time during which this process itself stood still
 (stopped, suspended) does not count.
 """
 
@@ -56,7 +56,7 @@ class Channel:
     """A connection that messages go over: two ends of pipes, or a socket for both."""
 
     def __init__(self, reading: int, writing: int, most_text: int = 64 << 20, most_bytes: int = 4 << 30) -> None:
-        """Takes the descriptors, which belong to somebody else who closes them. No message may be larger than the limits."""
+        """Use file descriptors that the caller owns and closes. No message may exceed the limits."""
         self.reading, self.writing = reading, writing
         self._limits = most_text, most_bytes
         for descriptor in (reading, writing):

@@ -1,4 +1,4 @@
-"""Worker processes: they do what they are told, and may crash, hang or ask for all the memory there is.
+"""Worker processes: they run calls of the parent process, and may crash, hang or exhaust the memory.
 
     worker = Worker(memory_limit=4 << 30)
     reply, pieces = worker.call("tilewright.runtime.trial:trial", {...}, [library], timeout=10)
@@ -37,7 +37,7 @@ class Worker:
     def __init__(self, memory_limit: int | None = None, threads: int | None = None, modules: Sequence[str] = ()) -> None:
         """`memory_limit` is the address space in bytes (None: half of this machine's memory), `threads` what native code may use.
 
-        `modules` are imported when a process starts, so that no call has to wait for that; what cannot be imported is told by the call that needs it.
+        `modules` are imported when a process starts, so that no call has to wait for that; a failed import is reported by the call that needs the module.
         """
         self.memory_limit = memory_limit or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
         self.threads, self.modules = threads, tuple(modules)
@@ -152,7 +152,7 @@ class _Process:
         return self._popen.pid
 
     def kill(self) -> None:
-        """End the process and what it started; whoever waits for an answer notices."""
+        """Kill the process and its children; pending calls raise an error."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._popen.pid, signal.SIGKILL)
 

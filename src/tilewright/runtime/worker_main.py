@@ -1,4 +1,4 @@
-"""What a worker process runs (`runtime/worker.py`): calls from one pipe, answers into another, until the third one closes."""
+"""The main function of a worker process (`runtime/worker.py`): reads calls from one pipe, writes answers into another, until the third one closes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def import_modules(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[bytes]]:
-    """Import `message["modules"]` now, so that no call waits for it. What cannot be imported is told by the call that needs it."""
+    """Import `message["modules"]` now, so that no call waits for it. A failed import is reported by the call that needs the module."""
     for module in message["modules"]:
         with contextlib.suppress(ImportError):
             importlib.import_module(module)

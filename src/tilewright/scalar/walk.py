@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
 
 from tilewright.scalar.expr import And, Binary, Broadcast, Call, Cast, FloatImm, IntImm, Load, Not, Or, PrimExpr, Ramp, Select, Var
 
@@ -74,7 +74,7 @@ def rewrite(e: PrimExpr, rule: Callable[[PrimExpr], PrimExpr | None], memo: dict
     return result
 
 
-def substitute(e: PrimExpr, mapping: dict[PrimExpr, PrimExpr], memo: dict[PrimExpr, PrimExpr] | None = None) -> PrimExpr:
+def substitute(e: PrimExpr, mapping: Mapping[Any, PrimExpr], memo: dict[PrimExpr, PrimExpr] | None = None) -> PrimExpr:
     """Replace variables (or any subexpressions) by `mapping`; pass one `memo` to share work between calls."""
     if not mapping:
         return e

@@ -25,8 +25,8 @@ from tilewright.te.extern import ExternOp
 from tilewright.te.scan import ScanOp
 from tilewright.te.scan_loops import compute_in_steps, join_steps
 from tilewright.te.tensor import SUM, Combiner, ComputeOp, Operation, PlaceholderOp, Reduce, Tensor, TensorElem
-from tilewright.tir.block_rewrites import redirect, reduction_step
-from tilewright.tir.stmt import SCALARS, SERIAL, Block, For, IfThenElse, PrimFunc, Reducer, Stmt, Store, seq
+from tilewright.tir.block_rewrites import reduction_step
+from tilewright.tir.stmt import SCALARS, SERIAL, Block, For, IfThenElse, PrimFunc, Reducer, Stmt, Store, redirect, seq
 
 _TRUE = IntImm(BOOL, 1)
 

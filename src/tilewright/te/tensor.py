@@ -17,6 +17,7 @@ import numpy as np
 from tilewright.base.errors import CompileError
 from tilewright.base.interning import interned, publish
 from tilewright.base.node import node
+from tilewright.base.plugins import Hook
 from tilewright.base.types import INT64, DataType
 from tilewright.scalar.arith.open_sizes import open_size
 from tilewright.scalar.expr import (
@@ -110,28 +111,28 @@ class Tensor:
         return tuple(d for d in found if d is not None)
 
     def __add__(self, other: Any) -> Tensor:
-        return _broadcast("add", self, other)
+        return whole_tensor("add", self, other)
 
     def __radd__(self, other: Any) -> Tensor:
-        return _broadcast("add", other, self)
+        return whole_tensor("add", other, self)
 
     def __sub__(self, other: Any) -> Tensor:
-        return _broadcast("subtract", self, other)
+        return whole_tensor("subtract", self, other)
 
     def __rsub__(self, other: Any) -> Tensor:
-        return _broadcast("subtract", other, self)
+        return whole_tensor("subtract", other, self)
 
     def __mul__(self, other: Any) -> Tensor:
-        return _broadcast("multiply", self, other)
+        return whole_tensor("multiply", self, other)
 
     def __rmul__(self, other: Any) -> Tensor:
-        return _broadcast("multiply", other, self)
+        return whole_tensor("multiply", other, self)
 
     def __truediv__(self, other: Any) -> Tensor:
-        return _broadcast("divide", self, other)
+        return whole_tensor("divide", self, other)
 
     def __rtruediv__(self, other: Any) -> Tensor:
-        return _broadcast("divide", other, self)
+        return whole_tensor("divide", other, self)
 
     def __getitem__(self, indices: Any) -> PrimExpr:
         return self(*indices) if isinstance(indices, tuple) else self(indices)
@@ -149,12 +150,8 @@ class Tensor:
         return f"Tensor({self.name}: {self.dtype}[{', '.join(map(str, self.shape))}])"
 
 
-def _broadcast(name: str, a: Any, b: Any) -> Tensor:
-    """Arithmetic on whole tensors is a computation of `topi`, as in the field."""
-    from tilewright import topi
-
-    made: Tensor = getattr(topi, name)(a, b)
-    return made
+whole_tensor: Final[Hook[[str, Any, Any], Tensor]] = Hook("tilewright.topi.broadcast")
+"""Elementwise arithmetic of two tensors with broadcasting, by the name of the function of `topi`: `whole_tensor("add", a, b)`."""
 
 
 class TensorElem(PrimExpr):

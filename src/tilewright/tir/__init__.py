@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tilewright.tir.transform.pipeline import lower_loops
 
 StringImm = str
-"""A text as an attribute, in the field's programs a node: here Python's own."""
+"""Return a string attribute as a Python string, where TVM has a node of its own."""
 
 _MODULES: Final = frozenset({"analysis", "ir_builder", "transform"})
 _NAMES: Final = {

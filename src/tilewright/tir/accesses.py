@@ -104,7 +104,7 @@ def _box(
 ) -> Iterator[Access]:
     how = number_of(access)
     indices, box = first.indices, tuple(sizes)
-    if len(box) != len(indices):  # nobody says how far it goes
+    if len(box) != len(indices):  # the extents are not known
         indices = tuple(const(0, INT64) for _ in indices)
         box = tuple(d if isinstance(d, PrimExpr) else const(d, INT64) for d in first.buffer.shape)
     if how != 2:

@@ -1,4 +1,4 @@
-"""What can be asked about a loop function: whether it is well formed, whether every variable is bound once."""
+"""Analyses of a loop function: whether it is well formed, and whether every variable is bound once."""
 
 from __future__ import annotations
 

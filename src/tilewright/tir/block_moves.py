@@ -149,7 +149,7 @@ def _dense(func: PrimFunc, target: For, source: Buffer, dim: int, size: int, out
         index = next(x for x in walk_stmt(m.body) if isinstance(x, Store) and x.buffer is source).indices[dim]
         form = linear(simplify(substitute(index, points), outer))
         extents = {f.var: f.extent for f in walk_stmt(target) if isinstance(f, For)}
-        inner = sorted((c, constant(extents[a], f"loop '{a}'", target, func)) for a, c in form.coefs.items() if a in extents and a not in outer)  # type: ignore[index]
+        inner = sorted((c, constant(extents[a], f"loop '{a}'", target, func)) for a, c in form.coefs.items() if isinstance(a, Var) and a in extents and a not in outer)
         covered = 1
         for c, n in inner:
             if not 0 < c <= covered:
@@ -213,7 +213,7 @@ def _holds(condition: PrimExpr, ranges: Ranges) -> bool:
 
 
 def decompose_reduction(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc, str]:
-    """What a reduction starts from is stored by a block of its own, before `loop`.
+    """Store the initial values of a reduction in a block of its own, before `loop`.
 
     for i: for k: { init: C[i] = 0; C[i] += A[i, k] }  ->  for i: { C[i] = 0;  for k: C[i] += A[i, k] }
     """

@@ -6,7 +6,7 @@ their before and after. They act on whole computations, so they come before `com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from tilewright.base.errors import ScheduleError
 from tilewright.base.types import BOOL, INT64
 from tilewright.scalar.arith.solve import conjuncts
 from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, Var, all_of, as_expr, const
-from tilewright.scalar.walk import free_vars, rewrite, substitute, walk
+from tilewright.scalar.walk import free_vars, substitute, walk
 from tilewright.tir.stmt import (
     ALIGNED,
     SERIAL,
@@ -30,7 +30,7 @@ from tilewright.tir.stmt import (
     bodies,
     expressions,
     map_bodies,
-    map_expressions,
+    redirect,
     seq,
     stored_buffers,
     substitute_stmt,
@@ -39,7 +39,6 @@ from tilewright.tir.stmt import (
 )
 
 SCOPES = ("global", "local")
-Access = Callable[[tuple[PrimExpr, ...]], tuple[PrimExpr, ...]]
 
 
 def check_scope(scope: str) -> None:
@@ -55,23 +54,6 @@ def named_buffer(func: PrimFunc, name: str) -> Buffer:
         if b.name == name:
             return b
     raise ScheduleError(f"there is no buffer '{name}'; the buffers are {', '.join(b.name for b in known)}", code="TW0613")
-
-
-def redirect(s: Stmt, old: Buffer, new: Buffer, at: Access = lambda indices: indices) -> Stmt:
-    """`s` with every access `old[i]` made `new[at(i)]`."""
-    memo: dict[PrimExpr, PrimExpr] = {}
-
-    def loads(e: PrimExpr) -> PrimExpr | None:
-        return Load(new, at(e.indices)) if isinstance(e, Load) and e.buffer is old else None
-
-    def stores(x: Stmt) -> Stmt:
-        if isinstance(x, Store) and x.buffer is old:
-            return replace(x, buffer=new, indices=at(x.indices))
-        if isinstance(x, Block) and x.init is not None:
-            x = replace(x, init=stores(x.init))
-        return map_bodies(x, stores) or x
-
-    return stores(map_expressions(s, lambda e: rewrite(e, loads, memo)))
 
 
 def reads(s: Stmt, buffer: Buffer, *but: Stmt) -> bool:
@@ -147,7 +129,7 @@ def cache_write(func: PrimFunc, block: str, scope: str) -> tuple[PrimFunc, str]:
 
 
 def _copy(sources: Sequence[Buffer], targets: Sequence[Buffer], name: str, axes_named: Sequence[str] = ()) -> Stmt:
-    """A nest whose block brings each of `sources`, all of one shape, into its target."""
+    """Return a loop nest that copies each of `sources`, all of one shape, into its target."""
     shape = sources[0].shape
     shown = axes_named if len(axes_named) == len(shape) else [f"ax{k}" for k in range(len(shape))]
     axes = tuple(IterVar(Var(n), as_expr(d)) for n, d in zip(shown, shape, strict=True))
@@ -241,7 +223,7 @@ def _two_stages(s: Stmt, name: str, loop: Var) -> _Split:
 
 
 def _first_stage(split: _Split, own: IterVar, place: int, name: str) -> Block:
-    """The block over the same loops, `own` among its spatial axes. What guards the reduction guards its step alone."""
+    """Return the block over the same loops with `own` among its spatial axes. The guard of the reduction guards only its step."""
     node = split.block
     others = [IterVar(Var(f.var.name), f.extent, "reduce") for f in split.rest]
     axis_of: dict[PrimExpr, PrimExpr] = {split.loop.var: own.var, **{f.var: o.var for f, o in zip(split.rest, others, strict=True)}}

@@ -40,7 +40,7 @@ class BlockSteps(LoopSteps):
 
     @recorded
     def decompose_reduction(self, block: BlockAt | str, loop: LoopRV) -> BlockAt:
-        """What a reduction starts from is stored by a block of its own before `loop`. Returns that block."""
+        """Store the initial values of a reduction in a block of its own before `loop`, and return that block."""
         at, e = self._in(block)
         e.func, name = block_moves.decompose_reduction(e.func, at.block, loop.var)
         return replace(at, block=name)
@@ -96,7 +96,7 @@ class BlockSteps(LoopSteps):
     # Notes.
     @recorded
     def bind(self, loop: LoopRV, thread_axis: str) -> None:
-        """Note on a loop the axis of threads that it stands for; on a CPU it stays a serial loop."""
+        """Annotate a loop with its thread axis; on a CPU the loop stays serial."""
         e = self._engine(loop.func)
         check_threads(e.func, e.loop(loop.var))
         e.annotate(loop.var, THREAD, thread_axis)
@@ -141,7 +141,7 @@ class BlockSteps(LoopSteps):
         at, e = self._in(block)
         found = self._buffer(at, e, buffer)
         if found in e.func.params:
-            raise ScheduleError(f"'{found.name}' is a parameter, whose layout is the caller's; cache_read or cache_write it, and change the copy")
+            raise ScheduleError(f"'{found.name}' is a parameter, and the caller determines its layout; apply cache_read or cache_write, and change the copy")
         e.func = layout_rewrites.transform_layout(e.func, found, IndexMap.of(index_map, len(found.shape)))
 
     @recorded

@@ -1,10 +1,8 @@
-"""Inner loops become one block over tiles, for `tensorize` or for whoever wants to move a tile as a whole."""
+"""Turns inner loops into one block over tiles, for `tensorize` and for steps that move a tile as a whole."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
 
 from tilewright.base.types import BOOL, INT64
 from tilewright.scalar.arith import Ranges, linear, simplify
@@ -13,7 +11,7 @@ from tilewright.scalar.expr import IntImm, PrimExpr, Var, add, const, floordiv, 
 from tilewright.scalar.walk import free_vars
 from tilewright.tir.legality import constant, fault, reduces_over
 from tilewright.tir.schedule import Schedule
-from tilewright.tir.stmt import Block, For, IterVar, PrimFunc, Stmt, substitute_stmt
+from tilewright.tir.stmt import Block, For, IterVar, PrimFunc, Stmt, nest, substitute_stmt
 from tilewright.tir.transform.lower_blocks import mixed_loops
 
 
@@ -42,14 +40,14 @@ def blockize(func: PrimFunc, loop: Var) -> tuple[PrimFunc, str]:
         own, _, size, rest = axes[-1]
         points[it.var] = add(mul(own.var, size), rest)
     name = body.name + "_o"
-    fresh: dict[PrimExpr, PrimExpr] = {f.var: Var(f.var.name) for f in inner}
+    fresh = {f.var: Var(f.var.name) for f in inner}
     init = None
     if body.init is not None:
         spatial = [f for f in inner if not reduces_over(body, f.var)]
-        init = _nest(spatial, substitute_stmt(substitute_stmt(body.init, points), fresh), fresh)
+        init = nest(spatial, substitute_stmt(substitute_stmt(body.init, points), fresh), fresh)
     block = Block(
         name, tuple(a for a, _, _, _ in axes), tuple(b for _, b, _, _ in axes), IntImm(BOOL, 1), init,
-        _nest(inner, substitute_stmt(body.body, points)), {k: v for k, v in body.annotations.items() if k != "combiner"}, body.origin,
+        nest(inner, substitute_stmt(body.body, points)), {k: v for k, v in body.annotations.items() if k != "combiner"}, body.origin,
     )
     s._replace(target, block)
     return s.func, name
@@ -64,10 +62,10 @@ def _tile(func: PrimFunc, at: For, it: IterVar, binding: PrimExpr, inner: Sequen
     form = linear(simplify(binding, ranges))
     rest, outer, size = LinearForm({}), LinearForm({}, form.const), 1
     for atom, c in sorted(form.coefs.items(), key=lambda item: abs(item[1])):
-        if atom in extents:
+        if isinstance(atom, Var) and atom in extents:
             if c != size:
                 raise fault(f"axis '{it.var.name}' is '{binding}', which is not a whole tile of the loops from '{at.var.name}' in", at, func)
-            rest, size = rest.plus(LinearForm({atom: c})), size * extents[atom]  # type: ignore[index]
+            rest, size = rest.plus(LinearForm({atom: c})), size * extents[atom]
         elif any(v in extents for v in free_vars(atom)):
             raise fault(f"axis '{it.var.name}' is '{binding}', which is not a sum of a tile and a place in it", at, func)
         else:
@@ -77,10 +75,3 @@ def _tile(func: PrimFunc, at: For, it: IterVar, binding: PrimExpr, inner: Sequen
         raise fault(f"axis '{it.var.name}' of {whole} is not made of whole tiles of {size}", at, func)
     own = IterVar(Var(it.var.name), const(whole // size, INT64), it.kind)
     return own, simplify(floordiv(expression(outer), size), Ranges()), size, expression(rest)
-
-
-def _nest(loops: Sequence[For], body: Stmt, fresh: dict[PrimExpr, PrimExpr] | None = None) -> Stmt:
-    for f in reversed(loops):
-        var: Any = (fresh or {}).get(f.var, f.var)
-        body = replace(f, var=var, body=body)
-    return body

@@ -20,7 +20,7 @@ _ACCESS: Final = {"r": 1, "w": 2, "rw": 3, "wr": 3}
 
 
 class DeclaredBuffer(Buffer):
-    """A buffer with the methods of the field's scripts."""
+    """A buffer with the methods that TVM's scripts use."""
 
     __slots__ = ()
 
@@ -70,7 +70,7 @@ def decl_buffer(
 def fitted(value: PrimExpr, dtype: DataType) -> PrimExpr | None:
     """`value` as a buffer of `dtype` takes it, None where it does not fit.
 
-    Variables of loops are int64 here and int32 in other scripts of the field, so integers that are computed from variables become
+    Loop variables are int64 here and int32 in TVM's scripts, so integers that are computed from variables become
     the integers that the buffer holds, wrapped around as the machine would.
     """
     have, want = value.dtype.element, dtype.element

@@ -2,7 +2,7 @@
 
     for x in range(3): B[i + x] = …;  C[i] = B[i] + B[i + 2]       trips of a loop i around this need nothing of each other's B
 
-What a nest of loops writes is a box when each index is a sum of loops that count like digits. Anything else is taken to have
+A loop nest writes a box when each index is a sum of loops that count like digits. Any other write is assumed to have
 holes, and a read that no earlier box holds is taken to need what was there before.
 """
 
@@ -146,7 +146,7 @@ def _span(index: PrimExpr, inner: set[Var], ranges: Ranges) -> _Span | None:
 
 
 def _written(w: Access, fixed: Ranges, inner: set[Var], allowed: Sequence[PrimExpr]) -> list[_Span | None] | None:
-    """What a write with its loops fills along each dimension, None for all that there is; None where it has holes."""
+    """Return the interval that a write with its loops fills along each dimension (None: the whole dimension); None where it has holes."""
     ranges = fixed
     for f in w.loops:
         if f.var in inner and not (isinstance(f.extent, IntImm) or not any(v in inner for v in free_vars(f.extent))):
@@ -179,7 +179,7 @@ def _written(w: Access, fixed: Ranges, inner: set[Var], allowed: Sequence[PrimEx
 
 
 def _extent_is(w: Access, v: Var, size: object) -> bool:
-    """Whether the loop of `v` runs over a whole dimension whose size is no number."""
+    """Return whether the loop of `v` runs over a whole dimension of symbolic size."""
     f = next(f for f in w.loops if f.var is v)
     return f.extent is size and isinstance(f.min, IntImm) and f.min.value == 0
 

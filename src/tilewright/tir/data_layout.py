@@ -1,4 +1,4 @@
-"""Layouts by name, `NCHW`, `NCHW8c`, `OIHW4i16o`: where each dimension stands in memory, and the way from one to another.
+"""Layouts by name, `NCHW`, `NCHW8c`, `OIHW4i16o`: the order of dimensions in memory, and conversions between layouts.
 
 A capital letter is a dimension. A small one with a number before it is a block of that dimension, which stands where the letter
 stands: in `NCHW8c` element `c` is in chunk `c // 8` at `C` and in lane `c % 8` at `8c`. A dimension may have several blocks, the
@@ -117,11 +117,11 @@ class BijectiveLayout:
         return _shape(shape, self.dst, self.src)
 
     def forward_index(self, indices: Sequence[Any]) -> list[Any]:
-        """Where the element at `indices` of a tensor in `src` stands in `dst`; numbers, or integer expressions."""
+        """Map the indices of an element in `src` to its indices in `dst`; numbers, or integer expressions."""
         return _index(indices, self.src, self.dst)
 
     def backward_index(self, indices: Sequence[Any]) -> list[Any]:
-        """Where the element at `indices` of a tensor in `dst` stands in `src`."""
+        """Map the indices of an element in `dst` to its indices in `src`."""
         return _index(indices, self.dst, self.src)
 
     def forward(self, x: Array) -> Array:

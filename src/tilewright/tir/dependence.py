@@ -5,7 +5,7 @@
 `Meeting` asks about two accesses, `b` in some trips of the loops that they share and `a` in trips that are `delta` further on.
 That the indices agree, and that both are performed, are linear equations over the trips of `b`, the deltas, and the loops of
 one access alone; quotients and remainders by constants are unknowns with an equation of their own. Intervals are narrowed
-until they are empty (the accesses never meet) or nothing changes (they may). What is no linear form is taken to be any
+until they are empty (the accesses never meet) or nothing changes (they may). An index that is not a linear form may be any
 number in its bounds, so "never" is proved and "may" is cautious.
 """
 
@@ -207,7 +207,7 @@ class Meeting:
         return (None, None) if low is None or high is None else (low - high, high - low)
 
     def _define(self, atom: PrimExpr, key: Key) -> None:
-        """What an unknown that is no variable has to do with the variables."""
+        """Return the relations of an unknown that is not a variable to the variables."""
         kind = key[0]
         if isinstance(atom, Var):
             return
@@ -269,7 +269,7 @@ class Meeting:
         return True
 
     def _zeros(self, limits: Limits, equations: list[Equation], joined: set[tuple[PrimExpr, PrimExpr]]) -> bool:
-        """What follows from deltas of 0 for expressions that are no linear forms."""
+        """Return the consequences of deltas of 0 for expressions that are not linear forms."""
         for key, sources in self.opaque.items():
             if all(limits.get(s) == (0, 0) for s in sources):
                 found = _meet(limits[key], (0, 0))
@@ -300,7 +300,7 @@ class Meeting:
 
 
 def _meet(a: Interval, b: Interval) -> Interval | None:
-    """What both allow; None for nothing."""
+    """Return the intersection of both; None where it is empty."""
     low = b[0] if a[0] is None else a[0] if b[0] is None else max(a[0], b[0])
     high = b[1] if a[1] is None else a[1] if b[1] is None else min(a[1], b[1])
     return None if low is not None and high is not None and low > high else (low, high)

@@ -174,7 +174,7 @@ def _at_all(e: PrimExpr, values: dict[PrimExpr, Any]) -> Any:
     if isinstance(e, IntImm):
         return e.value
     if not isinstance(e, (Add, Sub, Mul, FloorDiv, FloorMod)):
-        raise ScheduleError(f"'{e}' cannot stand in an index map; its parameters, whole numbers and + - * // % can")
+        raise ScheduleError(f"'{e}' is not allowed in an index map; use its parameters, whole numbers and + - * // %")
     return type(e).fold(_at_all(e.a, values), _at_all(e.b, values))
 
 
@@ -207,10 +207,10 @@ def _read(text: str) -> IndexMap:
             case ast.Name(id=name) if name in params:
                 return params[name]
             case ast.BinOp() if type(e.op) in _OPERATORS:
-                return _OPERATORS[type(e.op)](value(e.left), value(e.right))  # type: ignore[no-any-return]
+                return as_expr(_OPERATORS[type(e.op)](value(e.left), value(e.right)))
             case ast.UnaryOp(op=ast.USub()):
                 return sub(const(0, INT64), value(e.operand))
-        raise ScheduleError(f"'{ast.unparse(e)}' cannot stand in an index map; its parameters, whole numbers and + - * // % can")
+        raise ScheduleError(f"'{ast.unparse(e)}' is not allowed in an index map; use its parameters, whole numbers and + - * // %")
 
     results = tree.body.elts if isinstance(tree.body, (ast.Tuple, ast.List)) else [tree.body]
     return IndexMap(tuple(params.values()), tuple(map(value, results)))

@@ -21,7 +21,7 @@ from tilewright.tir.stmt import Allocate, Block, Evaluate, For, IfThenElse, Let,
 def run(func: PrimFunc, arrays: Sequence[np.ndarray[Any, Any]], numbers: Mapping[Var, Any] | None = None) -> None:
     """Execute `func` on `arrays`, one per parameter (any shape of the right size), which are written in place.
 
-    `numbers` are the values of open sizes and scalar parameters; a size that is a dimension by itself is found from the arrays.
+    `numbers` are the values of symbolic sizes and scalar parameters; a size that is a whole dimension is taken from the arrays.
     """
     if len(arrays) != len(func.params):
         raise InternalError(f"{func.name} has {len(func.params)} parameters and was given {len(arrays)} arrays")

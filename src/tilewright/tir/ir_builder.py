@@ -12,7 +12,7 @@
     y[0] = total[0]
     body = irb.get()
 
-Every block of a `with` is a list of statements that is closed at its end. What holds for the rest of a block (an
+Every block of a `with` is a list of statements that is closed at its end. A statement for the rest of a block (an
 allocation, a `let` without `with`) takes the statements after it as its body when the block is closed.
 """
 

@@ -5,16 +5,17 @@ Each takes a program and gives the new one, with the names of new blocks; `tir.S
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
+from typing import Any
 
 from tilewright.base.errors import ScheduleError
 from tilewright.base.types import BOOL, INT64
 from tilewright.scalar.arith import Ranges, simplify
 from tilewright.scalar.expr import LT, Buffer, FloatImm, IntImm, Load, PrimExpr, Select, Var, all_of, as_expr, compare, const, number_of
 from tilewright.scalar.walk import free_vars, rewrite, substitute, walk
-from tilewright.tir.block_rewrites import free_name, nest_of, redirect
+from tilewright.tir.block_rewrites import free_name, nest_of
 from tilewright.tir.index_map import IndexMap
 from tilewright.tir.legality import check_all_points, check_any_order, constant, fault
 from tilewright.tir.schedule import Schedule
@@ -29,6 +30,8 @@ from tilewright.tir.stmt import (
     expressions,
     loaded_buffers,
     map_expressions,
+    nest,
+    redirect,
     seq,
     stored_buffers,
     substitute_stmt,
@@ -121,10 +124,9 @@ def reindex_read(func: PrimFunc, block: str, buffer: Buffer, scope: str, how: In
         raise fault(f"block '{block}' reads '{buffer.name}', which it makes", node, func)
     copy, axes, place = _copy_of(func, node, buffer, at, scope, how, suffix)
     fresh = {i.var: Var(i.var.name) for i in axes}
-    points: dict[PrimExpr, PrimExpr] = dict(fresh)  # type: ignore[arg-type]
     own = tuple(replace(i, var=fresh[i.var], kind="spatial") for i in axes)
-    store = Store(copy, Load(buffer, tuple(substitute(i, points) for i in at)), tuple(substitute(i, points) for i in place))
-    guard = _guard(node, at, axes, points)
+    store = Store(copy, Load(buffer, tuple(substitute(i, fresh) for i in at)), tuple(substitute(i, fresh) for i in place))
+    guard = _guard(node, at, axes, fresh)
     made = nest_of(Block(copy.name, own, (), guard, None, store))
     new = replace(node, body=redirect(node.body, buffer, copy, lambda _: place))
     s._replace(node, new)
@@ -149,8 +151,8 @@ def reindex_write(func: PrimFunc, block: str, buffer: Buffer, scope: str, how: I
     if any(v in free_vars(i) for i in at for v in (a.var for a in node.iters if a.kind == "reduce")) or len(stored_buffers(node)) != 1:
         raise fault(f"block '{block}' writes '{buffer.name}' along a reduction axis, or has several results", node, func)
     copy, axes, place = _copy_of(func, node, buffer, at, scope, how, suffix)
-    fresh: dict[PrimExpr, PrimExpr] = {i.var: Var(i.var.name) for i in axes}
-    own = tuple(replace(i, var=fresh[i.var]) for i in axes)  # type: ignore[arg-type]
+    fresh = {i.var: Var(i.var.name) for i in axes}
+    own = tuple(replace(i, var=fresh[i.var]) for i in axes)
     store = Store(buffer, Load(copy, tuple(substitute(i, fresh) for i in place)), tuple(substitute(i, fresh) for i in at))
     home = nest_of(Block(copy.name, own, (), IntImm(BOOL, 1), None, store))
     new = redirect(node, buffer, copy, lambda _: place)
@@ -197,7 +199,7 @@ def _copy_of(
     return Buffer(free_name(func, f"{buffer.name}_{suffix}"), shape, buffer.dtype, scope), axes, place
 
 
-def _guard(node: Block, at: tuple[PrimExpr, ...], axes: list[IterVar], points: dict[PrimExpr, PrimExpr]) -> PrimExpr:
+def _guard(node: Block, at: tuple[PrimExpr, ...], axes: list[IterVar], points: Mapping[Any, PrimExpr]) -> PrimExpr:
     """When the copy may read: what conditions the block's own read stands under, inside of a choice or an `if`, is not looked into."""
     for s in walk_stmt(node.body):
         if any(isinstance(e, Select) for top in expressions(s) for e in walk(top)) or type(s).__name__ == "IfThenElse":
@@ -225,8 +227,8 @@ def cache_index(func: PrimFunc, block: str, scope: str) -> tuple[PrimFunc, list[
             axes = [a for a in node.iters if a.var in free_vars(i)]
             table = Buffer(free_name(s.func, f"{node.name}_index"), [a.extent for a in axes], INT64, scope)
             s._set(s.func.body, drop=table, new=table)
-            fresh: dict[PrimExpr, PrimExpr] = {a.var: Var(a.var.name) for a in axes}
-            own = tuple(IterVar(fresh[a.var], a.extent) for a in axes)  # type: ignore[arg-type]
+            fresh = {a.var: Var(a.var.name) for a in axes}
+            own = tuple(IterVar(fresh[a.var], a.extent) for a in axes)
             made.append(nest_of(Block(table.name, own, (), IntImm(BOOL, 1), None, Store(table, substitute(i, fresh), tuple(a.var for a in own)))))
             tables[i] = Load(table, tuple(a.var for a in axes))
     if not tables:
@@ -285,16 +287,15 @@ def decompose_padding(func: PrimFunc, block: str, loop: Var) -> tuple[PrimFunc, 
         raise fault(f"loop '{loop.name}' is not around block '{block}' alone", target, func)
     name = free_name(func, f"{block}_pad_const")
     inner = around[around.index(target) :]
-    own: dict[PrimExpr, PrimExpr] = {f.var: Var(f.var.name) for f in inner}
-    axes: dict[PrimExpr, PrimExpr] = {i.var: Var(i.var.name) for i in node.iters}
+    own = {f.var: Var(f.var.name) for f in inner}
+    axes = {i.var: Var(i.var.name) for i in node.iters}
     fill: Stmt = replace(
-        node, name=name, iters=tuple(replace(i, var=axes[i.var]) for i in node.iters),  # type: ignore[arg-type]
+        node, name=name, iters=tuple(replace(i, var=axes[i.var]) for i in node.iters),
         bindings=tuple(substitute(b, own) for b in node.bindings),
         predicate=substitute(substitute(node.predicate, own), axes),
         body=Store(body.buffer, body.value.false_value, tuple(substitute(i, axes) for i in body.indices)),
     )
-    for f in reversed(inner):
-        fill = replace(f, var=own[f.var], body=fill)  # type: ignore[arg-type]
+    fill = nest(inner, fill, own)
     s._replace(node, replace(node, predicate=all_of(node.predicate, body.value.condition), body=Store(body.buffer, body.value.true_value, body.indices)))
     target = s.loop(loop)
     s._replace(target, seq(fill, target))

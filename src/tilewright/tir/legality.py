@@ -1,4 +1,4 @@
-"""What a schedule must not do, checked where a step is asked for, and errors that show the loops and mark the one at fault."""
+"""Checks that a schedule step keeps the meaning of the program, and errors that show the loops and mark the loop at fault."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tilewright.tir.stmt import (
 from tilewright.tir.transform.lower_blocks import mixed_loops
 
 ACROSS_LANES = ("sum", "prod", "max", "min")
-"""Reductions whose partial results in lanes can be combined."""
+"""Reductions with partial results in lanes that can be combined."""
 
 
 def fault(message: str, at: Stmt, func: PrimFunc | None = None) -> ScheduleError:
@@ -129,7 +129,7 @@ def _stores_same(a: Access, loop: For) -> bool:
 
 
 def _clash(a: Access, b: Access) -> str:
-    """What two accesses do to one buffer, in words."""
+    """Describe a conflict of two accesses to one buffer in words."""
     first, second = (a, b) if a.writes else (b, a)
     if first is second:
         return f"'{a.buffer.name}' is written at {first}, which may be one element"
@@ -231,7 +231,7 @@ def check_any_order(func: PrimFunc, at: Stmt, step: str) -> None:
     loops = [s.var for s in walk_stmt(at) if isinstance(s, For)]
     for a, b in pairs(found):
         if any(v in {f.var for f in a.loops} and across_trips(v, a, b, outer, written) for v in loops) and not _added_up(a, b, outer, written):
-            raise fault(f"{step}: {_clash(a, b)} in different trips, whose order counts", at, func)
+            raise fault(f"{step}: {_clash(a, b)} in different iterations, and their order matters", at, func)
 
 
 # Blocks that move.
@@ -364,7 +364,8 @@ def check_not_used_before(func: PrimFunc, block: Block, target: For) -> None:
     found = accesses(target)
     written = written_in(found)
     place = {id(s): k for k, s in enumerate(walk_stmt(target))}
-    for first in (a for a in found if a.block is block and a.at in list(walk_stmt(block.init)) and a.writes):  # type: ignore[arg-type]
+    initial = [] if block.init is None else list(walk_stmt(block.init))
+    for first in (a for a in found if a.block is block and a.at in initial and a.writes):
         for other in (a for a in found if a.block is not block and a.buffer is first.buffer):
             if _earlier(other, first, outer, written, place[id(other.at)] < place[id(first.at)]):
                 raise fault(f"'{first.buffer.name}' is {'written' if other.writes else 'read'} at {other} before block '{block.name}' stores its first value there", target, func)

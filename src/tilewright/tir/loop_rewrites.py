@@ -28,6 +28,7 @@ from tilewright.tir.stmt import (
     loaded_buffers,
     map_bodies,
     path_to,
+    replaced,
     seq,
     stored_buffers,
     substitute_stmt,
@@ -66,7 +67,7 @@ def merge(func: PrimFunc, loops: Sequence[For]) -> tuple[PrimFunc, Var]:
     for f, v in zip(reversed(first), reversed(merged), strict=True):
         body = replace(f, var=v, body=body)
     stmts = (*around.stmts[: places[0]], body, *around.stmts[places[-1] + 1 :])
-    return _replaced(func, around, seq(*stmts)), merged[-1]
+    return replaced(func, around, seq(*stmts)), merged[-1]
 
 
 def _chain(func: PrimFunc, nest: Sequence[Stmt]) -> list[For]:
@@ -91,7 +92,7 @@ def _plain(func: PrimFunc, loop: For, step: str) -> For:
 
 
 def _check_apart(func: PrimFunc, loops: Sequence[For], merged: Sequence[Var], parts: Sequence[Stmt]) -> None:
-    """What one nest writes and another touches is written and touched in the same trip."""
+    """Check that an element that one nest writes and another accesses is written and accessed in the same iteration."""
     ranges = Ranges()
     for s in [x for x in path_to(func.body, loops[0]) if isinstance(x, For)]:
         ranges = ranges.bind_loop(s.var, s.min, s.extent)
@@ -104,7 +105,7 @@ def _check_apart(func: PrimFunc, loops: Sequence[For], merged: Sequence[Var], pa
                 names = ", ".join(f.var.name for f in loops)
                 raise fault(
                     f"a trip of the loops {names} touches elements of '{buffer.name}' that other trips write, which are all done before now; "
-                    "merge loops whose trips each have elements of their own", loops[0], func,
+                    "merge loops with iterations that each access elements of their own", loops[0], func,
                 )
 
 
@@ -148,7 +149,7 @@ def loop_partition(func: PrimFunc, loop: For, factors: Sequence[int | None]) -> 
         parts.append(For(v, const(0, INT64), as_expr(size), SERIAL, _copied(body, v, k, taken, loop.var), origin=loop.origin))
         new.append(v)
         start += size
-    return convert_ssa(_replaced(func, loop, seq(*parts))), new
+    return convert_ssa(replaced(func, loop, seq(*parts))), new
 
 
 def _sizes(loop: For, extent: int, factors: Sequence[int | None]) -> list[int]:
@@ -177,11 +178,3 @@ def _copied(s: Stmt, loop: Var, k: int, taken: set[str], old: Var) -> Stmt:
         name = f"{wanted}_{n}"
     taken.add(name)
     return replace(s, name=name, init=None if k and _sums_over(s, loop) and loop not in mixed_loops(s) else s.init)
-
-
-def _replaced(func: PrimFunc, old: Stmt, new: Stmt) -> PrimFunc:
-    for parent in reversed(path_to(func.body, old)):
-        changed = map_bodies(parent, lambda b, old=old, new=new: new if b is old else b)  # type: ignore[misc]
-        assert changed is not None
-        old, new = parent, changed
-    return func.with_body(new)

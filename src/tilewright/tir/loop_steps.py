@@ -58,7 +58,7 @@ class LoopSteps(Recorder):
 
     @property
     def mod(self) -> IRModule:
-        """The module as it is now."""
+        """The current module."""
         new = self._module.copy()
         for name, e in self._engines.items():
             new[name] = e.func
@@ -78,7 +78,7 @@ class LoopSteps(Recorder):
         return [LoopRV(v, func) for v in self._engine(func).loops(at.block)]
 
     def get(self, what: BlockAt | LoopRV | str) -> Block | For:
-        """The statement behind a block or a loop, as it is now."""
+        """Return the current statement of a block or a loop."""
         if isinstance(what, LoopRV):
             return self._engine(what.func).loop(what.var)
         at = self._block(what)
@@ -236,7 +236,7 @@ class LoopSteps(Recorder):
         return found
 
     def _together(self, loops: Sequence[LoopRV]) -> engine.Schedule:
-        if len({v.func for v in loops}) != 1:  # also where there are none
+        if len({v.func for v in loops}) != 1:  # also for no loops
             raise ScheduleError("give one loop or several of one function")
         return self._engine(loops[0].func)
 

@@ -1,4 +1,4 @@
-"""`tir.Schedule`: the field's names (TVM v0.13) for the steps of `tir/schedule.py`, over one function or a module of several.
+"""`tir.Schedule`: the steps of `tir/schedule.py` under the names of TVM v0.13, over one function or a module of several.
 
     sch = tir.Schedule(func)
     block = sch.get_block("C")
@@ -100,7 +100,7 @@ class Schedule(SampleSteps):
         return [replace(at, block=b.name) for b in _blocks(e) if b is not node and any(x in made for x in loaded_buffers(b))]
 
     def get_child_blocks(self, block_or_loop: BlockAt | LoopRV | str) -> list[BlockAt]:
-        """The blocks inside of a loop, in order; inside of a block there are none."""
+        """Return the blocks inside a loop, in order; a block contains none."""
         if not isinstance(block_or_loop, LoopRV):
             self.get(block_or_loop)
             return []

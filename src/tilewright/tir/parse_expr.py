@@ -1,6 +1,6 @@
 """Reading the scalar expressions of loop text from a Python syntax tree. Nothing of the text is executed.
 
-An expression is built just as it is written: nothing is folded or reordered, so that reading what was printed gives the
+An expression is built exactly as written, without folding or reordering, so that parsing a printed text gives the
 same expression again. Bare numbers take the type of what they meet (`x + 1`), and int64 and float32 where they meet
 nothing; operators on two bare numbers are Python's. Where two types meet, the narrower is cast, as in the builders.
 """
@@ -81,7 +81,7 @@ class ExprReader:
     def __init__(self, source: Source, outer: Mapping[str, Any]) -> None:
         self.source = source
         self.outer = outer
-        """What the surrounding Python binds; only its numbers are used."""
+        """The bindings of the surrounding Python code; only numbers are used."""
         self.names: dict[str, Any] = {}
 
     def error(self, node: ast.AST, message: str) -> ParseError:

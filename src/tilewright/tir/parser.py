@@ -83,7 +83,7 @@ def parse_python(function: Callable[..., Any]) -> PrimFunc:
 
 
 def _around(function: Callable[..., Any]) -> dict[str, Any]:
-    """What names around a Python function are bound to by now: a class that is still being defined has no value."""
+    """Return the current values of the names around a Python function; a class that is still being defined has no value."""
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     bound = {}
     for name, cell in cells:
@@ -128,7 +128,7 @@ def _definitions(source: Source) -> list[ast.FunctionDef]:
 
 @dataclass
 class _Header:
-    """What the first lines of a block say."""
+    """Axes, predicate and annotations of a block, from its first lines."""
 
     iters: list[IterVar] = field(default_factory=list)
     bindings: list[PrimExpr] = field(default_factory=list)
@@ -143,7 +143,7 @@ class FunctionReader(ExprReader):
     def __init__(self, source: Source, outer: Mapping[str, Any]) -> None:
         super().__init__(source, outer)
         self.known: dict[str, Var | Buffer] = {}
-        """What each name meant last, in scope or not."""
+        """The last meaning of each name, in scope or not."""
         self.attrs: dict[str, Any] = {}
         self.inner: list[Buffer] = []
         self.handles: dict[str, Buffer | None] = {}
@@ -186,7 +186,7 @@ class FunctionReader(ExprReader):
 
     # Parameters and names.
     def declare_sizes(self, body: Sequence[ast.stmt]) -> None:
-        """Variables of a type, `n = T.int64()`: they are known before the parameters, whose sizes they may be."""
+        """Read variables of a type, `n = T.int64()`. They precede the parameters because they may be sizes of parameters."""
         for s in body:
             if isinstance(s, ast.Assign) and isinstance(s.targets[0], ast.Name) and (dtype := self.declared(s.value)) is not None:
                 self.names[s.targets[0].id] = self.known[s.targets[0].id] = Var(s.targets[0].id, dtype)

@@ -7,7 +7,7 @@
 
 A name means one variable or buffer in the whole text: different ones of one name are told apart by a number, `i`, `i_1`.
 Numbers are int64 and float32 where nothing else is said: `T.int8(3)`. A loop that does not start at 0 prints both ends:
-`T.serial(1, n)`. What lives shorter than the statements behind it is opened by `with`. `docs/tir.md` has the grammar.
+`T.serial(1, n)`. A scope that ends before the following statements is opened by `with`. `docs/tir.md` has the grammar.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class PrintedFunc:
         return self._printer.at.get(s, -1) + 1
 
     def name(self, thing: Var | Buffer) -> str:
-        """What a variable or buffer is called in the text."""
+        """Return the name of a variable or buffer in the text."""
         return self._printer.name(thing)
 
     def text(self, e: PrimExpr) -> str:
@@ -200,7 +200,7 @@ class _Printer:
 
     # Functions.
     def preamble(self, func: PrimFunc) -> None:
-        """What a function declares before its first statement."""
+        """Return the declarations before the first statement of a function."""
         variables, buffers = _free(func)
         for v in variables:
             self.put(1, f"{self.name(v)} = T.{v.dtype}()")
@@ -253,7 +253,7 @@ class _Printer:
             self.stmt(s, depth)
 
     def opening(self, s: Let | Allocate, form: str = "{}") -> tuple[str, str]:
-        """What a name stands for in the statements after it, and the name."""
+        """Return the name that a statement binds for the statements after it, and its value."""
         if isinstance(s, Let):
             return form.format(self.expr(s.value)), self.name(s.var)
         return f'T.allocate({self.shape(s.buffer)}, "{s.buffer.dtype}", "{s.buffer.scope}")', self.name(s.buffer)

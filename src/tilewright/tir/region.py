@@ -23,7 +23,7 @@ Box: TypeAlias = list[tuple[PrimExpr, Size]]
 def region_of(s: Stmt, buffer: Buffer, outer: Ranges, *, stores: bool = False) -> Box | None:
     """The smallest box of `buffer` that `s` reads (or, with `stores`, reads and writes), in terms of the variables of `outer`.
 
-    None when `s` does not touch the buffer. A dimension whose part is not known is taken whole.
+    None when `s` does not access the buffer. A dimension with an unknown part is taken whole.
     """
     parts: list[list[Span | None]] = []
     for indices, ranges in _accesses(s, buffer, outer, {}, stores):

@@ -15,10 +15,24 @@ from dataclasses import replace
 from tilewright.scalar.arith import Ranges, prove, simplify
 from tilewright.scalar.expr import EQ, GE, LT, Buffer, IntImm, PrimExpr, add, all_of, any_of, compare, floormod, sub
 from tilewright.scalar.walk import substitute
-from tilewright.tir.block_rewrites import redirect, swap
+from tilewright.tir.block_rewrites import swap
 from tilewright.tir.legality import fault
 from tilewright.tir.region import Box, region_of
-from tilewright.tir.stmt import ROLLING, SERIAL, Block, For, PrimFunc, Seq, Stmt, Store, expressions, handed_out, stored_buffers, walk_stmt
+from tilewright.tir.stmt import (
+    ROLLING,
+    SERIAL,
+    Block,
+    For,
+    PrimFunc,
+    Seq,
+    Stmt,
+    Store,
+    expressions,
+    handed_out,
+    redirect,
+    stored_buffers,
+    walk_stmt,
+)
 
 
 def rolling_buffer(func: PrimFunc, block: Block, around: Sequence[Stmt]) -> PrimFunc:

@@ -1,4 +1,4 @@
-"""Steps that draw: factors of loops, numbers, places. What was drawn is a decision, kept in the trace, so that it can be done again.
+"""Sampling steps for loop factors, numbers and locations. The trace keeps each sample as a decision, so that it can be repeated.
 
 Draws come from a generator seeded by `seed`; samples return plain numbers and loops, which the steps after them hold.
 """
@@ -40,7 +40,7 @@ class SampleSteps(BlockSteps):
 
     @notes_itself
     def sample_perfect_tile(self, loop: LoopRV, n: int, max_innermost_factor: int = 16, decision: Sequence[int] | None = None) -> list[int]:
-        """`n` factors whose product is the trips of `loop`, the last no greater than `max_innermost_factor`. A step."""
+        """Sample `n` factors with the extent of `loop` as their product, the last at most `max_innermost_factor`. A step."""
         extent = self._engine(loop.func).extent(loop.var)
         drawn = self._factors(extent, n, max_innermost_factor) if decision is None else [int(d) for d in decision]
         total = 1
@@ -58,7 +58,10 @@ class SampleSteps(BlockSteps):
         """The same with the product of the factors from `partition_pos` on a multiple of `innerpart_factor`. A step."""
         extent = self._engine(loop.func).extent(loop.var)
         if not 0 < partition_pos < n or extent % innerpart_factor:
-            raise ScheduleError(f"the {extent} trips of loop '{loop.var.name}' have no {n} factors whose part from {partition_pos} is a multiple of {innerpart_factor}")
+            raise ScheduleError(
+            f"the extent {extent} of loop '{loop.var.name}' has no {n} factors with a product from position {partition_pos} on that is a multiple of "
+            f"{innerpart_factor}"
+        )
         if decision is None:
             rest = self._factors(extent // innerpart_factor, n, extent)
             decision = [f * innerpart_factor if k == partition_pos else f for k, f in enumerate(rest)]
@@ -110,4 +113,4 @@ class SampleSteps(BlockSteps):
 
     @recorded
     def enter_postproc(self) -> None:
-        """What follows is done after the schedule was chosen; `Trace.simplified(remove_postproc=True)` leaves it out."""
+        """Mark the beginning of postprocessing steps, which `Trace.simplified(remove_postproc=True)` removes."""

@@ -33,13 +33,14 @@ from tilewright.scalar.expr import (
     const,
     floordiv,
     floormod,
+    integer,
     minimum,
     mul,
     sub,
 )
-from tilewright.scalar.walk import rewrite, walk
+from tilewright.scalar.walk import rewrite, substitute, walk
 from tilewright.tir import block_rewrites, loop_rewrites
-from tilewright.tir.block_rewrites import check_scope, reads, redirect
+from tilewright.tir.block_rewrites import check_scope, reads
 from tilewright.tir.legality import check_bounds, check_fuse, check_inlined, check_order, check_passed, check_trips, fault, only_maker
 from tilewright.tir.region import Box, region_of
 from tilewright.tir.rolling_buffer import rolling_buffer
@@ -60,6 +61,8 @@ from tilewright.tir.stmt import (
     map_bodies,
     map_expressions,
     path_to,
+    redirect,
+    replaced,
     seq,
     stored_buffers,
     substitute_stmt,
@@ -70,9 +73,9 @@ from tilewright.tir.transform.place_prefetches import NEXT, SHARE
 
 
 class Schedule(Recorder):
-    """Steps over one program. `schedule.func` is the program as it is now.
+    """Schedule steps over one program. `schedule.func` is the current program.
 
-    With `checked`, a step that would change what the program computes is refused; without, whoever asks for it knows that it does not.
+    With `checked`, a step that would change the results of the program is refused; without, the caller guarantees that it does not.
     """
 
     def __init__(self, func: PrimFunc, *, checked: bool = False) -> None:
@@ -80,7 +83,7 @@ class Schedule(Recorder):
         self.checked = checked
         self.steps: list[Step] = []
         self._facts: dict[PrimExpr, Interval] = dict.fromkeys(sampled(), (1, None))
-        """What holds where a block runs: no open size is 0, and no open loop that is split with overlap is shorter than the overlap."""
+        """Conditions that hold where a block runs: no symbolic size is 0, and no symbolic loop that is split with overlap is shorter than it."""
 
     # What is there.
     def block(self, name: str) -> Block:
@@ -126,7 +129,7 @@ class Schedule(Recorder):
 
         With `overlap`, for two factors and a loop of no reduction, the last trip starts earlier instead, and some points are
         computed twice:  for i_0 in range(7): for i_1 in range(16): C[min(i_0 * 16, 84) + i_1]
-        A loop whose extent is open is taken to have at least so many trips as the inner factor: the caller sees to that.
+        A loop of symbolic extent is assumed to have at least as many iterations as the inner factor; the caller guarantees that.
         """
         node = self._serial(loop, "split")
         extent = node.extent
@@ -141,8 +144,8 @@ class Schedule(Recorder):
         if repeats:
             self._may_repeat(node, sizes, self.extent(loop))
             if not isinstance(extent, IntImm):
-                limit(self.extent(loop), int(sizes[1]))  # type: ignore[arg-type]
-                self._facts[simplify(extent, Ranges())] = int(sizes[1]), None  # type: ignore[arg-type]
+                limit(self.extent(loop), integer(as_expr(sizes[1])))
+                self._facts[simplify(extent, Ranges())] = integer(as_expr(sizes[1])), None
             point = add(minimum(mul(new[0], sizes[1]), sub(extent, sizes[1])), new[1])
         body = substitute_stmt(node.body, {loop: add(point, node.min)})
         if covered is not extent and not repeats:
@@ -269,7 +272,7 @@ class Schedule(Recorder):
         made = stored_buffers(self.block(block))
         given = next((b for b in made if b in self.func.params), None)
         if given is not None:
-            raise ScheduleError(f"block '{block}' computes the parameter '{given.name}', whose memory is the caller's")
+            raise ScheduleError(f"block '{block}' computes the parameter '{given.name}', which is memory of the caller")
         for old in made:
             new = Buffer(old.name, old.shape, old.dtype, scope)
             self._set(redirect(self.func.body, old, new), drop=old, new=new)
@@ -312,7 +315,7 @@ class Schedule(Recorder):
 
         def inline(e: PrimExpr) -> PrimExpr | None:
             if isinstance(e, Load) and e.buffer is buffer:
-                return rewrite(store.value, dict(zip(variables, e.indices, strict=True)).get)  # type: ignore[arg-type]
+                return substitute(store.value, dict(zip(variables, e.indices, strict=True)))
             return None
 
         memo: dict[PrimExpr, PrimExpr] = {}
@@ -491,12 +494,7 @@ class Schedule(Recorder):
         return path_to(self.func.body, target)
 
     def _replace(self, old: Stmt, new: Stmt) -> None:
-        path = self._path(old)
-        for parent in reversed(path):
-            changed = map_bodies(parent, lambda b, old=old, new=new: new if b is old else b)  # type: ignore[misc]
-            assert changed is not None
-            old, new = parent, changed
-        self.func = self.func.with_body(new)
+        self.func = replaced(self.func, old, new)
 
     def _remove(self, block: Block) -> None:
         """Take a block away, with the loops that are left empty."""
@@ -544,7 +542,7 @@ def _complete(loop: Var, extent: int, factors: Sequence[int | None]) -> list[Any
 
 
 def _complete_open(loop: Var, extent: PrimExpr, factors: Sequence[int | None]) -> list[int | PrimExpr]:
-    """The factors of a loop whose extent is known only when it runs: one of them has to be left open."""
+    """Return the factors of a loop of symbolic extent: one of them must be None."""
     if sum(f is None for f in factors) != 1:
         raise ScheduleError(f"loop '{loop.name}' has {extent} trips, known only when it runs; leave one of the factors {list(factors)} open with None")
     known = _complete(loop, 1, factors)

@@ -62,7 +62,7 @@ class Step:
         return f"sch.{self.name}({', '.join([*map(_text, self.args), *named])})"
 
     def as_json(self) -> dict[str, Any]:
-        """What `json.dumps` takes."""
+        """Return an argument as a JSON value."""
         data: dict[str, Any] = {"step": self.name, "args": [_to_json(a) for a in self.args]}
         return data | {"options": {k: _to_json(v) for k, v in self.options.items()}} if self.options else data
 
@@ -85,7 +85,7 @@ class Recorder:
         raise NotImplementedError
 
     def referred(self, data: Any) -> Any:
-        """The argument that `data` refers to in the program as it is now."""
+        """Return the argument that `data` refers to in the current program."""
         raise NotImplementedError
 
     def apply(self, steps: Iterable[Step]) -> None:

@@ -18,14 +18,14 @@ A block is one computation seen from inside: its `iters` range over the whole do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from typing import Any
 
 from tilewright.base.errors import Origin
 from tilewright.base.node import node
 from tilewright.base.types import DataType
-from tilewright.scalar.expr import Buffer, Call, Load, Operand, PrimExpr, Var, number_of
+from tilewright.scalar.expr import Buffer, Call, ExprLike, Load, PrimExpr, Var, number_of
 from tilewright.scalar.intrinsics import address_of
 from tilewright.scalar.walk import rewrite, substitute, walk
 
@@ -99,8 +99,8 @@ class Evaluate(Stmt):
 
 
 @node
-class IterVar(Operand):
-    """An axis of a block or of a computation: it ranges over `[0, extent)`. In an expression it stands for its variable."""
+class IterVar(ExprLike):
+    """An axis of a block or of a computation, over `[0, extent)`. In an expression it is its variable."""
 
     var: Var
     extent: PrimExpr
@@ -129,7 +129,7 @@ class Reducer:
 
     def combine(self, old: Sequence[PrimExpr], new: Sequence[PrimExpr]) -> tuple[PrimExpr, ...]:
         values = dict(zip(self.params, (*old, *new), strict=True))
-        return tuple(substitute(e, values) for e in self.body)  # type: ignore[arg-type]
+        return tuple(substitute(e, values) for e in self.body)
 
     def identity(self, dtypes: Sequence[DataType]) -> tuple[PrimExpr, ...]:
         """The neutral values; `dtypes` are those of the reduction, which they have already."""
@@ -192,7 +192,7 @@ class PrimFunc:
 
 
 def seq(*stmts: Stmt | None) -> Stmt:
-    """The statements in order, nested sequences flattened; a single one is returned as it is."""
+    """Return the statements in order with nested sequences flattened; a single statement is returned unchanged."""
     flat: list[Stmt] = []
     for s in stmts:
         if isinstance(s, Seq):
@@ -311,10 +311,44 @@ def map_expressions(s: Stmt, f: Callable[[PrimExpr], PrimExpr]) -> Stmt:
     return visit(s)
 
 
-def substitute_stmt(s: Stmt, mapping: dict[PrimExpr, PrimExpr]) -> Stmt:
+def substitute_stmt(s: Stmt, mapping: Mapping[Any, PrimExpr]) -> Stmt:
     """Replace variables in all expressions inside `s`."""
     memo: dict[PrimExpr, PrimExpr] = {}
     return map_expressions(s, lambda e: rewrite(e, mapping.get, memo)) if mapping else s
+
+
+def redirect(s: Stmt, old: Buffer, new: Buffer, at: Callable[[tuple[PrimExpr, ...]], tuple[PrimExpr, ...]] = lambda i: i) -> Stmt:
+    """Replace every access `old[i]` in `s` by `new[at(i)]`."""
+    memo: dict[PrimExpr, PrimExpr] = {}
+
+    def loads(e: PrimExpr) -> PrimExpr | None:
+        return Load(new, at(e.indices)) if isinstance(e, Load) and e.buffer is old else None
+
+    def stores(x: Stmt) -> Stmt:
+        if isinstance(x, Store) and x.buffer is old:
+            return replace(x, buffer=new, indices=at(x.indices))
+        if isinstance(x, Block) and x.init is not None:
+            x = replace(x, init=stores(x.init))
+        return map_bodies(x, stores) or x
+
+    return stores(map_expressions(s, lambda e: rewrite(e, loads, memo)))
+
+
+def replaced(func: PrimFunc, old: Stmt, new: Stmt) -> PrimFunc:
+    """Return `func` with the statement `new` in place of `old`."""
+
+    def visit(s: Stmt) -> Stmt:
+        return new if s is old else (map_bodies(s, visit) or s) if s in around else s
+
+    around = {*path_to(func.body, old)}
+    return func.with_body(visit(func.body))
+
+
+def nest(loops: Sequence[For], body: Stmt, fresh: Mapping[Var, Var] | None = None) -> Stmt:
+    """Return `body` in copies of `loops`, outermost first; `fresh` are new loop variables."""
+    for f in reversed(loops):
+        body = replace(f, var=(fresh or {}).get(f.var, f.var), body=body)
+    return body
 
 
 def without_note(block: Block, key: str) -> dict[str, Any]:
@@ -339,7 +373,7 @@ def stored_buffers(s: Stmt) -> list[Buffer]:
 
 
 def handed_out(e: PrimExpr, *, writes: bool = False) -> list[Buffer]:
-    """The buffers whose address a call gives away; with `writes`, those that the function may write to."""
+    """Return the buffers with addresses that a call passes on; with `writes`, only the buffers that the callee may write."""
     calls = [x for x in walk(e) if isinstance(x, Call) and x.op is address_of]
     return [load.buffer for c in calls if isinstance(load := c.args[0], Load) and (not writes or number_of(c.args[1]) in (2, 3))]
 

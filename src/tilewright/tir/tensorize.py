@@ -44,7 +44,6 @@ from tilewright.scalar.expr import (
 )
 from tilewright.scalar.intrinsics import address_of, expect, fma, stride_of
 from tilewright.scalar.walk import free_vars, rewrite, substitute, walk
-from tilewright.tir.block_rewrites import redirect
 from tilewright.tir.legality import constant, fault, reduces_over
 from tilewright.tir.stmt import (
     SERIAL,
@@ -61,6 +60,7 @@ from tilewright.tir.stmt import (
     expressions,
     map_bodies,
     map_expressions,
+    redirect,
     seq,
     substitute_stmt,
     walk_stmt,
@@ -70,7 +70,7 @@ from tilewright.tir.transform.lower_blocks import lower_blocks
 
 @node
 class TensorIntrin:
-    """`pattern` says what is computed. `body` does it; of a reduction that goes on over loops outside, `reset` and `update`."""
+    """An instruction: `body` computes `pattern`; `reset` and `update` do so for a reduction that continues over outer loops."""
 
     name: str
     pattern: Block
@@ -88,7 +88,7 @@ class TensorIntrin:
         """Make the intrinsic of two loop functions known as `name`: `impl` is run where `desc` was computed.
 
         Both have the same parameters; `desc` is one nest of loops. Where `desc` has a first value (`T.init`) and the reduction
-        goes on over loops outside of the intrinsic, `impl` is run without its own first values. Raises `ScheduleError`.
+        continues over loops outside the intrinsic, `impl` runs without its own initial values. Raises `ScheduleError`.
         """
         shapes = [[(b.shape, b.dtype) for b in f.params] for f in (desc, impl)]
         if shapes[0] != shapes[1]:
@@ -144,7 +144,7 @@ class _Box:
 
 
 def tensorize(func: PrimFunc, at: For | Block, outer: Ranges, intrin: TensorIntrin) -> Block:
-    """The block that stands for a loop and all in it, or for a block with loops in it; `outer` are the ranges of the loops around.
+    """Return the block that replaces a loop with all of its contents, or a block with loops in it; `outer` are the ranges of the outer loops.
 
     Raises `ScheduleError`.
     """
@@ -172,7 +172,7 @@ class _Match:
 
     def error(self, why: str) -> ScheduleError:
         what = f"block '{self.at.name}'" if isinstance(self.at, Block) else f"loop '{self.at.var.name}'"
-        return fault(f"'{self.intrin.name}' cannot stand for {what}: {why}. The instruction computes\n{self.pattern}\nand not what is marked", self.at, self.func)
+        return fault(f"'{self.intrin.name}' cannot replace {what}: {why}. The instruction computes\n{self.pattern}\nand not the marked statement", self.at, self.func)
 
     def block(self) -> Block:
         zero: dict[PrimExpr, PrimExpr] = {f.var: f.min for f in self.inner}
@@ -227,7 +227,7 @@ class _Match:
         return {it.var: substitute(points.get(it.var, it.var), {it.var: const(0, INT64)}) for it in self.leaf.iters}
 
     def predicate(self) -> PrimExpr:
-        """What guards the whole instruction; raises where it guards a part of it."""
+        """Return the guard of the whole instruction; raises where the guard covers only a part of it."""
         mine = {f.var for f in self.inner}
         axes: dict[PrimExpr, PrimExpr] = {it.var: b for it, b in zip(self.target.iters, self.target.bindings, strict=True)}
         kept = []
@@ -278,7 +278,7 @@ class _Match:
         return isinstance(a, (Binary, Cast)) and a.dtype.is_integer and simplify(sub(a, b), self.ranges) is const(0, a.dtype)
 
     def agree(self, pairs: Sequence[Pair]) -> bool:
-        """Whether no buffer of the instruction stands for two."""
+        """Check that no buffer of the instruction matches two buffers."""
         found: dict[Buffer, Buffer] = {}
         return all(found.setdefault(a, b) is b and a.dtype is b.dtype for a, _, b, _ in pairs)
 
@@ -288,7 +288,7 @@ class _Match:
             box = self.box(a, at_a, b, at_b)
             known = found.setdefault(a, box)
             if (known.buffer, known.dims, known.first) != (box.buffer, box.dims, box.first):
-                raise self.error(f"its buffer '{a.name}' stands for different parts of '{b.name}'")
+                raise self.error(f"its buffer '{a.name}' matches different parts of '{b.name}'")
         return found
 
     def box(self, a: Buffer, at_a: Sequence[PrimExpr], b: Buffer, at_b: Sequence[PrimExpr]) -> _Box:
@@ -312,7 +312,7 @@ class _Match:
 
     # Building.
     def statements(self, going_on: bool, boxes: dict[Buffer, _Box], start: Stmt | None) -> tuple[Stmt | None, Stmt]:
-        """What starts a reduction (for one that goes on over loops outside) and what the intrinsic does."""
+        """Return the initialization of a reduction (where it continues over outer loops) and the body of the intrinsic."""
         given = self.intrin
         whole = given.body if given.body is not None else seq(given.reset, given.update)
         if self.pattern.init is None:
@@ -323,7 +323,7 @@ class _Match:
             return None, _bound(whole, boxes)
         if given.update is None or (given.reset is None and start is not None):
             raise self.error(
-                "its reduction goes on over loops outside, so it must return (body, reduce_reset, reduce_update)" if start is not None
+                "its reduction continues over outer loops, so it must return (body, reduce_reset, reduce_update)" if start is not None
                 else "they add to what is there, and it starts anew"
             )
         return None if start is None or given.reset is None else _bound(given.reset, boxes), _bound(given.update, boxes)
@@ -454,10 +454,10 @@ def _bound(s: Stmt, boxes: dict[Buffer, _Box]) -> Stmt:
 
 def _renewed(s: Stmt) -> Stmt:
     """`s` with variables of its own, for one more use of it."""
-    fresh: dict[PrimExpr, PrimExpr] = {x.var: Var(x.var.name, x.var.dtype) for x in walk_stmt(s) if isinstance(x, (For, Let))}
+    fresh = {x.var: Var(x.var.name, x.var.dtype) for x in walk_stmt(s) if isinstance(x, (For, Let))}
 
     def visit(x: Stmt) -> Stmt:
         x = map_bodies(x, visit) or x
-        return replace(x, var=fresh[x.var]) if isinstance(x, (For, Let)) else x  # type: ignore[arg-type]
+        return replace(x, var=fresh[x.var]) if isinstance(x, (For, Let)) else x
 
     return visit(substitute_stmt(s, fresh))

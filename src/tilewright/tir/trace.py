@@ -57,7 +57,7 @@ class Trace:
         return Trace(Step(s.name, s.args, {**s.options, "decision": decision}) if s is sample else s for s in self.steps)
 
     def simplified(self, remove_postproc: bool) -> Trace:
-        """Without samples, whose values the steps after them hold as numbers; `remove_postproc` also drops what `enter_postproc` begins."""
+        """Return the trace without samples, with their values in the later steps; `remove_postproc` also drops all steps from `enter_postproc` on."""
         kept: list[Step] = []
         for s in self.steps:
             if s.name == POSTPROC and remove_postproc:

@@ -58,6 +58,12 @@ equal = _compare("equal", E.EQ, "==")
 not_equal = _compare("not_equal", E.NE, "!=")
 greater_equal = _compare("greater_equal", E.GE, ">=")
 less_equal = _compare("less_equal", E.LE, "<=")
+
+
+@te.tensor.whole_tensor.provide
+def _by_name(name: str, lhs: Any, rhs: Any) -> te.Tensor:
+    result: te.Tensor = {"add": add, "subtract": subtract, "multiply": multiply, "divide": divide}[name](lhs, rhs)
+    return result
 logical_and = _function("logical_and", E.logical_and, "True where both booleans are.")
 logical_or = _function("logical_or", E.logical_or, "True where one boolean is, or both.")
 logical_xor = _function("logical_xor", of.exclusive_or, "True where exactly one boolean is.")

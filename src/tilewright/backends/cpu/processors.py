@@ -41,8 +41,10 @@ _AARCH64: Final = {
     "apple-m2": f"{_ARMV82} bf16 i8mm", "apple-m3": f"{_ARMV82} bf16 i8mm", "apple-m4": f"{_ARMV82} bf16 i8mm",
     "ampere1": f"{_ARMV82} bf16 i8mm", "a64fx": "neon fullfp16 sve",
 }
-_ARM: Final = {"generic": "", "cortex-a7": "neon vfp4", "cortex-a9": "neon", "cortex-a15": "neon vfp4", "cortex-a53": "neon vfp4",
-               "cortex-a72": "neon vfp4"}
+_ARM: Final = {
+    "generic": "", "cortex-a7": "neon vfp4", "cortex-a9": "neon", "cortex-a15": "neon vfp4", "cortex-a53": "neon vfp4",
+    "cortex-a72": "neon vfp4",
+}
 _RISCV: Final = {
     "generic": "m a f d c", "generic-rv64": "m a f d c", "sifive-u74": "m a f d c", "sifive-x280": "m a f d c v",
     "spacemit-x60": "m a f d c v"

@@ -1,4 +1,4 @@
-"""`python -m tilewright.exec.query_rpc_tracker --port 9190`: which devices a tracker has, and who waits for them."""
+"""`python -m tilewright.exec.query_rpc_tracker --port 9190`: lists the devices of a tracker and the waiting clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m tilewright.exec.rpc_proxy --port 9090`: where servers wait that nobody can connect to."""
+"""`python -m tilewright.exec.rpc_proxy --port 9090`: starts a proxy for servers that accept no connections themselves."""
 
 from __future__ import annotations
 

@@ -12,10 +12,10 @@ from tilewright.runtime.rpc.server import PORT, PORT_END, Server
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The status to exit with."""
-    made = parser("Let clients who know the secret run programs on this machine.", PORT, PORT_END)
+    made = parser("Let clients that know the secret run programs on this machine.", PORT, PORT_END)
     made.add_argument("--key", default="", help="what clients ask the tracker or proxy for")
     made.add_argument("--tracker", type=parse_address, help="host:port of a tracker to register at")
-    made.add_argument("--through-proxy", type=parse_address, metavar="HOST:PORT", help="wait for clients at this proxy, and listen to nobody")
+    made.add_argument("--through-proxy", type=parse_address, metavar="HOST:PORT", help="wait for clients at this proxy instead of listening on a port")
     made.add_argument("--custom-addr", help="the host that the tracker sends clients to, where that is not --host")
     made.add_argument("--threads", type=int, help="how many threads a program may use by itself; all cores where not given")
     made.add_argument("--memory-limit", type=int, metavar="BYTES", help="how much memory a session may use; half of this machine's where not given")

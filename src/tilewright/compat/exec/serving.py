@@ -1,4 +1,4 @@
-"""What the programs of this room have in common: they say where they listen, and serve until they are told to end."""
+"""The common part of the server programs: they print their address, and serve until they are terminated."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class RunOptions:
 
 
 def compile_options(options: Any) -> dict[str, Any]:
-    """The arguments of `tilewright.compile` that `options`, ours or ONNX Runtime's own, stands for. Raises `OptionError`."""
+    """Translate session options, of this package or of ONNX Runtime, to arguments of `tilewright.compile`. Raises `OptionError`."""
     if options is None:
         return {}
     if getattr(options, "optimized_model_filepath", ""):

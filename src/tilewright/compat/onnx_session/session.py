@@ -114,7 +114,7 @@ class InferenceSession:
         return list(self._overridable)
 
     def get_modelmeta(self) -> ModelMetadata:
-        """Who made the model, and what else is written in it."""
+        """Return the metadata of the model: producer, version, descriptions."""
         return self._metadata
 
     def get_providers(self) -> list[str]:
@@ -122,7 +122,7 @@ class InferenceSession:
         return [_PROVIDER]
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
-        """There are none."""
+        """Return an empty list: no input can be overridden."""
         return {_PROVIDER: {}}
 
     def set_providers(self, providers: Sequence[Any], provider_options: Any = None) -> None:
@@ -161,7 +161,7 @@ class InferenceSession:
         for name in feed:
             if name not in self._elements:
                 stored = any(a.name == name for a in self._overridable)
-                why = "is a weight that is stored in the model, and cannot be replaced" if stored else "is none of the model's inputs"
+                why = "is a weight that is stored in the model, and cannot be replaced" if stored else "is not an input of the model"
                 raise InputError(f"'{name}' {why}; {self._takes()}", code="TW0701")
         missing = [n for n in self._elements if n not in feed]
         if missing:
@@ -297,5 +297,5 @@ def _numpy_type(kind: onnx.TypeProto) -> np.dtype[Any] | None:
 
 def _place(name: str, names: Sequence[str]) -> int:
     if name not in names:
-        raise InputError(f"'{name}' is none of the model's outputs; they are: {', '.join(names)}", code="TW0707")
+        raise InputError(f"'{name}' is not an output of the model; its outputs are: {', '.join(names)}", code="TW0707")
     return names.index(name)

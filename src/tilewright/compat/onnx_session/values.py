@@ -1,4 +1,4 @@
-"""What a session says about its model, and values that are passed to it: `NodeArg`, `ModelMetadata`, `OrtValue`."""
+"""Descriptions of the model of a session, and values that are passed to it: `NodeArg`, `ModelMetadata`, `OrtValue`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class NodeArg:
 
 @dataclass(frozen=True, slots=True)
 class ModelMetadata:
-    """What the file says about the model."""
+    """The metadata in the file of a model."""
 
     producer_name: str = ""
     graph_name: str = ""
@@ -45,7 +45,7 @@ class ModelMetadata:
 
 
 def node_arg(info: onnx.ValueInfoProto) -> NodeArg:
-    """What the model declares of an input or output."""
+    """The declaration of an input or output: name, type and shape."""
     kind = info.type
     which = kind.WhichOneof("value")
     dims = getattr(kind, which).shape.dim if which in ("tensor_type", "sparse_tensor_type") else ()

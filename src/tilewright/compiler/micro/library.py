@@ -1,4 +1,4 @@
-"""Model Libraries whose model is C text, read: what a project takes of them.
+"""Reads Model Libraries with models in C: the parts that a project needs.
 
     metadata.json                        the name, inputs, outputs, bytes of memory
     codegen/host/src/<name>.c            the model, with its constants
@@ -39,7 +39,7 @@ class ModelLibrary:
 
 
 def read_model_library(path: str | os.PathLike[str]) -> ModelLibrary:
-    """The model of a library. Raises `ArtifactError` where the file is none, holds several models, or holds one that is not C text."""
+    """Read the model of a library. Raises `ArtifactError` for a file that is not a library, has several models, or a model that is not C text."""
     content = _members(Path(path))
     try:
         modules = read_json(content["metadata.json"])["modules"]

@@ -1,4 +1,4 @@
-"""Projects: a model in C with what makes a program of it for one machine. A folder, which needs nothing of ours but to be built and run from here:
+"""Projects: folders with a model in C and all files that build a program of it for one machine. A project can be built without this package:
 
     project.json             the template's name, options, the model's inputs and outputs
     template.json            the commands
@@ -43,7 +43,7 @@ _SHOWN: Final = 3000
 
 
 class GeneratedProject:
-    """A project in its folder. Raises `ArtifactError` for a folder that is none, `OptionError` for options that it cannot have."""
+    """A project in its folder. Raises `ArtifactError` for a folder that is not a project, `OptionError` for options that its template does not allow."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
@@ -68,7 +68,7 @@ class GeneratedProject:
         return made
 
     def info(self) -> dict[str, Any]:
-        """What the template says of itself, and the model's inputs and outputs."""
+        """Return the description of the template, and the inputs and outputs of the model."""
         return {**self.template.info(), "model": self.model, "inputs": list(map(str, self.inputs)), "outputs": list(map(str, self.outputs))}
 
     @property

@@ -50,7 +50,7 @@ class ProjectOption:
 
 
 class TemplateProject:
-    """A template; see the module. `name` is that of its folder. Raises `ArtifactError` where there is none, or where it is not written right."""
+    """A template; see the module. `name` is the name of its folder. Raises `ArtifactError` for a missing or malformed template."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.name = folder, folder.resolve().name
@@ -85,7 +85,7 @@ class TemplateProject:
         return cls(Path(template_project_dir))
 
     def info(self) -> dict[str, Any]:
-        """What the template is, and its options."""
+        """Return the description of the template and of its options."""
         options = [{"name": o.name, "help": o.help, "when": o.when, "default": o.default, "choices": list(o.choices)} for o in self.options.values()]
         return {"platform_name": self.name, "about": self.description["about"], "project_options": options}
 
@@ -114,7 +114,7 @@ class TemplateProject:
         return made
 
     def values(self, options: Mapping[str, str]) -> dict[str, str]:
-        """What words of commands may name: the options, with their defaults, and what their choices add."""
+        """Return the names that commands may contain: the options with their defaults, and the values that choices add."""
         made = {name: options.get(name, o.default) for name, o in self.options.items()}
         for name, o in self.options.items():
             made |= o.choices.get(made[name], {})
@@ -134,7 +134,7 @@ class TemplateProject:
             yield _NAME.sub(lambda m: values[m[1]], word)
 
     def missing(self, program: str, values: Mapping[str, str]) -> TargetError:
-        """What is said where a program is not installed."""
+        """Return the message for a program that is not installed."""
         option = next((o for o in self.description["tools"] if values.get(o) == program), None)
         way = f"; {self.description['tools'][option]}, or name another one: --project-option {option}=PROGRAM" if option else ""
         return TargetError(f"the template {self.name} needs the program '{program}', which is not here{way}", code="TW0507")
@@ -157,7 +157,7 @@ def shipped_templates() -> list[str]:
 
 
 def get_microtvm_template_projects(platform: str) -> str:
-    """The folder of a template that comes with this package. Raises `OptionError` where there is none of that name."""
+    """Return the folder of a template of this package. Raises `OptionError` for an unknown name."""
     known = shipped_templates()
     if platform not in known:
         raise OptionError(f"there is no template '{platform}'{nearest(platform, known)}; choose from {', '.join(known)}, or give the folder of your own", code="TW0203")

@@ -58,7 +58,7 @@ class Bench:
         self._folder.cleanup()
 
     def check(self, case: Case, way: Way) -> Verdict | None:
-        """What is wrong with the answer to a case. Raises `NoReference` where the interpreter has none."""
+        """Return the fault of the result of a case. Raises `NoReference` where the interpreter cannot run it."""
         try:
             found, _ = self.ask("check_case", case, way=asdict(way))
         except Ended as ended:

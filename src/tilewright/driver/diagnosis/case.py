@@ -30,14 +30,15 @@ _KEPT: Final = ("numerics",)
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A module whose `main` takes tensors, and an array for each parameter, in their order."""
+    """A module with tensors as the parameters of `main`, and an array for each parameter, in order."""
 
     module: IRModule
     values: tuple[Array, ...]
 
     @property
     def main(self) -> Function:
-        return self.module["main"]  # type: ignore[no-any-return]
+        main: Function = self.module["main"]
+        return main
 
     @property
     def nodes(self) -> int:
@@ -54,7 +55,7 @@ class Case:
         return [p.name_hint for p in self.main.params]
 
     def reference(self) -> list[Array]:
-        """What the interpreter computes: its results, tuples flattened."""
+        """Run the interpreter and return its results, with tuples flattened."""
         return flattened(evaluate(self.module, *self.values))
 
     def known(self) -> dict[Expr, Array]:
@@ -70,7 +71,7 @@ class Case:
         return Case(with_main(self.module, self.main.without_attr(PARTS)), tuple(np.split(v, parts)[0] for v in self.values))
 
     def cut(self, root: Expr, given: Mapping[Expr, Array]) -> Case:
-        """The case whose result is `root`, with these values as inputs in the place of the expressions that have them."""
+        """Return the case with the result `root`; expressions with values in `values` become inputs."""
         new: dict[Expr, Expr] = {e: Var(f"v{k}", TensorType(v.shape, DataType(v.dtype)), e.span) for k, (e, v) in enumerate(given.items())}
         body = rewrite(root, lambda e: None, memo=dict(new)) if root not in new else new[root]
         return self.around(body, {**{v: given[e] for e, v in new.items()}, **dict(zip(self.main.params, self.values, strict=True))})
@@ -105,7 +106,7 @@ def case_of(function: Function, values: Iterable[Array]) -> Case:
 
 
 def kernel_case(call: Call, args: Iterable[Array]) -> Case:
-    """What the primitive function of a call computes, as a program: arguments that are constants stay such, the others are inputs with these values."""
+    """Return the primitive function of a call as a program: constant arguments stay constants, the others become inputs with these values."""
     function = call.op
     assert isinstance(function, Function)
     new: dict[Expr, Expr] = {}

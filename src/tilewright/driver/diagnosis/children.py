@@ -48,7 +48,7 @@ def in_child(message: Message, pieces: Sequence[bytes]) -> tuple[Message, list[b
 
 
 def _answer(message: Message, pieces: Sequence[bytes], folder: Path) -> None:
-    """What the child does, to its end."""
+    """Run the task of the child process, and exit."""
     status = 1
     try:
         try:

@@ -5,7 +5,7 @@
     kernels, one by one, on the interpreter's values -> the first that is wrong, then its stage: compute, schedule, a loop pass, codegen
     neither               -> the memory plan, or rounding that operators behind it make large
 
-What is found is shrunk on the way that it was found, so that each try is one pass or one small kernel.
+A failing program is shrunk with the check that found it, so that each try is one pass or one small kernel.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Told = Callable[[str], None]
 
 @dataclass(slots=True)
 class Diagnosis:
-    """What was found; `found` is False where the program gives what the reference gives, or only rounds otherwise."""
+    """The result of a diagnosis; `found` is False where the outputs agree with the reference up to rounding."""
 
     found: bool
     verdict: Verdict | None = None
@@ -102,7 +102,7 @@ def _find(case: Case, bench: Bench, told: Told, thorough: bool) -> Diagnosis:
         hidden = (_of_passes(case, bench, told) or _of_kernels(case, bench, told)) if thorough and _straight(case) else None
         return hidden if hidden is not None and hidden.found else Diagnosis(False)
     if not _straight(case):
-        told("a part without control flow and open sizes")
+        told("a part without control flow and dynamic shapes")
         case = _shrunk(case, Way(WHOLE), verdict, bench, told)
         if not _straight(case):
             return _blamed(case, Way(WHOLE), verdict, CONTROL)
@@ -115,7 +115,7 @@ def _straight(case: Case) -> bool:
 
 
 def _of_passes(case: Case, bench: Bench, told: Told) -> Diagnosis | None:
-    """What a pass over the graph got wrong."""
+    """Return the diagnosis for a graph pass that changes results."""
     ended: Ended | None = None
     try:
         found, pieces = bench.ask("first_wrong_pass", case)
@@ -137,7 +137,7 @@ def _of_passes(case: Case, bench: Bench, told: Told) -> Diagnosis | None:
 
 
 def _name_value(made: Diagnosis, bench: Bench) -> None:
-    """The operator whose value is the first that the pass gets wrong in the shrunk program, where one can be named."""
+    """Return the first operator in the shrunk program with a value that the pass changes; empty where there is no single one."""
     assert made.case is not None
     try:
         found, pieces = bench.ask("first_wrong_value", made.case, way={"kind": PASS, "step": made.way.step})
@@ -149,7 +149,7 @@ def _name_value(made: Diagnosis, bench: Bench) -> None:
 
 
 def _of_kernels(case: Case, bench: Bench, told: Told) -> Diagnosis | None:
-    """What a kernel computes wrong, or what goes wrong when it is made."""
+    """Return the diagnosis for a kernel with wrong results, or with an error while it is compiled."""
     told("the kernels")
     try:
         found, pieces = bench.ask("first_wrong_kernel", case)

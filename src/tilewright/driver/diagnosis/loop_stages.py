@@ -108,7 +108,7 @@ def _wrong(func: PrimFunc, parts: Parts, values: Sequence[Array], wanted: Sequen
     with np.errstate(all="ignore"):
         try:
             interpreter.run(func, [*arrays, *out])
-        except Exception as error:  # an index out of bounds, or a program that is none
+        except Exception as error:  # an index out of bounds, or an invalid program
             return raised(error)
     return compared(wanted, out, tolerance)
 

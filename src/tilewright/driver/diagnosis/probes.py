@@ -1,8 +1,8 @@
-"""What a worker process does for a diagnosis: each function takes a message and the bytes of a case, and gives a message and bytes.
+"""Functions that the worker process of a diagnosis runs: each takes a message and the bytes of a case, and returns a message and bytes.
 
     {"settings": …, "trail": path, "way": …} + case  ->  {"verdict": … or None} + what was found
 
-The file `trail` says what is being done, for whoever started the process, should it end.
+The file `trail` names the current step for the parent process, in case this process crashes.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ def check_case(message: Message, pieces: Sequence[bytes]) -> Answer:
 
 
 def expected(message: Message, pieces: Sequence[bytes]) -> Answer:
-    """What the interpreter computes, as arrays."""
+    """Run the interpreter and return the results as arrays."""
     begin(message)[1].at("reference")
     return {}, [_saved(reference(Case.from_bytes(pieces)))]
 
 
 def answers(message: Message, pieces: Sequence[bytes]) -> Answer:
-    """What the whole compiler's program computes, as arrays."""
+    """Compile and run the whole program, and return the results as arrays."""
     settings, trail = begin(message)
     case = Case.from_bytes(pieces)
     trail.at(WHOLE)
@@ -199,7 +199,7 @@ def first_wrong_loops(message: Message, pieces: Sequence[bytes]) -> Answer:
 
 
 def begin(message: Message) -> tuple[Settings, Trail]:
-    """The settings of a message, whose plugins have been run then, and its trail."""
+    """Read the settings and the trail of a message, and run the plug-ins of the settings."""
     settings = Settings.from_json(message["settings"])
     for plugin in settings.plugins:
         if plugin not in _RUN:

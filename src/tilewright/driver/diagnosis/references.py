@@ -1,4 +1,4 @@
-"""What other programs say that a model computes: ONNX Runtime, PyTorch and TensorFlow Lite, each where it is installed.
+"""Reference results of a model by other runtimes: ONNX Runtime, PyTorch and TensorFlow Lite, each where it is installed.
 
     compare_import("onnxruntime", path, case, bench)       the first node of a model that the imported program computes otherwise
 
@@ -51,7 +51,7 @@ def outputs_by(name: str, model: Path, case: Case) -> list[Array]:
 
 
 def compare_import(name: str, model: Path, case: Case, bench: Bench) -> tuple[Diagnosis | None, list[Array]]:
-    """What the imported program computes otherwise than another program, with what that one gives; None where nothing is."""
+    """Return the diagnosis where the imported program disagrees with another runtime, and the results of that runtime; None where they agree."""
     values: dict[str, Array] = {}
     if name == ONNXRUNTIME:
         wanted, values = _by_onnxruntime(model, case)
@@ -72,7 +72,7 @@ def _compared(wanted: Sequence[Array], given: Sequence[Array], tolerance: float,
 
 
 def _at_node(made: Diagnosis, model: Path, case: Case, values: Mapping[str, Array], tolerance: float) -> tuple[Diagnosis, list[Array]] | None:
-    """The first node of an ONNX model whose value differs, as a program of its own, and the right value."""
+    """Return the first node of an ONNX model with a different value, as a program of its own, and the right value."""
     onnx = importlib.import_module("onnx")
     known = case.known()
     ends: dict[str, Expr] = {e.span.name: e for e in known if e.span is not None}

@@ -49,7 +49,7 @@ def write_repro(found: Diagnosis, settings: Settings, folder: Path, expected: li
 
 
 def lifted(case: Case) -> tuple[str, dict[str, Array]]:
-    """The text of a program whose constant tensors are parameters, and their values by name."""
+    """Return the text of a program with its constant tensors as parameters, and their values by name."""
     main = case.main
     new: dict[Expr, Expr] = {}
     values: dict[str, Array] = {}
@@ -72,7 +72,7 @@ def read_case(folder: Path) -> Case:
 
 
 def read_expected(folder: Path) -> list[Array]:
-    """What the interpreter computed when the folder was written."""
+    """Return the results of the interpreter from the time when the folder was written."""
     return [*load_arrays((folder / EXPECTED).read_bytes()).values()]
 
 

@@ -4,7 +4,7 @@
     prune:   one node after another is given by its value, left out, or becomes the result
     sizes:   every extent becomes 1, 2, 3, …            (`sizes.py`)
 
-`fails(case)` says whether a case goes wrong in the way that is looked for. What stands around a part is replaced by the values that the
+`fails(case)` returns whether a case fails in the given way. The surroundings of a part are replaced by the values that the
 interpreter computes there, so that a part sees the numbers that it saw in the model.
 """
 
@@ -135,7 +135,7 @@ def _known(case: Case) -> dict[Expr, Array]:
 
 
 def _parts(body: Expr) -> list[Expr]:
-    """What the result is made of, tuples looked through."""
+    """Return the parts of the result, with tuples expanded."""
     found = []
     stack = [*operands(body)] if not (isinstance(body, Call) and isinstance(body.op, Expr)) else [*body.args]
     while stack:
@@ -146,7 +146,7 @@ def _parts(body: Expr) -> list[Expr]:
 
 
 def _near(root: Expr, depth: int) -> set[Expr]:
-    """The calls at most so many calls below a value, that one included."""
+    """Return the calls at most `depth` calls below a value, including the value."""
     found: set[Expr] = set()
     level = [root]
     for _ in range(depth):

@@ -39,7 +39,7 @@ NAMES: Final = ("by the reference", "compiled")
 ON_PURPOSE: Final = 0.1
 """How far a pass that approximates on purpose may go, as a part of the largest value."""
 _POISON: Final = (np.nan, -1.0e30)
-"""What is in the memory of results of floats before each run; of integers it is `_BYTES`."""
+"""Initial contents of the memory of floating-point results before each run; memory of integers holds `_BYTES`."""
 _BYTES: Final = (0x55, 0xAA)
 
 
@@ -79,7 +79,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is wrong with an answer. `error` is the kind of an exception."""
+    """A wrong result. `error` is the class name of an exception."""
 
     kind: str
     text: str
@@ -99,7 +99,7 @@ class NoReference(TVMError):
 
 
 class Trail:
-    """Where a process is, in a file that whoever started it reads when it has ended."""
+    """The progress of a process, in a file that its parent reads after a crash."""
 
     def __init__(self, path: str = "") -> None:
         self.path = Path(path) if path else None
@@ -133,8 +133,7 @@ def steps_of(target: Target) -> list[Step]:
 
 
 def check(case: Case, way: Way, settings: Settings, trail: Trail | None = None) -> Verdict | None:
-    """What is wrong with the answer to a case; None where nothing is. Raises `NoReference` where there is no right
-    one."""
+    """Return the fault of the result of a case, or None. Raises `NoReference` where no right result is known."""
     trail = trail or Trail()
     trail.at("reference")
     wanted = reference(case)
@@ -158,7 +157,7 @@ def check(case: Case, way: Way, settings: Settings, trail: Trail | None = None) 
 
 
 def reference(case: Case) -> list[Array]:
-    """What the interpreter computes. Raises `NoReference`."""
+    """Return the results of the interpreter. Raises `NoReference`."""
     try:
         with np.errstate(all="ignore"):
             return case.reference()
@@ -175,7 +174,7 @@ def raised(error: Exception) -> Verdict:
 
 
 def compared(wanted: Sequence[Array], given: Sequence[Array], tolerance: float) -> Verdict | None:
-    """What is wrong with an answer. Integers are compared exactly, unless the tolerance is that of an approximation."""
+    """Return the fault of a result. Integers are compared exactly, unless the tolerance is for an approximation."""
     if tolerance >= ON_PURPOSE:
         wanted, given = (
             [a if a.dtype.kind in "Ob" else a.astype(np.float64) for a in side] for side in (wanted, given)
@@ -191,7 +190,7 @@ def compared(wanted: Sequence[Array], given: Sequence[Array], tolerance: float) 
 
 
 def tolerance_for(case: Case, settings: Settings) -> float:
-    """By the narrowest float among the values, and that of mixed precision where it is asked for."""
+    """Return the tolerance for the narrowest floating-point type among the values and of mixed precision."""
     mixed = str(settings.config.get("relay.ToMixedPrecision.type", ""))
     return max(tolerance_of(case.main), TOLERANCE.get(mixed, 0.0))
 
@@ -216,7 +215,7 @@ def executable(case: Case, way: Way, settings: Settings) -> Any:
 
 
 def as_kernel(case: Case) -> Function:
-    """A `main` that calls the program as one primitive function, whose arguments are all inputs and constants."""
+    """Return a `main` that calls the program as one primitive function with all inputs and constants as arguments."""
     inner: dict[Expr, Expr] = {}
     args: list[Expr] = []
     main = case.main
@@ -231,7 +230,7 @@ def as_kernel(case: Case) -> Function:
 def run_twice(run: Any, values: Sequence[Array]) -> list[list[Array]]:
     """The results of two runs into memory that holds something else each time, so that what is not written, or not
     anew, shows."""
-    if not isinstance(run, Executable):  # a program in stages, whose results have no sizes before it runs
+    if not isinstance(run, Executable):  # a program in stages: the sizes of its results are not known before it runs
         return [flattened(run(*values))]
     answers = []
     for number, byte in zip(_POISON, _BYTES, strict=True):
@@ -255,7 +254,7 @@ def _poisoned(shape: Sequence[Any], dtype: np.dtype[Any], number: float, byte: i
 
 
 def _approximated(case: Case, settings: Settings) -> list[Array] | None:
-    """What the program means behind the last pass that approximates on purpose; None where none of them changes it."""
+    """Return the program after the last pass that approximates on purpose; None where no such pass changes it."""
     module, meant = case.module, None
     for step in steps_of(Target(settings.target)):
         after = step(module)

@@ -1,4 +1,4 @@
-"""All that the page shows, of one compiled model."""
+"""The contents of the page of one compiled model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tilewright.runtime.manifest import Manifest
 
 _ENTRIES = ("flow",)
-"""Code that is no kernel, and worth reading: the control flow of a program."""
+"""Code outside kernels that is shown: the control flow of a program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class KernelTexts:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What is known of a model. `not_measured` is the reason where there is no `measurement`."""
+    """All facts about a model. `not_measured` is the reason for a missing `measurement`."""
 
     name: str
     target: str
@@ -56,13 +56,13 @@ class Content:
 
 
 def explained(model: Model, name: str, run: bool = True) -> Content:
-    """Compile `model` once more, watching, and run it where `run` asks for that.
+    """Compile `model` again with a recording, and run it if `run`.
 
-    Raises `InputError` for a model that takes more than one program, `OptionError` for open sizes. What cannot be measured is not, and `not_measured` says why.
+    Raises `InputError` for a model of more than one program, `OptionError` for dynamic shapes. Where no measurement is possible, `not_measured` gives the reason.
     """
     if model.artifact.manifest.symbols:
         sizes = ", ".join(s.name for s in model.artifact.manifest.symbols)
-        raise OptionError(f"'{name}' has open sizes ({sizes}), and a report is of one program with known ones; give every size a number", code="TW0304")
+        raise OptionError(f"'{name}' has symbolic sizes ({sizes}), and a report needs a program of static shapes; give every size a number", code="TW0304")
     report, recording = Report(keeps_module=True), Recording()
     artifact = model.build_again(report, (recording,))
     steps = tuple(_steps(report, recording.external))

@@ -1,4 +1,4 @@
-"""What changed between two texts of Relay, without the noise of numbers: `%7 = nn.relu(%6)` that has become `%9 = nn.relu(%8)` is the same line.
+"""The difference of two texts of Relay up to renumbering: `%7 = nn.relu(%6)` and `%9 = nn.relu(%8)` are the same line.
 
 Lines are matched without the numbers of values first. Among those that are left between two matches, calls of the same operator
 that have most words in common are the same call, changed.
@@ -68,7 +68,7 @@ def _alike(old: str, new: str) -> bool:
 
 
 def _operator(line: str, otherwise: str) -> str:
-    """What a line calls; `otherwise` where it calls nothing."""
+    """Return the operator that a line calls, or `otherwise`."""
     found = _CALLS.match(line)
     return found[1] if found is not None else otherwise
 
@@ -79,6 +79,6 @@ def _defined(lines: Sequence[str]) -> list[str]:
 
 
 def _rewired(old: str, new: str, became: dict[str, str]) -> bool:
-    """Whether a line reads a value that is not what its value was before. Constants are told by their lines alone."""
+    """Return whether a line reads a different value than before. Constants are compared only by their lines."""
     pairs = zip(_NUMBERED.findall(_DEFINES.sub("", old)), _NUMBERED.findall(_DEFINES.sub("", new)), strict=True)
     return any(x.startswith("%") and became.get(x.partition(".")[0], "") != y.partition(".")[0] for x, y in pairs)

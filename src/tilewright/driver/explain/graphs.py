@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tilewright.runtime.program import Step
 
 CPU, PYTHON, COPY = "cpu", "python", "copy"
-"""Who computes a node: generated code, an operator's meaning in numpy, or nobody, where memory is copied."""
+"""The executor of a node: generated code, an operator's numpy meaning, or a memory copy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class Node:
     type: str
     origin: str
     where: str
-    """Who computes it: CPU, or the name of an accelerator."""
+    """The processor: CPU, or the name of an accelerator."""
     region: str
-    """The function that it stands in, where that is not `main`."""
+    """The enclosing function where that is not `main`."""
     reads: tuple[int, ...]
     attributes: str = ""
     inner: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ UNTOUCHED, ALTERED, ALONE = 0, 1, 2
 
 
 def compared(these: Graph, others: Graph) -> list[int]:
-    """What of each node's is among the others: UNTOUCHED, ALTERED or ALONE. Nodes that are there several times are matched one to one."""
+    """Return for each node UNTOUCHED, ALTERED or ALONE. Equal nodes are matched one to one."""
     keys, names = Counter(n.key for n in others.nodes), Counter(n.name for n in others.nodes)
     found = []
     for n in these.nodes:
@@ -83,7 +83,7 @@ def compared(these: Graph, others: Graph) -> list[int]:
 
 
 def graph_of_module(mod: IRModule) -> Graph:
-    """The calls of all functions. The body of a function for an accelerator stands in the place of its call."""
+    """Return the calls of all functions. The body of a function for an accelerator replaces its call."""
     functions = {n: f for n, f in mod.items() if isinstance(f, Function)}
     made = _Nodes(functions)
     for name, f in functions.items():
@@ -132,7 +132,7 @@ def _node(e: Call, reads: tuple[int, ...], where: str, region: str) -> Node:
 
 
 def operator_name(e: Call) -> str:
-    """What a call is called: the name of its operator, or of the function."""
+    """Return the name of the operator or of the function of a call."""
     if isinstance(e.op, ExternalCall):
         return e.op.symbol
     if isinstance(e.op, Op):
@@ -171,9 +171,9 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class ProgramStep:
-    """A step of a program: its kernel's symbol, who runs it, what it computes, the steps that it reads from, and the bytes that it reads and writes.
+    """A step of a program: the symbol of its kernel, its executor, its operations, the steps that it reads from, and the bytes that it reads and writes.
 
-    `function` is what it computes as a graph, where that is known.
+    `function` is the graph of its computation where that is known.
     """
 
     symbol: str

@@ -1,7 +1,7 @@
 """A kernel as four texts, Relay, loops, LLVM and assembly, with the links between their lines.
 
 The loops carry the nodes of the model that they compute (`Origin`), each LLVM instruction carries its line of the loops as debug information, and
-assembly is made from LLVM text whose debug information are its own lines: so every link is what the compiler itself says, and none is guessed.
+assembly is made from LLVM text with its own lines as debug information: so every link comes from the compiler itself.
 Lines of debug information change no instruction.
 """
 
@@ -57,7 +57,7 @@ def texts_of(kernel: Kernel, function: Function, target: Target) -> list[Text]:
 
 
 class _Origins:
-    """Which node each line of the loops computes, as code generation says it."""
+    """Records the node of the model that each line of the loops computes, during code generation."""
 
     def __init__(self, printed: PrintedFunc) -> None:
         self.printed = printed
@@ -71,7 +71,7 @@ class _Origins:
 
 
 def own_lines(marked: str) -> tuple[Text, str]:
-    """LLVM text without its metadata, each line linked to the loops; and the same whose debug information says the lines of that text."""
+    """Return LLVM text without metadata, with each line linked to the loops; and the same text with its own lines as debug information."""
     lines_of = {number: (int(line), scope) for number, line, scope in _LOCATION.findall(marked)}
     first = 1 + max((int(k) for k in re.findall(r"^!(\d+) = ", marked, re.MULTILINE)), default=-1)
     shown: list[str] = []
@@ -126,6 +126,6 @@ def _in_columns(line: str) -> str:
 
 
 def plain_texts(llvm: str, target: Target) -> list[Text]:
-    """LLVM text and assembly of code that has no loops of ours behind it, without links."""
+    """Return LLVM text and assembly, without links, of code that was not made from loops."""
     return [Text("LLVM", tuple(llvm.rstrip("\n").split("\n"))), shown_assembly(LLVM.texts(llvm, target)["asm"](), 0)]
 

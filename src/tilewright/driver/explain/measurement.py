@@ -1,7 +1,7 @@
-"""How long the steps of a program take, and how that compares with what the machine can do.
+"""Times of the steps of a program, compared with the peak rates of the machine.
 
 Seconds are those of `Executable.profile`. Operations are two for each multiply-accumulate (or one for each element of a result where there are none),
-bytes are those of all arguments and results, each read or written once: what no program can do without.
+bytes are those of all arguments and results, each read or written once: the minimum of any program.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SECONDS: Final = 0.6
 _MOST: Final = 20
-"""Steps are timed as often as fits into so many seconds, at most so many times."""
+"""Limits of the measurement: seconds, and number of runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What lies where in the workspace of a program, and during which steps."""
+"""The placement and live range of each value in the workspace of a program."""
 
 from __future__ import annotations
 

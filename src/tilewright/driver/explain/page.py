@@ -1,6 +1,6 @@
-"""The page: one HTML file with its data, scripts and styles, that asks nobody for anything.
+"""The page: one self-contained HTML file with its data, scripts and styles.
 
-What is long, texts of kernels and of passes, is compressed and read when it is shown. No text of a model is ever markup: the data are JSON whose `<` are
+Long texts of kernels and of passes are compressed and read when they are shown. No text of a model is ever markup: the data are JSON with `<`
 escaped, the scripts write it as text, and the page's policy lets no other script run than its own.
 """
 
@@ -57,7 +57,7 @@ def page_of(content: Content) -> str:
 
 
 def summary_of(content: Content) -> dict[str, Any]:
-    """What the page needs at once: everything but texts and graphs."""
+    """Return the data that the page needs at once: everything except texts and graphs."""
     m, run = content.manifest, content.measurement
     kernels = {k.symbol: number for number, k in enumerate(content.kernels)}
     step, most = content.memory.peak
@@ -94,7 +94,7 @@ def _pairs(states: tuple[State, ...]) -> Iterator[tuple[State | None, State]]:
 
 
 def _counted(before: State | None, after: State) -> dict[str, Any]:
-    """How many lines a state added, removed and changed, and operators by name whose number it changed."""
+    """Return the numbers of added, removed and changed lines of a state, and the operators that changed in number."""
     if before is None:
         return {"added": 0, "removed": 0, "changed": 0, "operators": []}
     rows = difference(before.lines, after.lines)
@@ -106,7 +106,7 @@ def _counted(before: State | None, after: State) -> dict[str, Any]:
 
 
 def _parts(content: Content) -> Iterator[tuple[str, Any]]:
-    """What is read when it is shown, by the ids of its elements."""
+    """Yield the data that are read when they are shown, by the ids of their elements."""
     for k, (before, after) in enumerate(_pairs(content.states)):
         rows = [Row("=", n, n) for n in range(1, len(after.lines) + 1)] if before is None else difference(before.lines, after.lines)
         yield f"state-{k}", {
@@ -129,7 +129,7 @@ def _text(text: Text) -> dict[str, Any]:
 
 
 def _json(value: Any) -> str:
-    """JSON that ends no element of the page, whatever it says."""
+    """Return JSON text that is safe inside an element of the page."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 

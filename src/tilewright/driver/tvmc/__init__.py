@@ -1,4 +1,4 @@
-"""The field's `tvmc`: load a model, tune it, compile it to a package, run the package; from Python, and as `python -m tilewright.driver.tvmc`.
+"""TVM's `tvmc`: load a model, tune it, compile it to a package, run the package; from Python, and as `python -m tilewright.driver.tvmc`.
 
     model = tvmc.load("model.onnx")
     records = tvmc.tune(model, target="llvm", tuning_records="records.json")    compile(…, tuning_records=records) takes the best
@@ -13,7 +13,7 @@ from tilewright.base.errors import CompileError as TVMCException
 from tilewright.base.errors import PackageError as TVMCImportError
 from tilewright.driver.tvmc.autotuner import tune_model
 from tilewright.driver.tvmc.autotuner import tune_model as tune
-from tilewright.driver.tvmc.compiler import compile_model as compile  # the field's name
+from tilewright.driver.tvmc.compiler import compile_model as compile  # TVM's name
 from tilewright.driver.tvmc.model import TVMCModel, load_model
 from tilewright.driver.tvmc.model import load_model as load
 from tilewright.driver.tvmc.package import TVMCPackage

@@ -41,14 +41,14 @@ class Precision(StrEnum):
 
 
 class ExecutorKind(StrEnum):
-    """What runs a program."""
+    """The executor of a program."""
 
     GRAPH = "graph"
     AOT = "aot"
 
 
 class RuntimeKind(StrEnum):
-    """What a program is linked with."""
+    """The runtime that a program is linked with."""
 
     CPP = "cpp"
     CRT = "crt"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tilewright.base.errors import OptionError, RunError
-from tilewright.driver.places import Place
+from tilewright.driver.measuring import MeasuringOptions
 from tilewright.driver.tune import measurable
 from tilewright.driver.tvmc.records import is_of_auto_scheduler
 
@@ -62,7 +62,7 @@ def tune_model(
     from tilewright.search.autotvm.tuner import tuner_named
     from tilewright.search.lines import LineFile
 
-    place = Place(tracker=f"{hostname}:{port}" if hostname else "", rpc_key=rpc_key or "")
+    place = MeasuringOptions(tracker=f"{hostname}:{port}" if hostname else "", rpc_key=rpc_key or "")
     chosen = measurable(target, place)
     tuner_named(tuner)  # an unknown name is reported before anything takes time
     if trials < 1:

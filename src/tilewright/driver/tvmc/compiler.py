@@ -1,4 +1,4 @@
-"""`tvmc compile`: from a loaded model to a package. The compiler is the one of `tilewright.compile`; here are the field's options and what they become."""
+"""`tvmc compile`: from a loaded model to a package. Translates TVM's options to arguments of `tilewright.compile`."""
 
 from __future__ import annotations
 
@@ -111,13 +111,13 @@ def _executor(executor: Executor | str | None, output_format: str, use_vm: bool)
     """The executor; without one `aot` for the Model Library Format, and else `graph`."""
     if use_vm:
         if executor is not None:
-            raise OptionError("use_vm and an executor are two ways to say who runs the program; give one of them", code="TW0204")
+            raise OptionError("use_vm and executor both choose the executor of the program; give one of them", code="TW0204")
         return Executor("vm")
     if executor is None:
         return Executor("aot" if output_format == "mlf" else "graph")
     found = Executor(executor) if isinstance(executor, str) else executor
     if output_format == "mlf" and found.kind != "aot":
-        raise OptionError(f"--executor {found.kind} cannot be in the Model Library Format, whose programs are functions in C; say --executor aot, or -f so", code="TW0204")
+        raise OptionError(f"--executor {found.kind} cannot be in the Model Library Format, which has programs as C functions; use --executor aot, or -f so", code="TW0204")
     return found
 
 

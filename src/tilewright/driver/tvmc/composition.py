@@ -1,7 +1,7 @@
-"""Executors, runtimes and pools of memory, in the field's words: which of their options a program of ours keeps, and why it cannot keep the others.
+"""TVM's executors, runtimes and memory pools: the options that a program satisfies, and the reasons why it cannot satisfy the others.
 
-A program is machine code with its constants beside it, one entry function over plain pointers, and one block of workspace. What an option
-asks for is so already, or it is refused with the reason; nothing is taken and then forgotten.
+A program is machine code and constants with one entry function over plain pointers, and one block of workspace. Each option
+is satisfied already, or it is refused with the reason; no option is ignored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tilewright.driver.options import flag
 from tilewright.runtime.artifact import Artifact
 
 _ALIGNMENT: Final = 64
-"""Bytes to whose multiples constants and workspace are aligned."""
+"""Alignment of constants and workspace, in bytes."""
 
 Check = Callable[[str, Any], object]
 """Raises `OptionError` where an option of that name cannot have that value."""
@@ -71,7 +71,7 @@ class _Kind:
 
 @dataclass(frozen=True)
 class Executor(_Kind):
-    """What runs a program: `graph` a package for Python, `aot` one for C, `vm` one of a library alone."""
+    """The executor of a program: `graph` is a package for Python, `aot` a package for C, `vm` a package with only a library."""
 
     kind: str = "graph"
     word: ClassVar[str] = "executor"
@@ -90,7 +90,7 @@ class Executor(_Kind):
 
 @dataclass(frozen=True)
 class Runtime(_Kind):
-    """What a program is linked with. It needs neither: what it calls is in libc."""
+    """The runtime that a program is linked with. Programs need neither: they only call libc."""
 
     kind: str = "cpp"
     word: ClassVar[str] = "runtime"
@@ -107,7 +107,7 @@ class Runtime(_Kind):
 HINTS: Final = (
     "clock-frequency-hz", "read-bandwidth-bytes-per-cycle", "write-bandwidth-bytes-per-cycle", "read-latency-cycles", "write-latency-cycles", "burst-bytes",
 )
-"""What the field says of a pool beside its size."""
+"""TVM's properties of a pool besides its size."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class WorkspacePool:
 
 
 def workspace_pool(names: str, targets: str, sizes: str, hints: Mapping[str, str], processors: tuple[str, ...]) -> WorkspacePool | None:
-    """The pool that the options `--workspace-pools…` describe, each `NAME:VALUE`; None where there is none. Raises `OptionError` for what cannot be kept."""
+    """The pool that the options `--workspace-pools…` describe, each `NAME:VALUE`; None without a pool. Raises `OptionError` for unsupported values."""
     pools = [n.strip() for n in names.split(",") if n.strip()]
     given = {"targets": targets, "size-hint-bytes": sizes, **hints}
     for option, text in given.items():

@@ -1,7 +1,7 @@
-"""The field's command line: `tvmc tune MODEL --target llvm -o records.json`, `tvmc compile MODEL --target llvm -o module.tar`, `tvmc run module.tar`.
+"""TVM's command line: `tvmc tune MODEL --target llvm -o records.json`, `tvmc compile MODEL --target llvm -o module.tar`, `tvmc run module.tar`.
 
 Exit codes: 0 when all is well, 1 without a command and for faults of the compiler, 2 when the command is not written right, 4 for what cannot be
-done, 5 when a Python package is missing. What went wrong stands on stderr after `Error:`, in one line, never as a traceback unless `-v` asks for one.
+done, 5 when a Python package is missing. An error is one line on stderr after `Error:`; `-v` adds a traceback.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tilewright.base.errors import OptionError, PackageError, TVMError
 from tilewright.compiler.micro.project import GeneratedProject
 from tilewright.driver import micro, options, tensors, tune
 from tilewright.driver.application import Config, Target, Verbose, Version, application, check_target_options, examples, run
-from tilewright.driver.places import Place, address
+from tilewright.driver.measuring import MeasuringOptions, address
 from tilewright.driver.tvmc import arguments as a
 from tilewright.driver.tvmc.autotuner import tasks_of, tune_model
 from tilewright.driver.tvmc.compiler import compile_model
@@ -218,7 +218,7 @@ def tune_command(
     verbose: Verbose = 0,
 ) -> None:
     """Measure configurations of the kernels of the model FILE, and store the results as records."""
-    place = Place(tracker=rpc_tracker, rpc_key=rpc_key)
+    place = MeasuringOptions(tracker=rpc_tracker, rpc_key=rpc_key)
     model = load_model(file, str(model_format) if model_format else None, options.input_shapes(input_shapes, below_one_is_open=True))
     if tasks == "list":
         found = tasks_of(model, tune.measurable(target, place), enable_autoscheduler)

@@ -1,4 +1,4 @@
-"""A model as `tvmc` loads it: a network of Relay with its parameters, which is only read from its file when somebody looks at it."""
+"""The model that `tvmc` loads: a network of Relay with its parameters. The file is read at the first access to the network."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ Shapes = Mapping[str, Sequence[Any]]
 class TVMCModel:
     """A network and its parameters: of a file, of a module of Relay, or of what `save` wrote.
 
-    Nothing is read before `mod` or `params` is asked for; a file that nobody looked into is compiled as `tilewright compile` does it, by
-    way of the cache. Raises `ModelError` for a file that cannot be read.
+    The file is read at the first access to `mod` or `params`; without such an access, it is compiled as `tilewright compile`
+    does it, through the cache. Raises `ModelError` for a file that cannot be read.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class TVMCModel:
 
     @property
     def source(self) -> Path | IRModule:
-        """What is compiled: the file, where nobody looked into it, else the network with its parameters bound."""
+        """The input of the compiler: the file if the network was not read, else the network with its parameters bound."""
         if self._mod is None and self.path is not None and self._format in (None, format_of(self.path)):
             return self.path
         from tilewright.relay.transform.bind_params import bind_params

@@ -59,7 +59,7 @@ def _write(path: Path, members: Mapping[str, bytes]) -> None:
 
 
 class TVMCPackage:
-    """A package that was compiled before. Raises `ArtifactError` for a file that is none."""
+    """A compiled package. Raises `ArtifactError` for a file that is not a package."""
 
     def __init__(self, package_path: str | os.PathLike[str]) -> None:
         self.package_path = Path(package_path)
@@ -68,7 +68,7 @@ class TVMCPackage:
         if not self.lib_name and _METADATA not in content:
             raise self._no_package(f"it has none of {', '.join((*_LIBRARIES, _METADATA))}")
         if not is_sealed(self.package_path):
-            raise ArtifactError(f"the package '{self.package_path}' is damaged (its contents do not match its checksum), or was packed by somebody else; copy it again, or compile the model again", code="TW0804")
+            raise ArtifactError(f"the package '{self.package_path}' is damaged (its contents do not match its checksum), or was packed by another program; copy it again, or compile the model again", code="TW0804")
         self.graph = content[_GRAPH].decode() if _GRAPH in content else None
         self.params = bytearray(content[_PARAMS]) if _PARAMS in content else None
         if self.lib_name:
@@ -79,7 +79,7 @@ class TVMCPackage:
         else:
             self.executor_type, self.lib_name, self._library = "aot", "mod.tar", artifact_members(content, self.package_path)
         self.notes: tuple[str, ...] = ()
-        """What the compiler has to say of the package that it wrote."""
+        """Notes of the compiler on the package."""
         self._folder: Path | None = None
 
     def _members(self) -> dict[str, bytes]:
@@ -102,7 +102,7 @@ class TVMCPackage:
         """Where the library lies, in a folder that is there as long as the package."""
         if not self.lib_name:
             raise ArtifactError(
-                f"'{self.package_path}' is a model in C, whose text is compiled in a project; make one: tvmc micro create-project DIR {self.package_path.name} host, "
+                f"'{self.package_path}' is a model in C, which a project compiles; make one: tvmc micro create-project DIR {self.package_path.name} host, "
                 "or compile for the target llvm",
                 code="TW0809",
             )

@@ -1,4 +1,4 @@
-"""What a run of a package gave."""
+"""The result of a run of a package."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class TVMCResult:
         return str(self.times)
 
     def get_output(self, name: str) -> np.ndarray[Any, Any]:
-        """An output by name; raises `InputError` when there is none."""
+        """Return an output by name. Raises `InputError` for an unknown name."""
         if name not in self.outputs:
             raise InputError(f"there is no output '{name}'; there are {', '.join(self.outputs) or 'none'}", code="TW0707")
         return self.outputs[name]

@@ -13,7 +13,7 @@ from tilewright.base.errors import OptionError
 from tilewright.compiler.micro.project import GeneratedProject
 from tilewright.compiler.sequences import flat
 from tilewright.driver import files, tensors
-from tilewright.driver.places import Place, address
+from tilewright.driver.measuring import MeasuringOptions, address
 from tilewright.driver.profile import reported
 from tilewright.driver.tvmc.package import TVMCPackage
 from tilewright.driver.tvmc.result import TVMCResult
@@ -60,7 +60,7 @@ def run_module(
             code="TW0204",
         )
     tracker = f"{hostname}:{port}" if hostname and port else hostname or ""
-    place = Place(tracker=tracker, rpc_key=rpc_key or "")
+    place = MeasuringOptions(tracker=tracker, rpc_key=rpc_key or "")
     if fill_mode not in list(tensors.Fill):
         raise OptionError(f"--fill-mode: there is no '{fill_mode}'; choose from {', '.join(tensors.Fill)}", code="TW0203")
     given = files.read_arrays(Path(inputs)) if isinstance(inputs, (str, os.PathLike)) else dict(inputs or {})
@@ -83,9 +83,9 @@ def run_module(
 
 
 def _on_device(
-    package: TVMCPackage, place: Place, given: Mapping[str, np.ndarray[Any, Any]], fill: tensors.Fill, repeat: int, number: int, profile: bool, end_to_end: bool,
+    package: TVMCPackage, place: MeasuringOptions, given: Mapping[str, np.ndarray[Any, Any]], fill: tensors.Fill, repeat: int, number: int, profile: bool, end_to_end: bool,
 ) -> TVMCResult:
-    """The same in a session on a device. Raises `RPCError` where there is none, `WorkerError` for what goes wrong there."""
+    """Run the package in a session on a device. Raises `RPCError` for a missing device, `WorkerError` for errors on the device."""
     from tilewright.runtime.rpc import RemoteModel, connect_tracker
 
     with connect_tracker(*address(place.tracker)) as tracker, tracker.request(place.rpc_key) as session:

@@ -16,7 +16,7 @@ from tilewright.relay.transform.convert_layout import ConvertLayout
 from tilewright.relay.transform.infer_type import InferType
 
 LAYOUT_OPERATORS: Final = ("nn.conv2d", "nn.conv2d_transpose", "qnn.conv2d")
-"""Those whose layout is changed where nobody says which."""
+"""The operators that change their layout by default."""
 _ALWAYS: Final = 0
 
 

@@ -8,7 +8,15 @@ constants are base64 of little-endian bytes. Loading runs no code, allocates no 
 damaged text is wrong.
 """
 
+from typing import Any
+
+from tilewright.ir import dialects
 from tilewright.relay.serialization.reader import load_json
 from tilewright.relay.serialization.writer import save_json
 
 __all__ = ["load_json", "save_json"]
+
+
+@dialects.pickled.provide
+def _pickled(value: Any) -> tuple[Any, ...]:
+    return load_json, (save_json(value),)

@@ -1,4 +1,4 @@
-"""What can be written: the kinds of nodes by name, with the fields that make one, and what each field holds.
+"""The serializable node classes by name, with the fields that construct a node and the type of each field.
 
 A node that is a dataclass says it all itself; the rest are listed. A new kind of node is one entry in `_DATACLASSES` or `_LISTED`.
 """

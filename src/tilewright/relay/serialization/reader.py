@@ -36,7 +36,7 @@ _INTRINSICS: Final = {f.name: f for f in vars(intrinsics).values() if isinstance
 
 
 def load_json(text: str, max_bytes: int = MOST_BYTES) -> Any:
-    """What `save_json` wrote. Safe for texts from anywhere.
+    """Read the text that `save_json` wrote. Safe for untrusted text.
 
     Raises `ParseError` naming the place of a fault: of the syntax, of a node, a field or an array, of another version; and where the
     constants take more than `max_bytes`.
@@ -59,7 +59,7 @@ def _no_number(name: str) -> float:
 
 
 class _Reader:
-    """What has been read: the nodes and arrays by number. `place` is where reading is."""
+    """The nodes and arrays that were read, by number. `place` is the current position in the text."""
 
     def __init__(self, max_bytes: int) -> None:
         self.nodes: list[Any] = []
@@ -128,7 +128,7 @@ class _Reader:
         return made
 
     def _found_type(self, e: Any, found: Any) -> None:
-        """Record the type that inference had found for a node whose operands do not say it."""
+        """Record the inferred type of a node where its operands do not determine it."""
         if not isinstance(e, Expr) or not isinstance(found, Type):
             raise ParseError("the field 'type' is the type of an expression", code="TW0406")
         own = e.known_type()

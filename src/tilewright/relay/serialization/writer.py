@@ -27,7 +27,7 @@ VERSION: Final = 1
 def save_json(what: Any) -> str:
     """A module, an expression, a type, a function of loops, or a container or constant of these, as text that `load_json` reads.
 
-    What is shared stays shared, constants included. Raises `CompileError` for what is none of these, such as an object in an attribute.
+    Shared parts stay shared, constants included. Raises `CompileError` for any other value, such as an object in an attribute.
     """
     writer = _Writer()
     root = writer.module(what) if isinstance(what, IRModule) else writer.value(what)

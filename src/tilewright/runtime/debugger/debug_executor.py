@@ -1,4 +1,4 @@
-"""`GraphModuleDebug`: a `GraphModule` that times each step and shows each value, and writes both to files, as scripts of the field expect them.
+"""`GraphModuleDebug`: a `GraphModule` that times each step and shows each value, and writes both to files in TVM's formats.
 
     m = debug_executor.create(lib.get_graph_json(), lib, tvm.cpu(0), dump_root="dump")
     m.set_input("x", x); m.run(); m.debug_get_output("kernel_0_conv2d_relu")
@@ -40,7 +40,7 @@ def create(graph_json_str: str, libmod: FactoryModule, device: Device | Sequence
 class GraphModuleDebug(GraphModule):
     """A model with its own arrays, and with all that is between them. Files go to `dump_root`, by default to a folder that ends with the process, or with `exit`.
 
-    Raises `RunError` for programs with control flow, or of open sizes.
+    Raises `RunError` for programs with control flow or dynamic shapes.
     """
 
     def __init__(self, module: Session, device: Sequence[Device], graph_json_str: str, dump_root: str | None = None) -> None:
@@ -98,7 +98,7 @@ class GraphModuleDebug(GraphModule):
         return self.get_node_output(node, 0, out)
 
     def get_node_output(self, node: int | str, output: int = 0, out: NDArray | None = None) -> NDArray:
-        """The same for any of a node's outputs. Raises `InputError` where there is none."""
+        """Do the same for any output of a node. Raises `InputError` for a missing output."""
         found = self.nodes[self.node_index(node)]
         if not 0 <= output < len(found.shapes):
             raise InputError(f"'{found.name}' has no output {output}; it has {len(found.shapes)} that are tensors of numbers", code="TW0707")
@@ -110,7 +110,7 @@ class GraphModuleDebug(GraphModule):
         return made if out is None else made.copyto(out)
 
     def node_index(self, node: int | str) -> int:
-        """The number of a node, from its number or name. Raises `InputError` where there is none."""
+        """Return the number of a node, given its number or name. Raises `InputError` for an unknown node."""
         if isinstance(node, str):
             if node not in self._index:
                 raise InputError(f"there is no node '{node}'; the nodes are {', '.join(self._index)}", code="TW0707")

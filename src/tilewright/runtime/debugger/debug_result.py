@@ -1,4 +1,4 @@
-"""What a debug executor writes: the graph, every value, and the times of the steps, under the names that the field's tools look for."""
+"""The files of a debug executor: the graph, every value, and the times of the steps, under the names that TVM's tools read."""
 
 from __future__ import annotations
 

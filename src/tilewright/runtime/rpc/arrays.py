@@ -13,7 +13,7 @@ from tilewright.base.types import DataType
 
 
 def array_of(dtype: Any, shape: Any, data: bytes) -> np.ndarray[Any, Any]:
-    """Copy `data` into an aligned array. Raises `InputError` where it does not have as many bytes, before memory is asked for."""
+    """Copy `data` into an aligned array. Raises `InputError` for a wrong number of bytes, before memory is allocated."""
     kind = DataType(dtype)
     is_shape = isinstance(shape, list) and all(isinstance(d, int) and not isinstance(d, bool) and d >= 0 for d in shape)
     if kind.is_object or not is_shape or math.prod(shape) * kind.numpy().itemsize != len(data):

@@ -38,7 +38,7 @@ _CALL_SECONDS: Final = 60.0
 
 
 class Calls(Protocol):
-    """What makes the calls of a session."""
+    """The channel through which a session makes its calls."""
 
     def call(self, function: str, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = None) -> tuple[Message, list[bytes]]:
         """As `runtime.worker.Worker.call`."""
@@ -155,7 +155,7 @@ class RemoteModule:
         return self.get_function(name)
 
     def get_function(self, name: str) -> Callable[..., None]:
-        """The function of that name; raises `InputError` when there is none."""
+        """Return the function of that name. Raises `InputError` for an unknown name."""
         self._check(name)
 
         def call(*args: Any) -> None:

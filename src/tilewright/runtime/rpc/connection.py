@@ -20,17 +20,17 @@ MOST_UNPROVEN: Final = 64
 """Most unauthenticated connections of one listener."""
 _SLICE: Final = 0.2
 _BEFORE: Final = (1 << 14, 0)
-"""How large messages may be from somebody who has not shown that they know the secret."""
+"""Size limits of messages from a peer that has not proven yet that it knows the secret."""
 _AFTER: Final = (64 << 20, 4 << 30)
 DAY: Final = 86_400
 LOOPBACK: Final = "127.0.0.1"
 
 Handle = Callable[["Connection", Message], None]
-"""Does what somebody wants, over their connection."""
+"""Handles a request over its connection."""
 
 
 class Connection:
-    """One TCP connection, whose messages are those of `runtime/wire.py`."""
+    """One TCP connection with the messages of `runtime/wire.py`."""
 
     def __init__(self, link: socket.socket) -> None:
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -38,8 +38,8 @@ class Connection:
         self.socket = link
         self.channel = Channel(link.fileno(), link.fileno(), *_BEFORE)
         self.peer: Message = {}
-        """What the other side said of itself."""
-        weakref.finalize(self, link.close)  # of one that nobody keeps: `connect_tracker(…).request(…)`
+        """The description that the peer sent of itself."""
+        weakref.finalize(self, link.close)  # also without a reference to it: `connect_tracker(…).request(…)`
 
     def send(self, message: Message, pieces: Sequence[bytes | memoryview] = (), timeout: float | None = 60) -> None:
         """As `Channel.send`."""
@@ -75,7 +75,7 @@ class Connection:
         self.channel.limit(*_AFTER)
 
     def accept(self, secret: bytes, role: Message) -> Message:
-        """The other side of `open`: what is wanted. Raises `RPCError` for somebody who does not know the secret."""
+        """Accept a connection that `open` made, and return its request. Raises `RPCError` for a peer that does not know the secret."""
         self.channel.limit(*_BEFORE)
         ours = nonce()
         self.send({"tilewright-rpc": PROTOCOL, "nonce": ours, **role}, timeout=HANDSHAKE_SECONDS)
@@ -83,7 +83,7 @@ class Connection:
         theirs, wanted = str(reply.get("nonce")), reply.get("wanted")
         if not isinstance(wanted, dict) or not proves(reply.get("proof"), proof(secret, "client", ours, theirs, wanted)):
             self.send({"refused": "the secrets differ; use the same on all machines (TILEWRIGHT_RPC_SECRET)"}, timeout=HANDSHAKE_SECONDS)
-            raise RPCError("somebody who does not know the secret was refused", code="TW1202")
+            raise RPCError("a peer that does not know the secret was refused", code="TW1202")
         self.send({"proof": proof(secret, "server", ours, theirs, wanted)}, timeout=HANDSHAKE_SECONDS)
         self.channel.limit(*_AFTER)
         return wanted
@@ -102,7 +102,7 @@ class Connection:
             return True
 
     def close(self) -> None:
-        """End the connection; whoever waits for it notices."""
+        """Close the connection; pending calls on it raise an error."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
@@ -124,7 +124,7 @@ def dial(host: str, port: int, secret: bytes, wanted: Message, timeout: float = 
 
 
 def serve(connection: Connection, secret: bytes, role: Message, handle: Handle) -> None:
-    """Shake hands and do what is wanted. What one client does wrong, or what cannot be done for it, is told to it and ends its own connection."""
+    """Authenticate a client and handle its request. An error is sent to the client and ends only its own connection."""
     try:
         handle(connection, connection.accept(secret, role))
     except (OSError, CompileError, RPCError, LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as error:
@@ -215,7 +215,7 @@ def _end(connection: Connection) -> None:
 
 
 def _bound(host: str, port: int, port_end: int) -> socket.socket:
-    reason: Any = "there is none to try"
+    reason: Any = "the host has no address"
     for number in [0] if port == 0 else range(port, max(port, port_end) + 1):
         try:
             return socket.create_server((host, number), backlog=64)

@@ -47,7 +47,7 @@ class RemoteModel:
     def run(
         self, inputs: Mapping[str, Array], repeat: int = 0, number: int = 1, end_to_end: bool = False, profile: bool = False,
     ) -> tuple[list[Array], BenchmarkResult | None, str]:
-        """The outputs; with `repeat`, what so many measurements of `number` runs took on the device; with `profile`, the times of its steps."""
+        """Return the outputs, with `repeat` the times of that many measurements of `number` runs on the device, with `profile` the times of the steps."""
         described, pieces = _packed([(i.name, np.ascontiguousarray(inputs[i.name], i.dtype.numpy())) for i in self.inputs])
         message = {"model": self._number, "inputs": described, "repeat": repeat, "number": number, "end_to_end": end_to_end, "profile": profile}
         found, got = self._session.call(RUN, message, pieces, _LONGEST)
@@ -59,13 +59,13 @@ def load_model(message: Message, pieces: Sequence[bytes]) -> Answer:
     """Load the model `message["name"]`, which was uploaded: `{"model": number, "inputs": [[name, dtype, shape]]}`."""
     made = load_executable(present(message["name"]))
     if any(i.is_open or i.dtype.numpy().kind == "O" for i in made.inputs):
-        raise InputError("models with inputs of open sizes or of texts are not run on devices; compile for known sizes", code="TW1206")
+        raise InputError("models with inputs of dynamic shape or of strings do not run on devices; compile for fixed shapes", code="TW1206")
     _MODELS.append(made)
     return {"model": len(_MODELS) - 1, "inputs": [[i.name, str(i.dtype), list(i.shape)] for i in made.inputs]}, []
 
 
 def run_model(message: Message, pieces: Sequence[bytes]) -> Answer:
-    """Run it on `message["inputs"]`, whose elements are `pieces`: `{"outputs", "times", "profile"}`, and the elements of the outputs."""
+    """Run the model on `message["inputs"]` with the elements `pieces`. Returns `{"outputs", "times", "profile"}`, and the elements of the outputs."""
     number = message["model"]
     if not isinstance(number, int) or not 0 <= number < len(_MODELS):
         raise InputError("the session has no such model; its process was replaced since it was loaded: load it again", code="TW1206")

@@ -1,6 +1,6 @@
-"""The proxy: for devices that nobody can connect to. Servers connect to it and wait; a client's connection is joined to that of a server.
+"""The proxy for devices that accept no connections. Servers connect to it and wait; it joins the connection of a client to that of a server.
 
-What passes between the two passes unread. They shake hands with each other too, so the proxy is believed by neither.
+The proxy forwards all bytes unread. Client and server also authenticate each other, so neither has to trust the proxy.
 """
 
 from __future__ import annotations

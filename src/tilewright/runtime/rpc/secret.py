@@ -66,7 +66,7 @@ def nonce() -> str:
 
 
 def proof(secret: bytes, side: str, theirs: str, ours: str, wanted: dict[str, Any]) -> str:
-    """What shows that `side` knows the secret."""
+    """Return the proof that `side` knows the secret."""
     text = json.dumps([side, theirs, ours, wanted], sort_keys=True).encode()
     return hmac.new(secret, text, hashlib.sha256).hexdigest()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -28,7 +29,7 @@ Address = tuple[str, int]
 
 
 class Server:
-    """Serves sessions until `close`: to who connects, to who comes from a tracker, or through a proxy."""
+    """Serves sessions until `close`: to clients that connect directly, from a tracker, or through a proxy."""
 
     def __init__(
         self, host: str = LOOPBACK, port: int = PORT, port_end: int = PORT_END, *, key: str = "", tracker: Address | None = None,
@@ -37,7 +38,7 @@ class Server:
     ) -> None:
         """`key` is what clients ask the tracker for; `custom_addr` is the host that they are sent to, where that is not `host`.
 
-        With `proxy` the server listens to nobody: it connects to the proxy, which clients connect to. `threads` is how many a session
+        With `proxy` the server does not listen: it connects to the proxy, to which clients connect. `threads` is how many a session
         may use, `memory_limit` its bytes. Raises `RPCError` when no port is free.
         """
         if (tracker or proxy) and not key:
@@ -153,6 +154,9 @@ class Server:
             self._token = secrets.token_hex(16)
             self._changed.notify_all()
 
+    def _is_news(self, seen: str) -> bool:
+        return self._token != seen or self._closed.is_set()
+
     def _again_and_again(self, work: Any) -> None:
         """Connections break, and are made again, until the server is closed."""
         while not self._closed.is_set():
@@ -180,7 +184,7 @@ class Server:
                     self._renew()
                     continue
                 with self._changed:
-                    self._changed.wait_for(lambda seen=token: self._token != seen or self._closed.is_set(), _HEARTBEAT)  # type: ignore[misc]
+                    self._changed.wait_for(partial(self._is_news, token), _HEARTBEAT)
         finally:
             connection.close()
 

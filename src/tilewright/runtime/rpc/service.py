@@ -1,4 +1,4 @@
-"""What a session can do on a device: files, modules, calls, times. Runs in the session's worker process, where no compiler needs to be."""
+"""The operations of a session on a device: files, modules, calls, times. Runs in the worker process of the session, without the compiler."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ Pieces = Sequence[bytes]
 Answer = tuple[Message, list[bytes]]
 
 _HERE: Final = "tilewright.runtime.rpc.service"
-OPERATIONS: Final = frozenset({PREPARE, TRIAL, ACQUIRE, LOAD, RUN, *(f"{_HERE}:{name}" for name in ("about", "upload", "download", "remove", "load", "call", "time"))})
-"""What a server lets clients call."""
+OPERATIONS: Final = frozenset({
+    PREPARE, TRIAL, ACQUIRE, LOAD, RUN,
+    *(f"{_HERE}:{name}" for name in ("about", "upload", "download", "remove", "load", "call", "time")),
+})
+"""The functions that clients of a server may call."""
 
 _MODULES: Final[list[FunctionModule]] = []
 

@@ -114,7 +114,7 @@ class Tracker:
             elif "summary" in message:
                 connection.send(self.summary())
             else:
-                raise RPCError(f"a tracker is asked for request or summary, not for {', '.join(message)}", code="TW1204")
+                raise RPCError(f"a tracker answers request and summary, not {', '.join(message)}", code="TW1204")
 
     def _grant(self, connection: Connection, key: str, priority: int, timeout: float) -> Message:
         """A free server, waited for; none for a client that has gone."""

@@ -58,7 +58,7 @@ def bounds_of_form(form: LinearForm, ranges: Ranges) -> Interval:
 
 
 def of_dtype(dtype: DataType) -> Interval:
-    """What a type can hold; the types of indices count as unlimited."""
+    """Return the range of a type; the types of indices count as unlimited."""
     if dtype.code == "bool":
         return 0, 1
     if dtype.code == "uint":

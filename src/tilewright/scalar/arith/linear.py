@@ -42,23 +42,22 @@ class LinearForm:
 
 
 def linear(e: PrimExpr) -> LinearForm:
-    """The linear form of `e` as it is written: sums and constant multiples are opened, nothing else is."""
+    """Return the linear form of `e` as written: only sums and constant multiples are expanded."""
     coefs: dict[PrimExpr, int] = {}
     const = 0
     stack = [(e, 1)]
     while stack:
         x, k = stack.pop()
-        kind = type(x)
-        if kind is IntImm:
-            const += k * x.value  # type: ignore[attr-defined]
-        elif kind is Add:
-            stack += ((x.b, k), (x.a, k))  # type: ignore[attr-defined]
-        elif kind is Sub:
-            stack += ((x.b, -k), (x.a, k))  # type: ignore[attr-defined]
-        elif kind is Mul and type(x.b) is IntImm:  # type: ignore[attr-defined]
-            stack.append((x.a, k * x.b.value))  # type: ignore[attr-defined]
-        elif kind is Mul and type(x.a) is IntImm:  # type: ignore[attr-defined]
-            stack.append((x.b, k * x.a.value))  # type: ignore[attr-defined]
+        if isinstance(x, IntImm):
+            const += k * x.value
+        elif isinstance(x, Add):
+            stack += ((x.b, k), (x.a, k))
+        elif isinstance(x, Sub):
+            stack += ((x.b, -k), (x.a, k))
+        elif isinstance(x, Mul) and isinstance(x.b, IntImm):
+            stack.append((x.a, k * x.b.value))
+        elif isinstance(x, Mul) and isinstance(x.a, IntImm):
+            stack.append((x.b, k * x.a.value))
         else:
             coefs[x] = coefs.get(x, 0) + k
     if not all(coefs.values()):

@@ -49,6 +49,7 @@ from tilewright.scalar.expr import (
     Sub,
     Var,
     const,
+    integer,
     integer_range,
     maximum,
     minimum,
@@ -74,7 +75,7 @@ def simplify(e: PrimExpr, ranges: Ranges) -> PrimExpr:
 
 
 def prove(condition: PrimExpr, ranges: Ranges) -> bool | None:
-    """True or False when `condition` (in every lane) always is; None when it depends, or nobody knows."""
+    """Return True or False when `condition` always has that value in every lane; None when it varies or cannot be decided."""
     value = number_of(simplify(condition, ranges))
     return None if value is None else bool(value)
 
@@ -248,7 +249,7 @@ def _join_open(form: LinearForm, mod: FloorMod, k: int, ranges: Ranges) -> Linea
 
 
 def _join(form: LinearForm, mod: FloorMod, k: int, ranges: Ranges) -> LinearForm | None:
-    c, dtype = mod.b.value, mod.dtype  # type: ignore[attr-defined]
+    c, dtype = integer(mod.b), mod.dtype
     whole = form_of(mod.a, ranges)
     quotient = _divide(whole, c, dtype, ranges)
     if quotient.coefs and all(form.coefs.get(a) == k * c * m for a, m in quotient.coefs.items()):
@@ -337,7 +338,7 @@ def _is_negative(d: LinearForm, ranges: Ranges, tries: int) -> bool:
 
 
 def _whole(atom: PrimExpr, k: int, ranges: Ranges) -> tuple[LinearForm, int] | None:
-    """A form, and how often, that is never less than `k` times a quotient whose divisor divides k: n//4 * 8 <= n*2, and n//4 * -8 <= (n - 3) * -2."""
+    """Return an upper bound of `k` times a quotient with a divisor of `k`: n//4 * 8 <= n*2, and n//4 * -8 <= (n - 3) * -2."""
     if not isinstance(atom, FloorDiv) or not isinstance(atom.b, IntImm) or atom.b.value <= 0 or k % atom.b.value:
         return None
     dividend = form_of(atom.a, ranges)
@@ -353,17 +354,18 @@ def _greatest(atom: PrimExpr, ranges: Ranges) -> list[LinearForm]:
 
 
 def _end(e: PrimExpr, ranges: Ranges) -> PrimExpr | None:
-    """What `e` is less than: the end of a variable, the open divisor of a remainder, an end that a divisor divides."""
+    """Return a strict upper bound of `e`: the end of a variable, the symbolic divisor of a remainder, or an end that a divisor divides."""
     if isinstance(e, Var):
         return ranges.ends.get(e)
     if isinstance(e, FloorMod):
         return None if isinstance(e.b, IntImm) else e.b
-    end = _end(e.a, ranges) if isinstance(e, FloorDiv) else None
-    return None if end is None else _divided(simplify(end, ranges), e.b)  # type: ignore[attr-defined]
+    if isinstance(e, FloorDiv) and (end := _end(e.a, ranges)) is not None:
+        return _divided(simplify(end, ranges), e.b)
+    return None
 
 
 def _divided(e: PrimExpr, divisor: PrimExpr) -> PrimExpr | None:
-    """A product without one of its factors: (n * (m * 12)) by 12 or by m; None where it is none of them."""
+    """Divide a product by one of its factors: (n * (m * 12)) by 12 or by m; None where the divisor is not a factor."""
     if e is divisor:
         return IntImm(e.dtype, 1)
     if not isinstance(e, Mul):
@@ -389,7 +391,7 @@ def decide(kind: type[Comparison], interval: tuple[int | None, int | None]) -> b
 
 
 def scalar_twin(e: PrimExpr, memo: dict[PrimExpr, PrimExpr | None] | None = None) -> PrimExpr | None:
-    """What lane `LANE` of a vector expression is, as a scalar expression; None for what has no such form."""
+    """Return lane `LANE` of a vector expression as a scalar expression; None where it has no such form."""
     memo = {} if memo is None else memo
     if e not in memo:
         memo[e] = _twin(e, memo)
@@ -425,7 +427,7 @@ def _over_lanes(e: PrimExpr, ranges: Ranges) -> PrimExpr:
 
 
 def as_ramp(form: LinearForm, lanes: int, dtype: DataType, lane: Var = LANE) -> PrimExpr | None:
-    """The vector whose lane `lane` is `form`: a ramp or a broadcast; None when it is not linear in `lane`."""
+    """Return a ramp or a broadcast with the lanes `form`; None when `form` is not linear in `lane`."""
     stride, rest = form.without(lane)
     if any(lane in free_vars(a) for a in rest.coefs if type(a) is not Var):
         return None

@@ -18,7 +18,7 @@ from tilewright.scalar.arith.bounds import bounds, bounds_of_form
 from tilewright.scalar.arith.linear import LinearForm, expression
 from tilewright.scalar.arith.ranges import Ranges
 from tilewright.scalar.arith.simplify import form_of, prove, simplify
-from tilewright.scalar.expr import FloorDiv, FloorMod, IntImm, PrimExpr, Var, all_of, const, floordiv, floormod
+from tilewright.scalar.expr import FloorDiv, FloorMod, IntImm, PrimExpr, Var, all_of, const, floordiv, floormod, integer
 from tilewright.scalar.walk import substitute, walk
 
 
@@ -59,7 +59,7 @@ class _System:
     values: dict[Var, PrimExpr] = field(default_factory=dict)
 
     def ranges(self) -> Ranges:
-        """What is known about the variables, and the limits of the unknowns."""
+        """Known ranges of the variables, and limits of the unknowns."""
         found = self.known
         for v, extent in self.unknowns.items():
             found = found.bind_loop(v, self.firsts.get(v, const(0, INT64)), extent)
@@ -76,14 +76,14 @@ class _System:
         while (found := next(self._divisions(), None)) is not None:
             a = found.a
             same = [e for e in self._divisions() if e.a is a]
-            c = min(int(e.b) for e in same)  # type: ignore[call-overload]
+            c = min(integer(e.b) for e in same)
             q, t = Var("q"), Var("t")
             low, high = bounds(a, self.ranges())
             if low is None or high is None:
                 return
             new: dict[PrimExpr, PrimExpr] = {}
             for e in same:
-                n, part = divmod(int(e.b), c)  # type: ignore[call-overload]
+                n, part = divmod(integer(e.b), c)
                 if not part:
                     new[e] = floordiv(q, n) if isinstance(e, FloorDiv) else floormod(q, n) * c + t
             self.unknowns[q], self.firsts[q] = const(high // c - low // c + 1, INT64), const(low // c, INT64)
@@ -105,7 +105,7 @@ class _System:
                         yield x
 
     def step(self) -> bool:
-        """Solve one equation for one unknown, or make it a condition; False when there is none."""
+        """Solve one equation for one unknown, or make it a condition; return False when no equation is left."""
         if not self.equations:
             return False
         for solve in (self._exact, self._digits, self._eliminate):
@@ -190,7 +190,7 @@ class _System:
         self.conditions.append(condition)
 
     def solution(self) -> Solution:
-        """What was found, with the limits of what was solved among the conditions."""
+        """Return the solution; the limits of the solved unknowns are among its conditions."""
         kept = self.open()
         ranges = Ranges({v: i for v, i in self.ranges().known.items() if v not in self.unknowns or v in kept})
         for v, value in self.values.items():

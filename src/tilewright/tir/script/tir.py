@@ -21,7 +21,7 @@ from tilewright.tir.stmt import PrimFunc
 
 
 class Annotation:
-    """What stands behind the colon of a parameter. Python may call or index it; its meaning is read from the source."""
+    """The annotation of a parameter. Python may call or index it; its meaning is read from the source."""
 
     def __call__(self, *args: object, **options: object) -> Annotation:
         return self

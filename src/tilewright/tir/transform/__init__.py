@@ -1,4 +1,4 @@
-"""Passes over loops, one a file; under the field's names over modules: `tir.transform.Simplify()(mod)`."""
+"""Passes over loops, one per file; under TVM's names over modules: `tir.transform.Simplify()(mod)`."""
 
 from __future__ import annotations
 

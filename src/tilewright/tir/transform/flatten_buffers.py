@@ -11,7 +11,7 @@ from __future__ import annotations
 from math import prod
 
 from tilewright.base.errors import ScheduleError
-from tilewright.scalar.expr import Buffer, Call, IntImm, Load, PrimExpr, add, as_expr, mul, sub
+from tilewright.scalar.expr import Buffer, Call, IntImm, Load, PrimExpr, add, as_expr, integer, mul, sub
 from tilewright.scalar.intrinsics import expect, stride_of
 from tilewright.scalar.walk import rewrite, walk
 from tilewright.tir.stmt import Allocate, Evaluate, PrimFunc, Seq, Stmt, Store, map_bodies, map_expressions, walk_stmt
@@ -43,8 +43,10 @@ def _laid_out(s: Stmt) -> Stmt:
 
     def stride(e: PrimExpr) -> PrimExpr | None:
         if isinstance(e, Call) and e.op is stride_of and isinstance(load := e.args[0], Load):
-            last = load.buffer.shape[int(e.args[1]) + 1 :]  # type: ignore[call-overload]
-            return as_expr(load.buffer.strides[int(e.args[1])]) if load.buffer.strides else prod(map(as_expr, last), start=IntImm("int64", 1))  # type: ignore[call-overload]
+            axis = integer(e.args[1])
+            if load.buffer.strides:
+                return as_expr(load.buffer.strides[axis])
+            return prod(map(as_expr, load.buffer.shape[axis + 1 :]), start=IntImm("int64", 1))
         return None
 
     def visit(x: Stmt) -> Stmt | None:

@@ -20,7 +20,7 @@ _KINDS: Final[dict[type[PrimExpr], Combiner]] = {E.Add: SUM, E.Mul: PROD, E.Max:
 
 
 def infer_reducers(func: PrimFunc) -> PrimFunc:
-    """Needs a schedulable program. A block that starts from another value than the neutral one is left as it is."""
+    """Find the reducers of blocks. Needs a schedulable program. A block with an initial value other than the identity stays unchanged."""
     return func.with_body(_visit(func.body))
 
 

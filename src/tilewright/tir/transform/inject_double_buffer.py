@@ -15,7 +15,7 @@ from dataclasses import replace
 from tilewright.scalar.arith import Ranges
 from tilewright.scalar.expr import LT, Buffer, Load, PrimExpr, add, all_of, compare, floormod, sub
 from tilewright.scalar.walk import walk
-from tilewright.tir.block_rewrites import free_name, reads, redirect, swap
+from tilewright.tir.block_rewrites import free_name, reads, swap
 from tilewright.tir.region import region_of
 from tilewright.tir.stmt import (
     ALIGNED,
@@ -29,6 +29,7 @@ from tilewright.tir.stmt import (
     expressions,
     handed_out,
     path_to,
+    redirect,
     seq,
     stored_buffers,
     substitute_stmt,

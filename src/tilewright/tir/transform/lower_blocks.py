@@ -19,7 +19,7 @@ from typing import Final
 
 from tilewright.base.errors import ScheduleError
 from tilewright.base.types import INT64
-from tilewright.scalar.expr import EQ, And, Buffer, IntImm, Intrinsic, Load, PrimExpr, Ramp, Var, all_of, compare, const
+from tilewright.scalar.expr import EQ, And, Buffer, IntImm, Intrinsic, Load, PrimExpr, Ramp, Var, all_of, compare, const, integer
 from tilewright.scalar.intrinsics import horizontal_max, horizontal_min, horizontal_prod, horizontal_sum
 from tilewright.scalar.walk import free_vars, rewrite, walk
 from tilewright.tir.stmt import (
@@ -33,15 +33,16 @@ from tilewright.tir.stmt import (
     Store,
     bodies,
     map_bodies,
-    map_expressions,
+    nest,
+    redirect,
     seq,
     stored_buffers,
     substitute_stmt,
     walk_stmt,
 )
+from tilewright.tir.transform.loop_facts import runs_once
 from tilewright.tir.transform.place_buffers import Alignment, place_buffers
 from tilewright.tir.transform.place_prefetches import place_prefetches
-from tilewright.tir.transform.scope import runs_once
 
 _ACROSS_LANES: dict[str, Intrinsic] = {"sum": horizontal_sum, "prod": horizontal_prod, "max": horizontal_max, "min": horizontal_min}
 APART: Final = "apart"
@@ -68,7 +69,7 @@ def _aligned(s: Stmt) -> dict[Buffer, list[Alignment]]:
 
 
 def guarded(condition: PrimExpr, body: Stmt) -> Stmt:
-    """`body` under a condition, or as it is when the condition is true."""
+    """Return `body` under a condition, or `body` itself when the condition is true."""
     return body if isinstance(condition, IntImm) and condition.value else IfThenElse(condition, body)
 
 
@@ -110,7 +111,7 @@ def _varying(s: Stmt, block: Block) -> bool:
 
 
 def _in_place(block: Block, points: Points) -> Stmt:
-    """What a reduction starts from, stored by the first of its steps."""
+    """Return the initial values of a reduction, stored by the first of its steps."""
     assert block.init is not None
     first = all_of(*(compare(EQ, b, 0) for i, b in zip(block.iters, block.bindings, strict=True) if i.kind == "reduce"))
     return guarded(first, substitute_stmt(block.init, points))
@@ -128,7 +129,7 @@ def _reduction_below(s: Stmt) -> Block | None:
 
 
 def _first_values(outermost: For) -> tuple[list[Stmt], For]:
-    """What the reductions along a loop start from, to be stored before it, where the loop holds other computations too."""
+    """Return the stores of initial values of the reductions along a loop, for a loop that contains other computations too."""
     found = list(_reductions_over(outermost, outermost.var, []))
     if not found:
         return [], outermost
@@ -138,7 +139,7 @@ def _first_values(outermost: For) -> tuple[list[Stmt], For]:
         points = _points(block)
         reducing = [f.var for f in loops if _over_reduction(block, f.var)]
         shared = _without(rewrite(block.predicate, points.get), reducing)
-        first.append(_nest([f for f in loops if f.var not in reducing], guarded(shared, substitute_stmt(block.init, points))))
+        first.append(nest([f for f in loops if f.var not in reducing], guarded(shared, substitute_stmt(block.init, points))))
     blocks = [block for block, _ in found]
 
     def steps_only(s: Stmt) -> Stmt:
@@ -180,11 +181,11 @@ def _reduction(outermost: For, block: Block, partials: list[Buffer]) -> Stmt:
     if vector:
         return _in_lanes(block, loops, spatial, vector[0], predicate, shared, partials)
     assert block.init is not None
-    init = _nest(spatial, guarded(shared, substitute_stmt(block.init, points)))
+    init = nest(spatial, guarded(shared, substitute_stmt(block.init, points)))
     apart = next((d for d, f in enumerate(loops) if f.annotations.get(APART) and f in reducing), None)
     if apart is not None:
         return seq(init, _apart(block, loops, reducing, apart, predicate, shared, partials))
-    return seq(init, _nest(loops, guarded(predicate, substitute_stmt(block.body, points))))
+    return seq(init, nest(loops, guarded(predicate, substitute_stmt(block.body, points))))
 
 
 def _apart(
@@ -202,29 +203,16 @@ def _apart(
     partials.append(partial)
     at: tuple[PrimExpr, ...] = tuple(f.var for f in rows) or (const(0, INT64),)
     place = tuple(rewrite(i, points.get) for i in _first_store(block).indices)
-    own = _redirected(block.body, total, Load(partial, at))
+    own = redirect(block.body, total, partial, lambda _: at)
     (identity,) = combiner.identity((total.dtype,))
     (joined,) = combiner.combine((Load(total, place),), (Load(partial, at),))
-    clear = _nest(rows, Store(partial, identity, at))
-    steps = _nest(inner, guarded(predicate, substitute_stmt(own, points)))
-    return _nest(outer, seq(clear, steps, _nest(rows, guarded(shared, Store(total, joined, place)))))
+    clear = nest(rows, Store(partial, identity, at))
+    steps = nest(inner, guarded(predicate, substitute_stmt(own, points)))
+    return nest(outer, seq(clear, steps, nest(rows, guarded(shared, Store(total, joined, place)))))
 
 
 def _first_store(block: Block) -> Store:
     return next(s for s in walk_stmt(block.body) if isinstance(s, Store))
-
-
-def _redirected(s: Stmt, total: Buffer, part: Load) -> Stmt:
-    """`s` with every access of `total` made one of `part`."""
-    def loads(e: PrimExpr) -> PrimExpr | None:
-        return part if isinstance(e, Load) and e.buffer is total else None
-
-    def stores(x: Stmt) -> Stmt:
-        if isinstance(x, Store) and x.buffer is total:
-            return replace(x, buffer=part.buffer, indices=part.indices)
-        return map_bodies(x, stores) or x
-
-    return stores(map_expressions(s, lambda e: rewrite(e, loads)))
 
 
 def _without(predicate: PrimExpr, variables: Sequence[Var]) -> PrimExpr:
@@ -239,16 +227,10 @@ def _without(predicate: PrimExpr, variables: Sequence[Var]) -> PrimExpr:
     return all_of(*parts)
 
 
-def _nest(loops: Sequence[For], body: Stmt) -> Stmt:
-    for f in reversed(loops):
-        body = replace(f, body=body)
-    return body
-
-
 def _in_lanes(
     block: Block, loops: list[For], spatial: list[For], vector: For, predicate: PrimExpr, shared: PrimExpr, partials: list[Buffer]
 ) -> Stmt:
-    """A reduction whose lanes hold partial results: clear the lanes, step, combine the lanes."""
+    """Return a reduction with partial results in lanes: clear the lanes, step, combine the lanes."""
     combiner = block.annotations.get("combiner")
     across = None if combiner is None else _ACROSS_LANES.get(combiner.name)
     body, condition = (block.body.then_case, block.body.condition) if isinstance(block.body, IfThenElse) else (block.body, predicate)
@@ -257,7 +239,7 @@ def _in_lanes(
             f"reduction '{block.name}' cannot be vectorized along '{vector.var.name}': only sums, products, maxima and minima of one value can"
         )
     points = _points(block)
-    lanes = int(vector.extent)  # type: ignore[call-overload]
+    lanes = integer(vector.extent)
     rows = tuple(f.var for f in spatial)
     partial = Buffer(f"{body.buffer.name}_lanes", (*(f.extent for f in spatial), lanes), body.buffer.dtype, "local")
     partials.append(partial)
@@ -271,22 +253,22 @@ def _in_lanes(
 
     depth = next((d for d, f in enumerate(loops) if f.annotations.get(APART)), None)
     if depth is None:
-        steps = _nest(loops, step_into(Load(partial, (*rows, vector.var))))
+        steps = nest(loops, step_into(Load(partial, (*rows, vector.var))))
     else:
         within = [f for f in loops[depth + 1 :] if f in spatial]
         piece = Buffer(f"{body.buffer.name}_part", (*(f.extent for f in within), lanes), body.buffer.dtype, "local")
         partials.append(piece)
         at = (*(f.var for f in within), lane)
         (joined,) = combiner.combine((Load(partial, (*rows, lane)),), (Load(piece, at),))  # type: ignore[union-attr]
-        inner = _nest(loops[depth + 1 :], step_into(Load(piece, (*(f.var for f in within), vector.var))))
+        inner = nest(loops[depth + 1 :], step_into(Load(piece, (*(f.var for f in within), vector.var))))
         begin, end = Store(piece, identity, at), Store(partial, joined, (*rows, lane))
         around = [*within, replace(vector, var=lane)]
-        steps = _nest(loops[: depth + 1], seq(_nest(around, begin), inner, _nest(around, end)))
+        steps = nest(loops[: depth + 1], seq(nest(around, begin), inner, nest(around, end)))
     clear = replace(vector, var=lane, body=Store(partial, identity, (*rows, lane)))
     all_lanes = Load(partial, (*rows, Ramp(const(0, INT64), 1, lanes)))
     place = tuple(rewrite(i, points.get) for i in body.indices)
     combine = guarded(shared, Store(body.buffer, across(all_lanes, dtype=body.buffer.dtype), place))
-    return seq(_nest(spatial, clear), steps, _nest(spatial, combine))
+    return seq(nest(spatial, clear), steps, nest(spatial, combine))
 
 
 

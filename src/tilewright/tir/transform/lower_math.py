@@ -8,7 +8,7 @@
 
     exp 1, exp2 1, log 1, log2 2, tanh 2.5, sigmoid 2.5, erf 2, rsqrt 1.5
 
-What is rounded to bfloat16 when it is stored needs less: there erf is one polynomial, wrong by 2.5e-5 at most, and 1.1e-4 of its value.
+A value that is rounded to bfloat16 when stored needs less: there erf is one polynomial with an absolute error of at most 2.5e-5 and a relative error of at most 1.1e-4.
 
 Infinities, NaN, zeros and the ends of the range give what the C library gives. Polynomials are minimax fits (Lawson's
 iteration on Chebyshev nodes, coefficients rounded to `float32` one after the other) with the error named beside them;
@@ -30,7 +30,7 @@ from tilewright.scalar.walk import walk
 from tilewright.tir.stmt import IfThenElse, Let, PrimFunc, Stmt, Store, bodies, map_bodies
 
 _MAGIC: Final = 12582912.0
-"""1.5 * 2**23: adding it rounds a float32 to an integer, which then stands in its low bits."""
+"""1.5 * 2**23: adding it rounds a float32 to an integer in its low bits."""
 _MAGIC_BITS: Final = 0x4B400000
 _LN2_HIGH, _LN2_LOW = 0.693145751953125, 1.42860682030941723e-6
 _EXP: Final = (0.4999999403953552, 0.16666516661643982, 0.041668280959129333, 0.008369248360395432, 0.0013820745516568422)

@@ -1,4 +1,4 @@
-"""The loop passes under the field's names, over modules: `tir.transform.Simplify()(mod)`. Each acts on the loop functions alone."""
+"""The loop passes under TVM's names, over modules: `tir.transform.Simplify()(mod)`. Each pass changes only loop functions."""
 
 from __future__ import annotations
 
@@ -52,4 +52,4 @@ PASSES: Final[dict[str, type[_LoopPass]]] = {
         "UnrollLoop": unroll_loops, "VectorizeLoop": vectorize_loops,
     }.items()
 }
-"""The name of the field -> the pass. `LowerInitBlock` takes blocks away whole: it also places inner values."""
+"""The passes by TVM's names. `LowerInitBlock` removes whole blocks: it also places inner values."""

@@ -78,7 +78,7 @@ from tilewright.tir.stmt import (
     substitute_stmt,
     walk_stmt,
 )
-from tilewright.tir.transform.scope import inside, runs_once, trips
+from tilewright.tir.transform.loop_facts import inside, runs_once, trips
 
 MOST_SEGMENTS: Final = 8
 MOST_BRANCHES: Final = 4
@@ -229,7 +229,7 @@ def _branches(var: Var, cuts: list[int], whole: Stmt) -> Stmt:
 
 
 def _cut_fused(loop: For, ranges: Ranges) -> Stmt:
-    """A parallel loop that was two, whose conditions depend on the inner one: `var % n`."""
+    """A parallel loop fused of two, with conditions that depend on the inner one: `var % n`."""
     around = inside(loop, ranges)
     atoms = [a for c in _all_conditions(loop.body) for a in difference(c, around)[1].coefs]
     inner = {(a, a.b.value) for a in atoms if isinstance(a, FloorMod) and a.a is loop.var and isinstance(a.b, IntImm)}

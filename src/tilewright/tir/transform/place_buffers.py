@@ -16,7 +16,6 @@ from tilewright.base.errors import InternalError, ScheduleError
 from tilewright.scalar.arith import Ranges, simplify
 from tilewright.scalar.expr import Buffer, Load, PrimExpr, sub
 from tilewright.scalar.walk import rewrite, walk
-from tilewright.tir.block_rewrites import redirect
 from tilewright.tir.coverage import fills, lives_in_trips
 from tilewright.tir.region import Box, region_of
 from tilewright.tir.stmt import (
@@ -34,6 +33,7 @@ from tilewright.tir.stmt import (
     expressions,
     map_bodies,
     map_expressions,
+    redirect,
     seq,
     walk_stmt,
 )
@@ -109,7 +109,7 @@ def _never_kept(s: Stmt, buffer: Buffer, uses: _Uses) -> bool:
 class _Placing:
     """`buffer` on its way to the lowest statement that holds every use of it.
 
-    Unless `anywhere`, a loop whose trips read what earlier ones wrote stays inside of the allocation.
+    Unless `anywhere`, a loop with iterations that read elements of earlier iterations stays inside the allocation.
     """
 
     buffer: Buffer

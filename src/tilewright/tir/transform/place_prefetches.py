@@ -27,7 +27,7 @@ NEXT: Final = "prefetch_next"
 SHARE: Final = "prefetch_share"
 _LINE: Final = 64
 _OPEN_TRIPS: Final = 4
-"""Over so many of the first trips all is shared out where their number is open; later ones ask once more for the last share."""
+"""Number of first iterations over which prefetches are spread where the trip count is symbolic; later iterations repeat the last share."""
 
 
 def place_prefetches(func: PrimFunc) -> PrimFunc:

@@ -1,4 +1,4 @@
-"""Drop memory that is written and never read, and names that nobody uses.
+"""Removes memory that is written and never read, and unused bindings.
 
     tmp = T.alloc_buffer((8,), "int32", scope="local")      ->      B[0] = A[0]
     tmp[0] = A[0] * 2

@@ -1,4 +1,4 @@
-"""Turn vector statements into loops over their lanes, for back ends whose compiler finds vectors itself.
+"""Turns vector statements into loops over their lanes, for back ends with a compiler that vectorizes loops itself.
 
     B[T.ramp(i * 8, 1, 8)] = A[T.ramp(i * 8, 1, 8)] + T.broadcast(x, 8)    ->    for lane in T.serial(8):
                                                                                      B[i * 8 + lane] = A[i * 8 + lane] + x
@@ -84,14 +84,14 @@ class _Scalars:
         chosen = Buffer(f"{s.buffer.name}_mask", (lanes,), "bool", "local")
         mask = s.mask
         choose = self.over_lanes(lanes, lambda k: Store(chosen, self.lane(mask, k), (k,)))
-        nothing = const(0, s.buffer.dtype)  # compilers do not see that nobody reads it
+        nothing = const(0, s.buffer.dtype)  # compilers do not see that it is never read
         fill = self.over_lanes(lanes, lambda k: IfThenElse(self.lane(mask, k), Store(held, self.lane(s.value, k), (k,)), Store(held, nothing, (k,))))
         where = self.held(s.indices[0], lanes)
         spill = self.over_lanes(lanes, lambda k: IfThenElse(Load(chosen, (k,)), Store(s.buffer, Load(held, (k,)), (where[1](k),))))
         return Allocate(held, Allocate(chosen, where[0](seq(choose, fill, spill))))
 
     def held(self, index: PrimExpr, lanes: int) -> tuple[Callable[[Stmt], Stmt], Callable[[Var], PrimExpr]]:
-        """What surrounds a statement that stores at `index`, and the place of a lane: kept in memory where it is read from memory."""
+        """Return a wrapper for a statement that stores at `index`, and the index of a lane, kept in memory where it is read from memory."""
         if not any(isinstance(e, Load) for e in walk(index)):
             return lambda body: body, lambda k: self.lane(index, k)
         kept = Buffer("places", (lanes,), index.dtype.element, "local")

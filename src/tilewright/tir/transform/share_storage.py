@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from tilewright.scalar.expr import Buffer, Load
 from tilewright.scalar.walk import walk
-from tilewright.tir.block_rewrites import redirect
-from tilewright.tir.stmt import Allocate, PrimFunc, Seq, Stmt, Store, expressions, map_bodies, walk_stmt
+from tilewright.tir.stmt import Allocate, PrimFunc, Seq, Stmt, Store, expressions, map_bodies, redirect, walk_stmt
 
 
 def share_storage(func: PrimFunc) -> PrimFunc:

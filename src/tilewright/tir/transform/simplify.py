@@ -20,7 +20,7 @@ from tilewright.scalar.arith.simplify import simplify as simplify_expr
 from tilewright.scalar.arith.solve import assume
 from tilewright.scalar.expr import FloatImm, IntImm, Var, logical_and, logical_not, number_of
 from tilewright.tir.stmt import Evaluate, For, IfThenElse, Let, PrimFunc, Seq, Stmt, Store, map_bodies, substitute_stmt
-from tilewright.tir.transform.scope import inside, lasting, runs_once
+from tilewright.tir.transform.loop_facts import inside, lasting, runs_once
 
 
 def simplify(func: PrimFunc) -> PrimFunc:

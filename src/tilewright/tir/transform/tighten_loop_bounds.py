@@ -60,7 +60,7 @@ from tilewright.tir.stmt import (
     Store,
     map_bodies,
 )
-from tilewright.tir.transform.scope import inside
+from tilewright.tir.transform.loop_facts import inside
 
 Guarded = tuple[list[PrimExpr], Stmt]
 """Conditions, and the statement that runs where all of them hold."""

@@ -6,7 +6,7 @@
 
 Every statement is specialised once, with the values of all unrolled variables around it. An index is split into what
 does not change and a multiple of each unrolled variable, so that a copy of it costs one addition. Loops that run once
-are written out too. A loop whose copies would make more than `MOST_STATEMENTS` stays a loop. Needs a simplified program; leaves one.
+are written out too. A loop stays a loop where its copies would have more than `MOST_STATEMENTS` statements. Needs a simplified program; leaves one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from tilewright.tir.stmt import (
     substitute_stmt,
     walk_stmt,
 )
-from tilewright.tir.transform.scope import inside, lasting, runs_once
+from tilewright.tir.transform.loop_facts import inside, lasting, runs_once
 
 MOST_STATEMENTS: Final = 1 << 14
 """Most statements that one unrolled loop becomes, with the unrolled loops inside of it. Schedules stay far below it."""

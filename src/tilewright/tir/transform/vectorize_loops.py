@@ -4,7 +4,7 @@
         B[i * 8 + j] = A[i * 8 + j] + 1.0
 
 A lane-dependent `if` becomes the mask of the stores inside; loads that could leave their buffer where it fails are guarded
-by it. Needs flat buffers. What has no vector form (a nested vectorized loop, bounds that differ by lane, an effect)
+by it. Needs flat buffers. A statement without a vector form (a nested vectorized loop, bounds that differ by lane, an effect)
 becomes a serial loop over the lanes around that statement alone.
 """
 
@@ -58,7 +58,7 @@ from tilewright.tir.stmt import (
     substitute_stmt,
     walk_stmt,
 )
-from tilewright.tir.transform.scope import inside, trips
+from tilewright.tir.transform.loop_facts import inside, trips
 
 
 def vectorize_loops(func: PrimFunc) -> PrimFunc:
@@ -129,7 +129,7 @@ class _Vectorizer:
         """The mask within which each mask was made by a choice."""
 
     def carries(self, body: Stmt) -> bool:
-        """Whether one lane goes on with what the last one left: all lanes add to one element that other statements use too."""
+        """Return whether each lane continues from the previous one: all lanes add to one element that other statements use too."""
         sums = {s.buffer: s for s in walk_stmt(body) if isinstance(s, Store) and not any(map(self.depends, s.indices)) and s.buffer in _reads(s.value)}
         return bool(sums) and any(
             s is not one and ((isinstance(s, Store) and s.buffer is b) or any(b in _reads(e) for e in expressions(s)))

@@ -1,6 +1,6 @@
 """Check that a program is flat and well typed: what code generation takes, which does not look again.
 
-Code generation runs it on every function: a fault of a pass, or of a loop program that somebody wrote, is an `InternalError`
+Code generation runs it on every function: a fault of a pass, or of a loop program of the user, is an `InternalError`
 that shows the statement, and never text that LLVM stumbles over.
 """
 

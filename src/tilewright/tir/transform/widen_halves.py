@@ -52,7 +52,7 @@ def _of_pairs(body: Stmt) -> set[Buffer]:
 
 
 class _Widening:
-    """`value` is an expression of another type, `wide` and `exact` are one of 16 bits: in float32, and as it is stored.
+    """`value` is an expression of another type; `wide` and `exact` are a 16-bit expression in float32 and as stored.
 
     The buffers of `kept` stay as they are.
     """
@@ -107,7 +107,7 @@ class _Widening:
         return known
 
     def exact(self, e: PrimExpr) -> PrimExpr:
-        """A 16-bit value with its bits: as it is when it is only moved, else rounded."""
+        """Return a 16-bit value with its bits: unchanged when it is only moved, else rounded."""
         return self.moved(e) if self.only_moved(e) else cast(e.dtype, self.wide(e))
 
     def only_moved(self, e: PrimExpr) -> bool:

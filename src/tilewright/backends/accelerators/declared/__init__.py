@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tilewright.backends.accelerators.declared.testing import conformance
 
 _LATE: Final = {"conformance": "testing", "page": "documentation", "share": "partition"}
-"""What needs the compiler, by the module that it is in."""
+"""The names that need the compiler, by the module that defines them."""
 
 __all__ = ["Accelerator", "Memory", "Operand", "Refused", "arithmetic", "conformance", "cycle_reports", "forms", "page", "share"]
 

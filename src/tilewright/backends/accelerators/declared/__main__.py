@@ -1,4 +1,4 @@
-"""Commands for the one who writes an accelerator.
+"""Commands for authors of accelerators.
 
     python -m tilewright.contrib.accelerator npu                    its page, as Markdown
     python -m tilewright.contrib.accelerator npu --test 50          its conformance, with 50 programs of each operator; exit code 1 where
@@ -26,7 +26,7 @@ from tilewright.base.plugins import accelerator_names, find_accelerator
 
 
 def accelerator_of(name: str) -> Accelerator:
-    """The accelerator of an entry point, or of `file.py:name`. Raises `OptionError` where there is none."""
+    """Return the accelerator of an entry point, or of `file.py:name`. Raises `OptionError` for an unknown one."""
     path, _, attribute = name.rpartition(":")
     if path.endswith(".py"):
         spec = importlib.util.spec_from_file_location(Path(path).stem, Path(path).resolve())

@@ -1,8 +1,8 @@
-"""What an instruction reads for what it writes: one text for each operand, its dimensions as sums over axes.
+"""The access patterns of an instruction: one text for each operand with its dimensions as sums over axes.
 
     x="n h*sh+kh*dh w*sw+kw*dw ci"  w="kh kw ci co"  q="co 4"  y="n h w co"
 
-A name alone, or before `*`, is an axis; what stands behind `*` is a whole number or a field of the instruction; a number alone is the size
+A name alone, or before `*`, is an axis; the factor after `*` is a whole number or a field of the instruction; a number alone is the size
 of a dimension that is never cut. The axes of `y` may be cut into tiles, and all others are read whole for every tile.
 """
 

@@ -1,4 +1,4 @@
-"""What instructions mean, in numpy: sums of products without rounding, and the fixed-point numbers that quantized values are scaled by.
+"""The meaning of instructions in numpy: sums of products without rounding, and the fixed-point multipliers of quantized values.
 
 All of it is exact for integers of up to 16 bits and sums of up to 52.
 """

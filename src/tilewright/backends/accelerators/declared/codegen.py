@@ -1,8 +1,8 @@
 """From a function of operators to a program: places in the far memory, tiles in the near one, commands, and what each waits for.
 
 Each operator's instructions are cut into steps: transfers in, the instruction, a transfer out. The transfers in of the next step come
-before the instruction of this one where they touch nothing that it needs, so that both queues are busy. What a command waits for follows
-from who touched its part of the near memory last.
+before the instruction of this one where they touch nothing that it needs, so that both queues are busy. The command that a command waits for follows
+from the last access to its part of the near memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from tilewright.backends.accelerators.declared.declaration import OUTPUT, Accelerator, Emitted, Operand
 from tilewright.backends.accelerators.declared.module import AcceleratorModule, module_of
-from tilewright.backends.accelerators.declared.program import Layer, Place, Program
+from tilewright.backends.accelerators.declared.program import Layer, Program, TensorPlacement
 from tilewright.backends.accelerators.declared.stream import LOAD, STORE, Command, Compute, Move, Tile, encode
 from tilewright.backends.accelerators.declared.tiling import Tiling, box_of, choose
 from tilewright.base.errors import CompileError
@@ -31,7 +31,7 @@ _ALIGN = 64
 
 
 def generate(accelerator: Accelerator, function: Function) -> AcceleratorModule:
-    """What `relay.ext.<name>` makes of a function. Raises `CompileError` for what the accelerator does not compute."""
+    """Compile a function for `relay.ext.<name>`. Raises `CompileError` for an operator that the accelerator does not compute."""
     from tilewright.backends.accelerators.declared.regions import read_region
 
     return module_of(accelerator)(_Builder(accelerator, read_region(accelerator, function)).program())
@@ -46,7 +46,7 @@ class Step:
     store: Move
     layer: int
     near: list[tuple[int, int]] = field(default_factory=list)
-    """What of the near memory the instruction and the transfer out use."""
+    """The parts of the near memory that the instruction and the store use."""
 
 
 class _Builder:
@@ -70,7 +70,7 @@ class _Builder:
         if far_bytes > self.accelerator.far.size:
             raise CompileError(
                 f"the function @{self.region.symbol} takes {far_bytes:,} bytes of {self.accelerator.far.name}, which has {self.accelerator.far.size:,}; "
-                "split the network, or declare the memory as large as it is", code="TW0906"
+                "split the network, or declare the actual size of the memory", code="TW0906"
             )
         steps: list[Step] = []
         layers = []
@@ -82,7 +82,7 @@ class _Builder:
                 steps += self._steps(e, tiling, number)
             layers.append(Layer(named.name, named.operator, named.macs, near))
         commands = _Commands(self.accelerator, steps).made()
-        places = ([Place(self.address[t.source], t.shape, t.dtype) for t in tensors] for tensors in (self.region.inputs, self.region.outputs))
+        places = ([TensorPlacement(self.address[t.source], t.shape, t.dtype) for t in tensors] for tensors in (self.region.inputs, self.region.outputs))
         inputs, outputs = map(tuple, places)
         return Program(self.region.symbol, inputs, outputs, tuple(layers), far_bytes, bytes(self.constants), b"".join(map(encode, commands)))
 

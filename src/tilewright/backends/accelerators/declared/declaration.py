@@ -45,7 +45,7 @@ FIRST_OPCODE: Final = 0x10
 
 
 class Refused(Exception):
-    """What an accelerator does not compute: the rule that is broken, and the smallest edit of the model that would keep it."""
+    """A refusal of an operator: the violated rule, and the smallest edit of the model that satisfies it."""
 
     def __init__(self, rule: str, edit: str) -> None:
         super().__init__(rule)
@@ -133,7 +133,7 @@ class Emitted:
 
 
 class Instruction:
-    """What the accelerator computes at once: `meaning` of tiles, which `accesses` relate, with numbers in `fields`; how long it takes says `cycles`.
+    """An instruction: computes `meaning` of tiles that `accesses` relate, with numbers in `fields`, in `cycles` cycles.
 
     A field of 5 is five bits without a sign, one of -5 five bits with one. Called in an operator, with an operand or an array for each access and a
     number for each field, it gives what the operator emits, or refuses what does not fit.
@@ -157,16 +157,16 @@ class Instruction:
         self.dtypes = {name: (kinds,) if isinstance(kinds, str) else tuple(kinds) for name, kinds in dtypes.items()}
         if OUTPUT not in self.accesses or not all(d.axis or not d.terms for d in self.accesses[OUTPUT]):
             raise OptionError(
-                f"{where} writes {OUTPUT}, each of whose dimensions is an axis or a size; it says {self.texts.get(OUTPUT, 'nothing')!r}", code="TW0903"
+                f"{where} writes {OUTPUT}; each of its dimensions must be an axis or a size, not {self.texts.get(OUTPUT, 'nothing')!r}", code="TW0903"
             )
         if set(self.dtypes) != set(self.accesses):
             raise OptionError(f"{where} gives dtypes of {', '.join(self.dtypes)}, and its operands are {', '.join(self.accesses)}", code="TW0903")
         unknown = [t.factor for a in self.accesses.values() for d in a for t in d.terms if isinstance(t.factor, str) and t.factor not in fields]
         if unknown:
-            raise OptionError(f"{where} multiplies an axis by {unknown[0]}, which is none of its fields", code="TW0903")
+            raise OptionError(f"{where} multiplies an axis by {unknown[0]}, which is not one of its fields", code="TW0903")
         strange = [a for a in blocks if a not in access.axes_of(self.accesses)]
         if strange:
-            raise OptionError(f"{where} has blocks along {strange[0]}, which is none of its axes", code="TW0903")
+            raise OptionError(f"{where} has blocks along {strange[0]}, which is not one of its axes", code="TW0903")
         self.inputs = tuple(name for name in self.accesses if name != OUTPUT)
         self.cut = tuple(d.axis for d in self.accesses[OUTPUT] if d.axis)
         self.asked = frozenset(inspect.signature(cycles).parameters)
@@ -232,7 +232,7 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Operator:
-    """What of a graph the accelerator computes: a form that it has there, and the function that makes instructions of it, or refuses."""
+    """An operator of the accelerator: its form in the graph, and the function that emits instructions for it, or refuses."""
 
     name: str
     form: Form
@@ -310,7 +310,7 @@ class Accelerator:
         return declare
 
     def transfer_cycles(self, size: int) -> int:
-        """How long the transfer of so many bytes takes."""
+        """Return the cycles of a transfer of `nbytes` bytes."""
         return self.far.latency + -(-size // self.far.bytes_per_cycle)
 
     @property
@@ -342,7 +342,7 @@ class Accelerator:
         name = f"relay.ext.{self.name}"
         before = getattr(getattr(FUNCTIONS.get(name), "__wrapped__", None), "declared_in", None)
         generate.declared_in = self.file  # type: ignore[attr-defined]
-        if self.instructions:  # who asks where it stands is led to the file
+        if self.instructions:  # `registry.where` then names the user's file
             generate.__wrapped__ = next(iter(self.instructions.values())).meaning  # type: ignore[attr-defined]
         register_func(name, generate, override=override or (before is not None and before == self.file))
         register_module(module_of(self))

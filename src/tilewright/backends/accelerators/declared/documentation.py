@@ -15,7 +15,7 @@ def page(accelerator: Accelerator, refused: Mapping[str, Mapping[str, int]] | No
     module = inspect.getmodule(next(iter(a.instructions.values())).meaning) if a.instructions else None
     if module is not None and module.__doc__:
         lines += [module.__doc__.strip(), ""]
-    rounding = f'the roundings of "{a.numerics}"' if a.numerics else "the roundings of the field's defaults"
+    rounding = f'the roundings of "{a.numerics}"' if a.numerics else "the roundings of TVM's defaults"
     lines += [f"Data are {' or '.join(a.dtypes)}, images {a.layout}; quantized operators have {rounding}.", ""]
     if a.macs_per_cycle:
         lines += [f"The array computes up to {a.macs_per_cycle:,} multiplications a cycle.", ""]

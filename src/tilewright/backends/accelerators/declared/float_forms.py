@@ -34,7 +34,7 @@ def _finished(product: DFPattern, relu: bool) -> DFPattern:
 
 
 def _active(root: Any) -> tuple[Any, bool]:
-    """What stands below a ReLU, and whether there is one."""
+    """Return the operand of a ReLU, and whether there is a ReLU."""
     active = is_call(root, "nn.relu")
     return (root.args[0] if active else root), active
 

@@ -1,4 +1,4 @@
-"""What a form of operators is, and how its matches are read: the base of `quantized_forms.py`, of `float_forms.py` and of an accelerator's own."""
+"""Forms of operators and their matches: the base of `quantized_forms.py`, of `float_forms.py` and of an accelerator's own forms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ UNITS: Final = {"int8": (-128, 127), "uint8": (0, 255)}
 
 @dataclass
 class Reading:
-    """Who reads a match: the accelerator, whose roundings operators have, and what tensor an expression is."""
+    """The reader of a match: the accelerator with its numerics, and the tensor of each expression."""
 
     accelerator: Accelerator
     numerics: str | None
@@ -30,7 +30,7 @@ class Reading:
 
 
 class Match:
-    """What was read of a match, as attributes: `x` and `y` are operands, `dtype` that of data; others are the form's."""
+    """The properties of a match: `x` and `y` are operands, `dtype` is the type of the data; others depend on the form."""
 
     def __init__(self, root: Expr, reading: Reading, **attributes: Any) -> None:
         self.root, self.reading, self.numerics = root, reading, reading.numerics
@@ -60,7 +60,7 @@ class Form:
         raise NotImplementedError
 
     def read(self, root: Expr, reading: Reading) -> Match:
-        """What an operator's function is given of a match, whose last value is `root`. Raises `Refused`."""
+        """Return the properties of a match with the last value `root`, which an operator's function takes. Raises `Refused`."""
         raise NotImplementedError
 
     def sample(self, rng: np.random.Generator, accelerator: Accelerator) -> Function:
@@ -72,7 +72,7 @@ class Form:
 
 
 def tensor_of(e: Expr) -> Operand | Array:
-    """The tensor that an expression is; the value of a constant. Refuses tensors of open sizes."""
+    """Return the tensor of an expression, or the value of a constant. Refuses tensors of dynamic shape."""
     from tilewright.relay.expr import Constant
 
     if isinstance(e, Constant):
@@ -109,7 +109,7 @@ def number(e: Any) -> float:
 
 
 def clipped(root: Any) -> tuple[Any, int, int]:
-    """What stands below a clip, and its bounds; without one, the value and the bounds of its type."""
+    """Return the operand of a clip, and its bounds; without a clip, the value and the bounds of its type."""
     low, high = UNITS.get(str(root.tensor_type.dtype), (0, 0))
     if is_call(root, "clip"):
         return root.args[0], max(low, math.ceil(root.op.a_min)), min(high, math.floor(root.op.a_max))
@@ -144,7 +144,7 @@ class Scaling:
     factor: Array | None = None
 
     def attributes(self) -> dict[str, Any]:
-        """What a match has of it."""
+        """The property that a match has of this part."""
         if self.factor is not None:
             return {"factor": self.factor, "out_zero": self.zero}
         return {"multiplier": self.multiplier, "exponent": self.exponent, "once": self.once, "out_zero": self.zero}
@@ -199,18 +199,19 @@ def pool_geometry(op: Any, reading: Reading) -> tuple[tuple[int, int], tuple[int
         )
     p = tuple(int(n) for n in op.padding)
     sides = (*p, *p) if len(p) == 2 else p * 4 if len(p) == 1 else p
-    kernel, strides = tuple(map(int, op.pool_size)), tuple(map(int, op.strides))
-    return kernel, strides, sides  # type: ignore[return-value]
+    top, left, bottom, right = sides
+    (height, width), (down, across) = map(int, op.pool_size), map(int, op.strides)
+    return (height, width), (down, across), (top, left, bottom, right)
 
 
 def sides_of(layout: str, top: int, left: int, bottom: int, right: int) -> tuple[Sequence[int], Sequence[int]]:
-    """What comes before and after each dimension of images."""
+    """Return the padding before and after each dimension of images."""
     before, after = {"H": top, "W": left}, {"H": bottom, "W": right}
     return [before.get(c, 0) for c in layout], [after.get(c, 0) for c in layout]
 
 
 def constants(count: int) -> list[DFPattern]:
-    """Patterns of so many constants."""
+    """Return `count` patterns of constants."""
     from tilewright.relay.dataflow_pattern import is_constant
 
     return [is_constant() for _ in range(count)]
@@ -222,4 +223,5 @@ def call_below(e: Any, *names: str) -> Call:
         assert is_call(e, name), name
         e = e.args[0]
     assert is_call(e, names[-1]), names[-1]
-    return e  # type: ignore[no-any-return]
+    found: Call = e
+    return found

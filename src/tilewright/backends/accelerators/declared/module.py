@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class AcceleratorModule(ModuleNode):
-    """Base of the modules of declared accelerators, one class for each, whose `type_key` is its name."""
+    """Base of the modules of declared accelerators: one class for each, with its name as the `type_key`."""
 
     accelerator: Accelerator
 
@@ -40,7 +40,7 @@ class AcceleratorModule(ModuleNode):
             place.copyfrom(np.ascontiguousarray(value))
 
     def cycles(self) -> Cycles:
-        """What the program takes, layer by layer."""
+        """Return the cycles of the program, layer by layer."""
         return self.simulator.cycles()
 
     def save_to_binary(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Which parts of a network an accelerator takes: its pattern table, whose checks say why not, and the passes in order."""
+"""The partition of a network for an accelerator: its pattern table with checks that explain refusals, and the passes in order."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _check(accelerator: Accelerator, operator: Operator) -> Callable[[Expr], boo
             return Refusal(refused.rule, refused.edit)
         return True
 
-    # who asks where it stands is led to the file
+    # `registry.where` then names the user's file
     check.__name__, check.__wrapped__ = operator.lower.__name__, operator.lower  # type: ignore[attr-defined]
     return check
 
@@ -79,7 +79,7 @@ def partition_for(accelerator: Accelerator, mod: IRModule, params: Mapping[str, 
 
 
 def _unified(accelerator: Accelerator) -> Callable[[IRModule], IRModule]:
-    """What brings a network into the form of the patterns: quantized data of one type in one layout, with the accelerator's roundings."""
+    """Passes that bring a network into the form of the patterns: quantized data of one type in one layout, with the accelerator's roundings."""
 
     def run(mod: IRModule) -> IRModule:
         kinds = [
@@ -99,7 +99,7 @@ def _unified(accelerator: Accelerator) -> Callable[[IRModule], IRModule]:
 
 
 def _with_names(old: Function, mod: IRModule) -> IRModule:
-    """The module whose `main` has the attributes of `old`, its names of results among them, and the roundings that it has now."""
+    """Return the module with the attributes of `old` on `main`, including the names of results, and with its current numerics."""
     main = mod["main"]
     attrs = {**{k: v for k, v in old.attrs.items() if k != NUMERICS}, **main.attrs}
     if attrs == main.attrs:

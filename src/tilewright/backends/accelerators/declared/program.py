@@ -29,7 +29,7 @@ DTYPES: Final = ("int8", "uint8", "int16", "uint16", "int32", "float16", "float3
 
 
 @dataclass(frozen=True)
-class Place:
+class TensorPlacement:
     """A tensor in the far memory."""
 
     address: int
@@ -52,11 +52,11 @@ class Layer:
 
 @dataclass(frozen=True)
 class Program:
-    """What one function of a network became."""
+    """The program of one function of a network."""
 
     symbol: str
-    inputs: tuple[Place, ...]
-    outputs: tuple[Place, ...]
+    inputs: tuple[TensorPlacement, ...]
+    outputs: tuple[TensorPlacement, ...]
     layers: tuple[Layer, ...]
     far_bytes: int
     constants: bytes
@@ -93,7 +93,7 @@ def load(blob: bytes, accelerator: Accelerator) -> Program:
         header: dict[str, Any] = read_json(said)
         owner, symbol, far_bytes = str(header["accelerator"]), str(header["symbol"]), int(header["far_bytes"])
         inputs, outputs = (
-            tuple(Place(int(p["address"]), tuple(map(int, p["shape"])), str(p["dtype"])) for p in header[which]) for which in ("inputs", "outputs")
+            tuple(TensorPlacement(int(p["address"]), tuple(map(int, p["shape"])), str(p["dtype"])) for p in header[which]) for which in ("inputs", "outputs")
         )
         layers = tuple(Layer(str(x["name"]), str(x["operator"]), int(x["macs"]), int(x["near"])) for x in header["layers"])
     except (ValueError, KeyError, TypeError) as error:
@@ -109,7 +109,7 @@ def load(blob: bytes, accelerator: Accelerator) -> Program:
         p.dtype in DTYPES and min(p.shape, default=0) >= 0 for p in (*inputs, *outputs)
     ):
         raise ArtifactError(
-            f"{what} wants {far_bytes} bytes of {accelerator.far.name}, which has {accelerator.far.size}, or tensors that there are none of", code="TW0918"
+            f"{what} needs {far_bytes} bytes of {accelerator.far.name}, which has {accelerator.far.size}, or refers to missing tensors", code="TW0918"
         )
     return Program(symbol, inputs, outputs, layers, far_bytes, constants, commands)
 

@@ -29,7 +29,7 @@ class Named:
 
 @dataclass
 class Region:
-    """What one function computes: `layers` in order, over tensors that operands name as their `source`."""
+    """The contents of one function: `layers` in order, over tensors that operands name as their `source`."""
 
     symbol: str
     inputs: list[Operand] = field(default_factory=list)
@@ -57,13 +57,13 @@ def operator_of(accelerator: Accelerator, call: Expr) -> Operator:
     if owner != accelerator.name or name not in accelerator.operators:
         what = composite or (call.op.name if isinstance(call, Call) and hasattr(call.op, "name") else type(call).__name__)
         raise CompileError(
-            f"{accelerator.name} was handed {what}, which is none of its operators; partition with {accelerator.name}.partition_for(mod)", call.span, code="TW0904"
+            f"{accelerator.name} does not compute {what}; partition with {accelerator.name}.partition_for(mod)", call.span, code="TW0904"
         )
     return accelerator.operators[name]
 
 
 def read_region(accelerator: Accelerator, function: Function) -> Region:
-    """The layers of a function whose body calls composite functions. Raises `CompileError`."""
+    """Return the layers of a function with calls of composite functions as its body. Raises `CompileError`."""
     return _Reader(accelerator, function).region
 
 

@@ -75,7 +75,7 @@ def modules_of(program: Any) -> Iterable[Any]:
     """The modules of accelerators in a compiled model."""
     for name in ("imported_modules", "modules"):
         if hasattr(program, name):
-            return getattr(program, name)  # type: ignore[no-any-return]
+            return list(getattr(program, name))
     if hasattr(program, "artifact"):
-        return program.artifact.modules  # type: ignore[no-any-return]
+        return list(program.artifact.modules)
     return program if isinstance(program, (list, tuple)) else [program]

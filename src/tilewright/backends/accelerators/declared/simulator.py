@@ -1,7 +1,7 @@
 """The accelerator in software: runs a command stream, bit by bit as it is declared, and counts its cycles.
 
 Two queues, of transfers and of instructions, each in order, one beside the other; a command begins when its queue is free and when as many
-commands of the other have ended as it says. What a machine would get wrong without a word is an error here: reading or writing
+commands of the other have ended as it says. A fault that hardware would not report is an error here: reading or writing
 outside of a memory, reading what nothing wrote, reading or overwriting what the other queue still works on, and an instruction that
 gives another shape or dtype than its command says.
 """
@@ -14,14 +14,14 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.backends.accelerators.declared.declaration import OUTPUT, Accelerator
-from tilewright.backends.accelerators.declared.program import Place, Program
+from tilewright.backends.accelerators.declared.program import Program, TensorPlacement
 from tilewright.backends.accelerators.declared.report import Cycles, LayerCycles
 from tilewright.backends.accelerators.declared.stream import LOAD, STORE, Command, Compute, Move, Tile, decode
 from tilewright.base.errors import RunError
 
 Array = np.ndarray[Any, Any]
 _JUNK: Final = 0xA5
-"""What a memory holds before anything is written to it."""
+"""Initial contents of a memory."""
 
 
 class SimulatorError(RunError):
@@ -64,7 +64,7 @@ class Simulator:
         return "\n".join(c.text() for c in self.commands)
 
 
-def _at(memory: Array, place: Place | Tile) -> Array:
+def _at(memory: Array, place: TensorPlacement | Tile) -> Array:
     """A tensor in a memory, as a view."""
     kind = np.dtype(place.dtype)
     size = int(np.prod(place.shape, dtype=np.int64)) * kind.itemsize
@@ -101,7 +101,7 @@ def _compute(command: Command, near: Array) -> None:
 
 
 class _Clock:
-    """When each command begins and ends, and who works on each granule of the near memory until when."""
+    """The begin and end of each command, and the time until which each granule of the near memory is in use."""
 
     def __init__(self, simulator: Simulator) -> None:
         self.accelerator, self.commands, self.far_bytes = simulator.accelerator, simulator.commands, simulator.program.far_bytes
@@ -153,7 +153,7 @@ class _Clock:
             )
         if address % self.grain:
             raise SimulatorError(
-                f"this command uses byte {address} of {self.accelerator.near.name}, whose values lie at multiples of {self.grain}: {command.text()}"
+                f"this command uses byte {address} of {self.accelerator.near.name}, but addresses must be multiples of {self.grain}: {command.text()}"
             )
         part = slice(address // self.grain, -(-(address + size) // self.grain))
         if part.start >= part.stop:

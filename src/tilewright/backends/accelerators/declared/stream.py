@@ -1,6 +1,6 @@
 """Command streams: what a program for an accelerator is made of, as bytes and as text.
 
-    command   u8 opcode · u8 0 · u16 layer · u32 wait         begins when so many commands of the other queue have ended
+    command   u8 opcode · u8 0 · u16 layer · u32 wait         begins when `wait` commands of the other queue have ended
     0x01 LOAD, 0x02 STORE
               u8 dimensions · u8 bytes of an element · u16 0 · u32 near address · u32 far address · i32 fill (as many bytes of it as an element has)
               of each dimension: u16 elements · u16 before · u16 after · u16 0 · i32 far stride in bytes
@@ -8,7 +8,7 @@
               then the fields, each in its bits, the first in the lowest, to whole bytes
 
 All numbers are little-endian. LOAD and STORE are one queue, all others the other; each queue runs in order. LOAD moves elements from the
-far memory to the near one, `before` and `after` each dimension come so many filled ones; STORE moves them back, and has none.
+far memory to the near one with `before` and `after` filled elements around each dimension; STORE moves them back without padding.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def _compute(c: Compute) -> bytes:
 
 
 def decode(stream: bytes, accelerator: Accelerator) -> Iterator[Command]:
-    """The commands of a stream. Raises `ArtifactError` for what is none."""
+    """Decode the commands of a stream. Raises `ArtifactError` for an invalid stream."""
     known = {i.opcode: i for i in accelerator.instructions.values()}
     at = 0
     while at < len(stream):

@@ -3,9 +3,9 @@
     conformance(npu)                    a report of what failed, which is true where nothing did
     conformance(npu).check()            raises `ConformanceError`
 
-Each sample is compiled for the memory as it is declared and for one that is just large enough, so that all axes are cut; it runs in the
+Each sample is compiled for the declared memory and for one that is just large enough, so that all axes are tiled; it runs in the
 simulator, which
-has rules of its own, and is saved and loaded. What the accelerator refuses has to say a rule and an edit. Cycles are held to the multiplications that
+has rules of its own, and is saved and loaded. A refusal of the accelerator has to name a rule and an edit. Cycles are held to the multiplications that
 a cycle has room for.
 """
 
@@ -57,7 +57,7 @@ class Failure:
 
 @dataclass
 class Conformance:
-    """What the tests of a declaration found. True where nothing failed."""
+    """The result of the tests of a declaration. True where nothing failed."""
 
     accelerator: str
     ran: dict[str, int] = field(default_factory=dict)
@@ -119,7 +119,7 @@ def _test_operator(
 
 
 def _test_sample(accelerator: Accelerator, row: Any, function: Function, rng: np.random.Generator, refused: dict[str, int]) -> tuple[str, bool]:
-    """What is wrong with one sample, if something is, and whether the accelerator took it."""
+    """Return the fault of one sample, or "", and whether the accelerator took it."""
     name, pattern, check = row
     if not pattern.match(function.body):
         return "the operator's pattern does not match a program of its own form", True
@@ -171,7 +171,7 @@ def _smallest(accelerator: Accelerator, whole: Function) -> int:
 
 
 def _test_program(accelerator: Accelerator, module: AcceleratorModule, inputs: list[Array], wanted: Any) -> str:
-    """What is wrong with a program, if something is."""
+    """Return the fault of a program, or ""."""
     found = module.simulator.run(*inputs)
     for got, want in zip(found, wanted if isinstance(wanted, (list, tuple)) else [wanted], strict=True):
         if got.shape != want.shape or got.dtype != want.dtype:

@@ -63,7 +63,7 @@ def choose(accelerator: Accelerator, e: Emitted) -> Tiling:
 
 
 def _key(e: Emitted) -> tuple[Any, ...]:
-    """What a tiling depends on: what the instruction multiplies axes by, and what its cycles are said to depend on."""
+    """Return the fields that a tiling depends on: factors of axes in accesses, and fields that the cycles depend on."""
     factors = {t.factor for access in e.instruction.accesses.values() for d in access for t in d.terms}
     fields = tuple((n, v) for n, v in e.fields.items() if n in factors or n in e.instruction.asked)
     return e.instruction.name, tuple(e.extents.items()), fields, tuple(str(o.dtype) for o in e.operands.values())
@@ -85,7 +85,7 @@ def _orders(cut: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 
 class _Search:
-    """What is the same for all tilings of one instruction."""
+    """The common data of all tilings of one instruction."""
 
     def __init__(self, accelerator: Accelerator, e: Emitted) -> None:
         self.accelerator, self.e = accelerator, e
@@ -173,7 +173,7 @@ class _Search:
 
 
 def box_of(e: Emitted, name: str, ranges: Mapping[str, Range]) -> tuple[tuple[int, int, int, int], ...]:
-    """What a step reads of an operand, or writes.
+    """The tile of an operand that a step reads or writes.
 
     Of each dimension the first element, how many there are, and how many filled ones before and after.
     """

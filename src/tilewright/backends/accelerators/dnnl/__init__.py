@@ -1,7 +1,7 @@
 """oneDNN as a back end: parts of a network run by its primitives, the rest by this compiler.
 
     tilewright.compile("resnet50.onnx", target="dnnl, llvm")
-    relay.build(dnnl.partition_for_dnnl(mod, params), "llvm")      # the same, in the field's words
+    relay.build(dnnl.partition_for_dnnl(mod, params), "llvm")      # the same with TVM's functions
 
 Needs `libdnnl.so.3` when the program runs (`pip install onednn-cpu-gomp`), and nothing when it is compiled.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     partition_for = partition_for_dnnl
 
 _LATE: Final = {"partition_for": "partition_for_dnnl", "partition_for_dnnl": "partition_for_dnnl", "pattern_table": "pattern_table"}
-"""What only compiling needs; the first is what targets with accelerators ("dnnl, llvm") call."""
+"""Names that only compilation needs; targets with accelerators ("dnnl, llvm") call the first."""
 
 __all__ = ["DNNLModule", "partition_for", "partition_for_dnnl", "pattern_table"]
 

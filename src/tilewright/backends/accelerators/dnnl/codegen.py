@@ -94,7 +94,7 @@ class _Reader:
         return self._shaped(made, function.body)
 
     def _activated(self, e: Expr, name: str, steps: list[Callable[[Operation], None]]) -> Expr:
-        """What the activation that a row is named after is of; the function itself joins `steps`."""
+        """Return the operand of the activation that a row is named after, and append the activation to `steps`."""
         kind = next((k for k in sorted(ACTIVATIONS, key=len, reverse=True) if name.endswith((f"_{k}", f".{k}"))), None)
         if kind is None:
             return e
@@ -108,7 +108,7 @@ class _Reader:
         return inner
 
     def _follows(self, e: Call, inner: Call) -> Callable[[Operation], None]:
-        """What a call after the anchor does to the operation."""
+        """Add a call after the anchor to the operation."""
         name = _name(e)
         if name in UNARY:
             return lambda o: o.post.append(["eltwise", *UNARY[name](e.op)])

@@ -1,4 +1,4 @@
-"""oneDNN's C interface, of version 3, called as it is: no compiler, and nothing of it linked.
+"""oneDNN's C interface (version 3), called directly through ctypes, without a compiler or linker.
 
 The library is what `pip install onednn-cpu-gomp` (or a system's package with `libdnnl.so.3`) brings; `TILEWRIGHT_DNNL` names another file.
 Names and numbers are those of `dnnl.h` and `dnnl_types.h` (oneDNN 3.0 and later keep them).
@@ -42,7 +42,7 @@ SOFTMAX: Final = {"softmax": 196608, "log_softmax": 196609}
 _STATUS: Final = ("success", "out of memory", "invalid arguments", "unimplemented", "last implementation reached", "runtime error", "not required")
 _RUNTIMES: Final = {1: "sequential", 2: "OpenMP", 4: "TBB", 8: "a thread pool of its caller", 256: "OpenCL", 512: "SYCL"}
 _CALLABLE: Final = (1, 2, 4)
-"""The runtimes whose memory is plain memory, and whose primitives are done when their call returns."""
+"""The runtimes that use plain memory and finish a primitive before its call returns."""
 
 Dims = Sequence[int]
 
@@ -95,7 +95,7 @@ class Library:
         self.engine = engine.value
 
     def use_threads(self, count: int) -> None:
-        """Share what this thread asks for among so many threads; where the library has a pool of its own, that decides."""
+        """Set the number of threads for calls of this thread; a thread pool of the library takes precedence."""
         if self._set_threads is not None:
             self._set_threads(ctypes.c_int(count))
 
@@ -188,7 +188,7 @@ def _destroy(made: list[tuple[Any, int]]) -> None:
 
 @functools.cache
 def library() -> Library:
-    """The library of this process. Raises `TargetError` where there is none that can be called."""
+    """Return the library of this process. Raises `TargetError` where no usable library is found."""
     return Library(find())
 
 

@@ -89,7 +89,7 @@ class Plan:
         return desc if order is None else self.objects.permuted(desc, order)
 
     def read(self, arg: int, value: int, source: int, wanted: int) -> Read:
-        """An argument in the format `wanted` of a value whose memory, looked at as `source`, may have another."""
+        """Return an argument in the format `wanted` for a value with memory in the format `source`, which may differ."""
         if self.library.same(source, wanted):
             return Read(arg, wanted, self._stored[value][1])
         known = self._formats.setdefault(value, [])
@@ -101,7 +101,7 @@ class Plan:
         return Read(arg, wanted, buffer)
 
     def rows(self, value: int) -> Read:
-        """A value whose memory is rows."""
+        """A value with row-major memory."""
         return self.read(dnnl.ARG_SRC, value, self.seen(value), self.objects.plain(self.shape(value)))
 
     def put(self, value: int, desc: int, buffer: Buffer, order: Sequence[int] | None = None) -> None:
@@ -139,7 +139,7 @@ class Plan:
         return self._piece(self.library.size(desc))
 
     def summed(self, value: int, residual: int, operation: Operation, desc: int, order: Sequence[int] | None) -> Buffer:
-        """Memory that has `residual` in the format `desc`, to be added to: its own where nobody needs it after, else a copy."""
+        """Return memory with `residual` in the format `desc`, to accumulate into: its own memory if this is its last use, else a copy."""
         source, buffer = self.seen(residual, order), self._stored[residual][1]
         root = self._roots[residual]
         free = self._last[root] <= self._now and all(self._roots[k] != root for k in operation.inputs)
@@ -150,7 +150,7 @@ class Plan:
         return copy
 
     def attributes(self, post: int | None = None) -> int:
-        """Attributes of a primitive whose scratch memory is ours, with these post-ops."""
+        """Return the attributes of a primitive with user-managed scratch memory and these post-ops."""
         made = self.objects.made("primitive_attr", "primitive_attr_create")
         dnnl.check(self.library.code.dnnl_primitive_attr_set_scratchpad_mode(ctypes.c_void_p(made), dnnl.SCRATCHPAD_OF_USER), "primitive_attr_set_scratchpad_mode")
         if post is not None:
@@ -190,7 +190,7 @@ class Plan:
         return Buffer(CONSTANT, array=packed)
 
     def _give_results(self) -> None:
-        """What is a result and lies elsewhere, or in another format, into the memory of the caller."""
+        """Copy a result that is in other memory or in another format into the memory of the caller."""
         for k, value in enumerate(self.program.results):
             desc, buffer = self._stored[value]
             if buffer.kind != OUTPUT or buffer.index != k:
@@ -250,7 +250,7 @@ _VIEWS: Final = ("reshape", "transpose")
 
 
 def _lives(program: Program) -> tuple[list[int], list[int]]:
-    """For each value the one whose memory it may look at, and for each of those the last operation that reads it."""
+    """Return for each value the value with the memory that it may share, and for each of those the last operation that reads it."""
     roots = list(range(len(program.values)))
     for o in program.operations:
         if o.kind in _VIEWS:

@@ -75,7 +75,7 @@ def _operand(plan: Plan, value: int, rank: int, order: Sequence[int] | None) -> 
 
 
 def _finish(plan: Plan, o: Operation, desc: int, reads: list[Read], post: _Post, order: Sequence[int] | None = None) -> None:
-    """Add the step of a primitive whose result has the format that it chose."""
+    """Add the step of a primitive; the primitive chooses the format of its result."""
     made = plan.library.description(desc, dnnl.QUERY_DST)
     into = plan.target(o.output, made, order) if post.residual is None else plan.summed(o.output, post.residual, o, made, order)
     plan.emit(desc, [*reads, *post.reads], Read(dnnl.ARG_DST, made, into))

@@ -1,4 +1,4 @@
-"""What oneDNN is asked to do, as data: values and operations, in order. It travels in artifacts; nothing here calls the library.
+"""Programs for oneDNN as data: values and operations, in order. Artifacts contain them; this module does not call the library.
 
     values      0: input [1, 3, 224, 224]   1: constant [64, 3, 7, 7]   2: [1, 64, 112, 112]   …
     operations  convolution 0, 1 -> 2, strides …, then relu

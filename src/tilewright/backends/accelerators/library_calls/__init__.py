@@ -49,7 +49,7 @@ GENERATORS: Final = {**{name: _calls_of(name) for name in ("arm_compute_lib", "b
 
 
 def register_generators() -> None:
-    """Make the code generators known, `relay.ext.<library>`, but for those that somebody registered before."""
+    """Register the code generators as `relay.ext.<library>`, except for names that are registered already."""
     for library, generator in GENERATORS.items():
         if f"relay.ext.{library}" not in FUNCTIONS:
             register_func(f"relay.ext.{library}", generator)

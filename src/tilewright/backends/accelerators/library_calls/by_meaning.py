@@ -53,7 +53,7 @@ def run_by_meaning(module: LibraryModule, *arrays: Any) -> None:
 
 
 def results_of(step: Step, reads: list[np.ndarray[Any, Any]]) -> list[np.ndarray[Any, Any]]:
-    """What one call writes, from what it reads, by its meaning."""
+    """Compute the results of one call from its arguments, with the numpy meaning of its operators."""
     mod = parse(step.meaning)
     given = iter(reads[: len(reads) - step.constants])
     found = evaluate(mod, *(_filled(p.checked_type, given) for p in mod["main"].params))

@@ -24,7 +24,7 @@ _ALIGNMENT = 64
 
 
 def library_module(library: str, function: Function) -> LibraryModule:
-    """The calls of a function with `Compiler=<library>` whose body is calls of composite functions. Raises `CompileError` for another body."""
+    """Return the calls of composite functions in a function with `Compiler=<library>`. Raises `CompileError` for any other body."""
     return _Calls(library, function).module()
 
 
@@ -52,7 +52,7 @@ class _Calls:
         t = self.tensors[number]
         if t.kind != "workspace":
             symbol = self.function.attrs["global_symbol"]
-            raise CompileError(f"@{symbol} gives back its {t.kind} {t.place} as it is, which no call of {self.library} writes; partition it again", self.function.span, code="TW0904")
+            raise CompileError(f"@{symbol} returns its {t.kind} {t.place} unchanged, which no call of {self.library} writes; partition the network again", self.function.span, code="TW0904")
         self.tensors[number] = dataclasses.replace(t, kind="output", place=place)
 
     def _lay_out(self) -> int:

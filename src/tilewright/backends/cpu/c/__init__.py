@@ -1,1 +1,1 @@
-"""C99 text of flat loop programs, and what a compiler of this machine makes of it."""
+"""C99 text of flat loop programs, compiled by a C compiler of this machine."""

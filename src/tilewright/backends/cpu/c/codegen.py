@@ -1,11 +1,11 @@
 """Flat loop programs over scalars -> C99 text.
 
-    void name(tw_context *context, const float *restrict x, float *restrict y)      a kernel of a program in this process
-    static void name(const float *restrict x, float *restrict y)                    one of a model that is one file
+    void name(tw_context *context, const float *restrict x, float *restrict y)     a kernel of a program in this process
+    static void name(const float *restrict x, float *restrict y)                   a kernel of a model that is one file
 
-Loops stay loops, and buffers and variables keep their names. A parallel loop is a function over what it uses, reached
-through `context->parallel_for`; in a model that is one file it is a loop. Memory of a kernel is on the stack while it
-is small, else from `malloc` (in a model that is one file, a part of its workspace).
+Loops stay loops, and buffers and variables keep their names. A parallel loop is a function over its free names, reached
+through `context->parallel_for`; in a model that is one file it is a loop. The memory of a kernel is on the stack while
+it is small, else from `malloc` (in a model that is one file, a part of its workspace).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tilewright.tir.stmt import (
     stored_buffers,
     walk_stmt,
 )
-from tilewright.tir.transform.scope import inside
+from tilewright.tir.transform.loop_facts import inside
 from tilewright.tir.transform.verify import verify_flat
 
 _ALIGNMENT: Final = 64
@@ -54,8 +54,7 @@ HEADERS: Final = ("math", "stdbool", "stddef", "stdint", "string")
 
 @dataclass
 class File:
-    """What the functions of one file need: small functions, declarations, whether any gets memory from the C library.
-    """
+    """One file: its helper functions, its declarations, and whether its functions use memory from the C library."""
 
     alone: bool = False
     """Whether the file is a whole model, without a context, threads or `malloc`."""
@@ -73,7 +72,7 @@ class File:
     def add(self, func: PrimFunc) -> None:
         """Write a function.
 
-        Raises `CompileError` for types and names that C does not have, `InternalError` for one that is not flat.
+        Raises `CompileError` for types and names that C does not have, `InternalError` for a function that is not flat.
         """
         verify_flat(func)
         if identifier(func.name) != func.name:
@@ -88,7 +87,7 @@ class File:
         self.taken.append(writer.memory.taken)
 
     def text(self) -> str:
-        """The whole file."""
+        """Return the whole file."""
         headers = [*HEADERS, *(["stdlib"] if self.allocates else [])]
         parts = [
             "\n".join(f"#include <{h}.h>" for h in headers), *([] if self.alone else [CONTEXT]),
@@ -98,15 +97,16 @@ class File:
 
 
 def emit_module(funcs: Iterable[PrimFunc], overlapping: frozenset[str] = frozenset()) -> str:
-    """One C file with several flat functions over scalars, to be called with a context; those of `overlapping` may read
-    memory that they write.
+    """Return one C file with several flat functions over scalars, which are called with a context.
+
+    Functions in `overlapping` may read memory that they write.
     """
     return emit_measured(funcs, overlapping)[0]
 
 
 @room_for(KERNEL)
 def emit_measured(funcs: Iterable[PrimFunc], overlapping: frozenset[str] = frozenset()) -> tuple[str, Scratch]:
-    """The same, and the most memory that one of the functions takes beside its arguments."""
+    """Return the same, and the most memory that one of the functions takes beside its arguments."""
     file = File(overlapping=overlapping)
     for func in funcs:
         file.add(func)
@@ -209,10 +209,10 @@ class _Function:
         value = s.value
         self.values.prepare([index, value])
         name = f"{self.writer.buffer(s.buffer)}[{self.writer.subscript(index)}]"
-        if isinstance(value, (Load, Var)) or value in self.writer.names or not _adds_to(s):
-            self.line(f"{name} = {self.writer.text(value)};")
+        if isinstance(value, Add) and value not in self.writer.names and _adds_to(s, value):
+            self.line(f"{name} += {self.writer.text(value.b)};")
         else:
-            self.line(f"{name} += {self.writer.text(value.b)};")  # type: ignore[attr-defined]
+            self.line(f"{name} = {self.writer.text(value)};")
         self.values.done()
 
     def let(self, s: Let) -> None:
@@ -254,7 +254,7 @@ class _Function:
         self.over(s, start, end)
 
     def dot(self, d: DotLanes) -> None:
-        """Products of four bytes, for the lanes of a vector at once."""
+        """Write products of four bytes, for the lanes of a vector at once."""
         self.values.prepare([d.word, d.total.indices[0], d.weights.indices[0]])
         places = [
             f"{self.writer.buffer(x.buffer)} + {self.writer.subscript(x.indices[0])}" for x in (d.total, d.weights)
@@ -264,7 +264,7 @@ class _Function:
         self.values.done()
 
     def bound(self, e: PrimExpr, name: str) -> str:
-        """The first or last place of a loop: written out, or as a variable where it is long or reads memory."""
+        """Return the start or end of a loop: written out, or as a variable where it is long or reads memory."""
         if len([*walk(e)]) <= 3 and not any(isinstance(x, Load) for x in walk(e)):
             return self.writer.subscript(e)
         self.values.prepare([e])
@@ -323,7 +323,9 @@ class _Function:
 
     # Parallel loops.
     def split(self, s: For) -> None:
-        """`parallel for i: body` -> a function over what the loop uses, and a call of it through the context."""
+        """Write `parallel for i: body` as a function over the free names of the loop, and a call of it through the
+        context.
+        """
         buffers, variables = free_names(s.body)
         variables = [v for v in variables if v is not s.var]
         name = identifier(f"{self.func.name}_{s.var.name}", {f.split("(")[0].rsplit(" ", 1)[-1] for f in self.outlined})
@@ -370,14 +372,13 @@ _LEAST_SCRATCH: Final = 1 << 10
 """Bytes of memory of a kernel that stay on the stack where a model is one file."""
 
 
-def _adds_to(s: Store) -> bool:
-    """Whether a store is `x += y` of floats, which is how a reader says it."""
-    value = s.value
-    return isinstance(value, Add) and value.dtype.is_float and value.a is Load(s.buffer, s.indices)
+def _adds_to(s: Store, value: Add) -> bool:
+    """Tell whether a store of a sum is `x += y` of floats."""
+    return value.dtype.is_float and value.a is Load(s.buffer, s.indices)
 
 
 def _names(s: Stmt) -> Iterator[Buffer | Var]:
-    """The buffers and variables that a statement uses itself."""
+    """Return the buffers and variables that a statement uses itself."""
     if isinstance(s, Store):
         yield s.buffer
     sizes = [d for d in s.buffer.shape if isinstance(d, PrimExpr)] if isinstance(s, Allocate) else []

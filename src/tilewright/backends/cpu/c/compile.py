@@ -1,7 +1,8 @@
-"""C text -> an object file, by the first C compiler that is there.
+"""C text -> an object file, by the first C compiler that is installed.
 
-Tried in order: the compiler that the variable `CC` names, `cc`, `gcc` or `clang` (this architecture only), the cross
-compiler `<arch>-linux-gnu-gcc`, and the one inside the Python package `ziglang`, which compiles for every architecture.
+The order is: the compiler that the variable `CC` names, `cc`, `gcc` or `clang` (this architecture only), the cross
+compiler `<arch>-linux-gnu-gcc`, and the compiler inside the Python package `ziglang`, which compiles for every
+architecture.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from tilewright.base.errors import InternalError, TargetError
 from tilewright.runtime.host import host_arch
 
 STANDARD: Final = ("-std=c99", "-Wall", "-Wextra", "-Wconversion", "-pedantic")
-"""The language, and the warnings of which generated text has none."""
+"""The language, and the warnings that generated text does not cause."""
 EXACT: Final = ("-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing")
-"""Fast, with the results of the loop language: products and sums round one by one where it does not say otherwise, and
-one workspace holds values of several types.
+"""Fast code with the results of the loop language: products and sums round one by one, and one workspace holds values
+of several types.
 """
 _LONGEST: Final = 600
 
@@ -41,7 +42,7 @@ class Compiler:
     command: tuple[str, ...]
 
     def run(self, arguments: Sequence[str], folder: Path) -> str | None:
-        """Run it in `folder`; what it said where it failed."""
+        """Run the compiler in `folder`; return its message where it fails."""
         try:
             done = subprocess.run(
                 [*self.command, *arguments], cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL,
@@ -60,7 +61,7 @@ class Compiler:
 
 
 def find_compilers(arch: str) -> list[Compiler]:
-    """The C compilers of this machine that can compile for `arch`, the preferred one first."""
+    """Return the installed C compilers for `arch`, the preferred one first."""
     found = []
     if arch == host_arch():
         if chosen := shlex.split(os.environ.get("CC", "")):
@@ -76,8 +77,8 @@ def find_compilers(arch: str) -> list[Compiler]:
 
 
 def identity_of(target: Target) -> str:
-    """What objects of C text depend on beside the text: the compilers that may make them, told by their files, and the
-    options.
+    """Return the compilers that may make objects of C text, identified by their files, and the options, for the key of
+    the cache.
     """
     found = []
     for compiler in find_compilers(target.mtriple.split("-")[0]):
@@ -92,7 +93,7 @@ def identity_of(target: Target) -> str:
 
 
 def named_compiler(command: str) -> Compiler:
-    """The compiler of that command, which may have options. Raises `TargetError` where it is not there."""
+    """Return the compiler of a command, which may have options. Raises `TargetError` where it is not installed."""
     words = shlex.split(command)
     path = shutil.which(words[0]) if words else None
     if path is None:
@@ -105,7 +106,7 @@ def named_compiler(command: str) -> Compiler:
 
 
 def sanitizer_of(compiler: Compiler) -> Path:
-    """The library of a compiler's AddressSanitizer, which a process loads first.
+    """Return the library of a compiler's AddressSanitizer, which a process loads first.
 
     Raises `TargetError` where there is none.
     """
@@ -126,11 +127,10 @@ def sanitizer_of(compiler: Compiler) -> Path:
 def compile_c(
     text: str, target: Target, compiler: Compiler | None = None, options: Sequence[str] = (), source: Path | None = None
 ) -> bytes:
-    """The object file of `text` for `target`, position-independent; `options` go after ours. `source` is a file with
-    the text, where it has one that stays.
+    """Return the object file of `text` for `target`, position-independent; `options` follow the fixed ones.
 
-    Raises `TargetError` where there is no compiler, and `InternalError` with what the compiler said where it refuses
-    the text.
+    `source` is a permanent file with the text, if any. Raises `TargetError` where there is no compiler, and
+    `InternalError` with the compiler's message where it refuses the text.
     """
     arch = target.mtriple.split("-")[0]
     compilers = [compiler] if compiler else find_compilers(arch)
@@ -161,7 +161,7 @@ def compile_c(
 
 
 def machine_options(target: Target, compiler: Compiler) -> list[str]:
-    """The options that choose the processor."""
+    """Return the options that choose the processor."""
     arch, cpu = target.mtriple.split("-")[0], target.mcpu
     options = (
         [] if not compiler.is_zig or arch == host_arch()

@@ -1,8 +1,8 @@
 """Scalar expressions as C text.
 
-A rule gives text and how strongly it binds, so that there are parentheses where the language or a careful reader needs
-them. Whole numbers wrap around in the loop language: where their bounds do not say that a sum or product fits its type,
-a function of the prelude computes it. Indices of memory are taken to fit.
+A rule returns text and its precedence, so that parentheses stand where the language or a careful reader needs them.
+Integers wrap around in the loop language: where their bounds do not prove that a sum or product fits its type, a helper
+function computes it. Indices of memory are assumed to fit.
 """
 
 from __future__ import annotations
@@ -22,13 +22,11 @@ from tilewright.scalar.expr import Buffer, Load, PrimExpr, Var, number_of
 
 PRIMARY, UNARY, PRODUCT, SUM, SHIFT, ORDER, EQUALITY, BITS, AND, OR, CHOICE = 16, 14, 13, 12, 11, 10, 9, 8, 5, 4, 3
 Text = tuple[str, int]
-"""C text, and the precedence of the operator that it is made by."""
+"""C text, and the precedence of its operator."""
 
 
 class Writer:
-    """What expressions are written with: names of variables, buffers and values computed before, and what the file
-    needs.
-    """
+    """The names of variables, buffers and values computed before, and the helper functions that the file needs."""
 
     def __init__(self, needs: set[str], prototypes: dict[str, str]) -> None:
         self.needs, self.prototypes = needs, prototypes
@@ -41,7 +39,7 @@ class Writer:
         """Whether an index is being written, whose arithmetic does not overflow."""
 
     def text(self, e: PrimExpr, least: int = 0) -> str:
-        """`e`, in parentheses unless it binds at least so strongly."""
+        """Return `e`, in parentheses unless its operator binds at least as strongly."""
         found, strength = self.bound_text(e)
         return found if strength >= least else f"({found})"
 
@@ -70,12 +68,12 @@ class Writer:
         return name
 
     def call(self, name: str, *arguments: str) -> Text:
-        """A call of a function of the prelude."""
+        """Return a call of a helper function."""
         self.needs.add(name)
         return f"{name}({', '.join(arguments)})", PRIMARY
 
     def converted(self, text: str, source: DataType, to: DataType) -> Text:
-        """A value of another type, whose text is a primary expression."""
+        """Return a value of another type, whose text is a primary expression."""
         if source is to:
             return text, PRIMARY
         if _is_short(source):
@@ -118,7 +116,7 @@ def _load(w: Writer, e: Load) -> Text:
 
 
 def _narrow(dtype: DataType) -> bool:
-    """Whether C computes in a wider type, from which the result is cut."""
+    """Tell whether C computes in a wider type, from which the result is truncated."""
     return dtype.code in ("int", "uint") and dtype.bits < 32
 
 
@@ -141,7 +139,7 @@ def _arithmetic(sign: str, name: str, strength: int, boolean: str) -> Callable[[
 
 
 def _fits(e: E.Binary, ranges: Ranges) -> bool:
-    """Whether bounds say that the result of an addition, subtraction or multiplication needs no wrapping around."""
+    """Tell whether bounds prove that the result of an addition, subtraction or multiplication does not wrap around."""
     a, b = _interval(e.a, ranges), _interval(e.b, ranges)
     if a[0] is None or a[1] is None or b[0] is None or b[1] is None:
         return False
@@ -152,7 +150,7 @@ def _fits(e: E.Binary, ranges: Ranges) -> bool:
 
 
 def _interval(e: PrimExpr, ranges: Ranges) -> Interval:
-    """The bounds of a whole number; an operand that might wrap around has none."""
+    """Return the bounds of an integer; None for an operand that might wrap around."""
     if isinstance(e, (E.Add, E.Sub, E.Mul)) and not _fits(e, ranges):
         return None, None
     return bounds(e, ranges)
@@ -165,7 +163,7 @@ def _real_division(w: Writer, e: E.Div) -> Text:
 
 
 def _division(name: str, sign: str) -> Callable[[Writer, Any], Text]:
-    """Of whole numbers: C's operator where it means the same."""
+    """Return a division of integers: C's operator where it means the same."""
 
     def rule(w: Writer, e: E.Binary) -> Text:
         divisor, dtype = number_of(e.b), e.dtype
@@ -259,7 +257,7 @@ def _call(w: Writer, e: E.Call) -> Text:
 
 
 def _of_integers(w: Writer, e: E.Call, arguments: list[str]) -> Text:
-    """The few functions that integers have; the rest are computed as float64."""
+    """Return one of the few functions that integers have; the others are computed as float64."""
     dtype = e.args[0].dtype
     if e.op is I.fma:
         return w.text(E.add(E.mul(e.args[0], e.args[1]), e.args[2]), PRIMARY), PRIMARY
@@ -315,7 +313,7 @@ def _reinterpret(w: Writer, e: E.Call) -> Text:
 
 
 def _extern(w: Writer, e: E.Call) -> Text:
-    """A function that is linked in: numbers by value, memory by its address."""
+    """Return a call of a linked function: numbers by value, memory by its address."""
     kinds, arguments = [], []
     for a in e.args:
         if isinstance(a, E.Call) and a.op is I.address_of and isinstance(load := a.args[0], Load):

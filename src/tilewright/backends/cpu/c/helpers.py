@@ -1,10 +1,11 @@
-"""Small functions that generated C calls, written where they are used: arithmetic that wraps around, divisions that
-round down, floats of 16 bits.
+"""Helper functions of generated C, written where they are used: wrapping arithmetic, flooring division, floats of 16
+bits.
 
-    need("add_i32")  ->  static inline int32_t add_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a + (uint32_t)b); }
+    need("add_i32")  ->  static inline int32_t add_i32(int32_t a, int32_t b)
+                         { return (int32_t)((uint32_t)a + (uint32_t)b); }
 
-Their meaning is that of the loop language: whole numbers wrap around, division by zero is zero, the maximum of floats
-keeps the first operand where the comparison with what is no number fails.
+Their meaning is that of the loop language: integers wrap around, division by zero is zero, the maximum of floats keeps
+the first operand where a comparison with NaN fails.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ _KINDS: Final = {
     **{f"i{n}": f"int{n}_t" for n in (8, 16, 32, 64)}, **{f"u{n}": f"uint{n}_t" for n in (8, 16, 32, 64)},
     "f32": "float", "f64": "double",
 }
-_FAMILIES: Final = frozenset("add sub mul max min shl abs isinf isnan sigmoid rsqrt truncdiv truncmod floordiv floormod power".split())  # noqa: SIM905
+_FAMILIES: Final = frozenset({
+    "add", "sub", "mul", "max", "min", "shl", "abs", "isinf", "isnan", "sigmoid", "rsqrt", "truncdiv", "truncmod", "floordiv",
+    "floormod", "power",
+})
 _SIGNS: Final = {"add": "+", "sub": "-", "mul": "*"}
 
 _FIXED: Final[dict[str, str]] = {
@@ -132,9 +136,7 @@ _NEEDS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def _dot4_of_lanes(lanes: int) -> str:
-    """`dot4` for as many sums as a vector has: by the instruction for it, or by products of 16-bit halves, where the
-    compiler may use these.
-    """
+    """Return `dot4` for the sums of a vector: by the instruction for it, or by products of 16-bit halves."""
     wide = {
         8: "defined(__AVX512VNNI__) && defined(__AVX512VL__)", 16: "defined(__AVX512VNNI__) && defined(__AVX512F__)"
     }[lanes]
@@ -165,7 +167,7 @@ static inline void dot4_x{lanes}(int32_t *total, uint32_t a, const int32_t *w) {
 
 
 def _by_halves(lanes: int, bits: int) -> str:
-    """The products of even and of odd bytes, as 16-bit numbers, in vectors of so many bits."""
+    """Return the products of even and of odd bytes, as 16-bit numbers, in vectors of `bits` bits."""
     kind = f"__m{bits}i"
     i, whole, lines = f"_mm{'' if bits == 128 else bits}_", f"si{bits}", []
     for k in range(0, lanes, bits // 32):
@@ -186,13 +188,13 @@ _FIXED.update({f"dot4_x{lanes}": _dot4_of_lanes(lanes) for lanes in (8, 16)})
 
 
 def is_helper(name: str) -> bool:
-    """Whether the name is that of one of these functions."""
+    """Tell whether a name is that of a helper function."""
     what, _, end = name.rpartition("_")
     return name in _FIXED or (end in _KINDS and what in _FAMILIES)
 
 
 def text_of(name: str) -> tuple[tuple[str, ...], str]:
-    """The functions that a function calls, and its text."""
+    """Return the functions that a function calls, and its text."""
     if name in _FIXED:
         return _NEEDS.get(name, ()), _FIXED[name]
     what, _, end = name.rpartition("_")
@@ -200,7 +202,8 @@ def text_of(name: str) -> tuple[tuple[str, ...], str]:
     if kind is None:
         raise InternalError(f"generated C calls '{name}', which nobody wrote")
     if what in _SIGNS:
-        return (), f"static inline {kind} {name}({kind} a, {kind} b) {{ return ({kind})((u{kind})a {_SIGNS[what]} (u{kind})b); }}"
+        value = f"({kind})((u{kind})a {_SIGNS[what]} (u{kind})b)"
+        return (), f"static inline {kind} {name}({kind} a, {kind} b) {{ return {value}; }}"
     if what in ("max", "min"):
         sign = ">" if what == "max" else "<"
         return (), f"static inline {kind} {name}({kind} a, {kind} b) {{ return b {sign} a ? b : a; }}"
@@ -262,7 +265,7 @@ static inline {kind} {name}({kind} a, {kind} b) {{
 
 
 def prelude(names: set[str]) -> list[str]:
-    """The texts of the functions, each behind those that it calls."""
+    """Return the texts of the functions, each after those that it calls."""
     done: dict[str, str] = {}
 
     def write(name: str) -> None:

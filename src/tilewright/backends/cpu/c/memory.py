@@ -8,7 +8,7 @@
       free(x);
     }
 
-What needs memory that was refused is not computed. Whoever called sees the count (`runtime/scratch.py`).
+Statements whose memory was refused are not computed, and the caller sees the count (`runtime/scratch.py`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tilewright.scalar.expr import Buffer
 from tilewright.tir.stmt import Allocate, PrimFunc, walk_stmt
 
 _LARGEST: Final = 64 << 10
-"""Bytes of one array on the stack at most."""
+"""Bytes of one array on the stack, at most."""
 _MOST_STACK: Final = 256 << 10
-"""Bytes that a kernel and the bodies of its parallel loops take of a stack at most, together."""
+"""Bytes of stack of a kernel and the bodies of its parallel loops together, at most."""
 
 CONTEXT: Final = """\
 typedef struct tw_context tw_context;
@@ -33,19 +33,19 @@ struct tw_context {
   void *pool;
   volatile int64_t refused; /* how often there was no memory; that it changes is what counts */
 };"""
-"""What kernels see of a context, whose form is that of `backends/cpu/llvm/pool.py`."""
+"""The part of a context that kernels use; its layout is that of `backends/cpu/llvm/pool.py`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Which of its buffers a kernel has on the stack, and the bytes that it takes of a thread."""
+    """The buffers that a kernel has on the stack, and the bytes that it takes of a thread."""
 
     on_stack: frozenset[Buffer]
     taken: Scratch
 
 
 def memory_of(func: PrimFunc) -> Memory:
-    """What a flat function takes beside its arguments."""
+    """Return the memory that a flat function takes beside its arguments."""
     on_stack: set[Buffer] = set()
     stack = heap = 0
     for b in dict.fromkeys(s.buffer for s in walk_stmt(func.body) if isinstance(s, Allocate)):
@@ -59,6 +59,6 @@ def memory_of(func: PrimFunc) -> Memory:
 
 
 def _nbytes(b: Buffer) -> int | None:
-    """The bytes of a flat buffer; None where its size is known only when the kernel is called."""
+    """Return the bytes of a flat buffer; None where its size is known only when the kernel is called."""
     (size,) = b.shape
     return max(1, size) * b.dtype.itemsize if isinstance(size, int) else None

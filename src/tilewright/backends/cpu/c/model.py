@@ -1,9 +1,9 @@
 """A whole model as one C99 file and its header: kernels, constants as arrays, one static workspace, and a function that
-runs it all.
+runs the model.
 
     emit_model(manifest, kernels, constants)  ->  CModel(name, source, header)
 
-The file needs no memory from the system, no threads and no code of ours: of the C library, `math.h` and `string.h`.
+The file needs no memory from the system, no threads and no other code than `math.h` and `string.h` of the C library.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tilewright.base.errors import CompileError, InternalError
 from tilewright.base.types import DataType
 from tilewright.runtime.manifest import FIRST_MESSAGE, Manifest
 from tilewright.runtime.program import INPUT, Copy, KernelCall, Place, TensorInfo, overlapping
-from tilewright.runtime.table import part_bytes
+from tilewright.runtime.size_table import part_bytes
 from tilewright.scalar.expr import Buffer
 from tilewright.tir.stmt import PrimFunc
 
@@ -47,10 +47,10 @@ class CModel:
 
 
 def emit_model(manifest: Manifest, kernels: Sequence[PrimFunc], constants: Array) -> CModel:
-    """The model as C.
+    """Return the model as C.
 
-    Raises `CompileError` for what one file cannot be: open sizes, operators that run in Python, calls of other
-    compilers.
+    Raises `CompileError` for dynamic shapes, operators that run in Python, and calls of other compilers, which one file
+    cannot hold.
     """
     _refuse(manifest)
     return _Model(manifest, kernels, constants).emit()
@@ -116,7 +116,8 @@ class _Model:
         head = f"/* Model {_plain(m.name)}, written by Tilewright {m.compiler}. How to call it stands in {name}.h. */"
         includes = "\n".join([*(f"#include <{h}.h>" for h in HEADERS), "", f'#include "{name}.h"'])
         space = "/* Values between kernels, and what kernels keep while they run. */\n" \
-                f"static union {{ unsigned char bytes[{name.upper()}_WORKSPACE_BYTES]; double real; int64_t whole; void *pointer; }} workspace;"
+                f"static union {{ unsigned char bytes[{name.upper()}_WORKSPACE_BYTES]; double real; int64_t whole; " \
+                "void *pointer; } workspace;"
         parts = [
             head, includes, *prelude(self.file.needs), "\n".join(self.file.prototypes.values()), *self.texts,
             *self.file.functions
@@ -147,7 +148,7 @@ class _Model:
         ])
 
     def _result(self) -> str:
-        """The type of what the function returns: a status where checks may end it."""
+        """The return type of the function: a status where checks may end it."""
         return "int" if self.manifest.failures else "void"
 
     def _parameters(self) -> str:
@@ -159,11 +160,13 @@ class _Model:
     def _step(self, step: Any) -> Iterator[str]:
         if isinstance(step, Copy):
             byte = DataType("uint8")
-            yield f"  memcpy({self._address(step.destination, byte)}, {self._address(step.source, byte, int(step.nbytes))}, {step.nbytes});"
+            source = self._address(step.source, byte, int(step.nbytes))
+            yield f"  memcpy({self._address(step.destination, byte)}, {source}, {step.nbytes});"
             return
         for check in step.checks:
             faults = self._address(check.place, DataType("int32"), 4, "faults")
-            yield f"  if (*({faults})) return {FIRST_MESSAGE + check.number}; {comment(self.manifest.failures[check.number])}"
+            message = comment(self.manifest.failures[check.number])
+            yield f"  if (*({faults})) return {FIRST_MESSAGE + check.number}; {message}"
         func = self.kernels[step.symbol]
         arguments = [self._argument(p, b) for p, b in zip(step.args, func.params, strict=True)]
         if step.symbol in self.file.scratch:
@@ -185,13 +188,14 @@ class _Model:
                 at = f"workspace.bytes + {place.offset}" if place.offset else "workspace.bytes"
                 return at if kind == "uint8_t" and not name else f"({kind} *)(void *)({at})"
             case "input" | "output":
-                infos, names, constancy = (
-                    self.manifest.inputs, self.inputs, "const "
-                ) if place.kind == INPUT else (self.manifest.outputs, self.outputs, "")
+                given = place.kind == INPUT
+                infos, names = (self.manifest.inputs, self.inputs) if given else (self.manifest.outputs, self.outputs)
+                constancy = "const " if given else ""
                 own, skip = infos[place.offset].dtype, int(place.skip)
                 if c_type(own) == kind and skip % own.itemsize == 0:
                     return f"{names[place.offset]} + {skip // own.itemsize}" if skip else names[place.offset]
-                return f"({constancy}{kind} *)({constancy}void *)(({constancy}unsigned char *){names[place.offset]} + {skip})"
+                at = f"({constancy}unsigned char *){names[place.offset]} + {skip}"
+                return f"({constancy}{kind} *)({constancy}void *)({at})"
             case _:
                 raise InternalError(
                     f"a step of '{self.manifest.name}' names the {place.kind} {place.offset}, which a model that is "
@@ -199,7 +203,7 @@ class _Model:
                 )
 
     def _constant(self, offset: int, dtype: DataType, nbytes: int, name: str) -> str:
-        """The name of the array that has these bytes."""
+        """Return the name of the array that has these bytes."""
         key = (offset, c_type(dtype), nbytes)
         known = self.arrays.get(key)
         if known is None:
@@ -255,7 +259,7 @@ def _plain(said: object) -> str:
 
 
 def listed(values: Array, dtype: DataType) -> str:
-    """The elements, as many in a line as it holds: floats in hexadecimal, which shows their bits."""
+    """Return the elements, as many in a line as fit; floats are hexadecimal, which shows their bits."""
     words = [*literals(values, dtype)] or ["0"]
     lines, line = [], " "
     for word in words:
@@ -267,7 +271,7 @@ def listed(values: Array, dtype: DataType) -> str:
 
 
 def literals(values: Array, dtype: DataType) -> Iterator[str]:
-    """Each element as a constant of C."""
+    """Return each element as a constant of C."""
     if dtype.is_float and dtype.bits == 16:
         return (f"0x{bits:04X}" for bits in values.reshape(-1).view(np.uint16).tolist())
     name = str(dtype)

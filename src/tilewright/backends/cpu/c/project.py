@@ -1,9 +1,9 @@
-"""What stands beside a model in C: a test of it on known values, a program that calls it, and how all is compiled.
+"""Files beside a model in C: a test of it on known values, a program that calls it, and a Makefile.
 
-    <name>.c <name>.h          the model
-    <name>_test.c              runs it on inputs whose outputs are known, and says how far the results are from these
-    main.c                     an example: reads raw inputs from files, writes raw outputs
-    Makefile                   make, make test
+    <name>.c <name>.h     the model
+    <name>_test.c         runs it on inputs with known outputs, and prints the distance of the results
+    main.c                an example: reads raw inputs from files, writes raw outputs
+    Makefile              make, make test
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from tilewright.runtime.program import TensorInfo
 
 Array = np.ndarray[Any, Any]
 TOLERANCE: Final = 1e-4
-"""How far a float may be from the known one, of the larger of 1 and its size: other processors and libraries round
-otherwise.
+"""Allowed distance of a float from the known one, relative to the larger of 1 and its size: processors and libraries
+round differently.
 """
 
 _COMPARE: Final = """\
@@ -67,7 +67,7 @@ static int write_file(const char *path, const void *data, size_t size) {
 
 
 def files(model: CModel, inputs: Sequence[Array], outputs: Sequence[Array]) -> dict[str, str]:
-    """The texts by file name; `outputs` are the known answers for `inputs`."""
+    """Return the texts by file name; `outputs` are the known answers for `inputs`."""
     return {
         f"{model.name}.c": model.source, f"{model.name}.h": model.header,
         f"{model.name}_test.c": _test(model, inputs, outputs),

@@ -1,4 +1,4 @@
-"""How types, constants, names and comments are written in C.
+"""Types, constants, names and comments in C.
 
 `float16` and `bfloat16` are their bits in `uint16_t`: they are widened where they are read and rounded where they are
 written.
@@ -22,25 +22,28 @@ _TYPES: Final = {"float32": "float", "float64": "double", "bool": "bool", "float
 SUFFIX: Final = {"float": "f32", "double": "f64", "bool": "bool"}
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_]+")
 _RESERVED: Final = """
-    auto break case char const continue default do double else enum extern float for goto if inline int long register restrict return short signed
-    sizeof static struct switch typedef union unsigned void volatile while _Bool _Complex _Imaginary bool true false main
-    alignas alignof and and_eq asm bitand bitor catch char16_t char32_t class compl const_cast constexpr decltype delete dynamic_cast explicit export
-    friend mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public reinterpret_cast static_assert static_cast
-    template this thread_local throw try typeid typename using virtual wchar_t xor xor_eq
+    auto break case char const continue default do double else enum extern float for goto if inline int long
+    register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
+    _Bool _Complex _Imaginary bool true false main alignas alignof and and_eq asm bitand bitor catch char16_t
+    char32_t class compl const_cast constexpr decltype delete dynamic_cast explicit export friend mutable
+    namespace new noexcept not not_eq nullptr operator or or_eq private protected public reinterpret_cast
+    static_assert static_cast template this thread_local throw try typeid typename using virtual wchar_t xor
+    xor_eq
 """
 _NAMED: Final = """
-    acos asin atan cos sin tan acosh asinh atanh cosh sinh tanh exp exp2 expm1 log log10 log1p log2 logb pow sqrt cbrt hypot erf erfc tgamma lgamma
-    ceil floor nearbyint rint lrint round lround trunc fmod remainder copysign nan nextafter fdim fmax fmin fma fabs frexp ldexp modf scalbn ilogb
-    y0 y1 yn j0 j1 jn gamma signgam memcpy memset memcmp memmove malloc free strlen index NAN INFINITY HUGE_VAL isnan isinf signbit linux unix
+    acos asin atan cos sin tan acosh asinh atanh cosh sinh tanh exp exp2 expm1 log log10 log1p log2 logb pow
+    sqrt cbrt hypot erf erfc tgamma lgamma ceil floor nearbyint rint lrint round lround trunc fmod remainder
+    copysign nan nextafter fdim fmax fmin fma fabs frexp ldexp modf scalbn ilogb y0 y1 yn j0 j1 jn gamma signgam
+    memcpy memset memcmp memmove malloc free strlen index NAN INFINITY HUGE_VAL isnan isinf signbit linux unix
 """
 _KEYWORDS: Final = frozenset(_RESERVED.split())
-"""Of C, and of C++, whose programs include the header of a model."""
+"""Keywords of C, and of C++, whose programs include the header of a model."""
 MATHEMATICS: Final = frozenset(name + end for name in _NAMED.split() for end in ("", "f"))
-"""What `math.h` and `string.h` name, with the functions of floats."""
+"""Names in `math.h` and `string.h`, with the functions of floats."""
 
 
 def c_type(dtype: DataType) -> str:
-    """The C type of a scalar. Raises `CompileError` for one that C has no memory for: 4 bits, or 8-bit floats."""
+    """Return the C type of a scalar. Raises `CompileError` for types without memory in C: 4 bits, or 8-bit floats."""
     known = _TYPES.get(str(dtype))
     if known is None and dtype.lanes == 1 and dtype.code in ("int", "uint") and dtype.bits in (8, 16, 32, 64):
         known = f"{dtype.code}{dtype.bits}_t"
@@ -52,13 +55,13 @@ def c_type(dtype: DataType) -> str:
 
 
 def suffix(dtype: DataType) -> str:
-    """The end of the names of functions of a type: `f32`, `i64`, `u8`."""
+    """Return the end of the names of functions of a type: `f32`, `i64`, `u8`."""
     kind = c_type(dtype)
     return SUFFIX.get(kind) or kind.replace("uint", "u").replace("int", "i").removesuffix("_t")
 
 
 def constant(value: int | float, dtype: DataType) -> str:
-    """A constant, exactly."""
+    """Return a constant, exactly."""
     name = str(dtype)
     if name == "float16":
         return f"0x{int(np.float16(value).view(np.uint16)):04X}"
@@ -70,7 +73,7 @@ def constant(value: int | float, dtype: DataType) -> str:
 
 
 def real(value: float, name: str) -> str:
-    """A float or double in the fewest decimal digits that give it back."""
+    """Return a float or double in the fewest decimal digits that give it back."""
     if math.isnan(value):
         return "NAN" if name == "float32" else "(double)NAN"
     if math.isinf(value):
@@ -83,7 +86,7 @@ def real(value: float, name: str) -> str:
 
 
 def hexadecimal(value: float, name: str) -> str:
-    """The same in hexadecimal, which shows the bits: for arrays of constants."""
+    """Return a float in hexadecimal, which shows the bits, for arrays of constants."""
     if not math.isfinite(value):
         return real(value, name)
     if value == 0:
@@ -95,7 +98,7 @@ def hexadecimal(value: float, name: str) -> str:
 
 
 def whole(value: int, dtype: DataType) -> str:
-    """An integer or truth value, of its type."""
+    """Return an integer or truth value of its type."""
     if dtype.code == "bool":
         return "true" if value else "false"
     value &= (1 << dtype.bits) - 1
@@ -108,7 +111,7 @@ def whole(value: int, dtype: DataType) -> str:
 
 
 def identifier(name: str, taken: Container[str] = ()) -> str:
-    """`name` as a C identifier that is none of `taken`, no keyword, and no name of the headers that are included."""
+    """Return `name` as a C identifier that is not in `taken`, not a keyword, and not a name of the included headers."""
     clean = _UNSAFE.sub("_", name).strip("_") or "x"
     if clean[0].isdigit():
         clean = f"x{clean}"
@@ -124,6 +127,6 @@ def identifier(name: str, taken: Container[str] = ()) -> str:
 
 
 def comment(said: object) -> str:
-    """A line that says something, such as the name that a model gives, in printable letters."""
+    """Return a comment line, such as the name of a node, in printable letters."""
     plain = "".join(c if c.isprintable() else " " for c in str(said))
     return f"/* {plain.replace('*/', '* /').replace('/*', '/ *').replace('??', '? ?')} */"

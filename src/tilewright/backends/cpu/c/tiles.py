@@ -1,13 +1,13 @@
-"""Which loops go over a tile of sums: a few of them, around the loop over the lanes of a vector, with one store inside.
+"""Loops over a tile of sums: a few loops around the loop over the lanes of a vector, with one store inside.
 
     for (m = 0; m < 6; ++m)
       for (n = 0; n < 2; ++n)
         for (lane = 0; lane < 8; ++lane)
           sums[m * 16 + n * 8 + lane] = …
 
-A C compiler keeps such sums in registers only where these loops are unrolled but for the last one, which it makes a
-vector of. Where that one adds products of four bytes, it is a function of its own (`dot4_x8`), since compilers do not
-find the instruction for it.
+A C compiler keeps such sums in registers only where these loops are unrolled except for the last one, which it
+vectorizes. Where the last loop adds products of four bytes, it is a function of its own (`dot4_x8`), since compilers do
+not find the instruction for it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from tilewright.scalar.walk import walk
 from tilewright.tir.stmt import SERIAL, For, Stmt, Store
 
 _MOST: Final = 64
-"""Vectors of a tile at most."""
+"""Vectors of a tile, at most."""
 
 
 def is_tile(s: For) -> bool:
-    """Whether the loop is to be unrolled: it holds loops of constant sizes that end in one store, and is not the
+    """Tell whether a loop is to be unrolled: it holds loops of constant sizes that end in one store, and is not the
     innermost of them.
     """
     vectors, inner = 1, 0
@@ -45,8 +45,9 @@ def is_tile(s: For) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DotLanes:
-    """`for lane: total[place + lane] = dot4(word, weights[at + lane], total[place + lane])`, where `word` is the same
-    for all lanes.
+    """`for lane: total[place + lane] = dot4(word, weights[at + lane], total[place + lane])`.
+
+    `word` is the same for all lanes.
     """
 
     lanes: int
@@ -56,11 +57,13 @@ class DotLanes:
 
 
 LANES: Final = (8, 16)
-"""For how many there is a function."""
+"""Numbers of lanes that have a function."""
 
 
 def dot_lanes(s: For) -> DotLanes | None:
-    """What a loop over lanes is, where it adds products of four bytes to neighbours in memory."""
+    """Return the parts of a loop over lanes that adds products of four bytes to adjacent elements; None for other
+    loops.
+    """
     count, store, lane = number_of(s.extent), s.body, s.var
     if count not in LANES or s.kind != SERIAL or number_of(s.min) != 0 or not isinstance(
         store, Store
@@ -81,7 +84,7 @@ def dot_lanes(s: For) -> DotLanes | None:
 
 
 def _first(index: PrimExpr, lane: Var) -> PrimExpr | None:
-    """The place of the first lane; None where lanes are not neighbours."""
+    """Return the place of the first lane; None where lanes are not adjacent."""
     base = simplify(sub(index, lane), Ranges())
     return None if _reads(base, lane) else base
 

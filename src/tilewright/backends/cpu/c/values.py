@@ -1,7 +1,7 @@
-"""The values of a statement: what has to be computed before the expression itself.
+"""The values of a statement that are computed before its expression.
 
-A value that an expression uses several times gets a name, so that the text stays as small as the expression. What a
-choice guards stays inside of it: a choice between large values becomes an `if` that sets a variable.
+A value that an expression uses several times gets a name, so that the text stays as small as the expression. Values
+that a choice guards stay inside of it: a choice between large values becomes an `if` that sets a variable.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from tilewright.scalar.arith.simplify import is_index
 from tilewright.scalar.expr import Load, PrimExpr
 
 _WORTH_A_NAME: Final = 4
-"""Parts of a value, from which on it is written once."""
+"""Parts of a value from which on it is written once."""
 _WORTH_OF_INDEX: Final = 12
 _MOST_GUARDED: Final = 60
-"""Parts of one side of a choice that is written inside of an expression."""
+"""Parts of one side of a choice that is written inside of an expression, at most."""
 
 
 class Values:
-    """Writes the names that a statement needs with `line`, indented as the program stands."""
+    """Writes the names that a statement needs with `line`, at the current indentation."""
 
     def __init__(self, writer: Writer, line: Callable[[str], None], fresh: Callable[[str], str]) -> None:
         self.writer, self.line, self.fresh = writer, line, fresh
         self.sizes: dict[PrimExpr, int] = {}
 
     def prepare(self, tops: Sequence[PrimExpr]) -> None:
-        """Write what has to be known before `tops`; `done` lets go of the names."""
+        """Write the values needed before `tops`; `done` forgets the names."""
         guarded, order = self._region(tops)
         uses = _uses(tops)
         for e in order:
@@ -54,7 +54,7 @@ class Values:
         self.sizes.clear()
 
     def _choice(self, e: E.Select) -> None:
-        """`e` as a variable that the sides of an `if` set."""
+        """Write `e` as a variable that the sides of an `if` set."""
         name, before = self.fresh("t"), dict(self.writer.names)
         self.line(f"{c_type(e.dtype)} {name};")
         for head, side in ((f"if ({self.writer.text(e.condition)}) {{", e.true_value), ("} else {", e.false_value)):
@@ -68,7 +68,7 @@ class Values:
         self._name(e, name)
 
     def _region(self, tops: Sequence[PrimExpr]) -> tuple[set[PrimExpr], list[PrimExpr]]:
-        """The parts that only some choices read, and all parts, operands first."""
+        """Return the parts that only some choices read, and all parts, operands first."""
         order: list[PrimExpr] = []
         certain: set[PrimExpr] = set()
         seen: set[PrimExpr] = set()
@@ -100,7 +100,7 @@ class Values:
         return self.size(e) >= (_WORTH_OF_INDEX if pure_index else _WORTH_A_NAME)
 
     def size(self, e: PrimExpr) -> int:
-        """How many parts the text of `e` has."""
+        """Return the number of parts in the text of `e`."""
         known = self.sizes.get(e)
         if known is None:
             known = self.sizes[e] = 1 if e in self.writer.names else 1 + sum(map(self.size, e.operands()))
@@ -108,7 +108,7 @@ class Values:
 
 
 def _uses(tops: Sequence[PrimExpr]) -> Counter[PrimExpr]:
-    """How often each part is written, where the parts above it are written once."""
+    """Return the number of times that each part is written, where the parts above it are written once."""
     found: Counter[PrimExpr] = Counter(tops)
     seen: set[PrimExpr] = set()
     stack = list(tops)
@@ -122,7 +122,7 @@ def _uses(tops: Sequence[PrimExpr]) -> Counter[PrimExpr]:
 
 
 def _is_total(e: PrimExpr) -> bool:
-    """Whether computing `e` is harmless where nobody asked for it."""
+    """Tell whether computing `e` is harmless where its value is not used."""
     stack, seen = [e], set()
     while stack:
         x = stack.pop()

@@ -210,7 +210,8 @@ class _Codegen:
 
     def _evaluate(self, e: PrimExpr) -> None:
         if isinstance(e, Call) and e.op is prefetch and isinstance(e.args[0], Load):
-            emit_prefetch(self.f, e.args[0], int(e.args[1]) if len(e.args) > 1 else 1)  # type: ignore[call-overload]
+            level = e.args[1] if len(e.args) > 1 else None
+            emit_prefetch(self.f, e.args[0], level.value if isinstance(level, IntImm) else 1)
         elif isinstance(e, Call) and isinstance(e.op, Extern):
             call_extern(self.f, e)
             for b in handed_out(e, writes=True):

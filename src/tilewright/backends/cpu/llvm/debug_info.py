@@ -69,7 +69,10 @@ class DebugInfo:
         found = self.node(f'!DIFile(filename: "{_escaped(source.file)}", directory: "{_escaped(source.folder)}")')
         if not self._unit:
             kind = "FullDebug" if self._full else "LineTablesOnly"
-            unit = f'!DICompileUnit(language: DW_LANG_C99, file: {found}, producer: "tilewright", isOptimized: true, runtimeVersion: 0, emissionKind: {kind})'
+            unit = (
+                f'!DICompileUnit(language: DW_LANG_C99, file: {found}, producer: "tilewright", isOptimized: true, '
+                f'runtimeVersion: 0, emissionKind: {kind})'
+            )
             self._unit = self.node(unit, distinct=True)
         return found
 

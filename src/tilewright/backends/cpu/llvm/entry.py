@@ -18,10 +18,22 @@ from tilewright.backends.cpu.llvm.external import EXTERNAL, emit_external
 from tilewright.backends.cpu.llvm.interrupts import DECLARATIONS, entries_text, look_lines
 from tilewright.base.errors import InternalError
 from tilewright.runtime.manifest import FIRST_MESSAGE, MEMORY_FAULT, NO_SCRATCH, Manifest
-from tilewright.runtime.program import CONSTANT, INPUT, OUTPUT, PIECE, Check, Copy, KernelCall, Place, Step, entry_symbols, segments
+from tilewright.runtime.program import (
+    CONSTANT,
+    INPUT,
+    OUTPUT,
+    PIECE,
+    Check,
+    Copy,
+    KernelCall,
+    Place,
+    Step,
+    entry_symbols,
+    segments,
+)
 from tilewright.runtime.scratch import REFUSED_AT
+from tilewright.runtime.size_table import first_piece, part_bytes, positions
 from tilewright.runtime.sizes import Size
-from tilewright.runtime.table import first_piece, part_bytes, positions
 
 _PLAIN: Final = re.compile(r"[A-Za-z_.$][\w.$]*", re.ASCII)
 
@@ -343,7 +355,8 @@ def _loop(manifest: Manifest, symbol: str, linkage: str, looks: bool) -> str:
         for size, name in names.items()
     )
     if names:
-        sizes = f"  %table.at = getelementptr inbounds ptr, ptr %args, i64 {table}\n  %table = load ptr, ptr %table.at, align {pointer}\n{sizes}"
+        at = f"  %table.at = getelementptr inbounds ptr, ptr %args, i64 {table}"
+        sizes = f"{at}\n  %table = load ptr, ptr %table.at, align {pointer}\n{sizes}"
     moves = "\n".join(
         _MOVE.format(k=k, pointer=pointer, bytes=names.get(size, str(size))) for k, size in enumerate(steps)
     )

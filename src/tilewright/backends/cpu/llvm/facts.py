@@ -54,8 +54,9 @@ class Facts:
 
     def slot(self, access: Load | Store) -> int:
         """Return the offset of the tile slot that is read or written; the buffer must be one of `tiles`."""
-        offset, _ = _slot_of(access.indices)  # type: ignore[misc]
-        return offset
+        found = _slot_of(access.indices)
+        assert found is not None
+        return found[0]
 
     def slots(self, buffer: Buffer) -> dict[int, int]:
         """Return the slots of a register tile: offset -> lanes."""

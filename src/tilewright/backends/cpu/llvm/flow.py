@@ -1,21 +1,20 @@
-"""Functions of control as LLVM text: branches, calls, jumps, and the cells that values are in.
+"""Functions of the control language as LLVM text: branches, calls, jumps, and the cells that hold values.
 
     cell   = { i64 holders, i32 tag, i32 class, … }, at a multiple of 64 bytes
-    tensor = { …, ptr data, elements }        the elements elsewhere for an input or a constant
+    tensor = { …, ptr data, elements }        the elements are elsewhere for an input or a constant
     record = { …, ptr field 0, ptr field 1, … }
 
-Every size is known while compiling, so each different one is a class with a list of free cells of its own, and nothing
-is wasted on rounding. Cells are cut from chunks, which a run gives back as a whole when it ends, however it ends. A run
-keeps all of its state in its own frame, so runs never meet; its first chunk is part of the workspace, so small programs
-allocate nothing.
+Every size is known while compiling, so each size is a class with its own list of free cells, and no memory is lost to
+rounding. Cells are cut from chunks, which a run frees as a whole when it ends. A run keeps its state in its own frame,
+so runs are independent; its first chunk is part of the workspace, so small programs allocate nothing.
 
-All functions are `ptr f(ptr run, ptr closure)`. Arguments go through the run's frame, and are read before anything else
-is done; so every tail call is a jump, on every machine, and a loop uses one frame. A function that fails has put the
-status into the run, and returns null, as its callers then do.
+All functions are `ptr f(ptr run, ptr closure)`. Arguments are passed in the run's frame and read first, so every tail
+call is a jump on every machine, and a loop uses one frame. A function that fails stores the status in the run and
+returns null, and its callers do the same.
 
-A run that takes long looks for pending signals (`interrupts.py`) inside of blocks, after them, and at the entry of
-functions: each adds the estimated time of its body to the counter `work` of the run, and the check for signals is made
-when that counter reaches a limit.
+A long run looks for pending signals (`interrupts.py`) inside of blocks, after them, and at the entry of functions. Each
+adds the estimated time of its body to the counter `work` of the run, and signals are checked when the counter reaches a
+limit.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ from tilewright.backends.flow import (
 from tilewright.runtime.manifest import FIRST_MESSAGE, NO_MEMORY, NO_STACK
 
 FIRST_CHUNK: Final = 1 << 14
-"""Bytes of the workspace that cells are cut from before memory is asked for."""
+"""Bytes of the workspace that cells are cut from before memory is requested."""
 _LINE: Final = 64
 _CONTEXT, _CONSTANTS, _WORKSPACE, _FREE_FROM, _FREE_TO, _CHUNKS, _LIMIT, _STATUS, _OUTPUTS, _PENDING, _WORK, _ARGS = (
     range(0, 96, 8)
@@ -64,13 +63,16 @@ _CONTEXT, _CONSTANTS, _WORKSPACE, _FREE_FROM, _FREE_TO, _CHUNKS, _LIMIT, _STATUS
 _FIELDS: Final = 16
 _NEAR, _FAR = 32, 64
 _BESIDE_BLOCKS: Final = 100
-"""Estimated nanoseconds of a call of a function beside its blocks."""
+"""Estimated nanoseconds of a call of a function without its blocks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Where a program looks for pending signals: the estimated nanoseconds of each block, the blocks that look between
-    their kernels, and the most nanoseconds between two looks."""
+    """Where a program looks for pending signals.
+
+    It has the estimated nanoseconds of each block, the blocks that look between their kernels, and the most nanoseconds
+    between two looks.
+    """
 
     work: Sequence[int]
     blocks: Collection[int]
@@ -81,15 +83,16 @@ def emit_flow(
     program: FlowProgram, constants: Sequence[int], result_bytes: Sequence[int], workspace_bytes: int,
     watch: Watch | None = None
 ) -> str:
-    """The functions of a program and its entry `tw_run`; the blocks `flow.block.<n>` are to be defined beside.
+    """Return the functions of a program and its entry `tw_run`; the blocks `flow.block.<n>` are defined elsewhere.
 
-    `constants` are the offsets of what a `Wrap` names, `result_bytes` the sizes of the outputs, `workspace_bytes` the
-    part of the workspace that blocks use. With a `watch`, there is also `tw_run_interruptible`, which calls what
-    `interrupts.py` defines.
+    `constants` are the offsets of the constants of `Wrap`, `result_bytes` the sizes of the outputs, `workspace_bytes`
+    the part of the workspace that blocks use. With a `watch`, there is also `tw_run_interruptible`, which calls the
+    functions of `interrupts.py`.
     """
     cells = _Cells()
     texts = [_Text(program, constants, cells, k, watch).emit(f) for k, f in enumerate(program.functions)]
-    most = max([1, *(len(f.params) for f in program.functions), *(len(i.args) for f in program.functions for i in walk(f.body) if _calls(i))])  # type: ignore[union-attr]
+    calls = [i for f in program.functions for i in walk(f.body) if isinstance(i, (Call, Apply, TailCall, TailApply))]
+    most = max([1, *(len(f.params) for f in program.functions), *(len(i.args) for i in calls)])
     lists = _ARGS + 8 * most
     entry = _entry(program, result_bytes, cells, workspace_bytes, lists, watch is not None)
     sizes, fields = zip(*cells.known, strict=True)
@@ -107,12 +110,8 @@ def emit_flow(
     return "\n".join([*tables, runtime, *texts, entry, *looks, ""])
 
 
-def _calls(i: object) -> bool:
-    return isinstance(i, (Call, Apply, TailCall, TailApply))
-
-
 class _Cells:
-    """The classes of cells: how many bytes, and how many fields."""
+    """The classes of cells: their numbers of bytes and of fields."""
 
     def __init__(self) -> None:
         self.known: dict[tuple[int, int], int] = {}
@@ -124,7 +123,7 @@ class _Cells:
         return self._number(_FIELDS + 8 * fields, fields)
 
     def wrapper(self) -> int:
-        """The class of a tensor whose elements are elsewhere."""
+        """Return the class of a tensor with elements elsewhere."""
         return self._number(_NEAR, 0)
 
     def _number(self, nbytes: int, fields: int) -> int:
@@ -132,8 +131,9 @@ class _Cells:
 
 
 def _elements(nbytes: int) -> int:
-    """Where the elements of a tensor begin in its cell: small ones in the same line, large ones at the start of
-    another.
+    """Return the offset of the elements of a tensor in its cell.
+
+    Small tensors have them in the same cache line, large ones at the start of another line.
     """
     return _NEAR if nbytes <= _LINE - _NEAR else _FAR
 
@@ -290,7 +290,7 @@ class _Text:
                 raise TypeError(i)
 
     def _update(self, i: Update) -> None:
-        """A tensor that may be written to, and the row where there is a place for it."""
+        """Make a tensor writable, and write the row where its index is valid."""
         nbytes = i.rows * i.nbytes
         self._line(
             f"%r{i.out} = call ptr @flow.writable(ptr %run, ptr %r{i.data}, i64 {self.cells.tensor(nbytes)}, i64 "
@@ -311,7 +311,7 @@ class _Text:
         self._label(f"past.{fits[1:]}")
 
     def _run(self, i: Run) -> None:
-        """Addresses of the elements of the inputs and of new tensors, then the block's kernels."""
+        """Write the addresses of the elements of inputs and new tensors, then the kernels of the block."""
         sizes = self.program.blocks[i.block]
         places = [self._load(self._new(), self._at(f"%r{r}", _FIELDS)) for r in i.inputs]
         for r, nbytes in zip(i.outputs, sizes[1], strict=True):
@@ -339,7 +339,7 @@ class _Text:
             self._look()
 
     def _count_work(self, nanoseconds: int, span: int) -> None:
-        """Add to the work of the run, and look for signals where that has come to `span`."""
+        """Add to the work of the run, and look for signals where the work has reached `span`."""
         place, total, due = self._at("%run", _WORK), self._new(), self._new()
         before = self._load(self._new(), place, "i64")
         self._line(f"{total} = add i64 {before}, {nanoseconds}")
@@ -360,7 +360,7 @@ class _Text:
         self._fail_by(status)
 
     def _fail_by(self, status: str) -> None:
-        """Leave the function, and the program with this status, where it is not 0."""
+        """Leave the function, and end the program with this status, where it is not 0."""
         wide, done = self._new(), self._new()
         self._line(f"{wide} = sext i32 {status} to i64")
         self._line(f"store i64 {wide}, ptr {self._at('%run', _STATUS)}")
@@ -444,7 +444,7 @@ class _Text:
         self._join(i.out, f"join.{name}")
 
     def _follow(self, path: tuple[int, ...], found: dict[tuple[int, ...], str]) -> str:
-        """The record at a path, loaded once for each case."""
+        """Return the record at a path, loaded once for each case."""
         known = found.get(path)
         if known is None:
             known = found[path] = self._load(
@@ -456,8 +456,8 @@ class _Text:
 def _entry(
     program: FlowProgram, result_bytes: Sequence[int], cells: _Cells, workspace_bytes: int, lists: int, looks: bool
 ) -> str:
-    """`tw_run`, or the function that does its work: sets up a run, calls `main`, copies those of its tensors out that
-    are not there already.
+    """Return `tw_run`, or the function that does its work: it sets up a run, calls `main`, and copies outputs that are
+    not in place.
     """
     inputs, outputs = len(program.functions[0].params), len(program.results)
     wrapper = cells.wrapper()

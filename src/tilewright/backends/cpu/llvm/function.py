@@ -1,9 +1,9 @@
-"""The text of one function while it is being written: levels, placement, and what is known where.
+"""The text of one function while it is written: levels, places of instructions, and known values.
 
-A *level* is the function itself, the body of a loop, or a branch. Text is a list of chunks; each open level has the
-chunk that ends where the construct inside it begins, so a line may be added to any open level and dominates all that
-follows. Expressions are interned, hence a dictionary from expression to name removes common subexpressions; names of a
-level are forgotten when it closes, and those that read something are forgotten when it is stored to.
+A *level* is the function itself, the body of a loop, or a branch. Text is a list of chunks. Each open level has the
+chunk that ends where its inner construct begins, so a line can be added to any open level and dominates all that
+follows. Expressions are interned, so a dictionary from expression to name removes common subexpressions. Names of a
+level are forgotten when it closes, and names that read a buffer when it is stored to.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Value: TypeAlias = tuple[str, int]
 
 
 class Mask(NamedTuple):
-    """A vector of truth values under which memory is read: its text, the level at which it is defined, and its lanes.
+    """A vector of truth values under which memory is read: its text, its level, and its lanes.
 
     `fixed` are its values where they are constants.
     """
@@ -51,8 +51,9 @@ def _uses(key: Any, var: Var) -> bool:
 
 
 class Level:
-    """An open loop body or branch: where its next line goes, what must be forgotten when it closes, and the location
-    `at` which it was opened.
+    """An open loop body or branch.
+
+    It has the place of its next line, the names to forget when it closes, and the location `at` of its construct.
     """
 
     __slots__ = ("at", "chunk", "is_loop", "names", "stores")
@@ -65,7 +66,7 @@ class Level:
 
 
 class FunctionText:
-    """State and primitives of the emission of one function; the rules for expressions come in a table."""
+    """State and primitives of the emission of one function; a table has the rules for expressions."""
 
     def __init__(self, target: Target, facts: Facts, rules: dict[type, Rule], declarations: dict[str, str]) -> None:
         self.target, self.facts, self.declarations = target, facts, declarations
@@ -92,7 +93,7 @@ class FunctionText:
         return f"{hint}.{self._count}"
 
     def put(self, text: str, level: int, hint: str = "t") -> str:
-        """Add an instruction to a level; returns the name of its result."""
+        """Add an instruction to a level; return the name of its result."""
         self._count += 1
         name = f"%{hint}.{self._count}"
         at = self.at if level == len(self.levels) - 1 else self.levels[level + 1].at
@@ -100,7 +101,7 @@ class FunctionText:
         return name
 
     def do(self, text: str) -> None:
-        """Add an instruction without a result where the program stands."""
+        """Add an instruction without a result at the current place."""
         self.levels[-1].chunk.append(f"  {text}{self.at}")
 
     @property
@@ -109,12 +110,12 @@ class FunctionText:
         return len(self.levels) - 1
 
     def declare(self, name: str, result: str, arguments: str) -> str:
-        """Make an external function known; returns its name for a call."""
+        """Declare an external function; return its name for a call."""
         self.declarations.setdefault(name, f"declare {result} @{name}({arguments})")
         return f"@{name}"
 
     def define(self, name: str, text: str) -> str:
-        """Add a function of the module's own; returns its name for a call."""
+        """Add a function of the module; return its name for a call."""
         self.declarations.setdefault(name, text)
         return f"@{name}"
 
@@ -128,13 +129,12 @@ class FunctionText:
             self._values.pop(key, None)
 
     def fresh_chunk(self) -> None:
-        """From here on, lines of the innermost level go after everything written so far."""
+        """Place later lines of the innermost level after everything written so far."""
         self.levels[-1].chunk = []
         self.chunks.append(self.levels[-1].chunk)
 
     def start_block(self, label: str, end_of_last: str, phis: Iterable[str] = ()) -> list[str]:
-        """End the current basic block and begin another; returns its chunk, which ends where the block's body begins.
-        """
+        """End the current basic block and begin another; return its chunk, which ends where the block's body begins."""
         head = [f"  {end_of_last}{self.at}", f"{label}:", *phis]
         self.chunks.append(head)
         self.block = label
@@ -142,7 +142,8 @@ class FunctionText:
 
     # Placement.
     def place(self, need: int) -> int:
-        """The level for pure arithmetic whose operands are known at level `need`: out of every loop that it can leave.
+        """Return the level for pure arithmetic whose operands are known at level `need`, outside of every loop that it
+        can leave.
         """
         for level in range(need + 1, len(self.levels)):
             if self.levels[level].is_loop:
@@ -150,7 +151,7 @@ class FunctionText:
         return len(self.levels) - 1
 
     def place_load(self, need: int, buffer: Buffer) -> int:
-        """The level for a load: out of loops that do not store to the buffer, never out of a branch."""
+        """Return the level for a load: outside of loops that do not store to the buffer, never outside of a branch."""
         level = len(self.levels) - 1
         while level > need and self.levels[level].is_loop and buffer not in self.levels[level].stores:
             level -= 1
@@ -158,7 +159,7 @@ class FunctionText:
 
     # Values.
     def value(self, e: PrimExpr) -> Value:
-        """The name that holds `e`, emitting what is missing."""
+        """Return the name of `e`, after emitting the missing parts."""
         known = self.known(e, e)
         if known is not None:
             return known
@@ -174,17 +175,16 @@ class FunctionText:
         return result
 
     def known(self, key: Any, *parts: PrimExpr) -> Value | None:
-        """The value that `remember` noted for `key` and is still valid here.
+        """Return the value that `remember` recorded for `key` and that is still valid here.
 
-        What was loaded in all lanes serves under a mask too. What was loaded under a mask serves under that mask alone.
+        A value that was loaded in all lanes serves under a mask, too. A value that was loaded under a mask serves under
+        that mask only.
         """
         found = self._values.get(key)
         return found if found is not None or self.mask is None else self._values.get(self._scoped(key, parts))
 
     def remember(self, key: Any, value: Value, *parts: PrimExpr) -> None:
-        """Note that `key`, which is made of `parts`, has a value until its level closes, or something that the parts
-        read is stored to.
-        """
+        """Record the value of `key`, which is made of `parts`, until its level closes or a store changes the parts."""
         key = self._scoped(key, parts)
         self._values[key] = value
         self.levels[value[1]].names.append(key)
@@ -193,16 +193,16 @@ class FunctionText:
                 self._readers.setdefault(k, []).append(key)
 
     def _scoped(self, key: Any, parts: tuple[PrimExpr, ...]) -> Any:
-        """The key under the mask, where the parts load: lanes outside of the mask are not read."""
+        """Return the key under the mask, where the parts load; lanes outside of the mask are not read."""
         return key if self.mask is None or not any(map(self.facts.loads, parts)) else _Masked((key, self.mask.text))
 
     def forget(self, key: Key) -> None:
-        """`key` is stored to: values that read it are no longer known."""
+        """Forget values that read `key`, which is stored to."""
         for reader in self._readers.pop(key, ()):
             self._values.pop(reader, None)
 
     def forget_variable(self, var: Var) -> None:
-        """`var` gets another value, in a copy of the statement that binds it: values made of it are no longer known."""
+        """Forget values made of `var`, which gets another value in a copy of the statement that binds it."""
         for key in [k for k in self._values if _uses(k, var)]:
             del self._values[key]
         self.not_negative = {e for e in self.not_negative if not _uses(e, var)}
@@ -223,7 +223,7 @@ class FunctionText:
         self.forget(key)
 
     def splat(self, value: Value, dtype: DataType) -> Value:
-        """A scalar in every lane of a vector."""
+        """Return a scalar in every lane of a vector."""
         text, need = value
         kind, element = register_type(dtype), register_type(dtype.element)
         level = self.place(need)
@@ -234,7 +234,7 @@ class FunctionText:
 
     # Branches inside of expressions.
     def choose(self, condition: str, kind: str, yes: Callable[[], Value], no: Callable[[], Value]) -> Value:
-        """`yes()` or `no()`, whichever the condition says; only that one is evaluated."""
+        """Evaluate only `yes()` or `no()`, by the condition, and return the result."""
         labels = [self.name(hint) for hint in ("yes", "no", "join")]
         ends, end_of_last = [], f"br i1 {condition}, label %{labels[0]}, label %{labels[1]}"
         for label, side in zip(labels, (yes, no), strict=False):
@@ -250,7 +250,10 @@ class FunctionText:
         return name, self.here
 
     def value_in_any_lane(self, e: PrimExpr) -> Value:
-        """A scalar that is used under the mask: what it loads is read only if some lane is active, else it is zero."""
+        """Return a scalar that is used under the mask.
+
+        It is read only if some lane is active, else it is zero.
+        """
         if self.mask is None or not self.facts.loads(e):
             return self.value(e)
         outer, self.mask = self.mask, None

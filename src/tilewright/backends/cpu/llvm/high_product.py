@@ -1,12 +1,13 @@
-"""`high_product`: half of the bits of a product of 32-bit numbers plus a number of 64 bits.
+"""`high_product`: half of the bits of a product of 32-bit numbers plus a 64-bit number.
 
-x86 multiplies the even 32-bit lanes of two vectors to products of 64 bits (`vpmuldq`), so vectors are multiplied in two
-halves, even lanes and odd ones, and no lane is moved before. Elsewhere lanes are widened, multiplied and narrowed,
-which AArch64 has instructions for (`smull`).
+x86 multiplies the even 32-bit lanes of two vectors to 64-bit products (`vpmuldq`), so vectors are multiplied in two
+halves, even and odd lanes, without moving lanes first. Elsewhere lanes are widened, multiplied and narrowed, which
+AArch64 has instructions for (`smull`).
 """
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from tilewright.backends.cpu.llvm.dot4 import once
@@ -21,7 +22,7 @@ _HALVED = (4, 8, 16)
 
 
 def high_product(f: FunctionText, e: Call, texts: list[str], level: int) -> str:
-    """The call `e` with its operands' texts, at `level`."""
+    """Return the call `e`, given the texts of its operands, at `level`."""
     shift = 31 if e.op is I.doubled_high_product else 32
     if f.target.family == "x86" and e.dtype.lanes in _HALVED:
         return _by_halves(f, e, texts, shift, level)
@@ -42,7 +43,7 @@ def _by_halves(f: FunctionText, e: Call, texts: list[str], shift: int, level: in
     totals = []
     for odd in (False, True):
         a, b = (_signed_half(f, lanes, odd, t, level) for t in texts[:2])
-        addend = once(f, e.args[2], ("addend", odd), lambda text, at, odd=odd: _addend_half(f, lanes, odd, text, at))  # type: ignore[misc]
+        addend = once(f, e.args[2], ("addend", odd), functools.partial(_addend_half, f, lanes, odd))
         totals.append(f.put(f"add {wide} {f.put(f'mul {wide} {a}, {b}', level)}, {addend}", level))
     if shift == 31:
         totals = [
@@ -55,9 +56,9 @@ def _by_halves(f: FunctionText, e: Call, texts: list[str], shift: int, level: in
 
 
 def _signed_half(f: FunctionText, lanes: int, odd: bool, text: str, level: int) -> str:
-    """The even or odd lanes as 64-bit numbers.
+    """Return the even or odd lanes as 64-bit numbers.
 
-    Shifts down to the sign are what the instruction is known by; they cost nothing, and must stand beside it.
+    LLVM recognizes the instruction by the shifts down to the sign, which cost nothing and must be next to it.
     """
     wide = vector("i64", lanes // 2)
     moved = f.put(f"bitcast {vector('i32', lanes)} {text} to {wide}", level)

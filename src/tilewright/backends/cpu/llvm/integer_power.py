@@ -1,6 +1,4 @@
-"""Powers of integers, as a function in LLVM text: multiplications that wrap around, one or two for each bit of the
-exponent.
-"""
+"""Powers of integers as a function in LLVM text: wrapping multiplications, one or two for each bit of the exponent."""
 
 from __future__ import annotations
 
@@ -46,9 +44,7 @@ fraction:
 
 
 def integer_power(f: FunctionText, dtype: DataType) -> str:
-    """The name of the function that computes powers of numbers of the integer type `dtype`; it is written once in a
-    module.
-    """
+    """Return the name of the function that computes powers of the integer type `dtype`; a module has it once."""
     name, kind = f"tw_power_{dtype.element}", register_type(dtype.element)
     test = "slt" if dtype.code == "int" else "ult"  # an unsigned exponent is never below zero
     return f.define(name, _TEXT.replace("TEST", test).replace("KIND", kind).replace("NAME", name))

@@ -1,13 +1,13 @@
 """Looks for pending signals between kernels, as LLVM text: an object beside the entries, the same for all programs.
 
-    i32 @tw_look(ptr pending)          0, or `INTERRUPTED` where a signal's handler has raised; a null pointer is never looked at
-    i32 @tw_look_now(ptr pending)      the same, also where no look is due
-    void @tw_begin(ptr pending)        notes when a run begins, so that its first look is due `INTERVAL` later
+    i32 @tw_look(ptr pending)        0, or `INTERRUPTED` where a signal's handler has raised; 0 for a null pointer
+    i32 @tw_look_now(ptr pending)    the same, also where no look is due
+    void @tw_begin(ptr pending)      records the start of a run, so that its first look is due `INTERVAL` later
 
 `pending` points to eight words of the runtime (`runtime/interrupts.py`): four functions of Python's C interface, room
-for an exception, and the time of the next look. Where there is a clock, a look before that time is one call of it, and
-takes no lock. The handlers run inside of `PyErr_CheckSignals`, under the interpreter's lock; what one of them raises is
-taken out of the thread's state, and waits for the runtime.
+for an exception, and the time of the next look. Where there is a clock, a look before that time is one call of it and
+takes no lock. Handlers run inside of `PyErr_CheckSignals`, under the interpreter's lock. An exception that a handler
+raises is taken out of the thread's state and kept for the runtime.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ define i32 @{interruptible}(ptr %ctx, ptr %args, ptr %pending) nounwind {{
 
 
 def look_text(triple: str) -> str:
-    """`tw_look` and `tw_begin` for a system."""
+    """Return `tw_look` and `tw_begin` for a system."""
     has_clock = processors.pointer_bytes(triple) == 8 and (not triple or "linux" in triple)
     return (_CLOCK if has_clock else _NO_CLOCK) + _LOOK.format(
         interval=INTERVAL if has_clock else 0, interrupted=INTERRUPTED
@@ -118,15 +118,15 @@ def look_text(triple: str) -> str:
 
 
 def entries_text(symbol: str) -> str:
-    """The two entries of a run of steps that is the function `<symbol>.steps`: one that looks for signals, and one that
-    does not.
+    """Return the two entries of a run of steps that is the function `<symbol>.steps`.
+
+    One looks for signals, the other does not.
     """
     return _ENTRIES.format(symbol=symbol, interruptible=interruptible_symbol(symbol))
 
 
 def look_lines(name: str, now: bool = False) -> list[str]:
-    """A look at `%pending`, whether it is due or in any case (`now`), after which the function ends where a handler has
-    raised.
+    """Return a look at `%pending`, if due or always (`now`), after which the function ends where a handler has raised.
     """
     return [
         f"  %look{name} = call i32 @tw_look{'_now' if now else ''}(ptr %pending)",

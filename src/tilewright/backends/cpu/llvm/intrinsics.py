@@ -62,7 +62,7 @@ def call(f: FunctionText, e: E.Call) -> Value:
 
 
 def _across(f: FunctionText, op: E.Intrinsic, text: str, dtype: DataType, level: int) -> str:
-    """All lanes into one, pairwise; the maximum and minimum keep what is no number."""
+    """Reduce all lanes to one, pairwise; the maximum and minimum keep NaN."""
     if is_short(dtype):
         wide = FLOAT32.with_lanes(dtype.lanes)
         return narrow(f, _across(f, op, widen(f, text, level, dtype), wide, level), level, dtype.element)
@@ -113,7 +113,7 @@ def _predicate(f: FunctionText, e: E.Call, text: str, level: int) -> str:
 
 
 def _of_integers(f: FunctionText, e: E.Call, texts: list[str], level: int) -> str:
-    """The few functions that integers have; the rest are computed as float64."""
+    """Return one of the few functions that integers have; the others are computed as float64."""
     dtype, kind = e.args[0].dtype, register_type(e.args[0].dtype)
     if e.op is I.pow:
         return _lane_by_lane(f, dtype, integer_power(f, dtype), texts, level)
@@ -133,7 +133,7 @@ def _of_integers(f: FunctionText, e: E.Call, texts: list[str], level: int) -> st
 
 
 def _native(name: str) -> Rule:
-    """An LLVM intrinsic over whole vectors."""
+    """Return an LLVM intrinsic over whole vectors."""
 
     def rule(f: FunctionText, dtype: DataType, texts: list[str], level: int) -> str:
         kind = register_type(dtype)
@@ -144,7 +144,7 @@ def _native(name: str) -> Rule:
 
 
 def _library(name: str) -> Rule:
-    """A function of the C library, called for each lane."""
+    """Return a function of the C library, called for each lane."""
 
     def rule(f: FunctionText, dtype: DataType, texts: list[str], level: int) -> str:
         element = register_type(dtype.element)
@@ -155,7 +155,7 @@ def _library(name: str) -> Rule:
 
 
 def _lane_by_lane(f: FunctionText, dtype: DataType, target: str, texts: list[str], level: int) -> str:
-    """A function of numbers, called for each lane."""
+    """Return a function of numbers, called for each lane."""
     element, kind = register_type(dtype.element), register_type(dtype)
     if dtype.lanes == 1:
         return f.put(f"call {element} {target}({', '.join(f'{element} {t}' for t in texts)})", level)
@@ -168,7 +168,7 @@ def _lane_by_lane(f: FunctionText, dtype: DataType, target: str, texts: list[str
 
 
 def _fma(f: FunctionText, dtype: DataType, texts: list[str], level: int) -> str:
-    """One rounding where the target has the instruction; a multiply and an add where it would be a library call."""
+    """Round once where the target has the instruction; multiply and add where it would be a library call."""
     if f.target.has_fma:
         return _native("fma")(f, dtype, texts, level)
     kind = register_type(dtype)
@@ -176,9 +176,10 @@ def _fma(f: FunctionText, dtype: DataType, texts: list[str], level: int) -> str:
 
 
 def _multiply_add(f: FunctionText, dtype: DataType, texts: list[str], level: int) -> str:
-    """One rounding: by the instruction, or in float64, which holds the product and, but for one case in 2^29, the sum.
+    """Round once: by the instruction, or in float64, which holds the product and, except for one case in 2^29, the sum.
 
-    Minus zero changes nothing that it is added to."""
+    Adding minus zero changes no number.
+    """
     kind = register_type(dtype)
     if texts[2] == _splat(-0.0, dtype):
         return f.put(f"fmul {kind} {texts[0]}, {texts[1]}", level)
@@ -207,16 +208,17 @@ def _splat(value: float, dtype: DataType) -> str:
     return text if dtype.lanes == 1 else f"splat ({register_type(dtype.element)} {text})"
 
 
-_BITS: Final = {I.bitwise_and: "and", I.bitwise_or: "or", I.bitwise_xor: "xor", I.bitwise_not: "xor", I.shift_left: "shl",
-                I.shift_right: "ashr"}
+_BITS: Final = {
+    I.bitwise_and: "and", I.bitwise_or: "or", I.bitwise_xor: "xor", I.bitwise_not: "xor", I.shift_left: "shl",
+    I.shift_right: "ashr",
+}
 _FLOATS: Final[dict[E.Intrinsic, Rule]] = {
     I.sqrt: _native("sqrt"), I.floor: _native("floor"), I.ceil: _native("ceil"), I.trunc: _native("trunc"),
     I.nearbyint: _native("nearbyint"), I.fabs: _native("fabs"), I.fma: _fma, I.multiply_add: _multiply_add,
     I.rsqrt: _rsqrt, I.sigmoid: _sigmoid,
     **{op: _library(op.name) for op in (
         I.exp, I.log, I.log2, I.exp2, I.tanh, I.erf, I.sin, I.cos, I.tan, I.asin, I.acos, I.atan, I.sinh, I.cosh,
-        I.asinh,
-        I.acosh, I.atanh, I.pow, I.fmod)},
+        I.asinh, I.acosh, I.atanh, I.pow, I.fmod)},
 }
 _OF_TRUTHS: Final = {"add": "or", "mul": "and"}
 """Sums and products of truth values; LLVM's sum of single bits is their parity."""

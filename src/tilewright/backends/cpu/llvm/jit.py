@@ -13,19 +13,22 @@ from tilewright.backends.cpu.llvm import perf
 from tilewright.backends.cpu.llvm.compile import target_machine
 from tilewright.backends.target import Target
 from tilewright.base.errors import InternalError
+from tilewright.runtime import compiler_hooks
 
 
+@compiler_hooks.load_objects.provide
 class LoadedCode:
-    """Objects linked into the process; the addresses are good for as long as this object lives.
+    """Objects linked into the process; the addresses are valid while this object lives.
 
-    Each has its own linker: a shared one would keep some kilobytes of every library that was ever loaded.
+    Each has its own linker: a shared linker would keep some kilobytes of every library that was ever loaded.
     """
 
     def __init__(
         self, objects: Sequence[bytes], symbols: Sequence[str], elsewhere: Mapping[str, int] | None = None
     ) -> None:
-        """Link `objects` with each other and with the C library; `symbols` are those whose address is wanted,
-        `elsewhere` has addresses of other code.
+        """Link `objects` with each other and with the C library.
+
+        `symbols` are those whose address is wanted; `elsewhere` has addresses of other code.
         """
         self._objects, self._symbols = objects, frozenset(symbols)
         self._open: LoadedCode | None = None
@@ -52,12 +55,13 @@ class LoadedCode:
             perf.tell(told, objects, self.address)
 
     def address(self, symbol: str) -> int:
-        """Where `symbol`, one of those asked for, starts in memory."""
+        """Return the address of one of the wanted symbols."""
         return int(self._tracker[symbol])
 
     def hidden_address(self, symbol: str) -> int:
-        """Where a symbol is that nobody asked for: in a copy of the code that shows all its functions, linked at the
-        first question. Raises `KeyError`.
+        """Return the address of any symbol: in a copy of the code with all functions global, linked at the first call.
+
+        Raises `KeyError`.
         """
         if self._open is None:
             functions = (name for image in self._objects for name in functions_of(image))

@@ -1,9 +1,8 @@
-"""Masks whose lanes are known while compiling, and how vectors are stored under them.
+"""Masks whose lanes are known while compiling, and stores of vectors under them.
 
-LLVM 22 merges a truncation with the masked store behind it. Where the mask is a constant with one lane on, it then
-stores one element of the type before the truncation (x86 with AVX-512), over the neighbours. Masks that are known are
-therefore resolved here: what reaches LLVM is a plain store of consecutive lanes, or a masked store with at least three
-lanes on.
+LLVM 22 merges a truncation with the masked store after it. Where the mask is a constant with one active lane, it then
+stores one element of the type before the truncation (x86 with AVX-512), over its neighbors. Known masks are therefore
+resolved here: LLVM gets a plain store of consecutive lanes, or a masked store with at least three active lanes.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ if TYPE_CHECKING:
 
 Lanes: TypeAlias = tuple[bool, ...]
 MOST_PIECES: Final = 2
-"""Plain stores that replace one masked store where the processor has an instruction for that."""
+"""Plain stores that replace one masked store, at most, where the processor has an instruction for that."""
 _LITERAL: Final = re.compile(r"-?\d+")
 
 
 def fixed_lanes(f: FunctionText, mask: PrimExpr) -> Lanes | None:
-    """The lanes of `mask` as constants; None where they depend on what is only known when the code runs."""
+    """Return the lanes of `mask` as constants; None where they depend on values of the run."""
     match mask:
         case E.And() | E.Or():
             a, b = fixed_lanes(f, mask.a), fixed_lanes(f, mask.b)
@@ -56,7 +55,7 @@ def fixed_lanes(f: FunctionText, mask: PrimExpr) -> Lanes | None:
 
 
 def _evaluated(f: FunctionText, mask: PrimExpr) -> Lanes | None:
-    """The value of `mask`, where all its variables are constants here and it reads nothing."""
+    """Return the value of `mask`, where all its variables are constants here and it reads no memory."""
     env = {}
     for x in walk(mask):
         if isinstance(x, (E.Load, E.Call)):
@@ -71,7 +70,7 @@ def _evaluated(f: FunctionText, mask: PrimExpr) -> Lanes | None:
 
 
 def _of_difference(f: FunctionText, mask: E.Comparison) -> Lanes | None:
-    """`ramp(i + 3, 1, n) < i + 7`: the difference of both sides is known though neither of them is."""
+    """Evaluate `ramp(i + 3, 1, n) < i + 7`: the difference of both sides is known although the sides are not."""
     from tilewright.backends.cpu.llvm.memory import as_ramp, linear
 
     lanes = mask.a.dtype.lanes
@@ -91,13 +90,13 @@ def _of_difference(f: FunctionText, mask: E.Comparison) -> Lanes | None:
 
 
 def _literal(f: FunctionText, e: PrimExpr) -> int | None:
-    """The constant that a variable is bound to, such as that of a loop with one iteration."""
+    """Return the constant that a variable is bound to, such as that of a loop with one iteration."""
     known = f.variables.get(e) if isinstance(e, Var) else None
     return int(known[0]) if known is not None and _LITERAL.fullmatch(known[0]) else None
 
 
 def pieces(lanes: Sequence[bool]) -> list[tuple[int, int]]:
-    """The runs of lanes that are on, as `(first, length)`, each length a power of two."""
+    """Return the runs of active lanes, as `(first, length)`; each length is a power of two."""
     found, k = [], 0
     while k < len(lanes):
         if not lanes[k]:
@@ -111,8 +110,9 @@ def pieces(lanes: Sequence[bool]) -> list[tuple[int, int]]:
 
 
 def most_pieces(target: Target, element: DataType) -> int:
-    """The plain stores that cost no more than one masked store of such elements: any number where LLVM stores lane by
-    lane anyway.
+    """Return the number of plain stores that cost no more than one masked store of such elements.
+
+    It is unlimited where LLVM stores lane by lane anyway.
     """
     features = target.features
     has_instruction = ("avx512bw" if element.itemsize < 4 else "avx") in features or (

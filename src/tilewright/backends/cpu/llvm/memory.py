@@ -1,8 +1,8 @@
 """Loads, stores and addresses.
 
 An index is taken apart into `sum(coefficient * atom) + constant`. Each term becomes one address computation at the
-level where its atom is known, outermost first, so that inner loops add only what varies in them; the constant comes
-last, as an immediate that instruction selection folds into the access.
+level where its atom is known, outermost first, so that inner loops add only the varying terms. The constant comes last,
+as an immediate that instruction selection folds into the access.
 """
 
 from __future__ import annotations
@@ -11,7 +11,15 @@ from typing import Any, Final
 
 from tilewright.backends.cpu.llvm.function import FunctionText, Mask, Value
 from tilewright.backends.cpu.llvm.masks import Lanes, fixed_lanes, most_pieces, pieces
-from tilewright.backends.cpu.llvm.text import local_name, memory_type, register_type, shuffle_mask, suffix, truth_constant, vector
+from tilewright.backends.cpu.llvm.text import (
+    local_name,
+    memory_type,
+    register_type,
+    shuffle_mask,
+    suffix,
+    truth_constant,
+    vector,
+)
 from tilewright.base.errors import InternalError
 from tilewright.base.types import BOOL, INT64, DataType
 from tilewright.scalar import expr as E
@@ -22,28 +30,27 @@ _MOST_PIECES: Final = 4
 
 
 def linear(e: PrimExpr) -> tuple[dict[PrimExpr, int], int]:
-    """`e` as coefficients of atoms and a constant."""
+    """Return `e` as coefficients of atoms and a constant."""
     terms: dict[PrimExpr, int] = {}
     rest = 0
     stack = [(e, 1)]
     while stack:
         x, scale = stack.pop()
-        kind = type(x)
-        if kind is E.Add:
-            stack += ((x.b, scale), (x.a, scale))  # type: ignore[attr-defined]
-        elif kind is E.Sub:
-            stack += ((x.b, -scale), (x.a, scale))  # type: ignore[attr-defined]
-        elif kind is IntImm:
-            rest += scale * x.value  # type: ignore[attr-defined]
-        elif kind is E.Mul and type(x.b) is IntImm:  # type: ignore[attr-defined]
-            stack.append((x.a, scale * x.b.value))  # type: ignore[attr-defined]
+        if isinstance(x, E.Add):
+            stack += ((x.b, scale), (x.a, scale))
+        elif isinstance(x, E.Sub):
+            stack += ((x.b, -scale), (x.a, scale))
+        elif isinstance(x, IntImm):
+            rest += scale * x.value
+        elif isinstance(x, E.Mul) and isinstance(x.b, IntImm):
+            stack.append((x.a, scale * x.b.value))
         else:
             terms[x] = terms.get(x, 0) + scale
     return terms, rest
 
 
 def as_ramp(index: PrimExpr) -> tuple[PrimExpr, int] | None:
-    """An index vector as the first lane's index and the constant step between lanes; None where it is irregular."""
+    """Return an index vector as the index of the first lane and the constant step; None where it is irregular."""
     match index:
         case Ramp():
             return (index.base, index.stride.value) if isinstance(index.stride, IntImm) else None
@@ -62,7 +69,7 @@ def as_ramp(index: PrimExpr) -> tuple[PrimExpr, int] | None:
 
 
 def pointer(f: FunctionText, buffer: Buffer, index: PrimExpr) -> tuple[str, int, int]:
-    """The address of the varying part of `index`, the level where it is known, and the constant left to add."""
+    """Return the address of the varying part of `index`, the level where it is known, and the constant left to add."""
     key = (buffer, index)
     terms, rest = linear(index if index.dtype is INT64 else E.cast(INT64, index))
     base = f.pointers.get(buffer)
@@ -103,7 +110,7 @@ def offset(f: FunctionText, text: str, elements: int, element: str, level: int) 
 
 
 def load(f: FunctionText, e: Load, otherwise: PrimExpr | None = None) -> Value:
-    """The value of a load; under a mask, lanes that it excludes are not read and have the value `otherwise`."""
+    """Return the value of a load; under a mask, excluded lanes are not read and have the value `otherwise`."""
     index, buffer, mask = e.indices[0], e.buffer, f.mask
     if e.dtype.lanes == 1:
         text, level, rest = pointer(f, buffer, index)
@@ -134,7 +141,7 @@ def load(f: FunctionText, e: Load, otherwise: PrimExpr | None = None) -> Value:
 
 
 def _guarded_pointer(f: FunctionText, buffer: Buffer, base: PrimExpr) -> tuple[str, int, int]:
-    """The address of an index that loads, which it may do only if some lane of the mask is active."""
+    """Return the address of an index that loads, which is evaluated only if some lane of the mask is active."""
     index = E.Var("index", base.dtype)
     f.variables[index] = f.value_in_any_lane(base)
     return pointer(f, buffer, index)
@@ -179,7 +186,7 @@ def _load_masked(f: FunctionText, dtype: DataType, address: str, mask: str, othe
 
 
 def _load_part(f: FunctionText, e: Load, at: tuple[str, int, int], whole: str, first: int, lanes: Lanes) -> str:
-    """The vector `whole` with those lanes from `first` on replaced that are on: one register or less."""
+    """Return the vector `whole` with the active lanes from `first` on replaced; a part is one register or less."""
     (text, level, rest), n, element = at, e.dtype.lanes, memory_type(e.buffer.dtype)
     if not any(lanes):
         return whole
@@ -207,7 +214,7 @@ def _load_part(f: FunctionText, e: Load, at: tuple[str, int, int], whole: str, f
 
 
 def _strided(f: FunctionText, e: Load, base: PrimExpr, stride: int) -> Value:
-    """Every `stride`-th element, from contiguous loads that stay between the first and the last of them."""
+    """Return every `stride`-th element, from contiguous loads between the first and the last of them."""
     n = e.dtype.lanes
     text, need, rest = pointer(f, e.buffer, base)
     level = f.place_load(need, e.buffer)
@@ -269,8 +276,9 @@ def _gather(f: FunctionText, e: Load, index: PrimExpr, mask: Mask | None, otherw
 
 
 def _widened(f: FunctionText, kind: str, value: str, n: int, m: int, level: int) -> str:
-    """`n` lanes and zeros up to `m`: LLVM 22 takes the mask of a gather or scatter of 18 lanes wrong where the
-    processor has none (AArch64).
+    """Return `n` lanes, and zeros up to `m`.
+
+    LLVM 22 reads the mask of a gather or scatter of 18 lanes wrongly where the processor has none (AArch64).
     """
     if n == m or value == "zeroinitializer":
         return value
@@ -280,7 +288,7 @@ def _widened(f: FunctionText, kind: str, value: str, n: int, m: int, level: int)
 
 
 def _addresses(f: FunctionText, buffer: Buffer, index: PrimExpr) -> Value:
-    """One address per lane."""
+    """Return one address per lane."""
     wide = index if index.dtype.element is INT64 else E.cast(INT64.with_lanes(index.dtype.lanes), index)
     lanes, need = f.value(wide)
     base, at = f.pointers[buffer]
@@ -295,7 +303,7 @@ def _passed_through(f: FunctionText, dtype: DataType, otherwise: PrimExpr | None
 
 
 def from_memory(f: FunctionText, raw: str, dtype: DataType, level: int) -> str:
-    """What was loaded as a register holds it."""
+    """Convert a loaded value to the form in registers."""
     if dtype.bits >= 8:
         return raw
     if dtype.code == "bool":
@@ -304,14 +312,14 @@ def from_memory(f: FunctionText, raw: str, dtype: DataType, level: int) -> str:
 
 
 def to_memory(f: FunctionText, value: str, dtype: DataType, level: int) -> str:
-    """A register's value as memory holds it."""
+    """Convert a value in a register to the form in memory."""
     if dtype.bits >= 8 or value == "zeroinitializer":
         return value
     return f.put(f"zext {register_type(dtype)} {value} to {memory_type(dtype)}", level)
 
 
 def store(f: FunctionText, s: Store) -> None:
-    """A store, to memory or to a slot of a register tile."""
+    """Write a store, to memory or to a slot of a register tile."""
     index, buffer, dtype = s.indices[0], s.buffer, s.value.dtype
     if buffer in f.facts.tiles:
         _store_slot(f, s)
@@ -320,15 +328,15 @@ def store(f: FunctionText, s: Store) -> None:
     if lanes is not None and not any(lanes):
         return
     value, _ = f.value(s.value)
-    masked = s.mask is not None and (lanes is None or not all(lanes))
+    mask = None if lanes is not None and all(lanes) else s.mask
     shape = as_ramp(index) if index.dtype.lanes > 1 else (index, 1)
     if shape is None or shape[1] != 1:
-        _scatter(f, s, value, lanes if masked else None, masked=masked)
+        _scatter(f, s, value, lanes if mask is not None else None, masked=mask is not None)
         f.forget(buffer)
         return
     text, _, rest = pointer(f, buffer, shape[0])
     element, stored = memory_type(buffer.dtype), to_memory(f, value, dtype, f.here)
-    if not masked:
+    if mask is None:
         f.do(
             f"store {memory_type(dtype)} {stored}, ptr {offset(f, text, rest, element, f.here)}, align "
             f"{buffer.dtype.itemsize}"
@@ -336,9 +344,9 @@ def store(f: FunctionText, s: Store) -> None:
     elif lanes is not None:
         _store_pieces(f, s, stored, (text, rest), lanes)
     else:
-        _store_masked(f, dtype, stored, offset(f, text, rest, element, f.here), f.value(s.mask)[0])  # type: ignore[arg-type]
+        _store_masked(f, dtype, stored, offset(f, text, rest, element, f.here), f.value(mask)[0])
     f.forget(buffer)
-    if not masked and buffer not in f.facts.reads(index):
+    if mask is None and buffer not in f.facts.reads(index):
         again = Load(buffer, s.indices)
         f.remember(again, (value, f.here), again)
 
@@ -350,8 +358,7 @@ def _store_masked(f: FunctionText, dtype: DataType, stored: str, address: str, m
 
 
 def _store_pieces(f: FunctionText, s: Store, stored: str, at: tuple[str, int], lanes: Lanes) -> None:
-    """Store the lanes that are on, register by register: in a few plain stores, or under a mask of three lanes or more.
-    """
+    """Store the active lanes, register by register: in a few plain stores, or under a mask of at least three lanes."""
     dtype, (text, rest) = s.value.dtype, at
     n, m = dtype.lanes, 1 << (dtype.lanes - 1).bit_length()
     kind, element, whole = memory_type(dtype.with_lanes(m)), memory_type(dtype.element), f.target.lanes(dtype.element)
@@ -372,7 +379,7 @@ def _store_pieces(f: FunctionText, s: Store, stored: str, at: tuple[str, int], l
 
 
 def _part(f: FunctionText, kind: str, value: str, first: int, length: int) -> str:
-    """`length` lanes of a vector; one lane is a scalar."""
+    """Return `length` lanes of a vector; one lane is a scalar."""
     if length == 1:
         return f.put(f"extractelement {kind} {value}, i32 {first}", f.here)
     return f.put(
@@ -381,7 +388,7 @@ def _part(f: FunctionText, kind: str, value: str, first: int, length: int) -> st
 
 
 def _scatter(f: FunctionText, s: Store, value: str, lanes: Lanes | None, *, masked: bool) -> None:
-    """Store each lane at an address of its own; where one lane is on, it is a store of one element."""
+    """Store each lane at its own address; one active lane is a store of one element."""
     dtype, buffer = s.value.dtype, s.buffer
     n, kind, align = dtype.lanes, memory_type(dtype), buffer.dtype.itemsize
     addresses, _ = _addresses(f, buffer, s.indices[0])
@@ -422,12 +429,12 @@ def _store_slot(f: FunctionText, s: Store) -> None:
 
 
 def prefetch(f: FunctionText, e: Load, level: int) -> None:
-    """Ask for the cache line of an element, to be brought into the cache of that level."""
+    """Request the cache line of an element into the cache of that level."""
     _prefetch(f, address(f, e), level)
 
 
 def address(f: FunctionText, e: Load) -> str:
-    """The address of an element, or of the first of a vector of them."""
+    """Return the address of an element, or of the first of a vector of elements."""
     index = e.indices[0]
     shape = as_ramp(index) if index.dtype.lanes > 1 else (index, 0)
     if shape is None:

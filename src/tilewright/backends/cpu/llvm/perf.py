@@ -1,10 +1,10 @@
-"""What `perf` is told of code that lives in memory alone.
+"""Reports for `perf` of code that exists only in memory.
 
     TILEWRIGHT_PERF=map        names, in /tmp/perf-<process>.map, where perf looks for them while the process lives
-    TILEWRIGHT_PERF=jitdump    names and code, in jit-<process>.dump, which `perf inject --jit` puts into what was recorded
+    TILEWRIGHT_PERF=jitdump    names and code, in jit-<process>.dump, which `perf inject --jit` adds to a recording
 
-The second keeps the instructions, so that `perf annotate` shows them later. Its format is version 1 of perf's jitdump
-(`tools/perf/Documentation/jitdump-specification.txt` of Linux): a header, and a record of each function that is loaded.
+The second form keeps the instructions, so that `perf annotate` shows them later. Its format is version 1 of perf's
+jitdump (`tools/perf/Documentation/jitdump-specification.txt` of Linux): a header, and a record of each loaded function.
 perf finds the file because a page of it is mapped as code.
 """
 
@@ -27,9 +27,7 @@ from tilewright.base.forks import new_lock
 from tilewright.runtime.artifact import PERF
 
 FOLDER: Final = "JITDUMPDIR"
-"""The environment variable of the folder of jitdump files, as with other compilers; the one for temporary files
-without.
-"""
+"""The environment variable of the folder of jitdump files; without it, the folder for temporary files is used."""
 _KINDS: Final = ("map", "jitdump")
 _MAGIC, _VERSION, _HEADER = 0x4A695444, 1, 40
 _LOAD: Final = 0
@@ -40,7 +38,7 @@ Functions = Mapping[str, tuple[int, int]]
 
 
 def kind_wanted() -> str:
-    """What is asked for: `map`, `jitdump`, or nothing. Raises `OptionError` for anything else."""
+    """Return the wanted form: `map`, `jitdump`, or empty. Raises `OptionError` for other values."""
     asked = os.environ.get(PERF, "")
     if asked and asked not in _KINDS:
         raise OptionError(
@@ -52,11 +50,10 @@ def kind_wanted() -> str:
 
 
 def tell(kind: str, objects: Sequence[bytes], address_of: Callable[[str], int]) -> None:
-    """Tell perf of all functions of objects that have been loaded; `address_of` knows those that objects show to each
-    other.
+    """Report all functions of loaded objects to perf; `address_of` returns the addresses of global functions.
 
-    Sections are loaded as they are, so a function that is not shown lies as far from the others of its section as in
-    the object.
+    Sections are loaded as they are, so a local function has the same distance from the others of its section as in the
+    object.
     """
     for image in objects:
         symbols = code_symbols(image)
@@ -78,7 +75,7 @@ def _write_map(functions: Functions) -> None:
 
 
 class _JitDump:
-    """The file of one process, which stays open and mapped until it ends."""
+    """The file of one process, open and mapped until the process ends."""
 
     def __init__(self, machine: int) -> None:
         self.process = os.getpid()
@@ -99,7 +96,7 @@ class _JitDump:
         )
 
     def write(self, functions: Functions) -> None:
-        """Records of functions, with their instructions as they are in memory."""
+        """Write records of functions, with their instructions in memory."""
         with self._lock:
             for name, (address, nbytes) in functions.items():
                 code, text = ctypes.string_at(address, nbytes), name.encode() + b"\0"
@@ -118,6 +115,6 @@ _dumps_lock = new_lock()
 
 
 def _dump(machine: int) -> _JitDump:
-    """The file of this process; one that was forked begins its own."""
+    """Return the file of this process; a forked process begins its own."""
     with _dumps_lock:
         return _dumps.get(os.getpid()) or _dumps.setdefault(os.getpid(), _JitDump(machine))

@@ -1,23 +1,23 @@
-"""The thread pool, as LLVM text: who runs the parallel loops of generated code.
+"""The thread pool that runs the parallel loops of generated code, as LLVM text.
 
     ptr  @tw_pool_create(i64 threads)     a tw_context* with threads - 1 workers, or null without memory
-    void @tw_pool_destroy(ptr context)    stops the workers and frees it
+    void @tw_pool_destroy(ptr context)    stops the workers and frees the context
 
 A job is published by making the word `job` odd and withdrawn by making it even again. A worker that sees a new odd
-value joins (`active` + 1), looks again whether the job is still there, and takes chunks until none is left. Each thread
-has a queue of its own, an equal run of neighbouring chunks, so that it works where it worked in the loop before and
-finds its data in its own cache; when its queue is empty it takes from the queues of the others. The caller takes chunks
-too, withdraws the job, and waits only for workers that have joined: one that still sleeps delays nobody. Joining and
+value joins (`active` + 1), checks that the job is still there, and takes chunks until none is left. Each thread has its
+own queue, an equal run of adjacent chunks, so that it works on the same part as in the loop before and finds its data
+in its own cache. When its queue is empty, it takes from the queues of the others. The caller takes chunks, too,
+withdraws the job, and waits only for workers that have joined; a sleeping worker causes no delay. Joining and
 withdrawing are sequentially consistent, so one of the two sides sees the other. Workers spin for some 30 us, then sleep
 on a futex at `job`. A call while a job runs, from another thread or from inside a loop body, runs serially. On systems
 without futexes every call does.
 
-Workers keep off the caller's core: where the system wakes a worker behind the caller, it runs when the loop is over. A
-caller that finds itself on another core than before, at the start of a loop or while it waits for its end, lets the
-workers run on all its cores but that one; which of these a worker uses, the system chooses, so that several processes
-do not choose the same. A worker that has lost its core to another process with a chunk in hand finishes it on the core
-of the caller, which has to wait for it anyway. Without a core for each thread, and with the variable
-TILEWRIGHT_BIND_THREADS set to 0, workers run where the system puts them.
+Workers avoid the caller's core: where the system wakes a worker on that core, the worker runs only after the loop has
+ended. A caller that finds itself on another core than before, at the start of a loop or while it waits for its end,
+lets the workers run on all its cores but that one. The system chooses the core of each worker among these, so that
+several processes do not choose the same. A worker that has lost its core to another process with a chunk in hand
+finishes the chunk on the core of the caller, which waits for it anyway. Where there are fewer cores than threads, or
+the variable TILEWRIGHT_BIND_THREADS is 0, the system places workers freely.
 """
 
 from __future__ import annotations
@@ -42,27 +42,34 @@ _DECLARE_PAUSE: Final = {
 
 # parallel_for, num_threads, pool, refused (runtime/scratch.py) | job, asleep, stop | active | body, closure, n, grain |
 # busy, left | cores | a line for each thread, the caller first
-_FIELDS: Final = {"job": (64, "i32"), "asleep": (68, "i32"), "stop": (72, "i32"), "active": (128, "i32"), "body": (192, "ptr"), "closure": (200, "ptr"),
-                  "n": (208, "i64"), "grain": (216, "i64"), "busy": (256, "i32"), "left": (260, "i32"), "cores": (
-                      320, "<16 x i64>"
-                  ), "lines": (448, "i8")}
-"""Field -> its byte in the context and its type; what different threads write lies on different cache lines. `left` is
-the core that workers keep off, -1 for none, -2 for never; `cores` are those on which the pool was made, one a bit."""
+_FIELDS: Final = {
+    "job": (64, "i32"), "asleep": (68, "i32"), "stop": (72, "i32"), "active": (128, "i32"), "body": (192, "ptr"),
+    "closure": (200, "ptr"), "n": (208, "i64"), "grain": (216, "i64"), "busy": (256, "i32"), "left": (260, "i32"),
+    "cores": (320, "<16 x i64>"), "lines": (448, "i8"),
+}
+"""Field -> its byte in the context and its type; fields that different threads write are on different cache lines.
+
+`left` is the core that workers avoid, -1 for none, -2 for never. `cores` are those on which the pool was made, one a
+bit.
+"""
 _STACK: Final = 1 << 20
-"""Bytes of stack that a worker has at least; kernels take up to two times 256 KiB (`scratch.py`)."""
+"""Bytes of stack of a worker, at least; kernels take up to two times 256 KiB (`scratch.py`)."""
 _LINE: Final = {"end": 8, "handle": 16, "owner": 24, "thread": 32, "joined": 36, "clock": 40}
-"""A thread's line of 64 bytes: the next iteration of its queue, the end of it, the thread, the context, the system's
-number of the thread, whether it is at work, and its processor time when a caller last looked."""
+"""A thread's line of 64 bytes.
+
+It has the next iteration of its queue, the end of the queue, the thread, the context, the system's number of the
+thread, whether it works, and its processor time at the caller's last look.
+"""
 
 
 @functools.lru_cache(maxsize=8)
 def pool_object(target: Target) -> bytes:
-    """The pool as an object file."""
+    """Return the pool as an object file."""
     return compile_text(pool_text(target), target)
 
 
 def pool_text(target: Target) -> str:
-    """The pool as an LLVM module."""
+    """Return the pool as an LLVM module."""
     if not target.has_threads:
         return "\n".join([allocation_text(target), _SERIAL, _CREATE_SERIAL])
     text = "\n".join([allocation_text(target), _SERIAL, _CORES + _THREADED + _CREATE])

@@ -2,9 +2,8 @@
 
     q = trunc(|x| / |y|);  r = |x| - q * |y|        exact for q < 2^29: 24 bits of y and 29 of q are the 53 of a float64
 
-The quotient is rounded, so that q may be off by one where it is near a whole number; r is then below zero, or not below
-|y|, and corrected. Where a lane has a greater quotient, an infinite y or something that is no number, all lanes are
-computed by `fmodf`.
+The quotient is rounded, so q may be off by one near an integer; r is then below zero, or not below |y|, and is
+corrected. Where a lane has a greater quotient, an infinite y or a NaN, all lanes are computed by `fmodf`.
 """
 
 from __future__ import annotations
@@ -25,8 +24,9 @@ _LARGEST: Final = float(1 << 29)
 def remainder(
     f: FunctionText, dtype: DataType, texts: list[str], library: Callable[[FunctionText, DataType, list[str], int], str]
 ) -> Value:
-    """The remainder of two floats of `dtype`, 32 bits or fewer, with the sign of the first; `library` calls `fmodf` for
-    each lane.
+    """Return the remainder of two floats of `dtype`, 32 bits or fewer, with the sign of the first.
+
+    `library` calls `fmodf` for each lane.
     """
     level, single = f.here, FLOAT32.with_lanes(dtype.lanes)
     x, y = (widen(f, t, level, dtype) for t in texts) if is_short(dtype) else texts
@@ -38,7 +38,7 @@ def remainder(
 
 
 def _in_double(f: FunctionText, single: DataType, x: str, y: str) -> tuple[str, str]:
-    """The remainder where it is exact, and whether that is so in all lanes."""
+    """Return the remainder in float64, and whether it is exact in all lanes."""
     level, double = f.here, DataType("float64").with_lanes(single.lanes)
     kind, truth = register_type(double), register_type(BOOL.with_lanes(single.lanes))
 

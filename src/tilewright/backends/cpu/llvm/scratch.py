@@ -1,15 +1,15 @@
 """Memory between the stages of a kernel, as LLVM text: on the stack up to a limit, above it from the C library.
 
-    memory:   %a = alloca …                        what fits into MOST_ON_STACK, in the order in which it is met
-              %b = call ptr @aligned_alloc(…)      the rest
+    memory:   %a = alloca …                        buffers that fit into MOST_ON_STACK, in their order
+              %b = call ptr @aligned_alloc(…)      the others
               br i1 %there, label %entry, label %refused
-    entry:    %c = call ptr @aligned_alloc(…)      where the size is known when the function is called
+    entry:    %c = call ptr @aligned_alloc(…)      buffers whose size is known when the function is called
               br i1 %there, label %sized, label %lacking
     sized:    …  free, ret void
-    lacking:  free what `entry` got
-    refused:  free what `memory` got, count it in the context, ret void
+    lacking:  free the memory of `entry`
+    refused:  free the memory of `memory`, count the refusal in the context, ret void
 
-A function that was refused memory computes nothing. Whoever called it sees the count (`runtime/scratch.py`).
+A function without its memory computes nothing, and its caller sees the count (`runtime/scratch.py`).
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tilewright.backends.cpu.llvm.function import FunctionText
 from tilewright.runtime.scratch import REFUSED_AT
 
 MOST_ON_STACK: Final = 256 << 10
-"""Bytes that one function takes of the stack at most; a parallel loop's body is a function of its own."""
+"""Bytes of the stack that one function takes, at most; the body of a parallel loop is a function of its own."""
 MEMORY_ALIGNMENT: Final = 64
 
 
 class ScratchText:
     """The memory of one function while its text is written.
 
-    `stack` and `heap` are the bytes of it so far; an open size counts as one byte.
+    `stack` and `heap` are its bytes so far; a symbolic size counts as one byte.
     """
 
     def __init__(self, f: FunctionText) -> None:
@@ -39,7 +39,7 @@ class ScratchText:
         self._open: list[str] = []
 
     def known(self, name: str, size: int) -> str:
-        """Memory of `size` bytes, from the beginning of the function on; returns its `name`."""
+        """Allocate `size` bytes from the start of the function on; return the `name`."""
         rounded = max(1, -(-size // MEMORY_ALIGNMENT)) * MEMORY_ALIGNMENT
         if self.stack + rounded <= MOST_ON_STACK:
             self.stack += rounded
@@ -51,13 +51,13 @@ class ScratchText:
         return name
 
     def open(self, name: str, size: str) -> None:
-        """Memory of as many bytes as the register `size` says, where the function stands."""
+        """Allocate the number of bytes in the register `size` at the current place."""
         self.heap += 1
         self.f.do(self._ask(name, size).lstrip())
         self._open.append(name)
 
     def check_open(self) -> None:
-        """Go on where all memory of open sizes is there."""
+        """Continue where all memory of symbolic sizes was allocated."""
         found = self._all_there(self._open, "open")
         for line in found:
             self.f.do(line.lstrip())
@@ -65,7 +65,7 @@ class ScratchText:
         self.f.fresh_chunk()
 
     def body(self, at: str = "") -> list[str]:
-        """The blocks of the function; `at` is the location of its end, where there is debug information."""
+        """Return the blocks of the function; `at` is the location of its end, where there is debug information."""
         first, *rest = self.f.chunks
         lines = [line for chunk in rest for line in chunk]
         frees = {"given": self._frees(self._given), "open": self._frees(self._open)}
@@ -86,7 +86,8 @@ class ScratchText:
         return [*head, *lines, *done, *lacking, "refused:", *frees["given"], *counted]
 
     def _ask(self, name: str, size: str) -> str:
-        return f"  {name} = call ptr {self.f.declare(allocator(self.f.target.mtriple)[0], 'ptr', 'i64, i64')}(i64 {MEMORY_ALIGNMENT}, i64 {size})"
+        function = self.f.declare(allocator(self.f.target.mtriple)[0], "ptr", "i64, i64")
+        return f"  {name} = call ptr {function}(i64 {MEMORY_ALIGNMENT}, i64 {size})"
 
     def _frees(self, names: Sequence[str]) -> list[str]:
         return [
@@ -95,7 +96,7 @@ class ScratchText:
         ]
 
     def _all_there(self, names: Sequence[str], kind: str) -> list[str]:
-        """Lines that give `%<kind>.there`."""
+        """Return lines that define `%<kind>.there`."""
         lines, before = [], "true"
         for k, name in enumerate(names):
             last = k == len(names) - 1

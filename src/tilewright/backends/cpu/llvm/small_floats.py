@@ -1,8 +1,8 @@
-"""Floats of a byte or less: their bits to `float` and back, in integer arithmetic, exactly as the formats define them.
+"""Conversions between floats of a byte or less and `float`, in integer arithmetic, exactly as the formats define them.
 
 A format is a sign, `exponent` bits with a bias, and `mantissa` bits; the largest codes may be infinity and NaN.
-Rounding is to nearest, ties to even. What is too large becomes infinity, NaN where the format has no infinity, and the
-largest number where it has neither. `float8_e8m0fnu` is an exponent alone.
+Rounding is to nearest, ties to even. Overflow gives infinity, NaN where the format has no infinity, and the largest
+number where it has neither. `float8_e8m0fnu` is an exponent alone.
 
 Formats: OCP 8-bit Floating Point (E4M3, E5M2), OCP Microscaling Formats (E2M1, E2M3, E3M2, E8M0), and the FNUZ variants
 of arXiv:2206.02915.
@@ -27,8 +27,7 @@ _MINUS_NAN: Final = 0xFFC00000
 
 @dataclass(frozen=True, slots=True)
 class _Format:
-    """Codes are without the sign bit: `largest` is the largest number, `overflow` what is beyond it, `nan` NaN, or -1
-    where there is none.
+    """A format. Codes have no sign bit: `largest` is the largest number, `overflow` the code above it, `nan` NaN or -1.
 
     In a `single_zero` format the code of minus zero is NaN.
     """
@@ -86,12 +85,12 @@ class _Integers:
         return self.f.put(f"bitcast {self.real} {real} to {self.kind}", self.level)
 
     def of_reals(self, operation: str, a: str, bits: int) -> str:
-        """A float and a constant, given as bits."""
+        """Combine a float and a constant, given as bits."""
         return self.f.put(f"{operation} {self.real} {a}, {self.as_real(self.number(bits))}", self.level)
 
 
 def widen_small(f: FunctionText, text: str, level: int, dtype: DataType) -> str:
-    """The bits of a small float as a `float`, which has them all."""
+    """Return the bits of a small float as a `float`, which represents all of them."""
     i = _Integers(f, level, dtype.lanes)
     bits = f.put(f"zext {register_type(dtype)} {text} to {i.kind}", level)
     if dtype.code == "float8_e8m0fnu":
@@ -110,7 +109,7 @@ def widen_small(f: FunctionText, text: str, level: int, dtype: DataType) -> str:
 
 
 def narrow_small(f: FunctionText, text: str, level: int, dtype: DataType) -> str:
-    """A `float` rounded to a small float, as its bits."""
+    """Return a `float` rounded to a small float, as its bits."""
     i = _Integers(f, level, dtype.lanes)
     bits = i.as_bits(text)
     magnitude = i("and", bits, 0x7FFFFFFF)
@@ -142,9 +141,7 @@ def _signed_code(i: _Integers, form: _Format, bits: str, magnitude: str) -> str:
 
 
 def _exponent_code(i: _Integers, bits: str) -> str:
-    """The nearest power of two, the larger one half-way; NaN for what has none: zero, negative numbers, infinity and
-    NaN.
-    """
+    """Return the nearest power of two, the larger one half-way; NaN for zero, negative numbers, infinity and NaN."""
     normal = i("lshr", i("add", bits, 0x400000), 23)
     code = i.select(i("icmp ult", bits, 0x00800000), i.select(i("icmp ugt", bits, 0x00400000), 1, 0), normal)
     has = i("icmp ult", i("sub", bits, 1), _EXPONENT - 1)
@@ -152,8 +149,7 @@ def _exponent_code(i: _Integers, bits: str) -> str:
 
 
 def narrow_double(f: FunctionText, text: str, level: int, lanes: int) -> str:
-    """A double as a `float` that rounds to what the double itself does: its last bit says whether anything was cut off.
-    """
+    """Return a double as a `float` that rounds as the double does: its last bit tells whether bits were cut off."""
     i = _Integers(f, level, lanes)
     double, wide = register_type(
         DataType("float64").with_lanes(lanes)

@@ -1,7 +1,7 @@
-"""How types, constants and names are written in LLVM text.
+"""Types, constants and names in LLVM text.
 
 In registers `bool` is `i1`, and floats of 16 bits or fewer are their bits in an integer (arithmetic widens them to
-`float`). In memory everything narrower than a byte takes one.
+`float`). In memory types narrower than a byte take one byte.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def vector(element: str, lanes: int) -> str:
 
 
 def register_type(dtype: DataType) -> str:
-    """The type of a value of `dtype` in a register."""
+    """Return the type of a value of `dtype` in a register."""
     known = _REGISTER.get(dtype)
     if known is None:
         element = _ELEMENTS.get(str(dtype.element)) or f"i{dtype.bits}"
@@ -40,7 +40,7 @@ def register_type(dtype: DataType) -> str:
 
 
 def memory_type(dtype: DataType) -> str:
-    """The type of a value of `dtype` in memory."""
+    """Return the type of a value of `dtype` in memory."""
     known = _MEMORY.get(dtype)
     if known is None:
         element = "i8" if dtype.bits < 8 else register_type(dtype.element)
@@ -49,13 +49,13 @@ def memory_type(dtype: DataType) -> str:
 
 
 def suffix(dtype: DataType) -> str:
-    """The part of an intrinsic's name that stands for a register of `dtype`: `v16f32`, `i64`."""
+    """Return the part of an intrinsic's name for a register of `dtype`: `v16f32`, `i64`."""
     element = {"float32": "f32", "float64": "f64"}.get(str(dtype.element)) or register_type(dtype.element)
     return element if dtype.lanes == 1 else f"v{dtype.lanes}{element}"
 
 
 def constant(e: PrimExpr) -> str | None:
-    """The text of a constant, or of a broadcast one; None for anything else."""
+    """Return the text of a constant, or of a broadcast one; None for other expressions."""
     if isinstance(e, Broadcast):
         inner = constant(e.value)
         if inner is None:
@@ -89,13 +89,13 @@ def _signed(value: int, bits: int) -> int:
 
 
 def lanes_constant(dtype: DataType, values: range) -> str:
-    """A constant vector of integers."""
+    """Return a constant vector of integers."""
     element = register_type(dtype.element)
     return f"<{', '.join(f'{element} {v}' for v in values)}>"
 
 
 def truth_constant(values: Sequence[bool]) -> str:
-    """A constant vector of truth values."""
+    """Return a constant vector of truth values."""
     return f"<{', '.join('i1 true' if v else 'i1 false' for v in values)}>"
 
 
@@ -104,13 +104,13 @@ def shuffle_mask(lanes: list[int]) -> str:
 
 
 def local_name(name: str) -> str:
-    """`name` with what LLVM's plain identifiers do not allow replaced."""
+    """Return `name` with the characters replaced that LLVM's plain identifiers do not allow."""
     clean = _UNSAFE.sub("_", name)
     return clean if clean and not clean[0].isdigit() else f"v{clean}"
 
 
 def symbol(name: str) -> str:
-    """A function's name as LLVM writes it, quoted where needed."""
+    """Return a function's name as LLVM writes it, quoted where needed."""
     if not name:
         raise InternalError("a function without a name cannot be emitted")
     if _PLAIN.fullmatch(name):
@@ -122,7 +122,5 @@ def symbol(name: str) -> str:
 
 
 def comment(said: object) -> str:
-    """A line that says something, such as the name that a model gives: its letters alone, as a line break would end it,
-    and a zero all of the text.
-    """
+    """Return a comment line, such as the name of a node; line breaks and null characters are replaced."""
     return "; " + "".join(c if c.isprintable() else " " for c in str(said))

@@ -1,18 +1,17 @@
-"""A program's entry functions once more, with a look at the clock before the first step and after each: what a profile
-is made of.
+"""The entry functions of a program with a look at the clock before the first step and after each, for profiles.
 
-    tw_run, tw_run_0, …    as in the program itself, its kernels called where they are in memory; times go where `tw_times` points
-    tw_watched             a context for the calls that hands parallel loops on to that of a pool, and notes who ran which chunk, and when
+    tw_run, tw_run_0, …    as in the program itself; kernels are called by their addresses, times go to `tw_times`
+    tw_watched             a context that passes parallel loops on to that of a pool, and records thread, range and time of each chunk
 
-A look at the clock costs some 30 ns, and stands between kernels, not in them. The clock is `time.perf_counter_ns`'s on
-Linux; other systems have none here.
+A look at the clock takes some 30 ns, between kernels. The clock is that of `time.perf_counter_ns` on Linux; there is
+none for other systems.
 """
 
 from __future__ import annotations
 
 import ctypes
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -22,12 +21,14 @@ from tilewright.backends.cpu.llvm.entry import emit_entry
 from tilewright.backends.cpu.llvm.jit import LoadedCode
 from tilewright.backends.target import Target
 from tilewright.base.memory_faults import RECORD
+from tilewright.runtime import compiler_hooks
 from tilewright.runtime.manifest import Manifest
-from tilewright.runtime.program import entry_symbols
+from tilewright.runtime.program import entry_symbols, kernel_symbols
 
 Array = np.ndarray[Any, Any]
 CHUNK_WORDS: Final = 5
-"""Of a chunk: the thread, its first iteration, the one after its last, and the nanoseconds when it began and ended."""
+"""Words of a chunk: the thread, its first iteration, the one after its last, and the nanoseconds of its start and end.
+"""
 _CALL: Final = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 
 _MARK: Final = "  call void @tw_mark()"
@@ -115,11 +116,6 @@ done:
 """
 
 
-def has_clock() -> bool:
-    """Whether native code can read the clock here as Python does."""
-    return sys.platform.startswith("linux")
-
-
 class TimedEntries:
     """The timed entry functions of a program in this process; one run at a time."""
 
@@ -136,22 +132,27 @@ class TimedEntries:
         )(self._code.address("tw_watch"))
 
     def times_into(self, memory: Array) -> None:
-        """Where the next looks at the clock are written: int64, in nanoseconds."""
+        """Set where the next looks at the clock are written: int64, in nanoseconds."""
         self._times.value = memory.ctypes.data
 
     def watched(self, context: int, chunks: Array) -> int:
-        """The context that stands for `context`, and notes the chunks of parallel loops in `chunks`, an int64 array of
-        rows of `CHUNK_WORDS`.
+        """Return a context for the calls of `context` that records the chunks of parallel loops in `chunks`.
+
+        `chunks` is an int64 array of rows of `CHUNK_WORDS`.
         """
         self._watch(context, chunks.ctypes.data, len(chunks))
         return self._code.address("tw_watched")
 
     @property
     def chunk_count(self) -> int:
-        """How many chunks were run since `watched`; those that did not fit are not noted."""
+        """Return the number of chunks run since `watched`; those beyond the array are not recorded."""
         return ctypes.c_int64.from_address(self._code.address("tw_watched") + 56).value
 
 
-def addresses_of_others(manifest: Manifest) -> tuple[str, ...]:
-    """Symbols beside kernels that the entries of a program need of its code."""
-    return (RECORD,) if manifest.sites else ()
+@compiler_hooks.timed_entries.provide
+def timed_entries(manifest: Manifest, address: Callable[[str], int]) -> TimedEntries | None:
+    """Return the timed entries of a program whose symbols are at `address(symbol)`; None where native code has no clock."""
+    if not sys.platform.startswith("linux"):
+        return None
+    symbols = (*kernel_symbols(manifest.steps), *([RECORD] if manifest.sites else []))
+    return TimedEntries(manifest, {symbol: address(symbol) for symbol in symbols})

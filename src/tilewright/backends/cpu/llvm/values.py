@@ -2,7 +2,7 @@
 
 Integers wrap around. An integer divided by zero gives zero, as numpy does, never a trap. `Max(a, b)` and `Min(a, b)` of
 floats are the one instruction that x86 has for them: NaN in the first operand is kept, NaN in the second is dropped.
-Only the chosen side of a `Select` touches memory: a scalar condition branches, a vector condition masks.
+Only the chosen side of a `Select` reads memory: a scalar condition branches, a vector condition masks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MIRROR: Final = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "g
 
 
 def arithmetic(integer: str, real: str, boolean: str) -> Rule:
-    """The rule of an operation that has an instruction for integers, one for floats and one for truth values."""
+    """Return the rule of an operation that has an instruction for integers, one for floats and one for truth values."""
 
     def rule(f: FunctionText, e: E.Binary) -> Value:
         (a, at), (b, bt) = f.value(e.a), f.value(e.b)
@@ -44,7 +44,7 @@ def arithmetic(integer: str, real: str, boolean: str) -> Rule:
 
 
 def extremum(name: str, test: str, boolean: str) -> Rule:
-    """The rule of `Max` or `Min`."""
+    """Return the rule of `Max` or `Min`."""
 
     def rule(f: FunctionText, e: E.Binary) -> Value:
         (a, at), (b, bt) = f.value(e.a), f.value(e.b)
@@ -87,9 +87,7 @@ def compare(f: FunctionText, e: E.Comparison) -> Value:
 
 
 def _compare_lanes(f: FunctionText, e: E.Comparison) -> Value | None:
-    """`ramp(base, s, n) < limit` in 32 bits: the lane numbers against `limit - base`, which is cut to their range
-    first.
-    """
+    """Compare `ramp(base, s, n) < limit` in 32 bits: the lane numbers with `limit - base`, clamped to their range."""
     dtype, test = e.a.dtype, _COMPARE[type(e)]
     if dtype.lanes == 1 or dtype.element is not INT64:
         return None
@@ -115,7 +113,7 @@ def _compare_lanes(f: FunctionText, e: E.Comparison) -> Value | None:
 
 
 def logical(operation: str) -> Rule:
-    """The rule of `And` and `Or`; a scalar second operand that loads is evaluated only where it decides."""
+    """Return the rule of `And` and `Or`; a scalar second operand that loads is evaluated only where it decides."""
 
     def rule(f: FunctionText, e: E.Binary) -> Value:
         if e.dtype.lanes == 1 and f.facts.loads(e.b):
@@ -140,7 +138,7 @@ def negate(f: FunctionText, e: E.Not) -> Value:
 
 
 def division(*, floor: bool, quotient: bool) -> Rule:
-    """The rule of an integer division or remainder."""
+    """Return the rule of an integer division or remainder."""
 
     def rule(f: FunctionText, e: E.Binary) -> Value:
         (a, at), (b, bt) = f.value(e.a), f.value(e.b)
@@ -159,7 +157,7 @@ def _divide_by(
     f: FunctionText, dtype: DataType, a: str, b: str, divisor: int, level: int, *, unsigned: bool, floor: bool,
     quotient: bool
 ) -> str:
-    """Division by a constant other than zero."""
+    """Divide by a constant other than zero."""
     kind, n = register_type(dtype), dtype.lanes
     if divisor == -1:  # the quotient of the least number overflows: it wraps around
         zero = "0" if n == 1 else "zeroinitializer"
@@ -178,7 +176,7 @@ def _divide_by(
 
 
 def _floored(f: FunctionText, dtype: DataType, whole: str, rest: str, b: str, level: int) -> str:
-    """A quotient (or, without one, a remainder) toward zero -> toward minus infinity."""
+    """Convert a quotient (or, without one, a remainder) toward zero to one toward minus infinity."""
     kind, truth, zero = register_type(dtype), register_type(
         BOOL.with_lanes(dtype.lanes)
     ), "zeroinitializer" if dtype.lanes > 1 else "0"
@@ -191,7 +189,7 @@ def _floored(f: FunctionText, dtype: DataType, whole: str, rest: str, b: str, le
 
 
 def _divide(f: FunctionText, dtype: DataType, a: str, b: str, level: int, *, floor: bool, quotient: bool) -> str:
-    """Division by a value: zero and the one overflowing case are replaced before, and their results after."""
+    """Divide by a value: zero and the one overflowing case are replaced before, and their results after."""
     kind, truth, n = register_type(dtype), register_type(BOOL.with_lanes(dtype.lanes)), dtype.lanes
     zero, one = ("0", "1") if n == 1 else ("zeroinitializer", f"splat (i{dtype.bits} 1)")
     signed = dtype.code == "int"
@@ -215,7 +213,7 @@ def _divide(f: FunctionText, dtype: DataType, a: str, b: str, level: int, *, flo
 
 
 def true_division(f: FunctionText, e: E.Div) -> Value:
-    """A quotient; by a power of two it is a product, which is the same number."""
+    """Return a quotient; division by a power of two is a product with the same result."""
     divisor = number_of(e.b)
     if e.dtype.is_float and e.dtype.bits >= 32 and divisor is not None and abs(
         math.frexp(divisor)[0]
@@ -225,7 +223,7 @@ def true_division(f: FunctionText, e: E.Div) -> Value:
 
 
 def is_not_negative(f: FunctionText, e: PrimExpr) -> bool:
-    """Whether `e` is known to be at least zero (or, for a variable, was noted as such when it was bound)."""
+    """Tell whether `e` is known to be at least zero, or is a variable that was recorded as such when it was bound."""
     if e in f.not_negative or e.dtype.code in ("uint", "bool"):
         return True
     n = number_of(e)
@@ -295,8 +293,9 @@ def select(f: FunctionText, e: E.Select) -> Value:
 
 
 def _step_that_keeps_nan(e: E.Select) -> E.Max | E.Min | None:
-    """`max(acc, x)` of `x if x != x else max(acc, x)`, a maximum or minimum of floats that keeps NaN; its condition
-    reads `x` in any case.
+    """Match `max(acc, x)` of `x if x != x else max(acc, x)`, a maximum or minimum of floats that keeps NaN.
+
+    Its condition reads `x` in any case.
     """
     test, x, step = e.condition, e.true_value, e.false_value
     if not (isinstance(step, E.Max | E.Min) and isinstance(test, E.NE) and e.dtype.is_float):
@@ -305,13 +304,14 @@ def _step_that_keeps_nan(e: E.Select) -> E.Max | E.Min | None:
 
 
 def _identity(step: E.Max | E.Min) -> str | None:
-    """The text of what `step` begins with: where the accumulator still is that, the result is the first element itself.
+    """Return the text of the initial value of `step`; where the accumulator still has it, the result is the first
+    element.
     """
     return constant(E.const(-math.inf if isinstance(step, E.Max) else math.inf, step.dtype))
 
 
 def _select_by_mask(f: FunctionText, e: E.Select) -> Value:
-    """Both sides, each reading memory only in its lanes."""
+    """Evaluate both sides, each reading memory only in its lanes."""
     kind, outer = register_type(e.dtype), f.mask
     c, ct = f.value(e.condition)
     if isinstance(e.true_value, E.Load) and outer is None and not f.facts.loads(e.false_value):
@@ -333,7 +333,7 @@ def _select_by_mask(f: FunctionText, e: E.Select) -> Value:
 
 
 def _side_mask(f: FunctionText, e: E.Select, condition: Value, *, wanted: bool) -> Mask:
-    """The lanes that take one side of a select, among those that the current mask leaves."""
+    """Return the lanes that take one side of a select, among those of the current mask."""
     truth, (text, level), outer = register_type(e.condition.dtype), condition, f.mask
     fixed = fixed_lanes(f, e.condition)
     if not wanted:
@@ -359,6 +359,6 @@ RULES: Final[dict[type, Callable[[FunctionText, Any], Value]]] = {
     **dict.fromkeys(_COMPARE, compare), E.And: logical("and"), E.Or: logical("or"), E.Not: negate,
     E.Cast: cast, E.Select: select, E.Call: call, E.Load: load, E.Ramp: ramp, E.Broadcast: broadcast,
 }
-"""Kind of expression -> the rule that writes it."""
+"""The rule that writes each kind of expression."""
 
 __all__ = ["RULES", "convert", "is_not_negative"]

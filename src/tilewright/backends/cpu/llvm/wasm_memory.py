@@ -1,11 +1,9 @@
-"""`aligned_alloc` and `free` of a WebAssembly module, as LLVM text: what a C library would bring, where a module is
-linked without one.
+"""`aligned_alloc` and `free` of a WebAssembly module, as LLVM text, for modules that are linked without a C library.
 
-Memory is a pile that grows from the end of the constants. A block is given back to the pile when it and all above it
-are free, which is right at once for memory that is freed in the opposite order, as kernels do it, and keeps what is
-asked for once. 64 bytes stand before each block:
+Memory is a stack that grows from the end of the constants. A block returns to the stack when it and all blocks above it
+are free: at once for memory that is freed in the opposite order, as kernels do. 64 bytes precede each block:
 
-    ptr below | i32 is it free | i32 where the pile ended before
+    ptr below | i32 is it free | i32 where the stack ended before
 """
 
 from __future__ import annotations

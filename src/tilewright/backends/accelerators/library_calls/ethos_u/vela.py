@@ -28,7 +28,7 @@ _MEMORY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CommandStream:
-    """What the device is given: commands, weights, and of its memory: sizes, and for inputs and outputs the region and the byte where each begins."""
+    """The input of the device: commands, weights, sizes of its memory, and for each input and output its region and offset in bytes."""
 
     commands: Array
     weights: Array
@@ -41,14 +41,14 @@ def is_installed() -> bool:
 
 
 def compile_model(model: bytes, config: str, name: str) -> CommandStream:
-    """The command stream of a TFLite model whose operators all run on the device `config`.
+    """Compile a TFLite model to the command stream of the device `config`, which must support all of its operators.
 
     Raises `PackageError` where Vela is not installed, `CompileError` where it does not know the device, or does not take the model, with what it said.
     """
     if config not in CONFIGS:
         raise CompileError(f"there is no Ethos-U '{config}'; Vela compiles for {', '.join(CONFIGS)}", code="TW0914")
     if not is_installed():
-        raise PackageError(f"@{name} is for Ethos-U, whose compiler, Vela, is not installed; pip install ethos-u-vela")
+        raise PackageError(f"@{name} is for Ethos-U, and its compiler Vela is not installed; pip install ethos-u-vela")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "part.tflite")
         path.write_bytes(model)

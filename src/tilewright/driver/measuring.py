@@ -1,5 +1,4 @@
-"""Where the commands measure: here, on a Dask cluster, on devices behind a tracker, on a board by ssh, or nowhere
-(`tuning/replay.py`)."""
+"""The machine on which commands measure: this one, a Dask cluster, devices of a tracker, or a board by ssh."""
 
 from __future__ import annotations
 
@@ -15,12 +14,12 @@ if TYPE_CHECKING:
 
 
 DEVICE_SECONDS = 10.0
-"""How long a device may take to come to its tracker."""
+"""Seconds to wait for a device at its tracker."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """What the options of a command say; the empty one is this machine."""
+class MeasuringOptions:
+    """The measuring options of a command; without options, this machine."""
 
     cluster: str = ""
     worker_tag: str = ""
@@ -30,7 +29,7 @@ class Place:
     ssh_config: Path | None = None
 
     def __post_init__(self) -> None:
-        """Raises `OptionError` for options that do not go together."""
+        """Raise `OptionError` for options that exclude each other."""
         chosen = [f"--{word}" for word in ("cluster", "tracker", "ssh") if getattr(self, word)]
         if len(chosen) > 1:
             raise OptionError(
@@ -43,8 +42,7 @@ class Place:
             )
         if bool(self.tracker) != bool(self.rpc_key):
             raise OptionError(
-                "a tracker is asked for devices of a key; give both, the tracker's HOST:PORT and --rpc-key",
-                code="TW0204"
+                "a tracker needs a key of devices; give both HOST:PORT of the tracker and --rpc-key", code="TW0204"
             )
         if self.ssh_config and not self.ssh:
             raise OptionError("--ssh-config is read for a board; give it by --ssh user@host", code="TW0204")
@@ -53,11 +51,11 @@ class Place:
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether code does not have to run on this machine."""
+        """Whether the code runs on another machine."""
         return bool(self.cluster or self.tracker or self.ssh)
 
     def reach(self) -> None:
-        """Ask the tracker, where there is one, for the device, before anything takes time.
+        """Check that the tracker, if one is given, has the device, before any slow step.
 
         Raises `RPCError` where the tracker refuses or is silent, and where no device of the key comes within ten
         seconds.
@@ -78,7 +76,7 @@ class Place:
                 time.sleep(0.2)
 
     def builder(self, timeout: float = 10, n_parallel: int | None = None) -> Builder:
-        """Who builds: workers of the cluster, or this machine."""
+        """Return the builder: workers of the cluster, or this machine."""
         if self.cluster:
             from tilewright.search.cluster import ClusterBuilder
 
@@ -95,8 +93,10 @@ class Place:
         self, timeout: float = 10, number: int = 4, repeat: int = 3, min_repeat_ms: float = 0,
         threads: int | None = None, noise: float = 0.1, cooldown_interval: float = 0.1,
     ) -> Runner:
-        """Who times, as `LocalRunner` takes its options. Raises `OptionError` for threads that a place decides
-        itself."""
+        """Return the runner with the options of `LocalRunner`.
+
+        Raises `OptionError` for `threads` where the server decides them.
+        """
         timing: dict[str, Any] = {
             "timeout": timeout, "number": number, "repeat": repeat, "min_repeat_ms": min_repeat_ms,
             "cooldown_interval": cooldown_interval, "noise": noise,

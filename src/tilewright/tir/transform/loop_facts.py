@@ -1,4 +1,4 @@
-"""What is known inside a loop or a branch: the range of the variable under the ranges of the loops around it, what of a condition lasts."""
+"""Facts inside a loop or a branch: the range of the loop variable, and the part of a condition that stays true."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def inside(loop: For, ranges: Ranges) -> Ranges:
 
 
 def lasting(condition: PrimExpr, body: Stmt) -> PrimExpr:
-    """What of a condition holds throughout `body`: not what it says of memory that is stored to there."""
+    """Return the part of a condition that holds throughout `body`: without reads of memory that `body` stores to."""
     if not any(isinstance(x, Load) for x in walk(condition)):
         return condition
     stored = {*stored_buffers(body)}

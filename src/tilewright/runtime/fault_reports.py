@@ -19,7 +19,7 @@ _LAST: Final[weakref.WeakKeyDictionary[Code, list[int]]] = weakref.WeakKeyDictio
 
 
 def reported(code: Code, manifest: Manifest) -> MemoryFault | None:
-    """What the checked code has reported since it was asked last; None where all accesses were right."""
+    """Return the first report of checked code since the last call; None where all accesses were right."""
     with _LOCK:
         record = (ctypes.c_int64 * _WORDS).from_address(code.address(RECORD))
         if not record[0]:

@@ -1,4 +1,4 @@
-"""The table that the code of a program for open sizes reads: the symbols, sizes made of them, and where pieces of the workspace begin.
+"""The table that the code of a program for dynamic shapes reads: the symbols, sizes computed from them, and offsets of pieces of the workspace.
 
     int64 table[] = { n, m,   n * m * 4,   offset of piece 0, offset of piece 1, … }
 """
