@@ -1,7 +1,7 @@
-"""One fused function of the graph becomes one kernel: tensor expressions, a schedule, loops.
+"""Lowering of one fused function to one kernel: tensor expressions, a schedule, loops.
 
-The function's constant arguments do not reach the loops as they are: a stage that repacks them (`prepack`) is run while
-compiling, and its result is the kernel's parameter.
+Constant arguments may be repacked: a stage with `prepack` runs at compile time, and its result is the kernel's
+parameter.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a build tells about itself: seconds by phase, and what each stage made."""
+"""Report of a build: seconds by phase, and the results of each stage."""
 
 from __future__ import annotations
 
