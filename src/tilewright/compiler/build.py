@@ -63,8 +63,8 @@ def build(
 
 
 class StagedModule(FactoryModule):
-    """A module some of whose sizes are only known while it runs: compiled in stages, as calls need them, under the
-    context it was built in."""
+    """A module with data-dependent shapes, compiled in stages as calls need them, under the context that it was built
+    in."""
 
     def __init__(self, mod: IRModule, target: Target, name: str) -> None:
         context, main, cache = PassContext.current(), mod["main"], Cache.default()
@@ -83,12 +83,12 @@ class StagedModule(FactoryModule):
 
     @property
     def executable(self) -> Any:
-        """The program as a function."""
+        """The tree of stages, which is callable."""
         return self.stages
 
     @property
     def artifact(self) -> Artifact:
-        """Raises `InputError`: there is not one program to save."""
+        """Raises `InputError`: the module is not a single program that can be saved."""
         raise InputError(self.stages.why_not_one(), code="TW0708")
 
     @property
@@ -96,7 +96,7 @@ class StagedModule(FactoryModule):
         return self.name
 
     def session(self, device: Device) -> Session:
-        """A copy whose outputs are there when it has run."""
+        """Return a session whose outputs exist once it has run."""
         return StagedSession(self.stages, device, self._outputs)
 
 
@@ -104,7 +104,7 @@ def optimize_module(
     mod: IRModule | Expr, target: str | Mapping[str, Any] | Target | None = None,
     params: Mapping[str, Any] | None = None,
 ) -> tuple[IRModule, dict[str, Any]]:
-    """The module after all passes over graphs, and no parameters: those that are given are its constants. TVM's
+    """Return the module after all passes over graphs, and no parameters: given ones become constants. TVM's
     `relay.optimize`."""
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     with no_garbage_collection():

@@ -1,5 +1,5 @@
-"""Whether a program fits into the memory that it may use, asked before its kernels and constants are made: that of the
-machine that it is compiled on, and that which `relay.backend.max_arena` gives to its values between kernels."""
+"""Memory limits of a program, checked before its kernels and constants are made: the memory of this machine, and
+`relay.backend.max_arena` for the values between kernels."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from tilewright.runtime.host import host_arch
 from tilewright.runtime.scratch import Scratch
 
 _NAMED: Final = 6
-"""Values that a message names."""
+"""Number of values that a message names."""
 
 
 def planned(main: Function, name: str, symbols: Sequence[Any] = ()) -> MemoryPlan:
-    """The plan of a program's memory, with `relay.backend.max_arena` bytes for what is between kernels at most (0: as
-    many as it takes).
+    """Return the memory plan of a program, with at most `relay.backend.max_arena` bytes between kernels (0: no limit).
 
-    Raises `CompileError` where it does not fit: at which operator most is alive, and what that is.
+    Raises `CompileError` where it does not fit, which names the operator at the peak and the values that are live
+    there.
     """
     limit = PassContext.current().get("relay.backend.max_arena")
     if limit < 0:
@@ -49,7 +49,7 @@ def planned(main: Function, name: str, symbols: Sequence[Any] = ()) -> MemoryPla
 
 
 def _peak(plan: MemoryPlan) -> tuple[int, int]:
-    """The step at which most is alive, and its bytes."""
+    """Return the step with the most live bytes, and these bytes."""
     step = max(range(len(plan.steps)), key=lambda k: alive_bytes(plan.pieces, k))
     return step, alive_bytes(plan.pieces, step)
 
@@ -78,14 +78,14 @@ def _too_large(plan: MemoryPlan, limit: int, name: str) -> str:
 
 
 def _maker(plan: MemoryPlan, step: int, offset: int) -> str:
-    """Who made what lies at an offset: the node and the type."""
+    """Return the node that made the value at an offset, and its type."""
     made = [loc for loc in plan.steps[step].outputs if loc.place is MemorySpace.WORKSPACE]
     at = next((loc for loc in made if loc.index == offset), made[0] if made else None)
     return f"{_title(plan, step)}{'' if at is None else f' ({at.type!r})'}"
 
 
 def _title(plan: MemoryPlan, step: int) -> str:
-    """The node of the model that a step computes, or its operators where it is from no model."""
+    """Return the model's node that a step computes, or its operators where there is no model."""
     call = plan.steps[step].call
     if call is None or not isinstance(call.op, Function):
         return "a copy"
@@ -93,10 +93,9 @@ def _title(plan: MemoryPlan, step: int) -> str:
 
 
 def check_memory(plan: MemoryPlan, target: Target, name: str) -> None:
-    """Raise `CompileError` for a program that this machine has no memory for, naming what is largest in it; other
-    machines are not known.
+    """Raise `CompileError`, which names the largest value, for a program that needs more memory than this machine has.
 
-    What the program makes may take no more than `relay.backend.max_memory`, wherever it runs.
+    Programs for other machines are checked against `relay.backend.max_memory` alone.
     """
     _check_made(plan, target, name)
     needed = plan.workspace_bytes + sum(t.nbytes for t in plan.outputs) + sum(c.nbytes for c in plan.constants) + sum(
@@ -114,7 +113,7 @@ def check_memory(plan: MemoryPlan, target: Target, name: str) -> None:
 
 
 def _made(plan: MemoryPlan) -> list[tuple[int, str, Type | None]]:
-    """The values that the steps make: bytes, node of the model, type."""
+    """Return the values that the steps make: bytes, node of the model, type."""
     return [
         (
             out.type.nbytes,
@@ -148,8 +147,8 @@ def _check_made(plan: MemoryPlan, target: Target, name: str) -> None:
 
 
 def check_scratch(scratch: Scratch, target: Target) -> None:
-    """Raise `CompileError` for a kernel that takes more memory of one thread than this machine has; other machines are
-    not known."""
+    """Raise `CompileError` for a kernel that takes more memory per thread than this machine has; other machines are not
+    checked."""
     if scratch.heap > (there := machine_bytes()) and target.mtriple.split("-")[0] in ("", host_arch()):
         raise CompileError(
             f"{scratch.kernel} needs {shown_bytes(scratch.heap)} of memory for each thread between its stages, and "

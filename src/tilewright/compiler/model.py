@@ -1,8 +1,9 @@
-"""The short door: `compile` a model file, call the result, `save` it.
+"""`compile` a model file, call the result, `save` it.
 
-A model with symbolic dimensions is specialised for each combination of input shapes that it is called with; the
-specialisations are kept in the model and in the cache on disk. A model that the cache has is loaded without importing
-the frontend or the compiler: this module imports only what loading needs.
+A model of fixed sizes is compiled directly (`compiler/pipeline.py`). One with symbolic dimensions is specialised for
+each combination of input shapes that it is called with (`compiler/staged.py`), or compiled once for all sizes
+(`compiler/open_program.py`). A model in the cache is loaded without importing the frontend or the compiler: this module
+imports only what loading needs.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ def compile(
 
 
 def _source(model: Any, shapes: Shapes, cache: Cache, report: Report) -> ModelSource:
-    """A file, or what is in memory."""
+    """Return the source of a model: a file, or a program in memory."""
     is_text = isinstance(model, (str, os.PathLike)) and format_of(model) is RELAY
     # asked by name, so that what is no module imports nothing
     if not is_text and not type(model).__module__.startswith("tilewright."):
@@ -132,7 +133,7 @@ def _source(model: Any, shapes: Shapes, cache: Cache, report: Report) -> ModelSo
 
 
 def _advised(records: Any) -> Any:
-    """The context in which `records` say how kernels are made."""
+    """Return the context in which tuning records override schedules."""
     if records is None:
         return nullcontext()
     from tilewright.search.autotvm.task.dispatcher import apply_history_best
@@ -278,7 +279,7 @@ class Model:
 
     @property
     def executable(self) -> Executable:
-        """The same in this process; raises `ArtifactError` when it was compiled for another machine."""
+        """The program, loaded in this process. Raises `ArtifactError` when it was compiled for another machine."""
         return self._program.executable
 
     @property
@@ -292,14 +293,13 @@ class Model:
 
     @property
     def in_python(self) -> frozenset[str]:
-        """Names of the operators of the programs so far that run in Python by their numpy meaning; the others are
-        native code."""
+        """Names of the operators that run in Python by their numpy meaning, in the programs so far."""
         trees = (tree.in_python for tree in self._trees.values())
         return frozenset(self._single.in_python if self._single is not None else chain.from_iterable(trees))
 
     @property
     def threads(self) -> int:
-        """How many threads share a call's work."""
+        """Number of threads that share the work of a call."""
         return self.executable.threads
 
     @threads.setter
@@ -321,15 +321,14 @@ class Model:
         """Compile all that a call with these inputs needs, and make the call.
 
         A branch or a size that is met for the first time while a program runs is compiled once that pays, so that a
-        call whose like never comes again is not waited for (see `worth.py`). Shapes that a service will be asked for
-        are better compiled before it starts: with a cache, or saved, they are there from then on. Raises what a call
-        raises.
+        call whose like never comes again is not waited for (`base/jit_policy.py`). Shapes that a service will be asked
+        for are better compiled before it starts: with a cache, or saved, they are there from then on. Raises what a
+        call raises.
         """
         self._call(args, kwargs, None, at_once=True)
 
     def run_arrays(self, arrays: Sequence[Array]) -> Any:
-        """The same for arrays in order of which the caller knows that they are of the types, ranks and known sizes that
-        the model takes."""
+        """Run on arrays, in order, that are known to have the dtypes, ranks and fixed sizes of the inputs."""
         if self._only is not None:
             return self._only(*arrays)
         if self._has_groups or self._single is not None:
@@ -340,8 +339,7 @@ class Model:
         return grouped(results, lists) if lists else results
 
     def _call(self, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any, *, at_once: bool = False) -> Any:
-        """Run any model; one of several programs, or one that takes or gives sequences or optionals, is run here
-        alone."""
+        """Run any model; `__call__` takes a shorter path for one program with tensors alone."""
         if self._single is not None:
             lists = self._single.artifact.manifest.lists
             results = self._single.executable(*args, out=None if lists else out, **kwargs)
@@ -357,8 +355,7 @@ class Model:
         return grouped(results, lists) if lists else results
 
     def _tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Stages, Sequence[Any]]:
-        """The stages for a call, and the tensors that they take; raises `InputError` for inputs that the model does not
-        take."""
+        """Return the stages for a call, and the tensors that they take. Raises `InputError` for unsuitable inputs."""
         if not self._has_groups:
             (tree,) = self._trees.values()
             return tree, tree.in_order(args, kwargs)
@@ -438,7 +435,7 @@ class Model:
     def _c_project(
         self, name: str, target: str | Target | None, inputs: Sequence[Any]
     ) -> tuple[CModel, dict[str, str]]:
-        """The model as C, and the texts of all files by name."""
+        """Return the model as C, and the texts of all files by name."""
         from tilewright.backends.cpu.c.project import files
         from tilewright.compiler.c_model import known_answers
 
@@ -449,7 +446,7 @@ class Model:
         return model, files(model, *known)
 
     def _as_c(self, name: str, target: str | Target | None) -> CModel:
-        """The model as one C file of that name."""
+        """Return the model as one C file of that name."""
         from tilewright.compiler.c_model import c_model
 
         chosen = (
@@ -508,8 +505,8 @@ class Model:
         return "\n".join(backend.texts(text, self.target)[stage]() for text in texts)
 
     def build_again(self, report: Report, instruments: Sequence[PassInstrument] = ()) -> Artifact:
-        """Compile the program once more, its kernels from the cache, for what `report` and `instruments` want to know
-        of the way. Raises `InputError` where the sizes of inputs are not known."""
+        """Compile the program again, with kernels from the cache, to fill `report` and call `instruments`. Raises
+        `InputError` where the sizes of inputs are not known."""
         if self._open is not None:
             return self._compiler.compile_open(self._open, report, instruments)
         shapes = self._input_shapes()
@@ -537,17 +534,17 @@ class Model:
         return self._stages.last
 
     def _known(self, tree: Stages, key: Key) -> Edge | None:
-        """The whole program for inputs of these shapes, from the cache."""
+        """Return the whole program for inputs of these shapes, from the cache."""
         found = self._compiler.stored(self._shapes_of(tree, key))
         return None if found is None else Edge.whole(len(tree.signature), Specialization(found, self._threads))
 
     def _shapes_of(self, tree: Stages, key: Key) -> dict[str, Any]:
-        """The shapes of all inputs of the model, from those of the tensors that are open."""
+        """Return the shapes of all inputs of the model, from those of the tensors with dynamic sizes."""
         given = dict(zip(tree.root.open, key, strict=False))
         return self._named(tree, [tuple(given.get(k, dims)) for k, (_, dims, _, _) in enumerate(tree.signature)])
 
     def _named(self, tree: Stages, shapes: Sequence[Any]) -> dict[str, Any]:
-        """The shapes of all inputs of the model, from those of the tensors that stages take."""
+        """Return the shapes of all inputs of the model, from those of the tensors that stages take."""
         found = dict(zip((s[0] for s in tree.signature), shapes, strict=True))
         return {n: tree.groups[n] if n in tree.groups else found[n] for n, _, _ in self._signature}
 
@@ -575,7 +572,7 @@ class Model:
         return None if found is None else Specialization(found, self._threads)
 
     def _way_to(self, tree: Stages, edge: Edge) -> Any:
-        """Of a stage the cache keeps the program by the way to it; of a whole model by the shapes of its inputs."""
+        """Return the cache's name of a program: the path to a stage, or the shapes of the inputs of a whole model."""
         return self._shapes_of(tree, edge.key) if _is_model(tree, edge) else edge.name
 
 

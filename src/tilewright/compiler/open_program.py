@@ -44,12 +44,12 @@ _SMALL: Final = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59)
 Range = tuple[int, "int | None"]
 
 _SAMPLES: Final = ((61, 127, 131, 137, 139, 149, 151, 157), (211, 223, 227, 229, 233, 239, 241, 251))
-"""Primes, so that they are in general position: nothing divides them, and no constant of a model is likely to equal
-both of one place."""
+"""Samples of each size. They are primes, so that no constant of a model is likely to divide or equal both samples of a
+size."""
 
 
 class OpenSizeError(CompileError):
-    """A program has no form for open sizes; it can be compiled for each combination of them."""
+    """A program cannot be compiled for dynamic sizes; it can be compiled for each combination of sizes."""
 
     code = "TW0304"
 
@@ -57,11 +57,10 @@ class OpenSizeError(CompileError):
 def build_open(
     make: Callable[[], Function], ranges: Mapping[str, Range], target: Target, name: str, report: Report, cache: Cache
 ) -> Artifact:
-    """Compile the function that `make` imports, whose parameters have symbolic dimensions; `ranges` are by the names of
-    these.
+    """Compile the function that `make` imports for its symbolic dimensions, whose `ranges` are given by name.
 
-    Raises `OpenSizeError` with the reason where it has no form for open sizes, `InputError` for a range that the model
-    does not have.
+    Raises `OpenSizeError` where it cannot be compiled for dynamic sizes, `InputError` for a range that the model
+    excludes.
     """
     with no_garbage_collection():
         try:
@@ -87,7 +86,7 @@ def _imported(make: Callable[[], Function]) -> Function:
 
 
 def _named(symbols: Sequence[Var]) -> dict[Var, Var]:
-    """The sizes under names that texts of sizes can have."""
+    """Rename the sizes so that their names are valid in texts of sizes."""
     if len(symbols) > len(_SAMPLES[0]):
         raise OpenSizeError(
             f"there are {len(symbols)} open sizes ({', '.join(v.name for v in symbols)}), and a program takes "
@@ -103,7 +102,7 @@ def _named(symbols: Sequence[Var]) -> dict[Var, Var]:
 
 
 def _symbol(old: Var, new: Var, wanted: Range, limits: Sequence[Limit | None]) -> Symbol:
-    """A size with its range: that which was asked for, as far as the model allows it."""
+    """Return a size with its range: the requested one, intersected with the limits of the model."""
     least, most = wanted
     for low, high in (limit for limit in limits if limit is not None):
         least = max(least, low)
@@ -117,7 +116,7 @@ def _symbol(old: Var, new: Var, wanted: Range, limits: Sequence[Limit | None]) -
 
 
 def _numbers(limits: Sequence[Limit | None]) -> list[tuple[int, int]]:
-    """Two samples for each size, within its limits where these are found before."""
+    """Return two samples for each size, within its known limits."""
     free = list(_SMALL)
     found = []
     for first, second, limit in zip(*_SAMPLES, limits, strict=False):
@@ -137,8 +136,8 @@ def _checked(
     main: Function, renamed: Mapping[Var, Var], numbers: Sequence[tuple[int, int]], target: Target, name: str,
     report: Report, cache: Cache,
 ) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
-    """The program, and what it says of its sizes: for one image after the other where that is how large batches are
-    computed, or all that can be done."""
+    """Return the program, and the limits of its sizes. It computes one image after another where that is best for large
+    batches, or the only way."""
 
     def program(batch: Var | None) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
         made, limits = _made(main, renamed, batch, [n for n, _ in numbers], target, name, report, cache)
@@ -159,7 +158,7 @@ def _checked(
 
 
 def _batch_of(main: Function) -> Var | None:
-    """The first dimension of all inputs, where that is open and no other one has to do with it."""
+    """Return the first dimension of all inputs, where it is dynamic and no other dimension depends on it."""
     first = {p.tensor_type.shape[0] if p.tensor_type.ndim else None for p in main.params}
     batch = first.pop() if len(first) == 1 else None
     others = {v for p in main.params for d in p.tensor_type.shape[1:] if isinstance(d, PrimExpr) for v in free_vars(d)}
@@ -167,10 +166,10 @@ def _batch_of(main: Function) -> Var | None:
 
 
 def _is_apart(main: Function, batch: Var, numbers: Sequence[int], target: Target, images: int) -> bool:
-    """Whether a large batch is computed one image after the other: because that is best, or with `images` of 1 where it
-    can be.
+    """Whether a large batch is computed one image after another: by the rule of `SplitBatch`, or with `images` of 1
+    where possible.
 
-    False, too, where the model does not take sizes in general position, which is then told by who compiles it for them.
+    False as well where the model refuses the sample sizes; compiling it for them reports the reason.
     """
     known = {v: IntImm(INT64, n) for v, n in zip(symbols_of(main), numbers, strict=True)}
     context = PassContext.current()
@@ -187,9 +186,9 @@ def _made(
     main: Function, renamed: Mapping[Var, Var], batch: Var | None, numbers: Sequence[int], target: Target, name: str,
     report: Report, cache: Cache | None,
 ) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
-    """The program for a sample, and what it says of its sizes; without a `cache` without machine code, to be compared.
+    """Return the program for a sample, and the limits of its sizes; without a `cache`, as loops only, for comparison.
 
-    With `batch`, it is the program for one image, which is called for each.
+    With `batch`, it is the program of one image, which is called for each.
     """
     symbols = tuple(renamed.values())
     with samples(dict(zip(symbols, numbers, strict=True))) as found:
@@ -221,7 +220,7 @@ def _made(
 
 
 def _compare(a: Unfinished, b: Unfinished) -> None:
-    """Raise `OpenSizeError` where two programs differ, which were made for samples of the same sizes."""
+    """Raise `OpenSizeError` where the programs of two samples differ."""
     ours_made, theirs_made = a.report.kernels, b.report.kernels
     for symbol, kernel in ours_made.items():
         if symbol not in theirs_made or not structural_equal(

@@ -53,7 +53,7 @@ FORMAT: Final = "tilewright stages 1"
 
 @dataclass(frozen=True)
 class Way:
-    """How the stages of a program are compiled."""
+    """Name, target and options that the stages of a program are compiled with."""
 
     name: str
     target: Target
@@ -61,7 +61,7 @@ class Way:
     threads: int | None = None
 
     def compiled(self, function: Function) -> Artifact:
-        """One stage."""
+        """Compile one stage."""
         with self.options.context():
             return compile_module(
                 lambda: IRModule.from_expr(function), self.target, self.name, Report(), Cache.default()
@@ -69,8 +69,8 @@ class Way:
 
 
 def save_stages(tree: Stages, way: Way, main: Function | None, path: Path) -> Path:
-    """Write a program and what was compiled of it. `main` is the whole program where values of its inputs decide its
-    first way.
+    """Write a program and its compiled stages. `main` is the whole program where values of its inputs decide its first
+    edge.
 
     Raises `ArtifactError` for another kind of file, and for a first stage that needs Python.
     """
@@ -88,7 +88,7 @@ def save_stages(tree: Stages, way: Way, main: Function | None, path: Path) -> Pa
 
 
 class _Writer:
-    """The members of one file: they are made first, since the first of them has the sums of the others."""
+    """Members of one file, made before it is written: the first member has the checksums of the others."""
 
     def __init__(self, folder: Path, tree: Stages, way: Way, main: Function | None) -> None:
         self.folder = folder
@@ -150,7 +150,7 @@ def _needs_python(edge: Edge) -> bool:
 
 
 def _closed(call: Call) -> Function:
-    """The function whose body a call is, on values of the types of its arguments."""
+    """Return a function with a call as its body, and parameters of the types of its arguments."""
     args: list[Expr] = []
     params: list[Var] = []
     for a in call.args:
@@ -163,7 +163,7 @@ def _closed(call: Call) -> Function:
 
 
 class SavedStages(Stages):
-    """A program in stages that was loaded: called as the model is that it was made of."""
+    """A loaded program in stages, called like the model that it was saved from."""
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         results, lists = self.run(self.arrays(args, kwargs), out)
@@ -176,7 +176,7 @@ class SavedStages(Stages):
 
 @compiler_hooks.load_stages.provide
 def load_stages(path: Path, threads: int | None = None) -> SavedStages:
-    """What `save_stages` wrote, ready to call. Raises `ArtifactError` for a file that is damaged or made for another
+    """Load a file of `save_stages`, ready to call. Raises `ArtifactError` for a damaged file, and one for another
     machine."""
     try:
         if not is_sealed(path):
@@ -197,7 +197,7 @@ def _damaged(path: Path) -> ArtifactError:
 
 
 class _Reader:
-    """One file while it is read."""
+    """Reader of one file."""
 
     def __init__(self, path: Path, archive: tarfile.TarFile, threads: int | None) -> None:
         self.path, self.archive, self.threads = path, archive, threads

@@ -12,9 +12,6 @@ This module imports only what running needs, so that a model from the cache is l
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Protocol
-
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.executable import Executable
 from tilewright.runtime.guards import Guards
@@ -46,10 +43,3 @@ class Specialization:
         self._threads = count
         if self._executable is not None:
             self._executable.threads = count
-
-
-class Specialized(Protocol):
-    """A model as the specializations that calls use, which may become more with every call."""
-
-    def specializations(self) -> Iterable[Specialization]:
-        """Return the specializations so far."""

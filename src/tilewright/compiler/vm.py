@@ -1,5 +1,4 @@
-"""`relay.vm`: the field's door to programs with control flow. What it compiles is the same native program as
-`relay.build`'s."""
+"""`relay.vm`: TVM's interface for programs with control flow. It compiles the same native program as `relay.build`."""
 
 from __future__ import annotations
 
@@ -21,14 +20,14 @@ def compile(
 
 
 class VMCompiler:
-    """The same in steps: `set_params`, `lower`, `get_exec`."""
+    """Compiles in steps: `set_params`, `lower`, `get_exec`."""
 
     def __init__(self) -> None:
         self._params: dict[str, Any] = {}
         self._made: FactoryModule | None = None
 
     def set_params(self, params: Mapping[str, Any]) -> None:
-        """Values of parameters of `main`, by name."""
+        """Set values of parameters of `main`, by name."""
         self._params.update(params)
 
     def lower(
@@ -39,8 +38,8 @@ class VMCompiler:
         self._made = compile(mod, target, target_host, self._params)
 
     def codegen(self) -> None:
-        """Nothing is left to do after `lower`."""
+        """Do nothing: `lower` has made the code."""
 
     def get_exec(self) -> FactoryModule | None:
-        """What `lower` made."""
+        """Return the result of `lower`."""
         return self._made

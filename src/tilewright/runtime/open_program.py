@@ -35,12 +35,11 @@ Shapes = tuple[tuple[int, ...], ...]
 
 _MOST_COUNTED: Final = 4096
 MOST_PLANS: Final = 64
-"""Combinations of sizes whose plans, and the memory for them, are kept; those used last."""
+"""Number of combinations of sizes whose plans and memory are kept, least recently used ones are dropped."""
 
 
 class OpenExecutable(Executable):
-    """An `Executable` that takes inputs of any sizes that fit its symbols; each combination of sizes gets one of known
-    sizes, over the same code."""
+    """An `Executable` for all sizes that its guards admit; each combination of sizes gets a plan over the same code."""
 
     def __init__(
         self, manifest: Manifest, code: Code, constants: Array, threads: int | None = None, table: Array | None = None
@@ -54,19 +53,19 @@ class OpenExecutable(Executable):
         self._plans: OrderedDict[Shapes, Executable] = OrderedDict()
         self._lock, self._compiling = new_lock(), new_lock()
         self.last: Executable | None = None
-        """The program of known sizes that was called last."""
+        """The plan of the last call."""
         self._compile: Callable[[Shapes], Executable] | None = None
         self._calls: dict[Shapes, int] = {}
         self._after = 0
 
     def specialise(self, compile_: Callable[[Shapes], Executable], after: int) -> None:
-        """Compile sizes that are called `after` times for themselves, one after another in the background, and go on
-        with that."""
+        """Compile sizes that were called `after` times for themselves, in the background, and use that program from
+        then on."""
         self._compile, self._after = compile_, after
 
     @property
     def threads(self) -> int:
-        """How many threads share a call's work."""
+        """Number of threads that share the work of a call."""
         from tilewright.runtime.threads import default_threads
 
         return self._given_threads or self.manifest.threads or default_threads()
@@ -103,12 +102,12 @@ class OpenExecutable(Executable):
         return self.last.benchmark(**options)
 
     def example_inputs(self, seed: int = 0) -> dict[str, Array]:
-        """Arrays that the model accepts, every open size the least that it may be."""
+        """Return arrays that the model accepts, with the smallest value of every dynamic size."""
         sizes: dict[str, int] = {s.name: s.least for s in self.manifest.symbols}
         return self.at(tuple(shape_of(t, sizes) for t in self.manifest.inputs)).example_inputs(seed)
 
     def at(self, shapes: Shapes) -> Executable:
-        """The program for inputs of these shapes; raises `InputError` where they do not fit."""
+        """Return the program for inputs of these shapes. Raises `InputError` where they do not fit."""
         with self._lock:
             found = self._plans.get(shapes)
             if found is not None:
@@ -138,7 +137,7 @@ class OpenExecutable(Executable):
             threading.Thread(target=self._specialise, args=(shapes,), name="tilewright-specialise", daemon=True).start()
 
     def _specialise(self, shapes: Shapes) -> None:
-        """Put a program for these sizes alone in the place of the plan: calls that run keep theirs."""
+        """Replace the plan of these sizes by a program compiled for them alone; running calls keep the plan."""
         assert self._compile is not None
         with self._compiling:
             made = self._compile(shapes)
