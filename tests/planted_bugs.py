@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import relay
+from tilewright.backends.base import Strategies
 from tilewright.backends.cpu.llvm import codegen, values
 from tilewright.compiler import kernel
 from tilewright.relay.expr import Call, Constant, Expr, Function
@@ -231,9 +232,12 @@ def a_pass_never_ends() -> None:
 
 
 def _computes(operator: str, wrong: Callable[..., Any]) -> None:
-    kind = get(operator)
-    old = kind.compute
-    patch(kind, "compute", lambda self, *args: wrong(old, self, *args))
+    kind, old = get(operator), Strategies.compute
+
+    def compute(self: Strategies, op: Any, *args: Any) -> Any:
+        return wrong(lambda o, *a: old(self, o, *a), op, *args) if isinstance(op, kind) else old(self, op, *args)
+
+    patch(Strategies, "compute", compute)
 
 
 def _other(self: Any, **attributes: Any) -> Any:

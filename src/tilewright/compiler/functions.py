@@ -32,18 +32,8 @@ from tilewright.scalar.expr import Buffer, IntImm, PrimExpr, Var
 from tilewright.scalar.walk import free_vars, substitute, text_of
 from tilewright.te.resolve import schedule_func
 from tilewright.te.schedule import Schedule
-from tilewright.tir.stmt import (
-    IMPORTS,
-    NUMBERS,
-    SCALARS,
-    THREAD,
-    Block,
-    For,
-    PrimFunc,
-    bodies,
-    stored_buffers,
-    walk_stmt,
-)
+from tilewright.tir.legality import refuse_gpu_threads
+from tilewright.tir.stmt import IMPORTS, NUMBERS, SCALARS, Block, PrimFunc, bodies, stored_buffers, walk_stmt
 from tilewright.tir.transform.instrument_memory import Checks
 from tilewright.tir.transform.lower_blocks import lower_blocks
 from tilewright.tir.transform.partition_loops import partition_loops
@@ -283,18 +273,6 @@ def with_numbers(func: PrimFunc) -> tuple[PrimFunc, tuple[Parameter | Scalar, ..
     params += [Scalar(named[v].name, v.dtype, given=False) for v in found]
     numbers = (*scalars, *found)
     return (replace(func, attrs={**func.attrs, NUMBERS: numbers}) if numbers else func), tuple(params)
-
-
-def refuse_gpu_threads(func: PrimFunc) -> None:
-    """Raise `TargetError` for loops that are threads of a GPU: code is made for CPUs."""
-    for s in walk_stmt(func.body):
-        tag = s.annotations.get(THREAD, "") if isinstance(s, For) else ""
-        if isinstance(s, For) and tag and not tag.startswith(("vthread", "cthread")):
-            raise TargetError(
-                f"loop '{s.var.name}' of '{func.name}' is bound to '{tag}', threads of a GPU, and the target is a CPU; "
-                "use parallel for its cores and vectorize for its lanes, or bind to te.thread_axis(n, 'vthread')",
-                code="TW0512"
-            )
 
 
 def _named(variables: list[Var]) -> dict[Var, Var]:

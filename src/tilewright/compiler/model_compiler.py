@@ -16,6 +16,7 @@ from tilewright.compiler.cache import Cache
 from tilewright.compiler.model_source import ModelSource, build_key
 from tilewright.compiler.open_shapes import OpenShapes
 from tilewright.compiler.report import Report
+from tilewright.ir.op_attributes import OP_ATTRIBUTES
 from tilewright.runtime.artifact import Artifact
 
 if TYPE_CHECKING:
@@ -71,16 +72,22 @@ class ModelCompiler:
 
     def stored(self, what: Any) -> Artifact | None:
         """Return the program in the cache for the shapes of all inputs, or for the path to a stage."""
-        if not self.source.content:
+        if not self._is_cached:
             return None
         with self.report.phase("cache"):
             return self.cache.get_artifact(self._key(what))
 
     def store(self, what: Any, artifact: Artifact) -> None:
         """Keep a program in the cache for other processes."""
-        if self.source.content:
+        if self._is_cached:
             with self.report.phase("cache"):
                 self.cache.put_artifact(self._key(what), artifact)
+
+    @property
+    def _is_cached(self) -> bool:
+        """Whether the key covers all inputs of the program; a registered Python function that compiles an operator has
+        no key."""
+        return bool(self.source.content) and not any(key.startswith("FTVM") for _, key in OP_ATTRIBUTES)
 
     def _key(self, what: Any) -> str:
         return build_key(

@@ -15,7 +15,6 @@ from typing import Annotated, Any
 
 import typer
 
-from tilewright.backends import target
 from tilewright.base.errors import OptionError, TVMError
 from tilewright.compiler.sequences import flat
 from tilewright.driver import debug, diagnose, files, micro, offload, options, tensors
@@ -90,7 +89,7 @@ def compile_command(
     if require_offload:
         share = offload.share("--require-offload", require_offload)
         offload.explained(model, how.target, how.shapes or None).require(share)
-    as_c = how.target if "c" in target.Target(how.target).processor.backend.stages else "c"
+    as_c = how.target if how.target.split()[:1] == ["c"] else "c"
     only_text = path is None or path.suffix == options.C_SOURCE  # what its test compares with is computed by LLVM's code
     compiled = how.compiled(model, target="llvm" if only_text else how.target, switches=options.max_arena(max_arena))
     written = [] if path is None else [compiled.save_c(path, as_c) if only_text else compiled.save(path, linker)]

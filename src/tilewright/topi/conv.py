@@ -52,9 +52,13 @@ def kernel_order(layout: str) -> tuple[int, ...]:
 
 def conv(
     data: te.Tensor, weight: te.Tensor, strides: Ints, padding: Ints, dilation: Ints, groups: int, data_layout: str, kernel_layout: str,
-    out_layout: str, out_dtype: str,
+    out_layout: str, out_dtype: str | DataType, winograd_tiles: str = "auto",
 ) -> te.Tensor:
-    """A convolution. `padding` is before… then after…, one for each spatial dimension; layouts such as NHWC and HWIO."""
+    """Return a convolution by the fastest algorithm for the current machine.
+
+    `padding` is before… then after…, one for each spatial dimension; layouts are such as NHWC and HWIO. `winograd_tiles` says which tiles
+    Winograd's algorithm takes where it applies: "off", "2x2", "4x4", or "auto" for those that the model of the machine expects to pay.
+    """
     place, kernel = channels_last(data_layout), kernel_order(kernel_layout)
     shape, wshape = data.extents, weight.extents
     channels, ksize = wshape[kernel[0]], [wshape[d] for d in kernel[2:]]
@@ -73,11 +77,11 @@ def conv(
     dot = dot_of(data.dtype, weight.dtype, out_dtype, depth, contiguous=place[-1] == len(shape) - 1)
     is_open = any(isinstance(shape[d], OpenSize) for d in place[1:-1])
     if not is_open and dot is not FOURS and data_layout == out_layout == "NHWC":
-        found = cut(data, weight, groups * depth, channels, ksize, strides, padding, dilation, out_dtype, groups)
+        found = cut(data, weight, groups * depth, channels, ksize, strides, padding, dilation, out_dtype, groups, winograd_tiles)
         if found is not None:
             return winograd.convolution(data, weight, kernel, found)
     if not is_open and groups == 1 and data.dtype == DataType("float32") and data_layout == out_layout == "NDHWC":
-        volume = volume_cut(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype)
+        volume = volume_cut(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype, winograd_tiles)
         if volume is not None:
             return volume_convolution(data, weight, kernel, volume)
     geometry = Geometry(data, place, ksize, strides, padding, dilation)

@@ -193,10 +193,10 @@ def _inside(size: int, before: int, after: int, taps: int = TAPS) -> float:
 
 def cut(
     data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int], padding: Sequence[int],
-    dilation: Sequence[int], out_dtype: str, groups: int = 1,
+    dilation: Sequence[int], out_dtype: str, groups: int = 1, wanted: str = "auto",
 ) -> Cut | None:
     """How Winograd's algorithm makes this convolution of `data` NHWC; None when the direct way is to be taken."""
-    setting = _setting(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype)
+    setting = _setting(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype, wanted)
     if setting == "off":
         return None
     n, height, width, _ = data.extents
@@ -234,13 +234,13 @@ def _parts(groups: int, depth: int, channels: int, machine: Machine) -> int:
 
 def volume_cut(
     data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int], padding: Sequence[int],
-    dilation: Sequence[int], out_dtype: str,
+    dilation: Sequence[int], out_dtype: str, wanted: str = "auto",
 ) -> VolumeCut | None:
     """The same for `data` NDHWC, with any number of taps in depth."""
     n, slices, height, width, _ = data.extents
     (taps, *plane), (front, top, left, back, bottom, right) = ksize, padding
     sides = (top, left, bottom, right)
-    setting = _setting(data, weight, depth, channels, plane, strides, sides, dilation, out_dtype)
+    setting = _setting(data, weight, depth, channels, plane, strides, sides, dilation, out_dtype, wanted)
     whole = Cut(n, height, width, depth, channels, sides, _SIZES[0])
     if setting == "off" or max(front, back) >= taps or min(whole.out) < 2 * max(_SIZES) - 1 or slices + front + back < taps:
         return None
@@ -254,19 +254,24 @@ def volume_cut(
     return found if setting != "auto" or found.cycles(machine) < machine.core.winograd_gain * found.direct_cycles(machine) else None
 
 
-def _setting(
-    data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int], padding: Sequence[int],
-    dilation: Sequence[int], out_dtype: str,
-) -> str:
-    """What is asked for, and "off" where the algorithm does not apply."""
+def winograd_setting() -> str:
+    """Return the tiles of Winograd's algorithm that the current pass context asks for; "auto" below optimization level 3 is "off"."""
     context = PassContext.current()
     setting: str = context.get("relay.backend.winograd")
+    return "off" if setting == "auto" and context.opt_level < _LEVEL else setting
+
+
+def _setting(
+    data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], out_dtype: str, wanted: str,
+) -> str:
+    """What is asked for, and "off" where the algorithm does not apply."""
     known = isinstance(weight.op, PlaceholderOp) and weight.op.constant
     plain = list(ksize) == [TAPS, TAPS] and all(v == 1 for v in (*strides, *dilation)) and all(p < TAPS for p in padding)
     floats = data.dtype == weight.dtype and str(data.dtype) in _FACTORS and DataType(out_dtype) == DataType("float32")
     if not (known and plain and floats) or min(depth, channels) < _FEWEST_CHANNELS:
         return "off"
-    return "off" if setting == "auto" and context.opt_level < _LEVEL else setting
+    return wanted
 
 
 def _blocks(c: Cut, m: int) -> Iterator[Cut]:

@@ -1,4 +1,4 @@
-"""Operators of several inputs whose shapes broadcast by numpy's rule."""
+"""Operators of several inputs whose shapes broadcast as in numpy."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Broadcasting(Op):
 
     def reblock(self, orders: Sequence[Order | None],
                 types: Sequence[TensorType]) -> tuple[Op, tuple[Order | None, ...], Order | None] | None:
-        """The order with the largest blocks; what is repeated along an axis stands in blocks of one there."""
+        """The order with the largest blocks; a dimension that is repeated has blocks of one."""
         ndim = max(t.ndim for t in types)
         known = [o for o in orders if o is not None and rank(o) == ndim]
         order = max(known, key=lambda o: math.prod(block(o, d) for d in range(ndim)), default=None)

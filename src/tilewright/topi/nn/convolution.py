@@ -16,6 +16,7 @@ from tilewright.topi.layouts import kernel_axes
 from tilewright.topi.shapes import require_rank, text
 from tilewright.topi.tag import tagged
 from tilewright.topi.windows import Ints, Padding, padding_of, per_dimension, window_count
+from tilewright.topi.winograd_choice import winograd_setting
 
 
 def convolution(
@@ -36,7 +37,7 @@ def convolution(
     for k, letter in enumerate(c for c in "DHW" if c in data_layout):
         window_count(data.extents[data_layout.index(letter)], sides[k], sides[n + k], kernel[k], every[k], apart[k], k)
     dtype = DataType(out_dtype or data.dtype)
-    return of.conv(data, weight, every, sides, apart, groups, data_layout, kernel_layout, data_layout, dtype)
+    return of.conv(data, weight, every, sides, apart, groups, data_layout, kernel_layout, data_layout, dtype, winograd_setting())
 
 
 _KERNELS = {"NCW": "OIW", "NWC": "WIO", "NCHW": "OIHW", "NHWC": "HWIO", "HWCN": "HWIO", "NCDHW": "OIDHW", "NDHWC": "DHWIO"}

@@ -101,7 +101,12 @@ class KernelTask(Task):
         """Lower the kernel under some decisions. Raises `NoNativeKernel` where the function has no native kernel."""
         with PassContext(LEVEL):
             machine = self.target.machine
-            return lower(self.function, self.constants, machine, "main", flat=flat, decided=decisions)
+            return lower(self.function, self.constants, machine, "main", flat=flat, decided=decisions, target=self.target)
+
+    def of_program(self) -> Task | None:
+        """Return the task of the implementation that a program registered for the kernel, if there is one."""
+        workload = self.kernel(flat=False).workload
+        return None if workload is None else Task(workload[0], workload[1:], self.target)
 
     @lazy_attribute
     def config_space(self) -> KernelSpace:
