@@ -14,12 +14,12 @@ from tilewright import te
 from tilewright.backends.base import Backend, Strategies, Strategy
 from tilewright.backends.cpu.c.backend import C
 from tilewright.backends.cpu.llvm.backend import LLVM
+from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule
 from tilewright.backends.registry import GROUP, backend_names, find_backend
 from tilewright.backends.target import Target
 from tilewright.base.errors import TargetError
 from tilewright.relay.op.elementwise import Exp
 from tilewright.topi.machine import Machine
-from tilewright.topi.schedules.kernel import CpuSchedule
 
 MODULE = '''
 from tilewright.backends.cpu.llvm.backend import LlvmBackend

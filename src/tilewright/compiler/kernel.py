@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.schedules import open_rows
+from tilewright.backends.cpu.strategies.schedules.arrange import arrange, heights
 from tilewright.backends.registry import find_backend
 from tilewright.backends.target import Target
 from tilewright.base.errors import InternalError, Origin
@@ -39,8 +41,6 @@ from tilewright.topi import decisions, texts
 from tilewright.topi import machine as machines
 from tilewright.topi.decisions import Decisions
 from tilewright.topi.machine import Machine
-from tilewright.topi.schedules import open_rows
-from tilewright.topi.schedules.arrange import arrange, heights
 
 Array = np.ndarray[Any, Any]
 
@@ -124,19 +124,6 @@ def lower(
     arguments = tuple(_argument(t, where) for t in made.args)
     stages = {"scheduled": scheduled, "lowered": blocks} if keep_stages else {"lowered": blocks} if symbols else {}
     return Kernel(func, arguments, stages, sites, blocks, None if made.schedule is None else workload_of(made.outputs))
-
-
-def computed(
-    function: Function, constants: Sequence[bool], machine: Machine
-) -> tuple[list[Tensor], list[Tensor], PrimFunc]:
-    """What a kernel takes and makes as tensor expressions, packed constants among the first, and the program as its own
-    schedule arranges it.
-
-    Raises `NoNativeKernel` from `Op.compute`, as `lower` does.
-    """
-    with machines.use(machine):
-        made = parts_of(function, constants)
-        return made.args, made.outputs, made.scheduled()
 
 
 @dataclass(frozen=True, slots=True)

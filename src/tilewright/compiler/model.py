@@ -71,11 +71,9 @@ def compile(
     """Compile a model for this machine, or for `target`.
 
     - `model`: the path of an ONNX, TFLite, PyTorch or Relay (`.relay`) file, its bytes, a `ModelProto`, a
-      `tflite.Model`, a
-      TorchScript module, an `ExportedProgram`, or an `IRModule` or function of Relay.
-    - `shapes`: sizes of symbolic input dimensions, by input. Without them, a model with symbolic dimensions is
-      compiled for
-      each shape at the first call with it. With names or ranges (`("1..64", 3, "h", "w")`), one program serves all
+      `tflite.Model`, a TorchScript module, an `ExportedProgram`, or an `IRModule` or function of Relay.
+    - `shapes`: sizes of symbolic input dimensions, by input. Without them, a model with symbolic dimensions is compiled
+      for each shape at the first call with it. With names or ranges (`("1..64", 3, "h", "w")`), one program serves all
       sizes and can be saved; `OpenSizeWarning` tells where the model has no such program.
     - `target`: as TVM writes it; accelerators before the processor ("npu, llvm") compute what they support.
     - `threads`: threads that share the work of a call (default: all cores).
@@ -85,8 +83,7 @@ def compile(
     - `numerics`: the rounding of quantized networks, "tflite", "onnx", "torch" (or one of its engines) or "fast"; by
       default that of the runtime that the model is from.
     - `max_arena`: the limit of the memory between kernels in bytes (0: none). A `CompileError` names what is live at
-      the
-      peak of a model that needs more.
+      the peak of a model that needs more.
     - `specialise_after`: the number of calls after which sizes of a program with dynamic dimensions are compiled for
       themselves in the background (0: never).
     - `records`: files of tuning records (`tilewright tune`), which override the analytical schedules.
@@ -95,7 +92,9 @@ def compile(
     refuses its arguments, `InputError` for shapes that do not fit, `TargetError`, `OptionError`.
     """
     if not isinstance(opt_level, int) or not 0 <= opt_level <= _HIGHEST_LEVEL:
-        raise OptionError(f"opt_level is {opt_level!r}; it is a whole number from 0 to {_HIGHEST_LEVEL}", code="TW0209")
+        raise OptionError(
+            f"opt_level is {opt_level!r}; it must be an integer from 0 to {_HIGHEST_LEVEL}", code="TW0209"
+        )
     named = {
         "relay.ToMixedPrecision.type": mixed_precision, "relay.qnn.numerics": numerics,
         "relay.backend.max_arena": max_arena
@@ -463,7 +462,7 @@ class Model:
         )
         if self._open is not None or not one:
             raise InputError(
-                "one C file has inputs of known sizes; give all of them in shapes=, and tensors alone", code="TW0511"
+                "one C file needs inputs of known sizes; give all of them in shapes=, and only tensors", code="TW0511"
             )
         shapes = self._input_shapes()
         with self._compiler.context():

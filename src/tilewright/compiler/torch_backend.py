@@ -22,8 +22,8 @@ _MOST_PROGRAMS: Final = 64
 
 
 def compile_graph(graph: Any, example_inputs: Sequence[Any]) -> Callable[..., tuple[Any, ...]]:
-    """The graph as a function of its inputs: a backend as torch.compile takes them. Raises `CompileError` for operators
-    that are not known."""
+    """The graph as a function of its inputs: a backend as torch.compile takes them. Raises `CompileError` for
+    operators that are not known."""
     return _Graph(graph, _static_places(graph))
 
 
@@ -123,8 +123,9 @@ class _Program:
 
 
 class _CompiledGraph:
-    """A graph compiled, as a function of the tensors among its inputs. `given` describes them: the tensor itself is a
-    constant.
+    """A graph compiled, as a function of the tensors among its inputs.
+
+    `given` describes them: the tensor itself is a constant.
 
     What the graph writes into its inputs is there after the call.
     """
@@ -140,8 +141,8 @@ class _CompiledGraph:
         if constant:
             raise _WrittenWeightsError(constant)
         self._results, self._written = graph.results, graph.written
-        self._model = None if graph.module is None else tilewright.compile(
-            graph.module, threads=torch.get_num_threads()
+        self._model = (
+            None if graph.module is None else tilewright.compile(graph.module, threads=torch.get_num_threads())
         )
         self._variable = [k for k, what in enumerate(given) if isinstance(what, tuple)]
 
@@ -185,9 +186,9 @@ def _array(x: Any) -> np.ndarray[Any, Any]:
     import torch
 
     x = x.detach().resolve_neg().contiguous()
-    found: np.ndarray[Any, Any] = x.view(torch.int16).numpy().view(
-        DataType("bfloat16").numpy()
-    ) if x.dtype is torch.bfloat16 else x.numpy()
+    found: np.ndarray[Any, Any] = (
+        x.view(torch.int16).numpy().view(DataType("bfloat16").numpy()) if x.dtype is torch.bfloat16 else x.numpy()
+    )
     return found
 
 
@@ -196,6 +197,7 @@ def _tensor(x: Any) -> Any:
     import torch
 
     array = np.asarray(x)
-    return torch.from_numpy(
-        array.view(np.int16)
-    ).view(torch.bfloat16) if array.dtype == DataType("bfloat16").numpy() else torch.from_numpy(array)
+    return (
+        torch.from_numpy(array.view(np.int16)).view(torch.bfloat16) if array.dtype == DataType("bfloat16").numpy()
+        else torch.from_numpy(array)
+    )

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.schedules.channel_blocks import ChannelBlocksSchedule
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType
 from tilewright.scalar.expr import PrimExpr, Var, all_of, cast, const, if_then_else
 from tilewright.tir.data_layout import BijectiveLayout, bijective_layout, layout
 from tilewright.tir.stmt import IterVar
 from tilewright.topi.layouts import SPATIAL
-from tilewright.topi.schedules.channel_blocks import ChannelBlocksSchedule
 
 Ints = Sequence[int]
 

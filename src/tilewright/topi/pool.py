@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.conv import Geometry, Ints, channels_last, placed, window, windows_of
+from tilewright.backends.cpu.strategies.schedules.reduce import ReduceSchedule
+from tilewright.backends.cpu.strategies.schedules.window_rows import WindowRowsSchedule
 from tilewright.scalar.expr import IntImm, PrimExpr, Var, as_expr, cast, if_then_else, maximum, minimum
 from tilewright.topi import channel_blocks
-from tilewright.topi.conv import Geometry, Ints, channels_last, placed, window, windows_of
 from tilewright.topi.elementwise import greatest
-from tilewright.topi.schedules.reduce import ReduceSchedule
-from tilewright.topi.schedules.window_rows import WindowRowsSchedule
 
 Reducer = Callable[..., PrimExpr]
 Finish = Callable[[PrimExpr, Sequence[PrimExpr]], PrimExpr]

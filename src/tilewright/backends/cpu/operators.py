@@ -10,12 +10,13 @@ from dataclasses import dataclass
 
 from tilewright import te
 from tilewright.backends.base import Strategies, Strategy
+from tilewright.backends.cpu.strategies import attention, conv, products
+from tilewright.backends.cpu.strategies.winograd_choice import winograd_setting
 from tilewright.relay.op.nn_attention import Attention
 from tilewright.relay.op.nn_conv import Conv
 from tilewright.relay.op.nn_matmul import BatchMatmul, Dense, Matmul, product_dtype
 from tilewright.relay.op.nn_pool import AvgPool, MaxPool
-from tilewright.topi import attention, channel_blocks, conv, products
-from tilewright.topi.winograd_choice import winograd_setting
+from tilewright.topi import channel_blocks
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tilewright import te
+from tilewright.backends.cpu.strategies import planes
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType, TensorType, Type
 from tilewright.relay.op.nn_matmul import accumulator, multiplied, product_dtype
 from tilewright.relay.op.registry import Array, Fusion, Op, Precision, attributes, op, tensors
 from tilewright.tir.data_layout import bijective_layout
-from tilewright.topi import channel_blocks, planes
+from tilewright.topi import channel_blocks
 from tilewright.topi import conv_transpose as topi_transpose
 from tilewright.topi.channel_blocks import is_blocked, plain_data, plain_kernel
 from tilewright.topi.layouts import SPATIAL, axes_between, channels_first, channels_last, data_axes, kernel_axes

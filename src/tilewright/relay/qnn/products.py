@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from tilewright.backends.cpu.strategies.dots import FOURS
 from tilewright.base.errors import Origin, ShapeError
 from tilewright.base.types import INT32, DataType, TensorType, Type
 from tilewright.relay.expr import Call, Constant, Expr
@@ -26,7 +27,6 @@ from tilewright.relay.op.registry import Array, Fusion, Op, op, tensors
 from tilewright.relay.op.shaping import sized
 from tilewright.relay.op.transform import Pad, StridedSlice
 from tilewright.relay.qnn import numerics as N
-from tilewright.topi.dots import FOURS
 
 _LONGEST_RUN: Final = 64
 """Bytes along a row of a kernel that are multiplied without a loop."""

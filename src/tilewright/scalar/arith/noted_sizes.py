@@ -187,8 +187,8 @@ def _calculating(operation: Callable[[Any, Any], Any], swapped: bool) -> Callabl
         if term is None:
             return operation(other, self.__index__()) if swapped else operation(self.__index__(), other)
         numbers, terms = (
-            (number, self._number), (term, self._term)
-        ) if swapped else ((self._number, number), (self._term, term))
+            ((number, self._number), (term, self._term)) if swapped else ((self._number, number), (self._term, term))
+        )
         found = operation(*numbers)
         return NotedSize(self._notes, found, (operation, *terms))
 

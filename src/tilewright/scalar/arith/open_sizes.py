@@ -233,9 +233,9 @@ class _Open(OpenSize):
 
     def __rtruediv__(self, other: Any) -> Any:
         """A share of the size, as an expression: what a mean multiplies with."""
-        return div(
-            const(other, FLOAT32), cast(FLOAT32, self.expr)
-        ) if isinstance(other, (int, float)) else NotImplemented
+        return (
+            div(const(other, FLOAT32), cast(FLOAT32, self.expr)) if isinstance(other, (int, float)) else NotImplemented
+        )
 
     def __repr__(self) -> str:
         return text_of(self.expr)
@@ -267,8 +267,9 @@ def typical(size: int) -> int:
     for atoms, k in size.terms.items():
         product = k
         for a in atoms:
-            number = TYPICAL if isinstance(a, Var) else number_of(
-                simplify(substitute(a, dict.fromkeys(free_vars(a), const(TYPICAL, INT64))), Ranges())
+            number = (
+                TYPICAL if isinstance(a, Var)
+                else number_of(simplify(substitute(a, dict.fromkeys(free_vars(a), const(TYPICAL, INT64))), Ranges()))
             )
             product *= int(number) if number is not None else TYPICAL
         total += product
@@ -331,9 +332,9 @@ def _with_quotient(whole: Terms, rest: Terms, k: int) -> Terms:
         inner = atoms[0]
         if not others and n == 1 and len(atoms) == 1 and isinstance(inner, FloorDiv) and isinstance(inner.b, IntImm):
             dividend = linear(inner.a)
-            left, known, k = {
-                (a,): c for a, c in dividend.coefs.items()
-            }, dividend.const + known * inner.b.value, k * inner.b.value
+            left, known, k = (
+                {(a,): c for a, c in dividend.coefs.items()}, dividend.const + known * inner.b.value, k * inner.b.value
+            )
         atom = (floordiv(_expression({**left, (): known % k}), const(k, INT64)),)
         whole[atom] = whole.get(atom, 0) + 1
     whole[()] = whole.get((), 0) + known // k
@@ -406,7 +407,8 @@ def _least(a: int, b: int, kind: type) -> int:
 
 _RULES: Final[dict[type, Any]] = {
     Add: lambda a, b: a + b, Sub: lambda a, b: a - b, Mul: lambda a, b: a * b, FloorDiv: lambda a, b: a // b,
-    FloorMod: lambda a, b: a % b, Min: lambda a, b: _least(a, b, Min), Max: lambda a, b: _least(a, b, Max),
+    FloorMod: lambda a, b: a % b,
+    Min: lambda a, b: _least(a, b, Min), Max: lambda a, b: _least(a, b, Max),
 }
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from tilewright import te
+from tilewright.backends.cpu.strategies import conv as of
+from tilewright.backends.cpu.strategies.winograd_choice import winograd_setting
 from tilewright.base.errors import ShapeError
 from tilewright.base.types import DataType, TensorType
-from tilewright.topi import conv as of
 from tilewright.topi.layouts import kernel_axes
 from tilewright.topi.shapes import require_rank, text
 from tilewright.topi.tag import tagged
 from tilewright.topi.windows import Ints, Padding, padding_of, per_dimension, window_count
-from tilewright.topi.winograd_choice import winograd_setting
 
 
 def convolution(
@@ -47,7 +47,7 @@ def _any(
     data: te.Tensor, kernel: te.Tensor, strides: Any, padding: Padding, dilation: Any, groups: int, layout: str, kernel_layout: str, out_dtype: str | None
 ) -> te.Tensor:
     if layout not in _KERNELS:
-        raise ShapeError(f"layout '{layout}' is not known here; it is one of {', '.join(_KERNELS)}")
+        raise ShapeError(f"layout '{layout}' is not supported here; it must be one of {', '.join(_KERNELS)}")
     return convolution(data, kernel, strides, padding, dilation, groups, layout, kernel_layout or _KERNELS[layout], out_dtype)
 
 

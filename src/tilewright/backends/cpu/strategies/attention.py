@@ -16,15 +16,15 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.dots import Along, dot_of
+from tilewright.backends.cpu.strategies.products import rows_tile, unroll
+from tilewright.backends.cpu.strategies.schedules import open_rows
+from tilewright.backends.cpu.strategies.schedules.attention import AttentionSchedule
+from tilewright.backends.cpu.strategies.tiles import Tile, register_tile
 from tilewright.base.types import OpenSize
 from tilewright.scalar.expr import PrimExpr, Var, add, cast, const, floordiv, floormod, if_then_else, mul
 from tilewright.scalar.intrinsics import dot2, exp
 from tilewright.topi import machine
-from tilewright.topi.dots import Along, dot_of
-from tilewright.topi.products import rows_tile, unroll
-from tilewright.topi.schedules import open_rows
-from tilewright.topi.schedules.attention import AttentionSchedule
-from tilewright.topi.tiles import Tile, register_tile
 
 _FEW_KEYS: Final = -1
 _MOST_VECTORS: Final = 4

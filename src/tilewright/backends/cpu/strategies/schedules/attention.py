@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks
+from tilewright.backends.cpu.strategies.schedules.tile import accumulate
+from tilewright.backends.cpu.strategies.tiles import Tile
 from tilewright.base.types import OpenSize
 from tilewright.scalar.expr import Var
 from tilewright.te.tensor import Tensor
-from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks
-from tilewright.topi.schedules.tile import accumulate
-from tilewright.topi.tiles import Tile
 
 _GROUP = 4
 _COPIES = 16

@@ -15,10 +15,10 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
 from tilewright.scalar.expr import Var
 from tilewright.te.tensor import Tensor
 from tilewright.topi.decisions import decide_one
-from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
 
 _MOST_TAPS: Final = 16
 

@@ -5,7 +5,7 @@ The accumulators are `acc[n, o…, group, oc]` with the output channels padded t
 are steps written out, which share their inputs; where that would leave too few registers for the sums they are a loop
 outside of the input channels, `[group, panel, k…, k_last, ic, column]`. A tap that falls in
 the padding is a guarded step, which the loop passes turn into loop bounds and edge variants: it costs nothing. Where a row has so many taps that
-writing them out would make thousands of statements, they stay a loop over a copy of the image with its padding. A step multiplies one value of the depth, or several at once (`topi/dots.py`).
+writing them out would make thousands of statements, they stay a loop over a copy of the image with its padding. A step multiplies one value of the depth, or several at once (`backends/cpu/strategies/dots.py`).
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright import te
+from tilewright.backends.cpu.strategies import planes, winograd
+from tilewright.backends.cpu.strategies.dots import FOURS, ROWS, Dot, along_rows, dot_of
+from tilewright.backends.cpu.strategies.products import matmul_rows, unroll
+from tilewright.backends.cpu.strategies.schedules import open_rows
+from tilewright.backends.cpu.strategies.schedules.open_rows import Heights, balanced_pixels, widths
+from tilewright.backends.cpu.strategies.schedules.tile import ConvSchedule, writes_out_taps
+from tilewright.backends.cpu.strategies.schedules.window import WindowSchedule, crowds, outputs_together
+from tilewright.backends.cpu.strategies.winograd_choice import cut, volume_cut
+from tilewright.backends.cpu.strategies.winograd_volume import volume_convolution
 from tilewright.base.types import INT32, DataType, OpenSize
 from tilewright.scalar.expr import PrimExpr, Value, Var, all_of, as_expr, cast, const, floordiv, floormod, if_then_else, mul
 from tilewright.scalar.intrinsics import dot4, reinterpret
 from tilewright.tir.data_layout import layout
 from tilewright.tir.stmt import IterVar
-from tilewright.topi import planes, winograd
-from tilewright.topi.dots import FOURS, ROWS, Dot, along_rows, dot_of
 from tilewright.topi.machine import current
-from tilewright.topi.products import matmul_rows, unroll
-from tilewright.topi.schedules import open_rows
-from tilewright.topi.schedules.open_rows import Heights, balanced_pixels, widths
-from tilewright.topi.schedules.tile import ConvSchedule, writes_out_taps
-from tilewright.topi.schedules.window import WindowSchedule, crowds, outputs_together
-from tilewright.topi.winograd_choice import cut, volume_cut
-from tilewright.topi.winograd_volume import volume_convolution
 
 _MOST_SHARED: Final = 32
 """Taps along a row that are written out to share their inputs in registers."""

@@ -23,6 +23,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from tilewright.backends.cpu.strategies.schedules import open_images, open_rows
+from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over, row_divisor
 from tilewright.base.types import OpenSize
 from tilewright.scalar.expr import Var
 from tilewright.te.tensor import Tensor
@@ -30,8 +32,6 @@ from tilewright.tir.schedule import Schedule
 from tilewright.topi import machine as machines
 from tilewright.topi.decisions import decide, decide_one
 from tilewright.topi.machine import Machine
-from tilewright.topi.schedules import open_images, open_rows
-from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
 
 _MOST_UNROLLED: Final = 64
 _MOST_OUTPUTS: Final = 10
@@ -145,14 +145,14 @@ def _outputs(k: KernelBlocks, plan: WindowSchedule, width: int, channels: int) -
     pixel = channels * k.anchor.inputs[0].dtype.itemsize
     crowd = _crowd(pixel, _touched(k, plan.stride, width), k.machine)
     if crowd > 1:
-        wide = _divisor(width, most)
-        several = [wide, _divisor(width, 4)] if k.schedule.extent(_taps(k)[-1]) <= 4 else [wide]  # a wider window reads too much beside four outputs
+        wide = row_divisor(width, most)
+        several = [wide, row_divisor(width, 4)] if k.schedule.extent(_taps(k)[-1]) <= 4 else [wide]  # a wider window reads too much beside four outputs
         fitting = next((r for r in several if (_touched(k, plan.stride, r) + weights) * pixel <= k.machine.l1_bytes), None)
         if fitting is not None or (crowd > k.machine.core.crowding and not weights):
             return fitting or wide, True
     if _keeps_weights(taps, plan.stride) and width % 4 == 0:
         most = 4
-    return _divisor(width, most), False
+    return row_divisor(width, most), False
 
 
 def _touched(k: KernelBlocks, stride: int, outputs: int) -> int:
@@ -175,11 +175,6 @@ def _crowd(pixel: int, touched: int, machine: Machine) -> float:
 def _taps(k: KernelBlocks) -> list[Var]:
     """The loops over the window, along a row last."""
     return k.schedule.axes(k.acc)[1]
-
-
-def _divisor(width: int, most: int) -> int:
-    """The largest number up to `most`, and above half of it, that divides a row; `most` where none does."""
-    return next((r for r in range(most, most // 2, -1) if width % r == 0), min(most, width))
 
 
 def _unroll_taps(s: Schedule, reduce: list[Var], outputs: int) -> None:

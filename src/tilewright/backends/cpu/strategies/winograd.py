@@ -17,20 +17,20 @@ are transformed: the products of float32 that are left take less time than all o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, Final
 
 import numpy as np
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.products import unroll
+from tilewright.backends.cpu.strategies.schedules.winograd import WinogradSchedule
+from tilewright.backends.cpu.strategies.tiles import Tile, register_tile
+from tilewright.backends.cpu.strategies.winograd_choice import TAPS, Cut, Row, matrices
 from tilewright.scalar.expr import EQ, PrimExpr, Value, Var, add, all_of, cast, compare, const, floordiv, floormod, if_then_else, mul, sub
 from tilewright.scalar.intrinsics import fma
 from tilewright.topi import machine
-from tilewright.topi.products import unroll
-from tilewright.topi.schedules.winograd import WinogradSchedule
-from tilewright.topi.tiles import Tile, register_tile
-from tilewright.topi.winograd_choice import TAPS, Cut, Row, matrices
 
 Array = np.ndarray[Any, Any]
 _STRIP: Final = 2048
@@ -41,8 +41,8 @@ def convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], z: 
     tile = register_tile(z.block * z.tiles, z.part_channels, z.part_depth, machine.current(), names=("winograd_tile_y", "winograd_tile_x"))
     if z.parts > 1 and z.part_channels % tile.columns:
         tile = Tile(tile.rows, 1, tile.lanes)
-    columns = _columns(data, z)
-    spectrum = _spectrum(columns, z)
+    columns = transformed_rows(data, z, (z.batch,), ("n",), lambda outer: (outer, all_of()))
+    spectrum = transformed_tiles(columns, z, (z.batch,), ("n",))
     packed = _pack(weight, kernel, z, tile)
     blocks, inside = z.rows // z.block, z.block * z.tiles
     width = -(-z.channels // tile.columns) * tile.columns
@@ -79,59 +79,76 @@ def convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], z: 
     return te.compute((z.batch, *z.out, z.channels), result, name="conv_out")
 
 
-def _columns(data: te.Tensor, z: Cut) -> te.Tensor:
+At = Callable[[Sequence[Var]], tuple[Sequence[Value], PrimExpr]]
+"""From the axes before the blocks of rows: the first indices of the data, and whether they are inside of it."""
+
+
+def transformed_rows(data: te.Tensor, z: Cut, lead: Sequence[int], names: Sequence[str], at: At) -> te.Tensor:
+    """Return the rows of tiles, transformed downwards; `lead` and `names` are the sizes and names of the axes before the blocks of rows."""
     width = z.tiles * z.m + TAPS - 1
     transform = matrices(z.m).inputs
     top, left = z.padding[:2]
 
-    def element(n: Var, b: Var, t: Var, i: Var, x: Var, c: Var) -> PrimExpr:
+    def element(*axes: Var) -> PrimExpr:
+        *outer, b, t, i, x, c = axes
+        where, exists = at(outer)
         taps, first = [], (b * z.block + t) * z.m
         for r in range(z.points):
             y = first + (r - top)
-            inside = all_of(*([y >= 0] if r < top else []), *([y < z.height] if (z.rows - 1) * z.m + r - top >= z.height else []))
-            taps.append(if_then_else(inside, cast("float32", data(n, y, x - left, c)), const(0, "float32")))
-        inside = all_of(*([x >= left] if left else []), *([x < left + z.width] if width > left + z.width else []))
-        return if_then_else(inside, chosen(i, [by_parity(r, taps) for r in transform]), const(0, "float32"))
+            inside = all_of(
+                *([y >= 0] if r < top else []), *([y < z.height] if (z.rows - 1) * z.m + r - top >= z.height else [])
+            )
+            taps.append(if_then_else(inside, cast("float32", data(*where, y, x - left, c)), const(0, "float32")))
+        along = *([x >= left] if left else []), *([x < left + z.width] if width > left + z.width else [])
+        value = chosen(i, [by_parity(r, taps) for r in transform])
+        return if_then_else(all_of(exists, *along), value, const(0, "float32"))
 
-    return te.compute(
-        (z.batch, z.rows // z.block, z.block, z.points, width, z.depth), element, name="columns", inline=False,
-        axis_names=("n", "b", "t", "i", "x", "c"),
-    )
+    shape = (*lead, z.rows // z.block, z.block, z.points, width, z.depth)
+    return te.compute(shape, element, name="columns", inline=False, axis_names=(*names, "b", "t", "i", "x", "c"))
 
 
-def _spectrum(columns: te.Tensor, z: Cut) -> te.Tensor:
+def transformed_tiles(columns: te.Tensor, z: Cut, lead: Sequence[int], names: Sequence[str]) -> te.Tensor:
+    """Return the tiles of `transformed_rows`, transformed along the rows."""
     transform = matrices(z.m).inputs
 
-    def element(i: Var, j: Var, n: Var, b: Var, t: Var, u: Var, c: Var) -> PrimExpr:
-        taps = [columns(n, b, t, i, u * z.m + s, c) for s in range(z.points)]
+    def element(i: Var, j: Var, *axes: Var) -> PrimExpr:
+        *outer, u, c = axes
+        taps = [columns(*outer, i, u * z.m + s, c) for s in range(z.points)]
         return chosen(j, [by_parity(r, taps) for r in transform])
 
-    return te.compute(
-        (z.points, z.points, z.batch, z.rows // z.block, z.block, z.tiles, z.depth), element, name="spectrum", inline=False,
-        axis_names=("i", "j", "n", "b", "t", "u", "c"),
-    )
+    shape = (z.points, z.points, *lead, z.rows // z.block, z.block, z.tiles, z.depth)
+    return te.compute(shape, element, name="spectrum", inline=False, axis_names=("i", "j", *names, "b", "t", "u", "c"))
+
+
+def transformed_weight(z: Cut, xi: Var, at: Callable[[int, int], PrimExpr]) -> PrimExpr:
+    """Return the transformed weight at the point `xi`, where `at(r, s)` is the weight of a tap."""
+    g, value = matrices(z.m).weights, const(0, "float32")
+    for r in range(TAPS):
+        for s in range(TAPS):
+            down = chosen(floordiv(xi, z.points), [const(float(row[r]), "float32") for row in g])
+            along = chosen(floormod(xi, z.points), [const(float(row[s]), "float32") for row in g])
+            value = add(value, mul(mul(down, along), cast("float32", at(r, s))))
+    return value
 
 
 def _pack(weight: te.Tensor, kernel: tuple[int, ...], z: Cut, tile: Tile) -> te.Tensor:
     """The transformed weights, in panels: `[i*a + j, panel, k, column]`."""
     panels = -(-z.channels // tile.columns)
     depth, channels = z.depth // z.groups, z.channels // z.groups
-    g = matrices(z.m).weights
 
     def on_arrays(w: Array) -> Array:
         return transformed_weights(_between_zeros(w.transpose(kernel[2], kernel[3], kernel[0], kernel[1]), z), z.m, panels, tile.columns)
 
     def element(xi: Var, panel: Var, k: Var, column: Var) -> PrimExpr:
         o = panel * tile.columns + column
-        value: Value = 0.0
-        for r in range(TAPS):
-            for s in range(TAPS):
-                where: list[Any] = [None] * len(kernel)
-                for d, v in zip(kernel, (o, floormod(k, depth), r, s), strict=True):
-                    where[d] = v
-                down = chosen(floordiv(xi, z.points), [const(float(row[r]), "float32") for row in g])
-                along = chosen(floormod(xi, z.points), [const(float(row[s]), "float32") for row in g])
-                value = add(value, mul(mul(down, along), cast("float32", weight(*where))))
+
+        def at(r: int, s: int) -> PrimExpr:
+            where: list[Any] = [None] * len(kernel)
+            for d, v in zip(kernel, (o, floormod(k, depth), r, s), strict=True):
+                where[d] = v
+            return weight(*where)
+
+        value = transformed_weight(z, xi, at)
         own = compare(EQ, floordiv(k, depth), floordiv(floormod(o, z.part_channels), channels))
         return if_then_else(all_of(o < z.channels, own), value, const(0, "float32"))
 

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tilewright.backends.cpu.strategies.schedules.open_rows import Heights
 from tilewright.base.types import OpenSize
 from tilewright.scalar.arith.open_sizes import typical
 from tilewright.scalar.expr import Var
 from tilewright.te.tensor import ComputeOp, KernelSchedule, Operation, Tensor
 from tilewright.tir.schedule import Schedule
 from tilewright.topi.machine import Machine, current
-from tilewright.topi.schedules.open_rows import Heights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -96,3 +96,8 @@ def _parallel_over_open(s: Schedule, loops: Sequence[Var], nanoseconds: float) -
     trips = math.prod(typical(s.extent(v)) for v in chosen)
     each = nanoseconds / max(trips, 1)
     s.parallel(s.fuse(*chosen), grain=1 << max(0, math.ceil(math.log2(current().core.thread_ns / max(each, 1.0)))))
+
+
+def row_divisor(width: int, most: int) -> int:
+    """Return the largest number up to `most`, and above half of it, that divides a row; `most` where none does."""
+    return next((r for r in range(most, most // 2, -1) if width % r == 0), min(most, width))

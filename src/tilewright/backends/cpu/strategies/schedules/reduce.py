@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
 from tilewright.base.types import OpenSize
 from tilewright.scalar.arith.open_sizes import typical
 from tilewright.scalar.expr import Load, Var
 from tilewright.scalar.walk import walk
 from tilewright.tir.stmt import SERIAL, expressions, walk_stmt
-from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
 
 _VECTORS = 4
 

@@ -1,6 +1,6 @@
 """Kernels over images whose heights and widths are known when the kernel runs.
 
-    padded = the image with its padding beside it, and room for whole tiles (`topi/conv.py`, `Geometry.spread`)
+    padded = the image with its padding beside it, and room for whole tiles (`backends/cpu/strategies/conv.py`, `Geometry.spread`)
     for band of rows (parallel): for panel: for row of the band: for tile of outputs: { acc = …, nothing tested; out = epilogue(acc) where it is inside }
 
 Only what is stored is tested, once for each output of a tile, and the widths of tiles are as `open_rows.py` has it.
@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from tilewright.backends.cpu.strategies.schedules.kernel import KernelBlocks
 from tilewright.base.errors import ScheduleError
 from tilewright.base.types import OpenSize
 from tilewright.scalar.expr import Var, as_expr
 from tilewright.te.tensor import Tensor
 from tilewright.tir.schedule import Schedule
-from tilewright.topi.schedules.kernel import KernelBlocks
 
 _BAND: Final = 8
 """Rows of outputs for which a panel of weights stays in the cache."""

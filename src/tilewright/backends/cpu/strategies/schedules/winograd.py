@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks
+from tilewright.backends.cpu.strategies.schedules.tile import accumulate, prefetch_panels
+from tilewright.backends.cpu.strategies.tiles import Tile
 from tilewright.scalar.expr import Var
 from tilewright.te.tensor import Tensor
 from tilewright.tir.stmt import ALIGNED
 from tilewright.tir.transform.partition_loops import WHOLE
-from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks
-from tilewright.topi.schedules.tile import accumulate, prefetch_panels
-from tilewright.topi.tiles import Tile
 
 _ENOUGH = 8
 _SAME_SETS = 1024

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tilewright.backends.cpu.strategies.schedules.injective import schedule_injective
+from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks
+from tilewright.backends.cpu.strategies.schedules.open_rows import Heights
 from tilewright.base.errors import ScheduleError
 from tilewright.te.create import computations
 from tilewright.te.tensor import ComputeOp, Operation, Tensor
 from tilewright.tir.schedule import Schedule
 from tilewright.tir.stmt import PrimFunc, block_names
 from tilewright.topi import machine as machines
-from tilewright.topi.schedules.injective import schedule_injective
-from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks
-from tilewright.topi.schedules.open_rows import Heights
 
 
 def arrange(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor]) -> PrimFunc:

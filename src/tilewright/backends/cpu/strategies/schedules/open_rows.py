@@ -16,11 +16,11 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Final, TypeAlias
 
+from tilewright.backends.cpu.strategies.tiles import Tile, conv_tile
 from tilewright.base.types import OpenSize
 from tilewright.scalar.arith.open_sizes import granted
 from tilewright.scalar.expr import LE, LT, PrimExpr, add, any_of, as_expr, compare, floordiv, sub
 from tilewright.topi import machine
-from tilewright.topi.tiles import Tile, conv_tile
 
 MOST_OPEN_ROWS: Final = 8
 OPEN_ROWS: Final = 840

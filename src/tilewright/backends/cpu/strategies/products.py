@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.dots import Dot, dot_of
+from tilewright.backends.cpu.strategies.schedules.open_rows import MOST_OPEN_ROWS, OPEN_ROWS, Heights, balanced
+from tilewright.backends.cpu.strategies.schedules.tile import MatmulSchedule
+from tilewright.backends.cpu.strategies.tiles import Tile, register_tile
 from tilewright.base.types import OpenSize
 from tilewright.scalar.expr import PrimExpr, Var, add, as_expr, cast, floordiv, floormod, if_then_else, mul
 from tilewright.topi import machine
 from tilewright.topi.decisions import decide_one
-from tilewright.topi.dots import Dot, dot_of
-from tilewright.topi.schedules.open_rows import MOST_OPEN_ROWS, OPEN_ROWS, Heights, balanced
-from tilewright.topi.schedules.tile import MatmulSchedule
-from tilewright.topi.tiles import Tile, register_tile
 
 Array = np.ndarray[Any, Any]
 

@@ -16,10 +16,10 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
 from tilewright.scalar.arith.open_sizes import typical
 from tilewright.scalar.expr import Var
 from tilewright.topi.decisions import decide
-from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
 
 _VECTORS: Final = (1, 2, 4, 8)
 """How many vectors are computed together."""

@@ -11,15 +11,15 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
+from tilewright.backends.cpu.strategies.schedules import open_images, open_rows
+from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks
+from tilewright.backends.cpu.strategies.tiles import Tile
 from tilewright.base.types import OpenSize
 from tilewright.scalar.expr import Var
 from tilewright.te.tensor import ComputeOp, Operation, Tensor
 from tilewright.tir.schedule import Schedule
 from tilewright.topi import machine as machines
 from tilewright.topi.decisions import BY_MODEL, decide_one
-from tilewright.topi.schedules import open_images, open_rows
-from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks
-from tilewright.topi.tiles import Tile
 
 MOST_TAPS: Final = 12
 """Most taps along a row that are written out, each with its own set of outputs at the edges of the image."""

@@ -13,14 +13,14 @@ from functools import lru_cache
 from typing import Final
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.dots import ONE, Dot, dot_of
+from tilewright.backends.cpu.strategies.tiles import product_cycles
 from tilewright.base.types import DataType
 from tilewright.ir.transform import PassContext
 from tilewright.te.tensor import PlaceholderOp
 from tilewright.topi import machine as machines
 from tilewright.topi.decisions import decide
-from tilewright.topi.dots import ONE, Dot, dot_of
 from tilewright.topi.machine import Machine
-from tilewright.topi.tiles import product_cycles
 
 Row = tuple[Fraction, ...]
 TAPS: Final = 3

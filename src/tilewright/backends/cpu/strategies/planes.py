@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from tilewright import te
+from tilewright.backends.cpu.strategies.dots import PAIRS, dot_of
+from tilewright.backends.cpu.strategies.products import unroll
+from tilewright.backends.cpu.strategies.schedules.tile import ConvSchedule
+from tilewright.backends.cpu.strategies.tiles import Tile, conv_tile
 from tilewright.scalar.expr import PrimExpr, Value, Var, all_of, as_expr, cast, const, floordiv, floormod, if_then_else
 from tilewright.topi import machine
-from tilewright.topi.dots import PAIRS, dot_of
-from tilewright.topi.products import unroll
-from tilewright.topi.schedules.tile import ConvSchedule
-from tilewright.topi.tiles import Tile, conv_tile
 
 Array = np.ndarray[Any, Any]
 Ints = Sequence[int]

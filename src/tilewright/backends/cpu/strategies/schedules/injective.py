@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 import math
 
+from tilewright.backends.cpu.strategies.schedules.kernel import parallel_over
 from tilewright.scalar.arith.open_sizes import typical
 from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, number_of
 from tilewright.scalar.walk import walk
 from tilewright.tir.schedule import Schedule
 from tilewright.tir.stmt import Block, Store, expressions, walk_stmt
 from tilewright.topi.machine import Machine
-from tilewright.topi.schedules.kernel import parallel_over
 from tilewright.topi.shapes import same
 
 _VECTORS = 4

@@ -1,4 +1,4 @@
-"""3x3 convolutions of the slices of a volume, summed over the taps in depth, by Winograd's algorithm (`topi/winograd.py`).
+"""3x3 convolutions of the slices of a volume, summed over the taps in depth, by Winograd's algorithm (`backends/cpu/strategies/winograd.py`).
 
 The transforms are those of the slices; what belongs to an output slice is summed up between them:
 
@@ -14,21 +14,29 @@ rows of tiles in blocks, as for images. A tap in depth that falls in the padding
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 
 from tilewright import te
-from tilewright.scalar.expr import PrimExpr, Var, add, all_of, cast, const, floordiv, floormod, if_then_else, mul
+from tilewright.backends.cpu.strategies.products import unroll
+from tilewright.backends.cpu.strategies.schedules.winograd import WinogradSchedule
+from tilewright.backends.cpu.strategies.tiles import Tile, register_tile
+from tilewright.backends.cpu.strategies.winograd import (
+    by_pairs,
+    chosen,
+    transformed_rows,
+    transformed_tiles,
+    transformed_weight,
+    transformed_weights,
+)
+from tilewright.backends.cpu.strategies.winograd_choice import TAPS, VolumeCut, matrices
+from tilewright.scalar.expr import PrimExpr, Value, Var, add, all_of, const, floordiv, floormod, if_then_else, mul
 from tilewright.topi import machine
-from tilewright.topi.products import unroll
-from tilewright.topi.schedules.winograd import WinogradSchedule
-from tilewright.topi.tiles import Tile, register_tile
-from tilewright.topi.winograd import by_pairs, by_parity, chosen, transformed_weights
-from tilewright.topi.winograd_choice import TAPS, VolumeCut, matrices
 
 Array = np.ndarray[Any, Any]
-_SLICE: Final = ("n", "g", "e", "b", "t")
+_SLABS: Final = ("n", "g", "e")
 
 
 def volume_convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], v: VolumeCut) -> te.Tensor:
@@ -36,8 +44,14 @@ def volume_convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ..
     z = v.image
     blocks, inside = z.rows // z.block, z.block * z.tiles
     tile = register_tile(inside, z.channels, v.taps * z.depth, machine.current())
-    columns = _columns(data, v)
-    spectrum = _spectrum(columns, v)
+    lead = z.batch, v.groups, v.span + v.taps - 1
+
+    def slab(outer: Sequence[Var]) -> tuple[Sequence[Value], PrimExpr]:
+        n, g, e = outer
+        return (n, g * v.span + e - v.front), _on_volume(v, g, e)
+
+    columns = transformed_rows(data, z, lead, _SLABS, slab)
+    spectrum = transformed_tiles(columns, z, lead, _SLABS)
     packed = _pack(weight, kernel, v, tile)
     width = -(-z.channels // tile.columns) * tile.columns
     step = unroll(z.depth)
@@ -82,47 +96,11 @@ def _on_volume(v: VolumeCut, g: PrimExpr, e: PrimExpr) -> PrimExpr:
     return all_of(*([at >= v.front] if v.front else []), *([at < v.front + v.slices] if v.back else []))
 
 
-def _columns(data: te.Tensor, v: VolumeCut) -> te.Tensor:
-    z = v.image
-    width = z.tiles * z.m + TAPS - 1
-    transform = matrices(z.m).inputs
-    top, left = z.padding[:2]
-
-    def element(n: Var, g: Var, e: Var, b: Var, t: Var, i: Var, x: Var, c: Var) -> PrimExpr:
-        taps, first = [], (b * z.block + t) * z.m
-        for r in range(z.points):
-            y = first + (r - top)
-            inside = all_of(*([y >= 0] if r < top else []), *([y < z.height] if (z.rows - 1) * z.m + r - top >= z.height else []))
-            taps.append(if_then_else(inside, data(n, g * v.span + e - v.front, y, x - left, c), const(0, data.dtype)))
-        inside = all_of(_on_volume(v, g, e), *([x >= left] if left else []), *([x < left + z.width] if width > left + z.width else []))
-        return if_then_else(inside, chosen(i, [by_parity(r, taps) for r in transform]), const(0, data.dtype))
-
-    return te.compute(
-        (z.batch, v.groups, v.span + v.taps - 1, z.rows // z.block, z.block, z.points, width, z.depth), element, name="columns",
-        inline=False, axis_names=(*_SLICE, "i", "x", "c"),
-    )
-
-
-def _spectrum(columns: te.Tensor, v: VolumeCut) -> te.Tensor:
-    z = v.image
-    transform = matrices(z.m).inputs
-
-    def element(i: Var, j: Var, n: Var, g: Var, e: Var, b: Var, t: Var, u: Var, c: Var) -> PrimExpr:
-        taps = [columns(n, g, e, b, t, i, u * z.m + s, c) for s in range(z.points)]
-        return chosen(j, [by_parity(r, taps) for r in transform])
-
-    return te.compute(
-        (z.points, z.points, z.batch, v.groups, v.span + v.taps - 1, z.rows // z.block, z.block, z.tiles, z.depth), element, name="spectrum",
-        inline=False, axis_names=("i", "j", *_SLICE, "u", "c"),
-    )
-
-
 def _pack(weight: te.Tensor, kernel: tuple[int, ...], v: VolumeCut, tile: Tile) -> te.Tensor:
     """The transformed weights, in panels: `[i*a + j, panel, tap in depth, k, column]`."""
     z = v.image
     panels = -(-z.channels // tile.columns)
     o_axis, k_axis, d_axis, *image = kernel
-    g = matrices(z.m).weights
 
     def on_arrays(w: Array) -> Array:
         ordered = w.transpose(*image, o_axis, d_axis, k_axis).reshape(TAPS, TAPS, z.channels, v.taps * z.depth)
@@ -130,15 +108,13 @@ def _pack(weight: te.Tensor, kernel: tuple[int, ...], v: VolumeCut, tile: Tile) 
 
     def element(xi: Var, panel: Var, tap: Var, k: Var, column: Var) -> PrimExpr:
         o = panel * tile.columns + column
-        value: Any = 0.0
-        for r in range(TAPS):
-            for s in range(TAPS):
-                where: list[Any] = [None] * len(kernel)
-                for d, at in zip(kernel, (o, k, tap, r, s), strict=True):
-                    where[d] = at
-                down = chosen(floordiv(xi, z.points), [const(float(row[r]), weight.dtype) for row in g])
-                along = chosen(floormod(xi, z.points), [const(float(row[s]), weight.dtype) for row in g])
-                value = add(value, mul(mul(down, along), weight(*where)))
-        return if_then_else(o < z.channels, value, cast(weight.dtype, 0))
+
+        def at(r: int, s: int) -> PrimExpr:
+            where: list[Any] = [None] * len(kernel)
+            for d, index in zip(kernel, (o, k, tap, r, s), strict=True):
+                where[d] = index
+            return weight(*where)
+
+        return if_then_else(o < z.channels, transformed_weight(z, xi, at), const(0, "float32"))
 
     return te.compute((z.points**2, panels, v.taps, z.depth, tile.columns), element, name="packed", prepack=on_arrays)

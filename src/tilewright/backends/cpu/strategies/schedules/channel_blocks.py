@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from tilewright.topi.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over
+from tilewright.backends.cpu.strategies.schedules.kernel import CpuSchedule, KernelBlocks, parallel_over, row_divisor
 
 _MOST_LANES: Final = 64
 
@@ -31,7 +31,7 @@ class ChannelBlocksSchedule(CpuSchedule):
         lanes = 1 if lane is row else s.extent(lane)
         vectors = max(1, -(-lanes // k.machine.lanes("float32")))
         most = max(1, int(k.machine.vector_registers * k.machine.core.accumulator_share) // vectors)
-        tile, point = s.split(row, [None, _divisor(s.extent(row), most)])
+        tile, point = s.split(row, [None, row_divisor(s.extent(row), most)])
         s.reorder(*outer, tile, point, *([] if lane is row else [lane]))
         s.set_scope(acc, "local")
         s.compute_at(acc, tile)
@@ -46,8 +46,3 @@ class ChannelBlocksSchedule(CpuSchedule):
         for v in columns:
             s.vectorize(v)
         parallel_over(s, outer, 2 * k.multiply_time)
-
-
-def _divisor(width: int, most: int) -> int:
-    """The largest number up to `most`, and above half of it, that divides a row; `most` where none does."""
-    return next((r for r in range(most, most // 2, -1) if width % r == 0), min(most, width))
