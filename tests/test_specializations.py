@@ -18,6 +18,7 @@ from tilewright.base.errors import InputError
 from tilewright.base.nd import content
 from tilewright.base.types import DataType
 from tilewright.compiler.cache import Cache
+from tilewright.relay.frontend.onnx.registry import CONVERTERS
 from tilewright.runtime.guards import Guards
 from tilewright.runtime.manifest import Symbol
 from tilewright.runtime.program import TensorInfo
@@ -35,7 +36,10 @@ def a_model(dims: list[int | str]) -> onnx.ModelProto:
 
 def a_reshape() -> onnx.ModelProto:
     """Return a model whose second input says the shape of the result."""
-    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 6]), helper.make_tensor_value_info("shape", TensorProto.INT64, [2])]
+    inputs = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 6]),
+        helper.make_tensor_value_info("shape", TensorProto.INT64, [2])
+    ]
     outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["a", "b"])]
     graph = helper.make_graph([helper.make_node("Reshape", ["x", "shape"], ["y"])], "g", inputs, outputs)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -55,7 +59,9 @@ def test_guards_of_dynamic_sizes_solve_for_the_symbols() -> None:
     assert guards.sizes([(4, 3), (4, 10)]) == {"n": 4, "k": 5}
     assert not guards.hold([np.zeros((9, 3)), np.zeros((9, 2))])
     assert not guards.hold([np.zeros((4, 3)), np.zeros((5, 2))])
-    with pytest.raises(InputError, match=r"dimension 0 of input 'x' is 9, and the program was compiled for n from 1 to 8"):
+    with pytest.raises(
+        InputError, match=r"dimension 0 of input 'x' is 9, and the program was compiled for n from 1 to 8"
+    ):
         guards.sizes([(9, 3), (9, 2)])
 
 
@@ -80,7 +86,9 @@ def test_models_are_specializations_whose_guards_hold_for_their_calls() -> None:
     assert not shapes.specializations()
     for n in (2, 5):
         shapes(np.ones((n, 3), np.float32))
-    assert [[s.guards.hold([np.ones((n, 3))]) for n in (2, 5)] for s in shapes.specializations()] == [[True, False], [False, True]]
+    assert [
+        [s.guards.hold([np.ones((n, 3))]) for n in (2, 5)] for s in shapes.specializations()
+    ] == [[True, False], [False, True]]
     stages = tilewright.compile(a_reshape(), cache=Cache(None))
     given = [np.ones((2, 6), np.float32), np.array([3, 4])]
     stages(*given)
@@ -89,7 +97,8 @@ def test_models_are_specializations_whose_guards_hold_for_their_calls() -> None:
 
 
 def depth_of(function: Callable[..., Any], found: Callable[[FrameType], bool]) -> int:
-    """Return the largest number of frames of the package from the entry of `function` to one that is `found`, both counted."""
+    """Return the largest number of frames of the package from the entry of `function` to one that is `found`, both
+    counted."""
     deepest = 0
 
     def profile(frame: FrameType, event: str, arg: object) -> None:
@@ -110,4 +119,11 @@ def test_few_frames_lead_to_the_emitter() -> None:
     model = a_model([2, 3])
     tilewright.compile(model, cache=Cache(None))  # modules are imported
     deepest = depth_of(lambda: tilewright.compile(model, cache=Cache(None)), lambda f: f.f_code.co_name == "emit")
+    assert 0 < deepest <= 10
+
+
+def test_few_frames_lead_to_a_converter() -> None:
+    model, converters = a_model([2, 3]), {c.function.__code__ for versions in CONVERTERS.values() for c in versions}
+    tilewright.compile(model, cache=Cache(None))
+    deepest = depth_of(lambda: tilewright.compile(model, cache=Cache(None)), lambda f: f.f_code in converters)
     assert 0 < deepest <= 10

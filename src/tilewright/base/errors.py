@@ -218,9 +218,16 @@ class ProviderWarning(UserWarning):
 
 
 class NoNativeKernel(TVMError):
-    """An operator declares that it has no tensor expression for these arguments: its step runs in Python. `Op.compute` raises it, and the build catches it."""
+    """An operator has no tensor expression for these arguments, so that its step runs in Python.
+
+    `Op.compute` raises it, and the build catches it: no other error makes a step run in Python.
+    """
 
     code = "TW1303"
+
+
+NoNativeCompute = NoNativeKernel
+"""The same error under its earlier name."""
 
 
 class InternalError(TVMError):

@@ -1,6 +1,7 @@
 """Placement of live ranges in one workspace: ranges that are live at the same time never overlap.
 
-The largest ranges come first, each into the tightest gap that is left (Sekiyama et al., "Profile-guided memory optimization for deep neural networks", 2018).
+The largest ranges come first, each into the tightest gap that is left (Sekiyama et al., "Profile-guided memory
+optimization for deep neural networks", 2018).
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class LiveRange(Protocol):
 def place_pieces(pieces: Sequence[LiveRange], limit: int | None = None) -> tuple[list[int], int]:
     """Return the offset of each live range, and the size of the workspace in bytes.
 
-    Above `limit`, other orders are tried until one fits, and the smallest workspace is returned. None is below `peak_bytes`.
+    Above `limit`, other orders are tried until one fits, and the smallest workspace is returned. None is below
+    `peak_bytes`.
     """
     clashes = _clashes(pieces)
     best = _placed(pieces, clashes, sorted(range(len(pieces)), key=lambda k: -pieces[k].nbytes))
@@ -64,7 +66,9 @@ def _orders(pieces: Sequence[LiveRange]) -> Iterator[list[int]]:
         yield sorted(known, key=lambda k: -pieces[k].nbytes * (1 + spread * (chance.random() - 0.5)))
 
 
-def _placed(pieces: Sequence[LiveRange], clashes: Sequence[Sequence[int]], order: Sequence[int]) -> tuple[list[int], int]:
+def _placed(
+    pieces: Sequence[LiveRange], clashes: Sequence[Sequence[int]], order: Sequence[int]
+) -> tuple[list[int], int]:
     """Place the ranges in this order; return the offsets and the size of the workspace."""
     offsets = [-1] * len(pieces)
     total = 0

@@ -27,7 +27,8 @@ from tilewright.runtime.module import FactoryModule, Session
 
 
 def build_module(
-    mod: IRModule, target: str | Target = "llvm", name: str = "default", report: Report | None = None, cache: Cache | None = None,
+    mod: IRModule, target: str | Target = "llvm", name: str = "default", report: Report | None = None,
+    cache: Cache | None = None,
 ) -> Artifact:
     """Optimize and compile the `main` of a module under the current `PassContext`."""
     return compile_module(lambda: mod, target, name, report, cache)
@@ -40,14 +41,17 @@ def build(
     params: Mapping[str, Any] | None = None,
     mod_name: str = "default",
 ) -> FactoryModule:
-    """Compile `mod` (a module or a function) under the current `PassContext`, with `params` bound to the parameters of those names.
+    """Compile `mod` (a module or a function) under the current `PassContext`, with `params` bound to the parameters of
+    those names.
 
-    Without `target`, that of the enclosing `with Target(…):`. The host of a CPU is the CPU: `target_host` may repeat the
-    target, and anything else is refused. Raises `CompileError`.
+    Without `target`, that of the enclosing `with Target(…):`. The host of a CPU is the CPU: `target_host` may repeat
+    the target, and anything else is refused. Raises `CompileError`.
     """
     chosen = _target(target, target_host)
     if not isinstance(mod, (IRModule, Expr)):
-        raise CompileError(f"relay.build takes an IRModule or a Relay function, but was given a {type(mod).__name__}", code="TW0215")
+        raise CompileError(
+            f"relay.build takes an IRModule or a Relay function, but was given a {type(mod).__name__}", code="TW0215"
+        )
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     with no_garbage_collection():
         bound = bind_params(module, params) if params else module
@@ -59,7 +63,8 @@ def build(
 
 
 class StagedModule(FactoryModule):
-    """A module some of whose sizes are only known while it runs: compiled in stages, as calls need them, under the context it was built in."""
+    """A module with data-dependent shapes, compiled in stages as calls need them, under the context that it was built
+    in."""
 
     def __init__(self, mod: IRModule, target: Target, name: str) -> None:
         context, main, cache = PassContext.current(), mod["main"], Cache.default()
@@ -78,12 +83,12 @@ class StagedModule(FactoryModule):
 
     @property
     def executable(self) -> Any:
-        """The program as a function."""
+        """The tree of stages, which is callable."""
         return self.stages
 
     @property
     def artifact(self) -> Artifact:
-        """Raises `InputError`: there is not one program to save."""
+        """Raises `InputError`: the module is not a single program that can be saved."""
         raise InputError(self.stages.why_not_one(), code="TW0708")
 
     @property
@@ -91,14 +96,16 @@ class StagedModule(FactoryModule):
         return self.name
 
     def session(self, device: Device) -> Session:
-        """A copy whose outputs are there when it has run."""
+        """Return a session whose outputs exist once it has run."""
         return StagedSession(self.stages, device, self._outputs)
 
 
 def optimize_module(
-    mod: IRModule | Expr, target: str | Mapping[str, Any] | Target | None = None, params: Mapping[str, Any] | None = None,
+    mod: IRModule | Expr, target: str | Mapping[str, Any] | Target | None = None,
+    params: Mapping[str, Any] | None = None,
 ) -> tuple[IRModule, dict[str, Any]]:
-    """The module after all passes over graphs, and no parameters: those that are given are its constants. TVM's `relay.optimize`."""
+    """Return the module after all passes over graphs, and no parameters: given ones become constants. TVM's
+    `relay.optimize`."""
     module = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     with no_garbage_collection():
         return optimize(bind_params(module, params) if params else module, _target(target, None)), {}
@@ -108,5 +115,8 @@ def _target(target: str | Mapping[str, Any] | Target | None, host: str | Target 
     chosen = Target.current(allow_none=False) if target is None else Target(target)
     assert chosen is not None
     if host is not None and Target(host) != chosen:
-        raise OptionError(f"target_host is '{Target(host)}', and code for '{chosen}' runs on that target itself; leave target_host out", code="TW0505")
+        raise OptionError(
+            f"target_host is '{Target(host)}', and code for '{chosen}' runs on that target itself; leave target_host "
+            "out", code="TW0505"
+        )
     return chosen

@@ -1,4 +1,4 @@
-"""From a module to C files: `Model.save("model.c")`, `Model.export_c(folder)`, `tilewright compile MODEL -t c -o model.c`."""
+"""Models as C files: `Model.save("model.c")`, `Model.export_c(folder)`, `tilewright compile MODEL -t c -o model.c`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ Array = np.ndarray[Any, Any]
 
 
 def c_model(make: Callable[[], IRModule], target: Target, name: str) -> CModel:
-    """The module that `make` returns as one C file. Raises `CompileError` where it has control flow, open sizes, checks of memory, or parts that are no code of ours."""
+    """Return the module that `make` returns as one C file. Raises `CompileError` where it has control flow, dynamic
+    sizes, checks of memory, or parts that other compilers made."""
     one_core = Target({"num-cores": 1, **target.processor.export()})
     with compiling():
         taken = off_loaded(make(), target)
@@ -43,22 +44,28 @@ def _refusal(taken: OffLoaded) -> str:
     if needs_control(taken.module["main"]):
         return "it has control flow (branches, loops, closures); save it as .so or .tar, whose C interface is the same"
     if Checks.current() is not None:
-        return ("its accesses to memory are to be checked (tir.instrument_…), and in such a file nobody reads the reports; "
+        return (
+            "its accesses to memory are to be checked (tir.instrument_…), and in such a file nobody reads the reports; "
                 "build for the target 'c' and save it as .so")
     return ""
 
 
-def known_answers(make: Callable[[], IRModule], name: str, cache: Cache, inputs: Sequence[Array] | None) -> tuple[list[Array], list[Array]]:
-    """Inputs, random ones where none are given, and what the LLVM back end computes of them on this machine."""
+def known_answers(
+    make: Callable[[], IRModule], name: str, cache: Cache, inputs: Sequence[Array] | None
+) -> tuple[list[Array], list[Array]]:
+    """Return inputs, random ones where none are given, and the results of the LLVM back end for them on this
+    machine."""
     artifact = compile_module(make, Target("llvm"), name, None, cache)
     random = np.random.default_rng(0)
-    given = [np.ascontiguousarray(x) for x in inputs] if inputs is not None else [_filled(t, random) for t in artifact.manifest.inputs]
+    given = [np.ascontiguousarray(x) for x in inputs] if inputs is not None else [
+        _filled(t, random) for t in artifact.manifest.inputs
+    ]
     answer = artifact.executable(threads=1)(*given)
     return given, [np.ascontiguousarray(a) for a in (answer if isinstance(answer, tuple) else (answer,))]
 
 
 def _filled(t: Any, random: np.random.Generator) -> Array:
-    """Numbers that inputs have: small ones for indices and masks, all that bytes can be, and floats around zero."""
+    """Return random values: 0 and 1 for integers (0 to 255 for bytes), a normal distribution for floats."""
     kind = t.dtype.numpy()
     most = 2 if t.dtype.bits > 8 or t.dtype.code == "bool" else 256
     values: Array = random.standard_normal(t.shape) if t.dtype.is_float else random.integers(0, most, t.shape)
@@ -68,7 +75,10 @@ def _filled(t: Any, random: np.random.Generator) -> Array:
 def write_model(model: CModel, path: Path) -> Path:
     """Write `<stem>.c`, and `<stem>.h` beside it."""
     if path.stem != model.name:
-        raise ArtifactError(f"{path}: the model is called '{model.name}', and its file includes {model.name}.h; write {path.with_name(model.name + '.c')}", code="TW0802")
+        raise ArtifactError(
+            f"{path}: the model is called '{model.name}', and its file includes {model.name}.h; write "
+            f"{path.with_name(model.name + '.c')}", code="TW0802"
+        )
     write_files({f"{model.name}.c": model.source, f"{model.name}.h": model.header}, path.parent)
     return path
 

@@ -4,13 +4,15 @@
     <folder>/artifacts/<key>/                 manifest.json (with the hashes), code.N.o, constants.bin
 
 Entries are written beside their place and renamed into it, so several processes share a folder, and a reader sees a
-whole entry or none. A damaged entry counts as absent and is removed. Above the size limit, the entries that were not used
-for the longest time go. Constants are mapped, not copied, so processes share their memory. A large artifact is written by a
-thread while its program runs already; whoever asks for it in this process waits, and so does the end of the process.
+whole entry or none. A damaged entry counts as absent and is removed. Above the size limit, the entries that were not
+used for the longest time go. Constants are mapped, not copied, so processes share their memory. A large artifact is
+written by a thread while its program runs already; whoever asks for it in this process waits, and so does the end of
+the process.
 
-Damage here is an accident: a full disk, a lost block, an edit by mistake; whoever may write into the folder could replace
-the code as well. So the constants, which are nearly all of an entry, are checked by sums of their pages, which read memory
-at its own speed, where sha256 takes half a second a gigabyte; code and manifest are small, and have their sha256.
+Damage here is an accident: a full disk, a lost block, an edit by mistake; whoever may write into the folder could
+replace the code as well. So the constants, which are nearly all of an entry, are checked by sums of their pages, which
+read memory at its own speed, where sha256 takes half a second a gigabyte; code and manifest are small, and have their
+sha256.
 """
 
 from __future__ import annotations
@@ -61,7 +63,8 @@ class Cache:
 
     @staticmethod
     def default() -> Cache:
-        """`$TILEWRIGHT_CACHE_DIR` (`off`: none), else `tilewright` in `$XDG_CACHE_HOME` or `~/.cache`: one for each folder, measured once."""
+        """`$TILEWRIGHT_CACHE_DIR` (`off`: none), else `tilewright` in `$XDG_CACHE_HOME` or `~/.cache`: one for each
+        folder, measured once."""
         named = os.environ.get(VARIABLE, "")
         if named == "off":
             return Cache(None)
@@ -131,7 +134,8 @@ class Cache:
         return artifact
 
     def put_artifact(self, key: str, artifact: Artifact) -> None:
-        """Store an artifact that was compiled here (one that is not all native, or loaded from a library, is not stored); a large one meanwhile."""
+        """Store an artifact that was compiled here (one that is not all native, or loaded from a library, is not
+        stored); a large one meanwhile."""
         if self.folder is None or not artifact.manifest.is_native or not artifact.objects:
             return
         entry = self._artifact(key)
@@ -145,7 +149,9 @@ class Cache:
             self._write(artifact, temporary, entry)
             return
         _written(entry)
-        thread = _WRITING[entry] = threading.Thread(target=self._write, args=(artifact, temporary, entry), name="tilewright-cache")
+        thread = _WRITING[entry] = threading.Thread(
+            target=self._write, args=(artifact, temporary, entry), name="tilewright-cache"
+        )
         thread.start()
 
     def _write(self, artifact: Artifact, temporary: Path, entry: Path) -> None:
@@ -264,7 +270,8 @@ class Cache:
 
 @functools.lru_cache(maxsize=8)
 def _cache_in(folder: Path) -> Cache:
-    """The cache in a folder of this user; without one, and with a warning, where another user may write into it: native code is loaded from there."""
+    """The cache in a folder of this user; without one, and with a warning, where another user may write into it: native
+    code is loaded from there."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.stat()
@@ -273,7 +280,8 @@ def _cache_in(folder: Path) -> Cache:
     if found.st_uid == os.getuid() and not found.st_mode & 0o022:
         return Cache(folder)
     warnings.warn(
-        f"the cache in {folder} is not used: it belongs to another user, or other users may write into it, and native code is loaded from it. "
+        f"the cache in {folder} is not used: it belongs to another user, or other users may write into it, and native "
+        "code is loaded from it. "
         f"Run chmod 700 {folder}, or set {VARIABLE} to a folder of your own, or to 'off'",
         CacheWarning, stacklevel=3,
     )
@@ -281,7 +289,8 @@ def _cache_in(folder: Path) -> Cache:
 
 
 def page_sums(data: np.ndarray[Any, Any]) -> str:
-    """A checksum of a uint8 array: sha256 over the 64-bit sum of each page of 4096 bytes, and the bytes after the last whole page."""
+    """A checksum of a uint8 array: sha256 over the 64-bit sum of each page of 4096 bytes, and the bytes after the last
+    whole page."""
     whole = data.size // _PAGE * _PAGE
     sums = data[:whole].view(np.uint64).reshape(-1, _PAGE // 8).sum(axis=1, dtype=np.uint64)
     return hashlib.sha256(sums.tobytes() + data[whole:].tobytes()).hexdigest()

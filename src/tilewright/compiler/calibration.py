@@ -29,10 +29,11 @@ def compiled(function: Function, results: Sequence[Expr]) -> Callable[[Sample], 
 
 
 def quantize(mod: IRModule, params: Mapping[str, Any] | None = None, dataset: Iterable[Any] | None = None) -> IRModule:
-    """`mod` in integers, as the current `qconfig` says: its layers, and the sums, pools and concatenations between them.
+    """`mod` in integers, as the current `qconfig` says: its layers, and the sums, pools and concatenations between
+    them.
 
-    `dataset`, inputs by name for each run, is what `kl_divergence` and `percentile` find ranges in. Raises `OptionError` where they have none, `InputError` for data of
-    other names or shapes.
+    `dataset`, inputs by name for each run, is what `kl_divergence` and `percentile` find ranges in. Raises
+    `OptionError` where they have none, `InputError` for data of other names or shapes.
     """
     return pipeline.quantize(mod, params, dataset, compiled)
 
@@ -42,9 +43,13 @@ def calibrate(dataset: Iterable[Any] | None = None) -> Callable[..., IRModule]:
     return lambda mod, context=None: QuantizeCalibrate(dataset, compiled)(mod)
 
 
-def post_training(mod: IRModule, params: Mapping[str, Any] | None = None, dataset: Any = None, config: PostTraining | None = None) -> Quantized:
-    """Quantize the `main` of a float module by what its values are for `dataset`: inputs by name, or arrays where there is one input.
+def post_training(
+    mod: IRModule, params: Mapping[str, Any] | None = None, dataset: Any = None, config: PostTraining | None = None
+) -> Quantized:
+    """Quantize the `main` of a float module by what its values are for `dataset`: inputs by name, or arrays where there
+    is one input.
 
-    Needs known shapes. Raises `OptionError` for options and names of layers, `InputError` for data that do not fit, `CompileError` where there is nothing to quantize.
+    Needs known shapes. Raises `OptionError` for options and names of layers, `InputError` for data that do not fit,
+    `CompileError` where there is nothing to quantize.
     """
     return from_data.post_training(mod, params, dataset, config or PostTraining(), compiled)

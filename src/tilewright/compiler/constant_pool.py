@@ -1,4 +1,4 @@
-"""The constants of a program, in one block of memory that becomes a part of the artifact."""
+"""Constants of a program, in one block of memory that becomes part of the artifact."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tilewright.base.nd import aligned_empty
 Array = np.ndarray[Any, Any]
 Pack = Callable[..., Array]
 _ALIGNMENT: Final = 64
-"""Bytes: a line of the cache, and the widest vector."""
+"""Alignment in bytes: a cache line, and the widest vector."""
 
 
 class ConstantPool:
-    """Constants as they go into the artifact: each packed once, at multiples of 64 bytes."""
+    """Constants of the artifact: each packed once, at multiples of 64 bytes."""
 
     def __init__(self) -> None:
         self.offsets: dict[tuple[tuple[int, ...], Pack | None], int] = {}
@@ -25,7 +25,7 @@ class ConstantPool:
         self.size = 0
 
     def add(self, values: tuple[Array, ...], pack: Pack | None, nbytes: int) -> int:
-        """The offset of `pack(*values)`, or of the one value as it is; `nbytes` is the size of it."""
+        """Return the offset of `pack(*values)`, or of a single value unpacked; `nbytes` is its size."""
         key = (tuple(map(id, values)), pack)
         found = self.offsets.get(key)
         if found is None:
@@ -35,7 +35,8 @@ class ConstantPool:
         return found
 
     def blob(self) -> Array:
-        """All constants in one array, which starts at a multiple of 64 bytes; lets go of each that is written, the largest first."""
+        """Return all constants in one array, 64-byte aligned. Each array is released once it is written, the largest
+        first."""
         blob = aligned_empty((self.size,))
         self.pending.sort(key=lambda one: sum(v.nbytes for v in one[3]))
         while self.pending:

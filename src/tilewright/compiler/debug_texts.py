@@ -1,7 +1,8 @@
-"""The texts that debug information points into: written into the cache, one folder for each text, where debuggers find them by their recorded place.
+"""The texts that debug information points into: written into the cache, one folder for each text, where debuggers find
+them by their recorded place.
 
-`tir.debug_info` says which text: "tir", the loops as they are compiled; "relay", the function of the graph that the loops compute; "model",
-the nodes of the model in it, one a line, after the first of which the function is named.
+`tir.debug_info` says which text: "tir", the loops as they are compiled; "relay", the function of the graph that the
+loops compute; "model", the nodes of the model in it, one a line, after the first of which the function is named.
 """
 
 from __future__ import annotations
@@ -36,24 +37,31 @@ def asked() -> str:
 
 
 def asked_for(target: Target) -> str:
-    """The same for code of `target`. Raises `OptionError` where its back end writes text for debuggers itself, as C does."""
+    """The same for code of `target`. Raises `OptionError` where its back end writes text for debuggers itself, as C
+    does."""
     kind = asked()
     if target.backend.has_debug_info:
         return kind
     if kind not in ("", OFF):
-        raise OptionError(f"{SETTING}='{kind}' is for targets of LLVM; a debugger shows the C text itself where it is compiled with -g: export_library('….so', options=['-g'])", code="TW0204")
+        raise OptionError(
+            f"{SETTING}='{kind}' is for targets of LLVM; a debugger shows the C text itself where it is compiled with "
+            "-g: export_library('….so', options=['-g'])", code="TW0204"
+        )
     return OFF
 
 
 def loops_source(func: PrimFunc, declared: PrimFunc, *, written: bool, title: str = "") -> Source:
-    """The text of flat loops. `declared` has the parameters with all dimensions. Not `written`, it has lines alone, of a text that is printed on demand."""
+    """The text of flat loops. `declared` has the parameters with all dimensions. Not `written`, it has lines alone, of
+    a text that is printed on demand."""
     printed = PrintedFunc(func)
     head = next(k for k, line in enumerate(printed.lines, 1) if line.startswith("def "))
     file, folder = f"{_file_name(func.name)}.tir.py", ""
     if written:
         folder = write_source(file, "\n".join(printed.lines) + "\n")
     shapes = {b.name: b.shape for b in declared.params}
-    return Source(file, folder, title or func.name, lambda s, origin: printed.line_of(s), head, printed.name, shapes, written)
+    return Source(
+        file, folder, title or func.name, lambda s, origin: printed.line_of(s), head, printed.name, shapes, written
+    )
 
 
 def kernel_source(kind: str, func: PrimFunc, declared: PrimFunc, function: Function) -> Source:
@@ -105,9 +113,11 @@ def _first_places(function: Function) -> tuple[list[str], dict[Origin | None, in
 
 
 def _nodes(name: str, calls: Sequence[Call]) -> tuple[list[str], dict[Origin | None, int]]:
-    """The nodes of the model, one a line, in the order of the computation; an operator that is from none by its own name.
+    """The nodes of the model, one a line, in the order of the computation; an operator that is from none by its own
+    name.
 
-    The first line is of the function itself: where it begins has to be another line than what it computes, for a debugger to stop behind its beginning.
+    The first line is of the function itself: where it begins has to be another line than what it computes, for a
+    debugger to stop behind its beginning.
     """
     lines: list[str] = [f"{name} computes"]
     places: dict[Origin | None, int] = {}

@@ -1,10 +1,11 @@
 """What a model is, as a key of the cache: a digest of its bytes, and of the bytes of the data files that it refers to.
 
-Only content counts, never names or times, so a copied model is found and a changed one is not. Large files are digested in
-pieces by several threads (`hashlib` works without the interpreter's lock): half a gigabyte takes a quarter of a second on
-one core, and less on more. So the digest of a large file is kept in the cache under what the file system says of the file, as
-version control does it: the inode, the size, and the times of the last change of contents and of inode, which no program sets.
-A file that changed within the last seconds is digested again, since a clock of the file system may tick that slowly.
+Only content counts, never names or times, so a copied model is found and a changed one is not. Large files are digested
+in pieces by several threads (`hashlib` works without the interpreter's lock): half a gigabyte takes a quarter of a
+second on one core, and less on more. So the digest of a large file is kept in the cache under what the file system says
+of the file, as version control does it: the inode, the size, and the times of the last change of contents and of inode,
+which no program sets. A file that changed within the last seconds is digested again, since a clock of the file system
+may tick that slowly.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def digest_file(path: Path) -> str:
         while begin < end:
             count = os.preadv(descriptor, [buffer[: end - begin]], begin)
             if not count:
-                raise ModelError(f"{path}: the file became shorter while it was read; compile it when it is complete", code="TW0101")
+                raise ModelError(
+                    f"{path}: the file became shorter while it was read; compile it when it is complete", code="TW0101"
+                )
             found.update(buffer[:count])
             begin += count
         return found.digest()
@@ -91,7 +94,8 @@ def _combined(size: int, piece: Callable[[int, int], bytes]) -> str:
 
 
 def digest_model(model: Any, cache: Cache) -> str:
-    """The digest of a path, bytes, a flatbuffer, or a protobuf message. Raises `OSError` for a file that cannot be read, `TypeError` for other things."""
+    """The digest of a path, bytes, a flatbuffer, or a protobuf message. Raises `OSError` for a file that cannot be
+    read, `TypeError` for other things."""
     if isinstance(model, (str, os.PathLike)):
         return known_digest(Path(model), cache)
     if isinstance(model, (bytes, bytearray, memoryview)):
@@ -104,7 +108,8 @@ def digest_model(model: Any, cache: Cache) -> str:
 
 
 def digest_external(model: Any, locations: Sequence[str], cache: Cache) -> str:
-    """The digests of the files beside `model` that hold its tensors; a file that is not there is refused later, by name."""
+    """The digests of the files beside `model` that hold its tensors; a file that is not there is refused later, by
+    name."""
     if not locations or not isinstance(model, (str, os.PathLike)):
         return ""
     folder = Path(model).resolve().parent

@@ -1,4 +1,5 @@
-"""What a compiled program takes and returns: tensors of known sizes, and tuples of them as results. Refuses the rest, and says what to do."""
+"""What a compiled program takes and returns: tensors of known sizes, and tuples of them as results. Refuses the rest,
+and says what to do."""
 
 from __future__ import annotations
 
@@ -13,17 +14,20 @@ _TAKEN = {
     TupleType: "give its fields as inputs of their own",
     FuncType: "make it a function of the module, and call that by its name",
     RefType: "take the value as an input, and make the reference in @main",
-    TypeCall: "take its tensors as inputs and build it in @main, or evaluate the program with relay.create_executor('debug')",
+    TypeCall: "take its tensors as inputs and build it in @main, or evaluate the program with "
+    "relay.create_executor('debug')",
 }
 _GIVEN = {
     FuncType: "call it in @main, and return its result",
     RefType: "read it in @main, and return the value",
-    TypeCall: "take the tensors out of it with a match in @main, or evaluate the program with relay.create_executor('debug')",
+    TypeCall: "take the tensors out of it with a match in @main, or evaluate the program with "
+    "relay.create_executor('debug')",
 }
 
 
 def check_entry_types(main: Function) -> None:
-    """Raises `CompileError` for a parameter or a part of the result of `main` that has no place among tensors. Types that are not known yet pass."""
+    """Raises `CompileError` for a parameter or a part of the result of `main` that has no place among tensors. Types
+    that are not known yet pass."""
     for p in main.params:
         kind = p.known_type()
         if kind is not None and not isinstance(kind, TensorType):
@@ -32,13 +36,19 @@ def check_entry_types(main: Function) -> None:
         if not isinstance(t, TensorType):
             what = "@main returns" if not path else f"field {'.'.join(map(str, path))} of the result of @main is"
             advice = _GIVEN.get(type(t), "give it a plain type")
-            raise CompileError(f"{what} a value of type {t!r}, but compiled programs return tensors and tuples of them; {advice}", main.span, code="TW0403")
+            raise CompileError(
+                f"{what} a value of type {t!r}, but compiled programs return tensors and tuples of them; {advice}",
+                main.span, code="TW0403"
+            )
 
 
 def input_error(p: Var, kind: Type) -> CompileError:
     """The parameter `p` of `main`, of this type, cannot be an input."""
     advice = _TAKEN.get(type(kind), "give it a plain type")
-    return CompileError(f"input '{p.name_hint}' of @main is {kind!r}, and a compiled program takes tensors of known sizes; {advice}", p.span, code="TW0403")
+    return CompileError(
+        f"input '{p.name_hint}' of @main is {kind!r}, and a compiled program takes tensors of known sizes; {advice}",
+        p.span, code="TW0403"
+    )
 
 
 def result_types(result: Type | None) -> Iterator[tuple[tuple[int, ...], Type]]:

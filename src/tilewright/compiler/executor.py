@@ -1,7 +1,8 @@
 """`create_executor`: programs as Python functions, evaluated or compiled.
 
     create_executor("debug", mod).evaluate()(x)           the interpreter: every operator by its numpy reference
-    create_executor("vm", mod, target="llvm").evaluate()(x)   compiled, as "graph" and "aot" are: there is one kind of compiled program
+    create_executor("vm", mod, target="llvm").evaluate()(x)   compiled, as "graph" and "aot" are: there is one kind of
+                                                              compiled program
 """
 
 from __future__ import annotations
@@ -29,14 +30,18 @@ KINDS: Final = ("debug", "graph", "vm", "aot")
 
 
 def create_executor(
-    kind: str = "debug", mod: IRModule | None = None, device: Device | None = None, target: Any = "llvm", params: Mapping[str, Any] | None = None
+    kind: str = "debug", mod: IRModule | None = None, device: Device | None = None, target: Any = "llvm",
+    params: Mapping[str, Any] | None = None
 ) -> Executor:
-    """What evaluates expressions and the functions of `mod`, with `params` bound to the parameters of those names of its `main`.
+    """What evaluates expressions and the functions of `mod`, with `params` bound to the parameters of those names of
+    its `main`.
 
     Raises `OptionError` for an unknown kind.
     """
     if kind not in KINDS:
-        raise OptionError(f"there is no executor '{kind}'{nearest(kind, KINDS)}; the executors are {', '.join(KINDS)}", code="TW0210")
+        raise OptionError(
+            f"there is no executor '{kind}'{nearest(kind, KINDS)}; the executors are {', '.join(KINDS)}", code="TW0210"
+        )
     module = IRModule() if mod is None else mod
     if params:
         module = bind_params(module, params)
@@ -52,8 +57,8 @@ class Executor:
     def evaluate(self, expr: Expr | None = None, binds: Mapping[Any, Expr] | None = None) -> Any:
         """A Python function for a function, a `GlobalVar`, or by default `main`; for any other expression its value.
 
-        `binds` are values of free variables. The function takes arrays, in order or by the names of its parameters, and returns
-        `NDArray`s, tuples, `ConstructorValue`s and `RefValue`s.
+        `binds` are values of free variables. The function takes arrays, in order or by the names of its parameters, and
+        returns `NDArray`s, tuples, `ConstructorValue`s and `RefValue`s.
         """
         if expr is not None and binds:
             builder = ScopeBuilder()
@@ -86,23 +91,31 @@ class Executor:
 
 
 def _arranged(function: Function, args: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
-    """The arguments in the order of the parameters; raises `InputError` for one that is missing, unknown or there twice."""
+    """The arguments in the order of the parameters; raises `InputError` for one that is missing, unknown or there
+    twice."""
     left = {p.name_hint: p for p in function.params[len(args) :]}
     for name in named:
         if name not in left:
             known = ", ".join(p.name_hint for p in function.params)
-            raise InputError(f"'{name}' is not a parameter, or was given twice; the parameters are {known or 'none'}", code="TW0702")
+            raise InputError(
+                f"'{name}' is not a parameter, or was given twice; the parameters are {known or 'none'}", code="TW0702"
+            )
     missing = [n for n in left if n not in named]
     if missing or len(args) > len(function.params):
         given = len(args) + len(named)
-        raise InputError(f"{given} arguments were given, and there are {len(function.params)}" + (f"; missing: {', '.join(missing)}" if missing else ""), code="TW0701")
+        raise InputError(
+            f"{given} arguments were given, and there are {len(function.params)}"
+            + (f"; missing: {', '.join(missing)}" if missing else ""), code="TW0701"
+        )
     return [_number(p, v) for p, v in zip(function.params, [*args, *(named[n] for n in left)], strict=True)]
 
 
 def _number(param: Var, value: Any) -> Any:
     """A number of Python's in the type of the parameter, a float for none but floats; anything else as it is."""
     kind = param.known_type()
-    if not isinstance(kind, TensorType) or not isinstance(value, (bool, int, float)) or (isinstance(value, float) and not kind.dtype.is_float):
+    if not isinstance(kind, TensorType) or not isinstance(value, (bool, int, float)) or (
+        isinstance(value, float) and not kind.dtype.is_float
+    ):
         return value
     return np.asarray(value, kind.dtype.numpy())
 

@@ -1,4 +1,5 @@
-"""Saving a compiled model: `.tar` without a linker, all else through one. The forms are described in `runtime/artifact.py` and `runtime/webassembly.py`."""
+"""Saving a compiled model: `.tar` without a linker, all else through one. The forms are described in
+`runtime/artifact.py` and `runtime/webassembly.py`."""
 
 from __future__ import annotations
 
@@ -44,7 +45,10 @@ def save(artifact: Artifact, path: Path, linker: Linker | None = None) -> Path:
     """Write `artifact` to `path`; the extension says how. Raises `ArtifactError`, and then `path` is as it was."""
     write = _FORMS.get(path.suffix)
     if write is None:
-        raise ArtifactError(f"{path}: a compiled model is saved as {', '.join(f'{form} ({said})' for form, said in FORMS.items())}, not as '{path.suffix}'", code="TW0802")
+        raise ArtifactError(
+            f"{path}: a compiled model is saved as {', '.join(f'{form} ({said})' for form, said in FORMS.items())}, "
+            f"not as '{path.suffix}'", code="TW0802"
+        )
     try:
         if artifact.library is not None and artifact.path is not None:
             _copy(artifact.path, path)
@@ -62,18 +66,31 @@ def _check_form(artifact: Artifact, path: Path) -> None:
     form = processors.object_format(manifest.triple)
     known = {".so": "elf", ".dll": "coff", ".wasm": "wasm"}.get(path.suffix, form)
     if known != form:
-        forms = [suffix for suffix in FORMS if {".so": "elf", ".dll": "coff", ".wasm": "wasm"}.get(suffix, form) == form]
-        raise ArtifactError(f"{path}: code for {manifest.triple} is not saved as {path.suffix}; save it as {', '.join(forms)}", code="TW0802")
+        forms = [
+            suffix for suffix in FORMS if {".so": "elf", ".dll": "coff", ".wasm": "wasm"}.get(suffix, form) == form
+        ]
+        raise ArtifactError(
+            f"{path}: code for {manifest.triple} is not saved as {path.suffix}; save it as {', '.join(forms)}",
+            code="TW0802"
+        )
     if path.suffix == ".wasm" and processors.pointer_bytes(manifest.triple) != 4:
-        raise ArtifactError(f"{path}: modules of WebAssembly have addresses of 32 bits; compile for -mtriple=wasm32-unknown-unknown", code="TW0802")
-    if path.suffix in (".o", ".a", ".dll", ".wasm") and (manifest.functions or not manifest.is_native or manifest.symbols):
-        raise ArtifactError(f"{path}: as {path.suffix} a model is one function of C, and this program has parts that are none (open sizes, other compilers, "
+        raise ArtifactError(
+            f"{path}: modules of WebAssembly have addresses of 32 bits; compile for -mtriple=wasm32-unknown-unknown",
+            code="TW0802"
+        )
+    if path.suffix in (".o", ".a", ".dll", ".wasm") and (
+        manifest.functions or not manifest.is_native or manifest.symbols
+    ):
+        raise ArtifactError(
+            f"{path}: as {path.suffix} a model is one function of C, and this program has parts that are none (open "
+            "sizes, other compilers, "
                             "single functions); save it as .tar", code="TW0802")
 
 
 @compiler_hooks.link_for_debuggers.provide
 def link_for_debuggers(artifact: Artifact) -> SharedLibrary:
-    """The code as a library in a file, which debuggers and profilers see as they see any other. Raises `ArtifactError` without a linker."""
+    """The code as a library in a file, which debuggers and profilers see as they see any other. Raises `ArtifactError`
+    without a linker."""
     folder = debug_folder()
     objects = []
     for k, image in enumerate(artifact.objects):
@@ -87,13 +104,17 @@ def link_for_debuggers(artifact: Artifact) -> SharedLibrary:
 
 def _copy(source: Path, path: Path) -> None:
     if path.suffix != source.suffix:
-        raise ArtifactError(f"{path}: a model loaded from {source.name} has no object files left; save it as {source.suffix}, or compile it again", code="TW0807")
+        raise ArtifactError(
+            f"{path}: a model loaded from {source.name} has no object files left; save it as {source.suffix}, or "
+            "compile it again", code="TW0807"
+        )
     with source.open("rb") as file:
         write_atomically(path, lambda target: shutil.copyfileobj(file, target), 0o777)
 
 
 def artifact_parts(artifact: Artifact) -> tuple[Manifest, dict[str, bytes], bytes]:
-    """The manifest with the hashes of the parts, the object files by name, and what other compilers made, one behind the other."""
+    """The manifest with the hashes of the parts, the object files by name, and what other compilers made, one behind
+    the other."""
     artifact.manifest.to_json()  # refuses a program that needs Python before anything is compiled
     images = {f"code.{i}.o": image for i, image in enumerate(artifact.objects)}
     if not artifact.manifest.functions and artifact.manifest.is_native:
@@ -109,9 +130,13 @@ def artifact_parts(artifact: Artifact) -> tuple[Manifest, dict[str, bytes], byte
 
 
 def write_constants(file: BinaryIO, artifact: Artifact, manifest: Manifest, modules: bytes) -> None:
-    """The object of the constants and the manifest. `modules` are in it where a program is one file: a `.tar` has them beside it."""
+    """The object of the constants and the manifest. `modules` are in it where a program is one file: a `.tar` has them
+    beside it."""
     text = np.frombuffer(manifest.to_json().encode() + b"\0", np.uint8)
-    contents = [("tw_constants", artifact.constants), ("tw_manifest", text), *([("tw_modules", np.frombuffer(modules, np.uint8))] if modules else [])]
+    contents = [
+        ("tw_constants", artifact.constants), ("tw_manifest", text),
+        *([("tw_modules", np.frombuffer(modules, np.uint8))] if modules else [])
+    ]
     if is_elf64(artifact.objects[0]):
         write_data_object(file, artifact.objects[0], contents)
     else:
@@ -131,9 +156,13 @@ def _object_files(artifact: Artifact) -> Iterator[tuple[Manifest, bytes, list[Pa
         yield manifest, modules, [folder / file_name for file_name in (*images, "constants.o")]
 
 
-def _link(manifest: Manifest, objects: Sequence[Path], out: Path, exports: Sequence[str], linker: Linker | None) -> None:
+def _link(
+    manifest: Manifest, objects: Sequence[Path], out: Path, exports: Sequence[str], linker: Linker | None
+) -> None:
     """Link the objects of a program into `out` by the back end that made them. Raises `ArtifactError`."""
-    Target(manifest.target).backend.link(objects, out, exports, manifest.triple or host_triple(), linker, manifest.scratch.stack)
+    Target(manifest.target).backend.link(
+        objects, out, exports, manifest.triple or host_triple(), linker, manifest.scratch.stack
+    )
 
 
 def _save_library(artifact: Artifact, path: Path, linker: Linker | None) -> None:
@@ -219,9 +248,11 @@ def _save_tar(artifact: Artifact, path: Path, linker: Linker | None) -> None:
 
 
 FORMS: Final = {
-    ".so": "a shared library", ".tar": "its objects", ".a": "an archive of them", ".o": "one object", ".dll": "a library of Windows", ".wasm": "a module of WebAssembly",
+    ".so": "a shared library", ".tar": "its objects", ".a": "an archive of them", ".o": "one object",
+    ".dll": "a library of Windows", ".wasm": "a module of WebAssembly",
 }
 """What a model is saved as, and what that is."""
 _FORMS: Final[dict[str, Callable[[Artifact, Path, Linker | None], None]]] = {
-    ".so": _save_library, ".tar": _save_tar, ".a": _save_objects, ".o": _save_objects, ".dll": _save_dll, ".wasm": _save_wasm,
+    ".so": _save_library, ".tar": _save_tar, ".a": _save_objects, ".o": _save_objects, ".dll": _save_dll,
+    ".wasm": _save_wasm,
 }

@@ -3,10 +3,12 @@
     "npu, llvm": @main(%x) { … }  --offload-->         @main(%x) { nn.relu(@npu_0(%x)) }
     @npu_0(%p, Compiler="npu", …) --take_external-->   nn.relu(external_call(%x, symbol="npu_0", compiler="npu"))
                                                        and relay.ext.npu(@npu_0), a module with the function "npu_0"
-    @bnns_0(%p, Compiler="bnns")  --with_stand_ins-->  fn (%a, %c0, Primitive=1, StandIn="bnns.conv2d_bias") { … }, a kernel
+    @bnns_0(%p, Compiler="bnns")  --with_stand_ins-->  fn (%a, %c0, Primitive=1, StandIn="bnns.conv2d_bias") { … }, a
+    kernel
 
-One accelerator after another takes its parts, in the order of the target's text. A stand-in replaces a library of C functions
-that is not there: layouts, fusion and order stay those that the library was given; its speed is not measured by them.
+One accelerator after another takes its parts, in the order of the target's text. A stand-in replaces a library of C
+functions that is not there: layouts, fusion and order stay those that the library was given; its speed is not measured
+by them.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ from tilewright.runtime.modules import ModuleNode
 def offload(mod: IRModule, target: Target) -> IRModule:
     """`mod` with what the accelerators of `target` take as functions for them.
 
-    What was partitioned for one before is left as it is. Raises `OptionError` for an accelerator that nothing is known of, `TargetError` for options that it has not.
+    What was partitioned for one before is left as it is. Raises `OptionError` for an accelerator that nothing is known
+    of, `TargetError` for options that it has not.
     """
     for accelerator in target.accelerators:
         if not any(isinstance(f, Function) and f.attrs.get("Compiler") == accelerator.name for _, f in mod.items()):
@@ -56,11 +59,13 @@ def _partitioned(accelerator: Accelerator, mod: IRModule) -> IRModule:
         if not options:
             raise
         raise TargetError(
-            f"the accelerator {accelerator.name} does not take the options {', '.join(f'-{k}' for k, _ in accelerator.options)}: {error}", code="TW0902"
+            f"the accelerator {accelerator.name} does not take the options "
+            f"{', '.join(f'-{k}' for k, _ in accelerator.options)}: {error}", code="TW0902"
         ) from error
     if not isinstance(made, IRModule):
         raise CompileError(
-            f"the accelerator {accelerator.name} made a {type(made).__name__} of a network; partition_for(mod, params) returns a module", code="TW0911"
+            f"the accelerator {accelerator.name} made a {type(made).__name__} of a network; partition_for(mod, params) "
+            "returns a module", code="TW0911"
         )
     return made
 
@@ -72,7 +77,8 @@ STAND_IN: Final = "StandIn"
 
 
 def with_stand_ins(mod: IRModule) -> IRModule:
-    """`mod`, with kernels in the place of its functions for `LIBRARIES`, where the context asks for them; else as it is."""
+    """`mod`, with kernels in the place of its functions for `LIBRARIES`, where the context asks for them; else as it
+    is."""
     if not PassContext.current().get("relay.library_calls.stand_in"):
         return mod
     parts = {n: f for n, f in mod.items() if isinstance(f, Function) and f.attrs.get("Compiler") in LIBRARIES}
@@ -100,7 +106,10 @@ def _kernel(e: Expr) -> Expr | None:
     constants = [c for c in post_order(e.op.body) if isinstance(c, Constant)]
     params = {c: Var(f"constant_{k}", c.checked_type) for k, c in enumerate(constants)}
     body = rewrite(e.op.body, lambda c: params.get(c) if isinstance(c, Constant) else None)
-    function = Function((*e.op.params, *params.values()), body, attrs={"Primitive": 1, STAND_IN: e.op.attrs["Composite"]}, span=e.op.span)
+    function = Function(
+        (*e.op.params, *params.values()), body, attrs={"Primitive": 1, STAND_IN: e.op.attrs["Composite"]},
+        span=e.op.span
+    )
     return Call(function, (*e.args, *constants), span=e.span)
 
 
@@ -108,15 +117,21 @@ _GENERATOR = "relay.ext."
 
 
 def take_external(mod: IRModule, target: Target | None = None) -> tuple[IRModule, tuple[ModuleNode, ...]]:
-    """The module without its functions for accelerators, and what their code generators made of them, in the order of the module.
+    """The module without its functions for accelerators, and what their code generators made of them, in the order of
+    the module.
 
-    What a target's hooks made loop programs of is in the module as such, by its symbol, for code of `target`. Raises `CompileError` for a target without a code generator, and for one that returns no module.
+    What a target's hooks made loop programs of is in the module as such, by its symbol, for code of `target`. Raises
+    `CompileError` for a target without a code generator, and for one that returns no module.
     """
     if not any(name != "main" and isinstance(f, Function) and _is_external(f) for name, f in mod.items()):
         return mod, ()
     mod = ChooseNumerics()(InferType()(mod))
-    rounding = mod["main"].attrs.get(NUMERICS)  # what main says holds for all functions, and code generators see one of them
-    external = {name: with_numerics(f, rounding) if rounding else f for name, f in mod.items() if name != "main" and isinstance(f, Function) and _is_external(f)}
+    # what main says holds for all functions, and code generators see one of them
+    rounding = mod["main"].attrs.get(NUMERICS)
+    external = {
+        name: with_numerics(f, rounding) if rounding else f
+        for name, f in mod.items() if name != "main" and isinstance(f, Function) and _is_external(f)
+    }
 
     def called(e: Expr) -> Expr | None:
         if not (isinstance(e, Call) and isinstance(e.op, GlobalVar) and e.op.name_hint in external):
@@ -124,7 +139,9 @@ def take_external(mod: IRModule, target: Target | None = None) -> tuple[IRModule
         function = external[e.op.name_hint]
         results = _results(e.op.name_hint, function)
         shapes, dtypes = tuple(t.shape for t in results), tuple(str(t.dtype) for t in results)
-        return ExternalCall(_symbol(e.op.name_hint, function), str(function.attrs["Compiler"]), shapes, dtypes)(*e.args, span=e.span)
+        return ExternalCall(
+            _symbol(e.op.name_hint, function), str(function.attrs["Compiler"]), shapes, dtypes
+        )(*e.args, span=e.span)
 
     rest = mod.copy()
     for name in external:
@@ -132,7 +149,8 @@ def take_external(mod: IRModule, target: Target | None = None) -> tuple[IRModule
     rest = InferType()(rest.map_functions(lambda f: rewrite(f, called), Function))
     symbols = {_symbol(name, f): name for name, f in external.items()}
     kernels, modules = take_hooked(
-        {s: external[n] for s, n in symbols.items()}, {s: _results(n, external[n]) for s, n in symbols.items()}, target or Target("llvm")
+        {s: external[n] for s, n in symbols.items()}, {s: _results(n, external[n]) for s, n in symbols.items()},
+        target or Target("llvm")
     )
     rest.update(kernels)
     generated = {s: n for s, n in symbols.items() if hook_of(str(external[n].attrs["Compiler"]), "RelayToTIR") is None}
@@ -142,14 +160,20 @@ def take_external(mod: IRModule, target: Target | None = None) -> tuple[IRModule
 
 
 def _constants(function: Function, symbol: str) -> dict[str, NDArray] | None:
-    """What `relay.ext.<target>.constant_updater` says the code of a function needs, for its `__init_<symbol>`; None without one."""
+    """What `relay.ext.<target>.constant_updater` says the code of a function needs, for its `__init_<symbol>`; None
+    without one."""
     compiler = function.attrs["Compiler"]
     hook = get_global_func(f"{_GENERATOR}{compiler}.constant_updater", allow_missing=True)
     if hook is None:
         return None
     found: Any = hook(function, symbol)
-    if not isinstance(found, Mapping) or not all(isinstance(k, str) and hasattr(v, "__array__") for k, v in found.items()):
-        raise CompileError(f"the constant updater of '{compiler}', at {hook.where}, returned {type(found).__name__}; it returns arrays by name", function.span, code="TW0911")
+    if not isinstance(found, Mapping) or not all(
+        isinstance(k, str) and hasattr(v, "__array__") for k, v in found.items()
+    ):
+        raise CompileError(
+            f"the constant updater of '{compiler}', at {hook.where}, returned {type(found).__name__}; it returns "
+            "arrays by name", function.span, code="TW0911"
+        )
     return {k: array(v) for k, v in found.items()}
 
 
@@ -166,7 +190,10 @@ def _results(name: str, function: Function) -> tuple[TensorType, ...]:
     found = function.ret_type
     types = found.fields if isinstance(found, TupleType) and len(found.fields) > 1 else (found,)
     if not all(isinstance(t, TensorType) and t.is_static for t in types):
-        raise CompileError(f"the function @{name}, for '{function.attrs['Compiler']}', gives {found!r}; it gives a tensor of known shape, or a tuple of them", function.span, code="TW0904")
+        raise CompileError(
+            f"the function @{name}, for '{function.attrs['Compiler']}', gives {found!r}; it gives a tensor of known "
+            "shape, or a tuple of them", function.span, code="TW0904"
+        )
     return types  # type: ignore[return-value]
 
 
@@ -178,12 +205,19 @@ def _generated(name: str, function: Function) -> ModuleNode:
         hasattr(plugin, "pattern_table")  # a package that imports its compiler late does it now
         generator = get_global_func(f"{_GENERATOR}{compiler}", allow_missing=True)
     if generator is None:
-        known = ", ".join(sorted(n.removeprefix(_GENERATOR) for n in FUNCTIONS if n.startswith(_GENERATOR) and n.count(".") == 2))
+        known = ", ".join(
+            sorted(n.removeprefix(_GENERATOR) for n in FUNCTIONS if n.startswith(_GENERATOR) and n.count(".") == 2)
+        )
         raise CompileError(
-            f"the function @{name} is for '{compiler}', which has no code generator; register one, a function of a relay function that returns a "
-            f"module: @tvm.register_func('{_GENERATOR}{compiler}'); those there are: {known or 'none'}", function.span, code="TW0910"
+            f"the function @{name} is for '{compiler}', which has no code generator; register one, a function of a "
+            "relay function that returns a "
+            f"module: @tvm.register_func('{_GENERATOR}{compiler}'); those there are: {known or 'none'}", function.span,
+            code="TW0910"
         )
     made: Any = generator(function)
     if not isinstance(made, ModuleNode):
-        raise CompileError(f"the code generator of '{compiler}', at {generator.where}, returned a {type(made).__name__} for @{name}; it returns a tvm.runtime.ModuleNode", function.span, code="TW0911")
+        raise CompileError(
+            f"the code generator of '{compiler}', at {generator.where}, returned a {type(made).__name__} for @{name}; "
+            "it returns a tvm.runtime.ModuleNode", function.span, code="TW0911"
+        )
     return made

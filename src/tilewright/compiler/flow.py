@@ -3,9 +3,10 @@
     def @main(%n: int32) { if (less(%n, 0)) { negative(%n) } else { @f(add(%n, 1)) } }
     ->  main(%0): %1 = run block 0(%0); if %1: %2 = run block 1(%0); return %2 else: %3 = run block 2(%0); jump f(%3)
 
-Calls of operators gather in an open block until something that is not an operator needs one of them, or a branch begins; a
-block is a relay function of tensors, which goes the way of every straight-line program. Tuples are only made where they leave the
-function or go into a cell. A closure is a record of what it sees; a function that is called last is jumped to.
+Calls of operators gather in an open block until something that is not an operator needs one of them, or a branch
+begins; a block is a relay function of tensors, which goes the way of every straight-line program. Tuples are only made
+where they leave the function or go into a cell. A closure is a record of what it sees; a function that is called last
+is jumped to.
 """
 
 from __future__ import annotations
@@ -23,7 +24,21 @@ from tilewright.compiler.entry_types import check_entry_types, input_error, resu
 from tilewright.ir.module import IRModule
 from tilewright.relay.adt import Constructor, Match, Pattern, PatternConstructor, PatternTuple, PatternVar
 from tilewright.relay.analysis.branches import Branches, is_kernel
-from tilewright.relay.expr import Call, Constant, Expr, Function, GlobalVar, If, Let, RefCreate, RefRead, RefWrite, Tuple, TupleGetItem, Var
+from tilewright.relay.expr import (
+    Call,
+    Constant,
+    Expr,
+    Function,
+    GlobalVar,
+    If,
+    Let,
+    RefCreate,
+    RefRead,
+    RefWrite,
+    Tuple,
+    TupleGetItem,
+    Var,
+)
 from tilewright.relay.op.create import Zeros
 from tilewright.relay.op.indexing import WriteRow
 from tilewright.relay.scopes import ATOMS, Scopes
@@ -68,7 +83,10 @@ def lower_control(mod: IRModule) -> Lowered:
         if not p.tensor_type.is_static:
             raise input_error(p, p.tensor_type)
     if main.ret_type is None:
-        raise CompileError("the type of the result of @main is not known; annotate its variables, or run relay.transform.InferType", main.span, code="TW0310")
+        raise CompileError(
+            "the type of the result of @main is not known; annotate its variables, or run relay.transform.InferType",
+            main.span, code="TW0310"
+        )
     done = _Module(mod)
     done.function_of("main")
     while done.waiting:
@@ -99,7 +117,10 @@ class _Module:
                 raise CompileError(f"the function @{name} is not in the module", code="TW0401")
             function = self.mod[name]
             if not isinstance(function, Function):
-                raise CompileError(f"@{name} is a {type(function).__name__}, and compiled control flow calls relay functions only", code="TW0403")
+                raise CompileError(
+                    f"@{name} is a {type(function).__name__}, and compiled control flow calls relay functions only",
+                    code="TW0403"
+                )
             made = flow.FlowFunction(name)
             found = self._numbers[name] = self.add(made)
             self.waiting.append(_Function(self, made, function, Scopes(function)))
@@ -140,7 +161,9 @@ class _Module:
         blocks = self.lowered.blocks
         blocks.append(function)
         outputs = function.body.fields if isinstance(function.body, Tuple) else (function.body,)
-        self.lowered.program.blocks.append((tuple(p.tensor_type.nbytes for p in function.params), tuple(o.tensor_type.nbytes for o in outputs)))
+        self.lowered.program.blocks.append(
+            (tuple(p.tensor_type.nbytes for p in function.params), tuple(o.tensor_type.nbytes for o in outputs))
+        )
         return len(blocks) - 1
 
     def message(self, text: str) -> int:
@@ -151,7 +174,8 @@ class _Module:
 class _Function:
     """One function while it is lowered. `known` has the values of what is computed, `same` what stands for a name.
 
-    `scopes` are those of the function of the module that it stands in. A closure `sees` values around it, and itself as `own`.
+    `scopes` are those of the function of the module that it stands in. A closure `sees` values around it, and itself as
+    `own`.
     """
 
     def __init__(
@@ -193,7 +217,8 @@ class _Function:
     # Branches
 
     def _branch(self, root: Expr, owner: Expr | None, tail: bool) -> flow.Body:
-        """The instructions of a branch with the value `root`; at the `tail` of the function it ends by returning, or by a jump."""
+        """The instructions of a branch with the value `root`; at the `tail` of the function it ends by returning, or by
+        a jump."""
         outer = self.body, self.open
         self.body, self.open = [], {}
         last = self._last(root, owner) if tail else None
@@ -212,7 +237,9 @@ class _Function:
             path.append(e)
             named = e.body is e.var and self.branches.users[e.var] == [e]
             e = e.value if named else e.body
-        ends = isinstance(e, (If, Match)) or (isinstance(e, Call) and not is_kernel(e) and not isinstance(e.op, Constructor))
+        ends = isinstance(e, (If, Match)) or (
+            isinstance(e, Call) and not is_kernel(e) and not isinstance(e.op, Constructor)
+        )
         return e if ends and e not in self.done and all(u in path for u in self.branches.users[e]) else None
 
     def _visit(self, root: Expr, last: Expr | None) -> bool:
@@ -292,7 +319,9 @@ class _Function:
         return self._boxed(self._value(e))
 
     def _boxed(self, value: Value) -> flow.Reg:
-        return self._put(flow.Record(self._register(), 0, tuple(map(self._boxed, value)))) if isinstance(value, tuple) else value
+        return self._put(
+            flow.Record(self._register(), 0, tuple(map(self._boxed, value)))
+        ) if isinstance(value, tuple) else value
 
     def _put(self, i: Any) -> flow.Reg:
         self.body.append(i)
@@ -339,7 +368,8 @@ class _Function:
                 raise CompileError(f"a {type(e).__name__} cannot be compiled", e.span, code="TW0403")
 
     def _instruction(self, e: Expr) -> bool:
-        """Whether a call of an operator is an instruction, which is then written: a tensor of zeros for a loop, and what is written into it."""
+        """Whether a call of an operator is an instruction, which is then written: a tensor of zeros for a loop, and
+        what is written into it."""
         assert isinstance(e, Call)
         if isinstance(e.op, Zeros) and not all(is_kernel(u) for u in self.branches.users[e]):
             self.known[e] = self._put(flow.Zeros(self._register(), e.tensor_type.nbytes))
@@ -352,7 +382,8 @@ class _Function:
         return False
 
     def _take(self, e: TupleGetItem) -> None:
-        """A field: of a tuple that is known in parts by its part, of a cell by a load; of an open block when that is closed."""
+        """A field: of a tuple that is known in parts by its part, of a cell by a load; of an open block when that is
+        closed."""
         whole = self._meant(e.tuple_value)
         if isinstance(whole, Tuple):
             self.same[e] = self._meant(whole.fields[e.index])
@@ -385,7 +416,9 @@ class _Function:
         tail = out is None
         if isinstance(e, If):
             cond = self._cell(e.cond)
-            self.body.append(flow.If(out, cond, self._branch(e.true_branch, e, tail), self._branch(e.false_branch, e, tail)))
+            self.body.append(
+                flow.If(out, cond, self._branch(e.true_branch, e, tail), self._branch(e.false_branch, e, tail))
+            )
             return
         assert isinstance(e, Match)
         value = self._cell(e.data)
@@ -397,7 +430,10 @@ class _Function:
             cases.append(flow.Case(tuple(tests), tuple(binds), self._branch(clause.rhs, e, tail)))
         where = f" ({e.span})" if e.span else ""
         known = ", ".join(_text(c.lhs) for c in e.clauses)
-        site = self.module.message(f"no clause of a match in @{self.made.name}{where} fits the value; its clauses are for {known}; add the missing one")
+        site = self.module.message(
+            f"no clause of a match in @{self.made.name}{where} fits the value; its clauses are for {known}; add the "
+            "missing one"
+        )
         self.body.append(flow.Choose(out, value, tuple(cases), site))
 
     def _pattern(self, p: Pattern, path: tuple[int, ...], tests: list[Any], binds: list[Any]) -> None:
@@ -426,7 +462,8 @@ class _Function:
         for p in params:
             if not p.tensor_type.is_static:
                 raise CompileError(
-                    f"'{p.name_hint}' of @{self.made.name} has the type {p.tensor_type!r}, and code is made for known sizes; annotate it with a size", p.span, code="TW0303"
+                    f"'{p.name_hint}' of @{self.made.name} has the type {p.tensor_type!r}, and code is made for known "
+                    "sizes; annotate it with a size", p.span, code="TW0303"
                 )
         leaves: list[Expr] = []
         made: list[flow.Reg] = []
@@ -441,7 +478,10 @@ class _Function:
         if isinstance(kind, TupleType):
             return tuple(self._outputs(TupleGetItem(e, k), leaves, made) for k in range(len(kind.fields)))
         if isinstance(kind, TensorType) and not kind.is_static:
-            raise CompileError(f"a value of @{self.made.name} has the type {kind!r}, and code is made for known sizes; annotate its variables with sizes", e.span, code="TW0303")
+            raise CompileError(
+                f"a value of @{self.made.name} has the type {kind!r}, and code is made for known sizes; annotate its "
+                "variables with sizes", e.span, code="TW0303"
+            )
         leaves.append(e)
         made.append(self._register())
         return made[-1]
@@ -468,7 +508,8 @@ class _Function:
 
 
 class _Block:
-    """A block while it is made: `inside` are its values over its own parameters, one for each register that it takes."""
+    """A block while it is made: `inside` are its values over its own parameters, one for each register that it
+    takes."""
 
     def __init__(self, owner: _Function) -> None:
         self.owner = owner

@@ -44,12 +44,15 @@ from tilewright.topi import machine as machines
 
 
 def lower(
-    inputs: Schedule | PrimFunc | IRModule, args: Sequence[Any] | None = None, name: str = "main", binds: Any = None, simple_mode: bool = False
+    inputs: Schedule | PrimFunc | IRModule, args: Sequence[Any] | None = None, name: str = "main", binds: Any = None,
+    simple_mode: bool = False
 ) -> IRModule:
-    """The loops of a te schedule over the tensors `args`, or of loop programs: without blocks, inner values allocated, simplified.
+    """The loops of a te schedule over the tensors `args`, or of loop programs: without blocks, inner values allocated,
+    simplified.
 
     Schedules of `topi` follow the target of the enclosing `with Target(…):`, or this machine.
-    `simple_mode` leaves out what makes the text longer: loop bounds taken from conditions, and loops cut where those change.
+    `simple_mode` leaves out what makes the text longer: loop bounds taken from conditions, and loops cut where those
+    change.
     """
     with room_for(_levels(inputs)), machines.use((Target.current() or Target("llvm")).machine):
         funcs = [_without_blocks(f) for f in _functions(inputs, args, name, binds)]
@@ -68,20 +71,28 @@ def build(
     """
     chosen = Target(target) if target is not None else Target.current(allow_none=True) or Target("llvm")
     if target_host is not None and Target(target_host) != chosen:
-        raise TargetError(f"target_host is '{Target(target_host)}', and code for '{chosen}' runs on that target itself; leave target_host out", code="TW0505")
+        raise TargetError(
+            f"target_host is '{Target(target_host)}', and code for '{chosen}' runs on that target itself; leave "
+            "target_host out", code="TW0505"
+        )
     with room_for(_levels(inputs)):
         return _built(inputs, args, chosen, name, binds)
 
 
 def _levels(inputs: Any) -> int:
-    """How deep the statements of a program can lie inside one another: memory for each stage, and what a loop program has."""
+    """How deep the statements of a program can lie inside one another: memory for each stage, and what a loop program
+    has."""
     if isinstance(inputs, Schedule):
         return len(inputs.stages)
     funcs = [f for _, f in inputs.items()] if isinstance(inputs, IRModule) else [inputs]
-    return max((sum(1 for s in walk_stmt(f.body) if len(bodies(s)) == 1) for f in funcs if isinstance(f, PrimFunc)), default=0)
+    return max(
+        (sum(1 for s in walk_stmt(f.body) if len(bodies(s)) == 1) for f in funcs if isinstance(f, PrimFunc)), default=0
+    )
 
 
-def _built(inputs: Schedule | PrimFunc | IRModule, args: Sequence[Any] | None, chosen: Target, name: str, binds: Any) -> FunctionModule:
+def _built(
+    inputs: Schedule | PrimFunc | IRModule, args: Sequence[Any] | None, chosen: Target, name: str, binds: Any
+) -> FunctionModule:
     with machines.use(chosen.machine):
         signed = [with_numbers(_without_blocks(f)) for f in _functions(inputs, args, name, binds)]
     for f, _ in signed:
@@ -94,11 +105,13 @@ def _built(inputs: Schedule | PrimFunc | IRModule, args: Sequence[Any] | None, c
         flat.append(func)
         sites += found
     kind = debug_texts.asked_for(chosen)
-    texts = [] if kind == debug_texts.OFF else [debug_texts.loops_source(f, g, written=bool(kind)) for f, g in zip(flat, lowered, strict=True)]
+    texts = [] if kind == debug_texts.OFF else [
+        debug_texts.loops_source(f, g, written=bool(kind)) for f, g in zip(flat, lowered, strict=True)
+    ]
     text, scratch = backend.emit(flat, chosen, texts)
     manifest = Manifest(
-        name=lowered[0].name, inputs=(), outputs=(), steps=(), target=str(chosen), triple=chosen.mtriple, cpu=chosen.mcpu,
-        features=tuple(sorted(chosen.features)), compiler=__version__, functions=functions,
+        name=lowered[0].name, inputs=(), outputs=(), steps=(), target=str(chosen), triple=chosen.mtriple,
+        cpu=chosen.mcpu, features=tuple(sorted(chosen.features)), compiler=__version__, functions=functions,
         scratch=scratch, sites=tuple(sites), debug=kind if kind and texts else "",
     )
     imports = dict.fromkeys(t for f in lowered for t in f.attrs.get(IMPORTS, ()))
@@ -106,7 +119,9 @@ def _built(inputs: Schedule | PrimFunc | IRModule, args: Sequence[Any] | None, c
     compiled = backend.compile(text, chosen, in_order=bool(manifest.debug))
     objects = (compiled, *_beside(manifest, chosen), *(compile_import(t, chosen) for t in imports))
     shown = backend.texts(text, chosen)
-    return FunctionModule(Artifact(manifest, objects, np.empty(0, np.uint8)), {**shown, "tir": lambda: "\n\n".join(map(repr, lowered))})
+    return FunctionModule(
+        Artifact(manifest, objects, np.empty(0, np.uint8)), {**shown, "tir": lambda: "\n\n".join(map(repr, lowered))}
+    )
 
 
 def _beside(manifest: Manifest, target: Target) -> tuple[bytes, ...]:
@@ -121,7 +136,8 @@ _NOTE: Final = re.compile(r"/\* For tilewright\.runtime\.load_module:\n(\{.*\})\
 def load_c(path: Path) -> FunctionModule:
     """Compile a C file that `export_library` wrote, edited or not, and load its functions.
 
-    Raises `ArtifactError` where it is none, `TargetError` without a compiler, and `CompileError` with what the compiler said.
+    Raises `ArtifactError` where it is none, `TargetError` without a compiler, and `CompileError` with what the compiler
+    said.
     """
     try:
         text = path.read_text()
@@ -129,30 +145,43 @@ def load_c(path: Path) -> FunctionModule:
         raise ArtifactError(f"{path}: cannot be read: {error}", code="TW0803") from error
     found = _NOTE.search(text)
     if found is None:
-        raise ArtifactError(f"{path}: C text without the comment at its end that says what its functions take; write it with export_library('{path.name}')", code="TW0803")
+        raise ArtifactError(
+            f"{path}: C text without the comment at its end that says what its functions take; write it with "
+            f"export_library('{path.name}')", code="TW0803"
+        )
     manifest = Manifest.from_json(found[1], str(path))
     target = Target(manifest.target)
     try:
         compiled = compile_c(text, target)
     except InternalError as error:
         raise CompileError(f"{path}: {error}", code="TW0508") from error
-    return FunctionModule(Artifact(manifest, (compiled, *_beside(manifest, target)), np.empty(0, np.uint8)), {"c": lambda: text})
+    return FunctionModule(
+        Artifact(manifest, (compiled, *_beside(manifest, target)), np.empty(0, np.uint8)), {"c": lambda: text}
+    )
 
 
 @compiler_hooks.export_sanitized.provide
-def export_sanitized(artifact: Artifact, text: str, path: Path, cc: str | None, options: Sequence[str], sanitizer: str) -> Path:
-    """Write the functions of a C text as a library for sanitizers, `address`, `undefined` or both, whose reports have lines of the text.
+def export_sanitized(
+    artifact: Artifact, text: str, path: Path, cc: str | None, options: Sequence[str], sanitizer: str
+) -> Path:
+    """Write the functions of a C text as a library for sanitizers, `address`, `undefined` or both, whose reports have
+    lines of the text.
 
     Raises `OptionError` for others or another file, and otherwise as `compiled_again`.
     """
     names = sanitizer.split(",")
     if path.suffix != ".so" or len(set(names)) < len(names) or not set(names) <= SANITIZERS:
-        raise OptionError(f"{path}: sanitize='{sanitizer}' is not known; sanitize='address', 'undefined' or 'address,undefined' makes a .so for these sanitizers", code="TW0210")
+        raise OptionError(
+            f"{path}: sanitize='{sanitizer}' is not known; sanitize='address', 'undefined' or 'address,undefined' "
+            "makes a .so for these sanitizers", code="TW0210"
+        )
     compiler = find_compilers(host_arch())[0] if cc is None else named_compiler(cc)
     sanitizer_of(compiler)
     flag = f"-fsanitize={sanitizer}"
     made = compiled_again(artifact, text, cc, [flag, *_SANITIZED, *options])
-    return replace(made, manifest=replace(made.manifest, sanitizer=sanitizer)).save(path, Linker(compiler.name, (*compiler.command, flag), True))
+    return replace(made, manifest=replace(made.manifest, sanitizer=sanitizer)).save(
+        path, Linker(compiler.name, (*compiler.command, flag), True)
+    )
 
 
 SANITIZERS: Final = frozenset({"address", "undefined"})
@@ -161,7 +190,8 @@ _SANITIZED: Final = ("-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-O
 
 @compiler_hooks.compiled_again.provide
 def compiled_again(artifact: Artifact, text: str, cc: str | None, options: Sequence[str]) -> Artifact:
-    """The functions of a C text compiled by `cc` (by default the first compiler that is found) with more `options`; with `-g`, the text is a file of the cache.
+    """The functions of a C text compiled by `cc` (by default the first compiler that is found) with more `options`;
+    with `-g`, the text is a file of the cache.
 
     Raises `TargetError` where there is no such compiler, and `CompileError` with what it said.
     """
@@ -171,7 +201,9 @@ def compiled_again(artifact: Artifact, text: str, cc: str | None, options: Seque
     try:
         compiled = compile_c(text, Target(manifest.target), None if cc is None else named_compiler(cc), options, source)
     except InternalError as error:
-        raise CompileError(f"C text of '{manifest.name}' with the options {' '.join(options)}: {error}", code="TW0513") from error
+        raise CompileError(
+            f"C text of '{manifest.name}' with the options {' '.join(options)}: {error}", code="TW0513"
+        ) from error
     return replace(artifact, objects=(compiled, *artifact.objects[1:]))
 
 
@@ -181,16 +213,27 @@ def _functions(inputs: Any, args: Sequence[Any] | None, name: str, binds: Any) -
             raise CompileError("a te schedule needs args=: its tensors, in the order of the call", code="TW0610")
         return [schedule_func(inputs, args, name, binds)]
     if binds:
-        raise CompileError(f"binds= belongs to a te schedule; the buffers of a {type(inputs).__name__} are its parameters", code="TW0610")
+        raise CompileError(
+            f"binds= belongs to a te schedule; the buffers of a {type(inputs).__name__} are its parameters",
+            code="TW0610"
+        )
     if args is not None:
-        raise CompileError(f"args= belongs to a te schedule; a {type(inputs).__name__} has its parameters already", code="TW0610")
+        raise CompileError(
+            f"args= belongs to a te schedule; a {type(inputs).__name__} has its parameters already", code="TW0610"
+        )
     if isinstance(inputs, PrimFunc):
         return [inputs]
     if not isinstance(inputs, IRModule):
-        raise CompileError(f"a te schedule, a PrimFunc or an IRModule of them can be built, and this is a {type(inputs).__name__}", code="TW0610")
+        raise CompileError(
+            f"a te schedule, a PrimFunc or an IRModule of them can be built, and this is a {type(inputs).__name__}",
+            code="TW0610"
+        )
     wrong = next((n for n, f in inputs.items() if not isinstance(f, PrimFunc)), None)
     if wrong is not None:
-        raise CompileError(f"function '{wrong}' of the module is a graph, not a loop program; graphs are built with relay.build", code="TW0610")
+        raise CompileError(
+            f"function '{wrong}' of the module is a graph, not a loop program; graphs are built with relay.build",
+            code="TW0610"
+        )
     if not len(inputs):
         raise CompileError("the module has no functions to build", code="TW0610")
     return [f if f.name == n else replace(f, name=n) for n, f in inputs.items()]
@@ -202,18 +245,26 @@ def _without_blocks(func: PrimFunc) -> PrimFunc:
 
 
 def with_numbers(func: PrimFunc) -> tuple[PrimFunc, tuple[Parameter | Scalar, ...]]:
-    """The function with the numbers that its code takes noted, and its parameters: those of a call, then sizes that are found.
+    """The function with the numbers that its code takes noted, and its parameters: those of a call, then sizes that are
+    found.
 
     Raises `CompileError` for a size that no call would tell.
     """
     given: tuple[tuple[int, Var], ...] = func.attrs.get(SCALARS, ())
     scalars = [v for _, v in given]
-    open_sizes = list(dict.fromkeys(v for b in func.params for d in (*b.shape, *b.strides) if isinstance(d, PrimExpr) for v in free_vars(d)))
+    open_sizes = list(
+        dict.fromkeys(
+            v for b in func.params for d in (*b.shape, *b.strides) if isinstance(d, PrimExpr) for v in free_vars(d)
+        )
+    )
     found = [v for v in open_sizes if v not in scalars]
     alone = {d for b in func.params for d in (*b.shape, *b.strides)}
     for v in found:
         if v not in alone:
-            raise CompileError(f"size '{v.name}' of '{func.name}' is no dimension by itself, so no call would tell it; make it an argument: args=[{v.name}, …]", code="TW0610")
+            raise CompileError(
+                f"size '{v.name}' of '{func.name}' is no dimension by itself, so no call would tell it; make it an "
+                f"argument: args=[{v.name}, …]", code="TW0610"
+            )
     named = _named([*scalars, *found])
     written = stored_buffers(func.body)
     params: list[Parameter | Scalar] = [_parameter(b, b in written, named) for b in func.params]
@@ -246,4 +297,6 @@ def _parameter(buffer: Buffer, written: bool, named: dict[Var, Var]) -> Paramete
             return int(d)
         return text_of(substitute(d, by_name))
 
-    return Parameter(buffer.name, tuple(map(size, buffer.shape)), buffer.dtype, written, tuple(map(size, buffer.strides)))
+    return Parameter(
+        buffer.name, tuple(map(size, buffer.shape)), buffer.dtype, written, tuple(map(size, buffer.strides))
+    )

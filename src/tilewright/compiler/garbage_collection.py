@@ -1,4 +1,4 @@
-"""Garbage collection while compiling: none."""
+"""Suspension of Python's cyclic garbage collection while a program is compiled."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Final
 from tilewright.base.forks import new_lock
 
 MOST_UNCOLLECTED: Final = 500_000
-"""Objects that may be made without a collection where compiles of several threads follow each other without a pause."""
+"""Number of uncollected objects after which a compile that ends collects, while compiles of other threads go on."""
 
 
 class _Compiles:
-    """How many compiles run in the process, and whether collection was enabled before the first of them."""
+    """The compiles that run in the process, and whether collection was enabled before the first of them."""
 
     def __init__(self) -> None:
         self.lock = new_lock()
@@ -40,7 +40,7 @@ class _Compiles:
             gc.collect()
 
     def forked(self) -> None:
-        """A child process has one thread: the compiles of the others ended with them."""
+        """Forget the compiles of other threads in a child process, which has one thread."""
         mine = [t for t in self.running if t == threading.get_ident()]
         if self.running and not mine and self.enabled:
             gc.enable()
@@ -54,7 +54,8 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Compiling makes no cycles worth collecting, and collecting costs a third of the time. Collection goes on when the last compile ends."""
+    """Suspend collection until the last compile ends: compiling makes few cycles, and collecting costs a third of its
+    time."""
     _COMPILES.begin()
     try:
         yield

@@ -1,7 +1,7 @@
-"""One fused function of the graph becomes one kernel: tensor expressions, a schedule, loops.
+"""Lowering of one fused function to one kernel: tensor expressions, a schedule, loops.
 
-The function's constant arguments do not reach the loops as they are: a stage that repacks them (`prepack`) is run while
-compiling, and its result is the kernel's parameter.
+Constant arguments may be repacked: a stage with `prepack` runs at compile time, and its result is the kernel's
+parameter.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """A parameter of a kernel, `nbytes` long: argument `sources[0]` of the fused function, or what `pack` makes of constant arguments."""
+    """A parameter of a kernel, `nbytes` long: argument `sources[0]` of the fused function, or what `pack` makes of
+    constant arguments."""
 
     sources: tuple[int, ...]
     nbytes: int
@@ -76,30 +77,35 @@ class Kernel:
 
 Shape = tuple[int, ...]
 Found = Callable[[PrimFunc, Sequence[Tensor], Sequence[Tensor]], PrimFunc | None]
-"""From a program with a block for each computation, its inputs and its outputs, to the same program scheduled; None for one that is not known."""
+"""From a program with a block for each computation, its inputs and its outputs, to the same program scheduled; None for
+one that is not known."""
 
 
 @room_for(KERNEL)
 def lower(
     function: Function, constants: Sequence[bool], machine: Machine, name: str, *, keep_stages: bool = False,
-    storage: Sequence[Shape | None] = (), symbols: Sequence[Symbol] = (), flat: bool = True, decided: Decisions | None = None,
+    storage: Sequence[Shape | None] = (), symbols: Sequence[Symbol] = (), flat: bool = True,
+    decided: Decisions | None = None,
     found: Found | None = None, checks: Checks | None = None, first_site: int = 0, target: Target | None = None,
     seconds: Seconds = lambda workload: None,
 ) -> Kernel:
     """Lower a primitive function. `constants[k]` says that argument k is known while compiling.
 
-    `symbols` are the symbolic sizes of the program, which every kernel takes after its buffers. `storage` has, for each argument and then
-    each result, the shape of the larger array in whose first corner it lies, if any. `decided` overrides the tiles, orders and algorithms
-    that the model of the machine chooses, but in kernels with symbolic sizes. `found` arranges the loops of the computations that it
-    knows, instead of their own schedule. Strategies that programs registered are asked for `target`; `seconds` are the measured times of
-    their tasks. With `checks`, accesses are checked, at sites numbered from `first_site` on. Unless `flat` is set, the loop passes, which
-    do not support samples of sizes, are left out, and the function is the stage `lowered`.
+    `symbols` are the symbolic sizes of the program, which every kernel takes after its buffers. `storage` has, for each
+    argument and then each result, the shape of the larger array in whose first corner it lies, if any. `decided`
+    overrides the tiles, orders and algorithms that the model of the machine chooses, but in kernels with symbolic
+    sizes. `found` arranges the loops of the computations that it knows, instead of their own schedule. Strategies that
+    programs registered are asked for `target`; `seconds` are the measured times of their tasks. With `checks`, accesses
+    are checked, at sites numbered from `first_site` on. Unless `flat` is set, the loop passes, which do not support
+    samples of sizes, are left out, and the function is the stage `lowered`.
 
     Raises `NoNativeKernel` from `Op.compute` when an operator has no tensor expression.
     """
     with machines.use(machine), decisions.use(None if symbols else decided):
         inputs = [_placeholder(p, c) for p, c in zip(function.params, constants, strict=True)]
-        made = _Computed(function, inputs, constants, storage, _Programs(target or Target.current() or Target("llvm"), seconds))
+        made = _Computed(
+            function, inputs, constants, storage, _Programs(target or Target.current() or Target("llvm"), seconds)
+        )
         func = made.func(name, symbols)
         chosen = heights(made.args, made.outputs) if symbols and made.schedule is None else ()
         if made.schedule is not None:
@@ -111,7 +117,9 @@ def lower(
             known = None if found is None or symbols else found(func, made.args, made.outputs)
             scheduled = arrange(func, made.args, made.outputs) if known is None else known
             blocks = lower_blocks(scheduled)
-        func, sites = lower_checked(blocks, checks, first_site, find_backend(machine.backend).loop_passes) if flat else (blocks, ())
+        func, sites = lower_checked(
+            blocks, checks, first_site, find_backend(machine.backend).loop_passes
+        ) if flat else (blocks, ())
     where = {t: k for k, t in enumerate(inputs)}
     arguments = tuple(_argument(t, where) for t in made.args)
     stages = {"scheduled": scheduled, "lowered": blocks} if keep_stages else {"lowered": blocks} if symbols else {}
@@ -133,9 +141,12 @@ class Parts:
 
 
 def parts_of(function: Function, constants: Sequence[bool]) -> Parts:
-    """The computations of a primitive function for the current machine, packed constants among what it takes. Raises `NoNativeKernel`, as `lower` does."""
+    """The computations of a primitive function for the current machine, packed constants among what it takes. Raises
+    `NoNativeKernel`, as `lower` does."""
     inputs = [_placeholder(p, c) for p, c in zip(function.params, constants, strict=True)]
-    made = _Computed(function, inputs, constants, (), _Programs(Target.current() or Target("llvm"), lambda workload: None))
+    made = _Computed(
+        function, inputs, constants, (), _Programs(Target.current() or Target("llvm"), lambda workload: None)
+    )
     where = {t: k for k, t in enumerate(inputs)}
     return Parts(made.args, made.outputs, tuple(_argument(t, where) for t in made.args), made.func("main", ()))
 
@@ -149,7 +160,8 @@ def _placeholder(p: Var, constant: bool) -> Tensor:
 
 @dataclass(slots=True)
 class _Programs:
-    """The implementations that programs registered for the operators of one kernel; the anchor's schedules the kernel."""
+    """The implementations that programs registered for the operators of one kernel; the anchor's schedules the
+    kernel."""
 
     target: Target
     seconds: Seconds
@@ -172,24 +184,34 @@ class _Programs:
 class _Computed:
     """The computations of a function: the tensors that they take, and those that they make.
 
-    `schedule` is the te schedule of the kernel where a program registered one; its steps leave no packing to the compiler.
+    `schedule` is the te schedule of the kernel where a program registered one; its steps leave no packing to the
+    compiler.
     """
 
     def __init__(
-        self, function: Function, inputs: Sequence[Tensor], constants: Sequence[bool], storage: Sequence[Shape | None], programs: _Programs,
+        self, function: Function, inputs: Sequence[Tensor], constants: Sequence[bool], storage: Sequence[Shape | None],
+        programs: _Programs,
     ) -> None:
-        self.function, self.inputs, self.constants, self.storage, self.programs = function, inputs, constants, storage, programs
+        self.function, self.inputs, self.constants, self.storage, self.programs = (
+            function, inputs, constants, storage, programs
+        )
         self.origins: dict[Operation, Origin] = {}
         self.outputs = _tensors(function, inputs, self.origins, programs)
         self.schedule = programs.schedule(self.outputs)
-        known = {t for t, c in zip(inputs, constants, strict=True) if c and (self.schedule is None or self.schedule.arrange is not None)}
+        known = {
+            t for t,
+            c in zip(inputs, constants, strict=True) if c
+            and (self.schedule is None or self.schedule.arrange is not None)
+        }
         packed = _packable(self.outputs, known)
         needed = _needed(packed, self.outputs)
         self.args = [t for t in [*inputs, *packed] if t in needed]
 
     def func(self, name: str, symbols: Sequence[Symbol], params: Sequence[Buffer] = ()) -> PrimFunc:
         """The loops, one nest for each computation, over `params` where they are given."""
-        larger = {t: shape for t, shape in zip((*self.inputs, *self.outputs), self.storage, strict=False) if shape is not None}
+        larger = {
+            t: shape for t, shape in zip((*self.inputs, *self.outputs), self.storage, strict=False) if shape is not None
+        }
         binds = dict(zip((*self.args, *self.outputs), params, strict=True)) if params else None
         origin = self.function.span or _origin(self.function)
         func = create_prim_func(self.args, self.outputs, name, origin, self.origins, binds, storage=larger)
@@ -233,7 +255,9 @@ def _origin(function: Function) -> Origin | None:
     return spans[-1] if spans else None
 
 
-def _tensors(function: Function, inputs: Sequence[Tensor], origins: dict[Operation, Origin], programs: _Programs) -> list[Tensor]:
+def _tensors(
+    function: Function, inputs: Sequence[Tensor], origins: dict[Operation, Origin], programs: _Programs
+) -> list[Tensor]:
     """The results of a primitive function as tensor expressions; `origins` is filled in."""
     values: dict[Expr, Any] = dict(zip(function.params, inputs, strict=True))
     strategies = find_backend(machines.current().backend).strategies
@@ -262,7 +286,8 @@ def _tensors(function: Function, inputs: Sequence[Tensor], origins: dict[Operati
 
 
 def _check_types(body: Expr, results: Sequence[Tensor]) -> None:
-    """Raise `InternalError` where results have other element types than their buffers, which elements of more bytes would overrun."""
+    """Raise `InternalError` where results have other element types than their buffers, which elements of more bytes
+    would overrun."""
     kinds = body.checked_type.fields if isinstance(body.checked_type, TupleType) else (body.checked_type,)
     for t, kind in zip(results, kinds, strict=True):
         if isinstance(kind, TensorType) and t.dtype != kind.dtype:

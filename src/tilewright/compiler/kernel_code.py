@@ -3,8 +3,8 @@
     KernelSpec --kernel_code--> KernelCode: loops, text, scratch memory, checked sites      (Python, pure)
     text       --ObjectFiles--> object file                                                 (LLVM or a C compiler)
 
-Both are functions of their arguments alone. LLVM runs without Python's global lock, so a worker thread compiles the text of
-one kernel while the next one is lowered; the files are the same bytes for any number of workers.
+Both are functions of their arguments alone. LLVM runs without Python's global lock, so a worker thread compiles the
+text of one kernel while the next one is lowered; the files are the same bytes for any number of workers.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ WORKERS: Final = 1
 class CodeOptions:
     """Options that all kernels of a program share.
 
-    `symbols` are the dynamic dimensions; `checks` the accesses to memory that are checked. `debug` names the text that debug
-    information points to ("": none). Without `has_code`, kernels are lowered to loops only.
+    `symbols` are the dynamic dimensions; `checks` the accesses to memory that are checked. `debug` names the text that
+    debug information points to ("": none). Without `has_code`, kernels are lowered to loops only.
     """
 
     target: Target
@@ -63,7 +63,8 @@ class CodeOptions:
 
 @dataclass(frozen=True, slots=True)
 class KernelCode:
-    """Code of one kernel. `kernel` is None for a loop program, `text` is empty where the back end has one text for all kernels.
+    """Code of one kernel. `kernel` is None for a loop program, `text` is empty where the back end has one text for all
+    kernels.
 
     `scratch` is the memory that it takes of each thread, `sites` are the checked accesses.
     """
@@ -76,16 +77,20 @@ class KernelCode:
 
 
 def kernel_code(spec: KernelSpec, options: CodeOptions, report: Report, first_site: int = 0) -> KernelCode | None:
-    """Lower and emit one kernel, its checked sites numbered from `first_site`; None for a function that has no native kernel.
+    """Lower and emit one kernel, its checked sites numbered from `first_site`; None for a function that has no native
+    kernel.
 
-    Raises `CompileError` where an operator refuses its arguments, or the kernel needs more memory of a thread than there is.
+    Raises `CompileError` where an operator refuses its arguments, or the kernel needs more memory of a thread than
+    there is.
     """
     if spec.in_python:
         return None
     with report.phase("lower"):
         if isinstance(spec.function, PrimFunc):
             kernel = None
-            func, sites = host_kernel(spec.function, spec.symbol, spec.storage, options.target, options.checks, first_site)
+            func, sites = host_kernel(
+                spec.function, spec.symbol, spec.storage, options.target, options.checks, first_site
+            )
         else:
             kernel = _lowered(spec, spec.function, options, first_site)
             if kernel is None:
@@ -122,7 +127,9 @@ def _emitted(
     if backend.one_text:
         return "", backend.scratch(func)
     with report.phase("emit"):
-        return backend.emit((func,), options.target, [_source(spec, func, kernel, options.debug)] if options.debug else [])
+        return backend.emit(
+            (func,), options.target, [_source(spec, func, kernel, options.debug)] if options.debug else []
+        )
 
 
 def _source(spec: KernelSpec, func: PrimFunc, kernel: Kernel | None, kind: str) -> Source:
@@ -133,13 +140,15 @@ def _source(spec: KernelSpec, func: PrimFunc, kernel: Kernel | None, kind: str) 
 
 
 class ObjectFiles:
-    """Object files of texts: from the cache, or compiled by worker threads while the caller goes on. Without a cache it makes none.
+    """Object files of texts: from the cache, or compiled by worker threads while the caller goes on. Without a cache it
+    makes none.
 
     A context manager: leaving it by an exception drops the texts that no worker has begun.
     """
 
     def __init__(self, options: CodeOptions, cache: Cache | None, report: Report, workers: int | None = None) -> None:
-        """Start `workers` threads (0: compile in the caller's); by default `WORKERS` where this process may use several cores."""
+        """Start `workers` threads (0: compile in the caller's); by default `WORKERS` where this process may use several
+        cores."""
         self.options, self.cache, self.report = options, cache, report
         count = (WORKERS if _processors() > 1 else 0) if workers is None else workers
         self._pool = ThreadPoolExecutor(count, "tilewright-llvm") if count and cache is not None else None
@@ -167,7 +176,10 @@ class ObjectFiles:
         if self.cache is None:
             return b""
         target, in_order = self.options.target, bool(self.options.debug)
-        key = Cache.key("object", __version__, str(target), target.backend.identity(target), text, *(["in order"] if in_order else []))
+        key = Cache.key(
+            "object", __version__, str(target), target.backend.identity(target), text,
+            *(["in order"] if in_order else [])
+        )
         found = self.cache.get(key)
         if found is None:
             with self.report.phase("llvm"):
@@ -204,7 +216,8 @@ class ProgramCode:
         return [code.scratch for code in codes if code is not None and code.scratch is not None]
 
     def complete(self, objects: ObjectFiles, overlapping: frozenset[str]) -> Sequence[Future[bytes]]:
-        """Return the objects; a back end of one text emits it here. Kernels of `overlapping` symbols may read memory that they write."""
+        """Return the objects; a back end of one text emits it here. Kernels of `overlapping` symbols may read memory
+        that they write."""
         target, report = objects.options.target, objects.report
         if not target.backend.one_text or not objects.options.has_code or not self.native:
             return self.objects
@@ -214,7 +227,8 @@ class ProgramCode:
 
 
 def compile_kernels(table: Iterable[KernelSpec], objects: ObjectFiles) -> ProgramCode:
-    """Compile the kernels of a table in order. Where accesses are checked, a kernel's sites follow those of the kernels before it."""
+    """Compile the kernels of a table in order. Where accesses are checked, a kernel's sites follow those of the kernels
+    before it."""
     options, report = objects.options, objects.report
     made: dict[KernelSpec, KernelCode | None] = {}
     files: list[Future[bytes]] = []

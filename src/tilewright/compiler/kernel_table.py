@@ -1,4 +1,5 @@
-"""Table of the distinct kernels of a program, with their symbols, made from its memory plans before any kernel is lowered.
+"""Table of the distinct kernels of a program, with their symbols, made from its memory plans before any kernel is
+lowered.
 
     step 3: conv2d_relu(%p0, w0)    step 5: conv2d_relu(%p0, w1)    step 6: npu_0(%x)
       ->  kernel_0_conv2d_relu (steps 3 and 5)      npu_0_0 (step 6, a loop program)
@@ -30,9 +31,10 @@ Storage = tuple[tuple[int, ...] | None, ...]
 class KernelSpec:
     """Everything that the code of one kernel is made from, apart from the options of the program.
 
-    `function` is a primitive function of the graph, or a loop program that the hook of a target made. `constants[k]` says that
-    argument `k` is known at compile time. `storage` has the shape of the enclosing array for each argument, then each result,
-    or None where the array is contiguous. `origin` is the model's node at its first use. A function `in_python` has no native code.
+    `function` is a primitive function of the graph, or a loop program that the hook of a target made. `constants[k]`
+    says that argument `k` is known at compile time. `storage` has the shape of the enclosing array for each argument,
+    then each result, or None where the array is contiguous. `origin` is the model's node at its first use. A function
+    `in_python` has no native code.
     """
 
     symbol: str
@@ -47,7 +49,8 @@ class KernelTable:
     """Distinct kernels in the order of first use, and the kernel of each step of the plans."""
 
     def __init__(self, plans: Sequence[MemoryPlan], loops: Mapping[str, PrimFunc], by_origin: bool) -> None:
-        """Fill the table. `loops` are the loop programs by symbol; `by_origin` gives each node of the model a kernel of its own."""
+        """Fill the table. `loops` are the loop programs by symbol; `by_origin` gives each node of the model a kernel of
+        its own."""
         self._loops, self._by_origin = loops, by_origin
         self._specs: dict[str, KernelSpec] = {}
         self._of: dict[Step, KernelSpec] = {}
@@ -68,7 +71,9 @@ class KernelTable:
             return
         function = step.call.op
         if not isinstance(function, Function):
-            raise InternalError(f"a step of the plan calls {type(function).__name__}; only primitive functions have kernels")
+            raise InternalError(
+                f"a step of the plan calls {type(function).__name__}; only primitive functions have kernels"
+            )
         external = external_call(function)
         if external is None:
             self._of[step] = self._function(function, step)
@@ -126,7 +131,8 @@ def _storage(step: Step) -> Storage:
 
 
 def _needs_python(function: Function, step: Step) -> bool:
-    """Whether a step makes Python objects, or reads them otherwise than by operators with kernels for texts of the program's inputs."""
+    """Whether a step makes Python objects, or reads them otherwise than by operators with kernels for texts of the
+    program's inputs."""
     given = [(p, loc) for p, loc in zip(function.params, step.inputs, strict=True) if loc.type.dtype.is_object]
     foreign = any(loc.place is not MemorySpace.INPUT or loc.type.dtype != "string" for _, loc in given)
     if foreign or any(loc.type.dtype.is_object for loc in step.outputs):

@@ -1,8 +1,9 @@
-"""The short door: `compile` a model file, call the result, `save` it.
+"""`compile` a model file, call the result, `save` it.
 
-A model with symbolic dimensions is specialised for each combination of input shapes that it is called with; the
-specialisations are kept in the model and in the cache on disk. A model that the cache has is loaded without importing the
-frontend or the compiler: this module imports only what loading needs.
+A model of fixed sizes is compiled directly (`compiler/pipeline.py`). One with symbolic dimensions is specialised for
+each combination of input shapes that it is called with (`compiler/staged.py`), or compiled once for all sizes
+(`compiler/open_program.py`). A model in the cache is loaded without importing the frontend or the compiler: this module
+imports only what loading needs.
 """
 
 from __future__ import annotations
@@ -67,32 +68,47 @@ def compile(
     specialise_after: int = 0,
     records: Any = None,
 ) -> Model:
-    """Compile a model for this machine or for `target`; with accelerators before it ("npu, llvm"), these take what they compute.
+    """Compile a model for this machine, or for `target`.
 
-    `model` is a path to an ONNX, TFLite, PyTorch or Relay (`.relay`) file, its bytes, a `ModelProto`, a `tflite.Model`, a TorchScript module, an `ExportedProgram`, or an
-    `IRModule` or function of relay; `shapes` gives sizes to symbolic input dimensions.
-    Without them, a model with symbolic dimensions is compiled for each shape at the first call with it. With open dimensions, names or
-    ranges (`("1..64", 3, "h", "w")`), there is one program for all sizes, which can be saved (`OpenSizeWarning` where the model has none);
-    sizes that it is called with `specialise_after` times (0: never) are compiled for themselves in the background. `opt_level`,
-    `config` and `disabled_pass` are those of `PassContext`. `mixed_precision` ("bfloat16" or "float16") computes products and what
-    stands between them in that type, with sums in float32; inputs and outputs keep their types. `numerics` ("tflite", "onnx", "torch" or one of its engines, "fast")
-    rounds the integers of a quantized network as that runtime does, by default as the one that the model is from. `max_arena` are the most bytes that
-    values between kernels may take (0: any number); a model that needs more is refused with a `CompileError` that says what lives at its peak. `threads` share the work of a call (default: all cores).
-    `records` are what `tilewright tune` wrote, a file or several: kernels that were tuned are made as was measured to be best (`autotvm.apply_history_best`).
+    - `model`: the path of an ONNX, TFLite, PyTorch or Relay (`.relay`) file, its bytes, a `ModelProto`, a
+      `tflite.Model`, a TorchScript module, an `ExportedProgram`, or an `IRModule` or function of Relay.
+    - `shapes`: sizes of symbolic input dimensions, by input. Without them, a model with symbolic dimensions is compiled
+      for each shape at the first call with it. With names or ranges (`("1..64", 3, "h", "w")`), one program serves all
+      sizes and can be saved; `OpenSizeWarning` tells where the model has no such program.
+    - `target`: as TVM writes it; accelerators before the processor ("npu, llvm") compute what they support.
+    - `threads`: threads that share the work of a call (default: all cores).
+    - `opt_level`, `config`, `disabled_pass`: the arguments of `PassContext`.
+    - `mixed_precision`: "bfloat16" or "float16" for products and the values between them, with sums in float32. Inputs
+      and outputs keep their types.
+    - `numerics`: the rounding of quantized networks, "tflite", "onnx", "torch" (or one of its engines) or "fast"; by
+      default that of the runtime that the model is from.
+    - `max_arena`: the limit of the memory between kernels in bytes (0: none). A `CompileError` names what is live at
+      the peak of a model that needs more.
+    - `specialise_after`: the number of calls after which sizes of a program with dynamic dimensions are compiled for
+      themselves in the background (0: never).
+    - `records`: files of tuning records (`tilewright tune`), which override the analytical schedules.
 
-    Raises `ModelError` for a bad file, `OpNotImplemented` with all operators that are not known, `ShapeError` where an
-    operator refuses its arguments, `InputError` for shapes that do not fit, `TargetError`, `OptionError`.
+    Raises `ModelError` for a bad file, `OpNotImplemented` with all unknown operators, `ShapeError` where an operator
+    refuses its arguments, `InputError` for shapes that do not fit, `TargetError`, `OptionError`.
     """
     if not isinstance(opt_level, int) or not 0 <= opt_level <= _HIGHEST_LEVEL:
-        raise OptionError(f"opt_level is {opt_level!r}; it must be an integer from 0 to {_HIGHEST_LEVEL}", code="TW0209")
-    named = {"relay.ToMixedPrecision.type": mixed_precision, "relay.qnn.numerics": numerics, "relay.backend.max_arena": max_arena}
+        raise OptionError(
+            f"opt_level is {opt_level!r}; it must be an integer from 0 to {_HIGHEST_LEVEL}", code="TW0209"
+        )
+    named = {
+        "relay.ToMixedPrecision.type": mixed_precision, "relay.qnn.numerics": numerics,
+        "relay.backend.max_arena": max_arena
+    }
     switches = {**(config or {}), **{name: value for name, value in named.items() if value}}
     options = Options(opt_level, settings.checked(switches), tuple(sorted(disabled_pass)))
     if threads is not None:
         checked_threads(threads)
     chosen = Target(target)
     if chosen.accelerators and has_open(shapes or {}):
-        raise OptionError(f"programs for accelerators have known sizes; give numbers in shapes, or leave {chosen.accelerators[0].name} out of the target '{chosen}'", code="TW0204")
+        raise OptionError(
+            "programs for accelerators have known sizes; give numbers in shapes, or leave "
+            f"{chosen.accelerators[0].name} out of the target '{chosen}'", code="TW0204"
+        )
     kept, report = cache or Cache.default(), Report()
     if not isinstance(model, (str, bytes, os.PathLike)) and format_of(model) is PYTORCH:
         model, shapes = PYTORCH.read(model, shapes)[0], None  # a module of torch has no bytes to know it by
@@ -105,9 +121,10 @@ def compile(
 
 
 def _source(model: Any, shapes: Shapes, cache: Cache, report: Report) -> ModelSource:
-    """A file, or what is in memory."""
+    """Return the source of a model: a file, or a program in memory."""
     is_text = isinstance(model, (str, os.PathLike)) and format_of(model) is RELAY
-    if not is_text and not type(model).__module__.startswith("tilewright."):  # asked by name, so that what is no module imports nothing
+    # asked by name, so that what is no module imports nothing
+    if not is_text and not type(model).__module__.startswith("tilewright."):
         return FileSource(model, shapes, cache, report)
     from tilewright.compiler.relay_source import RelaySource
 
@@ -115,7 +132,7 @@ def _source(model: Any, shapes: Shapes, cache: Cache, report: Report) -> ModelSo
 
 
 def _advised(records: Any) -> Any:
-    """The context in which `records` say how kernels are made."""
+    """Return the context in which tuning records override schedules."""
     if records is None:
         return nullcontext()
     from tilewright.search.autotvm.task.dispatcher import apply_history_best
@@ -173,8 +190,11 @@ class Model:
             self._only = None if artifact.manifest.lists else executable
 
     def _prepare_stages(self, module: list[IRModule]) -> None:
-        """Make the tree of programs, and its first program where no call decides it; `module` has the model where it was read."""
-        groups = {n: given_shape(self._shapes[n]) for n, dims, _ in self._signature if is_group(dims) and n in self._shapes}
+        """Make the tree of programs, and its first program where no call decides it; `module` has the model where it
+        was read."""
+        groups = {
+            n: given_shape(self._shapes[n]) for n, dims, _ in self._signature if is_group(dims) and n in self._shapes
+        }
         if any(is_group(dims) and n not in groups for n, dims, _ in self._signature):
             return
         self._stages = self._tree(groups, module)
@@ -185,7 +205,8 @@ class Model:
                 self._use(edge.program.artifact)
 
     def _prepare_open(self) -> bool:
-        """Compile one program for all sizes; False, with a warning, where there is none: then each shape has one of its own."""
+        """Compile one program for all sizes; False, with a warning, where there is none: then each shape has one of its
+        own."""
         wanted = open_shapes(self._signature, self._shapes)
         self._shapes = dict(wanted.dims)
         artifact = self._compiler.stored(wanted.key())
@@ -196,7 +217,8 @@ class Model:
                 artifact = self._compiler.compile_open(wanted)
             except OpenSizeError as error:
                 warnings.warn(OpenSizeWarning(
-                    f"'{self._compiler.source.name}' is compiled for each combination of its sizes: {error}"), stacklevel=4)
+                    f"'{self._compiler.source.name}' is compiled for each combination of its sizes: {error}"),
+                    stacklevel=4)
                 return False
             self._compiler.store(wanted.key(), artifact)
         self._open = wanted
@@ -228,35 +250,41 @@ class Model:
     def _new_tree(self, groups: Groups, module: list[IRModule]) -> Stages:
         inputs: list[tuple[str, Dims, str]] = []
         for name, dims, dtype in self._signature:
-            inputs += tensors_of(name, dtype, groups[name]) if name in groups else [(name, tuple(self._shapes.get(name, dims)), dtype)]
+            inputs += tensors_of(name, dtype, groups[name]) if name in groups else [
+                (name, tuple(self._shapes.get(name, dims)), dtype)
+            ]
         root = Point(None, [k for k, (_, dims, _) in enumerate(inputs) if not all(isinstance(d, int) for d in dims)])
         root.name = repr((inputs, groups))
         made = Stages(
-            inputs, root, lambda point, values: self._grown(made, point, values, module), lambda make, edge: self._compiled(made, make, edge),
+            inputs, root, lambda point, values: self._grown(made, point, values, module),
+            lambda make, edge: self._compiled(made, make, edge),
             lambda key: self._known(made, key), groups, lambda edge: self._kept(made, edge),
         )
         return made
 
     def specializations(self) -> list[Specialization]:
         """Return the programs so far, each with the guards under which a call uses it."""
-        return [self._single] if self._single is not None else [s for tree in self._trees.values() for s in tree.specializations()]
+        return [self._single] if self._single is not None else [
+            s for tree in self._trees.values() for s in tree.specializations()
+        ]
 
     @property
     def artifact(self) -> Artifact:
-        """The program that `save` writes: that for the shapes of the last call. Raises `InputError` where a call takes several."""
+        """The program that `save` writes: that for the shapes of the last call. Raises `InputError` where a call takes
+        several."""
         if self._single is None and self._stages is not None and self._stages.root.asked:
             raise InputError(self._stages.why_not_one(), code="TW0708")
         return self._program.artifact
 
     @property
     def executable(self) -> Executable:
-        """The same in this process; raises `ArtifactError` when it was compiled for another machine."""
+        """The program, loaded in this process. Raises `ArtifactError` when it was compiled for another machine."""
         return self._program.executable
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
-        has_program = self._single is not None or self._stages is None or self._stages.last is not None
-        return self._program.artifact.manifest.inputs if has_program else self._stages.inputs  # type: ignore[union-attr]
+        stages = self._stages if self._single is None else None
+        return self._program.artifact.manifest.inputs if stages is None or stages.last is not None else stages.inputs
 
     @property
     def outputs(self) -> tuple[TensorInfo, ...]:
@@ -264,13 +292,13 @@ class Model:
 
     @property
     def in_python(self) -> frozenset[str]:
-        """Names of the operators of the programs so far that run in Python by their numpy meaning; the others are native code."""
+        """Names of the operators that run in Python by their numpy meaning, in the programs so far."""
         trees = (tree.in_python for tree in self._trees.values())
         return frozenset(self._single.in_python if self._single is not None else chain.from_iterable(trees))
 
     @property
     def threads(self) -> int:
-        """How many threads share a call's work."""
+        """Number of threads that share the work of a call."""
         return self.executable.threads
 
     @threads.setter
@@ -291,14 +319,15 @@ class Model:
     def warm_up(self, *args: Any, **kwargs: Any) -> None:
         """Compile all that a call with these inputs needs, and make the call.
 
-        A branch or a size that is met for the first time while a program runs is compiled once that pays, so that a call whose like never
-        comes again is not waited for (see `worth.py`). Shapes that a service will be asked for are better compiled before it starts: with a
-        cache, or saved, they are there from then on. Raises what a call raises.
+        A branch or a size that is met for the first time while a program runs is compiled once that pays, so that a
+        call whose like never comes again is not waited for (`base/jit_policy.py`). Shapes that a service will be asked
+        for are better compiled before it starts: with a cache, or saved, they are there from then on. Raises what a
+        call raises.
         """
         self._call(args, kwargs, None, at_once=True)
 
     def run_arrays(self, arrays: Sequence[Array]) -> Any:
-        """The same for arrays in order of which the caller knows that they are of the types, ranks and known sizes that the model takes."""
+        """Run on arrays, in order, that are known to have the dtypes, ranks and fixed sizes of the inputs."""
         if self._only is not None:
             return self._only(*arrays)
         if self._has_groups or self._single is not None:
@@ -309,7 +338,7 @@ class Model:
         return grouped(results, lists) if lists else results
 
     def _call(self, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any, *, at_once: bool = False) -> Any:
-        """Run any model; one of several programs, or one that takes or gives sequences or optionals, is run here alone."""
+        """Run any model; `__call__` takes a shorter path for one program with tensors alone."""
         if self._single is not None:
             lists = self._single.artifact.manifest.lists
             results = self._single.executable(*args, out=None if lists else out, **kwargs)
@@ -318,40 +347,56 @@ class Model:
             results, lists = tree.run(tree.arrays(args, {}), out, at_once=at_once)
             self._stages = tree
         if out is not None and (lists or self._has_groups):
-            raise InputError("the model takes or gives sequences or optionals, and out= needs tensors alone; leave it out", code="TW0705")
+            raise InputError(
+                "the model takes or gives sequences or optionals, and out= needs tensors alone; leave it out",
+                code="TW0705"
+            )
         return grouped(results, lists) if lists else results
 
     def _tensors(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Stages, Sequence[Any]]:
-        """The stages for a call, and the tensors that they take; raises `InputError` for inputs that the model does not take."""
+        """Return the stages for a call, and the tensors that they take. Raises `InputError` for unsuitable inputs."""
         if not self._has_groups:
             (tree,) = self._trees.values()
             return tree, tree.in_order(args, kwargs)
         values = in_order(self._signature, args, kwargs)
-        groups = {n: shape_of(n, dtype, v) for (n, dims, dtype), v in zip(self._signature, values, strict=True) if is_group(dims)}
+        groups = {
+            n: shape_of(n, dtype, v) for (n, dims, dtype),
+            v in zip(self._signature, values, strict=True) if is_group(dims)
+        }
         for n, shape in groups.items():
             if n in self._shapes and given_shape(self._shapes[n]) != shape:
-                raise InputError(f"input '{n}' has the shapes {shape}, and the model was compiled for {given_shape(self._shapes[n])}", code="TW0704")
+                raise InputError(
+                    f"input '{n}' has the shapes {shape}, and the model was compiled for {given_shape(self._shapes[n])}", code="TW0704"
+                )
         return self._tree(groups), flat(values)
 
     def save(self, path: str | os.PathLike[str], linker: Linker | None = None) -> Path:
-        """Write a `.so` (needs a linker) or a `.tar`: code, constants and plan in one file, which needs nothing of ours.
+        """Write a `.so` (needs a linker) or a `.tar`: code, constants and plan in one file, which needs nothing of
+        ours.
 
-        For programs of others, all of which need a linker: `.a` and `.o` with their header, `.dll` for Windows, `.wasm` with its loader for JavaScript.
-        A program in stages is saved as a `.tar` that the package loads: with what it was compiled for so far, and what it goes on from.
-        As `.c` it is one C file with its header: see `export_c`.
+        For programs of others, all of which need a linker: `.a` and `.o` with their header, `.dll` for Windows, `.wasm`
+        with its loader for JavaScript. A program in stages is saved as a `.tar` that the package loads: with what it
+        was compiled for so far, and what it goes on from. As `.c` it is one C file with its header: see `export_c`.
         """
         tree = self._stages
         if Path(path).suffix == ".c":
             return self.save_c(path)
-        if self._single is not None or tree is None or not tree.root.edges or (tree.last is not None and not tree.root.asked):
+        if self._single is not None or tree is None or not tree.root.edges or (
+            tree.last is not None and not tree.root.asked
+        ):
             return self.artifact.save(path, linker)
         if self._has_groups:
-            raise InputError("the model takes sequences or optionals and is compiled in stages, and such a program is not saved; give it tensors", code="TW0807")
+            raise InputError(
+                "the model takes sequences or optionals and is compiled in stages, and such a program is not saved; "
+                "give it tensors", code="TW0807"
+            )
         from tilewright.compiler.saved_stages import Way, save_stages
 
         decided = bool(tree.root.asked) and not tree.root.open
         main = self._compiler.read(self._shapes_of(tree, ()), Report())["main"] if decided else None
-        return save_stages(tree, Way(self._compiler.source.name, self.target, self._compiler.options, self._threads), main, Path(path))
+        return save_stages(
+            tree, Way(self._compiler.source.name, self.target, self._compiler.options, self._threads), main, Path(path)
+        )
 
     def save_c(self, path: str | os.PathLike[str], target: str | Target | None = None) -> Path:
         """Write the model as C99 for any processor: `path`, and the header beside it. See `export_c`."""
@@ -360,10 +405,11 @@ class Model:
         return write_model(self._as_c(Path(path).stem, target), Path(path))
 
     def export_c(self, folder: str | os.PathLike[str], *inputs: Any, target: str | Target | None = None) -> list[Path]:
-        """Write the model as C99 for any processor: source and header, a test on `inputs` (random ones without), an example, a Makefile.
+        """Write the model as C99 for any processor: source and header, a test on `inputs` (random ones without), an
+        example, a Makefile.
 
-        `target` is C with its options, by default the one that the model was compiled for, or plain "c". Returns the paths.
-        Raises `CompileError` for what C files cannot be: control flow, open sizes, operators without a kernel.
+        `target` is C with its options, by default the one that the model was compiled for, or plain "c". Returns the
+        paths. Raises `CompileError` for what C files cannot be: control flow, open sizes, operators without a kernel.
         """
         from tilewright.compiler.c_model import write_project
 
@@ -371,19 +417,24 @@ class Model:
         return write_project(texts, Path(folder))
 
     def save_c_library(
-        self, path: str | os.PathLike[str], *inputs: Any, target: str | Target | None = None, name: str | None = None, source: IRModule | None = None,
+        self, path: str | os.PathLike[str], *inputs: Any, target: str | Target | None = None, name: str | None = None,
+        source: IRModule | None = None,
     ) -> Path:
-        """Write the files of `export_c` as a Model Library, a `.tar`, for projects of small systems (`tilewright.micro`). Returns the path.
+        """Write the files of `export_c` as a Model Library, a `.tar`, for projects of small systems
+        (`tilewright.micro`). Returns the path.
 
-        `name` is that of the model, `source` a network whose text goes along. Raises what `export_c` raises, and `ArtifactError` for another extension.
+        `name` is that of the model, `source` a network whose text goes along. Raises what `export_c` raises, and
+        `ArtifactError` for another extension.
         """
         from tilewright.compiler.model_library import write_c_library
 
         model, texts = self._c_project(name or self._compiler.source.name, target, inputs)
         return write_c_library(model, texts, str(target or "c"), Path(path), source)
 
-    def _c_project(self, name: str, target: str | Target | None, inputs: Sequence[Any]) -> tuple[CModel, dict[str, str]]:
-        """The model as C, and the texts of all files by name."""
+    def _c_project(
+        self, name: str, target: str | Target | None, inputs: Sequence[Any]
+    ) -> tuple[CModel, dict[str, str]]:
+        """Return the model as C, and the texts of all files by name."""
         from tilewright.backends.cpu.c.project import files
         from tilewright.compiler.c_model import known_answers
 
@@ -394,15 +445,25 @@ class Model:
         return model, files(model, *known)
 
     def _as_c(self, name: str, target: str | Target | None) -> CModel:
-        """The model as one C file of that name."""
+        """Return the model as one C file of that name."""
         from tilewright.compiler.c_model import c_model
 
-        chosen = Target(target) if target is not None else self.target if "c" in self.target.processor.backend.stages else Target("c")
+        chosen = (
+            Target(target) if target is not None else self.target if "c" in self.target.processor.backend.stages
+            else Target("c")
+        )
         if "c" not in chosen.processor.backend.stages:
-            raise OptionError(f"C files are written for a target of the kind c, such as 'c' or 'c -vector-width=128', and this is '{chosen}'", code="TW0204")
-        one = self._single is not None or (self._stages is not None and not self._has_groups and not self._stages.root.asked)
+            raise OptionError(
+                "C files are written for a target of the kind c, such as 'c' or 'c -vector-width=128', and this is "
+                f"'{chosen}'", code="TW0204"
+            )
+        one = self._single is not None or (
+            self._stages is not None and not self._has_groups and not self._stages.root.asked
+        )
         if self._open is not None or not one:
-            raise InputError("one C file needs inputs of known sizes; give all of them in shapes=, and only tensors", code="TW0511")
+            raise InputError(
+                "one C file needs inputs of known sizes; give all of them in shapes=, and only tensors", code="TW0511"
+            )
         shapes = self._input_shapes()
         with self._compiler.context():
             return c_model(lambda: self._compiler.read(shapes, Report()), chosen, name)
@@ -421,12 +482,16 @@ class Model:
         return self.executable.profile(*args, **options)
 
     def dump(self, stage: str) -> str:
-        """The program as text at a stage: `relay`, `tir`, `ll` or `asm`; `c` in the place of these two for the target c. Compiles again when it came from the cache."""
+        """The program as text at a stage: `relay`, `tir`, `ll` or `asm`; `c` in the place of these two for the target
+        c. Compiles again when it came from the cache."""
         backend = self.target.processor.backend
         if stage not in (*STAGES, "c", *backend.stages):
             raise OptionError(f"there is no stage '{stage}'; the stages are {', '.join(STAGES)}", code="TW0210")
         if stage not in ("relay", "tir", *backend.stages):
-            raise OptionError(f"a program for '{self.target}' has no stage '{stage}'; it has {' and '.join(backend.stages)}", code="TW0204")
+            raise OptionError(
+                f"a program for '{self.target}' has no stage '{stage}'; it has {' and '.join(backend.stages)}",
+                code="TW0204"
+            )
         report = self.report
         if stage == "relay" or not report.kernels or not self._only:
             report = Report(keeps_module=stage == "relay")
@@ -439,7 +504,8 @@ class Model:
         return "\n".join(backend.texts(text, self.target)[stage]() for text in texts)
 
     def build_again(self, report: Report, instruments: Sequence[PassInstrument] = ()) -> Artifact:
-        """Compile the program once more, its kernels from the cache, for what `report` and `instruments` want to know of the way. Raises `InputError` where the sizes of inputs are not known."""
+        """Compile the program again, with kernels from the cache, to fill `report` and call `instruments`. Raises
+        `InputError` where the sizes of inputs are not known."""
         if self._open is not None:
             return self._compiler.compile_open(self._open, report, instruments)
         shapes = self._input_shapes()
@@ -458,23 +524,26 @@ class Model:
         if self._single is not None:
             return self._single
         if self._stages is None:
-            raise InputError(f"the model has symbolic dimensions ({described(self._signature)}); call it once, or compile it with shapes=", code="TW0708")
+            raise InputError(
+                f"the model has symbolic dimensions ({described(self._signature)}); call it once, or compile it with "
+                "shapes=", code="TW0708"
+            )
         if self._stages.last is None:
             raise InputError(self._stages.why_not_one(), code="TW0708")
         return self._stages.last
 
     def _known(self, tree: Stages, key: Key) -> Edge | None:
-        """The whole program for inputs of these shapes, from the cache."""
+        """Return the whole program for inputs of these shapes, from the cache."""
         found = self._compiler.stored(self._shapes_of(tree, key))
         return None if found is None else Edge.whole(len(tree.signature), Specialization(found, self._threads))
 
     def _shapes_of(self, tree: Stages, key: Key) -> dict[str, Any]:
-        """The shapes of all inputs of the model, from those of the tensors that are open."""
+        """Return the shapes of all inputs of the model, from those of the tensors with dynamic sizes."""
         given = dict(zip(tree.root.open, key, strict=False))
         return self._named(tree, [tuple(given.get(k, dims)) for k, (_, dims, _, _) in enumerate(tree.signature)])
 
     def _named(self, tree: Stages, shapes: Sequence[Any]) -> dict[str, Any]:
-        """The shapes of all inputs of the model, from those of the tensors that stages take."""
+        """Return the shapes of all inputs of the model, from those of the tensors that stages take."""
         found = dict(zip((s[0] for s in tree.signature), shapes, strict=True))
         return {n: tree.groups[n] if n in tree.groups else found[n] for n, _, _ in self._signature}
 
@@ -502,7 +571,7 @@ class Model:
         return None if found is None else Specialization(found, self._threads)
 
     def _way_to(self, tree: Stages, edge: Edge) -> Any:
-        """Of a stage the cache keeps the program by the way to it; of a whole model by the shapes of its inputs."""
+        """Return the cache's name of a program: the path to a stage, or the shapes of the inputs of a whole model."""
         return self._shapes_of(tree, edge.key) if _is_model(tree, edge) else edge.name
 
 

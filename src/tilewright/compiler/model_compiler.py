@@ -1,4 +1,5 @@
-"""Compiles the programs of one model, or takes them from the cache: everything that the values of a call do not decide."""
+"""Compiles the programs of one model, or takes them from the cache: everything that the values of a call do not
+decide."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ class Options:
 
         for name in self.disabled_pass:
             named_pass(name)
-        return PassContext(self.opt_level, disabled_pass=self.disabled_pass, instruments=instruments, config=self.config)
+        return PassContext(
+            self.opt_level, disabled_pass=self.disabled_pass, instruments=instruments, config=self.config
+        )
 
     def to_json(self) -> list[Any]:
         """Return the options as they are stored."""
@@ -82,14 +85,15 @@ class ModelCompiler:
 
     @property
     def _is_cached(self) -> bool:
-        """Whether the key covers all inputs of the program; a registered Python function that compiles an operator has no key."""
+        """Whether the key covers all inputs of the program; a registered Python function that compiles an operator has
+        no key."""
         return bool(self.source.content) and not any(key.startswith("FTVM") for _, key in OP_ATTRIBUTES)
 
     def _key(self, what: Any) -> str:
         return build_key(
             "artifact", self.source.content, json.dumps(what), self.source.name, str(self.target),
-            ",".join(sorted(self.target.features)), str(self.target.cores), self.options.key(), identity(self.target.accelerators),
-            self.target.processor.backend.identity(self.target.processor),
+            ",".join(sorted(self.target.features)), str(self.target.cores), self.options.key(),
+            identity(self.target.accelerators), self.target.processor.backend.identity(self.target.processor),
             *([self._advisor.identity] if self._advisor is not None else []),
         )
 
@@ -115,7 +119,11 @@ class ModelCompiler:
 
         names = {d: wanted.symbol(d) for dims in wanted.dims.values() for d in dims if isinstance(d, str)}
         symbols = {d: Var(name) * step for d, (name, step) in names.items()}
-        shapes = {name: tuple(symbols[d] if isinstance(d, str) else d for d in dims) for name, dims in wanted.dims.items()}
+        shapes = {
+            name: tuple(symbols[d] if isinstance(d, str) else d for d in dims) for name, dims in wanted.dims.items()
+        }
         ranges, report = wanted.symbol_ranges(), report or self.report
         with self.context(instruments):
-            return build_open(lambda: self.read(shapes, report)["main"], ranges, self.target, self.source.name, report, self.cache)
+            return build_open(
+                lambda: self.read(shapes, report)["main"], ranges, self.target, self.source.name, report, self.cache
+            )

@@ -1,4 +1,5 @@
-"""Model Library Format: a compiled model as a folder of files in a tar, for projects that link it into firmware or programs of their own.
+"""Model Library Format: a compiled model as a folder of files in a tar, for projects that link it into firmware or
+programs of their own.
 
     metadata.json                          version 7: memory, inputs, outputs, target
     codegen/host/lib/*.o                   kernels, entry function and constants, to be linked
@@ -44,12 +45,15 @@ _CPU: Final = 1
 
 
 def export_model_library_format(
-    mod: FactoryModule | Sequence[FactoryModule], file_name: str | os.PathLike[str], sources: Sequence[IRModule] = (), now: datetime.datetime | None = None,
+    mod: FactoryModule | Sequence[FactoryModule], file_name: str | os.PathLike[str], sources: Sequence[IRModule] = (),
+    now: datetime.datetime | None = None,
 ) -> Path:
-    """Write models that `relay.build` returned to a `.tar`; `sources` are the networks that they were built of, whose text goes along. Returns the path.
+    """Write models that `relay.build` returned to a `.tar`; `sources` are the networks that they were built of, whose
+    text goes along. Returns the path.
 
-    `now` is the time that the metadata has, without it the beginning of 1970, so that equal models are equal files. Raises `ArtifactError` for another extension, for programs that need Python, for those that were loaded from
-    a library and have no objects left, and for two models of one name.
+    `now` is the time that the metadata has, without it the beginning of 1970, so that equal models are equal files.
+    Raises `ArtifactError` for another extension, for programs that need Python, for those that were loaded from a
+    library and have no objects left, and for two models of one name.
     """
     path, libraries = Path(file_name), [mod] if isinstance(mod, FactoryModule) else list(mod)
     if path.suffix != ".tar":
@@ -57,7 +61,9 @@ def export_model_library_format(
     names = [lib.libmod_name for lib in libraries]
     twice = next((n for n in names if names.count(n) > 1), None)
     if twice is not None:
-        raise ArtifactError(f"{path}: two models are called '{twice}'; give relay.build another mod_name for each", code="TW0809")
+        raise ArtifactError(
+            f"{path}: two models are called '{twice}'; give relay.build another mod_name for each", code="TW0809"
+        )
     stamp = _stamp(now)
     members: dict[str, bytes] = {}
     modules = {}
@@ -75,17 +81,30 @@ def export_model_library_format(
 def c_paths(name: str) -> dict[str, str]:
     """The files of a model in C within a library: the path, and what it is."""
     host = "codegen/host"
-    return {f"{host}/src/{name}.c": "source", f"{host}/include/{name}.h": "header", f"{host}/test/{name}_test.c": "test", f"{host}/test/main.c": "main"}
+    return {
+        f"{host}/src/{name}.c": "source", f"{host}/include/{name}.h": "header", f"{host}/test/{name}_test.c": "test",
+        f"{host}/test/main.c": "main"
+    }
 
 
-def write_c_library(model: CModel, texts: Mapping[str, str], target: str, path: Path, source: IRModule | None = None, now: datetime.datetime | None = None) -> Path:
-    """Write a model in C; `texts` are those of `target.c.project.files`. The rest is that of `export_model_library_format`."""
+def write_c_library(
+    model: CModel, texts: Mapping[str, str], target: str, path: Path, source: IRModule | None = None,
+    now: datetime.datetime | None = None
+) -> Path:
+    """Write a model in C; `texts` are those of `target.c.project.files`. The rest is that of
+    `export_model_library_format`."""
     if path.suffix != ".tar":
         raise ArtifactError(f"{path}: a model library is a .tar", code="TW0802")
     described = {
-        "model_name": model.name, "executors": ["aot"], "style": "full-model", "target": [target], "external_dependencies": [],
+        "model_name": model.name, "executors": ["aot"], "style": "full-model", "target": [target],
+        "external_dependencies": [],
         "export_datetime": _stamp(now),
-        "memory": {"functions": {"main": [_bytes_needed(model.workspace_bytes, model.constant_bytes, model.inputs, model.outputs)], "operator_functions": []}},
+        "memory": {
+            "functions": {
+                "main": [_bytes_needed(model.workspace_bytes, model.constant_bytes, model.inputs, model.outputs)],
+                "operator_functions": []
+            }
+        },
     }
     members = {"metadata.json": _metadata({model.name: described})}
     members |= {p: texts[p.rpartition("/")[2]].encode() for p in c_paths(model.name)}
@@ -97,20 +116,28 @@ def write_c_library(model: CModel, texts: Mapping[str, str], target: str, path: 
 
 
 def artifact_members(content: Mapping[str, bytes], path: Path) -> bytes:
-    """The program of a library of one model, by the names and bytes of its files, as the `.tar` that `runtime.artifact` reads.
+    """The program of a library of one model, by the names and bytes of its files, as the `.tar` that `runtime.artifact`
+    reads.
 
     Raises `ArtifactError` for a library of several models, or one without the files of a program.
     """
     manifests = [name for name in content if name.startswith("executor-config/aot/") and name.endswith(".json")]
     if len(manifests) != 1:
-        raise ArtifactError(f"{path}: {len(manifests)} programs are in this model library; one can be run", code="TW0809")
+        raise ArtifactError(
+            f"{path}: {len(manifests)} programs are in this model library; one can be run", code="TW0809"
+        )
     text = content[manifests[0]]
     objects = {name.rpartition("/")[2]: data for name, data in content.items() if name.startswith("codegen/host/lib/")}
-    external = sorted((n for n in content if n.startswith("external/")), key=lambda n: int(n.removeprefix("external/").partition(".")[0]))
+    external = sorted(
+        (n for n in content if n.startswith("external/")),
+        key=lambda n: int(n.removeprefix("external/").partition(".")[0])
+    )
     modules = b"".join(content[n] for n in external)
     members = {
-        **{name: data for name, data in objects.items() if name != "constants.o"}, **({"modules": modules} if modules else {}),
-        "manifest.json": text, "manifest.sha256": hashlib.sha256(text).hexdigest().encode(), "constants.o": objects.get("constants.o", b""),
+        **{name: data for name, data in objects.items() if name != "constants.o"},
+        **({"modules": modules} if modules else {}),
+        "manifest.json": text, "manifest.sha256": hashlib.sha256(text).hexdigest().encode(),
+        "constants.o": objects.get("constants.o", b""),
     }
     made = io.BytesIO()
     with sealed_tar(made) as archive:
@@ -123,9 +150,14 @@ def _files_of(lib: FactoryModule, is_one_of_several: bool, path: Path) -> tuple[
     """The files of a model, and what the metadata says of it."""
     artifact, name = lib.artifact, lib.libmod_name
     if not artifact.objects:
-        raise ArtifactError(f"{path}: '{name}' was loaded from a library, which has no object files left; compile the model again", code="TW0807")
+        raise ArtifactError(
+            f"{path}: '{name}' was loaded from a library, which has no object files left; compile the model again",
+            code="TW0807"
+        )
     if is_one_of_several and not artifact.manifest.is_native:
-        raise ArtifactError(f"{path}: '{name}' has parts that are not native code, and stands beside other models; export it on its own", code="TW0807")
+        raise ArtifactError(
+            f"{path}: '{name}' has parts that are not native code, and stands beside other models; export it on its own", code="TW0807"
+        )
     manifest, images, _ = artifact_parts(artifact)
     with tempfile.TemporaryFile() as constants:
         write_constants(constants, artifact, manifest, b"")
@@ -165,9 +197,12 @@ def _memory(manifest: Manifest) -> dict[str, Any]:
     return _bytes_needed(manifest.workspace_bytes, manifest.constants_bytes, manifest.inputs, manifest.outputs)
 
 
-def _bytes_needed(workspace: int, constants: int, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]) -> dict[str, Any]:
+def _bytes_needed(
+    workspace: int, constants: int, inputs: Sequence[TensorInfo], outputs: Sequence[TensorInfo]
+) -> dict[str, Any]:
     return {
-        "device": _CPU, "workspace_size_bytes": workspace, "constants_size_bytes": constants, "io_size_bytes": sum(t.nbytes for t in (*inputs, *outputs)),
+        "device": _CPU, "workspace_size_bytes": workspace, "constants_size_bytes": constants,
+        "io_size_bytes": sum(t.nbytes for t in (*inputs, *outputs)),
         "inputs": dict(map(_tensor, inputs)), "outputs": dict(map(_tensor, outputs)),
     }
 

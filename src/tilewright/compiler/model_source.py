@@ -1,4 +1,4 @@
-"""Where a model comes from: its name, its inputs, its program as relay, and what the cache knows it by."""
+"""Sources of models: a model's name, its inputs, its program as Relay, and its identity in the cache."""
 
 from __future__ import annotations
 
@@ -29,24 +29,25 @@ class ModelSource(ABC):
 
     name: str
     signature: Signature
-    """Names, dimensions and dtypes of its inputs."""
+    """Names, dimensions and dtypes of the inputs."""
     content: str
-    """The same for the same model in every process; empty where nothing is quicker than compiling it, and the cache does not keep its programs."""
+    """Digest of the model, equal in every process; empty where the cache keeps no programs of it, because a digest
+    would take as long as compiling."""
 
     @abstractmethod
     def read(self, shapes: Mapping[str, Any], report: Report) -> IRModule:
-        """The program for these shapes of its inputs. Raises what its frontend raises."""
+        """Return the program for these shapes of its inputs. Raises what its frontend raises."""
 
     @abstractmethod
     def module_of(self, function: Function) -> IRModule:
-        """The module whose `main` is a part of the model."""
+        """Return a module whose `main` is a part of the model."""
 
 
 class FileSource(ModelSource):
     """A file, its bytes, or an object of its format's own package."""
 
     def __init__(self, model: Any, shapes: Mapping[str, Any], cache: Cache, report: Report) -> None:
-        """Reads the signature, from the cache where that has it. Raises `ModelError`."""
+        """Read the signature, from the cache if it is there. Raises `ModelError`."""
         self._model, self._shapes = model, shapes
         self.name = Path(model).stem if isinstance(model, (str, os.PathLike)) else "model"
         with report.phase("hash"):
@@ -66,7 +67,7 @@ class FileSource(ModelSource):
 
     def read(self, shapes: Mapping[str, Any], report: Report) -> IRModule:
         with report.phase("import"):
-            return format_of(self._model).read(self._model, shapes)[0]
+            return format_of(self._model).loaded().read(self._model, shapes)[0]
 
     def module_of(self, function: Function) -> IRModule:
         from tilewright.ir.module import IRModule
@@ -74,19 +75,20 @@ class FileSource(ModelSource):
         return IRModule.from_expr(function)
 
     def _digest(self, cache: Cache) -> str:
-        """The digest of the model itself, made while what every way on needs is imported."""
+        """Return the digest of the model itself, computed while modules that are needed later are imported."""
         with ThreadPoolExecutor(1) as thread:
             made = thread.submit(digest_model, self._model, cache)
             from tilewright.backends.cpu.llvm import jit  # noqa: F401
         try:
             return made.result()
         except (OSError, TypeError):
-            format_of(self._model).survey(self._model, self._shapes)  # raises the ModelError that says what is wrong with something that has no content
+            # raises the ModelError that says what is wrong with something that has no content
+            format_of(self._model).survey(self._model, self._shapes)
             raise
 
 
 def build_key(kind: str, *parts: str) -> str:
-    """A key of the cache for what this very build of the compiler makes."""
+    """Return a cache key for results of this build of the compiler."""
     return Cache.key(kind, __version__, compiler_fingerprint(), *parts)
 
 
@@ -104,4 +106,6 @@ def compiler_fingerprint() -> str:
 @functools.cache
 def _fingerprint(root: Path) -> str:
     stats = ((p, p.stat()) for p in sorted(root.rglob("*.py")))
-    return hashlib.sha256("|".join(f"{p.relative_to(root)}:{s.st_size}:{s.st_mtime_ns}" for p, s in stats).encode()).hexdigest()
+    return hashlib.sha256(
+        "|".join(f"{p.relative_to(root)}:{s.st_size}:{s.st_mtime_ns}" for p, s in stats).encode()
+    ).hexdigest()

@@ -1,7 +1,8 @@
 """Notes for profilers and debuggers: operations and bytes of each step, and what the workspace holds.
 
-From the notes comes an estimate of the time of each step, without knowledge of the machine: where entries look for pending
-signals. The estimate is for a slow core, so that a program that takes long has looks; one look too many costs some 30 ns.
+From the notes comes an estimate of the time of each step, without knowledge of the machine: where entries look for
+pending signals. The estimate is for a slow core, so that a program that takes long has looks; one look too many costs
+some 30 ns.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def notes_of(plan: MemoryPlan, value: Callable[[Location], HostValue]) -> tuple[
 
 
 def arena_of(plan: MemoryPlan) -> tuple[Held, ...]:
-    """What the workspace holds; nothing is known of one of open size."""
+    """Return the values in the workspace; none where sizes are dynamic."""
     return tuple(Held(p.offset, p.nbytes, p.birth, p.death) for p in plan.pieces if p.offset >= 0)
 
 
@@ -36,7 +37,7 @@ def _note(s: PlanStep, value: Callable[[Location], HostValue]) -> Note:
     function = s.call.op if s.call is not None else None
     written = sum(loc.type.nbytes for loc in made)
     most = written if not isinstance(function, Function) or only_moves(function) else None
-    """The most that is read of one argument, where elements are only moved."""
+    """Bytes that are read of one argument at most, where elements are only moved."""
 
     def total(where: Callable[[Location], bool]) -> int:
         return sum(loc.type.nbytes if most is None else min(most, loc.type.nbytes) for loc in given if where(loc))
@@ -44,7 +45,8 @@ def _note(s: PlanStep, value: Callable[[Location], HostValue]) -> Note:
     return Note(
         operators=operator_names(function) if isinstance(function, Function) else ("copy",),
         operations=operations(function) if isinstance(function, Function) else 0,
-        dtype=product_type(function) if isinstance(function, Function) else made[0].type.dtype if made else DataType("float32"),
+        dtype=product_type(function) if isinstance(function, Function) else made[0].type.dtype if made
+        else DataType("float32"),
         reads=total(lambda loc: loc.place is not MemorySpace.CONSTANT),
         constants=total(lambda loc: loc.place is MemorySpace.CONSTANT),
         outputs=tuple(map(value, made)),
@@ -56,18 +58,20 @@ SPAN: Final = 2_000_000
 LONG: Final = 10_000_000
 """Estimated nanoseconds of a run from which on it is interruptible."""
 _RATE: Final = 8
-"""Operations, and bytes, of a nanosecond."""
+"""Operations, and bytes, per nanosecond."""
 
 
 def step_times(notes: Sequence[Note]) -> list[int]:
-    """The estimated nanoseconds of each step; `SPAN` for a loop program, of which nothing is known."""
+    """Return the estimated nanoseconds of each step; `SPAN` for a loop program, whose cost is not known."""
     return [SPAN if ExternalCall.name in n.operators else (n.operations + n.nbytes) // _RATE for n in notes]
 
 
 def looks_of(steps: Sequence[Step], times: Sequence[int], parts: int) -> frozenset[int] | None:
-    """The numbers of the steps after which a run looks for signals; None for a program of short runs, which never does.
+    """Return the numbers of the steps after which a run looks for signals; None for a program of short runs, which
+    never looks.
 
-    A look comes where the steps since the look before take `SPAN`, and never after the last. Steps that run in Python look themselves.
+    A look comes where the steps since the last look take `SPAN`, and never after the last step. Steps in Python look
+    themselves.
     """
     if parts * sum(times) < LONG:
         return None

@@ -1,10 +1,11 @@
-"""One program for open sizes: symbolic dimensions of the inputs become numbers that every kernel takes.
+"""One program for dynamic sizes: symbolic dimensions of the inputs become numbers that every kernel takes.
 
-    fn (%x: Tensor[(n, 384), float32]) { … }  ->  kernels over [n, 384] that take n, a workspace of pieces as large as n says
+    fn (%x: Tensor[(n, 384), float32]) { … }  ->  kernels over [n, 384] that take n, and a workspace whose size depends
+    on n
 
-The function is compiled for a sample of the sizes (`arith/open_sizes.py`), which stands for all of them. A decision that
-was made by the sample would show: everything is made for two samples, and refused unless it comes out the same. Machine code is only
-made for one.
+The function is compiled for a sample of the sizes (`scalar/arith/open_sizes.py`), which represents all of them. To
+detect decisions that depend on the sample, the program is made for two samples and refused where the two differ.
+Machine code is made for one.
 """
 
 from __future__ import annotations
@@ -43,19 +44,23 @@ _SMALL: Final = (5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59)
 Range = tuple[int, "int | None"]
 
 _SAMPLES: Final = ((61, 127, 131, 137, 139, 149, 151, 157), (211, 223, 227, 229, 233, 239, 241, 251))
-"""Primes, so that they are in general position: nothing divides them, and no constant of a model is likely to equal both of one place."""
+"""Samples of each size. They are primes, so that no constant of a model is likely to divide or equal both samples of a
+size."""
 
 
 class OpenSizeError(CompileError):
-    """A program has no form for open sizes; it can be compiled for each combination of them."""
+    """A program cannot be compiled for dynamic sizes; it can be compiled for each combination of sizes."""
 
     code = "TW0304"
 
 
-def build_open(make: Callable[[], Function], ranges: Mapping[str, Range], target: Target, name: str, report: Report, cache: Cache) -> Artifact:
-    """Compile the function that `make` imports, whose parameters have symbolic dimensions; `ranges` are by the names of these.
+def build_open(
+    make: Callable[[], Function], ranges: Mapping[str, Range], target: Target, name: str, report: Report, cache: Cache
+) -> Artifact:
+    """Compile the function that `make` imports for its symbolic dimensions, whose `ranges` are given by name.
 
-    Raises `OpenSizeError` with the reason where it has no form for open sizes, `InputError` for a range that the model does not have.
+    Raises `OpenSizeError` where it cannot be compiled for dynamic sizes, `InputError` for a range that the model
+    excludes.
     """
     with no_garbage_collection():
         try:
@@ -64,7 +69,10 @@ def build_open(make: Callable[[], Function], ranges: Mapping[str, Range], target
             renamed = _named(symbols_of(main))
             numbers = _numbers([imported.limits.get(v) for v in renamed])
             made, limits = _checked(main, renamed, numbers, target, name, report, cache)
-            symbols = [_symbol(old, new, ranges.get(old.name, (1, None)), [imported.limits.get(old), limits.get(new)]) for old, new in renamed.items()]
+            symbols = [
+                _symbol(old, new, ranges.get(old.name, (1, None)), [imported.limits.get(old), limits.get(new)])
+                for old, new in renamed.items()
+            ]
             return replace(made, manifest=replace(made.manifest, symbols=tuple(symbols))).finish()
         finally:
             interning.release()
@@ -78,9 +86,12 @@ def _imported(make: Callable[[], Function]) -> Function:
 
 
 def _named(symbols: Sequence[Var]) -> dict[Var, Var]:
-    """The sizes under names that texts of sizes can have."""
+    """Rename the sizes so that their names are valid in texts of sizes."""
     if len(symbols) > len(_SAMPLES[0]):
-        raise OpenSizeError(f"there are {len(symbols)} open sizes ({', '.join(v.name for v in symbols)}), and a program takes {len(_SAMPLES[0])}")
+        raise OpenSizeError(
+            f"there are {len(symbols)} open sizes ({', '.join(v.name for v in symbols)}), and a program takes "
+            f"{len(_SAMPLES[0])}"
+        )
     renamed: dict[Var, Var] = {}
     for v in symbols:
         wanted = "".join(c if c.isalnum() and c.isascii() else "_" for c in v.name)
@@ -91,18 +102,21 @@ def _named(symbols: Sequence[Var]) -> dict[Var, Var]:
 
 
 def _symbol(old: Var, new: Var, wanted: Range, limits: Sequence[Limit | None]) -> Symbol:
-    """A size with its range: that which was asked for, as far as the model allows it."""
+    """Return a size with its range: the requested one, intersected with the limits of the model."""
     least, most = wanted
     for low, high in (limit for limit in limits if limit is not None):
         least = max(least, low)
         most = high if most is None else most if high is None else min(most, high)
     if most is not None and most < least:
-        raise InputError(f"dimension '{old.name}' is asked for from {wanted[0]} to {wanted[1]}, and the model takes {least} to {most}; give another range", code="TW0709")
+        raise InputError(
+            f"dimension '{old.name}' is asked for from {wanted[0]} to {wanted[1]}, and the model takes {least} to "
+            f"{most}; give another range", code="TW0709"
+        )
     return Symbol(new.name, least, most)
 
 
 def _numbers(limits: Sequence[Limit | None]) -> list[tuple[int, int]]:
-    """Two samples for each size, within its limits where these are found before."""
+    """Return two samples for each size, within its known limits."""
     free = list(_SMALL)
     found = []
     for first, second, limit in zip(*_SAMPLES, limits, strict=False):
@@ -119,9 +133,11 @@ def _numbers(limits: Sequence[Limit | None]) -> list[tuple[int, int]]:
 
 
 def _checked(
-    main: Function, renamed: Mapping[Var, Var], numbers: Sequence[tuple[int, int]], target: Target, name: str, report: Report, cache: Cache,
+    main: Function, renamed: Mapping[Var, Var], numbers: Sequence[tuple[int, int]], target: Target, name: str,
+    report: Report, cache: Cache,
 ) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
-    """The program, and what it says of its sizes: for one image after the other where that is how large batches are computed, or all that can be done."""
+    """Return the program, and the limits of its sizes. It computes one image after another where that is best for large
+    batches, or the only way."""
 
     def program(batch: Var | None) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
         made, limits = _made(main, renamed, batch, [n for n, _ in numbers], target, name, report, cache)
@@ -142,7 +158,7 @@ def _checked(
 
 
 def _batch_of(main: Function) -> Var | None:
-    """The first dimension of all inputs, where that is open and no other one has to do with it."""
+    """Return the first dimension of all inputs, where it is dynamic and no other dimension depends on it."""
     first = {p.tensor_type.shape[0] if p.tensor_type.ndim else None for p in main.params}
     batch = first.pop() if len(first) == 1 else None
     others = {v for p in main.params for d in p.tensor_type.shape[1:] if isinstance(d, PrimExpr) for v in free_vars(d)}
@@ -150,9 +166,10 @@ def _batch_of(main: Function) -> Var | None:
 
 
 def _is_apart(main: Function, batch: Var, numbers: Sequence[int], target: Target, images: int) -> bool:
-    """Whether a large batch is computed one image after the other: because that is best, or with `images` of 1 where it can be.
+    """Whether a large batch is computed one image after another: by the rule of `SplitBatch`, or with `images` of 1
+    where possible.
 
-    False, too, where the model does not take sizes in general position, which is then told by who compiles it for them.
+    False as well where the model refuses the sample sizes; compiling it for them reports the reason.
     """
     known = {v: IntImm(INT64, n) for v, n in zip(symbols_of(main), numbers, strict=True)}
     context = PassContext.current()
@@ -166,16 +183,19 @@ def _is_apart(main: Function, batch: Var, numbers: Sequence[int], target: Target
 
 
 def _made(
-    main: Function, renamed: Mapping[Var, Var], batch: Var | None, numbers: Sequence[int], target: Target, name: str, report: Report, cache: Cache | None,
+    main: Function, renamed: Mapping[Var, Var], batch: Var | None, numbers: Sequence[int], target: Target, name: str,
+    report: Report, cache: Cache | None,
 ) -> tuple[Unfinished, Mapping[PrimExpr, Limit]]:
-    """The program for a sample, and what it says of its sizes; without a `cache` without machine code, to be compared.
+    """Return the program for a sample, and the limits of its sizes; without a `cache`, as loops only, for comparison.
 
-    With `batch`, it is the program for one image, which is called for each.
+    With `batch`, it is the program of one image, which is called for each.
     """
     symbols = tuple(renamed.values())
     with samples(dict(zip(symbols, numbers, strict=True))) as found:
         try:
-            sampled = with_samples(main, {old: IntImm(INT64, 1) if old is batch else new for old, new in renamed.items()})
+            sampled = with_samples(
+                main, {old: IntImm(INT64, 1) if old is batch else new for old, new in renamed.items()}
+            )
             if needs_stages(sampled):
                 raise OpenSizeError("some sizes are in the values of its inputs")
             check_operators(sampled)
@@ -183,8 +203,13 @@ def _made(
                 optimized = optimize(IRModule({"main": sampled}), target)["main"]
             if batch is not None:
                 parts = open_size(renamed[batch])
-                optimized = Function(optimized.params, optimized.body, optimized.ret_type, optimized.type_params, {**optimized.attrs, PARTS: parts}, optimized.span)
-            made = build_program(optimized, target, name, report, cache, main.attrs.get("output_tensor_names", ()), symbols)
+                optimized = Function(
+                    optimized.params, optimized.body, optimized.ret_type, optimized.type_params,
+                    {**optimized.attrs, PARTS: parts}, optimized.span
+                )
+            made = build_program(
+                optimized, target, name, report, cache, main.attrs.get("output_tensor_names", ()), symbols
+            )
         except OpenSizeError:
             raise
         except CompileError as error:
@@ -195,14 +220,23 @@ def _made(
 
 
 def _compare(a: Unfinished, b: Unfinished) -> None:
-    """Raise `OpenSizeError` where two programs differ, which were made for samples of the same sizes."""
+    """Raise `OpenSizeError` where the programs of two samples differ."""
     ours_made, theirs_made = a.report.kernels, b.report.kernels
     for symbol, kernel in ours_made.items():
-        if symbol not in theirs_made or not structural_equal(kernel.stages["lowered"], theirs_made[symbol].stages["lowered"], exact=True):
-            raise OpenSizeError(f"the kernel of {symbol.partition('_')[2].partition('_')[2]} depends on the sizes in ways that are decided while compiling")
-    plan = replace(a.manifest, scratch=b.manifest.scratch, sites=b.manifest.sites)  # which are only known of what has code
+        if symbol not in theirs_made or not structural_equal(
+            kernel.stages["lowered"], theirs_made[symbol].stages["lowered"], exact=True
+        ):
+            raise OpenSizeError(
+                f"the kernel of {symbol.partition('_')[2].partition('_')[2]} depends on the sizes in ways that are "
+                "decided while compiling"
+            )
+    # which are only known of what has code
+    plan = replace(a.manifest, scratch=b.manifest.scratch, sites=b.manifest.sites)
     if len(ours_made) != len(theirs_made) or plan != b.manifest:
-        raise OpenSizeError("the order of the kernels, or the plan of memory, depends on the sizes in ways that are decided while compiling")
+        raise OpenSizeError(
+            "the order of the kernels, or the plan of memory, depends on the sizes in ways that are decided while "
+            "compiling"
+        )
     ours, theirs = ([v for values in made.sources() for v in values] for made in (a, b))
     if len(ours) != len(theirs) or not all(map(_same, ours, theirs)):
         raise OpenSizeError("a constant depends on the sizes")

@@ -1,7 +1,8 @@
 """Shapes with open dimensions, as users write them.
 
     shapes={"x": ("1..64", 3, "h", "w=32..")}      from 1 to 64, whatever the model calls it; `h`; `w`, 32 or more
-    shapes={"x": (1, 3, "h=32..1280:32", "w:32")}  multiples of 32, as networks want them that halve an image and join the halves again
+    shapes={"x": (1, 3, "h=32..1280:32", "w:32")}  multiples of 32, as networks want them that halve an image and join
+    the halves again
 
 Imports nothing of the compiler: a program that the cache has is found by what is said here.
 """
@@ -15,7 +16,10 @@ from typing import Any, Final
 
 from tilewright.base.errors import InputError
 
-_DIMENSION: Final = re.compile(r"(?:(?P<name>[^\W\d]\w*)\s*=?\s*)?(?:(?P<least>\d+)\s*\.\.\s*(?P<most>\d*))?(?:\s*:\s*(?P<step>[1-9]\d*))?", re.ASCII)
+_DIMENSION: Final = re.compile(
+    r"(?:(?P<name>[^\W\d]\w*)\s*=?\s*)?(?:(?P<least>\d+)\s*\.\.\s*(?P<most>\d*))?(?:\s*:\s*(?P<step>[1-9]\d*))?",
+    re.ASCII
+)
 _NAMELESS: Final = frozenset({"", "?", "*", "-1", "None"})
 
 Dims = tuple["int | str", ...]
@@ -47,7 +51,10 @@ class OpenShapes:
         for name, (least, most) in self.ranges.items():
             symbol, step = self.symbol(name)
             if most is not None and -(-least // step) > most // step:
-                raise InputError(f"dimension '{name}' is asked for from {least} to {most} in multiples of {step}, of which there is none", code="TW0305")
+                raise InputError(
+                    f"dimension '{name}' is asked for from {least} to {most} in multiples of {step}, of which there is "
+                    "none", code="TW0305"
+                )
             found[symbol] = -(-least // step), None if most is None else most // step
         return found
 
@@ -57,7 +64,9 @@ def has_open(shapes: Mapping[str, Any]) -> bool:
     return any(isinstance(d, str) for shape in shapes.values() if isinstance(shape, Sequence) for d in shape)
 
 
-def open_shapes(signature: Sequence[tuple[str, Sequence[int | str], str]], shapes: Mapping[str, Sequence[Any]]) -> OpenShapes:
+def open_shapes(
+    signature: Sequence[tuple[str, Sequence[int | str], str]], shapes: Mapping[str, Sequence[Any]]
+) -> OpenShapes:
     """The given `shapes` beside the model's own; raises `InputError` for what does not fit these."""
     found = OpenShapes()
     for name, own, _ in signature:
@@ -65,35 +74,52 @@ def open_shapes(signature: Sequence[tuple[str, Sequence[int | str], str]], shape
             continue
         given = tuple(shapes[name])
         if len(given) != len(own):
-            raise InputError(f"input '{name}' has {len(own)} dimensions ({', '.join(map(str, own))}), and {len(given)} are given: {given}", code="TW0305")
-        found.dims[name] = tuple(_dimension(found, name, k, d, o) for k, (d, o) in enumerate(zip(given, own, strict=True)))
+            raise InputError(
+                f"input '{name}' has {len(own)} dimensions ({', '.join(map(str, own))}), and {len(given)} are given: "
+                f"{given}", code="TW0305"
+            )
+        found.dims[name] = tuple(
+            _dimension(found, name, k, d, o) for k, (d, o) in enumerate(zip(given, own, strict=True))
+        )
     return found
 
 
 def _dimension(found: OpenShapes, name: str, axis: int, given: Any, own: int | str) -> int | str:
     where = f"dimension {axis} of input '{name}'"
-    made = int(given) if not isinstance(given, str) else _named(found, where, given, f"{name}_{axis}" if own in _NAMELESS else own)
+    made = int(given) if not isinstance(given, str) else _named(
+        found, where, given, f"{name}_{axis}" if own in _NAMELESS else own
+    )
     if isinstance(own, int):
         if own != made:
             raise InputError(f"{where} is {own} in the model, and {given!r} is asked for; give {own}", code="TW0305")
     elif own not in _NAMELESS and found.names.setdefault(own, made) != made:
-        raise InputError(f"dimension '{own}' of the model is given as {found.names[own]!r} and as {made!r}; the shapes of the inputs contradict each other", code="TW0305")
+        raise InputError(
+            f"dimension '{own}' of the model is given as {found.names[own]!r} and as {made!r}; the shapes of the "
+            "inputs contradict each other", code="TW0305"
+        )
     return made
 
 
 def _named(found: OpenShapes, where: str, text: str, own: int | str) -> int | str:
     match = _DIMENSION.fullmatch(text.strip())
     if match is None or not text.strip():
-        raise InputError(f"{where} is {text!r}; write a number, a name (\"n\"), a range (\"1..64\") or both (\"n=1..64\"), with \":32\" behind it for multiples of 32", code="TW0305")
+        raise InputError(
+            f"{where} is {text!r}; write a number, a name (\"n\"), a range (\"1..64\") or both (\"n=1..64\"), with "
+            "\":32\" behind it for multiples of 32", code="TW0305"
+        )
     if isinstance(own, int):
         raise InputError(f"{where} is {own} in the model, and {text!r} is asked for; give {own}", code="TW0305")
     name = match["name"] or own
     if match["least"] is not None:
         limits = int(match["least"]), int(match["most"]) if match["most"] else None
         if limits[1] is not None and limits[1] < limits[0]:
-            raise InputError(f"{where} is {text!r}, a range without numbers; write the smaller number first", code="TW0305")
+            raise InputError(
+                f"{where} is {text!r}, a range without numbers; write the smaller number first", code="TW0305"
+            )
         if found.ranges.setdefault(name, limits) != limits:
             raise InputError(f"dimension '{name}' has two ranges; {where} has {text!r}", code="TW0305")
     if match["step"] is not None and found.steps.setdefault(name, int(match["step"])) != int(match["step"]):
-        raise InputError(f"dimension '{name}' is given in multiples of two numbers; {where} has {text!r}", code="TW0305")
+        raise InputError(
+            f"dimension '{name}' is given in multiples of two numbers; {where} has {text!r}", code="TW0305"
+        )
     return name

@@ -1,7 +1,9 @@
-"""What this machine can do, measured with kernels of ours once and kept in the cache: operations a second by type, and bytes a second by how many are used.
+"""What this machine can do, measured with kernels of ours once and kept in the cache: operations a second by type, and
+bytes a second by how many are used.
 
-Operations are those of a product whose arguments stay in the second-level cache, the fastest that is made of each type; bytes are those that `nn.relu` reads and
-writes. Both are taken from inside of a run, between looks at the clock, and from the quickest of many, since machines are shared.
+Operations are those of a product whose arguments stay in the second-level cache, the fastest that is made of each type;
+bytes are those that `nn.relu` reads and writes. Both are taken from inside of a run, between looks at the clock, and
+from the quickest of many, since machines are shared.
 """
 
 from __future__ import annotations
@@ -29,17 +31,22 @@ from tilewright.runtime.threads import checked_threads, default_threads
 _ROWS, _DEPTH, _COLUMNS = 384, 384, 512
 _SIZES: Final = (128 << 10, 1 << 20, 8 << 20, 256 << 20)
 """Bytes that are read and written in a run."""
-_TYPES: Final = {"float32": ("float32", "float32", ""), "bfloat16": ("bfloat16", "bfloat16", ""), "int8": ("uint8", "int8", "int32")}
+_TYPES: Final = {
+    "float32": ("float32", "float32", ""), "bfloat16": ("bfloat16", "bfloat16", ""), "int8": ("uint8", "int8", "int32")
+}
 _NEEDED: Final = {"bfloat16": ("avx512bf16", "amx-bf16", "bf16"), "int8": ("avx512vnni", "avxvnni", "dotprod")}
 """Features one of which makes a type faster than float32."""
 _RUNS, _LARGE_RUNS = 60, 8
 
 
 def peaks(threads: int | None = None, cache: Cache | None = None) -> Peaks:
-    """What this machine can do with so many threads (default: all cores): from the cache, or measured, which takes a second."""
+    """What this machine can do with so many threads (default: all cores): from the cache, or measured, which takes a
+    second."""
     count = default_threads() if threads is None else checked_threads(threads)
     kept = cache or Cache.default()
-    key = Cache.key("peaks", __version__, _processor(), ",".join(sorted(host_features())), str(os.cpu_count()), str(count))
+    key = Cache.key(
+        "peaks", __version__, _processor(), ",".join(sorted(host_features())), str(os.cpu_count()), str(count)
+    )
     stored = kept.get(key)
     if stored is not None:
         return Peaks.from_json(stored)
@@ -50,7 +57,10 @@ def peaks(threads: int | None = None, cache: Cache | None = None) -> Peaks:
 
 def measure_peaks(threads: int, runs: int = _RUNS) -> Peaks:
     """The same, measured now."""
-    operations = {kind: _operations(*types, threads, runs) for kind, types in _TYPES.items() if kind not in _NEEDED or host_features().intersection(_NEEDED[kind])}
+    operations = {
+        kind: _operations(*types, threads, runs)
+        for kind, types in _TYPES.items() if kind not in _NEEDED or host_features().intersection(_NEEDED[kind])
+    }
     return Peaks(threads, operations, tuple((size, _bandwidth(size, threads, runs)) for size in _SIZES))
 
 
@@ -81,4 +91,7 @@ def _processor() -> str:
     """The processor's name, as its operating system has it."""
     cpuinfo = Path("/proc/cpuinfo")
     lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines() if cpuinfo.exists() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor() or platform.machine())
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")),
+        platform.processor() or platform.machine()
+    )

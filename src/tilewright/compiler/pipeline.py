@@ -2,13 +2,16 @@
 
     module                                           from a frontend, text, or `relay` itself
       | off_loaded       parts for accelerators become calls of the modules that other compilers make of them
-      | front_half       control flow becomes blocks; each goes through the passes over graphs (relay/transform/pipeline.py)
+      | front_half       control flow becomes blocks; each goes through the passes over graphs
+                         (relay/transform/pipeline.py)
       v
     fused functions      `main`, or one for each block; tuning enumerates their kernels (fused.py)
       | planned          memory plan of each device: order of the steps, places of all values, copies   (memory.py)
-      | KernelTable      distinct kernels and their symbols                                             (kernel_table.py)
+      | KernelTable      distinct kernels and their symbols
+                         (kernel_table.py)
       | compile_kernels  each lowered, emitted, compiled: a pure function of its entry in the table     (kernel_code.py)
-      | StepMaker        steps of the manifest, from plan, table and code                               (program_steps.py)
+      | StepMaker        steps of the manifest, from plan, table and code
+                         (program_steps.py)
       v
     Unfinished           manifest, objects, constants that are not packed                               (program.py)
       | finish           constants packed last, when nothing else holds the graph
@@ -16,7 +19,8 @@
     Artifact             runs here, or is saved (export.py)
 
 Doors: `tilewright.compile` (model.py), `relay.build` (build.py), C files (c_model.py), programs with dynamic dimensions
-(open_program.py), stages of a program with data-dependent shapes (staged.py), tuning (fused.py), diagnosis (diagnosis/ways.py).
+(open_program.py), stages of a program with data-dependent shapes (staged.py), tuning (fused.py), diagnosis
+(diagnosis/ways.py).
 """
 
 from __future__ import annotations
@@ -73,7 +77,7 @@ def compile_module(
         del taken, front
         made = program.finish()
         jit_policy.COMPILING.took(operators, jit_policy.clock() - begin)
-        return replace(made, manifest=replace(made.manifest, lists=lists), modules=modules) if lists or modules else made
+        return replace(made, manifest=replace(made.manifest, lists=lists), modules=modules)
 
 
 def compile_fused(main: Function, target: Target, name: str) -> Artifact:
@@ -93,7 +97,8 @@ def compiling() -> Iterator[None]:
 
 
 def is_one_program(main: Function) -> bool:
-    """Whether one program can compute a function: all its sizes are known, and it does not return to Python amid control flow."""
+    """Whether one program can compute a function: all its sizes are known, and it does not return to Python amid
+    control flow."""
     return not needs_stages(main) and not mixes_control_and_objects(main)
 
 
@@ -114,8 +119,8 @@ def off_loaded(mod: IRModule, target: Target) -> OffLoaded:
 class FrontHalf:
     """Result of the passes over graphs.
 
-    `optimized` has `main`, or for a program with `control` flow `block_0`, `block_1`, …; `loops` are the loop programs that
-    these call by name.
+    `optimized` has `main`, or for a program with `control` flow `block_0`, `block_1`, …; `loops` are the loop programs
+    that these call by name.
     """
 
     main: Function
@@ -126,7 +131,9 @@ class FrontHalf:
     @property
     def functions(self) -> list[Function]:
         """The optimized functions, in order."""
-        names: Sequence[str] = ("main",) if self.control is None else [f"block_{k}" for k in range(len(self.control.blocks))]
+        names: Sequence[str] = ("main",) if self.control is None else [
+            f"block_{k}" for k in range(len(self.control.blocks))
+        ]
         return [self.optimized[name] for name in names]
 
     @property

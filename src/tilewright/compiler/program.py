@@ -3,8 +3,8 @@
     optimized functions --planned--> memory plans --KernelTable--> distinct kernels --compile_kernels--> code
     plans + code --StepMaker--> steps --> manifest --> entry function --> Unfinished --finish--> Artifact
 
-Constants are packed at the very end, when the caller has released the graph: each array is released once it is written to
-its place, so that a large model is in memory about once, not twice.
+Constants are packed at the very end, when the caller has released the graph: each array is released once it is written
+to its place, so that a large model is in memory about once, not twice.
 """
 
 from __future__ import annotations
@@ -84,10 +84,11 @@ class _Parts:
     maker: StepMaker
 
     def manifest(
-        self, inputs: Sequence[Var], outputs: Sequence[TensorType], scratch: Scratch, output_names: Sequence[str] = (), parts: int = 1,
-        **rest: Any,
+        self, inputs: Sequence[Var], outputs: Sequence[TensorType], scratch: Scratch, output_names: Sequence[str] = (),
+        parts: int = 1, **rest: Any,
     ) -> Manifest:
-        """Describe a program, or a block of one, that runs `parts` times along the first axis of its inputs and outputs."""
+        """Describe a program, or a block of one, that runs `parts` times along the first axis of its inputs and
+        outputs."""
         target = self.options.target
         names = [*output_names, *(f"output_{k}" for k in range(len(output_names), len(outputs)))]
         return Manifest(
@@ -111,8 +112,8 @@ class _Parts:
     def of_plan(self, plan: MemoryPlan, main: Function, output_names: Sequence[str] = ()) -> Manifest:
         """Describe what a plan of `main` does."""
         return self.manifest(
-            plan.inputs, plan.outputs, most(self.code.scratch(map(self.maker.table.kernel_of, plan.steps))), output_names,
-            main.attrs.get(PARTS, 1),
+            plan.inputs, plan.outputs, most(self.code.scratch(map(self.maker.table.kernel_of, plan.steps))),
+            output_names, main.attrs.get(PARTS, 1),
             steps=self.maker.steps(plan), workspace_bytes=plan.workspace_bytes,
         )
 
@@ -123,8 +124,8 @@ def build_program(
 ) -> Unfinished:
     """Compile a function whose body calls primitive functions, and note in `report` what was made.
 
-    `symbols` are the dynamic dimensions, `loops` the external functions that are loop programs. The `cache` keeps object files;
-    without one, kernels are lowered to loops only. Raises `CompileError`.
+    `symbols` are the dynamic dimensions, `loops` the external functions that are loop programs. The `cache` keeps
+    object files; without one, kernels are lowered to loops only. Raises `CompileError`.
     """
     with report.phase("plan"):
         plan = planned(main, name, symbols)
@@ -149,14 +150,16 @@ def build_program(
 
 
 def _with_symbols(manifest: Manifest, plan: MemoryPlan, symbols: Sequence[Symbol]) -> Manifest:
-    """Add the sizes of a program with dynamic dimensions, and the pieces of memory that are placed when they are known."""
+    """Add the sizes of a program with dynamic dimensions, and the pieces of memory that are placed when they are
+    known."""
     pieces = tuple(Piece(written(p.nbytes), p.birth, p.death) for p in plan.pieces)
     manifest = replace(manifest, symbols=tuple(OpenSymbol(v.name) for v in symbols), pieces=pieces)
     return replace(manifest, sizes=derived_sizes(manifest))
 
 
 def _looks(manifest: Manifest, target: Target) -> frozenset[int] | None:
-    """Return the steps after which a program looks for signals: every one where sizes are dynamic, none without Python."""
+    """Return the steps after which a program looks for signals: every one where sizes are dynamic, none without
+    Python."""
     if not system_of(target.mtriple):
         return None
     if manifest.symbols:
@@ -175,7 +178,8 @@ def build_parts(
     main: Function, target: Target, name: str, report: Report, output_names: Sequence[str] = (),
     loops: Mapping[str, PrimFunc] | None = None,
 ) -> tuple[Manifest, list[PrimFunc], Array]:
-    """Return the manifest of a program in C, its kernels, and its constants. Raises `CompileError` for operators that run in Python."""
+    """Return the manifest of a program in C, its kernels, and its constants. Raises `CompileError` for operators that
+    run in Python."""
     plan = planned(main, name)
     options = CodeOptions.current(target)
     table = KernelTable([plan], loops or {}, by_origin=False)
@@ -187,17 +191,20 @@ def build_parts(
 
 
 def build_flow(
-    lowered: Lowered, main: Function, blocks: Sequence[Function], target: Target, name: str, report: Report, cache: Cache,
-    output_names: Sequence[str] = (), loops: Mapping[str, PrimFunc] | None = None,
+    lowered: Lowered, main: Function, blocks: Sequence[Function], target: Target, name: str, report: Report,
+    cache: Cache, output_names: Sequence[str] = (), loops: Mapping[str, PrimFunc] | None = None,
 ) -> Unfinished:
     """Compile a program with control flow, whose straight-line `blocks` have been optimized.
 
-    Raises `CompileError` where the target is not a 64-bit Linux, for which alone its cells and its stack limit are written.
+    Raises `CompileError` where the target is not a 64-bit Linux, for which alone its cells and its stack limit are
+    written.
     """
     if not target.has_threads:
         raise CompileError(
-            f"'{name}' has control flow (branches, loops, closures), whose native code is written for Linux of 64 bits, and the "
-            f"target is {target.mtriple}; compile it for such a target, or evaluate it with relay.create_executor('debug')",
+            f"'{name}' has control flow (branches, loops, closures), whose native code is written for Linux of 64 "
+            "bits, and the "
+            f"target is {target.mtriple}; compile it for such a target, or evaluate it with "
+            "relay.create_executor('debug')",
             code="TW0403")
     _refuse_objects([(p.name_hint, p.checked_type) for b in (main, *blocks) for p in b.params])
     with report.phase("plan"):
@@ -225,12 +232,16 @@ def _flow_texts(
     lowered: Lowered, main: Function, parts: _Parts, made: Sequence[Manifest], times: Sequence[Sequence[int]],
     output_names: Sequence[str],
 ) -> tuple[Manifest, str]:
-    """Return the manifest of a program with control flow, and the LLVM text of its blocks (`made`) and of the control between."""
+    """Return the manifest of a program with control flow, and the LLVM text of its blocks (`made`) and of the control
+    between."""
     maker = parts.maker
     runs = [int(m.parts) for m in made]
     work = [n * sum(t) for n, t in zip(runs, times, strict=True)]
     found = [looks_of(m.steps, t, n) for m, t, n in zip(made, times, runs, strict=True)]
-    looks = {k: f or frozenset() for k, (m, f) in enumerate(zip(made, found, strict=True)) if f is not None or any(map(leaves, m.steps))}
+    looks = {
+        k: f or frozenset() for k,
+        (m, f) in enumerate(zip(made, found, strict=True)) if f is not None or any(map(leaves, m.steps))
+    }
     constants = [maker.constants.add((a,), None, a.nbytes) for a in lowered.constants]
     workspace = max((m.workspace_bytes for m in made), default=0)
     results = tensors_of(main.ret_type)
@@ -239,8 +250,8 @@ def _flow_texts(
     program.fallible.update(k for k, m in enumerate(made) if m.sites or m.scratch.heap or any(map(fails, m.steps)))
     watch = Watch(work, looks.keys(), SPAN) if looks or sum(work) >= LONG or has_calls(program) else None
     manifest = parts.manifest(
-        main.params, results, most(parts.code.scratch(maker.table)), output_names, steps=(), workspace_bytes=workspace + FIRST_CHUNK,
-        calls=tuple(maker.calls), interruptible=watch is not None,
+        main.params, results, most(parts.code.scratch(maker.table)), output_names, steps=(),
+        workspace_bytes=workspace + FIRST_CHUNK, calls=tuple(maker.calls), interruptible=watch is not None,
     )
     text = emit_blocks(made, [len(c.inputs) + len(c.outputs) for c in maker.calls], looks)
     return manifest, text + emit_flow(program, constants, [t.nbytes for t in results], workspace, watch)
@@ -250,21 +261,29 @@ def _refuse_objects(values: Sequence[tuple[str, Type | None]]) -> None:
     for name, kind in values:
         if any(t.dtype.is_object for t in tensors_of(kind)):
             raise CompileError(
-                f"'{name}' is of type {kind!r}, and a program with control flow does not go back to Python, where alone there are "
-                "such values; keep strings out of the branches, or evaluate the program with relay.create_executor('debug')",
+                f"'{name}' is of type {kind!r}, and a program with control flow does not go back to Python, where "
+                "alone there are "
+                "such values; keep strings out of the branches, or evaluate the program with "
+                "relay.create_executor('debug')",
                 code="TW0403")
 
 
 def _warn_of_host_steps(name: str, steps: Sequence[Step]) -> None:
-    """Warn once of all steps that are not native, with the nodes of the model by operator; steps on Python objects never are."""
+    """Warn once of all steps that are not native, with the nodes of the model by operator; steps on Python objects
+    never are."""
     found: dict[str, list[str]] = {}
     for step in steps:
         if isinstance(step, HostStep) and not any(v.dtype.is_object for v in (*step.inputs, *step.outputs)):
             found.setdefault(step.name, []).append(step.origin or "no origin")
     if found:
-        listed = "; ".join(f"{title}: {', '.join(at[:5])}{f' and {len(at) - 5} more' if len(at) > 5 else ''}" for title, at in sorted(found.items()))
+        listed = "; ".join(
+            f"{title}: {', '.join(at[:5])}{f' and {len(at) - 5} more' if len(at) > 5 else ''}" for title,
+            at in sorted(found.items())
+        )
         steps_said = f"{sum(map(len, found.values()))} of {len(steps)} steps"
-        warnings.warn(NotNativeWarning(f"{steps_said} of '{name}' have no native kernel and run in numpy: {listed}"), stacklevel=2)
+        warnings.warn(
+            NotNativeWarning(f"{steps_said} of '{name}' have no native kernel and run in numpy: {listed}"), stacklevel=2
+        )
 
 
 def _info(name: str, kind: Any, parts: int) -> TensorInfo:

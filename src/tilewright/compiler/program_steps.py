@@ -35,13 +35,16 @@ Array = np.ndarray[Any, Any]
 
 
 class StepMaker:
-    """Makes the steps of the plans of one program, which share a pool of constants, and the messages that a run may end with.
+    """Makes the steps of the plans of one program, which share a pool of constants, and the messages that a run may end
+    with.
 
     `in_python` says whether a function without a native kernel may become a step that runs in Python. `calls` are the
     modules of other compilers that native code calls, where a program with control flow cannot make them steps.
     """
 
-    def __init__(self, table: KernelTable, code: ProgramCode, in_python: bool = True, failures: Sequence[str] = ()) -> None:
+    def __init__(
+        self, table: KernelTable, code: ProgramCode, in_python: bool = True, failures: Sequence[str] = ()
+    ) -> None:
         self.table, self.code, self.in_python = table, code, in_python
         self.constants = ConstantPool()
         self.failures: list[str] = [*failures]
@@ -117,19 +120,23 @@ class StepMaker:
         if not self.in_python:
             raise CompileError(
                 f"{title} ({origin or 'no origin'}) has no native kernel, and stands in a program with control flow, "
-                "which does not go back to Python; replace it, or evaluate the program with relay.create_executor('debug')",
+                "which does not go back to Python; replace it, or evaluate the program with "
+                "relay.create_executor('debug')",
                 code="TW0403")
         constants = [loc.place is MemorySpace.CONSTANT and loc.type.dtype.is_object for loc in s.inputs]
         kept = [self._known[loc.index] if c else None for loc, c in zip(s.inputs, constants, strict=True)]
         return self._host(title, prepared(function, kept), s, origin, kept)
 
-    def _host(self, title: str, run: Callable[..., Any], s: PlanStep, origin: str, kept: Sequence[Array | None]) -> HostStep:
+    def _host(
+        self, title: str, run: Callable[..., Any], s: PlanStep, origin: str, kept: Sequence[Array | None]
+    ) -> HostStep:
         """Make a step that runs in Python; constants that are Python objects are `kept` by the step itself."""
         inputs = [self.value(loc) for loc, k in zip(s.inputs, kept, strict=True) if k is None]
         return HostStep(title, run, tuple(inputs), tuple(map(self.value, s.outputs)), origin, isinstance(run, Meaning))
 
     def _external(self, call: ExternalCall, s: PlanStep, origin: str) -> ExternalStep | KernelCall:
-        """Make a step that calls another compiler's module; in a program with control flow, a call that native code makes."""
+        """Make a step that calls another compiler's module; in a program with control flow, a call that native code
+        makes."""
         inputs, outputs = tuple(map(self.value, s.inputs)), tuple(map(self.value, s.outputs))
         if self.in_python:
             return ExternalStep(call.symbol, inputs, outputs, origin)
@@ -143,7 +150,8 @@ def static_shape(t: Any, what: str) -> tuple[int, ...]:
     """Return the shape of a tensor. Raises `CompileError` where a dimension is not known."""
     if not isinstance(t, TensorType) or not t.is_static:
         raise CompileError(
-            f"the shape of {what} is {t!r}; give its symbolic dimensions a size (shapes={{name: (1, 3, 224, 224)}})", code="TW0303")
+            f"the shape of {what} is {t!r}; give its symbolic dimensions a size (shapes={{name: (1, 3, 224, 224)}})",
+            code="TW0303")
     return tuple(t.shape)
 
 

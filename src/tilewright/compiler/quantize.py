@@ -38,17 +38,24 @@ class QuantizedModel:
         return compile(self.module, None, target, threads, **options)
 
 
-def quantize(model: Any, data: Any, shapes: Mapping[str, Sequence[int]] | None = None, **options: Any) -> QuantizedModel:
+def quantize(
+    model: Any, data: Any, shapes: Mapping[str, Sequence[int]] | None = None, **options: Any
+) -> QuantizedModel:
     """Quantize a float model to bytes by what its values are for `data`.
 
-    `model` is what `tilewright.compile` takes. `data` are inputs: a dictionary of arrays, with any number of samples along the first axis, a path of such a `.npz`, an iterable of
-    dictionaries, or arrays where there is one input. Sizes that the model leaves open are those of `shapes`, else those of the first sample. `options` are
-    those of `relay.quantize.PostTraining`. Raises `InputError` for data that do not fit, `OptionError`, and what `tilewright.compile` raises for a model.
+    `model` is what `tilewright.compile` takes. `data` are inputs: a dictionary of arrays, with any number of samples
+    along the first axis, a path of such a `.npz`, an iterable of dictionaries, or arrays where there is one input.
+    Sizes that the model leaves open are those of `shapes`, else those of the first sample. `options` are those of
+    `relay.quantize.PostTraining`. Raises `InputError` for data that do not fit, `OptionError`, and what
+    `tilewright.compile` raises for a model.
     """
     known = list(PostTraining.__dataclass_fields__)
     for name in options:
         if name not in known:
-            raise OptionError(f"quantize: there is no option '{name}'{nearest(name, known) or '; the options are: ' + ', '.join(known)}", code="TW1001")
+            raise OptionError(
+                "quantize: there is no option "
+                f"'{name}'{nearest(name, known) or '; the options are: ' + ', '.join(known)}", code="TW1001"
+            )
     config = PostTraining(**options)
     samples = _read(data)
     params: dict[str, Any] = {}
@@ -67,23 +74,35 @@ def _read(data: Any) -> Any:
         try:
             return read_npz(data)
         except (OSError, ValueError) as error:
-            raise InputError(f"cannot read calibration data from '{data}': {error}; write a .npz with np.savez(path, input_name=array)", code="TW1002") from None
+            raise InputError(
+                f"cannot read calibration data from '{data}': {error}; write a .npz with np.savez(path, "
+                "input_name=array)", code="TW1002"
+            ) from None
     if isinstance(data, Mapping) or hasattr(data, "shape"):
         return data
     if not isinstance(data, Iterable):
-        raise InputError(f"calibration data are a dictionary of arrays, an iterable of them, an array or the path of a .npz, and a {type(data).__name__} was given", code="TW1002")
+        raise InputError(
+            "calibration data are a dictionary of arrays, an iterable of them, an array or the path of a .npz, and a "
+            f"{type(data).__name__} was given", code="TW1002"
+        )
     return list(data)
 
 
-def _sizes(signature: Sequence[tuple[str, Sequence[int | str], str]], data: Any, shapes: dict[str, Sequence[int]]) -> dict[str, Sequence[int]]:
-    """Shapes of all inputs whose sizes are open: those that are given, else those of the first sample; one sample at a time where the batch is open."""
+def _sizes(
+    signature: Sequence[tuple[str, Sequence[int | str], str]], data: Any, shapes: dict[str, Sequence[int]]
+) -> dict[str, Sequence[int]]:
+    """Shapes of all inputs whose sizes are open: those that are given, else those of the first sample; one sample at a
+    time where the batch is open."""
     first = data[0] if isinstance(data, list) and data else data
     for name, dims, _ in signature:
         if name in shapes or all(isinstance(d, int) for d in dims):
             continue
         found = first.get(name) if isinstance(first, Mapping) else first if len(signature) == 1 else None
         if found is None:
-            raise InputError(f"input '{name}' has open sizes, and the data have none of that name; give shapes={{'{name}': (1, …)}}", code="TW1002")
+            raise InputError(
+                f"input '{name}' has open sizes, and the data have none of that name; give shapes={{'{name}': (1, …)}}",
+                code="TW1002"
+            )
         whole = tuple(np.shape(found))
         shapes[name] = (1, *whole[1:]) if isinstance(data, Mapping) or hasattr(data, "shape") else whole
     return shapes

@@ -1,4 +1,4 @@
-"""A relay module or function as what is compiled: a program that is in memory."""
+"""A Relay module or function as the source of a model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tilewright.scalar.expr import Var as Symbol
 
 
 class RelaySource(ModelSource):
-    """A module. There is no digest of it that is quicker to make than its program, so only its kernels are in the cache."""
+    """A module in memory. A digest of it would take as long as compiling, so the cache has only its kernels."""
 
     content = ""
 

@@ -1,4 +1,4 @@
-"""What a build tells about itself: seconds by phase, and what each stage made."""
+"""Report of a build: seconds by phase, and the results of each stage."""
 
 from __future__ import annotations
 
@@ -19,10 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class Report:
-    """Seconds spent in each phase of a build, and what the stages made: each kernel, its LLVM text, and the fused module.
+    """Seconds spent in each phase of a build, and what the stages made: each kernel, its LLVM text, and the fused
+    module.
 
-    The module, and with it the weights as they were in the model, is kept only where it is asked for; so are the functions that kernels compute, by
-    symbol, and the plans with the steps that were made of them: one plan of a straight line, one for each block of a program with control flow.
+    The module, and with it the weights as they were in the model, is kept only where it is asked for; so are the
+    functions that kernels compute, by symbol, and the plans with the steps that were made of them: one plan of a
+    straight line, one for each block of a program with control flow.
     """
 
     keeps_module: bool = False

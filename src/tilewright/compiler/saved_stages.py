@@ -1,11 +1,13 @@
-"""Programs in stages as a file: what is compiled, and the rest of the program at each point, from which it goes on growing.
+"""Programs in stages as a file: what is compiled, and the rest of the program at each point, from which it goes on
+growing.
 
     model.tar   stages.json · stages.sha256 · function.N.json · program.N.tar
 
-`stages.json` has the inputs, the way the program was compiled, the tree of points and edges (`compiler/staged.py`) and the sum of every other
-member; a function is a program as JSON (`serialization`), a program an artifact of its own (`runtime/artifact.py`), so that loading runs no code
-of the file's. What is loaded needs the package, not the model: behind the first stage it runs on values, and compiles, as before it was saved.
-The root has no function unless values decide its way: what it was not called with before, a model with symbolic dimensions has to be compiled for.
+`stages.json` has the inputs, the way the program was compiled, the tree of points and edges (`compiler/staged.py`) and
+the sum of every other member; a function is a program as JSON (`serialization`), a program an artifact of its own
+(`runtime/artifact.py`), so that loading runs no code of the file's. What is loaded needs the package, not the model:
+behind the first stage it runs on values, and compiles, as before it was saved. The root has no function unless values
+decide its way: what it was not called with before, a model with symbolic dimensions has to be compiled for.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ FORMAT: Final = "tilewright stages 1"
 
 @dataclass(frozen=True)
 class Way:
-    """How the stages of a program are compiled."""
+    """Name, target and options that the stages of a program are compiled with."""
 
     name: str
     target: Target
@@ -59,18 +61,24 @@ class Way:
     threads: int | None = None
 
     def compiled(self, function: Function) -> Artifact:
-        """One stage."""
+        """Compile one stage."""
         with self.options.context():
-            return compile_module(lambda: IRModule.from_expr(function), self.target, self.name, Report(), Cache.default())
+            return compile_module(
+                lambda: IRModule.from_expr(function), self.target, self.name, Report(), Cache.default()
+            )
 
 
 def save_stages(tree: Stages, way: Way, main: Function | None, path: Path) -> Path:
-    """Write a program and what was compiled of it. `main` is the whole program where values of its inputs decide its first way.
+    """Write a program and its compiled stages. `main` is the whole program where values of its inputs decide its first
+    edge.
 
     Raises `ArtifactError` for another kind of file, and for a first stage that needs Python.
     """
     if path.suffix != ".tar":
-        raise ArtifactError(f"{path}: a program in stages, which goes on growing while it runs, is saved as .tar, not as '{path.suffix}'", code="TW0802")
+        raise ArtifactError(
+            f"{path}: a program in stages, which goes on growing while it runs, is saved as .tar, not as "
+            f"'{path.suffix}'", code="TW0802"
+        )
     try:
         with tempfile.TemporaryDirectory(prefix="tilewright-stages-") as folder:
             write_atomically(path, _Writer(Path(folder), tree, way, main).write)
@@ -80,38 +88,51 @@ def save_stages(tree: Stages, way: Way, main: Function | None, path: Path) -> Pa
 
 
 class _Writer:
-    """The members of one file: they are made first, since the first of them has the sums of the others."""
+    """Members of one file, made before it is written: the first member has the checksums of the others."""
 
     def __init__(self, folder: Path, tree: Stages, way: Way, main: Function | None) -> None:
         self.folder = folder
         self.sums: dict[str, str] = {}
         said = {
-            "format": FORMAT, "version": __version__, "name": way.name, "target": str(way.target), "options": way.options.to_json(), "threads": way.threads,
-            "inputs": [[name, list(dims), str(dtype)] for name, dims, dtype, _ in tree.signature], "root": self._point(tree.root, main),
+            "format": FORMAT, "version": __version__, "name": way.name, "target": str(way.target),
+            "options": way.options.to_json(), "threads": way.threads,
+            "inputs": [[name, list(dims), str(dtype)] for name, dims, dtype, _ in tree.signature],
+            "root": self._point(tree.root, main),
         }
         self.text = json.dumps({**said, "sums": self.sums}).encode()
 
     def write(self, file: BinaryIO) -> None:
         with sealed_tar(file) as archive:
-            for name, data in ((STAGES_MEMBER, self.text), ("stages.sha256", hashlib.sha256(self.text).hexdigest().encode())):
+            for name, data in (
+                (STAGES_MEMBER, self.text), ("stages.sha256", hashlib.sha256(self.text).hexdigest().encode())
+            ):
                 archive.addfile(member(name, len(data)), io.BytesIO(data))
             for name in self.sums:
                 with (self.folder / name).open("rb") as content:
                     archive.addfile(member(name, (self.folder / name).stat().st_size), content)
 
     def _point(self, point: Point, function: Function | None) -> dict[str, Any]:
-        edges = [self._edge(e) for e in list(point.edges.values()) if e.ready and (function is None or not _needs_python(e))]
-        return {"function": self._function(function), "open": point.open, "asked": point.asked, "met": point.met, "edges": edges}
+        edges = [
+            self._edge(e) for e in list(point.edges.values()) if e.ready and (function is None or not _needs_python(e))
+        ]
+        return {
+            "function": self._function(function), "open": point.open, "asked": point.asked, "met": point.met,
+            "edges": edges
+        }
 
     def _edge(self, edge: Edge) -> dict[str, Any]:
         return {
-            "key": [k if isinstance(k, tuple) else base64.b64encode(k).decode() for k in edge.key], "takes": edge.takes, "gives": edge.gives, "lists": edge.lists,
-            "small": edge.small, "program": self._program(edge.program), "next": None if edge.next is None else self._point(edge.next, edge.next.function),
+            "key": [k if isinstance(k, tuple) else base64.b64encode(k).decode() for k in edge.key], "takes": edge.takes,
+            "gives": edge.gives, "lists": edge.lists,
+            "small": edge.small, "program": self._program(edge.program),
+            "next": None if edge.next is None else self._point(edge.next, edge.next.function),
             "sizers": [[self._function(_closed(size.call)), places] for size, places in edge.sizers],
         }
 
     def _function(self, function: Function | None) -> str | None:
-        return None if function is None else self._member("function", "json", lambda path: path.write_text(save_json(function)))
+        return None if function is None else self._member(
+            "function", "json", lambda path: path.write_text(save_json(function))
+        )
 
     def _program(self, program: Specialization | None) -> str | None:
         return None if program is None else self._member("program", "tar", program.artifact.save)
@@ -129,29 +150,34 @@ def _needs_python(edge: Edge) -> bool:
 
 
 def _closed(call: Call) -> Function:
-    """The function whose body a call is, on values of the types of its arguments."""
+    """Return a function with a call as its body, and parameters of the types of its arguments."""
     args: list[Expr] = []
     params: list[Var] = []
     for a in call.args:
-        made = [Var(f"v{len(params) + k}", f.known_type()) for k, f in enumerate(a.fields if isinstance(a, Tuple) else (a,))]
+        made = [
+            Var(f"v{len(params) + k}", f.known_type()) for k, f in enumerate(a.fields if isinstance(a, Tuple) else (a,))
+        ]
         params += made
         args.append(Tuple(tuple(made)) if isinstance(a, Tuple) else made[0])
     return Function(params, Call(call.op, args, span=call.span))
 
 
 class SavedStages(Stages):
-    """A program in stages that was loaded: called as the model is that it was made of."""
+    """A loaded program in stages, called like the model that it was saved from."""
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
         results, lists = self.run(self.arrays(args, kwargs), out)
         if out is not None and lists:
-            raise InputError("the program gives sequences or optionals, and out= needs tensors alone; leave it out", code="TW0705")
+            raise InputError(
+                "the program gives sequences or optionals, and out= needs tensors alone; leave it out", code="TW0705"
+            )
         return grouped(results, lists) if lists else results
 
 
 @compiler_hooks.load_stages.provide
 def load_stages(path: Path, threads: int | None = None) -> SavedStages:
-    """What `save_stages` wrote, ready to call. Raises `ArtifactError` for a file that is damaged or made for another machine."""
+    """Load a file of `save_stages`, ready to call. Raises `ArtifactError` for a damaged file, and one for another
+    machine."""
     try:
         if not is_sealed(path):
             raise _damaged(path)
@@ -164,11 +190,14 @@ def load_stages(path: Path, threads: int | None = None) -> SavedStages:
 
 
 def _damaged(path: Path) -> ArtifactError:
-    return ArtifactError(f"{path}: the file is damaged (its contents do not match its checksum); copy it again, or compile the model again", code="TW0804")
+    return ArtifactError(
+        f"{path}: the file is damaged (its contents do not match its checksum); copy it again, or compile the model "
+        "again", code="TW0804"
+    )
 
 
 class _Reader:
-    """One file while it is read."""
+    """Reader of one file."""
 
     def __init__(self, path: Path, archive: tarfile.TarFile, threads: int | None) -> None:
         self.path, self.archive, self.threads = path, archive, threads
@@ -180,7 +209,10 @@ class _Reader:
             raise _damaged(self.path)
         said = read_json(text)
         if said["format"] != FORMAT:
-            raise ArtifactError(f"{self.path}: a program in stages of the form '{said['format']}', and '{FORMAT}' is read; compile the model again", code="TW0806")
+            raise ArtifactError(
+                f"{self.path}: a program in stages of the form '{said['format']}', and '{FORMAT}' is read; compile the "
+                "model again", code="TW0806"
+            )
         for name, wanted in said["sums"].items():
             if hashlib.sha256(self._bytes(name)).hexdigest() != wanted:
                 raise _damaged(self.path)
@@ -192,7 +224,9 @@ class _Reader:
         def grown(point: Point, values: Sequence[Array] | None) -> tuple[Edge, set[int]]:
             if point.function is None:
                 shapes = "these" if values is None else ", ".join(str(v.shape) for v in values)
-                raise InputError(f"{self.path}: the program takes ({described(inputs)}), and was not called with inputs of the shapes {shapes} before it was "
+                raise InputError(
+                    f"{self.path}: the program takes ({described(inputs)}), and was not called with inputs of the "
+                    f"shapes {shapes} before it was "
                                  "saved; compile the model, call it with them, and save it again", code="TW0704")
             with no_garbage_collection(), way.options.context():
                 return grow(point.function, values)
@@ -215,7 +249,9 @@ class _Reader:
         return found
 
     def _program(self, name: str | None) -> Specialization | None:
-        return None if name is None else Specialization(load_tar(self.path, self.members[name].offset_data, is_whole=False), self.threads)
+        return None if name is None else Specialization(
+            load_tar(self.path, self.members[name].offset_data, is_whole=False), self.threads
+        )
 
     def _point(self, said: dict[str, Any], name: str) -> Point:
         point = Point(self._function(said["function"]), said["open"])

@@ -1,7 +1,7 @@
-"""Sequences and optionals at the door of a model: its program takes and gives tensors, its caller lists of them, and None.
+"""Sequences and optionals as inputs and outputs of a model: its program has tensors, its caller lists of them and None.
 
-The length of a sequence, the shapes of its tensors, and whether an optional is there are part of what a model is specialised for, as
-the shape of a tensor is. In a signature such an input has the dimensions `...`, and its type says what it is: "seq(float32)".
+A model is specialised for the length of a sequence, the shapes of its tensors, and the presence of an optional, as for
+the shape of a tensor. In a signature such an input has the dimensions `...` and a type such as "seq(float32)".
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Groups = Mapping[str, Any]
 """The shapes of the inputs that are sequences or optionals, by name: see `shape_of`."""
 
 OPEN: Final = "..."
-"""In place of the dimensions of an input that is no plain tensor."""
+"""Dimensions of an input that is a sequence or an optional."""
 
 
 def is_group(dims: Sequence[Any]) -> bool:
@@ -26,19 +26,23 @@ def is_group(dims: Sequence[Any]) -> bool:
 
 
 def shape_of(name: str, dtype: str, value: Any) -> Any:
-    """What a model is specialised for: the shapes in a list, the shape of a tensor, or None; raises `InputError` for what it does not take."""
+    """Return the shapes that a model is specialised for: of the tensors in a list, of a tensor, or None. Raises
+    `InputError`."""
     optional = dtype.startswith("optional(")
     sequence = dtype.removeprefix("optional(").startswith("seq(")
     if value is None and optional:
         return None
     if sequence != isinstance(value, (list, tuple)) or value is None:
         wanted = "a list of arrays" if sequence else "an array"
-        raise InputError(f"input '{name}' is {dtype}, and takes {wanted}{', or None' if optional else ''}; it was given a {type(value).__name__}", code="TW0703")
+        raise InputError(
+            f"input '{name}' is {dtype}, and takes {wanted}{', or None' if optional else ''}; it was given a "
+            f"{type(value).__name__}", code="TW0703"
+        )
     return tuple(tuple(np.shape(v)) for v in value) if sequence else tuple(np.shape(value))
 
 
 def tensors_of(name: str, dtype: str, shape: Any) -> list[tuple[str, tuple[int, ...], str]]:
-    """The tensors that an input of such a shape is, as inputs of the program: their names, shapes and types."""
+    """Return the tensors of an input of such a shape, as inputs of the program: names, shapes, dtypes."""
     element = dtype.removeprefix("optional(").removeprefix("seq(").rstrip(")")
     if shape is None:
         return []
@@ -48,12 +52,12 @@ def tensors_of(name: str, dtype: str, shape: Any) -> list[tuple[str, tuple[int, 
 
 
 def given_shape(shape: Any) -> Any:
-    """A shape that the user gives, in tuples."""
+    """Return a shape given by the user as tuples."""
     return None if shape is None else tuple(tuple(d) if isinstance(d, (list, tuple)) else d for d in shape)
 
 
 def flat(values: Iterable[Any]) -> list[Any]:
-    """The tensors of the inputs, in order."""
+    """Return the tensors of the inputs, in order."""
     found: list[Any] = []
     for v in values:
         if isinstance(v, (list, tuple)):
@@ -64,7 +68,9 @@ def flat(values: Iterable[Any]) -> list[Any]:
 
 
 def grouped(results: Any, lists: Sequence[int | str | None]) -> Any:
-    """The outputs as the model has them: the value of the only one, or a tuple."""
+    """Return the outputs as the model declares them: a single value, or a tuple."""
     left = iter(results if isinstance(results, (tuple, list)) else (results,))
-    found = tuple(None if n is None else next(left) if isinstance(n, str) else [next(left) for _ in range(n)] for n in lists)
+    found = tuple(
+        None if n is None else next(left) if isinstance(n, str) else [next(left) for _ in range(n)] for n in lists
+    )
     return found[0] if len(found) == 1 else found

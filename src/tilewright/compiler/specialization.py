@@ -1,18 +1,16 @@
-"""Specializations: compiled programs, each with the guards under which a call may use it.
+"""Specializations: compiled programs, each with the guards (`runtime/guards.py`) under which a call may use it.
 
-Three things compile for sizes that vary, and all are made of specializations (`runtime/guards.py` says what guards are):
+A `Model`, a tree of `Stages`, and whatever else serves sizes that vary, has `specializations()`:
 
-    fixed sizes       one specialization; dynamic ones: one, whose guards have symbols             (open_program.py)
-    one a shape       a specialization for each combination of shapes that the model is called with   (staged.py)
-    stages            the same, and guards on the values that decide shapes, for each part of a program (staged.py)
+    fixed sizes      one specialization, whose guards have numbers alone
+    dynamic sizes    one specialization, whose guards have symbols with ranges                     (open_program.py)
+    one a shape      a specialization for each combination of shapes that the model is called with       (staged.py)
+    stages           for each part of a program; guards on the values that decide shapes as well         (staged.py)
 
 This module imports only what running needs, so that a model from the cache is loaded without the compiler.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterable
-from typing import Protocol
 
 from tilewright.runtime.artifact import Artifact
 from tilewright.runtime.executable import Executable
@@ -45,10 +43,3 @@ class Specialization:
         self._threads = count
         if self._executable is not None:
             self._executable.threads = count
-
-
-class Specialized(Protocol):
-    """A model as the specializations that calls use, which may become more with every call."""
-
-    def specializations(self) -> Iterable[Specialization]:
-        """Return the specializations so far."""

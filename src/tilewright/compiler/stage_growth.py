@@ -1,4 +1,5 @@
-"""How the tree of stages grows: from the rest of a program and the values of a run to the next stage (see `compiler/staged.py`)."""
+"""Growth of the tree of stages: from the rest of a program and the values of a run to the next stage
+(`compiler/staged.py`)."""
 
 from __future__ import annotations
 
@@ -26,17 +27,19 @@ from tilewright.relay.visitor import operands, post_order
 Array = np.ndarray[Any, Any]
 
 _MOST_ASKED: Final = 16
-"""The most whole numbers in what is computed at once because an operator asks for it; a key is as long as that."""
+"""Largest number of integers in a value that is computed early because an operator asks for it; it becomes part of a
+key."""
 _LONGEST: Final = 4
-"""The most operators in it, for each number."""
+"""Largest number of operators in such a value, for each integer."""
 _ALL: Final = 1 << 62
 
 
 class Asked:
-    """Answers what operators ask of the values of a run, and remembers which of them decide. Without values it only remembers."""
+    """Answers operators that ask for values of a run, and records which values decide. Without values it only
+    records."""
 
     def __init__(self, params: Sequence[Var], values: Sequence[Array] | None, most: int) -> None:
-        """`most` is the most numbers in what is computed for whoever asks, `_ALL` for no limit."""
+        """`most` limits the integers in a value that is computed for an operator; `_ALL`: no limit."""
         self.most = most
         self.params: dict[Expr, int] = {p: k for k, p in enumerate(params)}
         self.values = values
@@ -54,7 +57,8 @@ class Asked:
 
 
 def _made_of(e: Expr, most: int) -> list[Var] | None:
-    """The parameters that `e` is made of, where it is arithmetic on few whole numbers; None for any other, which a stage computes."""
+    """Return the parameters of `e` where it is arithmetic on few integers; None for other values, which a stage
+    computes."""
     seen: dict[Expr, None] = {e: None}
     stack = [e]
     while stack:
@@ -78,23 +82,26 @@ def _is_arithmetic(e: Expr, most: int) -> bool:
 
 
 def point_of(function: Function) -> Point:
-    """The point at which `function` is what is left to do."""
+    """Return the point at which `function` is left to do."""
     return Point(function, [k for k, p in enumerate(function.params) if not is_static(p.known_type())])
 
 
 def types_of(function: Function, values: Sequence[Array] | None) -> list[TensorType]:
-    """The types of the parameters in a run with these values."""
+    """Return the types of the parameters in a run with these values."""
     if values is None:
         return [p.tensor_type for p in function.params]
     known = (p.known_type() for p in function.params)
-    return [t if isinstance(t, TensorType) and t.is_static else TensorType(v.shape, DataType(v.dtype)) for t, v in zip(known, values, strict=True)]
+    return [
+        t if isinstance(t, TensorType) and t.is_static else TensorType(v.shape, DataType(v.dtype))
+        for t, v in zip(known, values, strict=True)
+    ]
 
 
 def grow(function: Function, values: Sequence[Array] | None) -> tuple[Edge, set[int]]:
-    """The way on from `function` for these values, and the numbers of those that decide it.
+    """Return the edge from `function` for these values, and the numbers of the values that decide it.
 
-    With None for the values, whose sizes must be known then, the second tells which would decide it. Raises `CompileError` as conversions
-    and inferences do, naming the node.
+    Without values, all sizes must be known, and the numbers are of those that would decide. Raises `CompileError` that
+    names the node, as conversions and type inference do.
     """
     types = types_of(function, values)
     resolved, found = _resolved(function, types, values, _MOST_ASKED)
@@ -107,10 +114,15 @@ def grow(function: Function, values: Sequence[Array] | None) -> tuple[Edge, set[
     after = None if made.rest is None else point_of(made.rest)
     lists = resolved.attrs.get("output_lists", ()) if after is None else ()
     sizers = [(Sizer(call), places) for call, places in made.sizers]
-    return Edge(made.takes, made.gives, after, made.stage, sizers, small=made.stage is not None and work(made.stage) < SMALL, lists=lists), found
+    return Edge(
+        made.takes, made.gives, after, made.stage, sizers, small=made.stage is not None and work(made.stage) < SMALL,
+        lists=lists
+    ), found
 
 
-def _resolved(function: Function, types: Sequence[TensorType], values: Sequence[Array] | None, most: int) -> tuple[Function, set[int]]:
+def _resolved(
+    function: Function, types: Sequence[TensorType], values: Sequence[Array] | None, most: int
+) -> tuple[Function, set[int]]:
     if not needs_stages(function) and [p.known_type() for p in function.params] == list(types):
         return function, set()
     params = [Var(p.name_hint, t, p.span) for p, t in zip(function.params, types, strict=True)]
@@ -122,11 +134,14 @@ def _refuse(rest: Function) -> NoReturn:
     stuck = next((e for e in post_order(rest.body) if isinstance(e, Call) and pending(e)), None)
     if stuck is None:
         raise InternalError("a program in stages does not get on, and nothing in it waits for a value")
-    raise CompileError("it waits for a value that no run makes; evaluate the program with relay.create_executor('debug')", stuck.span, code="TW0403")
+    raise CompileError(
+        "it waits for a value that no run makes; evaluate the program with relay.create_executor('debug')", stuck.span,
+        code="TW0403"
+    )
 
 
 class Sizer:
-    """The meaning of a call on the tensors of its arguments, one after another."""
+    """Numpy meaning of a call on the tensors of its arguments, in order."""
 
     def __init__(self, call: Call) -> None:
         self.call, self.name = call, str(call.op.name)
@@ -140,7 +155,8 @@ class Sizer:
 
 
 def typed(mod: IRModule) -> IRModule:
-    """`mod` with the types that are known before it runs; raises `CompileError` where one is not that should be."""
+    """Return `mod` with the types that are known before it runs. Raises `CompileError` for a type that should be
+    known."""
     main = mod["main"]
     if any(isinstance(e, Call) and isinstance(e.op, Waiting) for e in post_order(main)):
         return mod
@@ -148,7 +164,7 @@ def typed(mod: IRModule) -> IRModule:
 
 
 def with_main(mod: IRModule, main: Function) -> IRModule:
-    """`mod` with another `main`."""
+    """Return `mod` with another `main`."""
     if mod["main"] is main:
         return mod
     made = mod.copy()
@@ -157,6 +173,9 @@ def with_main(mod: IRModule, main: Function) -> IRModule:
 
 
 def signature_of(main: Function) -> list[tuple[str, list[int | str], str]]:
-    """Names, dimensions and types of the inputs. Raises `CompileError` for one that is no tensor."""
+    """Return names, dimensions and dtypes of the inputs. Raises `CompileError` for an input that is not a tensor."""
     check_entry_types(main)
-    return [(p.name_hint, [d if isinstance(d, int) else str(d) for d in p.tensor_type.shape], str(p.tensor_type.dtype)) for p in main.params]
+    return [
+        (p.name_hint, [d if isinstance(d, int) else str(d) for d in p.tensor_type.shape], str(p.tensor_type.dtype))
+        for p in main.params
+    ]

@@ -1,16 +1,18 @@
-"""Programs in stages: a tree of compiled programs, grown by the calls that need them.
+"""Programs whose shapes depend on the sizes or values of a call: a tree of compiled stages, grown by the calls.
 
-    point: the rest of a program over the values that are there --sizes, deciding values--> edge: a compiled stage --> next point
+    point: the rest of a program --sizes, deciding values--> edge: a compiled stage --> the next point
 
-A `Point` is what is left to do; which of its values have open sizes, and which of them decide (axes, shapes, counts), is found when an
-operator asks for them. The sizes and the deciding values of a call are the key of an `Edge`: a known key costs one look into a
-dictionary, a new one has the rest resolved for it, the stage that has known sizes then cut off (`compiler/stage_growth.py`) and compiled. So
-calls of the same sizes stay in native code, and a program all of whose sizes are known is one edge.
+A `Point` is the work left to do. Some of its values have dynamic sizes, and some decide shapes (axes, counts); the
+latter are found when an operator asks for them. The sizes and the deciding values of a call are the key of an `Edge`: a
+known key costs one dictionary lookup. For a new key the rest is resolved, the stage of known sizes is cut off
+(`compiler/stage_growth.py`) and compiled. Calls of known sizes stay in native code, and a program of one stage is one
+edge.
 
-Sizes that differ in every call must not compile for ever. Behind its first key a point runs all that is left on the values themselves
-(`relay/dynamic_interpreter.py`), with steps that are made once, and compiles a stage for a key when that pays (`jit_policy.py`). Where an operator has
-too much to do for that, or the rest has other nodes than operators, the stage of a new key is compiled at once; behind `SETTLED` keys a
-small one runs by its numpy meaning until it pays. A point keeps the `MOST_EDGES` edges that were used last.
+Sizes that differ at every call must not compile without end. After its first key, a point interprets the rest in numpy
+(`relay/dynamic_interpreter.py`), with steps that are made once, and compiles the stage of a key when that pays
+(`base/jit_policy.py`). Where an operator is too large to interpret, or the rest has control flow, the stage of a new
+key is compiled at once; after `SETTLED` keys a small stage runs in numpy until compiling pays. A point keeps the
+`MOST_EDGES` edges that were used last.
 
 This module imports only what running needs, so that a model from the cache is loaded without the compiler.
 """
@@ -48,32 +50,41 @@ Dims = Sequence["int | str"]
 Lists = tuple["int | str | None", ...]
 
 SETTLED: Final = 4
-"""So many keys of a point are compiled as they come; for sizes that go on changing the rule of small stages holds."""
+"""Number of keys of a point that are compiled as they come; after them, small stages wait until compiling pays."""
 SMALL: Final = 1 << 20
-"""A stage of fewer operations (`relay.transform.stages.work`) is small: a tenth of a millisecond. So is an operator that runs on values."""
+"""Operations (`relay.transform.stages.work`) below which a stage, or an interpreted operator, is small: 0.1 ms."""
 TRIED: Final = 3
-"""So many calls in succession that were too large for a point's steps end the trying."""
+"""Successive calls too large to interpret, after which a point stops trying."""
 MOST_EDGES: Final = 64
-"""The ways on from a point that are kept."""
+"""Number of edges that a point keeps."""
 
 
 class Edge:
-    """One way on from a point: the stage, what is sized by hand behind it, and the next point.
+    """One way on from a point: a stage, the `sizers` that run after it in numpy, and the next point.
 
-    The values of a run are numbered: those of the point, the results of the stage, those of the `sizers` one after another. `takes` are
-    the numbers of the stage's arguments, `gives` those of the next point's values, or of the outputs where there is none.
+    The values of a run are numbered: those of the point, the results of the stage, the results of the `sizers` in
+    order. `takes` are the numbers of the stage's arguments, `gives` those of the next point's values, or of the
+    outputs.
     """
 
-    __slots__ = ("_meaning", "_operators", "gives", "is_whole", "key", "lists", "name", "next", "program", "sizers", "small", "stage", "takes", "use")
+    __slots__ = (
+        "_meaning", "_operators", "gives", "is_whole", "key", "lists", "name", "next", "program", "sizers", "small",
+        "stage", "takes", "use"
+    )
 
     def __init__(
         self, takes: Sequence[int], gives: Sequence[int], after: Point | None = None, stage: Function | None = None,
         sizers: Sequence[tuple[Sizer, tuple[int, ...]]] = (), *, small: bool = False, lists: Lists = (),
     ) -> None:
         self.lists = lists
-        """How the outputs are grouped (see `relay/sequence_values.py`), where there is no next point and they are not all tensors."""
-        self.takes, self.gives, self.next, self.stage, self.sizers, self.small = tuple(takes), tuple(gives), after, stage, tuple(sizers), small
-        self.is_whole = after is None and not self.sizers and (*self.takes, *self.gives) == tuple(range(len(self.takes) + len(self.gives)))
+        """How the outputs are grouped (see `relay/sequence_values.py`), where there is no next point and they are not
+        all tensors."""
+        self.takes, self.gives, self.next, self.stage, self.sizers, self.small = (
+            tuple(takes), tuple(gives), after, stage, tuple(sizers), small
+        )
+        self.is_whole = after is None and not self.sizers and (*self.takes, *self.gives) == tuple(
+            range(len(self.takes) + len(self.gives))
+        )
         """Whether the stage is all that there is to do: its results are the outputs."""
         self.program: Specialization | None = None
         self.use = Use()
@@ -84,7 +95,7 @@ class Edge:
 
     @staticmethod
     def whole(inputs: int, program: Specialization) -> Edge:
-        """The one edge of a program without stages."""
+        """Return the edge of a program of one stage."""
         manifest = program.artifact.manifest
         made = Edge(range(inputs), range(inputs, inputs + len(manifest.outputs)), lists=manifest.lists)
         made.program = program
@@ -92,18 +103,18 @@ class Edge:
 
     @property
     def ready(self) -> bool:
-        """Whether the stage is compiled, or there is none."""
+        """Whether the edge can run natively: its stage is compiled, or it has none."""
         return self.program is not None or self.stage is None
 
     @property
     def operators(self) -> int:
-        """How many the stage has, while it is not compiled."""
+        """Number of operators of a stage that is not compiled."""
         if not self._operators and self.stage is not None:
             self._operators = _operators(self.stage)
         return self._operators
 
     def evaluated(self, stage: Function, given: Sequence[Array]) -> Sequence[Array]:
-        """The results of the stage by its numpy meaning, which is timed."""
+        """Return the results of the stage, computed in numpy and timed."""
         begin = jit_policy.clock()
         if self._meaning is None:
             from tilewright.relay.dynamic_interpreter import meaning_of
@@ -115,14 +126,15 @@ class Edge:
         return found
 
     def take_stage(self) -> Function:
-        """The stage, which the edge lets go of."""
+        """Return the stage; the edge drops it."""
         stage, self.stage, self._meaning = self.stage, None, None
         assert stage is not None
         return stage
 
 
 class Point:
-    """The rest of a program: `function` over the values that are there, those at `open` of sizes that are not known."""
+    """The rest of a program: `function` over the values so far, of which those numbered in `open` have dynamic
+    sizes."""
 
     def __init__(self, function: Function | None, open_: Sequence[int]) -> None:
         self.function, self.open = function, tuple(open_)
@@ -131,27 +143,27 @@ class Point:
         self.met = 0
         self.name = ""
         self.steps: DynamicProgram | None = None
-        """What runs the rest on values; made when it is first needed."""
+        """The interpreter of the rest; made when it is first needed."""
         self.seen: OrderedDict[Key, Use] = OrderedDict()
-        """The keys that ran so, which have no edges."""
+        """Keys that were interpreted and have no edge."""
         self.uses = Uses()
         self.too_large = 0
         self._operators = 0
 
     @property
     def operators(self) -> int:
-        """How many are left to do."""
+        """Number of operators left to do."""
         if not self._operators and self.function is not None:
             self._operators = _operators(self.function)
         return self._operators
 
     def use(self, key: Key) -> Use:
-        """How a key was used so far."""
+        """Return the use of a key so far."""
         edge = self.edges.get(key)
         return edge.use if edge is not None else self.seen.get(key) or Use()
 
     def ran(self, key: Key, use: Use, seconds: float) -> None:
-        """A call with this key ran on values in this time."""
+        """Note that a call with this key was interpreted in this time."""
         use.ran(seconds)
         self.uses.meet(use)
         if key not in self.edges:
@@ -161,17 +173,21 @@ class Point:
                 self.seen.popitem(last=False)
 
     def guards(self, key: Key, inputs: Sequence[tuple[str, Dims, DataType]]) -> Guards:
-        """Return the guards that a key stands for; `inputs` are names, dimensions and dtypes of the values at this point."""
+        """Return the guards that a key stands for; `inputs` are names, dimensions and dtypes of the values at this
+        point."""
         shapes = dict(zip(self.open, key, strict=False))
-        infos = tuple(TensorInfo(name, tuple(shapes.get(k, dims)), dtype) for k, (name, dims, dtype) in enumerate(inputs))
+        infos = tuple(
+            TensorInfo(name, tuple(shapes.get(k, dims)), dtype) for k, (name, dims, dtype) in enumerate(inputs)
+        )
         return Guards(infos, (), tuple(zip(self.asked, key[len(self.open):], strict=True)))
 
     def key(self, values: Sequence[Array]) -> Key:
-        """Return the key of an edge: the shapes of the values of dynamic sizes, and the contents of those that decide."""
+        """Return the key of an edge: the shapes of the values of dynamic sizes, and the contents of those that
+        decide."""
         return (*[values[k].shape for k in self.open], *[content(values[k]) for k in self.asked])
 
     def known(self, values: Sequence[Array]) -> Edge | None:
-        """The edge for these values, when its stage is compiled; it counts as used."""
+        """Return the edge for these values if its stage is compiled, and count its use."""
         key = tuple([values[k].shape for k in self.open]) if not self.asked else self.key(values)
         edge = self.edges.get(key)
         if edge is None or not edge.ready:
@@ -184,7 +200,7 @@ class Point:
         return edge
 
     def keep(self, key: Key, edge: Edge) -> None:
-        """Add a way on; the one that was not used for the longest time goes where there are too many."""
+        """Add an edge; above `MOST_EDGES`, drop the least recently used one."""
         edge.key = key
         edge.name = hashlib.sha256(f"{self.name}|{self.open}|{self.asked}|{key!r}".encode()).hexdigest()
         if edge.next is not None:
@@ -195,37 +211,44 @@ class Point:
 
 
 Grow = Callable[[Point, "Sequence[Array] | None"], "tuple[Edge, set[int]]"]
-"""The way on for these values, and the numbers of those that decided it; with None, of those that would."""
+"""Returns the edge for these values, and the numbers of those that decided it; with None, of those that would."""
 
 
 class Stages:
-    """A program and the tree of its stages, callable as an `Executable` is."""
+    """A program as the tree of its stages, callable like an `Executable`."""
 
     def __init__(
-        self, inputs: Sequence[tuple[str, Dims, str]], root: Point, grow: Grow, compiler: Callable[[Callable[[], Function], Edge], Specialization],
+        self, inputs: Sequence[tuple[str, Dims, str]], root: Point, grow: Grow,
+        compiler: Callable[[Callable[[], Function], Edge], Specialization],
         known: Callable[[Key], Edge | None] = lambda key: None, groups: Mapping[str, Any] | None = None,
         kept: Callable[[Edge], Specialization | None] = lambda edge: None,
     ) -> None:
-        """`compiler` compiles the function that it is given a maker of, for an edge; `known` may have an edge of the root made before,
-        and `kept` what the stage of an edge was compiled to before.
+        """`compiler` compiles the function that it is given a maker of, for an edge; `known` may have an edge of the
+        root made before, and `kept` what the stage of an edge was compiled to before.
 
-        `groups` are the sequences and optionals that some of the inputs are the tensors of (see `compiler/sequences.py`).
+        `groups` are the sequences and optionals that some of the inputs are the tensors of (see
+        `compiler/sequences.py`).
         """
         self.groups = groups or {}
         self.signature = [(name, tuple(dims), DataType(dtype), DataType(dtype).numpy()) for name, dims, dtype in inputs]
-        self._plain = [(element, len(dims), [(k, d) for k, d in enumerate(dims) if isinstance(d, int)]) for _, dims, _, element in self.signature]
+        self._plain = [
+            (element, len(dims), [(k, d) for k, d in enumerate(dims) if isinstance(d, int)]) for _, dims, _,
+            element in self.signature
+        ]
         self.root, self._grow, self._compile, self._known, self._kept = root, grow, compiler, known, kept
         self._lock = new_reentrant_lock()
         self._conversions: Conversions | None = None
         self.last: Specialization | None = None
-        """The program of the last call, where it was one."""
+        """The program of the last call, if that was a single one."""
 
     def __call__(self, *args: Any, out: Any = None, **kwargs: Any) -> Any:
-        """Run; `out` is an array, or one for each output, to write into. Raises `InputError`, and what compiling a stage raises."""
+        """Run; `out` is an array, or one for each output, to write into. Raises `InputError`, and what compiling a
+        stage raises."""
         return self.run(self.arrays(args, kwargs), out)[0]
 
     def run(self, inputs: Sequence[Array], out: Any = None, *, at_once: bool = False) -> tuple[Any, Lists]:
-        """The results for these inputs, and how they are grouped; `at_once` compiles what the call needs, whether or not that pays yet."""
+        """Return the results for these inputs, and their grouping. With `at_once`, compile every stage that the call
+        needs."""
         edge = self.root.known(inputs) or self._way(self.root, inputs, at_once)
         if edge.next is None and edge.program is not None and edge.is_whole:
             self.last = edge.program
@@ -263,7 +286,7 @@ class Stages:
             edge = known or self._way(point, values, at_once)
 
     def _on_values(self, point: Point, values: Sequence[Array]) -> tuple[list[Array], Lists] | None:
-        """The outputs, made of the values that are there without compiling anything; None where that does not serve."""
+        """Return the outputs, interpreted from the values so far; None where compiling serves better."""
         if point.function is None or not point.met or point.too_large >= TRIED:
             return None
         from tilewright.relay.dynamic_interpreter import Conversions, DynamicProgram, TooLargeError
@@ -289,7 +312,7 @@ class Stages:
         return found
 
     def prepare(self) -> Edge | None:
-        """The first stage, compiled before any call; None where sizes or values of a call decide it."""
+        """Compile the first stage before any call; None where sizes or values of a call decide it."""
         if self.root.open or self.root.asked:
             return None
         edge = self.root.edges.get(()) or self._known(())
@@ -305,7 +328,7 @@ class Stages:
         return edge
 
     def _way(self, point: Point, values: Sequence[Array], at_once: bool) -> Edge:
-        """The edge for these values, ready to run."""
+        """Return the edge for these values, ready to run."""
         with self._lock:
             key = point.key(values)
             edge = point.edges.get(key)
@@ -321,7 +344,9 @@ class Stages:
                 edge.use = point.seen.pop(key, edge.use)
             point.uses.meet(edge.use)
             point.edges.move_to_end(key)
-            changing = not at_once and edge.small and point.met > SETTLED and (point is not self.root or bool(point.asked))
+            changing = not at_once and edge.small and point.met > SETTLED and (
+                point is not self.root or bool(point.asked)
+            )
             if not edge.ready and not (changing and not point.uses.pays(edge.use, COMPILING.of(edge.operators))):
                 self._make(point, key, edge)
             return edge
@@ -336,7 +361,7 @@ class Stages:
             edge.program = program
 
     def _make(self, point: Point, key: Key, edge: Edge) -> None:
-        """Compile the stage of an edge, which lets go of its graph; an edge whose stage cannot be compiled is not kept."""
+        """Compile the stage of an edge, whose graph is released. An edge whose stage cannot be compiled is dropped."""
         stage = [edge.take_stage()]
         try:
             edge.program = self._compile(stage.pop, edge)
@@ -348,48 +373,58 @@ class Stages:
 
     @property
     def open(self) -> bool:
-        """Whether inputs have sizes that a call says."""
+        """Whether inputs have dynamic sizes."""
         return bool(self.root.open)
 
     @property
     def inputs(self) -> tuple[TensorInfo, ...]:
-        """The inputs; raises `InputError` where sizes are open."""
+        """The inputs. Raises `InputError` where they have dynamic sizes."""
         if self.open:
-            raise InputError(f"the model has symbolic dimensions ({self.described()}); call it once, or compile it with shapes=", code="TW0708")
+            raise InputError(
+                f"the model has symbolic dimensions ({self.described()}); call it once, or compile it with shapes=",
+                code="TW0708"
+            )
         return tuple(TensorInfo(n, dims, t) for n, dims, t, _ in self.signature)
 
     def why_not_one(self) -> str:
-        """What to say to whoever wants the one program of a model that is compiled in stages."""
+        """Explain why the model is not a single program."""
         if self.open and not self.root.edges:
             return f"the model has symbolic dimensions ({self.described()}); call it once, or compile it with shapes="
         return (
-            "the model has sizes that are only known while it runs, so it is no single program but stages, compiled as calls need them; "
+            "the model has sizes that are only known while it runs, so it is no single program but stages, compiled as "
+            "calls need them; "
             "make the values that decide its shapes constants of the model to have one program"
         )
 
     def described(self) -> str:
-        """The inputs and their dimensions."""
+        """Return the inputs and their dimensions as text."""
         return described(self.signature)
 
     def arrays(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Array]:
-        """The inputs of a call in order; raises `InputError` for those that the model does not take."""
+        """Return the inputs of a call as arrays in order. Raises `InputError` for unsuitable ones."""
         args = self.in_order(args, kwargs)
-        return [x if _is_plain(x, *takes) else self._array(x, *s[:3]) for x, takes, s in zip(args, self._plain, self.signature)]  # noqa: B905
+        given = zip(args, self._plain, self.signature)  # noqa: B905
+        return [x if _is_plain(x, *takes) else self._array(x, *s[:3]) for x, takes, s in given]
 
     def in_order(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[Any]:
-        """The inputs of a call in order, as they are."""
-        if kwargs or len(args) != len(self.signature) or (args and type(args[0]) is not np.ndarray and isinstance(args[0], Mapping)):
+        """Return the inputs of a call in order, unchanged."""
+        if kwargs or len(args) != len(self.signature) or (
+            args and type(args[0]) is not np.ndarray and isinstance(args[0], Mapping)
+        ):
             return in_order(self.signature, args, kwargs)
         return args
 
     def _array(self, value: Any, name: str, dims: Dims, dtype: DataType) -> Array:
         shape = tuple(value.shape) if hasattr(value, "shape") else np.shape(value)
         if len(shape) != len(dims) or any(isinstance(w, int) and w != d for w, d in zip(dims, shape, strict=True)):
-            raise InputError(f"input '{name}' has the shape {shape}, and the model takes ({', '.join(map(str, dims))})", code="TW0704")
+            raise InputError(
+                f"input '{name}' has the shape {shape}, and the model takes ({', '.join(map(str, dims))})",
+                code="TW0704"
+            )
         return readable(TensorInfo(name, shape, dtype), dtype.numpy(), value)
 
     def edges(self) -> Iterator[Edge]:
-        """Every edge of the tree."""
+        """Yield every edge of the tree."""
         points = [self.root]
         while points:
             for edge in points.pop().edges.values():
@@ -399,8 +434,11 @@ class Stages:
 
     @property
     def in_python(self) -> set[str]:
-        """The operators that are not native: those of texts, those without a kernel, and those whose results are sized by hand."""
-        return {*chain.from_iterable(s.in_python for s in self.specializations()), *(size.name for e in self.edges() for size, _ in e.sizers)}
+        """Names of operators that run in Python: on strings, without a kernel, or with data-dependent result sizes."""
+        return {
+            *chain.from_iterable(s.in_python for s in self.specializations()),
+            *(size.name for e in self.edges() for size, _ in e.sizers)
+        }
 
     def specializations(self) -> list[Specialization]:
         """Return the compiled stages, each with guards on the values at its point."""
@@ -422,15 +460,20 @@ class Stages:
             s.use_threads(count)
 
     def example_inputs(self, seed: int = 0) -> dict[str, Array]:
-        """Arrays that the program accepts: floats uniform in [0, 1), integers and booleans 0 or 1. Raises `InputError` where sizes are open."""
+        """Return arrays that the program accepts: floats uniform in [0, 1), integers and booleans 0 or 1. Raises
+        `InputError` where sizes are dynamic."""
         if self.open:
             raise InputError(f"the model has symbolic dimensions ({self.described()}); give the inputs", code="TW0708")
         random = np.random.default_rng(seed)
         values = ((n, t, random.random(dims)) for n, dims, t, _ in self.signature)  # type: ignore[arg-type]
         return {n: (v if t.is_float else v + 0.5).astype(t.numpy()) for n, t, v in values}
 
-    def benchmark(self, *args: Any, repeat: int = 5, number: int = 5, min_repeat_ms: float = 0, end_to_end: bool = False, **kwargs: Any) -> BenchmarkResult:
-        """Time calls with these inputs (random ones where none are given): `repeat` measurements of `number` calls each."""
+    def benchmark(
+        self, *args: Any, repeat: int = 5, number: int = 5, min_repeat_ms: float = 0, end_to_end: bool = False,
+        **kwargs: Any
+    ) -> BenchmarkResult:
+        """Time calls with these inputs (random ones where none are given): `repeat` measurements of `number` calls
+        each."""
         given = args if args or kwargs else (self.example_inputs(),)
         self(*given, **kwargs)
         return measure(lambda: self(*given, **kwargs), repeat, number, min_repeat_ms)
@@ -447,7 +490,8 @@ def _operators(function: Function) -> int:
 
 
 def _is_plain(x: Any, element: np.dtype[Any], rank: int, known: Sequence[tuple[int, int]]) -> bool:
-    """Whether `x` is an array of that dtype and rank, with these axes of these sizes; where it lies, and whether its objects are strings, is looked at where it is read."""
+    """Whether `x` is a contiguous array of that dtype and rank, with the `known` axes of those sizes. Alignment, and
+    whether its objects are strings, are checked where it is read."""
     if type(x) is not np.ndarray or x.dtype != element or not x.flags.c_contiguous:
         return False
     shape = x.shape
@@ -457,12 +501,13 @@ def _is_plain(x: Any, element: np.dtype[Any], rank: int, known: Sequence[tuple[i
 
 
 def described(inputs: Sequence[Sequence[Any]]) -> str:
-    """Inputs (`(name, dimensions, …)` of each) and their dimensions."""
+    """Return inputs, `(name, dimensions, …)` each, and their dimensions as text."""
     return ", ".join(f"{n}: ({', '.join(map(str, dims))})" for n, dims, *_ in inputs)
 
 
 def in_order(inputs: Sequence[Sequence[Any]], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
-    """What is given for these inputs, by position, by name or in one mapping, in order. Raises `InputError` where that is not every one once."""
+    """Return the values given by position, by name or in one mapping, in the order of the inputs. Raises `InputError`
+    where one is missing, unknown or given twice."""
     if len(args) == 1 and isinstance(args[0], Mapping):
         kwargs, args = {**args[0], **kwargs}, ()
     names = [i[0] for i in inputs]
@@ -480,7 +525,7 @@ def in_order(inputs: Sequence[Sequence[Any]], args: Sequence[Any], kwargs: Mappi
 
 
 def _apart(outputs: list[Array], inputs: Sequence[Array]) -> list[Array]:
-    """The outputs, each an array of its own: no input, no other output, no part of a larger array."""
+    """Return the outputs, each an array of its own: no input, no other output, no part of a larger array."""
     seen = {id(x) for x in inputs}
     for k, x in enumerate(outputs):
         if id(x) in seen:

@@ -1,4 +1,5 @@
-"""What `GraphModule` steers of a program in stages: the sizes of its inputs may be open, those of its outputs are known when it has run."""
+"""Session of `GraphModule` on a program in stages: inputs may have dynamic sizes, outputs have sizes once it has
+run."""
 
 from __future__ import annotations
 
@@ -14,25 +15,33 @@ from tilewright.runtime.program import TensorInfo
 
 
 class StagedSession(Session):
-    """A runnable copy of the program: an input has the shape that it was last set to, where its own is open."""
+    """A runnable copy of the program. An input of dynamic size has the shape of the value that was set last."""
 
     def __init__(self, stages: Stages, device: Device, outputs: int) -> None:
         self.stages, self.device, self._count = stages, device, outputs
-        self.inputs = [empty(tuple(d if isinstance(d, int) else 0 for d in dims), dtype, device) for _, dims, dtype, _ in stages.signature]
+        self.inputs = [
+            empty(tuple(d if isinstance(d, int) else 0 for d in dims), dtype, device) for _, dims, dtype,
+            _ in stages.signature
+        ]
         for x in self.inputs:
             x.copyfrom(np.zeros(x.shape))
         self.outputs: list[NDArray] = []
 
     @property
     def input_infos(self) -> Sequence[TensorInfo]:
-        """Names, dtypes and the shapes of what is set."""
-        return [TensorInfo(name, x.shape, dtype) for x, (name, _, dtype, _) in zip(self.inputs, self.stages.signature, strict=True)]
+        """Names and dtypes of the inputs, and the shapes of their values."""
+        return [
+            TensorInfo(name, x.shape, dtype) for x,
+            (name, _, dtype, _) in zip(self.inputs, self.stages.signature, strict=True)
+        ]
 
     @property
     def output_infos(self) -> Sequence[TensorInfo]:
-        """Of the last run; raises `InputError` before there was one."""
+        """Outputs of the last run. Raises `InputError` before the first run."""
         if not self.outputs:
-            raise InputError("the sizes of the outputs are only known when the model has run; call run() first", code="TW0708")
+            raise InputError(
+                "the sizes of the outputs are only known when the model has run; call run() first", code="TW0708"
+            )
         return [TensorInfo(f"output{k}", y.shape, y.dtype) for k, y in enumerate(self.outputs)]
 
     @property
@@ -40,14 +49,16 @@ class StagedSession(Session):
         return self._count
 
     def set_input(self, index: int, value: object) -> None:
-        """Copy into an input array, or into a new one where sizes are open and others than before."""
+        """Copy into an input array, or into a new one where the size is dynamic and has changed."""
         _, dims, dtype, _ = self.stages.signature[index]
         shape = as_numpy(value).shape
-        if shape != self.inputs[index].shape and len(shape) == len(dims) and all(not isinstance(d, int) or d == s for d, s in zip(dims, shape, strict=True)):
+        if shape != self.inputs[index].shape and len(shape) == len(dims) and all(
+            not isinstance(d, int) or d == s for d, s in zip(dims, shape, strict=True)
+        ):
             self.inputs[index] = empty(shape, dtype, self.device)
         self.inputs[index].copyfrom(value)
 
     def run(self) -> None:
-        """From the input arrays to new output arrays."""
+        """Run the program on the input arrays; outputs are new arrays."""
         found = self.stages(*[x.numpy() for x in self.inputs])
         self.outputs = [array(y, self.device) for y in (found if isinstance(found, tuple) else (found,))]

@@ -1,10 +1,12 @@
 """Program of dynamic sizes: one code, and a memory plan for each combination of sizes that it is called with.
 
     symbols n, m; piece 0 of n * m * 4 bytes, alive from step 0 to 3       x has the shape (3, 5)
-      ->  n = 3, m = 5: [3, 5, …, offset of piece 0, …]                    the table that the code reads, kept for these sizes
+      ->  n = 3, m = 5: [3, 5, …, offset of piece 0, …]                    the table that the code reads, kept for
+          these sizes
 
-The shapes of the inputs tell the sizes; the plan is the one that a static program has (the largest pieces first, each into the
-tightest gap between those that live at the same time). It takes a tenth of a millisecond, once for each combination of sizes.
+The shapes of the inputs tell the sizes; the plan is the one that a static program has (the largest pieces first, each
+into the tightest gap between those that live at the same time). It takes a tenth of a millisecond, once for each
+combination of sizes.
 """
 
 from __future__ import annotations
@@ -33,13 +35,15 @@ Shapes = tuple[tuple[int, ...], ...]
 
 _MOST_COUNTED: Final = 4096
 MOST_PLANS: Final = 64
-"""Combinations of sizes whose plans, and the memory for them, are kept; those used last."""
+"""Number of combinations of sizes whose plans and memory are kept, least recently used ones are dropped."""
 
 
 class OpenExecutable(Executable):
-    """An `Executable` that takes inputs of any sizes that fit its symbols; each combination of sizes gets one of known sizes, over the same code."""
+    """An `Executable` for all sizes that its guards admit; each combination of sizes gets a plan over the same code."""
 
-    def __init__(self, manifest: Manifest, code: Code, constants: Array, threads: int | None = None, table: Array | None = None) -> None:
+    def __init__(
+        self, manifest: Manifest, code: Code, constants: Array, threads: int | None = None, table: Array | None = None
+    ) -> None:
         self.manifest, self.code, self.guards = manifest, code, Guards.of(manifest)
         self._given_threads = threads
         self._constants = constants
@@ -49,18 +53,19 @@ class OpenExecutable(Executable):
         self._plans: OrderedDict[Shapes, Executable] = OrderedDict()
         self._lock, self._compiling = new_lock(), new_lock()
         self.last: Executable | None = None
-        """The program of known sizes that was called last."""
+        """The plan of the last call."""
         self._compile: Callable[[Shapes], Executable] | None = None
         self._calls: dict[Shapes, int] = {}
         self._after = 0
 
     def specialise(self, compile_: Callable[[Shapes], Executable], after: int) -> None:
-        """Compile sizes that are called `after` times for themselves, one after another in the background, and go on with that."""
+        """Compile sizes that were called `after` times for themselves, in the background, and use that program from
+        then on."""
         self._compile, self._after = compile_, after
 
     @property
     def threads(self) -> int:
-        """How many threads share a call's work."""
+        """Number of threads that share the work of a call."""
         from tilewright.runtime.threads import default_threads
 
         return self._given_threads or self.manifest.threads or default_threads()
@@ -78,24 +83,31 @@ class OpenExecutable(Executable):
         return self._for(given)(*given, out=out)
 
     def benchmark(
-        self, *args: Any, repeat: int = 5, number: int = 5, min_repeat_ms: float = 0, end_to_end: bool = False, **kwargs: Any
+        self, *args: Any, repeat: int = 5, number: int = 5, min_repeat_ms: float = 0, end_to_end: bool = False,
+        **kwargs: Any
     ) -> BenchmarkResult:
-        """Time calls with these inputs, by default random ones of the sizes of the last call; see `Executable.benchmark`."""
-        options: dict[str, Any] = {"repeat": repeat, "number": number, "min_repeat_ms": min_repeat_ms, "end_to_end": end_to_end}
+        """Time calls with these inputs, by default random ones of the sizes of the last call; see
+        `Executable.benchmark`."""
+        options: dict[str, Any] = {
+            "repeat": repeat, "number": number, "min_repeat_ms": min_repeat_ms, "end_to_end": end_to_end
+        }
         if args or kwargs:
             given = self._in_order(args, kwargs)
             return self._for(given).benchmark(*given, **options)
         if self.last is None:
-            raise InputError(f"the program takes open sizes ({self._signature()}); call it once, or give the inputs to time it with", code="TW0708")
+            raise InputError(
+                f"the program takes open sizes ({self._signature()}); call it once, or give the inputs to time it with",
+                code="TW0708"
+            )
         return self.last.benchmark(**options)
 
     def example_inputs(self, seed: int = 0) -> dict[str, Array]:
-        """Arrays that the model accepts, every open size the least that it may be."""
+        """Return arrays that the model accepts, with the smallest value of every dynamic size."""
         sizes: dict[str, int] = {s.name: s.least for s in self.manifest.symbols}
         return self.at(tuple(shape_of(t, sizes) for t in self.manifest.inputs)).example_inputs(seed)
 
     def at(self, shapes: Shapes) -> Executable:
-        """The program for inputs of these shapes; raises `InputError` where they do not fit."""
+        """Return the program for inputs of these shapes. Raises `InputError` where they do not fit."""
         with self._lock:
             found = self._plans.get(shapes)
             if found is not None:
@@ -125,7 +137,7 @@ class OpenExecutable(Executable):
             threading.Thread(target=self._specialise, args=(shapes,), name="tilewright-specialise", daemon=True).start()
 
     def _specialise(self, shapes: Shapes) -> None:
-        """Put a program for these sizes alone in the place of the plan: calls that run keep theirs."""
+        """Replace the plan of these sizes by a program compiled for them alone; running calls keep the plan."""
         assert self._compile is not None
         with self._compiling:
             made = self._compile(shapes)
@@ -139,7 +151,8 @@ class OpenExecutable(Executable):
         offsets, workspace = place_pieces([Piece(number(p.nbytes, sizes), p.birth, p.death) for p in manifest.pieces])
         table = np.array([*sizes.values(), *derived, *(o + manifest.workspace_bytes for o in offsets), 0], np.int64)
         concrete = replace(
-            manifest, symbols=(), sizes=(), pieces=(), workspace_bytes=manifest.workspace_bytes + workspace, parts=number(manifest.parts, sizes),
+            manifest, symbols=(), sizes=(), pieces=(), workspace_bytes=manifest.workspace_bytes + workspace,
+            parts=number(manifest.parts, sizes),
             inputs=tuple(replace(t, shape=shape_of(t, sizes)) for t in manifest.inputs),
             outputs=tuple(replace(t, shape=shape_of(t, sizes)) for t in manifest.outputs),
         )

@@ -29,12 +29,16 @@ def symbols_of(function: Function) -> list[Symbol]:
 
 
 def with_samples(function: Function, symbols: Mapping[Symbol, PrimExpr]) -> Function:
-    """`function` with samples of `symbols`, which `arith.open_sizes.samples` knows, or with numbers, in the place of its symbolic dimensions.
+    """`function` with samples of `symbols`, which `arith.open_sizes.samples` knows, or with numbers, in the place of
+    its symbolic dimensions.
 
     Raises `CompileError` for an expression that has no size then.
     """
     put = _Samples(symbols)
-    params = [Var(p.name_hint, TensorType([put.size(d) for d in p.tensor_type.shape], p.tensor_type.dtype), p.span) for p in function.params]
+    params = [
+        Var(p.name_hint, TensorType([put.size(d) for d in p.tensor_type.shape], p.tensor_type.dtype), p.span)
+        for p in function.params
+    ]
     new: dict[Expr, Expr] = dict(zip(function.params, params, strict=True))
     for e in post_order(function.body, inside=False):
         if e not in new:
@@ -43,7 +47,8 @@ def with_samples(function: Function, symbols: Mapping[Symbol, PrimExpr]) -> Func
 
 
 def check_operators(function: Function) -> None:
-    """Raise `CompileError` for the first operator that was not tried with open sizes; elementwise ones need no trial."""
+    """Raise `CompileError` for the first operator that was not tried with open sizes; elementwise ones need no
+    trial."""
     for e in post_order(function.body, inside=False):
         if isinstance(e, Call) and isinstance(e.op, Op) and e.op.kind > Fusion.BROADCAST and not e.op.takes_open_sizes:
             raise CompileError(f"{e.op.name} has no form for symbolic sizes", e.span, code="TW0304")

@@ -4,8 +4,8 @@
     ->  stage       (%x, %n)  { (exp(%x), add(%n, 1)) }
         the rest    (%v0, %v1) { relu(onnx.deferred(%v0, %v1)) }
 
-`resolve` gives the parameters of a program their types and puts the operators in place that waited for values; `cut` takes off all that
-has known sizes then. What is left begins anew when the stage has run. Both are linear in the graph.
+`resolve` gives the parameters of a program their types and puts the operators in place that waited for values; `cut`
+takes off all that has known sizes then. What is left begins anew when the stage has run. Both are linear in the graph.
 
 Two analyses say where to cut: the sizes that are known here, and the Python objects in `object_boundaries.py`.
 """
@@ -56,7 +56,8 @@ def is_static(t: Type | None) -> bool:
 
 
 def needs_stages(function: Function) -> bool:
-    """Whether the sizes of a function's values are not all known before it runs, or branches with texts wait for their condition."""
+    """Whether the sizes of a function's values are not all known before it runs, or branches with texts wait for their
+    condition."""
     order = [e for e in post_order(function, inside=False) if not isinstance(e, Function)]
     return any(pending(e) or not is_static(e.known_type()) for e in order) or bool(choices_of_objects(order))
 
@@ -64,7 +65,8 @@ def needs_stages(function: Function) -> bool:
 def resolve(function: Function, params: Sequence[Var], ask: Ask) -> Function:
     """`function` over these parameters, whose types are known, with everything in it that `ask` allows to be known.
 
-    `ask` gets expressions over the new parameters, and constants. Raises what a conversion or an inference refuses, naming the node.
+    `ask` gets expressions over the new parameters, and constants. Raises what a conversion or an inference refuses,
+    naming the node.
     """
     new: dict[Expr, Expr] = dict(zip(function.params, params, strict=True))
     _Resolver(new, ask).run(function.body)
@@ -97,7 +99,10 @@ class _Resolver:
     def _branch(self, e: If) -> list[tuple[Expr, bool]]:
         """What to look at next for a branch whose condition has been."""
         cond = self.new[e.cond]
-        inside = any(pending(o) or not is_static(o.known_type()) or has_objects(o) for o in post_order(e.true_branch, e.false_branch))
+        inside = any(
+            pending(o) or not is_static(o.known_type()) or has_objects(o)
+            for o in post_order(e.true_branch, e.false_branch)
+        )
         value = self.ask(cond) if inside or isinstance(cond, Constant) else None
         if value is None:
             self.new[e] = rewrite(e, lambda _: None, inside=True, memo=dict(self.new))
@@ -125,7 +130,8 @@ class _Resolver:
         return made if e is made else fold(made, _FOLDED_BYTES) or made
 
     def _resolved(self, call: Call) -> Expr:
-        """What stands in the place of a waiting operator, the operator itself while it has to wait; waiting ones in that are treated alike."""
+        """What stands in the place of a waiting operator, the operator itself while it has to wait; waiting ones in
+        that are treated alike."""
         found: Expr | None = call.op.resolve(call, self.ask)
         if found is None:
             return call
@@ -143,9 +149,10 @@ class _Resolver:
 class Cut:
     """A program in two: `stage` computes what is known with its sizes, `rest` goes on with that.
 
-    The values of a run are numbered: the parameters, the results of the stage, the results of `sizers` one after another. A sizer is a
-    call of an operator whose result is as large as the data says, with the numbers of its arguments; `gives` are the numbers of what
-    `rest` takes, or of the outputs where there is no rest; `takes` are those of the parameters that the stage needs.
+    The values of a run are numbered: the parameters, the results of the stage, the results of `sizers` one after
+    another. A sizer is a call of an operator whose result is as large as the data says, with the numbers of its
+    arguments; `gives` are the numbers of what `rest` takes, or of the outputs where there is no rest; `takes` are those
+    of the parameters that the stage needs.
     """
 
     stage: Function | None
@@ -163,7 +170,9 @@ def cut(function: Function) -> Cut:
     ready = _ready(order, function.params, held_back)
     if function.body in ready:
         count = len(function.params)
-        return Cut(function, tuple(range(count)), (), tuple(range(count, count + len(tensors_of(function.ret_type)))), None)
+        return Cut(
+            function, tuple(range(count)), (), tuple(range(count, count + len(tensors_of(function.ret_type)))), None
+        )
     return _Cutter(function, ready, held_back).cut()
 
 
@@ -192,7 +201,10 @@ class _Cutter:
 
     def cut(self) -> Cut:
         waiting, top = self._waiting()
-        sized = [e for e in waiting if isinstance(e, Call) and self._makes_its_size(e) and all(o in self.ready for o in e.args)]
+        sized = [
+            e for e in waiting if isinstance(e, Call) and self._makes_its_size(e)
+            and all(o in self.ready for o in e.args)
+        ]
         arguments = [[self._number(f) for a in e.args for f in self._tensors(a)] for e in sized]
         final = self._leaves(self.function.body)
         done = {*sized, *(f for e in sized for f in self._tensors(e))}
@@ -209,7 +221,10 @@ class _Cutter:
         if not ended:
             rest, gives = self._rest(wanted, sized, numbers)
             return Cut(stage, takes, sizers, gives, rest)
-        found = [self.fields[f.tuple_value][f.index] if isinstance(f, TupleGetItem) and f.tuple_value in done else f for f in final]
+        found = [
+            self.fields[f.tuple_value][f.index] if isinstance(f, TupleGetItem) and f.tuple_value in done else f
+            for f in final
+        ]
         return Cut(stage, takes, sizers, tuple(numbers[f] if f in numbers else self._number(f) for f in found), None)
 
     def _makes_its_size(self, call: Call) -> bool:
@@ -230,14 +245,19 @@ class _Cutter:
                 if isinstance(e, NOT_IN_STAGES):
                     what = f"the function @{e.name_hint}" if isinstance(e, GlobalVar) else f"a {type(e).__name__}"
                     raise CompileError(
-                        f"{what} stands among values whose sizes are only known while the program runs, and such a program is not run "
-                        "in stages; give the sizes, or evaluate it with relay.create_executor('debug')", getattr(e, "span", None), code="TW0403")
+                        f"{what} stands among values whose sizes are only known while the program runs, and such a "
+                        "program is not run "
+                        "in stages; give the sizes, or evaluate it with relay.create_executor('debug')",
+                        getattr(e, "span", None), code="TW0403")
                 if isinstance(e, Tuple) or e not in self.ready:
                     stack.append((e, True))
                     below = operands(e)
-                    if e in self.held_back and isinstance(e, Call):  # functions go on as they are, with the variables that they see
+                    # functions go on as they are, with the variables that they see
+                    if e in self.held_back and isinstance(e, Call):
                         below = e.args
-                        top.update((v, None) for v in (free_vars(e.op) if isinstance(e.op, Expr) else ()) if v in self.ready)
+                        top.update(
+                            (v, None) for v in (free_vars(e.op) if isinstance(e.op, Expr) else ()) if v in self.ready
+                        )
                     stack += [(o, False) for o in reversed(below)]
                 elif not isinstance(e, Constant):
                     top[e] = None
@@ -249,7 +269,9 @@ class _Cutter:
         if not isinstance(t, TupleType):
             return (e,)
         if e not in self.fields:
-            self.fields[e] = e.fields if isinstance(e, Tuple) else tuple(TupleGetItem(e, k) for k in range(len(t.fields)))
+            self.fields[e] = e.fields if isinstance(e, Tuple) else tuple(
+                TupleGetItem(e, k) for k in range(len(t.fields))
+            )
         return self.fields[e]
 
     def _leaves(self, e: Expr) -> list[Expr]:
@@ -271,20 +293,26 @@ class _Cutter:
         attrs = {k: v for k, v in self.function.attrs.items() if k == NUMERICS}
         return Function(taken, body, attrs=attrs, span=self.function.span), tuple(self.params[v] for v in taken)
 
-    def _rest(self, wanted: Sequence[Expr], sized: Sequence[Call], numbers: dict[Expr, int]) -> tuple[Function, tuple[int, ...]]:
+    def _rest(
+        self, wanted: Sequence[Expr], sized: Sequence[Call], numbers: dict[Expr, int]
+    ) -> tuple[Function, tuple[int, ...]]:
         """The program that goes on, and the numbers of the values that it takes."""
         new: dict[Expr, Expr] = {}
         params: list[Var] = []
         gives: list[int] = []
         for t in dict.fromkeys((*wanted, *numbers)):
-            params.append(Var(t.name_hint if isinstance(t, Var) else f"v{len(params)}", t.known_type(), getattr(t, "span", None)))
+            params.append(
+                Var(t.name_hint if isinstance(t, Var) else f"v{len(params)}", t.known_type(), getattr(t, "span", None))
+            )
             new[t] = params[-1]
             gives.append(numbers[t] if t in numbers else self._number(t))
         for e in (*sized, *self.fields):
             parts = self._tensors(e)
             if parts != (e,) and not isinstance(e, Tuple) and all(p in new for p in parts):
                 new[e] = Tuple(tuple(new[p] for p in parts))
-        body = rewrite(self.function.body, lambda e: fold(e) if isinstance(e, TupleGetItem) else None, inside=True, memo=new)
+        body = rewrite(
+            self.function.body, lambda e: fold(e) if isinstance(e, TupleGetItem) else None, inside=True, memo=new
+        )
         return Function(params, body, attrs=self.function.attrs, span=self.function.span), tuple(gives)
 
 
@@ -298,8 +326,9 @@ def _is_of(e: Expr, values: Container[Expr]) -> bool:
 
 
 def work(function: Function) -> float:
-    """About how many operations an operator of a stage is, on the average: an element of a result is one, of a sum or product as many as it
-    is made of. Compiling takes the same time for each operator, so this is what it has to pay for."""
+    """About how many operations an operator of a stage is, on the average: an element of a result is one, of a sum or
+    product as many as it is made of. Compiling takes the same time for each operator, so this is what it has to pay
+    for."""
     each = [_operations(e) for e in post_order(function.body) if isinstance(e, Call) and isinstance(e.op, Op)]
     return sum(each) / max(1, len(each))
 

@@ -81,8 +81,8 @@ class Importer:
 
     def import_node(self, source: SourceNode, scope: Scope) -> None:
         """Convert a node, and enter its outputs in the scope."""
+        self.check_depth(source, scope)
         origin = self.origin(source, scope)
-        self.count(origin, scope)
         args = [None if name is None else self.operand(name, scope, origin) for name in source.inputs]
         results = self.results(source, origin, args, scope)
         scope.values.update((name, r) for name, r in zip(source.outputs, results, strict=False) if name is not None)
@@ -106,36 +106,44 @@ class Importer:
         return self.missing_tensor(name, scope)
 
     def results(self, source: SourceNode, origin: Origin, args: list[Any], scope: Scope) -> list[Expr]:
-        """The outputs of a node; calls that are converted later where it needs values that are not known yet.
-
-        Raises `CompileError` that names the node.
-        """
+        """The outputs of a node. Raises `CompileError` that names it."""
         while args and args[-1] is None:
             args.pop()
         with naming(origin, lambda error: self.explain(error, source, args), lambda error: self.hint(error, args)):
-            used = self.typed_operands(source, args, scope)
-            if not any(map(has_unknown_sizes, used)) or self.takes_unknown(source, used, scope):
-                try:
-                    results = self.convert(source, origin, args, scope)
-                    for r in results:
-                        locate(r, origin)
-                except NotKnownError as error:
-                    if scope.is_looped:
-                        raise
-                    results = self.defer(source, origin, args, scope, isinstance(error, SizeNotKnownError))
-            elif scope.is_looped:
-                raise NotKnownError("the sizes of its inputs are only known while the model runs, and may differ from "
-                                    "turn to turn", origin)
-            else:
-                results = self.defer(source, origin, args, scope, False)
+            try:
+                waits = self._waits(source, origin, args, scope)
+                results = (self.defer(source, origin, args, scope, False) if waits
+                           else self.convert(source, origin, args, scope))
+            except NotKnownError as error:
+                if scope.is_looped:
+                    raise
+                results = self.defer(source, origin, args, scope, isinstance(error, SizeNotKnownError))
         wanted = given(source.outputs)
         if len(results) < len(wanted):
             lost = ", ".join(map(str, wanted[len(results):]))
             what = f"{len(results)} of its {len(source.outputs)} outputs are supported: {lost} cannot be computed"
             raise ModelError(what, origin, code="TW0107")
         if source.kind in self.shape_sources or all(a is None or self.known.of(self.expr(a)) is not None for a in args):
-            pairs = zip(source.outputs, results, strict=False)
-            return [r if name is None else self.known.settle(r) for name, r in pairs]
+            return [r if name is None else self.known.settle(r) for name, r in zip(source.outputs, results,
+                strict=False)]
+        return results
+
+    def _waits(self, source: SourceNode, origin: Origin, args: list[Any], scope: Scope) -> bool:
+        """Whether a node is converted later, when the sizes of its inputs are known. Raises `NotKnownError` in a loop."""
+        used = self.typed_operands(source, args, scope)
+        if not any(map(has_unknown_sizes, used)) or self.takes_unknown(source, used, scope):
+            return False
+        if scope.is_looped:
+            raise NotKnownError("the sizes of its inputs are only known while the model runs, and may differ from turn "
+                                "to turn", origin)
+        return True
+
+    def apply(self, converter: Converter, node: Node, args: Sequence[Any], attributes: Mapping[str, Any]) -> list[Expr]:
+        """The results of a converter, whose calls get the node as their span."""
+        result = converter.bound(node, args, attributes)()
+        results = list(result) if isinstance(result, (tuple, list)) else [result]
+        for r in results:
+            locate(r, node.origin)
         return results
 
     # Parameters
@@ -161,8 +169,8 @@ class Importer:
 
     # Hooks
 
-    def count(self, origin: Origin, scope: Scope) -> None:
-        """Raise `ModelError` where a model has more nodes, or deeper graphs, than can be compiled."""
+    def check_depth(self, source: SourceNode, scope: Scope) -> None:
+        """Raise `ModelError` for a node that is too deep in functions, or one too many, where a format has limits."""
 
     def order(self, scope: Scope) -> Sequence[SourceNode]:
         """The nodes to convert, producers first."""
@@ -199,7 +207,7 @@ class Importer:
         found = self.find(source, scope)
         if found is None:
             self.table.refuse_missing({(source.domain, source.kind): [source.name]}, self.file)
-        return listed(found.convert(self.node(source, origin, scope), args, source.attributes))
+        return self.apply(found, self.node(source, origin, scope), args, source.attributes)
 
     def node(self, source: SourceNode, origin: Origin, scope: Scope) -> Node:
         """The `Node` that a converter is given."""
@@ -221,11 +229,6 @@ class Importer:
     def hint(self, error: CompileError, args: Sequence[Any]) -> str:
         """Text to append to an error of a converter."""
         return ""
-
-
-def listed(result: Any) -> list[Expr]:
-    """The results of a converter."""
-    return list(result) if isinstance(result, (tuple, list)) else [result]
 
 
 def import_source(importer: Importer, graph: SourceGraph,

@@ -21,6 +21,7 @@ import inspect
 import keyword
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
@@ -88,6 +89,10 @@ class Converter:
 
     def convert(self, node: Node, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Any:
         """Call the function. Raises `ModelError` where the node does not fit its signature."""
+        return self.bound(node, inputs, attributes)()
+
+    def bound(self, node: Node, inputs: Sequence[Any], attributes: Mapping[str, Any]) -> Callable[[], Any]:
+        """Return the call of the function for a node. Raises `ModelError` where the node does not fit its signature."""
         self._check_inputs(node, inputs)
         given = {}
         for name, value in attributes.items():
@@ -101,7 +106,7 @@ class Converter:
                                  code="TW0109")
         if self.wants_node:
             given["node"] = node
-        return self.function(*inputs, **given)
+        return partial(self.function, *inputs, **given)
 
     def _check_inputs(self, node: Node, inputs: Sequence[Any]) -> None:
         count, most = len(inputs), len(self.inputs)

@@ -67,26 +67,20 @@ def from_onnx(
             raise OptionError(f"convert_config has no option '{key}'; its options are: {', '.join(_OPTIONS)}",
                               code="TW0210")
         config[key] = value
-    return _imported(model, shape, dtype, opset, freeze_params, config)
+    with read_model(model) as (proto, source):
+        opsets = functions.opsets_of(proto, source, opset)
+        importer = Importer(proto, source, ModelInputs(proto.graph, shape, dtype), freeze_params, config, opsets)
+        outputs = importer.import_graph(importer.main())
+    return importer.module(outputs)
 
 
 def glance(model: Any, shape: Mapping[str, Any] | None = None) -> IRModule:
     """The module of `from_onnx` for inspection: its weights are not read and remain in the model's files."""
-    return _imported(model, shape, None, None, True, _OPTIONS, mapped=True)[0]
-
-
-def _imported(
-    model: Any, shape: Mapping[str, Any] | None, dtype: str | Mapping[str, str] | None, opset: int | None, freeze: bool,
-    config: Mapping[str, Any], mapped: bool = False,
-) -> tuple[IRModule, dict[str, Array]]:
-    with read_model(model, mapped) as (proto, source):
-        inputs = ModelInputs(proto.graph, shape, dtype)
-        importer = Importer(proto, source, inputs, freeze, dict(config), functions.opsets_of(proto, source, opset))
+    with read_model(model, mapped=True) as (proto, source):
+        opsets = functions.opsets_of(proto, source, None)
+        importer = Importer(proto, source, ModelInputs(proto.graph, shape, None), True, dict(_OPTIONS), opsets)
         outputs = importer.import_graph(importer.main())
-    used = importer.used_params(outputs)
-    declared = [o.type.WhichOneof("value") == "tensor_type" for o in proto.graph.output]
-    main = with_outputs((*inputs.variables.values(), *used), [o.name for o in proto.graph.output], outputs, declared)
-    return IRModule.from_expr(main), {v.name_hint: a for v, a in used.items()}
+    return importer.module(outputs)[0]
 
 
 def convert_node(
@@ -147,11 +141,18 @@ class Importer(core.Importer):
         self._left = MOST_WRITTEN_OUT
 
     def main(self) -> Body:
-        """The scope of the model's graph. Raises `OpNotImplemented` with all operators that have no converter."""
+        """Return the scope of the model's graph. Raises `OpNotImplemented` with all operators that have no converter."""
         self._left += MOST_FOR_A_NODE * functions.check_supported(self.model, self.functions, self.opsets, self.source)
         self.inputs.require_all()
         graph = self._graph(self.model.graph, self.opsets, self.source.spans)
-        return Body(graph, dict(self.inputs.values), opsets=self.opsets)
+        return Body(graph, {**self.inputs.values}, opsets=self.opsets)
+
+    def module(self, outputs: Sequence[Expr]) -> tuple[IRModule, dict[str, Array]]:
+        """Return the model as a module, and its parameters by name."""
+        used, declared = self.used_params(outputs), self.model.graph.output
+        main = with_outputs((*self.inputs.variables.values(), *used), [o.name for o in declared], outputs,
+                            [o.type.WhichOneof("value") == "tensor_type" for o in declared])
+        return IRModule.from_expr(main), {v.name_hint: a for v, a in used.items()}
 
     def _graph(self, graph: onnx.GraphProto, opsets: Mapping[str, int],
                spans: Sequence[Span | None] = ()) -> SourceGraph:
@@ -166,15 +167,15 @@ class Importer(core.Importer):
         return SourceGraph(graph.name, inputs, source_nodes(with_graphs(graph.node), opsets),
                            [o.name for o in graph.output], stored)
 
-    def count(self, origin: Origin, scope: core.Scope) -> None:
+    def check_depth(self, source: SourceNode, scope: core.Scope) -> None:
         self._left -= 1
         if self._left < 0:
             why = ("inlining functions and unrolling loops gives more nodes than can be compiled, far more than are in "
                    "the file; export the model without functions that call others many times over")
-            raise ModelError(why, origin, code="TW0115")
+            raise ModelError(why, self.origin(source, scope), code="TW0115")
         if scope.depth > DEEPEST:
             why = f"it is {scope.depth} graphs and functions deep; export the model with fewer levels"
-            raise ModelError(why, origin, code="TW0115")
+            raise ModelError(why, self.origin(source, scope), code="TW0115")
 
     def origin(self, source: SourceNode, scope: core.Scope) -> Origin:
         return Origin(cast(Body, scope).prefix + source.name, source.kind, self.file)
@@ -242,8 +243,7 @@ class Importer(core.Importer):
             ))
 
         node = Node(origin, opset, source.outputs, self.config, self.known, self.params, self.inputs, subgraph)
-        attributes = {name: self._attribute_value(a) for name, a in given.items()}
-        return core.listed(found.convert(node, args, attributes))
+        return self.apply(found, node, args, {name: self._attribute_value(a) for name, a in given.items()})
 
     def _call_function(
         self, function: onnx.FunctionProto, proto: onnx.NodeProto, origin: Origin, args: list[Expr | None], body: Body,

@@ -10,7 +10,7 @@ from onnx import TensorProto
 
 from tilewright.base.model_formats import Contents, Signature
 from tilewright.relay.frontend.onnx import functions
-from tilewright.relay.frontend.onnx.importer import glance
+from tilewright.relay.frontend.onnx.importer import from_onnx, glance
 from tilewright.relay.frontend.onnx.inputs import ModelInputs
 from tilewright.relay.frontend.onnx.reading import read_model
 from tilewright.relay.frontend.onnx.registry import CONVERTERS
@@ -47,6 +47,9 @@ def survey(model: Any, shapes: Mapping[str, Sequence[int | str]] | None = None) 
         kind: Any = inputs.variables[name].type_annotation
         found.append((name, [d if isinstance(d, int) else d.name for d in kind.shape], str(kind.dtype)))
     return found, sorted(files)
+
+
+read = from_onnx
 
 
 def contents(model: Any, shapes: Mapping[str, Any] | None) -> Contents:
