@@ -1,7 +1,6 @@
-"""One fused function of the graph becomes one kernel: tensor expressions, a schedule, loops.
+"""Lowering of one fused function to one kernel: tensor expressions, a schedule, loops.
 
-The function's constant arguments do not reach the loops as they are: a stage that repacks them (`prepack`) is run while
-compiling, and its result is the kernel's parameter.
+A stage that repacks constant arguments (`prepack`) runs while compiling, and its result is the parameter of the kernel.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ class Kernel:
     arguments: tuple[Argument, ...]
     stages: dict[str, PrimFunc] = field(default_factory=dict)
     sites: tuple[Site, ...] = ()
-    """What the code checks of its accesses to memory."""
+    """The accesses to memory that the code checks."""
     loops: PrimFunc | None = None
     """The loops before they were made flat."""
     workload: tuple[Any, ...] | None = None

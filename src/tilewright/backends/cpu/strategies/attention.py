@@ -33,7 +33,7 @@ _MOST_VECTORS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """Where the heads stand: head h of a query is `query[b, t, starts[0] + h*size : … + size]`, of a value `width` columns likewise."""
+    """Columns of the heads: head h of a query is `query[b, t, starts[0] + h*size : … + size]`, of a value `width` columns likewise."""
 
     count: int
     size: int
@@ -76,7 +76,7 @@ def attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tenso
     most = te.compute((batch, heads.count, padded), lambda b, h, t: te.max(scores(b, h, r.var, t), axis=r), name="most", axis_names=("b", "h", "t"))
 
     def along_keys(at: Along, s: PrimExpr) -> PrimExpr:
-        """What a step of the sum over keys holds; nothing beyond the last key."""
+        """Return the values of one step of the sum over keys, zero beyond the last key."""
         zero = const(0, value.dtype)
         return dot.element((lambda e: if_then_else(e < keys, at(e), zero)) if keys % dot.width else at, s)  # type: ignore[operator]
 
@@ -136,7 +136,7 @@ def _scores(products: te.Tensor, mask: te.Tensor | None, scale: float, causal: b
 
 
 def _blocks(queries: int, keys: int, cpu: machine.Machine) -> tuple[int, int]:
-    """How many blocks of how many queries, whole vectors, so that the scores of a block stay in the second-level cache."""
+    """Return the number of blocks and the queries of one block, whole vectors, whose scores stay in the second-level cache."""
     lanes = cpu.lanes("float32")
     if isinstance(queries, OpenSize) or isinstance(keys, OpenSize):
         block = lanes * (1 if (height := open_rows.current()) == _FEW_KEYS else height or _MOST_VECTORS)
@@ -148,7 +148,7 @@ def _blocks(queries: int, keys: int, cpu: machine.Machine) -> tuple[int, int]:
 
 
 def _heights(queries: int, keys: int, cpu: machine.Machine) -> open_rows.Heights:
-    """Where sizes are open: blocks of so many vectors, as few blocks as with the most; of one vector where there are few keys."""
+    """Return the heights for symbolic sizes: vectors of queries in a block, with the minimum number of blocks; one vector where there are few keys."""
     if not isinstance(queries, OpenSize) and not isinstance(keys, OpenSize):
         return ()
     lanes = cpu.lanes("float32")

@@ -40,13 +40,13 @@ Element = Callable[[te.Tensor, Sequence[Any]], PrimExpr]
 
 
 def channels_last(name: str) -> tuple[int, ...]:
-    """Where batch, the spatial dimensions in order, and channels stand in a layout: `NCHW` -> (0, 2, 3, 1)."""
+    """Return the axes of a layout that are the batch, the spatial dimensions in order, and the channels: `NCHW` -> (0, 2, 3, 1)."""
     known = layout(name)
     return tuple(known.index_of(c) for c in "NDHWC" if c in known)
 
 
 def kernel_order(layout: str) -> tuple[int, ...]:
-    """Where output channels, input channels and the spatial dimensions stand in a kernel layout: `HWIO` -> (3, 2, 0, 1)."""
+    """Return the axes of a kernel layout that are output channels, input channels and the spatial dimensions: `HWIO` -> (3, 2, 0, 1)."""
     return (layout.index("O"), layout.index("I"), *(layout.index(c) for c in "DHW" if c in layout))
 
 
@@ -133,13 +133,13 @@ class Geometry:
 
     @property
     def is_open(self) -> bool:
-        """Whether the image has a side that is known when the program runs."""
+        """Whether the image has a symbolic side."""
         return any(isinstance(size, OpenSize) for size in self.sizes)
 
     def spread(self, outputs: int, outside: PrimExpr) -> Geometry:
         """The same over a copy of the image in which the padding, `outside`, is beside it: no tap is tested, wherever the image ends.
 
-        A row of the copy is as long as whole tiles of so many `outputs` read it.
+        A row of the copy is as long as whole tiles of `outputs` outputs read it.
         """
         wide = [*self.out[:-1], -(-self.out[-1] // outputs) * outputs]
         sizes = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(wide, self.strides, self.ksize, self.dilation, strict=True)]

@@ -1,4 +1,4 @@
-"""What one step of a matrix product or convolution multiplies: one value of the depth, or two or four neighbours at once.
+"""Steps of a matrix product or convolution: each multiplies one value of the depth, or two or four neighbours at once.
 
     ONE     acc += x[k] * w[k]
     PAIRS   acc = dot2(pair(x[2k], x[2k+1]), packed[k], acc)      bfloat16, even depths; the weights packed as pairs
@@ -47,7 +47,7 @@ class Dot:
         return cast(dtype, x(step)) * cast(dtype, w)
 
     def element(self, w: Along, step: PrimExpr) -> PrimExpr:
-        """What is packed for a step."""
+        """Return the packed value of a step."""
         return w(step)
 
     def sum(self, packed: PrimExpr, dtype: DataType) -> PrimExpr:
@@ -55,7 +55,7 @@ class Dot:
         return cast(dtype, packed)
 
     def zero(self, dtype: DataType) -> PrimExpr:
-        """What is packed where there are no weights of type `dtype`."""
+        """Return the packed value where there are no weights of type `dtype`."""
         return const(0, dtype)
 
     def array(self, w: Array, axis: int) -> Array:
@@ -153,13 +153,13 @@ ROWS: Final = {"NHWC": _Rows(after=1), "NCHW": _Rows(after=0)}
 
 
 def along_rows(layout: str, depth: int, ksize: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int) -> bool:
-    """Whether a convolution of bytes goes on along rows: of one channel, or of planes, its kernel of whole words, without padding."""
+    """Return whether a convolution of bytes multiplies words along rows: one channel or planes, a kernel of whole words, and no padding."""
     stored = depth == 1 if layout == "NHWC" else layout == "NCHW" and depth % FOURS.width != 0
     return stored and groups == 1 and len(ksize) == 2 and ksize[1] % FOURS.width == 0 and dilation[1] == 1 and not any(padding)
 
 
 def dot_of(left: DataType, right: DataType, out: str | DataType, depth: int, contiguous: bool = True) -> Dot:
-    """How a product of these types and depth goes on in steps; `contiguous` is the depth of the left operand."""
+    """Return the kind of steps for a product of these dtypes and depth; `contiguous` says that the depth of the left operand is."""
     if left == right == DataType("bfloat16") and depth % PAIRS.width == 0 and not machine.current().scalar:
         return PAIRS
     if left == "uint8" and right == "int8" and DataType(out) is INT32 and depth % FOURS.width == 0 and contiguous:

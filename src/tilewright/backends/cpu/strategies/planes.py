@@ -27,12 +27,12 @@ Ints = Sequence[int]
 
 
 def multiplies_neighbours(layout: str, ksize: Ints, dilation: Ints, groups: int) -> bool:
-    """Whether rows of the kernel can be cut in pairs: two dimensions, channels before them, taps that stand side by side."""
+    """Return whether rows of the kernel can be cut in pairs: NCHW, one group, and adjacent taps along a row."""
     return layout == "NCHW" and groups == 1 and isinstance(ksize[1], int) and ksize[1] > 1 and dilation[1] == 1
 
 
 def applies(data: te.Tensor, weight: te.Tensor, depth: int, layout: str, ksize: Ints, dilation: Ints, groups: int) -> bool:
-    """Whether `convolution` makes this one: the types have pairs, and the depth has none."""
+    """Return whether `convolution` applies: a product of pairs exists for the dtypes, and the depth is odd."""
     return dot_of(data.dtype, weight.dtype, "float32", PAIRS.width) is PAIRS and depth % 2 == 1 and multiplies_neighbours(layout, ksize, dilation, groups)
 
 

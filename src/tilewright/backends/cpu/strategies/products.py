@@ -28,7 +28,7 @@ def dense(data: te.Tensor, weight: te.Tensor, out_dtype: str) -> te.Tensor:
 
 
 def matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: bool, out_dtype: str) -> te.Tensor:
-    """The product of two matrices, each transposed on request."""
+    """Return the product of two matrices, each transposed on request."""
     shape = b.extents
     columns, depth = shape if transpose_b else shape[::-1]
     if transpose_a:
@@ -128,7 +128,7 @@ def batch_matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: boo
 
 
 def unflatten(index: PrimExpr, shape: tuple[int, ...]) -> list[PrimExpr]:
-    """The indices along `shape` of a row-major position."""
+    """Return the indices along `shape` of a row-major position."""
     where: list[PrimExpr] = []
     for size in reversed(shape[1:]):
         where.append(floormod(index, size))
@@ -137,7 +137,7 @@ def unflatten(index: PrimExpr, shape: tuple[int, ...]) -> list[PrimExpr]:
 
 
 def flatten(indices: tuple[PrimExpr, ...], shape: tuple[int, ...]) -> PrimExpr:
-    """The row-major position of indices along `shape`."""
+    """Return the row-major position of indices along `shape`."""
     position: PrimExpr = cast("int64", 0)
     for i, size in zip(indices, shape, strict=True):
         position = add(mul(position, size), i)
@@ -145,7 +145,7 @@ def flatten(indices: tuple[PrimExpr, ...], shape: tuple[int, ...]) -> PrimExpr:
 
 
 def unroll(depth: int, name: str = "tile_k") -> int:
-    """How many steps of a sum are written out: a divisor of them."""
+    """Return the number of steps of a sum that are written out, a divisor of `depth`."""
     return decide_one(name, next(u for u in (4, 2, 1) if depth % u == 0), lambda: [(u,) for u in (1, 2, 4, 8) if depth % u == 0])
 
 

@@ -68,7 +68,7 @@ def conv_tile(rows: int, columns: int, depth: int, machine: Machine, stride: int
 
 
 def _best_along(rows: int, columns: int, depth: int, machine: Machine, stride: int, taps: int, most_rows: int, together: bool) -> tuple[Tile, bool]:
-    """What the model says to `conv_tile`."""
+    """Return the choice of the cost model for `conv_tile`."""
     shared, tile = _best(rows, columns, depth, machine, most_rows, 32, stride, taps)
     if together:
         return tile, True
@@ -77,7 +77,7 @@ def _best_along(rows: int, columns: int, depth: int, machine: Machine, stride: i
 
 
 def product_cycles(rows: int, columns: int, depth: int, machine: Machine) -> float:
-    """What the model above says of a whole product with the best tile."""
+    """Return the cycles of a whole product with the best tile, by the cost model."""
     return _best(rows, columns, depth, machine, 16, 32, 0, 1)[0]
 
 
@@ -99,7 +99,7 @@ def _best(rows: int, columns: int, depth: int, machine: Machine, most_rows: int,
 
 
 def _widths(columns: int, machine: Machine) -> list[int]:
-    """How many lanes the vectors of a tile may have: as many as there are or are wanted, and half, where these cost half and leave less unfilled."""
+    """Return the lanes that vectors of a tile may have: whole registers or the columns, and half of them where half vectors waste fewer lanes."""
     lanes = min(machine.lanes("float32"), 1 << (columns - 1).bit_length())
     half = lanes // 2
     halves = 32 * lanes > machine.pipe_bits > 0 and -(-columns // half) * half < -(-columns // lanes) * lanes
@@ -107,7 +107,7 @@ def _widths(columns: int, machine: Machine) -> list[int]:
 
 
 def _tile_of(rows: int, width: int, columns: int, machine: Machine) -> Tile:
-    """The tile of so many rows and columns."""
+    """Return the tile of `rows` rows and `width` columns."""
     lanes = next(n for n in _widths(columns, machine) if width % n == 0)
     return Tile(rows, width // lanes, lanes)
 

@@ -27,7 +27,7 @@ TAPS: Final = 3
 _SIZES: Final = (2, 4)
 _FEW_POINTS: Final = (Fraction(0), Fraction(1), Fraction(-1))
 _POINTS: Final = (Fraction(0), Fraction(3, 4), Fraction(-3, 4), Fraction(3, 2), Fraction(-3, 2))
-"""Where the polynomials of small and of larger tiles are evaluated, besides infinity. All points cost the same; those whose powers
+"""Points at which the polynomials of small and of larger tiles are evaluated, besides infinity. All points cost the same; those whose powers
 stay near 1 round least (half as much as 1 and 2), and the matrices of these are float32 exactly."""
 _FACTORS: Final = ("float32", "bfloat16")
 """Types that are multiplied; the products are of float32, where those of bfloat16 have a direct way that takes half as many steps."""
@@ -195,7 +195,7 @@ def cut(
     data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int], padding: Sequence[int],
     dilation: Sequence[int], out_dtype: str, groups: int = 1, wanted: str = "auto",
 ) -> Cut | None:
-    """How Winograd's algorithm makes this convolution of `data` NHWC; None when the direct way is to be taken."""
+    """Return how Winograd's algorithm computes this convolution of `data` NHWC; None where the direct algorithm is faster."""
     setting = _setting(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype, wanted)
     if setting == "off":
         return None
@@ -216,7 +216,7 @@ def cut(
 
 
 def _decided(whole: Cut, found: Cut | None) -> Cut | None:
-    """What the model says, or somebody who measured: the algorithm, and rows of tiles in a block."""
+    """Return the choice of the cost model, or a decision that overrides it: the algorithm, and the rows of tiles in a block."""
     default = ("direct", 0) if found is None else (f"winograd_{found.m}x{found.m}", found.block)
     ways = {(f"winograd_{m}x{m}", c.block): c for m in _SIZES for c in _blocks(whole, m)}
     chosen = decide(("algorithm", "winograd_rows"), default, lambda: [("direct", 0), *ways], selects="algorithm")
@@ -265,7 +265,7 @@ def _setting(
     data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int], padding: Sequence[int],
     dilation: Sequence[int], out_dtype: str, wanted: str,
 ) -> str:
-    """What is asked for, and "off" where the algorithm does not apply."""
+    """Return `wanted`, or "off" where the algorithm does not apply."""
     known = isinstance(weight.op, PlaceholderOp) and weight.op.constant
     plain = list(ksize) == [TAPS, TAPS] and all(v == 1 for v in (*strides, *dilation)) and all(p < TAPS for p in padding)
     floats = data.dtype == weight.dtype and str(data.dtype) in _FACTORS and DataType(out_dtype) == DataType("float32")

@@ -91,7 +91,7 @@ def volume_convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ..
 
 
 def _on_volume(v: VolumeCut, g: PrimExpr, e: PrimExpr) -> PrimExpr:
-    """Is slice `e` of group `g` one of the volume, and not padding?"""
+    """Return whether slice `e` of group `g` is inside the volume, not padding."""
     at = g * v.span + e
     return all_of(*([at >= v.front] if v.front else []), *([at < v.front + v.slices] if v.back else []))
 

@@ -1,4 +1,4 @@
-"""Kernels of windows over data whose channels stand in blocks, `NCHW8c`: a block of channels is the vector.
+"""Kernels of windows over data in a blocked layout, such as `NCHW8c`: a block of channels is the vector.
 
     for image, chunk of channels, row (parallel): for tile of outputs: { acc[outputs, lane] = 0
                                                                          for depth, taps: acc += …

@@ -22,7 +22,7 @@ _BAND: Final = 8
 
 
 def check_axes(k: KernelBlocks, images: list[Var], channels: int, channel: Var) -> None:
-    """Raise `ScheduleError` where the axes of the output are not those of the sums: it stands in another layout, in which open sizes cannot be told apart."""
+    """Raise `ScheduleError` where the output has another layout than the sums: symbolic sizes cannot be told apart then."""
     s = k.schedule
     wanted = [as_expr(n) for n in k.anchor.outputs[0].extents[: len(images)]]
     found = [as_expr(s.extent(v)) for v in images]

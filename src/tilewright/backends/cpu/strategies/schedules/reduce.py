@@ -82,7 +82,7 @@ def _in_pieces(k: KernelBlocks, acc: str) -> None:
 
 
 def _reads_along_reduction(k: KernelBlocks, acc: str) -> bool:
-    """Does the last reduction axis move through the last dimension of an input?"""
+    """Return whether the last reduction axis moves through the last dimension of an input."""
     block = k.schedule.block(acc)
     reduce = [i.var for i in block.iters if i.kind == "reduce"]
     if not reduce:

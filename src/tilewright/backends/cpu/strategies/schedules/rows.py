@@ -22,7 +22,7 @@ from tilewright.scalar.expr import Var
 from tilewright.topi.decisions import decide
 
 _VECTORS: Final = (1, 2, 4, 8)
-"""How many vectors are computed together."""
+"""Numbers of vectors that may be computed together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

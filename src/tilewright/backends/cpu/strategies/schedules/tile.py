@@ -34,7 +34,7 @@ _OPEN_GRAIN: Final = 4
 
 
 def writes_out_taps(taps: int, step: int, tile: Tile) -> bool:
-    """Whether the taps along a row are written out, each of which leaves out the outputs whose input is padding; else they are a loop."""
+    """Return whether the taps along a row are written out; each then skips the outputs whose input is padding. Otherwise they are a loop."""
     return taps <= MOST_TAPS and taps * step * tile.rows * tile.vectors <= MOST_WRITTEN
 
 

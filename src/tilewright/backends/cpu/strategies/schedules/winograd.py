@@ -23,7 +23,7 @@ from tilewright.tir.transform.partition_loops import WHOLE
 
 _ENOUGH = 8
 _SAME_SETS = 1024
-"""Rows so many bytes apart, or a multiple, begin at a few places of the first-level cache, where the rows of a tile evict each other."""
+"""Distance of rows, in bytes, at which the rows of a tile fall into the same sets of the first-level cache and evict each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
