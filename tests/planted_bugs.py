@@ -17,8 +17,8 @@ import numpy as np
 
 from tilewright import relay
 from tilewright.backends.base import Strategies
-from tilewright.backends.cpu.llvm import values
-from tilewright.compiler import kernel, program
+from tilewright.backends.cpu.llvm import codegen, values
+from tilewright.compiler import kernel
 from tilewright.relay.expr import Call, Constant, Expr, Function
 from tilewright.relay.op.registry import get
 from tilewright.relay.transform import (
@@ -386,7 +386,7 @@ def _emits(pattern: str, replacement: str) -> None:
         text, scratch = old(*args, **options)
         return re.sub(pattern, replacement, text), scratch
 
-    around(program, "emit_measured", wrong)
+    around(codegen, "emit_measured", wrong)
 
 
 @planted("elementwise", CODE, "", "subtract", "multiply", "tanh", "maximum")

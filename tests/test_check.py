@@ -13,7 +13,7 @@ from onnx import TensorProto, helper
 
 import small_models as models
 import tilewright
-from tilewright.base.errors import ModelError, NoNativeCompute
+from tilewright.base.errors import ModelError, NoNativeKernel
 from tilewright.compiler.check import Operator, has_kernel
 from tilewright.driver.main import main
 from tilewright.relay.op.registry import OPS
@@ -89,7 +89,7 @@ def test_one_warning_lists_all_that_is_not_native(monkeypatch: pytest.MonkeyPatc
     """Two operators whose kernels are taken away run by their numpy meaning."""
 
     def none(*args: object) -> None:
-        raise NoNativeCompute
+        raise NoNativeKernel
 
     for name in ("erf", "sinh"):
         monkeypatch.setattr(OPS[name], "compute", none)

@@ -28,7 +28,7 @@ from suites import unpack
 from tilewright import relay
 from tilewright.backends import flow
 from tilewright.backends.ownership import _uses, own
-from tilewright.base.errors import ArtifactError, CompileError, InputError, NoNativeCompute, RunError
+from tilewright.base.errors import ArtifactError, CompileError, InputError, NoNativeKernel, RunError
 from tilewright.base.types import TensorType
 from tilewright.compiler.build import build_module
 from tilewright.compiler.flow import lower_control, needs_control
@@ -466,7 +466,7 @@ def test_refusals(text: str, message: str) -> None:
 
 def test_an_operator_that_runs_in_python_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def compute(self: Any, *args: Any) -> Any:
-        raise NoNativeCompute
+        raise NoNativeKernel
 
     monkeypatch.setattr(relay.op.get("tanh"), "compute", compute)
     with pytest.raises(CompileError, match=r"tanh .*has no native kernel, and stands in a program with control flow.*create_executor\('debug'\)"):

@@ -228,10 +228,10 @@ def test_the_target_of_the_field_reaches_the_compiler() -> None:
 
 
 @pytest.mark.parametrize(("text", "said"), [
-    ("llvm, npu", "the target 'llvm, npu' has llvm before npu; the processor stands last: 'npu, llvm'"),
+    ("llvm, npu", "the target 'llvm, npu' has llvm before npu; the processor comes last: 'npu, llvm'"),
     ("npu, npu -size=2, llvm", "names npu twice; give it once, with all of its options"),
-    ("llvm, llvm, llvm", "names 3 processors (llvm, llvm, llvm), and a program is for one"),
-    ("ethos-n", "'ethos-n' takes parts of a network, and the rest needs a processor; name one behind it: 'ethos-n, llvm'"),
+    ("llvm, llvm, llvm", "names 3 processors (llvm, llvm, llvm); a program is for one"),
+    ("ethos-n", "'ethos-n' computes only parts of a network; add a processor for the rest: 'ethos-n, llvm'"),
 ])
 def test_targets_of_other_parts_are_refused(text: str, said: str) -> None:
     with pytest.raises(TargetError) as error:

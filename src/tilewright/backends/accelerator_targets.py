@@ -52,7 +52,7 @@ def parts(text: str) -> list[str]:
     targets = [" ".join(words) for words in found]
     if len(targets) > 1 and not all(targets):
         raise TargetError(
-            f"the target '{text}' has nothing between two commas, or behind the last; write for example 'npu, llvm'",
+            f"the target '{text}' has an empty part before or after a comma; write for example 'npu, llvm'",
             code="TW0501"
         )
     return targets

@@ -89,7 +89,7 @@ class Strategies:
     def compute(self, op: Any, *inputs: Any) -> Any:
         """Return the tensor expressions of an operator: those of its strategy, or of `Op.compute`.
 
-        Raises `NoNativeCompute` as that does.
+        Raises `NoNativeKernel` as that does.
         """
         strategy = self.find(op, *inputs)
         return op.compute(*inputs) if strategy is None else strategy.apply(op, *inputs)

@@ -54,8 +54,7 @@ def find_backend(name: str) -> Backend:
     except (ImportError, AttributeError) as error:
         raise TargetError(
             f"the back end '{name}' cannot be imported from {value}: {error}; repair or remove the package that has "
-            "this entry point",
-            code="TW0502"
+            "this entry point", code="TW0502"
         ) from error
     if not isinstance(found, Backend) or found.name != name:
         raise TargetError(

@@ -217,7 +217,7 @@ class ProviderWarning(UserWarning):
     code = "TW1309"
 
 
-class NoNativeCompute(TVMError):
+class NoNativeKernel(TVMError):
     """An operator declares that it has no tensor expression for these arguments: its step runs in Python. `Op.compute` raises it, and the build catches it."""
 
     code = "TW1303"

@@ -16,7 +16,7 @@ from tilewright.base.nd import Device, NDArray, array
 from tilewright.base.settings import nearest
 from tilewright.base.types import TensorType, TupleType, Type
 from tilewright.compiler.build import build
-from tilewright.compiler.growth import typed
+from tilewright.compiler.stage_growth import typed
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Expr, Function, GlobalVar, Var
 from tilewright.relay.interpreter import ConstructorValue, RefValue, evaluate

@@ -20,7 +20,6 @@ from tilewright.base.errors import InternalError, Origin
 from tilewright.base.memory_faults import Site
 from tilewright.base.recursion import KERNEL, room_for
 from tilewright.base.types import DataType, TensorType, TupleType
-from tilewright.compiler.signature import refuse_gpu_threads
 from tilewright.relay.expr import Call, Constant, Expr, Function, Tuple, TupleGetItem, Var
 from tilewright.relay.op.registry import Op
 from tilewright.relay.op.strategy import OpImplementation, Seconds, registered_implementation, result_of, workload_of
@@ -31,6 +30,7 @@ from tilewright.te.create import computations, create_prim_func
 from tilewright.te.resolve import apply_schedule
 from tilewright.te.schedule import Schedule as TeSchedule
 from tilewright.te.tensor import ComputeOp, Operation, Tensor
+from tilewright.tir.legality import refuse_gpu_threads
 from tilewright.tir.stmt import NUMBERS, IfThenElse, PrimFunc, Stmt
 from tilewright.tir.transform.convert_ssa import convert_ssa
 from tilewright.tir.transform.instrument_memory import Checks
@@ -94,7 +94,7 @@ def lower(
     their tasks. With `checks`, accesses are checked, at sites numbered from `first_site` on. Unless `flat` is set, the loop passes, which
     do not support samples of sizes, are left out, and the function is the stage `lowered`.
 
-    Raises `NoNativeCompute` from `Op.compute` when an operator has no tensor expression.
+    Raises `NoNativeKernel` from `Op.compute` when an operator has no tensor expression.
     """
     with machines.use(machine), decisions.use(None if symbols else decided):
         inputs = [_placeholder(p, c) for p, c in zip(function.params, constants, strict=True)]
@@ -132,7 +132,7 @@ class Parts:
 
 
 def parts_of(function: Function, constants: Sequence[bool]) -> Parts:
-    """The computations of a primitive function for the current machine, packed constants among what it takes. Raises `NoNativeCompute`, as `lower` does."""
+    """The computations of a primitive function for the current machine, packed constants among what it takes. Raises `NoNativeKernel`, as `lower` does."""
     inputs = [_placeholder(p, c) for p, c in zip(function.params, constants, strict=True)]
     made = _Computed(function, inputs, constants, (), _Programs(Target.current() or Target("llvm"), lambda workload: None))
     where = {t: k for k, t in enumerate(inputs)}

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 
 from tilewright.base.errors import OptionError, TVMError
-from tilewright.compiler.grouping import flat
+from tilewright.compiler.sequences import flat
 from tilewright.driver import debug, diagnose, files, micro, offload, options, tensors
 from tilewright.driver import profile as profiles
 from tilewright.driver.application import (

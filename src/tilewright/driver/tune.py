@@ -299,6 +299,6 @@ class _Session:
 
 
 def _arrays(answer: Any) -> list[np.ndarray[Any, Any]]:
-    from tilewright.compiler.grouping import flat
+    from tilewright.compiler.sequences import flat
 
     return [np.asarray(a).astype(np.float64) for a in flat(answer if isinstance(answer, tuple) else (answer,))]

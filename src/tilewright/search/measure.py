@@ -93,6 +93,11 @@ class Candidate(ABC):
         return {}
 
     @property
+    def ansor(self) -> str:
+        """The fields of records in Ansor's form (`Record.ansor`); "": its records have AutoTVM's form."""
+        return ""
+
+    @property
     def identity(self) -> tuple[str, str, str]:
         return self.key, self.config, self.target
 

@@ -75,8 +75,9 @@ class Record:
 
     @staticmethod
     def of(candidate: Candidate, measured: Measured, selected: bool = False) -> Record:
-        """Return the record of a candidate's result, in AutoTVM's form."""
-        return Record(candidate.target, candidate.key, candidate.config, measured, selected=selected)
+        """Return the record of a candidate's result, in the candidate's form."""
+        key, config, target = candidate.identity
+        return Record(target, key, config, measured, ansor=candidate.ansor, selected=selected)
 
 
 class Records:

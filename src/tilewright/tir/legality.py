@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tilewright.base.errors import ScheduleError
+from tilewright.base.errors import ScheduleError, TargetError
 from tilewright.scalar.arith import Ranges
 from tilewright.scalar.expr import Buffer, IntImm, Load, PrimExpr, Var
 from tilewright.scalar.walk import free_vars, substitute, walk
@@ -15,6 +15,7 @@ from tilewright.tir.printer import text_marking
 from tilewright.tir.stmt import (
     PARALLEL,
     ROLLING,
+    THREAD,
     VECTORIZED,
     Block,
     For,
@@ -410,3 +411,14 @@ def _check_lanes(func: PrimFunc, loop: For, reductions: list[Block]) -> None:
     if mixed & over:
         name = next(iter(mixed & over)).name
         raise fault(f"loop '{name}' of block '{block.name}' is over a spatial and a reduction axis at once; vectorize another block, or split before fusing", loop, func)
+
+
+def refuse_gpu_threads(func: PrimFunc) -> None:
+    """Raise `TargetError` for loops that are threads of a GPU: code is made for CPUs."""
+    for s in walk_stmt(func.body):
+        tag = s.annotations.get(THREAD, "") if isinstance(s, For) else ""
+        if isinstance(s, For) and tag and not tag.startswith(("vthread", "cthread")):
+            raise TargetError(
+                f"loop '{s.var.name}' of '{func.name}' is bound to '{tag}', threads of a GPU, and the target is a CPU; "
+                "use parallel for its cores and vectorize for its lanes, or bind to te.thread_axis(n, 'vthread')", code="TW0512"
+            )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from tilewright.backends.cpu.llvm.backend import LLVM
 from tilewright.backends.target import Target
 from tilewright.base.errors import Origin
-from tilewright.compiler.sources import loops_source, relay_lines
+from tilewright.compiler.debug_texts import loops_source, relay_lines
 from tilewright.relay.expr import Function
 from tilewright.tir.printer import PrintedFunc
 from tilewright.tir.stmt import Stmt

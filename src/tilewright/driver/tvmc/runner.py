@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.base.errors import OptionError
-from tilewright.compiler.grouping import flat
 from tilewright.compiler.micro.project import GeneratedProject
+from tilewright.compiler.sequences import flat
 from tilewright.driver import files, tensors
 from tilewright.driver.measuring import MeasuringOptions, address
 from tilewright.driver.profile import reported

@@ -1,6 +1,6 @@
 """The operators of graphs: one class each, by family. Importing this package fills the operator table.
 
-Their function forms, which `relay` has, are found here too: `relay.op.add`, `relay.op.nn.relu`.
+It also provides the functions of operators that `relay` has: `relay.op.add`, `relay.op.nn.relu`.
 """
 
 from __future__ import annotations

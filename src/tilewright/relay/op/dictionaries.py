@@ -1,5 +1,6 @@
-"""Operators between tensors and Python objects: labels looked up, dictionaries of scores. They run in Python, between
-what is compiled."""
+"""Operators between tensors and Python objects: label look-ups, dictionaries of scores. They run in Python between
+native steps.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What programs may say about an operator by its name: how passes shall treat its calls.
+"""Hooks of programs for operators by name, which change how passes treat their calls.
 
-Each function registers a hook, or, without one, is a decorator of it; a hook of a higher level replaces one of a lower.
-The keys are those of the field, so `tvm.ir.register_op_attr(name, "FTVMLegalize", f)` is the same.
+Each function registers a hook, or returns a decorator without one; a hook of a higher level replaces one of a lower.
+The keys are those of TVM, so `tvm.ir.register_op_attr(name, "FTVMLegalize", f)` is equivalent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PATTERN: Final = "TOpPattern"
 
 
 class OpPattern(enum.IntEnum):
-    """How operators fuse, with the field's names and numbers; that of an operator is its attribute `TOpPattern`."""
+    """Classes of fusion with TVM's names and numbers; the attribute `TOpPattern` of an operator."""
 
     ELEMWISE = Fusion.ELEMWISE
     BROADCAST = Fusion.BROADCAST
@@ -74,7 +74,8 @@ def register_mixed_precision_conversion(op_name: str, func: Any = None, level: i
 
 
 def is_replaced(op_name: str) -> bool:
-    """Whether a program registered how this operator is computed or scheduled; passes then leave its attributes as they are."""
+    """Whether a program registered how this operator is computed or scheduled; passes then leave its attributes as they
+    are."""
     return any((op_name, key) in OP_ATTRIBUTES for key in (STRATEGY, SCHEDULE, COMPUTE))
 
 
@@ -89,7 +90,8 @@ def register_strategy(op_name: str, fstrategy: Any = None, level: int = 10) -> R
 
 
 def register_schedule(op_name: str, schedule: Any = None, level: int = 10) -> Registered:
-    """Register the schedule of an operator: `f(attrs, outs, target)` returns the te schedule of a kernel with the results `outs`."""
+    """Register the schedule of an operator: `f(attrs, outs, target)` returns the te schedule of a kernel with the
+    results `outs`."""
     return register_op_attr(op_name, SCHEDULE, schedule, level)
 
 

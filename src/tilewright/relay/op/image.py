@@ -268,5 +268,5 @@ class Upsampling3d(Spatial):
 
 
 def __getattr__(name: str) -> Any:
-    """What `relay.image` has is found here too."""
+    """Forward the names of `relay.image`."""
     return getattr(importlib.import_module("tilewright.relay.image"), name)

@@ -334,11 +334,11 @@ class TokensTfIdf(TfIdfVectorize):
         return StringTokenize(self.pad, self.fewest, False, self.separators, self.expression)
 
     def letters(self) -> Array | None:
-        """What each byte of a text counts as where its tokens are runs of some characters: 0 between them. None for any
-        other self.
+        """Return the class of each byte, 0 between tokens, if tokens are runs of characters of one class; None for
+        other expressions.
 
-        All characters beyond ASCII are of one kind in these expressions, and so are their bytes; a zero character must
-        be of the same kind.
+        All non-ASCII characters belong to one class in these expressions, and so do their bytes; a zero character must
+        belong to the same class.
         """
         between = self.separators if any(self.separators) else ()
         expressions = (self.expression,) if self.expression else between

@@ -82,7 +82,7 @@ class Transpose(Op):
         return None
 
     def relayout(self, perms: Sequence[Perm | None]) -> Relaid:
-        """stored = logical by perm: the result is `stored` by the axes that lead from perm to the order asked for."""
+        """stored = logical by perm: the result is `stored` with axes from perm to the requested order"""
         perm = perms[0]
         if perm is None:
             return self, (None,), None

@@ -243,5 +243,5 @@ class AllClassNonMaxSuppression(Op):
 
 
 def __getattr__(name: str) -> Any:
-    """What `relay.vision` has is found here too."""
+    """Forward the names of `relay.vision`."""
     return getattr(importlib.import_module("tilewright.relay.vision"), name)

@@ -20,7 +20,8 @@ def quantize(
     data: Any, output_scale: Any, output_zero_point: Any, axis: int = -1, out_dtype: str = "int8", span: Origin
     | None = None
 ) -> Call:
-    """`data` as integers of a scale and a zero point; see the operator `qnn.quantize`, whose text has the dtype first.
+    """Return `data` quantized with a scale and zero point; see the operator `qnn.quantize`, whose text form has the
+    dtype first.
     """
     return Quantize(out_dtype, axis)(data, output_scale, output_zero_point, span=span)
 

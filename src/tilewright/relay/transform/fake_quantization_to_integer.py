@@ -70,10 +70,9 @@ class FakeQuantizationToInteger(FunctionPass):
 
 
 def _check_regions(function: Function, quantized: Container[Expr]) -> None:
-    """Raises `CompileError` at the first operator for which a region is still one of real numbers, all but `quantized`.
+    """Raise `CompileError` for the first operator other than `quantized` that still computes a region in real numbers.
 
-    A region is what stands between a quantization and the dequantizations and constants that it is computed of, and of
-    nothing else.
+    A region lies between a quantization and the dequantizations and constants that it depends on exclusively.
     """
     order = [e for e in post_order(function.body) if isinstance(e, (Call, Tuple, TupleGetItem, Constant))]
     # what is computed of dequantized values and constants alone; whether of the former at all
@@ -109,7 +108,7 @@ class _Sweep:
         self.quantized: dict[Expr, Quantized] = {}
 
     def visit(self, e: Expr) -> Expr | None:
-        """What replaces `e`, whose operands are replaced; notes how `e` is quantized."""
+        """Return the replacement of `e` over replaced operands, and record how it is quantized."""
         if not isinstance(e, Call) or not isinstance(e.op, Op):
             return None
         if isinstance(e.op, Dequantize):

@@ -58,7 +58,7 @@ def fold_input_transpose(e: Expr) -> Expr | None:
 
 
 def _reads_rows(conv: Conv, x: Expr) -> bool:
-    """Does it multiply four neighbours along a row of a plane at once?"""
+    """Return whether the kernel multiplies four neighbours along a row of a plane at once."""
     size, depth = conv.kernel_size, x.tensor_type.shape[1]
     return size is not None and isinstance(depth, int) and along_rows("NCHW", depth, size, conv.padding, conv.dilation,
         conv.groups)

@@ -42,15 +42,6 @@ def with_samples(function: Function, symbols: Mapping[Symbol, PrimExpr]) -> Func
     return Function(params, new[function.body], None, function.type_params, function.attrs, function.span)
 
 
-def has_symbolic_attributes(function: Function) -> bool:
-    """Whether attributes of operators are made of symbolic dimensions: the shape of `zeros`."""
-    def mentions(value: Any) -> bool:
-        return any(map(mentions, value)) if isinstance(value, tuple) else isinstance(value, PrimExpr)
-
-    calls = (e.op for e in post_order(function.body, inside=False) if isinstance(e, Call) and isinstance(e.op, Op))
-    return any(mentions(v) for op in calls for v in op.attributes().values())
-
-
 def check_operators(function: Function) -> None:
     """Raise `CompileError` for the first operator that was not tried with open sizes; elementwise ones need no trial."""
     for e in post_order(function.body, inside=False):

@@ -110,7 +110,7 @@ def _is_converted(function: Function) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What is known of a call: its category, the type that it sums in if it can be told, and that of its result."""
+    """The decision about a call: its category, the type of its sums if it has one, and the type of its result."""
 
     category: Precision
     accumulate: DataType

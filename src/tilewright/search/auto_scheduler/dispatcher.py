@@ -59,8 +59,10 @@ class DispatchContext(Advisor):
         """Return what arranges kernels: this context where the option is on, then the one around it."""
         outer = self.around()
         rest: Found | None = None if outer is None else outer.arrangement(target)
-        if not PassContext.current().config.get(OPTION, False):
-            return rest
+        return self.arranging(target, rest) if PassContext.current().config.get(OPTION, False) else rest
+
+    def arranging(self, target: Target, rest: Found | None = None) -> Found:
+        """Return what arranges kernels by this context, whatever the option says, then by `rest`."""
 
         def found(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor]) -> PrimFunc | None:
             made = self._arranged(func, args, outputs, target)

@@ -12,7 +12,7 @@ split after another stage was attached to it: the stage then moves to the fused 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any, Final
@@ -75,6 +75,7 @@ class State:
         self._of: dict[Operation, int] = {}
         self._lines: list[str] = []
         self._known: dict[IterVar, str] = {}
+        self._taken: set[str] = set()
         self._in_registers: list[Stage] = []
         for k, op in enumerate(dag.ops):
             self._insert(k, StageState(op, op.name, self.schedule[op], op.name))
@@ -394,7 +395,7 @@ class State:
         """Take the loops of a stage from its axes."""
         s.iters = [Iterator(a.var.name, int(number_of(a.extent) or 0), a.kind, a) for a in s.stage.leaf_iter_vars]
         for i in s.iters:
-            self._known[i.axis] = _free(f"{s.variable}_{_word(i.axis.var.name)}", self._known.values())
+            self._name(i.axis, s, i.axis.var.name)
         if s.iters:
             comma, op = "," if len(s.iters) == 1 else "", s.variable
             self._lines.append(f"{self._names(s.iters)}{comma} = tuple({op}.op.axis) + tuple({op}.op.reduce_axis)")
@@ -405,8 +406,12 @@ class State:
             short = a.var.name
             for long, shorter in _SHORT:
                 short = short.replace(long, shorter)
-            self._known[a] = _free(f"{s.variable}_{_word(short)}", self._known.values())
+            self._name(a, s, short)
         self._lines.append(f"{', '.join(self._known[a] for a in made)} = s[{s.variable}].{call}")
+
+    def _name(self, axis: IterVar, s: StageState, short: str) -> None:
+        self._known[axis] = _free(f"{s.variable}_{_word(short)}", self._taken)
+        self._taken.add(self._known[axis])
 
     def _names(self, iters: Sequence[Iterator]) -> str:
         return ", ".join(self._known[i.axis] for i in iters)
@@ -433,8 +438,8 @@ def _word(name: str) -> str:
     return re.sub(r"\W", "_", name)
 
 
-def _free(name: str, taken: Iterable[str]) -> str:
-    known, found, k = set(taken), name, 1
-    while found in known:
+def _free(name: str, taken: Collection[str]) -> str:
+    found, k = name, 1
+    while found in taken:
         found, k = f"{name}_{k}", k + 1
     return found

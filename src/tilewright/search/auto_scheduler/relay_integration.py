@@ -7,7 +7,7 @@ from typing import Any
 
 from tilewright import te
 from tilewright.backends.target import Target
-from tilewright.base.errors import CompileError, NoNativeCompute
+from tilewright.base.errors import CompileError, NoNativeKernel
 from tilewright.compiler.fused import fused_functions
 from tilewright.compiler.kernel import parts_of
 from tilewright.ir.module import IRModule
@@ -45,7 +45,7 @@ def extract_tasks(
                     parts = parts_of(f.function, f.constants)
                     own = parts.scheduled()
                 dag = ComputeDAG(detached(parts.args, parts.outputs))
-            except (NoNativeCompute, CompileError):
+            except (NoNativeKernel, CompileError):
                 continue  # no native kernel, or one whose loops the search does not know
             if not include_simple_tasks and not any(isinstance(op, ComputeOp) and op.reduce_axis for op in dag.ops):
                 continue

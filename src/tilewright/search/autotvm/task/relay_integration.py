@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tilewright.backends.target import Target
-from tilewright.base.errors import CompileError, NoNativeCompute, OptionError
+from tilewright.base.errors import CompileError, NoNativeKernel, OptionError
 from tilewright.compiler.fused import fused_functions
 from tilewright.ir.module import IRModule
 from tilewright.ir.transform import PassContext
@@ -88,7 +88,7 @@ def _all_tasks(
             continue
         try:
             tunable = task.is_tunable
-        except (NoNativeCompute, CompileError):
+        except (NoNativeKernel, CompileError):
             continue  # no native kernel, or one of values that are no tensors: nothing to decide
         if tunable:
             yield task, f.calls

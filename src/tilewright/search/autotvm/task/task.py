@@ -135,7 +135,7 @@ def template(task_name: str, func: Callable[..., Any] | None = None) -> Any:
     def register(f: Callable[..., Any]) -> Callable[..., Any]:
         if task_name in TEMPLATES and _place(TEMPLATES[task_name]) != _place(f):
             raise OptionError(
-                f"there is a template '{task_name}' already, {_place(TEMPLATES[task_name])}; give this one another name",
+                f"there is a template '{task_name}' already, {_place(TEMPLATES[task_name])}; use another name",
                 code="TW1105")
         TEMPLATES[task_name] = f
 

@@ -1,7 +1,7 @@
 """Kernels without reductions: elementwise chains, broadcasts, transposes, slices, concatenations.
 
-Where every input is read at the very element that is written, all axes are one, or those inside of each row where tensors lie
-in larger arrays; otherwise the last axis gives the lanes.
+Where every input is read at the very element that is written, all axes are one, or those inside of each row where
+tensors lie in larger arrays; otherwise the last axis gives the lanes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def schedule_injective(s: Schedule, output: str, machine: Machine) -> None:
 
 
 def _buffers(block: Block) -> list[Buffer]:
-    return [e.buffer for st in walk_stmt(block.body) for top in expressions(st) for e in walk(top) if isinstance(e, Load)]
+    return [
+        e.buffer for st in walk_stmt(block.body) for top in expressions(st) for e in walk(top) if isinstance(e, Load)
+    ]
 
 
 def _same_element(block: Block) -> bool:
@@ -72,11 +74,14 @@ def _same_element(block: Block) -> bool:
 
 def _is_at(e: Load, at: tuple[PrimExpr, ...], single: tuple[bool, ...]) -> bool:
     """Return whether a load is at these indices; along an axis of one element (`single`), 0 is its index too."""
-    return len(e.indices) == len(at) and all(a is b or (one and number_of(a) == 0) for a, b, one in zip(e.indices, at, single, strict=True))
+    return len(e.indices) == len(at) and all(
+        a is b or (one and number_of(a) == 0) for a, b, one in zip(e.indices, at, single, strict=True)
+    )
 
 
 def _runs(block: Block) -> list[int]:
-    """Return the first axes of runs that are contiguous in every buffer; a new run begins where a buffer is longer than its axis."""
+    """Return the first axes of runs that are contiguous in every buffer; a new run begins where a buffer is longer than
+    its axis."""
     extents = [i.extent.value if isinstance(i.extent, IntImm) else i.extent for i in block.iters]
     shapes = {b.shape for b in _buffers(block) if len(b.shape) == len(extents) and any(not same(d, 1) for d in b.shape)}
     shapes |= {st.buffer.shape for st in walk_stmt(block.body) if isinstance(st, Store)}

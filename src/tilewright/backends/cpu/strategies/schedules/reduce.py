@@ -20,7 +20,8 @@ _VECTORS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReduceSchedule(CpuSchedule):
-    """Schedule of one reduction: the accumulators are computed inside the loops of the output, which are the kept axes."""
+    """Schedule of one reduction: the accumulators are computed inside the loops of the output, which are the kept
+    axes."""
 
     def apply(self, k: KernelBlocks) -> None:
         s, acc, lanes = k.schedule, k.acc, k.machine.lanes("float32")
@@ -71,8 +72,11 @@ def _in_pieces(k: KernelBlocks, acc: str) -> None:
         if isinstance(extent, OpenSize):
             return
         if length * extent > 2 * piece:
-            farthest = max(1, min(extent, math.ceil(piece / length) ** 2))  # what is longer is farther from the wish than 1 is
-            rest = min((d for d in range(1, farthest + 1) if extent % d == 0), key=lambda d: abs(math.log(length * d / piece)))
+            # what is longer is farther from the wish than 1 is
+            farthest = max(1, min(extent, math.ceil(piece / length) ** 2))
+            rest = min(
+                (d for d in range(1, farthest + 1) if extent % d == 0), key=lambda d: abs(math.log(length * d / piece))
+            )
             if 1 < rest < extent:
                 loop, _ = s.split(loop, [None, rest])
             if rest < extent:
