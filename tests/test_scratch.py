@@ -94,7 +94,7 @@ def test_what_the_c_library_refuses_is_said(size: Any) -> None:
     assert (y == 3).all()
     y[:] = 0
     takes = "1.53 MB for each thread" if size == 200_000 else "as much as its sizes ask for"
-    with pytest.raises(RunError, match=f"too little memory for what stands between the stages of 'staged': staged takes most, {takes}; give it smaller sizes"):
+    with pytest.raises(RunError, match=f"too little memory for the scratch buffers of 'staged': staged needs the most, {takes}; use smaller sizes"):
         without(x, y)
     assert not y.any()
     module(x, y)
@@ -111,7 +111,7 @@ def test_a_model_says_which_operator_had_no_memory(batch: int, monkeypatch: pyte
     bad = tilewright.compile(model, threads=2)
     for _ in range(2):
         assert (good(x) == 1).all()
-        with pytest.raises(RunError, match=r"too little memory for what stands between the stages of 'model': AveragePool 'wide' takes most, .* for each thread"):
+        with pytest.raises(RunError, match=r"too little memory for the scratch buffers of 'model': AveragePool 'wide' needs the most, .* for each thread"):
             bad(x)
 
 
@@ -123,7 +123,7 @@ def test_control_flow_says_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = helper.make_graph([helper.make_node("If", ["c"], ["y"], **branches)], "either", given, [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     monkeypatch.setattr(llvm_compile, "compile_text", lambda text, target, **options: compile_text(text if "@tw_pool_create" in text else without_memory_of_kernels(text), target, **options))
-    with pytest.raises(RunError, match="too little memory for what stands between the stages of 'model'"):
+    with pytest.raises(RunError, match="too little memory for the scratch buffers of 'model'"):
         tilewright.compile(model, threads=1)(np.array(True), np.ones((1, 1, 8, 100_000), np.float32))
 
 

@@ -67,7 +67,7 @@ def _accelerator(text: str) -> Accelerator:
     for word in words:
         key, equals, value = word.lstrip("-").partition("=")
         if not word.startswith("-") or not equals or not value:
-            raise TargetError(f"'{word}' of the accelerator {name} is no option; write -name=value", code="TW0902")
+            raise TargetError(f"'{word}' of the accelerator {name} is not an option; write -name=value", code="TW0902")
         options.append((key, value))
     return Accelerator(name, tuple(options))
 

@@ -265,8 +265,9 @@ def _check_parts(text: str, accelerators: list[str], processor: str) -> None:
     twice = next((n for n in names if names.count(n) > 1), None)
     if len(kinds) > 2:
         raise TargetError(
-            f"the target '{text}' names {len(kinds)} processors ({', '.join(kinds)}); a program is for one; "
-            "give accelerators, then one processor", code="TW0504"
+            f"the target '{text}' names {len(kinds)} processors ({', '.join(kinds)}), but a program has one; give "
+            "accelerators, then one processor",
+            code="TW0504"
         )
     if twice is not None:
         raise TargetError(
@@ -274,8 +275,9 @@ def _check_parts(text: str, accelerators: list[str], processor: str) -> None:
         )
     if len(kinds) > 1:
         raise TargetError(
-            f"the target '{text}' names two processors, {' and '.join(kinds)}; a program is for one; "
-            f"leave {kinds[0]} out", code="TW0504"
+            f"the target '{text}' names two processors, {' and '.join(kinds)}, but a program has one; remove "
+            f"{kinds[0]}",
+            code="TW0504"
         )
     if kinds and not has_backend(processor):
         raise TargetError(

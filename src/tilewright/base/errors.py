@@ -176,7 +176,7 @@ class WorkerTimedOut(WorkerError):
 
 
 class NotNativeWarning(UserWarning):
-    """Operators of a program have no native kernel and run by their numpy meaning: right, and slower. All are listed."""
+    """Operators of a program have no native kernel and run in numpy: right, and slower. All are listed."""
 
     code = "TW1303"
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from tilewright.base.errors import ModelError
+from tilewright.base.model_formats import Contents, Format, Look, Shapes, Signature
 from tilewright.base.plugins import installed_frontends
-from tilewright.relay.frontend.core.format import Contents, Format, Look, Shapes, Signature
 
 __all__ = ["ONNX", "PYTORCH", "RELAY", "TFLITE", "Format", "Signature", "format_named", "format_of"]
 
@@ -26,7 +26,7 @@ def format_of(model: Any) -> Format:
     """The format of a path, of bytes, or of an object of the format's own package."""
     look = Look.at(model)
     found = next((f for f in (TFLITE, RELAY, PYTORCH) if f.recognizes(look)), None)
-    if found is None and not ONNX.recognizes(look):
+    if found is None and look.package != "tilewright" and not ONNX.recognizes(look):
         found = next((f for f in installed_frontends() if f.recognizes(look)), None)
     return found or ONNX
 
@@ -40,13 +40,13 @@ def _frontend(name: str, path: str, recognizes: Callable[[Look], bool]) -> Forma
     """A format of this package. Its frontend has `survey`, `read` and `contents` in one module, which is imported when
     it is first used."""
 
-    def use(part: str, model: Any, shapes: Shapes | None) -> Any:
-        return getattr(importlib.import_module(f"tilewright.relay.frontend.{path}"), part)(model, shapes)
+    def use(part: str) -> Callable[[Any, Any], Any]:
+        def called(model: Any, shapes: Shapes | None) -> Any:
+            return getattr(importlib.import_module(f"tilewright.relay.frontend.{path}"), part)(model, shapes)
 
-    return Format(
-        name, recognizes, lambda model, shapes: use("survey", model, shapes), lambda model,
-        shapes: use("read", model, shapes), lambda model, shapes: use("contents", model, shapes),
-    )
+        return called
+
+    return Format(name, recognizes, use("survey"), use("read"), use("contents"))
 
 
 def _read_relay(model: Any, shapes: Shapes | None) -> tuple[Any, dict[str, Any]]:
@@ -78,7 +78,12 @@ def _is_tflite(look: Look) -> bool:
     return look.head[4:8] == b"TFL3" or look.package == "tflite" or (not look.head and look.suffix == ".tflite")
 
 
-ONNX: Final = _frontend("ONNX", "onnx.signature", lambda look: look.suffix == ".onnx" or look.package == "onnx")
+def _is_onnx(look: Look) -> bool:
+    """A message that begins with the version of the format (field 1, a varint) is a model in all likelihood."""
+    return look.suffix == ".onnx" or look.package == "onnx" or (not look.suffix and look.head[:1] == b"\x08")
+
+
+ONNX: Final = _frontend("ONNX", "onnx.signature", _is_onnx)
 TFLITE: Final = _frontend("TFLite", "tflite.signature", _is_tflite)
 PYTORCH: Final = _frontend("PyTorch", "pytorch.model", _is_torch)
 RELAY: Final = Format("Relay", lambda look: look.suffix == ".relay", _survey_relay, _read_relay, _relay_contents)

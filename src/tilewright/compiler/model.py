@@ -84,7 +84,7 @@ def compile(
     operator refuses its arguments, `InputError` for shapes that do not fit, `TargetError`, `OptionError`.
     """
     if not isinstance(opt_level, int) or not 0 <= opt_level <= _HIGHEST_LEVEL:
-        raise OptionError(f"opt_level is {opt_level!r}; it is a whole number from 0 to {_HIGHEST_LEVEL}", code="TW0209")
+        raise OptionError(f"opt_level is {opt_level!r}; it must be an integer from 0 to {_HIGHEST_LEVEL}", code="TW0209")
     named = {"relay.ToMixedPrecision.type": mixed_precision, "relay.qnn.numerics": numerics, "relay.backend.max_arena": max_arena}
     switches = {**(config or {}), **{name: value for name, value in named.items() if value}}
     options = Options(opt_level, settings.checked(switches), tuple(sorted(disabled_pass)))
@@ -402,7 +402,7 @@ class Model:
             raise OptionError(f"C files are written for a target of the kind c, such as 'c' or 'c -vector-width=128', and this is '{chosen}'", code="TW0204")
         one = self._single is not None or (self._stages is not None and not self._has_groups and not self._stages.root.asked)
         if self._open is not None or not one:
-            raise InputError("one C file has inputs of known sizes; give all of them in shapes=, and tensors alone", code="TW0511")
+            raise InputError("one C file needs inputs of known sizes; give all of them in shapes=, and only tensors", code="TW0511")
         shapes = self._input_shapes()
         with self._compiler.context():
             return c_model(lambda: self._compiler.read(shapes, Report()), chosen, name)

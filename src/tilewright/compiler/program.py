@@ -262,10 +262,9 @@ def _warn_of_host_steps(name: str, steps: Sequence[Step]) -> None:
         if isinstance(step, HostStep) and not any(v.dtype.is_object for v in (*step.inputs, *step.outputs)):
             found.setdefault(step.name, []).append(step.origin or "no origin")
     if found:
-        more = {title: f" and {len(at) - 5} more" if len(at) > 5 else "" for title, at in found.items()}
-        listed = "; ".join(f"{title}: {', '.join(at[:5])}{more[title]}" for title, at in sorted(found.items()))
-        count = f"{sum(map(len, found.values()))} of {len(steps)} steps"
-        warnings.warn(NotNativeWarning(f"{count} of '{name}' have no native kernel and run by their numpy meaning: {listed}"), stacklevel=2)
+        listed = "; ".join(f"{title}: {', '.join(at[:5])}{f' and {len(at) - 5} more' if len(at) > 5 else ''}" for title, at in sorted(found.items()))
+        steps_said = f"{sum(map(len, found.values()))} of {len(steps)} steps"
+        warnings.warn(NotNativeWarning(f"{steps_said} of '{name}' have no native kernel and run in numpy: {listed}"), stacklevel=2)
 
 
 def _info(name: str, kind: Any, parts: int) -> TensorInfo:

@@ -102,7 +102,7 @@ class Expr:
             return TupleGetItem(self, index)
         whole = self.checked_type
         if not isinstance(whole, TupleType):
-            raise CompileError(f"a tuple was expected, and this is {whole!r}; take elements of a tensor with "
+            raise CompileError(f"a tuple was expected, but this is {whole!r}; take elements of a tensor with "
                                "strided_slice or take", self.span, code="TW0311")
         if not -len(whole.fields) <= index < len(whole.fields):
             raise IndexError(f"field {index} of a tuple of {len(whole.fields)}")

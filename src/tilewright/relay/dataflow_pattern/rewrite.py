@@ -111,8 +111,8 @@ def _rewritten(c: DFPatternCallback, graph: Graph) -> Expr:
                     for p, matched in group.node_map.items()}
         given = c.callback(group.root, post, node_map)
         if not isinstance(given, Expr):
-            raise CompileError(f"{type(c).__name__}.callback returned {given!r}, which is no expression; return `post` "
-                               "to change nothing", group.root.span, code="TW0413")
+            raise CompileError(f"{type(c).__name__}.callback returned {given!r}, which is not an expression; "
+                               "return `post` to change nothing", group.root.span, code="TW0413")
         return given
 
     return _replaced(graph, groups(c.pattern, graph), replace)

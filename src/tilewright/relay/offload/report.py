@@ -53,7 +53,7 @@ class Record:
     def table(self, rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         """The pattern table with the edit, where it is one of the table; raises `OptionError` where it is not."""
         if self.edit is None or self.edit.table is None:
-            raise OptionError(f"the edit for '{self.node}' is none of the pattern table: "
+            raise OptionError(f"the edit for '{self.node}' cannot be made automatically: "
                               f"{self.edit.text if self.edit else self.why}", code="TW0909")
         return self.edit.table(rows)
 

@@ -92,7 +92,7 @@ class StringNormalize(Op):
         if not (t.ndim == 1 or (t.ndim == 2 and t.shape[0] == 1)):
             raise ShapeError(f"the strings must be a vector, or a matrix of one row, and their shape is {t.shape}")
         if self.case_change_action not in FORMS:
-            raise ShapeError(f"case_change_action is {self.case_change_action!r}; it is one of {', '.join(FORMS)}")
+            raise ShapeError(f"case_change_action is {self.case_change_action!r}; it must be one of {', '.join(FORMS)}")
         keeps = not self.stopwords and isinstance(t.shape[-1], int) and t.shape[-1] > 0
         return TensorType((*t.shape[:-1], t.shape[-1] if keeps else UnknownDim()), STRING)
 
@@ -321,7 +321,7 @@ class TokensTfIdf(TfIdfVectorize):
         """(*shape of the strings, columns); float32."""
         t = _strings(*tensors(data))
         if self.case_change_action not in FORMS:
-            raise ShapeError(f"case_change_action is {self.case_change_action!r}; it is one of {', '.join(FORMS)}")
+            raise ShapeError(f"case_change_action is {self.case_change_action!r}; it must be one of {', '.join(FORMS)}")
         self._tokenize().infer(t)
         (_, width) = super().infer(TensorType((1, 1), STRING)).shape
         return TensorType((*t.shape, width), FLOAT32)

@@ -86,8 +86,8 @@ class QConfig:
         for name in ("nbit_input", "nbit_weight"):
             bits = getattr(self, name)
             if not isinstance(bits, int) or not 2 <= bits <= 8:
-                raise OptionError(f"qconfig: {name} is {bits!r}; kernels multiply bytes, so it is a whole number from "
-                                  "2 to 8", code="TW1001")
+                raise OptionError(f"qconfig: {name} is {bits!r}; it must be an integer from 2 to 8, because "
+                                  "kernels multiply 8-bit numbers", code="TW1001")
         if not self.global_scale > 0:
             raise OptionError(f"qconfig: global_scale is {self.global_scale!r}; it is the largest magnitude of a "
                               "value, above zero", code="TW1001")

@@ -68,12 +68,12 @@ def get_net(
         units: tuple[int, ...] = (count,) * 3
         filters: tuple[int, ...] = (64, 128, 256) if bottle_neck else (16, 32, 64)
         if rest or count < 1:
-            raise CompileError(f"there is no residual network of {num_layers} layers for small images; take 6n + 2, "
+            raise CompileError(f"ResNet has no variant of {num_layers} layers for small images; use 6n + 2, "
                                "such as 20 or 56", code="TW0417")
         x = images.conv(x, "conv0", 16, 3)
     else:
         if num_layers not in _UNITS:
-            raise CompileError(f"there is no residual network of {num_layers} layers; take one of "
+            raise CompileError(f"ResNet has no variant of {num_layers} layers; choose from "
                                f"{', '.join(map(str, _UNITS))}", code="TW0417")
         bottle_neck, units = num_layers >= 50, _UNITS[num_layers]
         filters = (256, 512, 1024, 2048) if bottle_neck else (64, 128, 256, 512)

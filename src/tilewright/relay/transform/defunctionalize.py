@@ -321,8 +321,8 @@ class _Body:
         bound = bound_types(own, args, ret)
         for v in own.type_params:
             if v not in bound and isinstance(target, GlobalVar):
-                raise CompileError(f"the type {v!r} of @{target.name_hint} does not follow from what it is given and "
-                                   "gives where it is used; write the types of the function there", span, code="TW0404")
+                raise CompileError(f"the type {v!r} of @{target.name_hint} cannot be inferred from its arguments and "
+                                   "its result at this use; annotate the types of the function there", span, code="TW0404")
         return bound
 
     def copied(self, e: Expr) -> Expr:

@@ -59,7 +59,7 @@ class FakeQuantizationToInteger(FunctionPass):
     def __post_init__(self) -> None:
         for name in self.optional_qnn_ops or ():
             if get(name) not in RULES:
-                raise OptionError(f"{name} has no form in integers; take it out of optional_qnn_ops", code="TW1005")
+                raise OptionError(f"{name} has no integer form; remove it from optional_qnn_ops", code="TW1005")
 
     def transform_function(self, function: Any, mod: IRModule, context: PassContext) -> Any:
         sweep = _Sweep(self.use_qat, self.keep_real_bias)
@@ -94,7 +94,7 @@ def _check_regions(function: Function, quantized: Container[Expr]) -> None:
             why = ("for these arguments: a scale or zero point is computed, is one for each channel, or differs"
                    if known else "")
             advice = "quantize before it, or let it stay one of real numbers with hard_fail=False"
-            raise CompileError(f"{e.op.name} has no form in integers{why and ' '}{why}; {advice}", e.span,
+            raise CompileError(f"{e.op.name} has no integer form{why and ' '}{why}; {advice}", e.span,
                                code="TW1005")
 
 

@@ -46,7 +46,7 @@ def check_operators(function: Function) -> None:
     """Raise `CompileError` for the first operator that was not tried with open sizes; elementwise ones need no trial."""
     for e in post_order(function.body, inside=False):
         if isinstance(e, Call) and isinstance(e.op, Op) and e.op.kind > Fusion.BROADCAST and not e.op.takes_open_sizes:
-            raise CompileError(f"{e.op.name} has no form for open sizes", e.span, code="TW0304")
+            raise CompileError(f"{e.op.name} has no form for symbolic sizes", e.span, code="TW0304")
 
 
 class _Samples:
@@ -60,7 +60,7 @@ class _Samples:
             return with_operands(e, list(args)) if args else e
         if not isinstance(e, Call) or not isinstance(e.op, Op):
             what = f"call of a {type(e.op).__name__}" if isinstance(e, Call) else type(e).__name__
-            raise CompileError(f"a {what} has no form for open sizes", getattr(e, "span", None), code="TW0304")
+            raise CompileError(f"a {what} has no form for symbolic sizes", getattr(e, "span", None), code="TW0304")
         return self.call(e, args)
 
     def call(self, e: Call, args: Sequence[Expr]) -> Expr:

@@ -44,8 +44,7 @@ class DispatchContext(Advisor):
     current = Innermost()
 
     def query(self, target: Target | str, workload_key: str) -> tuple[TransformStep, ...] | None:
-        """Return the steps for a workload on a target, () where its own schedule is best; None where nothing is
-        known."""
+        """Return the steps for a workload on a target, () for its own schedule; None for an unknown workload."""
         raise NotImplementedError
 
     def decisions(

@@ -64,8 +64,7 @@ class StageState:
 
 
 class State:
-    """A schedule of a `ComputeDAG` and its steps. Stages are given by number, tensor or operation; loops as `Iterator`
-    or number."""
+    """A schedule and its steps. A stage is given by number, tensor or operation; a loop as `Iterator` or number."""
 
     def __init__(self, dag: ComputeDAG) -> None:
         self.compute_dag = dag
@@ -86,8 +85,7 @@ class State:
         return State(self.compute_dag)._replayed(self.transform_steps)
 
     def apply(self, recorded: Sequence[TransformStep]) -> State:
-        """Perform the steps of a record on a copy. Raises `ScheduleError`, with the step's number, when one does not
-        fit."""
+        """Perform the steps of a record on a copy. Raises `ScheduleError` with the number of a wrong step."""
         return self.copy()._replayed(recorded)
 
     def _replayed(self, recorded: Sequence[TransformStep]) -> State:
@@ -145,8 +143,7 @@ class State:
         s, at = self.stages[k], [self._loop(k, it)[1] for it in iters]
         if not at or at != list(range(at[0], at[0] + len(at))):
             raise ScheduleError(
-                f"fuse of '{s.name}' takes loops that follow each other, and was given {at}", code="TW1113"
-            )
+                f"fuse of '{s.name}' takes loops that follow each other, and was given {at}", code="TW1113")
         olds = s.iters[at[0] : at[-1] + 1]
         fused = s.stage.fuse(*(i.axis for i in olds))
         self._write([fused], s, f"fuse({self._names(olds)})")
@@ -349,8 +346,7 @@ class State:
                 return k, n
         names = ", ".join(i.name for i in iters)
         raise ScheduleError(
-            f"{it!r} is no loop of '{self.stages[k].name}', which has {len(iters)}: {names}", code="TW1113"
-        )
+            f"{it!r} is no loop of '{self.stages[k].name}', which has {len(iters)}: {names}", code="TW1113")
 
     def _split(
         self, step: TransformStep, at: int, lengths: Sequence[int], inner_to_outer: bool
@@ -429,8 +425,7 @@ def _tile_bytes(stage: Stage, target: Stage, axis: IterVar) -> float:
 def _scope(name: str) -> str:
     if name == "shared":
         raise ScheduleError(
-            "scope 'shared' is memory of a GPU, and schedules of a GPU do not run on a CPU", code="TW1113"
-        )
+            "scope 'shared' is memory of a GPU, and schedules of a GPU do not run on a CPU", code="TW1113")
     return name
 
 

@@ -66,8 +66,7 @@ class RecordReader:
 
 
 def load_records(filename: str | os.PathLike[str]) -> Iterator[Pair]:
-    """Read the records of a file, in order. Raises `ModelError` for a malformed line, `ScheduleError` for unknown
-    steps."""
+    """Read the records of a file. Raises `ModelError` for a malformed line, `ScheduleError` for unknown steps."""
     return map(of_record, records.read(filename))
 
 
@@ -94,8 +93,7 @@ def of_record(record: Record) -> Pair:
     """Return the input and the result of a record. Raises `ModelError` for one of autotvm, `ScheduleError`."""
     if not record.ansor:
         raise ModelError(
-            "a record of AutoTVM was read as one of auto_scheduler; load it with autotvm.record", code="TW1101"
-        )
+            "a record of AutoTVM was read as one of auto_scheduler; load it with autotvm.record", code="TW1101")
     hardware, layout, inputs = json.loads(record.ansor)
     task = SearchTask(
         workload_key=record.key, target=record.target, hardware_params=HardwareParams.from_json(hardware),

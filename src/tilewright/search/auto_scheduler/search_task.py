@@ -57,8 +57,7 @@ class HardwareParams:
 
 
 class LayoutRewriteOption:
-    """Whether layouts of inputs may change; `relay.build` packs constants of networks, so no other layout is
-    rewritten."""
+    """Whether layouts of inputs may change; only constants of networks are packed, by `relay.build`."""
 
     NO_REWRITE = 0
     INSERT_TRANSFORM_STAGE = 1
@@ -88,8 +87,7 @@ class SearchTask:
                 workload_key = compute_dag.hash_key()
             else:
                 raise OptionError(
-                    "a SearchTask takes func= and args=, a workload_key= or a compute_dag=", code="TW1108"
-                )
+                    "a SearchTask takes func= and args=, a workload_key= or a compute_dag=", code="TW1108")
         if compute_dag is not None:
             register_workload_tensors(workload_key, compute_dag.tensors)
             self.__dict__["compute_dag"] = compute_dag

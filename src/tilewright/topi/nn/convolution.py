@@ -47,7 +47,7 @@ def _any(
     data: te.Tensor, kernel: te.Tensor, strides: Any, padding: Padding, dilation: Any, groups: int, layout: str, kernel_layout: str, out_dtype: str | None
 ) -> te.Tensor:
     if layout not in _KERNELS:
-        raise ShapeError(f"layout '{layout}' is not known here; it is one of {', '.join(_KERNELS)}")
+        raise ShapeError(f"layout '{layout}' is not supported here; it must be one of {', '.join(_KERNELS)}")
     return convolution(data, kernel, strides, padding, dilation, groups, layout, kernel_layout or _KERNELS[layout], out_dtype)
 
 

@@ -22,7 +22,7 @@ from tilewright.topi.windows import Ints, padding_of, per_dimension, pooled_size
 
 def _is_mean(pool_type: str) -> bool:
     if pool_type not in ("max", "avg"):
-        raise ShapeError(f"pool_type '{pool_type}' is not known; it is max or avg")
+        raise ShapeError(f"pool_type '{pool_type}' is not supported; it must be max or avg")
     return pool_type == "avg"
 
 

@@ -286,11 +286,6 @@ def gather_nd(data: Expr, indices: Expr, *, node: Node) -> Expr:
     return transform.gather_nd(data, indices, node=node)
 
 
-@converter("Trilu", domain=MICROSOFT)
-def trilu(x: Expr, k: Expr | None = None, *, upper: int = 1, node: Node) -> Expr:
-    return transform.trilu(x, k, upper=upper, node=node)
-
-
 @converter("GridSample", domain=MICROSOFT)
 def grid_sample(x: Expr, grid: Expr, *, align_corners: int = 0, mode: str = "bilinear", padding_mode: str = "zeros",
                 node: Node) -> Expr:
@@ -330,5 +325,3 @@ def is_all_finite(*input: Expr, isinf_only: int = 0, isnan_only: int = 0) -> Exp
     for more in found[1:]:
         total = op.logical_or(total, more)
     return op.logical_not(total)
-
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -46,22 +47,18 @@ def dequantize_linear(x: Expr, x_scale: Expr, x_zero_point: Expr | None = None, 
     return quantize.dequantize(x, x_scale, x_zero_point, axis=axis, node=node)
 
 
-@converter("QLinearAdd", domain=MICROSOFT)
-def qlinear_add(
-    a: Expr, a_scale: Expr, a_zero_point: Expr | None, b: Expr, b_scale: Expr, b_zero_point: Expr | None, c_scale: Expr,
-    c_zero_point: Expr | None = None, *, node: Node,
-) -> Expr:
-    return whole(op.add(real(a, a_scale, a_zero_point, node), real(b, b_scale, b_zero_point, node)), c_scale,
-                 c_zero_point, a, node)
+def _register_pair(name: str, build: Callable[[Expr, Expr], Expr]) -> None:
+    @converter(name, domain=MICROSOFT)
+    def combine(
+        a: Expr, a_scale: Expr, a_zero_point: Expr | None, b: Expr, b_scale: Expr, b_zero_point: Expr | None,
+        c_scale: Expr, c_zero_point: Expr | None = None, *, node: Node,
+    ) -> Expr:
+        found = build(real(a, a_scale, a_zero_point, node), real(b, b_scale, b_zero_point, node))
+        return whole(found, c_scale, c_zero_point, a, node)
 
 
-@converter("QLinearMul", domain=MICROSOFT)
-def qlinear_mul(
-    a: Expr, a_scale: Expr, a_zero_point: Expr | None, b: Expr, b_scale: Expr, b_zero_point: Expr | None, c_scale: Expr,
-    c_zero_point: Expr | None = None, *, node: Node,
-) -> Expr:
-    return whole(op.multiply(real(a, a_scale, a_zero_point, node), real(b, b_scale, b_zero_point, node)), c_scale,
-                 c_zero_point, a, node)
+_register_pair("QLinearAdd", op.add)
+_register_pair("QLinearMul", op.multiply)
 
 
 @converter("QLinearSigmoid", domain=MICROSOFT)

@@ -8,8 +8,8 @@ from typing import Any
 import onnx
 from onnx import TensorProto
 
+from tilewright.base.model_formats import Contents, Signature
 from tilewright.ir.module import IRModule
-from tilewright.relay.frontend.core.format import Contents, Signature
 from tilewright.relay.frontend.onnx import functions
 from tilewright.relay.frontend.onnx.importer import from_onnx, glance
 from tilewright.relay.frontend.onnx.inputs import ModelInputs

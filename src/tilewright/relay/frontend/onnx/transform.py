@@ -469,6 +469,7 @@ def one_hot_in_range(indices: Expr, depth: Expr, values: Expr, *, axis: int = -1
 
 
 @converter("Trilu")
+@converter("Trilu", domain="com.microsoft")
 def trilu(x: Expr, k: Expr | None = None, *, upper: int = 1, node: Node) -> Expr:
     return op.trilu(x, const(int(node.scalar(k, "k", 0)), "int64"), upper=bool(upper))
 

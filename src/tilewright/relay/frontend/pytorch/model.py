@@ -11,10 +11,10 @@ from typing import Any, Final
 import numpy as np
 
 from tilewright.base.errors import CompileError, ModelError
+from tilewright.base.model_formats import Contents, Signature
 from tilewright.base.types import DataType, TensorType
 from tilewright.ir.module import IRModule
 from tilewright.relay.expr import Expr, Var
-from tilewright.relay.frontend.core.format import Contents, Signature
 from tilewright.relay.frontend.pytorch import exported, script
 from tilewright.relay.frontend.pytorch.decompose import decompositions, with_decompositions
 from tilewright.relay.frontend.pytorch.exported import GraphWalk, symbolic_dim

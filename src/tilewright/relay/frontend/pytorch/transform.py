@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,29 +36,17 @@ def size(self: Expr, dim: int | None = None) -> Any:
     return dims if dim is None else dims[dim]
 
 
-@converter("dim")
-def dim(self: Expr) -> int:
-    return rank(self)
+def _register_fact(names: tuple[str, ...], fact: Callable[[Expr], Any]) -> None:
+    @converter(*names)
+    def tell(self: Expr) -> Any:
+        return fact(self)
 
 
-@converter("numel", "sym_numel")
-def numel(self: Expr) -> Any:
-    return math.prod(shape_of(self))
-
-
-@converter("len")
-def length(t: Expr) -> Any:
-    return shape_of(t)[0]
-
-
-@converter("is_floating_point")
-def is_floating_point(self: Expr) -> bool:
-    return dtype_of(self).is_float
-
-
-@converter("is_complex")
-def is_complex(self: Expr) -> bool:
-    return False
+_register_fact(("dim",), rank)
+_register_fact(("numel", "sym_numel"), lambda x: math.prod(shape_of(x)))
+_register_fact(("len",), lambda x: shape_of(x)[0])
+_register_fact(("is_floating_point",), lambda x: dtype_of(x).is_float)
+_register_fact(("is_complex",), lambda x: False)
 
 
 @converter("item", "_local_scalar_dense", "Int", "Float", "Bool", "IntImplicit", "FloatImplicit", "ScalarImplicit")

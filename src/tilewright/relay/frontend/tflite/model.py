@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import struct
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import ml_dtypes
@@ -20,6 +18,7 @@ import numpy as np
 from tilewright.base.array_bytes import of_strings
 from tilewright.base.errors import ModelError, Origin
 from tilewright.base.forks import lazy_attribute
+from tilewright.base.model_formats import file_bytes
 from tilewright.relay.frontend.tflite.flatbuffer import Flatbuffer
 from tilewright.relay.frontend.tflite.schema import ELEMENT_TYPES, OPERATORS
 from tilewright.relay.frontend.tflite.sparsity import densified
@@ -147,21 +146,8 @@ def read_model(model: Any) -> Model:
 
 def _bytes_of(model: Any) -> tuple[str, bytes]:
     """The name to show and the contents."""
-    if isinstance(model, (bytes, bytearray, memoryview)):
-        return "", bytes(model)
-    if isinstance(model, (str, os.PathLike)):
-        path = Path(model)
-        try:
-            return str(path), path.read_bytes()
-        except FileNotFoundError:
-            raise ModelError(f"there is no file '{path}'; check the path (the current folder is '{Path.cwd()}')",
-                             code="TW0101") from None
-        except OSError as error:
-            raise ModelError(f"'{path}' cannot be read: {error.strerror}", code="TW0101") from None
-    table = getattr(model, "_tab", None)
-    if table is not None and hasattr(table, "Bytes"):
-        return "", bytes(table.Bytes)
-    raise ModelError(f"a model is a path, bytes or a tflite.Model, and this is a {type(model).__name__}", code="TW0102")
+    table: Any = getattr(model, "_tab", None)
+    return ("", bytes(table.Bytes)) if hasattr(table, "Bytes") else file_bytes(model, "a tflite.Model")
 
 
 class _Reading:

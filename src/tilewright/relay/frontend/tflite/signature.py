@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tilewright.base.model_formats import Contents, Signature
 from tilewright.ir.module import IRModule
-from tilewright.relay.frontend.core.format import Contents, Signature
 from tilewright.relay.frontend.tflite.importer import from_tflite, inputs_of
 from tilewright.relay.frontend.tflite.model import read_model
 from tilewright.relay.frontend.tflite.registry import CONVERTERS

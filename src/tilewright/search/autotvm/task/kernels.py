@@ -42,8 +42,7 @@ def is_kernel(name: str) -> bool:
 
 
 def workload_of(function: Function, constants: Sequence[bool]) -> Workload:
-    """Return the workload of a fused function: `fused.` and its operators, its text, and the flags of constant
-    arguments."""
+    """Return the workload of a fused function: its operators, its text, and the flags of constant arguments."""
     text = astext(_with_plain_names(function), True, lambda e: "").strip()
     return (PREFIX + title_of(function), text, "".join(str(int(c)) for c in constants))
 

@@ -174,8 +174,7 @@ def create(
     task_name: str, args: Sequence[Any], target: str | Target, target_host: Any = None,
     kwargs: Mapping[str, Any] | None = None,
 ) -> Task:
-    """Return the task of a template, or of a network's kernel, with these arguments. Raises `OptionError` for unknown
-    names."""
+    """Return the task of a template, or of a network's kernel. Raises `OptionError` for unknown names."""
     from tilewright.search.autotvm.task import kernels
 
     chosen = Target(target)
