@@ -1,4 +1,5 @@
-"""Strategies of programs for operators: the doors of `relay.op.strategy`, `register_schedule` and `autotvm.register_topi_compute`."""
+"""Strategies of programs for operators: the doors of `relay.op.strategy`, `register_schedule` and
+`autotvm.register_topi_compute`."""
 
 from __future__ import annotations
 
@@ -33,10 +34,14 @@ def _registrations_end() -> Iterator[None]:
     OP_ATTRIBUTES.update(before)
 
 
-def dense_of_mine(data: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, out_dtype: str | None = None) -> te.Tensor:
+def dense_of_mine(
+    data: te.Tensor, weight: te.Tensor, bias: te.Tensor | None = None, out_dtype: str | None = None
+) -> te.Tensor:
     """A product whose result is three times that of `nn.dense`, so that it can be told apart."""
     k = te.reduce_axis((0, data.shape[1]), "k")
-    return te.compute((data.shape[0], weight.shape[0]), lambda i, j: te.sum(data[i, k] * weight[j, k] * 3.0, axis=k), name="mine")
+    return te.compute(
+        (data.shape[0], weight.shape[0]), lambda i, j: te.sum(data[i, k] * weight[j, k] * 3.0, axis=k), name="mine"
+    )
 
 
 def schedule_of_mine(outs: Sequence[te.Tensor]) -> te.Schedule:
@@ -56,14 +61,20 @@ def schedule_of_mine(outs: Sequence[te.Tensor]) -> te.Schedule:
 def strategy_of_mine(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any, target: Any) -> relay.op.OpStrategy:
     strategy = relay.op.OpStrategy()
     wrap = relay.op.strategy
-    strategy.add_implementation(wrap.wrap_compute_dense(dense_of_mine), wrap.wrap_topi_schedule(schedule_of_mine), "dense.mine", 20)
-    strategy.add_implementation(wrap.wrap_compute_dense(topi.nn.dense), wrap.wrap_topi_schedule(topi.x86.schedule_dense), "dense.other", 5)
+    strategy.add_implementation(
+        wrap.wrap_compute_dense(dense_of_mine), wrap.wrap_topi_schedule(schedule_of_mine), "dense.mine", 20
+    )
+    strategy.add_implementation(
+        wrap.wrap_compute_dense(topi.nn.dense), wrap.wrap_topi_schedule(topi.x86.schedule_dense), "dense.other", 5
+    )
     return strategy
 
 
 def network() -> tvm.IRModule:
     x = relay.var("x", shape=X.shape)
-    return tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(relay.nn.bias_add(relay.nn.dense(x, relay.const(W)), relay.const(B)))))
+    return tvm.IRModule.from_expr(
+        relay.Function([x], relay.nn.relu(relay.nn.bias_add(relay.nn.dense(x, relay.const(W)), relay.const(B))))
+    )
 
 
 def loops_of(model: Any) -> str:
@@ -103,7 +114,9 @@ def test_a_program_of_a_strategy_is_not_taken_from_the_cache(tmp_path: Any) -> N
     plain = np.maximum(X @ W.T + B, 0)
     np.testing.assert_allclose(tvm.compile(network(), cache=cache)(X), plain, rtol=1e-5, atol=1e-5)
     with TempOpAttr("nn.dense", "FTVMStrategy", strategy_of_mine):
-        np.testing.assert_allclose(tvm.compile(network(), cache=cache)(X), np.maximum(3 * X @ W.T + B, 0), rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(
+            tvm.compile(network(), cache=cache)(X), np.maximum(3 * X @ W.T + B, 0), rtol=1e-5, atol=1e-5
+        )
     np.testing.assert_allclose(tvm.compile(network(), cache=cache)(X), plain, rtol=1e-5, atol=1e-5)
 
 
@@ -134,7 +147,11 @@ def test_a_registered_computation_and_a_registered_schedule() -> None:
 
 def test_the_schedule_of_the_anchor_and_the_computation_of_every_operator() -> None:
     def twice(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any) -> list[te.Tensor]:
-        return [te.compute(inputs[0].shape, lambda *i: te.max(inputs[0](*i) * 2.0, tvm.tir.const(0, "float32")), name="twice")]
+        return [
+            te.compute(
+                inputs[0].shape, lambda *i: te.max(inputs[0](*i) * 2.0, tvm.tir.const(0, "float32")), name="twice"
+            )
+        ]
 
     relay.op.register_compute("nn.relu", twice)
     model = tvm.compile(network(), cache=Cache(None))
@@ -145,7 +162,9 @@ def test_the_schedule_of_the_anchor_and_the_computation_of_every_operator() -> N
 def conv_strategy(attrs: Any, inputs: Sequence[te.Tensor], out_type: Any, target: Any) -> relay.op.OpStrategy:
     strategy = relay.op.OpStrategy()
     wrap = relay.op.strategy
-    compute, schedule = wrap.wrap_compute_conv2d(topi.nn.conv2d_nchw), wrap.wrap_topi_schedule(topi.x86.schedule_conv2d_nchw)
+    compute, schedule = wrap.wrap_compute_conv2d(topi.nn.conv2d_nchw), wrap.wrap_topi_schedule(
+        topi.x86.schedule_conv2d_nchw
+    )
     strategy.add_implementation(compute, schedule, name="low", plevel=10)
     strategy.add_implementation(compute, schedule, name="middle", plevel=15)
     with te.SpecializedCondition(inputs[0].shape[1] >= 16):
@@ -175,19 +194,24 @@ def test_a_strategy_sees_the_layouts_of_the_program() -> None:
 
     x, w = RNG.standard_normal((1, 16, 7, 7)).astype(np.float32), RNG.standard_normal((8, 16, 3, 3)).astype(np.float32)
     data = relay.var("x", shape=x.shape)
-    mod = tvm.IRModule.from_expr(relay.Function([data], relay.nn.max_pool2d(relay.nn.conv2d(data, relay.const(w), padding=(1, 1)), (2, 2))))
+    mod = tvm.IRModule.from_expr(
+        relay.Function([data], relay.nn.max_pool2d(relay.nn.conv2d(data, relay.const(w), padding=(1, 1)), (2, 2)))
+    )
     plain = tvm.compile(mod, cache=Cache(None))(x)
     with TempOpAttr("nn.conv2d", "FTVMStrategy", strategy):
         np.testing.assert_allclose(tvm.compile(mod, cache=Cache(None))(x), plain, rtol=1e-4, atol=1e-4)
     assert set(seen) == {("NCHW", x.shape, (1, 8, 7, 7))}
 
 
-@pytest.mark.parametrize(("target", "name"), [("llvm", "concatenate.cpu"), ("llvm -device=arm_cpu", "concatenate.arm_cpu")])
+@pytest.mark.parametrize(
+    ("target", "name"), [("llvm", "concatenate.cpu"), ("llvm -device=arm_cpu", "concatenate.arm_cpu")]
+)
 def test_the_implementation_of_the_compiler_has_a_name(target: str, name: str) -> None:
     parts = [relay.var(n, shape=(1, 3)) for n in "ab"]
     out = relay.testing.run_infer_type(relay.concatenate(parts, axis=1))
     found, outs = relay.backend.te_compiler.select_implementation(
-        relay.op.get("concatenate"), out.attrs, [te.placeholder((1, 3)), te.placeholder((1, 3))], out.checked_type, tvm.target.Target(target), use_autotvm=False,
+        relay.op.get("concatenate"), out.attrs, [te.placeholder((1, 3)), te.placeholder((1, 3))], out.checked_type,
+        tvm.target.Target(target), use_autotvm=False,
     )
     assert found.name == name
     assert outs[0].extents == (1, 6)
@@ -225,8 +249,12 @@ def test_functions_of_a_tuning_task_follow_its_records() -> None:
 
         def strategy(attrs: Any, inputs: Any, out_type: Any, target: Any) -> relay.op.OpStrategy:
             made, wrap = relay.op.OpStrategy(), relay.op.strategy
-            made.add_implementation(wrap.wrap_compute_dense(topi.nn.dense), wrap.wrap_topi_schedule(topi.x86.schedule_dense), "of topi", 20)
-            made.add_implementation(wrap.wrap_compute_dense(compute), wrap.wrap_topi_schedule(schedule), "of the task", 10)
+            made.add_implementation(
+                wrap.wrap_compute_dense(topi.nn.dense), wrap.wrap_topi_schedule(topi.x86.schedule_dense), "of topi", 20
+            )
+            made.add_implementation(
+                wrap.wrap_compute_dense(compute), wrap.wrap_topi_schedule(schedule), "of the task", 10
+            )
             return made
 
         def of_the_task(attrs: Any, inputs: Any, out_type: Any, target: Any) -> relay.op.OpStrategy:
@@ -246,7 +274,9 @@ def test_functions_of_a_tuning_task_follow_its_records() -> None:
 
 
 def test_a_schedule_of_a_task_refuses_tensors_of_others() -> None:
-    with task_functions() as (_, schedule), pytest.raises(OptionError, match="the task 'tests/dense' did not compute mine"):
+    with task_functions() as (_, schedule), pytest.raises(
+        OptionError, match="the task 'tests/dense' did not compute mine"
+    ):
         schedule([dense_of_mine(te.placeholder((2, 3)), te.placeholder((4, 3)))])
 
 
@@ -257,9 +287,13 @@ def test_a_strategy_without_an_implementation_is_refused() -> None:
             made.add_implementation(relay.op.strategy.wrap_compute_dense(dense_of_mine), None)
         return made
 
-    with TempOpAttr("nn.dense", "FTVMStrategy", strategy), pytest.raises(CompileError, match=r"strategy of nn\.dense has no implementation for"):
+    with TempOpAttr("nn.dense", "FTVMStrategy", strategy), pytest.raises(
+        CompileError, match=r"strategy of nn\.dense has no implementation for"
+    ):
         tvm.compile(network(), cache=Cache(None))
-    with TempOpAttr("nn.dense", "FTVMStrategy", lambda *_: None), pytest.raises(CompileError, match=r"the strategy of nn\.dense returned None"):
+    with TempOpAttr("nn.dense", "FTVMStrategy", lambda *_: None), pytest.raises(
+        CompileError, match=r"the strategy of nn\.dense returned None"
+    ):
         tvm.compile(network(), cache=Cache(None))
 
 
@@ -300,7 +334,9 @@ def test_generic_functions_dispatch_on_the_keys_of_a_target() -> None:
 
 def test_generic_functions_refuse_what_is_not_there() -> None:
     generic = tvm.target.get_native_generic_func("nothing_of_tests")
-    with pytest.raises(OptionError, match="'nothing_of_tests' has no implementation for the current target and no default"):
+    with pytest.raises(
+        OptionError, match="'nothing_of_tests' has no implementation for the current target and no default"
+    ):
         generic(1)
     generic.register(lambda n: n, "cpu")
     with pytest.raises(OptionError, match="has an implementation for the key 'cpu'"):

@@ -63,7 +63,7 @@ class Kernel:
     arguments: tuple[Argument, ...]
     stages: dict[str, PrimFunc] = field(default_factory=dict)
     sites: tuple[Site, ...] = ()
-    """What the code checks of its accesses to memory."""
+    """The accesses to memory that the code checks."""
     loops: PrimFunc | None = None
     """The loops before they were made flat."""
     workload: tuple[Any, ...] | None = None

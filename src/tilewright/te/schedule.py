@@ -1,4 +1,4 @@
-"""Schedules of tensor expressions: the field's words on the one scheduling engine.
+"""Schedules of tensor expressions: TVM's names on the scheduling engine.
 
     s = te.create_schedule(C.op)
     xo, yo, xi, yi = s[C].tile(C.op.axis[0], C.op.axis[1], 32, 32)

@@ -168,7 +168,7 @@ class Stage:
 
         `unroll`, `vectorize` and `parallel` do what the steps do. With `auto_unroll_max_step` and `unroll_explicit`, the innermost
         loops inside are unrolled as long as that makes at most so many steps. `import_llvm` brings LLVM text with functions to
-        call. The other hints of the field are noted on the loop and change nothing.
+        call. TVM's other hints are noted on the loop and change nothing.
         """
         value = pragma_value.value if isinstance(pragma_value, IntImm) else pragma_value
         if pragma_type in _KINDS:

@@ -46,7 +46,7 @@ Prepack: TypeAlias = "Callable[..., np.ndarray[Any, Any]]"
 
 
 class Operation:
-    """What makes a tensor: a `PlaceholderOp` or a `ComputeOp`."""
+    """The operation that makes tensors: a `PlaceholderOp`, a `ComputeOp`, an `ExternOp` or a `ScanOp`."""
 
     __slots__ = ()
     name: str
@@ -59,7 +59,7 @@ class Operation:
 
     @property
     def tag(self) -> str:
-        """What kind of computation this is, in a word of `topi.tag`; "" when nobody said."""
+        """Kind of computation, a word of `topi.tag`; "" where it is not given."""
         return ""
 
     @property

@@ -1,6 +1,6 @@
 """The computations of the operator families as tensor expressions, and their schedules for a `Machine`.
 
-For scripts, under the names and with the arguments of the field:
+Scripts use them under TVM's names and with its arguments:
 
     B = topi.nn.softmax(A, axis=-1)
     s = topi.x86.schedule_softmax(B)

@@ -1,4 +1,4 @@
-"""Windows over data whose dimensions stand in any layout, blocks of channels above all (`NCHW8c`): convolution and pooling.
+"""Convolution and pooling of data in any layout, blocked layouts such as `NCHW8c` among them; the plain definitions of these operators.
 
 A point of the result is taken apart into batch, channel and place, and put together again for the data and the kernel; where
 both have the same blocks, nothing is left of it. The kernels of plain layouts are in `conv` and `pool`.
@@ -37,7 +37,7 @@ def plain_kernel(name: str, spatial: int) -> BijectiveLayout:
 
 
 def is_blocked(*names: str) -> bool:
-    """Has any of these layouts blocks?"""
+    """Return whether any of these layouts has blocks."""
     return any(layout(n).blocked for n in names if n)
 
 

@@ -35,11 +35,11 @@ class Choice:
 
 @dataclass(slots=True)
 class Decisions:
-    """Answers by name, for one kernel. What is not given, or is none of the options, is left to the model."""
+    """Answers by name, for one kernel. The cost model answers for names that are not given, and for values that are not among the options."""
 
     given: Mapping[str, Value] = field(default_factory=dict)
     noting: bool = False
-    """Whether the choices that come up are kept in `choices`."""
+    """Whether `choices` collects the choices of the kernel."""
     choices: list[Choice] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     """Names that were given values which are no options here."""
@@ -89,7 +89,7 @@ def use(decisions: Decisions | None) -> Iterator[Decisions | None]:
 
 
 def decide(names: tuple[str, ...], default: Option, options: Options, selects: str = "") -> Option:
-    """A value for each name: `default`, the model's, unless somebody decided for another of the `options`."""
+    """Return a value for each name: `default`, the choice of the cost model, unless the decisions name another of the `options`."""
     current = _CURRENT.get()
     return default if current is None else current.decide(names, default, options, selects)
 

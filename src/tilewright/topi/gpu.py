@@ -1,4 +1,4 @@
-"""The schedules of the field for GPUs and other accelerators, each refused with what to take instead."""
+"""TVM's schedules for GPUs and other accelerators; a call raises `ScheduleError` and names the alternative."""
 
 from __future__ import annotations
 

@@ -84,12 +84,12 @@ def _pool(g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finish | Non
 
 
 def _by_rows(g: Geometry) -> bool:
-    """Is the width contiguous, not the channels?"""
+    """Return whether the width is contiguous, not the channels."""
     return g.place[-2] == len(g.place) - 1
 
 
 def _is_long(g: Geometry) -> bool:
-    """Is a row with its padding longer than what a thread should keep between two steps?"""
+    """Return whether a row with its padding is too long for a thread to keep between two steps."""
     return not g.is_open and _row(g) * g.data.dtype.itemsize > _LONGEST_ROW
 
 
@@ -151,7 +151,7 @@ def _along_rows(g: Geometry, reduce: Reducer, identity: PrimExpr, finish: Finish
 
 
 def _covered(g: Geometry, d: int, o: PrimExpr, before: int, after: int) -> PrimExpr:
-    """How many taps of a window along one dimension count: those inside the image and its counted padding."""
+    """Return the number of taps of a window along one dimension that are inside the image and its counted padding."""
     first, step, size = -g.before[d], g.dilation[d], g.ksize[d]
     low, high = -before, g.sizes[d] + after
     if first >= low and (g.after[d] <= after or (not g.is_open and (g.out[d] - 1) * g.strides[d] - g.before[d] + (size - 1) * step < high)):

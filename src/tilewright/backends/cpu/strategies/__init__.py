@@ -1,1 +1,2 @@
-"""Algorithms of processors for products, convolutions and attention, as tensor expressions with schedules for a `Machine`."""
+"""Algorithms of processors for products, convolutions and attention, as tensor expressions with schedules for a
+`Machine`."""

@@ -5,9 +5,10 @@
     powers[b, h, s, t]  = exp(scores - max over s)
     out[b, t, h*E + e]  = (sum over s of powers[b, h, s, t] * value[b, s, h*E + e]) / (sum over s of powers)
 
-The scores stand by key, with the queries along the vectors: maxima and sums then run down the keys in every lane at once, and keys
-and values are read where they are. Queries alone are turned, a block at a time. In bfloat16, `turned` holds pairs of neighbours along
-`d`, `powers` pairs of keys, and the values are packed in such pairs (`dots.PAIRS`); scores, maxima and sums are float32.
+The scores stand by key, with the queries along the vectors: maxima and sums then run down the keys in every lane at
+once, and keys and values are read where they are. Queries alone are turned, a block at a time. In bfloat16, `turned`
+holds pairs of neighbours along `d`, `powers` pairs of keys, and the values are packed in such pairs (`dots.PAIRS`);
+scores, maxima and sums are float32.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tilewright.backends.cpu.strategies.schedules import open_rows
 from tilewright.backends.cpu.strategies.schedules.attention import AttentionSchedule
 from tilewright.backends.cpu.strategies.tiles import Tile, register_tile
 from tilewright.base.types import OpenSize
-from tilewright.scalar.expr import PrimExpr, Var, add, cast, const, floordiv, floormod, if_then_else, mul
+from tilewright.scalar.expr import PrimExpr, Var, add, as_expr, cast, const, floordiv, floormod, if_then_else, mul
 from tilewright.scalar.intrinsics import dot2, exp
 from tilewright.topi import machine
 
@@ -33,7 +34,8 @@ _MOST_VECTORS: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """Where the heads stand: head h of a query is `query[b, t, starts[0] + h*size : … + size]`, of a value `width` columns likewise."""
+    """Columns of the heads: head h of a query is `query[b, t, starts[0] + h*size : … + size]`, of a value `width`
+    columns likewise."""
 
     count: int
     size: int
@@ -41,10 +43,14 @@ class Heads:
     starts: tuple[int, int, int]
 
 
-def attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor | None, heads: Heads, scale: float, causal: bool) -> te.Tensor:
-    """Softmax of scaled products of `query` [b, t, …] and `key` [b, s, …], times `value` [b, s, …], as [b, t, heads*width].
+def attention(
+    query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor | None, heads: Heads, scale: float, causal: bool
+) -> te.Tensor:
+    """Softmax of scaled products of `query` [b, t, …] and `key` [b, s, …], times `value` [b, s, …], as [b, t,
+    heads*width].
 
-    `mask` [b or 1, heads or 1, s, t or 1] is added to the scaled products; `causal` leaves to query t the keys up to t + s - t's count.
+    `mask` [b or 1, heads or 1, s, t or 1] is added to the scaled products; `causal` leaves to query t the keys up to t
+    + s - t's count.
     """
     batch, queries = query.extents[:2]
     keys, cpu = key.extents[1], machine.current()
@@ -63,33 +69,46 @@ def attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tenso
         x = dot.element(lambda e: query(b, t, add(add(mul(h, heads.size), e), at_query)), d)
         return if_then_else(t < queries, x, dot.zero(query.dtype)) if padded != queries else x
 
-    turned = te.compute((batch, heads.count, deep, padded), turn, name="turned", inline=False, axis_names=("b", "h", "d", "t"))
+    turned = te.compute(
+        (batch, heads.count, deep, padded), turn, name="turned", inline=False, axis_names=("b", "h", "d", "t")
+    )
     d = te.reduce_axis((0, deep), "d")
 
     def product(b: Var, h: Var, s: Var, t: Var) -> PrimExpr:
-        return te.sum(dot.product(lambda e: key(b, s, add(add(mul(h, heads.size), e), at_key)), d.var, turned(b, h, d.var, t), dtype), axis=d)
+        return te.sum(
+            dot.product(
+                lambda e: key(b, s, add(add(mul(h, heads.size), e), at_key)), d.var, turned(b, h, d.var, t), dtype
+            ), axis=d
+        )
 
     products = te.compute((batch, heads.count, keys, padded), product, name="products", axis_names=("b", "h", "s", "t"))
 
     scores = _scores(products, mask, scale, causal, queries, keys)
     r = te.reduce_axis((0, keys), "r")
-    most = te.compute((batch, heads.count, padded), lambda b, h, t: te.max(scores(b, h, r.var, t), axis=r), name="most", axis_names=("b", "h", "t"))
+    most = te.compute(
+        (batch, heads.count, padded), lambda b, h, t: te.max(scores(b, h, r.var, t), axis=r), name="most",
+        axis_names=("b", "h", "t")
+    )
 
     def along_keys(at: Along, s: PrimExpr) -> PrimExpr:
-        """What a step of the sum over keys holds; nothing beyond the last key."""
+        """Return the values of one step of the sum over keys, zero beyond the last key."""
         zero = const(0, value.dtype)
-        return dot.element((lambda e: if_then_else(e < keys, at(e), zero)) if keys % dot.width else at, s)  # type: ignore[operator]
+        return dot.element((lambda e: if_then_else(as_expr(e) < keys, at(e), zero)) if keys % dot.width else at, s)
 
     def power(b: Var, h: Var, s: Var, t: Var) -> PrimExpr:
         return along_keys(lambda e: cast(value.dtype, exp(scores(b, h, e, t) - most(b, h, t))), s)
 
-    powers = te.compute((batch, heads.count, steps, padded), power, name="powers", inline=False, axis_names=("b", "h", "s", "t"))
+    powers = te.compute(
+        (batch, heads.count, steps, padded), power, name="powers", inline=False, axis_names=("b", "h", "s", "t")
+    )
     q = te.reduce_axis((0, steps), "q")
     total = te.compute(
-        (batch, heads.count, padded), lambda b, h, t: te.sum(dot.sum(powers(b, h, q.var, t), dtype), axis=q), name="total", axis_names=("b", "h", "t")
+        (batch, heads.count, padded), lambda b, h, t: te.sum(dot.sum(powers(b, h, q.var, t), dtype), axis=q),
+        name="total", axis_names=("b", "h", "t")
     )
     inverse = te.compute(
-        total.shape, lambda b, h, t: const(1, dtype) / total(b, h, t), name="inverse", inline=False, axis_names=("b", "h", "t")
+        total.shape, lambda b, h, t: const(1, dtype) / total(b, h, t), name="inverse", inline=False,
+        axis_names=("b", "h", "t")
     )
     packed = None if dot.width == 1 else te.compute(
         (batch, heads.count, steps, heads.width),
@@ -102,25 +121,32 @@ def attention(query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tenso
         h = floordiv(c, heads.width)
         if packed is None:
             return te.sum(cast(dtype, powers(b, h, s.var, t)) * cast(dtype, value(b, s.var, add(c, at_value))), axis=s)
-        return te.sum(dot2(powers(b, h, s.var, t), packed(b, h, s.var, floormod(c, heads.width)), const(0, dtype), dtype=dtype), axis=s)
+        return te.sum(
+            dot2(powers(b, h, s.var, t), packed(b, h, s.var, floormod(c, heads.width)), const(0, dtype), dtype=dtype),
+            axis=s
+        )
 
     schedule = AttentionSchedule(
-        turned=turned, products=products, scores=scores, most=most, powers=powers, total=total, inverse=inverse, packed=packed,
-        heads=heads.count, blocks=blocks, block=block, first=first, second=second, depth_unroll=unroll(deep),
-        keys_unroll=1 if isinstance(steps, OpenSize) else unroll(steps), heights=_heights(queries, keys, cpu),
+        turned=turned, products=products, scores=scores, most=most, powers=powers, total=total, inverse=inverse,
+        packed=packed, heads=heads.count, blocks=blocks, block=block, first=first, second=second,
+        depth_unroll=unroll(deep), keys_unroll=1 if isinstance(steps, OpenSize) else unroll(steps),
+        heights=_heights(queries, keys, cpu),
         flops=2 * batch * heads.count * queries * keys * (heads.size + heads.width),
     )
     context = te.compute(
-        (batch, padded if isinstance(queries, OpenSize) else queries, heads.count * heads.width), weighted, name="context",
-        axis_names=("b", "t", "c"), schedule=schedule,
+        (batch, padded if isinstance(queries, OpenSize) else queries, heads.count * heads.width), weighted,
+        name="context", axis_names=("b", "t", "c"), schedule=schedule,
     )
     return te.compute(
-        (batch, queries, heads.count * heads.width), lambda b, t, c: cast(query.dtype, context(b, t, c) * inverse(b, floordiv(c, heads.width), t)), name="attention",
+        (batch, queries, heads.count * heads.width),
+        lambda b, t, c: cast(query.dtype, context(b, t, c) * inverse(b, floordiv(c, heads.width), t)), name="attention",
         axis_names=("b", "t", "c"),
     )
 
 
-def _scores(products: te.Tensor, mask: te.Tensor | None, scale: float, causal: bool, queries: int, keys: int) -> te.Tensor:
+def _scores(
+    products: te.Tensor, mask: te.Tensor | None, scale: float, causal: bool, queries: int, keys: int
+) -> te.Tensor:
     """The products [b, h, s, t] scaled and masked, a tensor; there may be more t than queries."""
     dtype, filled_up = products.dtype, products.extents[3] != queries
 
@@ -136,7 +162,8 @@ def _scores(products: te.Tensor, mask: te.Tensor | None, scale: float, causal: b
 
 
 def _blocks(queries: int, keys: int, cpu: machine.Machine) -> tuple[int, int]:
-    """How many blocks of how many queries, whole vectors, so that the scores of a block stay in the second-level cache."""
+    """Return the number of blocks and the queries of one block, whole vectors, whose scores stay in the second-level
+    cache."""
     lanes = cpu.lanes("float32")
     if isinstance(queries, OpenSize) or isinstance(keys, OpenSize):
         block = lanes * (1 if (height := open_rows.current()) == _FEW_KEYS else height or _MOST_VECTORS)
@@ -148,13 +175,16 @@ def _blocks(queries: int, keys: int, cpu: machine.Machine) -> tuple[int, int]:
 
 
 def _heights(queries: int, keys: int, cpu: machine.Machine) -> open_rows.Heights:
-    """Where sizes are open: blocks of so many vectors, as few blocks as with the most; of one vector where there are few keys."""
+    """Return the heights for symbolic sizes: vectors of queries in a block, with the minimum number of blocks; one
+    vector where there are few keys."""
     if not isinstance(queries, OpenSize) and not isinstance(keys, OpenSize):
         return ()
     lanes = cpu.lanes("float32")
     vectors = -(-queries // lanes)
     blocks = open_rows.balanced(vectors, _MOST_VECTORS) or ((_MOST_VECTORS, const(1, "bool")),)
-    return ((_FEW_KEYS, open_rows.fewer_than(keys, open_rows.MOST_OPEN_ROWS)), *blocks) if isinstance(keys, OpenSize) else blocks
+    return (
+        (_FEW_KEYS, open_rows.fewer_than(keys, open_rows.MOST_OPEN_ROWS)), *blocks
+    ) if isinstance(keys, OpenSize) else blocks
 
 
 def _second_tile(tile: Tile, block: int) -> Tile:

@@ -1,11 +1,12 @@
 """Convolutions of one to three spatial dimensions, direct, in the layout they are given.
 
 The accumulators are `acc[n, o…, group, oc]` with the output channels padded to whole panels; the weights are packed as
-`[group, panel, k…, ic, k_last, column]`, so that one step of a micro-kernel reads one row of columns. The taps along a row
-are steps written out, which share their inputs; where that would leave too few registers for the sums they are a loop
-outside of the input channels, `[group, panel, k…, k_last, ic, column]`. A tap that falls in
-the padding is a guarded step, which the loop passes turn into loop bounds and edge variants: it costs nothing. Where a row has so many taps that
-writing them out would make thousands of statements, they stay a loop over a copy of the image with its padding. A step multiplies one value of the depth, or several at once (`backends/cpu/strategies/dots.py`).
+`[group, panel, k…, ic, k_last, column]`, so that one step of a micro-kernel reads one row of columns. The taps along a
+row are steps written out, which share their inputs; where that would leave too few registers for the sums they are a
+loop outside of the input channels, `[group, panel, k…, k_last, ic, column]`. A tap that falls in the padding is a
+guarded step, which the loop passes turn into loop bounds and edge variants: it costs nothing. Where a row has so many
+taps that writing them out would make thousands of statements, they stay a loop over a copy of the image with its
+padding. A step multiplies one value of the depth, or several at once (`backends/cpu/strategies/dots.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,19 @@ from tilewright.backends.cpu.strategies.schedules.window import WindowSchedule, 
 from tilewright.backends.cpu.strategies.winograd_choice import cut, volume_cut
 from tilewright.backends.cpu.strategies.winograd_volume import volume_convolution
 from tilewright.base.types import INT32, DataType, OpenSize
-from tilewright.scalar.expr import PrimExpr, Value, Var, all_of, as_expr, cast, const, floordiv, floormod, if_then_else, mul
+from tilewright.scalar.expr import (
+    PrimExpr,
+    Value,
+    Var,
+    all_of,
+    as_expr,
+    cast,
+    const,
+    floordiv,
+    floormod,
+    if_then_else,
+    mul,
+)
 from tilewright.scalar.intrinsics import dot4, reinterpret
 from tilewright.tir.data_layout import layout
 from tilewright.tir.stmt import IterVar
@@ -40,24 +53,27 @@ Element = Callable[[te.Tensor, Sequence[Any]], PrimExpr]
 
 
 def channels_last(name: str) -> tuple[int, ...]:
-    """Where batch, the spatial dimensions in order, and channels stand in a layout: `NCHW` -> (0, 2, 3, 1)."""
+    """Return the axes of a layout that are the batch, the spatial dimensions in order, and the channels: `NCHW` -> (0,
+    2, 3, 1)."""
     known = layout(name)
     return tuple(known.index_of(c) for c in "NDHWC" if c in known)
 
 
 def kernel_order(layout: str) -> tuple[int, ...]:
-    """Where output channels, input channels and the spatial dimensions stand in a kernel layout: `HWIO` -> (3, 2, 0, 1)."""
+    """Return the axes of a kernel layout that are output channels, input channels and the spatial dimensions: `HWIO` ->
+    (3, 2, 0, 1)."""
     return (layout.index("O"), layout.index("I"), *(layout.index(c) for c in "DHW" if c in layout))
 
 
 def conv(
-    data: te.Tensor, weight: te.Tensor, strides: Ints, padding: Ints, dilation: Ints, groups: int, data_layout: str, kernel_layout: str,
-    out_layout: str, out_dtype: str | DataType, winograd_tiles: str = "auto",
+    data: te.Tensor, weight: te.Tensor, strides: Ints, padding: Ints, dilation: Ints, groups: int, data_layout: str,
+    kernel_layout: str, out_layout: str, out_dtype: str | DataType, winograd_tiles: str = "auto",
 ) -> te.Tensor:
     """Return a convolution by the fastest algorithm for the current machine.
 
-    `padding` is before… then after…, one for each spatial dimension; layouts are such as NHWC and HWIO. `winograd_tiles` says which tiles
-    Winograd's algorithm takes where it applies: "off", "2x2", "4x4", or "auto" for those that the model of the machine expects to pay.
+    `padding` is before… then after…, one for each spatial dimension; layouts are such as NHWC and HWIO.
+    `winograd_tiles` says which tiles Winograd's algorithm takes where it applies: "off", "2x2", "4x4", or "auto" for
+    those that the model of the machine expects to pay.
     """
     place, kernel = channels_last(data_layout), kernel_order(kernel_layout)
     shape, wshape = data.extents, weight.extents
@@ -65,19 +81,28 @@ def conv(
     depth = wshape[kernel[1]]
     if groups == shape[place[-1]] and depth == 1 and groups > 1:
         return depthwise(data, weight, strides, padding, dilation, data_layout, kernel_layout, out_layout, out_dtype)
-    if dot_of(data.dtype, weight.dtype, out_dtype, FOURS.width) is FOURS and along_rows(data_layout, depth, ksize, padding, dilation, groups):
+    if dot_of(data.dtype, weight.dtype, out_dtype, FOURS.width) is FOURS and along_rows(
+        data_layout, depth, ksize, padding, dilation, groups
+    ):
         words = Geometry(data, place, (ksize[0], ksize[1] // FOURS.width), strides, padding, (dilation[0], FOURS.width))
         words.out[-1] = (words.sizes[-1] - ksize[1]) // strides[1] + 1
-        return _direct(words, weight, kernel, 1, channels, FOURS.width * depth, ROWS[data_layout], channels_last(out_layout), DataType(out_dtype))
+        return _direct(
+            words, weight, kernel, 1, channels, FOURS.width * depth, ROWS[data_layout], channels_last(out_layout),
+            DataType(out_dtype)
+        )
     if planes.applies(data, weight, depth, data_layout, ksize, dilation, groups):
-        return planes.convolution(data, weight, kernel, strides, padding, dilation, channels_last(out_layout), out_dtype)
+        return planes.convolution(
+            data, weight, kernel, strides, padding, dilation, channels_last(out_layout), out_dtype
+        )
     plain = all(k == 1 for k in ksize) and all(s == 1 for s in strides) and not any(padding) and groups == 1
     if plain and data_layout == out_layout and place[-1] == len(shape) - 1:
         return _pointwise(data, weight, kernel, out_dtype)
     dot = dot_of(data.dtype, weight.dtype, out_dtype, depth, contiguous=place[-1] == len(shape) - 1)
     is_open = any(isinstance(shape[d], OpenSize) for d in place[1:-1])
     if not is_open and dot is not FOURS and data_layout == out_layout == "NHWC":
-        found = cut(data, weight, groups * depth, channels, ksize, strides, padding, dilation, out_dtype, groups, winograd_tiles)
+        found = cut(
+            data, weight, groups * depth, channels, ksize, strides, padding, dilation, out_dtype, groups, winograd_tiles
+        )
         if found is not None:
             return winograd.convolution(data, weight, kernel, found)
     if not is_open and groups == 1 and data.dtype == DataType("float32") and data_layout == out_layout == "NDHWC":
@@ -85,9 +110,13 @@ def conv(
         if volume is not None:
             return volume_convolution(data, weight, kernel, volume)
     geometry = Geometry(data, place, ksize, strides, padding, dilation)
-    if is_open and all(k == 1 for k in ksize) and groups == 1 and not any(padding) and data_layout == out_layout and place[-1] == len(shape) - 1:
+    if is_open and all(
+        k == 1 for k in ksize
+    ) and groups == 1 and not any(padding) and data_layout == out_layout and place[-1] == len(shape) - 1:
         return _pointwise(_every(geometry), weight, kernel, out_dtype)
-    return _direct(geometry, weight, kernel, groups, channels // groups, depth, dot, channels_last(out_layout), DataType(out_dtype))
+    return _direct(
+        geometry, weight, kernel, groups, channels // groups, depth, dot, channels_last(out_layout), DataType(out_dtype)
+    )
 
 
 class Geometry:
@@ -98,7 +127,9 @@ class Geometry:
 
     tested = True
 
-    def __init__(self, data: te.Tensor, place: tuple[int, ...], ksize: Ints, strides: Ints, padding: Ints, dilation: Ints) -> None:
+    def __init__(
+        self, data: te.Tensor, place: tuple[int, ...], ksize: Ints, strides: Ints, padding: Ints, dilation: Ints
+    ) -> None:
         n = len(ksize)
         self.data, self.place, self.ksize = data, place, list(ksize)
         self.strides, self.dilation = list(strides), list(dilation)
@@ -113,7 +144,8 @@ class Geometry:
         """As many outputs as are computed: whole tiles of them along a row."""
 
     def at(
-        self, n: Value, point: Sequence[PrimExpr], taps: Sequence[IterVar | PrimExpr], channel: Value, element: Element = lambda x, where: x(*where)
+        self, n: Value, point: Sequence[PrimExpr], taps: Sequence[IterVar | PrimExpr], channel: Value,
+        element: Element = lambda x, where: x(*where)
     ) -> tuple[PrimExpr, PrimExpr]:
         """The input element under a tap (what `element` reads there), and the condition that it is not padding."""
         where: list[Any] = [None] * len(self.place)
@@ -133,16 +165,20 @@ class Geometry:
 
     @property
     def is_open(self) -> bool:
-        """Whether the image has a side that is known when the program runs."""
+        """Whether the image has a symbolic side."""
         return any(isinstance(size, OpenSize) for size in self.sizes)
 
     def spread(self, outputs: int, outside: PrimExpr) -> Geometry:
-        """The same over a copy of the image in which the padding, `outside`, is beside it: no tap is tested, wherever the image ends.
+        """The same over a copy of the image in which the padding, `outside`, is beside it: no tap is tested, wherever
+        the image ends.
 
-        A row of the copy is as long as whole tiles of so many `outputs` read it.
+        A row of the copy is as long as whole tiles of `outputs` outputs read it.
         """
         wide = [*self.out[:-1], -(-self.out[-1] // outputs) * outputs]
-        sizes = [(o - 1) * s + (k - 1) * d + 1 for o, s, k, d in zip(wide, self.strides, self.ksize, self.dilation, strict=True)]
+        sizes = [
+            (o - 1) * s + (k - 1) * d + 1 for o, s, k,
+            d in zip(wide, self.strides, self.ksize, self.dilation, strict=True)
+        ]
 
         def element(*i: Var) -> PrimExpr:
             where: list[Any] = list(i)
@@ -176,15 +212,18 @@ class Geometry:
 
 
 def _direct(
-    g: Geometry, weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, depth: int, dot: Dot, out_place: tuple[int, ...],
-    out_dtype: DataType,
+    g: Geometry, weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, depth: int, dot: Dot,
+    out_place: tuple[int, ...], out_dtype: DataType,
 ) -> te.Tensor:
     deep, dtype = depth // dot.width, dot.accumulator(out_dtype)
     steps = deep * math.prod(g.ksize)
     many = g.ksize[-1] > _MOST_SHARED
-    taps_of_row = 1 if many or dot in ROWS.values() else g.ksize[-1]  # words along a row begin elsewhere for the next output
+    # words along a row begin elsewhere for the next output
+    taps_of_row = 1 if many or dot in ROWS.values() else g.ksize[-1]
     step = unroll(deep)
-    tile, shared = open_rows.tile_along(g.out[-1], channels, steps, g.strides[-1], taps_of_row, together=taps_of_row > 1 and step == deep)
+    tile, shared = open_rows.tile_along(
+        g.out[-1], channels, steps, g.strides[-1], taps_of_row, together=taps_of_row > 1 and step == deep
+    )
     if g.is_open or (not shared and any((*g.before, *g.after)) and not writes_out_taps(g.ksize[-1], step, tile)):
         g = g.spread(tile.rows, const(0, g.data.dtype))
     columns = tile.columns
@@ -198,21 +237,28 @@ def _direct(
         point, group, c = rest[:-2], rest[-2], rest[-1]
         w = packed(group, floordiv(c, columns), *(axis.var for axis in order), floormod(c, columns))
         _, inside = g.at(n, point, taps, 0)
-        product = dot.product(lambda d: g.at(n, point, taps, group * depth + d if groups > 1 else d)[0], rc.var, w, dtype)
+        product = dot.product(
+            lambda d: g.at(n, point, taps, group * depth + d if groups > 1 else d)[0], rc.var, w, dtype
+        )
         return te.sum(if_then_else(inside, product, cast(dtype, 0)), axis=order)
 
     flops = 2 * g.batch * math.prod(g.out) * channels * groups * steps
     acc = te.compute(
         (g.batch, *g.wide, groups, panels * columns), term, name="conv", axis_names=axis_names(len(g.out), "g", "oc"),
         schedule=ConvSchedule(
-            tile=tile, shared=shared, unroll=step, groups=groups, channels=groups * channels, flops=flops, exact=dtype.is_integer,
-            padded=g.padded, heights=g.heights(tile.rows), left_bytes=math.prod(g.data.extents) * g.data.dtype.itemsize, channels_last=out_place,
+            tile=tile, shared=shared, unroll=step, groups=groups, channels=groups * channels, flops=flops,
+            exact=dtype.is_integer,
+            padded=g.padded, heights=g.heights(tile.rows), left_bytes=math.prod(g.data.extents) * g.data.dtype.itemsize,
+            channels_last=out_place,
         ),
     )
 
     def result(*i: Var) -> PrimExpr:
         n, *point, c = (i[d] for d in out_place)
-        return cast(out_dtype, acc(n, *point, floordiv(c, channels), floormod(c, channels)) if groups > 1 else acc(n, *point, 0, c))
+        return cast(
+            out_dtype,
+            acc(n, *point, floordiv(c, channels), floormod(c, channels)) if groups > 1 else acc(n, *point, 0, c)
+        )
 
     return te.compute(placed(out_place, (g.batch, *g.out, groups * channels)), result, name="conv_out")
 
@@ -229,7 +275,8 @@ def axis_names(spatial: int, *last: str) -> list[str]:
 
 
 def _pack(
-    weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, deep: int, ksize: list[int], panels: int, columns: int, dot: Dot, shared: bool
+    weight: te.Tensor, kernel: tuple[int, ...], groups: int, channels: int, deep: int, ksize: list[int], panels: int,
+    columns: int, dot: Dot, shared: bool
 ) -> te.Tensor:
     def on_arrays(w: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         padded = dot.array(w.transpose(kernel), 1).reshape(groups, channels, deep, *ksize)
@@ -238,7 +285,9 @@ def _pack(
             padded[:, :channels] = exact
         split = padded.reshape(groups, panels, columns, deep, *ksize)
         n = len(ksize)
-        return split.transpose(0, 1, *range(4, 3 + n), 3, 3 + n, 2) if shared else split.transpose(0, 1, *range(4, 4 + n), 3, 2)
+        return split.transpose(
+            0, 1, *range(4, 3 + n), 3, 3 + n, 2
+        ) if shared else split.transpose(0, 1, *range(4, 4 + n), 3, 2)
 
     def element(group: Var, panel: Var, *rest: Var) -> PrimExpr:
         *steps, column = rest
@@ -289,8 +338,8 @@ def _every(g: Geometry) -> te.Tensor:
 
 
 def depthwise(
-    data: te.Tensor, weight: te.Tensor, strides: Ints, padding: Ints, dilation: Ints, data_layout: str, kernel_layout: str, out_layout: str,
-    out_dtype: str,
+    data: te.Tensor, weight: te.Tensor, strides: Ints, padding: Ints, dilation: Ints, data_layout: str,
+    kernel_layout: str, out_layout: str, out_dtype: str,
 ) -> te.Tensor:
     """Each input channel with its own kernels, `weight` of one input channel and `multiplier` outputs for each."""
     place, kernel, out_place = channels_last(data_layout), kernel_order(kernel_layout), channels_last(out_layout)
@@ -311,8 +360,12 @@ def depthwise(
         where[kernel[0]] = i[-1]
         return weight(*where)
 
-    if ksize[0] > 1 and strides[-1] == 1 and not current().scalar and dot_of(data.dtype, weight.dtype, out_dtype, FOURS.width) is FOURS:
-        return window(g, channels, _words_down(g, element, on_arrays, channels, multiplier), out_place, name="depthwise")
+    if ksize[0] > 1 and strides[-1] == 1 and not current().scalar and dot_of(
+        data.dtype, weight.dtype, out_dtype, FOURS.width
+    ) is FOURS:
+        return window(
+            g, channels, _words_down(g, element, on_arrays, channels, multiplier), out_place, name="depthwise"
+        )
     packed = te.compute((*ksize, channels), element, name="packed", prepack=on_arrays)
 
     def term(n: Var, *rest: Var) -> PrimExpr:
@@ -325,12 +378,14 @@ def depthwise(
 
 
 def _words_down(
-    g: Geometry, element: Callable[..., PrimExpr], on_arrays: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]], channels: int, multiplier: int
+    g: Geometry, element: Callable[..., PrimExpr], on_arrays: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]],
+    channels: int, multiplier: int
 ) -> Callable[..., PrimExpr]:
     """The term of a depthwise convolution of bytes: the taps along the first dimension are multiplied four at once.
 
-    The word of a column of taps is made of its bytes once for all the outputs of a row that read it; where these are two apart,
-    that is more work than it saves. `element(tap…, channel)` is the weight, and `on_arrays` makes `[tap…, channel]` of the array.
+    The word of a column of taps is made of its bytes once for all the outputs of a row that read it; where these are
+    two apart, that is more work than it saves. `element(tap…, channel)` is the weight, and `on_arrays` makes `[tap…,
+    channel]` of the array.
     """
     height, across = g.ksize[0], g.taps()[1:]
     steps = -(-height // FOURS.width)
@@ -343,7 +398,9 @@ def _words_down(
         return FOURS.array(filled, 0)
 
     def packed_word(step: Var, *rest: Var) -> PrimExpr:
-        return FOURS.element(lambda tap: if_then_else(as_expr(tap) < height, element(tap, *rest), const(0, "int8")), step)
+        return FOURS.element(
+            lambda tap: if_then_else(as_expr(tap) < height, element(tap, *rest), const(0, "int8")), step
+        )
 
     packed = te.compute((steps, *g.ksize[1:], channels), packed_word, name="packed", prepack=words)
 
@@ -355,26 +412,34 @@ def _words_down(
             return if_then_else(all_of(as_expr(tap) < height, inside), x, const(0, "uint8"))
 
         word = reinterpret(FOURS.element(byte, down.var), dtype="uint32")
-        return te.sum(dot4(word, packed(down.var, *(t.var for t in across), c), const(0, INT32), dtype=INT32), axis=[down, *across])
+        return te.sum(
+            dot4(word, packed(down.var, *(t.var for t in across), c), const(0, INT32), dtype=INT32),
+            axis=[down, *across]
+        )
 
     return term
 
 
 def windows_of(g: Geometry, outside: PrimExpr) -> Geometry:
-    """The geometry that `window` reduces over: of an open image whose channels crowd the cache a copy, in which the padding is `outside`."""
+    """The geometry that `window` reduces over: of an open image whose channels crowd the cache a copy, in which the
+    padding is `outside`."""
     together = outputs_together(g.out[-1], math.prod(g.ksize), g.strides[-1])
     channels = g.data.extents[g.place[-1]]
-    return g.spread(together, outside) if g.is_open and crowds(channels * g.data.dtype.itemsize, g.ksize, g.strides[-1]) else g
+    return g.spread(together, outside) if g.is_open and crowds(
+        channels * g.data.dtype.itemsize, g.ksize, g.strides[-1]
+    ) else g
 
 
-def window(g: Geometry, channels: int, term: Any, out_place: tuple[int, ...], name: str, finish: Any = None) -> te.Tensor:
+def window(
+    g: Geometry, channels: int, term: Any, out_place: tuple[int, ...], name: str, finish: Any = None
+) -> te.Tensor:
     """A reduction over the taps of a window, channel by channel; `finish(acc, point)` makes the result of it."""
     taps, stride = math.prod(g.ksize), g.strides[-1]
     acc = te.compute(
         (g.batch, *g.wide, channels), term, name=name, axis_names=axis_names(len(g.out), "c"),
         schedule=WindowSchedule(
-            flops=2 * g.batch * math.prod(g.out) * channels * taps, channels_last=out_place, stride=stride, taps=taps, padded=g.padded,
-            heights=g.heights(outputs_together(g.out[-1], taps, stride)),
+            flops=2 * g.batch * math.prod(g.out) * channels * taps, channels_last=out_place, stride=stride, taps=taps,
+            padded=g.padded, heights=g.heights(outputs_together(g.out[-1], taps, stride)),
         ),
     )
 

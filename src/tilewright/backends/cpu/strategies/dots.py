@@ -1,12 +1,12 @@
-"""What one step of a matrix product or convolution multiplies: one value of the depth, or two or four neighbours at once.
+"""Steps of a matrix product or convolution: each multiplies one value of the depth, or two or four neighbours at once.
 
     ONE     acc += x[k] * w[k]
     PAIRS   acc = dot2(pair(x[2k], x[2k+1]), packed[k], acc)      bfloat16, even depths; the weights packed as pairs
     FOURS   acc = dot4(word(x[4k … 4k+3]), packed[k], acc)        unsigned by signed bytes, depths in whole words
     ROWS    the same, of four neighbours along a row of one channel, or of planes
 
-A step takes the time of one multiply-add of floats in each lane, whatever its width. With PAIRS the accumulators are float32 and
-packed weights `uint32`; with FOURS both are `int32`, and sums wrap around, so their order does not matter.
+A step takes the time of one multiply-add of floats in each lane, whatever its width. With PAIRS the accumulators are
+float32 and packed weights `uint32`; with FOURS both are `int32`, and sums wrap around, so their order does not matter.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Dot:
         return cast(dtype, x(step)) * cast(dtype, w)
 
     def element(self, w: Along, step: PrimExpr) -> PrimExpr:
-        """What is packed for a step."""
+        """Return the packed value of a step."""
         return w(step)
 
     def sum(self, packed: PrimExpr, dtype: DataType) -> PrimExpr:
@@ -55,7 +55,7 @@ class Dot:
         return cast(dtype, packed)
 
     def zero(self, dtype: DataType) -> PrimExpr:
-        """What is packed where there are no weights of type `dtype`."""
+        """Return the packed value where there are no weights of type `dtype`."""
         return const(0, dtype)
 
     def array(self, w: Array, axis: int) -> Array:
@@ -119,9 +119,11 @@ class _Fours(Dot):
 
 
 class _Rows(_Fours):
-    """Four neighbours along a row in each step, for kernels that are a multiple of four wide: `x` gives the first at a channel.
+    """Four neighbours along a row in each step, for kernels that are a multiple of four wide: `x` gives the first at a
+    channel.
 
-    In `x`, the index along the row is the last but `after`; a row is one piece of memory, so a channel behind it is the only one.
+    In `x`, the index along the row is the last but `after`; a row is one piece of memory, so a channel behind it is the
+    only one.
     """
 
     def __init__(self, after: int) -> None:
@@ -132,7 +134,9 @@ class _Rows(_Fours):
         assert isinstance(first, TensorElem)
         indices = [*first.indices]
         column = len(indices) - 1 - self.after
-        where = (*indices[:column], Ramp(indices[column], 1, 4), *(Broadcast(as_expr(i), 4) for i in indices[column + 1 :]))
+        where = (
+            *indices[:column], Ramp(indices[column], 1, 4), *(Broadcast(as_expr(i), 4) for i in indices[column + 1 :])
+        )
         return dot4(reinterpret(TensorElem(first.tensor, where), dtype="uint32"), w, const(0, dtype), dtype=dtype)
 
     def array(self, w: Array, axis: int) -> Array:
@@ -152,14 +156,21 @@ ROWS: Final = {"NHWC": _Rows(after=1), "NCHW": _Rows(after=0)}
 """By the layout of the data."""
 
 
-def along_rows(layout: str, depth: int, ksize: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int) -> bool:
-    """Whether a convolution of bytes goes on along rows: of one channel, or of planes, its kernel of whole words, without padding."""
+def along_rows(
+    layout: str, depth: int, ksize: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int
+) -> bool:
+    """Return whether a convolution of bytes multiplies words along rows: one channel or planes, a kernel of whole
+    words, and no padding."""
     stored = depth == 1 if layout == "NHWC" else layout == "NCHW" and depth % FOURS.width != 0
-    return stored and groups == 1 and len(ksize) == 2 and ksize[1] % FOURS.width == 0 and dilation[1] == 1 and not any(padding)
+    return (
+        stored and groups == 1 and len(ksize) == 2 and ksize[1] % FOURS.width == 0 and dilation[1] == 1
+        and not any(padding)
+    )
 
 
 def dot_of(left: DataType, right: DataType, out: str | DataType, depth: int, contiguous: bool = True) -> Dot:
-    """How a product of these types and depth goes on in steps; `contiguous` is the depth of the left operand."""
+    """Return the kind of steps for a product of these dtypes and depth; `contiguous` says that the depth of the left
+    operand is."""
     if left == right == DataType("bfloat16") and depth % PAIRS.width == 0 and not machine.current().scalar:
         return PAIRS
     if left == "uint8" and right == "int8" and DataType(out) is INT32 and depth % FOURS.width == 0 and contiguous:

@@ -1,4 +1,5 @@
-"""Matrix products. The right operand is packed into panels `[panel, k, column]`; while compiling when it is a constant."""
+"""Matrix products. The right operand is packed into panels `[panel, k, column]`; while compiling when it is a
+constant."""
 
 from __future__ import annotations
 
@@ -28,36 +29,44 @@ def dense(data: te.Tensor, weight: te.Tensor, out_dtype: str) -> te.Tensor:
 
 
 def matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: bool, out_dtype: str) -> te.Tensor:
-    """The product of two matrices, each transposed on request."""
+    """Return the product of two matrices, each transposed on request."""
     shape = b.extents
     columns, depth = shape if transpose_b else shape[::-1]
     if transpose_a:
         turned = te.compute(a.shape[::-1], lambda i, j: a(j, i), name="turned")
         a = turned
     return matmul_rows(
-        a, b, lambda n, k: b(n, k) if transpose_b else b(k, n), lambda w: w if transpose_b else w.T, columns, depth, out_dtype, name="matmul",
-        contiguous=not transpose_a,
+        a, b, lambda n, k: b(n, k) if transpose_b else b(k, n), lambda w: w if transpose_b else w.T, columns, depth,
+        out_dtype, name="matmul", contiguous=not transpose_a,
     )
 
 
 def matmul_rows(
-    data: te.Tensor, weight: te.Tensor, element: Callable[[PrimExpr, PrimExpr], PrimExpr], matrix: Callable[[Array], Array], columns: int,
+    data: te.Tensor, weight: te.Tensor, element: Callable[[PrimExpr, PrimExpr], PrimExpr],
+    matrix: Callable[[Array], Array], columns: int,
     depth: int, out_dtype: str, name: str, contiguous: bool = True, heights: Callable[[int, int], Heights] = balanced,
 ) -> te.Tensor:
-    """`out[r…, n] = sum over k of data[r…, k] * element(n, k)`; `matrix` gives the same `[n, k]` from the weight's array.
+    """`out[r…, n] = sum over k of data[r…, k] * element(n, k)`; `matrix` gives the same `[n, k]` from the weight's
+    array.
 
-    `data` that is inlined, and then not read along the depth, is not `contiguous`. `heights` are those of tiles where the number of rows is open.
+    `data` that is inlined, and then not read along the depth, is not `contiguous`. `heights` are those of tiles where
+    the number of rows is open.
     """
     lead = data.extents[:-1]
     acc = row_products(data, weight, element, matrix, columns, depth, out_dtype, name, contiguous, heights=heights)
-    return te.compute((*lead, columns), lambda *i: cast(out_dtype, acc(flatten(i[:-1], lead), i[-1])), name=f"{name}_out")
+    return te.compute(
+        (*lead, columns), lambda *i: cast(out_dtype, acc(flatten(i[:-1], lead), i[-1])), name=f"{name}_out"
+    )
 
 
 def row_products(
-    data: te.Tensor, weight: te.Tensor, element: Callable[[PrimExpr, PrimExpr], PrimExpr], matrix: Callable[[Array], Array], columns: int,
-    depth: int, out_dtype: str, name: str, contiguous: bool = True, scattered: tuple[int, ...] = (), heights: Callable[[int, int], Heights] = balanced,
+    data: te.Tensor, weight: te.Tensor, element: Callable[[PrimExpr, PrimExpr], PrimExpr],
+    matrix: Callable[[Array], Array], columns: int,
+    depth: int, out_dtype: str, name: str, contiguous: bool = True, scattered: tuple[int, ...] = (),
+    heights: Callable[[int, int], Heights] = balanced,
 ) -> te.Tensor:
-    """The accumulators `acc[row, n]` of `matmul_rows`, float32 for bfloat16; `scattered` is for results whose columns are blocks of the image."""
+    """The accumulators `acc[row, n]` of `matmul_rows`, float32 for bfloat16; `scattered` is for results whose columns
+    are blocks of the image."""
     lead = data.extents[:-1]
     rows = math.prod(lead)
     most = 4 if scattered and columns < 4 * machine.current().lanes() else 16
@@ -75,23 +84,30 @@ def row_products(
     return te.compute(
         (rows, padded), term, name=name, axis_names=("m", "n"),
         schedule=MatmulSchedule(
-            tile=tile, heights=heights(rows, tile.rows), flops=2 * rows * columns * steps, left_bytes=rows * depth * data.dtype.itemsize,
-            right_bytes=columns * depth * data.dtype.itemsize, unroll=unroll(steps), scattered=scattered, exact=dtype.is_integer,
+            tile=tile, heights=heights(rows, tile.rows), flops=2 * rows * columns * steps,
+            left_bytes=rows * depth * data.dtype.itemsize,
+            right_bytes=columns * depth * data.dtype.itemsize, unroll=unroll(steps), scattered=scattered,
+            exact=dtype.is_integer,
         ),
     )
 
 
 def rows_tile(rows: int, columns: int, depth: int, most_rows: int = 16, most_sums: int = 32) -> Tile:
-    """The tile for a product; where the number of rows is open, one of many rows, lower than the tallest, so that there are few heights."""
+    """The tile for a product; where the number of rows is open, one of many rows, lower than the tallest, so that there
+    are few heights."""
     if isinstance(rows, OpenSize):
-        return register_tile(OPEN_ROWS, columns, depth, machine.current(), most_rows=min(most_rows, MOST_OPEN_ROWS), most_sums=most_sums)
+        return register_tile(
+            OPEN_ROWS, columns, depth, machine.current(), most_rows=min(most_rows, MOST_OPEN_ROWS), most_sums=most_sums
+        )
     return register_tile(rows, columns, depth, machine.current(), most_rows=most_rows, most_sums=most_sums)
 
 
 def batch_matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: bool, out_dtype: str) -> te.Tensor:
     """The product of each pair of matrices of two 3-d tensors; a batch of one is repeated."""
     ash, bsh = a.extents, b.extents
-    batch = min(ash[0], bsh[0]) if type(ash[0]) is type(bsh[0]) is int and 0 in (ash[0], bsh[0]) else max(ash[0], bsh[0])
+    batch = min(
+        ash[0], bsh[0]
+    ) if type(ash[0]) is type(bsh[0]) is int and 0 in (ash[0], bsh[0]) else max(ash[0], bsh[0])
     rows, depth = (ash[2], ash[1]) if transpose_a else ash[1:]
     columns = bsh[1] if transpose_b else bsh[2]
     dot = dot_of(a.dtype, b.dtype, out_dtype, depth, contiguous=not transpose_a)
@@ -120,15 +136,15 @@ def batch_matmul(a: te.Tensor, b: te.Tensor, transpose_a: bool, transpose_b: boo
     acc = te.compute(
         (batch, rows, panels * tile.columns), term, name="batch_matmul", axis_names=("b", "m", "n"),
         schedule=MatmulSchedule(
-            tile=tile, batch_axes=1, flops=2 * batch * rows * columns * steps, left_bytes=rows * depth * a.dtype.itemsize,
-            unroll=unroll(steps), exact=dtype.is_integer,
+            tile=tile, batch_axes=1, flops=2 * batch * rows * columns * steps,
+            left_bytes=rows * depth * a.dtype.itemsize, unroll=unroll(steps), exact=dtype.is_integer,
         ),
     )
     return te.compute((batch, rows, columns), lambda *i: cast(out_dtype, acc(*i)), name="batch_matmul_out")
 
 
 def unflatten(index: PrimExpr, shape: tuple[int, ...]) -> list[PrimExpr]:
-    """The indices along `shape` of a row-major position."""
+    """Return the indices along `shape` of a row-major position."""
     where: list[PrimExpr] = []
     for size in reversed(shape[1:]):
         where.append(floormod(index, size))
@@ -137,7 +153,7 @@ def unflatten(index: PrimExpr, shape: tuple[int, ...]) -> list[PrimExpr]:
 
 
 def flatten(indices: tuple[PrimExpr, ...], shape: tuple[int, ...]) -> PrimExpr:
-    """The row-major position of indices along `shape`."""
+    """Return the row-major position of indices along `shape`."""
     position: PrimExpr = cast("int64", 0)
     for i, size in zip(indices, shape, strict=True):
         position = add(mul(position, size), i)
@@ -145,12 +161,15 @@ def flatten(indices: tuple[PrimExpr, ...], shape: tuple[int, ...]) -> PrimExpr:
 
 
 def unroll(depth: int, name: str = "tile_k") -> int:
-    """How many steps of a sum are written out: a divisor of them."""
-    return decide_one(name, next(u for u in (4, 2, 1) if depth % u == 0), lambda: [(u,) for u in (1, 2, 4, 8) if depth % u == 0])
+    """Return the number of steps of a sum that are written out, a divisor of `depth`."""
+    return decide_one(
+        name, next(u for u in (4, 2, 1) if depth % u == 0), lambda: [(u,) for u in (1, 2, 4, 8) if depth % u == 0]
+    )
 
 
 def _pack(
-    weight: te.Tensor, element: Callable[[PrimExpr, PrimExpr], PrimExpr], matrix: Callable[[Array], Array], columns: int, steps: int, tile: Tile, dot: Dot
+    weight: te.Tensor, element: Callable[[PrimExpr, PrimExpr], PrimExpr], matrix: Callable[[Array], Array],
+    columns: int, steps: int, tile: Tile, dot: Dot
 ) -> te.Tensor:
     panels = -(-columns // tile.columns)
 
@@ -159,7 +178,8 @@ def _pack(
         return if_then_else(n < columns, dot.element(lambda d: element(n, as_expr(d)), k), dot.zero(weight.dtype))
 
     return te.compute(
-        (panels, steps, tile.columns), padded, name="packed", prepack=lambda w: _pack_array(dot.array(matrix(w), 1), panels, tile.columns)
+        (panels, steps, tile.columns), padded, name="packed",
+        prepack=lambda w: _pack_array(dot.array(matrix(w), 1), panels, tile.columns)
     )
 
 

@@ -1,10 +1,11 @@
 """The analytical choice of register tiles.
 
-A micro-kernel keeps `rows x vectors` accumulators in registers and makes one fused multiply-add for each of them per step
-of the reduction. Its cost per step is what is scarcest: multiply-adds (two a cycle), loads (two a cycle: one broadcast a
-row, one vector a column; a vector from beyond the first-level cache counts twice), the latency of the adds (four cycles, when there are fewer than eight accumulators), or the way
-of the panel from the cache that holds it. A long sum is made of pieces; what is added to the totals after each costs more where there are too few
-registers for both, and the totals are loaded and stored.
+A micro-kernel keeps `rows x vectors` accumulators in registers and makes one fused multiply-add for each of them per
+step of the reduction. Its cost per step is what is scarcest: multiply-adds (two a cycle), loads (two a cycle: one
+broadcast a row, one vector a column; a vector from beyond the first-level cache counts twice), the latency of the adds
+(four cycles, when there are fewer than eight accumulators), or the way of the panel from the cache that holds it. A
+long sum is made of pieces; what is added to the totals after each costs more where there are too few registers for
+both, and the totals are loaded and stored.
 """
 
 from __future__ import annotations
@@ -34,27 +35,31 @@ class Tile:
 
 
 def register_tile(
-    rows: int, columns: int, depth: int, machine: Machine, *, most_rows: int = 16, most_sums: int = 32, stride: int = 0, taps: int = 1,
-    names: tuple[str, str] = ("tile_y", "tile_x"),
+    rows: int, columns: int, depth: int, machine: Machine, *, most_rows: int = 16, most_sums: int = 32, stride: int = 0,
+    taps: int = 1, names: tuple[str, str] = ("tile_y", "tile_x"),
 ) -> Tile:
     """The tile for a product of `rows x depth` by `depth x columns`, cheapest by the model above.
 
     For a convolution whose kernel taps along a row share their inputs, `taps` is the number of taps and `stride` the
-    distance of two neighbouring outputs in inputs. No more than `most_sums` accumulators. Columns that do not fill a vector get a narrower one.
-    `names` are those of the decision: rows, and columns.
+    distance of two neighbouring outputs in inputs. No more than `most_sums` accumulators. Columns that do not fill a
+    vector get a narrower one. `names` are those of the decision: rows, and columns.
     """
     best = _best(rows, columns, depth, machine, most_rows, most_sums, stride, taps)[1]
     height, width = decide(
-        names, (best.rows, best.columns), lambda: [(t.rows, t.columns) for t in _tiles(rows, columns, machine, most_rows, most_sums, stride, taps)],
+        names, (best.rows, best.columns),
+        lambda: [(t.rows, t.columns) for t in _tiles(rows, columns, machine, most_rows, most_sums, stride, taps)],
     )
     return _tile_of(int(height), int(width), columns, machine)
 
 
-def conv_tile(rows: int, columns: int, depth: int, machine: Machine, stride: int, taps: int, most_rows: int = 16, together: bool = False) -> tuple[Tile, bool]:
+def conv_tile(
+    rows: int, columns: int, depth: int, machine: Machine, stride: int, taps: int, most_rows: int = 16,
+    together: bool = False
+) -> tuple[Tile, bool]:
     """The tile of a convolution along a row, and whether its taps are written out to share their inputs in registers.
 
-    They are not where few registers would leave tiles so small that the products wait for loads; but where all taps of a row stand `together`
-    in one block of code, they share their inputs in any case.
+    They are not where few registers would leave tiles so small that the products wait for loads; but where all taps of
+    a row stand `together` in one block of code, they share their inputs in any case.
     """
     best, best_shared = _best_along(rows, columns, depth, machine, stride, taps, most_rows, together)
 
@@ -63,12 +68,16 @@ def conv_tile(rows: int, columns: int, depth: int, machine: Machine, stride: int
             for t in _tiles(rows, columns, machine, most_rows, 32, stride if shared else 0, taps if shared else 1):
                 yield int(shared), t.rows, t.columns
 
-    chosen, height, width = decide(("unroll_kw", "tile_ow", "tile_oc"), (int(best_shared), best.rows, best.columns), options)
+    chosen, height, width = decide(
+        ("unroll_kw", "tile_ow", "tile_oc"), (int(best_shared), best.rows, best.columns), options
+    )
     return _tile_of(int(height), int(width), columns, machine), bool(chosen)
 
 
-def _best_along(rows: int, columns: int, depth: int, machine: Machine, stride: int, taps: int, most_rows: int, together: bool) -> tuple[Tile, bool]:
-    """What the model says to `conv_tile`."""
+def _best_along(
+    rows: int, columns: int, depth: int, machine: Machine, stride: int, taps: int, most_rows: int, together: bool
+) -> tuple[Tile, bool]:
+    """Return the choice of the cost model for `conv_tile`."""
     shared, tile = _best(rows, columns, depth, machine, most_rows, 32, stride, taps)
     if together:
         return tile, True
@@ -77,12 +86,14 @@ def _best_along(rows: int, columns: int, depth: int, machine: Machine, stride: i
 
 
 def product_cycles(rows: int, columns: int, depth: int, machine: Machine) -> float:
-    """What the model above says of a whole product with the best tile."""
+    """Return the cycles of a whole product with the best tile, by the cost model."""
     return _best(rows, columns, depth, machine, 16, 32, 0, 1)[0]
 
 
 @lru_cache(maxsize=4096)
-def _best(rows: int, columns: int, depth: int, machine: Machine, most_rows: int, most_sums: int, stride: int, taps: int) -> tuple[float, Tile]:
+def _best(
+    rows: int, columns: int, depth: int, machine: Machine, most_rows: int, most_sums: int, stride: int, taps: int
+) -> tuple[float, Tile]:
     best: tuple[float, Tile] | None = None
     widest = _widths(columns, machine)[0]
     for tile in _tiles(rows, columns, machine, most_rows, most_sums, stride, taps):
@@ -99,7 +110,8 @@ def _best(rows: int, columns: int, depth: int, machine: Machine, most_rows: int,
 
 
 def _widths(columns: int, machine: Machine) -> list[int]:
-    """How many lanes the vectors of a tile may have: as many as there are or are wanted, and half, where these cost half and leave less unfilled."""
+    """Return the lanes that vectors of a tile may have: whole registers or the columns, and half of them where half
+    vectors waste fewer lanes."""
     lanes = min(machine.lanes("float32"), 1 << (columns - 1).bit_length())
     half = lanes // 2
     halves = 32 * lanes > machine.pipe_bits > 0 and -(-columns // half) * half < -(-columns // lanes) * lanes
@@ -107,13 +119,16 @@ def _widths(columns: int, machine: Machine) -> list[int]:
 
 
 def _tile_of(rows: int, width: int, columns: int, machine: Machine) -> Tile:
-    """The tile of so many rows and columns."""
+    """Return the tile of `rows` rows and `width` columns."""
     lanes = next(n for n in _widths(columns, machine) if width % n == 0)
     return Tile(rows, width // lanes, lanes)
 
 
-def _tiles(rows: int, columns: int, machine: Machine, most_rows: int, most_sums: int, stride: int, taps: int) -> Iterator[Tile]:
-    """All tiles whose sums stay in registers beside what one step reads; one vector of one row in any case. An even number of half vectors is one of whole ones."""
+def _tiles(
+    rows: int, columns: int, machine: Machine, most_rows: int, most_sums: int, stride: int, taps: int
+) -> Iterator[Tile]:
+    """All tiles whose sums stay in registers beside what one step reads; one vector of one row in any case. An even
+    number of half vectors is one of whole ones."""
     widths = _widths(columns, machine)
     for lanes, r in itertools.product(widths, range(1, max(1, min(most_rows, rows)) + 1)):
         for v in range(1, 33, 1 if lanes == widths[0] else 2):
@@ -132,7 +147,8 @@ def _pressure(rows: int, vectors: int, stride: int, taps: int) -> int:
 
 
 def _tile_cycles(rows: int, tile: Tile, depth: int, machine: Machine) -> float:
-    """Of `rows` rows of a tile; a vector that a unit takes in at once costs its part of one that goes through in pieces."""
+    """Of `rows` rows of a tile; a vector that a unit takes in at once costs its part of one that goes through in
+    pieces."""
     vectors = tile.vectors
     part = max(32 * tile.lanes, machine.pipe_bits) / machine.vector_bits if machine.pipe_bits else 1.0
     core, sums = machine.core, rows * vectors

@@ -1,18 +1,21 @@
-"""3x3 convolutions by Winograd's algorithm: F(m x m, 3x3) makes a tile of m x m outputs from (m + 2)^2 products for each
-pair of channels, where the direct way takes 9 m^2.
+"""3x3 convolutions by Winograd's algorithm: F(m x m, 3x3) makes a tile of m x m outputs from (m + 2)^2 products for
+each pair of channels, where the direct way takes 9 m^2.
 
-    columns[n, b, t, i, x, c] = sum over r of Bt[i, r] * data[n, y*m + r - top, x - left, c]     a row of tiles, transformed downwards
+    columns[n, b, t, i, x, c] = sum over r of Bt[i, r] * data[n, y*m + r - top, x - left, c]     a row of tiles,
+        transformed downwards
     spectrum[i, j, n, b, t, u, c] = sum over s of Bt[j, s] * columns[n, b, t, i, u*m + s, c]     and then along the row
-    product[i*a + j, n, b, tile, o] = sum over c of spectrum[i, j, n, b, tile, c] * U[i*a + j, c, o]     a^2 matrix products, a = m + 2
+    product[i*a + j, n, b, tile, o] = sum over c of spectrum[i, j, n, b, tile, c] * U[i*a + j, c, o]     a^2 matrix
+        products, a = m + 2
     partial[n, y, u, p, j, o] = sum over i of At[p, i] * product[i*a + j, n, b, tile, o]
     out[n, t*m + p, u*m + q, o] = sum over j of At[q, j] * partial[n, t, u, p, j, o]
 
 Rows of tiles are counted in blocks: `y` is the row `t` of the block `b`, and `tile = t*tiles + u` counts inside of one.
-The matrices follow from the points 0, 1, -1 and infinity for tiles of 2x2, and 0, 3/4, -3/4, 3/2, -3/2 and infinity for 4x4 (Lavin
-and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015; Alam et al., "Winograd convolution for deep neural networks:
-efficient point selection", 2022, on what points do to rounding); the weights are transformed in double precision while compiling.
-Rounding is what the speed costs: the relative error of a layer is about 2e-7 for tiles of 2x2 and 6e-7 for 4x4. Data and weights of bfloat16 are widened before they
-are transformed: the products of float32 that are left take less time than all of them in pairs.
+The matrices follow from the points 0, 1, -1 and infinity for tiles of 2x2, and 0, 3/4, -3/4, 3/2, -3/2 and infinity for
+4x4 (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2015; Alam et al., "Winograd convolution for
+deep neural networks: efficient point selection", 2022, on what points do to rounding); the weights are transformed in
+double precision while compiling. Rounding is what the speed costs: the relative error of a layer is about 2e-7 for
+tiles of 2x2 and 6e-7 for 4x4. Data and weights of bfloat16 are widened before they are transformed: the products of
+float32 that are left take less time than all of them in pairs.
 """
 
 from __future__ import annotations
@@ -28,7 +31,22 @@ from tilewright.backends.cpu.strategies.products import unroll
 from tilewright.backends.cpu.strategies.schedules.winograd import WinogradSchedule
 from tilewright.backends.cpu.strategies.tiles import Tile, register_tile
 from tilewright.backends.cpu.strategies.winograd_choice import TAPS, Cut, Row, matrices
-from tilewright.scalar.expr import EQ, PrimExpr, Value, Var, add, all_of, cast, compare, const, floordiv, floormod, if_then_else, mul, sub
+from tilewright.scalar.expr import (
+    EQ,
+    PrimExpr,
+    Value,
+    Var,
+    add,
+    all_of,
+    cast,
+    compare,
+    const,
+    floordiv,
+    floormod,
+    if_then_else,
+    mul,
+    sub,
+)
 from tilewright.scalar.intrinsics import fma
 from tilewright.topi import machine
 
@@ -38,7 +56,10 @@ _STRIP: Final = 2048
 
 def convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], z: Cut) -> te.Tensor:
     """The convolution of `data` NHWC with constant weights, whose axes `kernel` are O, I, H, W, as a tensor NHWC."""
-    tile = register_tile(z.block * z.tiles, z.part_channels, z.part_depth, machine.current(), names=("winograd_tile_y", "winograd_tile_x"))
+    tile = register_tile(
+        z.block * z.tiles, z.part_channels, z.part_depth, machine.current(),
+        names=("winograd_tile_y", "winograd_tile_x")
+    )
     if z.parts > 1 and z.part_channels % tile.columns:
         tile = Tile(tile.rows, 1, tile.lanes)
     columns = transformed_rows(data, z, (z.batch,), ("n",), lambda outer: (outer, all_of()))
@@ -49,8 +70,12 @@ def convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], z: 
     k = te.reduce_axis((0, z.part_depth), "k")
 
     def term(xi: Var, n: Var, b: Var, at: Var, o: Var) -> PrimExpr:
-        c = k.var if z.parts == 1 else add(mul(floordiv(floordiv(o, tile.columns), z.part_channels // tile.columns), z.part_depth), k.var)
-        x = spectrum(floordiv(xi, z.points), floormod(xi, z.points), n, b, floordiv(at, z.tiles), floormod(at, z.tiles), c)
+        c = k.var if z.parts == 1 else add(
+            mul(floordiv(floordiv(o, tile.columns), z.part_channels // tile.columns), z.part_depth), k.var
+        )
+        x = spectrum(
+            floordiv(xi, z.points), floormod(xi, z.points), n, b, floordiv(at, z.tiles), floormod(at, z.tiles), c
+        )
         return te.sum(x * packed(xi, floordiv(o, tile.columns), k.var, floormod(o, tile.columns)), axis=k)
 
     shape, names = (z.points**2, z.batch, blocks, inside, width), ("xi", "n", "b", "tile", "o")
@@ -64,8 +89,8 @@ def convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], z: 
         return chosen(p, [by_pairs(r, column) for r in rows])
 
     schedule = WinogradSchedule(
-        columns=columns, spectrum=spectrum, sums=acc, product=product, m=z.m, rows=z.block, blocks=blocks, tile=tile, unroll=unroll(z.part_depth),
-        flops=2 * z.points**2 * z.batch * blocks * inside * z.part_depth * z.channels,
+        columns=columns, spectrum=spectrum, sums=acc, product=product, m=z.m, rows=z.block, blocks=blocks, tile=tile,
+        unroll=unroll(z.part_depth), flops=2 * z.points**2 * z.batch * blocks * inside * z.part_depth * z.channels,
     )
     partial = te.compute(
         (z.batch, z.rows, z.tiles, z.m, z.points, width), downwards, name="partial", schedule=schedule, inline=False,
@@ -84,7 +109,8 @@ At = Callable[[Sequence[Var]], tuple[Sequence[Value], PrimExpr]]
 
 
 def transformed_rows(data: te.Tensor, z: Cut, lead: Sequence[int], names: Sequence[str], at: At) -> te.Tensor:
-    """Return the rows of tiles, transformed downwards; `lead` and `names` are the sizes and names of the axes before the blocks of rows."""
+    """Return the rows of tiles, transformed downwards; `lead` and `names` are the sizes and names of the axes before
+    the blocks of rows."""
     width = z.tiles * z.m + TAPS - 1
     transform = matrices(z.m).inputs
     top, left = z.padding[:2]
@@ -137,7 +163,9 @@ def _pack(weight: te.Tensor, kernel: tuple[int, ...], z: Cut, tile: Tile) -> te.
     depth, channels = z.depth // z.groups, z.channels // z.groups
 
     def on_arrays(w: Array) -> Array:
-        return transformed_weights(_between_zeros(w.transpose(kernel[2], kernel[3], kernel[0], kernel[1]), z), z.m, panels, tile.columns)
+        return transformed_weights(
+            _between_zeros(w.transpose(kernel[2], kernel[3], kernel[0], kernel[1]), z), z.m, panels, tile.columns
+        )
 
     def element(xi: Var, panel: Var, k: Var, column: Var) -> PrimExpr:
         o = panel * tile.columns + column
@@ -167,7 +195,8 @@ def _between_zeros(w: Array, z: Cut) -> Array:
 
 
 def transformed_weights(w: Array, m: int, panels: int, columns: int) -> Array:
-    """Weights `[r, s, o, k]` transformed, as panels `[i*a + j, panel, k, column]`, the last one filled up with zeros."""
+    """Weights `[r, s, o, k]` transformed, as panels `[i*a + j, panel, k, column]`, the last one filled up with
+    zeros."""
     g = np.asarray(matrices(m).weights, np.float64)
     both = np.einsum("ir,js->ijrs", g, g).reshape(len(g) ** 2, TAPS * TAPS)
     *_, channels, depth = w.shape
@@ -190,14 +219,18 @@ def chosen(index: PrimExpr, values: Sequence[PrimExpr]) -> PrimExpr:
 
 
 def by_parity(row: Row, terms: Sequence[PrimExpr]) -> PrimExpr:
-    """`sum of row[k] * terms[k]` as the even terms plus or minus the odd ones: the points come in pairs p and -p, which share both."""
+    """`sum of row[k] * terms[k]` as the even terms plus or minus the odd ones: the points come in pairs p and -p, which
+    share both."""
     halves = [_scaled(row[first::2], terms[first::2]) for first in (0, 1)]
     return _sum([h for h in halves if h is not None])
 
 
 def by_pairs(row: Row, terms: Sequence[PrimExpr]) -> PrimExpr:
     """The same with terms 1 and 2, 3 and 4, … joined first, whose coefficients differ by sign alone."""
-    parts = [_scaled(row[k : k + 2] if k else row[:1], terms[k : k + 2] if k else terms[:1]) for k in (0, *range(1, len(row), 2))]
+    parts = [
+        _scaled(row[k : k + 2] if k else row[:1], terms[k : k + 2] if k else terms[:1])
+        for k in (0, *range(1, len(row), 2))
+    ]
     return _sum([p for p in parts if p is not None])
 
 

@@ -1,7 +1,9 @@
-"""Winograd's algorithm for 3x3 convolutions of images and of the slices of volumes: its matrices, and where it is worth it.
+"""Winograd's algorithm for 3x3 convolutions of images and of the slices of volumes: its matrices, and where it is worth
+it.
 
-F(m x m, 3x3) needs (m + 2)^2 products for m^2 outputs where the direct way takes 9 m^2; against that stand the transforms
-and the weights, which grow by (m + 2)^2 / 9 and come from memory. What both ways cost is estimated in cycles.
+F(m x m, 3x3) needs (m + 2)^2 products for m^2 outputs where the direct way takes 9 m^2; against that stand the
+transforms and the weights, which grow by (m + 2)^2 / 9 and come from memory. What both ways cost is estimated in
+cycles.
 """
 
 from __future__ import annotations
@@ -27,10 +29,12 @@ TAPS: Final = 3
 _SIZES: Final = (2, 4)
 _FEW_POINTS: Final = (Fraction(0), Fraction(1), Fraction(-1))
 _POINTS: Final = (Fraction(0), Fraction(3, 4), Fraction(-3, 4), Fraction(3, 2), Fraction(-3, 2))
-"""Where the polynomials of small and of larger tiles are evaluated, besides infinity. All points cost the same; those whose powers
-stay near 1 round least (half as much as 1 and 2), and the matrices of these are float32 exactly."""
+"""Points at which the polynomials of small and of larger tiles are evaluated, besides infinity. All points cost the
+same; those whose powers stay near 1 round least (half as much as 1 and 2), and the matrices of these are float32
+exactly."""
 _FACTORS: Final = ("float32", "bfloat16")
-"""Types that are multiplied; the products are of float32, where those of bfloat16 have a direct way that takes half as many steps."""
+"""Types that are multiplied; the products are of float32, where those of bfloat16 have a direct way that takes half as
+many steps."""
 _FEWEST_CHANNELS: Final = 4
 _LEVEL: Final = 3
 
@@ -123,24 +127,32 @@ class Cut:
         return -(-self.out[1] // self.m)
 
     def cycles(self, machine: Machine) -> float:
-        """The estimate: products, transforms, weights read for each block, and what a block does not keep in the cache."""
+        """The estimate: products, transforms, weights read for each block, and what a block does not keep in the
+        cache."""
         squared, blocks = self.points**2, self.batch * self.rows // self.block
-        products = squared * blocks * self.parts * product_cycles(self.block * self.tiles, self.part_channels, self.part_depth, machine)
+        products = squared * blocks * self.parts * product_cycles(
+            self.block * self.tiles, self.part_channels, self.part_depth, machine
+        )
         vectors = -(-self.depth // machine.lanes()) + -(-self.channels // machine.lanes())
         transforms = squared * self.batch * self.rows * self.tiles * vectors * self.points
-        weights, between = 4 * squared * self.part_depth * self.channels, 4 * squared * self.block * self.tiles * (self.depth + self.channels)
+        weights, between = 4 * squared * self.part_depth * self.channels, 4 * squared * self.block * self.tiles * (
+            self.depth + self.channels
+        )
         core = machine.core
         again = 0.0 if weights <= machine.l2_bytes * 3 // 4 else core.weight_cycles(weights)
         spilled = blocks * between * core.spilled_byte_cycles if between > machine.l2_bytes else 0.0
         return products + transforms + weights * (core.memory_byte_cycles + (blocks - 1) * again) + spilled
 
     def direct_cycles(self, machine: Machine, steps: int = TAPS * TAPS, dot: Dot = ONE) -> float:
-        """The same for the direct way, which skips taps in the padding; `steps` taps of the kernel for each output, made by `dot`."""
+        """The same for the direct way, which skips taps in the padding; `steps` taps of the kernel for each output,
+        made by `dot`."""
         height, width = self.out
         top, left, bottom, right = self.padding
         inside = _inside(height, top, bottom) * _inside(width, left, right)
         depth = self.depth // self.groups // dot.width
-        products = self.batch * height * inside * self.groups * product_cycles(width, self.channels // self.groups, steps * depth, machine)
+        products = self.batch * height * inside * self.groups * product_cycles(
+            width, self.channels // self.groups, steps * depth, machine
+        )
         return products + 4 * steps * depth * self.channels * machine.core.memory_byte_cycles
 
 
@@ -168,11 +180,15 @@ class VolumeCut:
         z = self.image
         squared, pieces = z.points**2, z.batch * self.groups * (z.rows // z.block)
         inside = z.block * z.tiles
-        products = squared * pieces * self.span * self._share() * product_cycles(inside, z.channels, self.taps * z.depth, machine)
+        products = squared * pieces * self.span * self._share() * product_cycles(
+            inside, z.channels, self.taps * z.depth, machine
+        )
         read = min(self.span + self.taps - 1, self.slices)
         vectors = read * -(-z.depth // machine.lanes()) + self.span * -(-z.channels // machine.lanes())
         transforms = squared * pieces * inside * vectors * z.points
-        weights, between = 4 * squared * self.taps * z.depth * z.channels, 4 * squared * inside * (read * z.depth + self.span * z.channels)
+        weights, between = 4 * squared * self.taps * z.depth * z.channels, 4 * squared * inside * (
+            read * z.depth + self.span * z.channels
+        )
         core = machine.core
         again = core.weight_cycles(weights)
         spilled = pieces * between * core.streamed_byte_cycles if between > machine.l2_bytes else 0.0
@@ -192,10 +208,11 @@ def _inside(size: int, before: int, after: int, taps: int = TAPS) -> float:
 
 
 def cut(
-    data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int], padding: Sequence[int],
-    dilation: Sequence[int], out_dtype: str, groups: int = 1, wanted: str = "auto",
+    data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int],
+    padding: Sequence[int], dilation: Sequence[int], out_dtype: str, groups: int = 1, wanted: str = "auto",
 ) -> Cut | None:
-    """How Winograd's algorithm makes this convolution of `data` NHWC; None when the direct way is to be taken."""
+    """Return how Winograd's algorithm computes this convolution of `data` NHWC; None where the direct algorithm is
+    faster."""
     setting = _setting(data, weight, depth, channels, ksize, strides, padding, dilation, out_dtype, wanted)
     if setting == "off":
         return None
@@ -216,7 +233,8 @@ def cut(
 
 
 def _decided(whole: Cut, found: Cut | None) -> Cut | None:
-    """What the model says, or somebody who measured: the algorithm, and rows of tiles in a block."""
+    """Return the choice of the cost model, or a decision that overrides it: the algorithm, and the rows of tiles in a
+    block."""
     default = ("direct", 0) if found is None else (f"winograd_{found.m}x{found.m}", found.block)
     ways = {(f"winograd_{m}x{m}", c.block): c for m in _SIZES for c in _blocks(whole, m)}
     chosen = decide(("algorithm", "winograd_rows"), default, lambda: [("direct", 0), *ways], selects="algorithm")
@@ -224,7 +242,8 @@ def _decided(whole: Cut, found: Cut | None) -> Cut | None:
 
 
 def _parts(groups: int, depth: int, channels: int, machine: Machine) -> int:
-    """In how many products groups of `depth` and `channels` are made: as many groups in each as fill vectors; 0 when none do."""
+    """In how many products groups of `depth` and `channels` are made: as many groups in each as fill vectors; 0 when
+    none do."""
     if groups == 1:
         return 1
     lanes = machine.lanes()
@@ -233,8 +252,8 @@ def _parts(groups: int, depth: int, channels: int, machine: Machine) -> int:
 
 
 def volume_cut(
-    data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int], padding: Sequence[int],
-    dilation: Sequence[int], out_dtype: str, wanted: str = "auto",
+    data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int],
+    padding: Sequence[int], dilation: Sequence[int], out_dtype: str, wanted: str = "auto",
 ) -> VolumeCut | None:
     """The same for `data` NDHWC, with any number of taps in depth."""
     n, slices, height, width, _ = data.extents
@@ -242,32 +261,42 @@ def volume_cut(
     sides = (top, left, bottom, right)
     setting = _setting(data, weight, depth, channels, plane, strides, sides, dilation, out_dtype, wanted)
     whole = Cut(n, height, width, depth, channels, sides, _SIZES[0])
-    if setting == "off" or max(front, back) >= taps or min(whole.out) < 2 * max(_SIZES) - 1 or slices + front + back < taps:
+    if (
+        setting == "off" or max(front, back) >= taps or min(whole.out) < 2 * max(_SIZES) - 1
+        or slices + front + back < taps
+    ):
         return None
     machine = machines.current()
     groups = slices + front + back - taps + 1
     ways = [
         VolumeCut(b, slices, taps, front, back, span)
-        for m in _SIZES if setting in ("auto", f"{m}x{m}") for b in _blocks(whole, m) for span in range(1, groups + 1) if groups % span == 0
+        for m in _SIZES if setting in ("auto", f"{m}x{m}") for b in _blocks(whole, m) for span in range(1, groups + 1)
+        if groups % span == 0
     ]
     found = min(ways, key=lambda v: v.cycles(machine))
-    return found if setting != "auto" or found.cycles(machine) < machine.core.winograd_gain * found.direct_cycles(machine) else None
+    return (
+        found if setting != "auto" or found.cycles(machine) < machine.core.winograd_gain * found.direct_cycles(machine)
+        else None
+    )
 
 
 def winograd_setting() -> str:
-    """Return the tiles of Winograd's algorithm that the current pass context asks for; "auto" below optimization level 3 is "off"."""
+    """Return the tiles of Winograd's algorithm that the current pass context asks for; "auto" below optimization level
+    3 is "off"."""
     context = PassContext.current()
     setting: str = context.get("relay.backend.winograd")
     return "off" if setting == "auto" and context.opt_level < _LEVEL else setting
 
 
 def _setting(
-    data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int], padding: Sequence[int],
-    dilation: Sequence[int], out_dtype: str, wanted: str,
+    data: te.Tensor, weight: te.Tensor, depth: int, channels: int, ksize: Sequence[int], strides: Sequence[int],
+    padding: Sequence[int], dilation: Sequence[int], out_dtype: str, wanted: str,
 ) -> str:
-    """What is asked for, and "off" where the algorithm does not apply."""
+    """Return `wanted`, or "off" where the algorithm does not apply."""
     known = isinstance(weight.op, PlaceholderOp) and weight.op.constant
-    plain = list(ksize) == [TAPS, TAPS] and all(v == 1 for v in (*strides, *dilation)) and all(p < TAPS for p in padding)
+    plain = list(ksize) == [TAPS, TAPS] and all(
+        v == 1 for v in (*strides, *dilation)
+    ) and all(p < TAPS for p in padding)
     floats = data.dtype == weight.dtype and str(data.dtype) in _FACTORS and DataType(out_dtype) == DataType("float32")
     if not (known and plain and floats) or min(depth, channels) < _FEWEST_CHANNELS:
         return "off"

@@ -1,15 +1,17 @@
-"""3x3 convolutions of the slices of a volume, summed over the taps in depth, by Winograd's algorithm (`backends/cpu/strategies/winograd.py`).
+"""3x3 convolutions of the slices of a volume, summed over the taps in depth, by Winograd's algorithm
+(`backends/cpu/strategies/winograd.py`).
 
 The transforms are those of the slices; what belongs to an output slice is summed up between them:
 
     columns[n, g, e, b, t, i, x, c]     = sum over r of Bt[i, r] * data[n, z, y*m + r - top, x - left, c]
     spectrum[i, j, n, g, e, b, t, u, c] = sum over s of Bt[j, s] * columns[n, g, e, b, t, i, u*m + s, c]
-    product[i*a + j, n, g, f, b, tile, o] = sum over v, c of spectrum[i, j, n, g, f + v, b, tile, c] * U[i*a + j, v, c, o]
+    product[i*a + j, n, g, f, b, tile, o] = sum over v, c of spectrum[i, j, n, g, f + v, b, tile, c] * U[i*a + j, v, c,
+    o]
     partial[n, d, y, u, p, j, o]        = sum over i of At[p, i] * product[i*a + j, n, g, f, b, tile, o]
     out[n, d, y, u*m + q, o]            = sum over j of At[q, j] * partial[n, d, y, u, p, j, o]
 
-Output slices are counted in groups, `d = g*span + f`, which share the transformed input slices `z = g*span + e - front`;
-rows of tiles in blocks, as for images. A tap in depth that falls in the padding is not multiplied.
+Output slices are counted in groups, `d = g*span + f`, which share the transformed input slices `z = g*span + e -
+front`; rows of tiles in blocks, as for images. A tap in depth that falls in the padding is not multiplied.
 """
 
 from __future__ import annotations
@@ -40,7 +42,8 @@ _SLABS: Final = ("n", "g", "e")
 
 
 def volume_convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ...], v: VolumeCut) -> te.Tensor:
-    """The convolution of `data` NDHWC with constant weights, whose axes `kernel` are O, I, D, H, W, as a tensor NDHWC."""
+    """The convolution of `data` NDHWC with constant weights, whose axes `kernel` are O, I, D, H, W, as a tensor
+    NDHWC."""
     z = v.image
     blocks, inside = z.rows // z.block, z.block * z.tiles
     tile = register_tile(inside, z.channels, v.taps * z.depth, machine.current())
@@ -60,22 +63,29 @@ def volume_convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ..
 
     def term(xi: Var, n: Var, g: Var, f: Var, b: Var, at: Var, o: Var) -> PrimExpr:
         k, e = outer.var * step + inner.var, f + taps.var
-        x = spectrum(floordiv(xi, z.points), floormod(xi, z.points), n, g, e, b, floordiv(at, z.tiles), floormod(at, z.tiles), k)
+        x = spectrum(
+            floordiv(xi, z.points), floormod(xi, z.points), n, g, e, b, floordiv(at, z.tiles), floormod(at, z.tiles), k
+        )
         w = packed(xi, floordiv(o, tile.columns), taps.var, k, floormod(o, tile.columns))
         return te.sum(if_then_else(_on_volume(v, g, e), x * w, const(0, data.dtype)), axis=[taps, outer, inner])
 
-    shape, names = (z.points**2, z.batch, v.groups, v.span, blocks, inside, width), ("xi", "n", "g", "f", "b", "tile", "o")
+    shape, names = (
+        z.points**2, z.batch, v.groups, v.span, blocks, inside, width
+    ), ("xi", "n", "g", "f", "b", "tile", "o")
     acc = te.compute(shape, term, name="sums", axis_names=names)
     product = te.compute(shape, acc, name="product", inline=False, axis_names=names)
     rows = matrices(z.m).outputs
 
     def downwards(n: Var, d: Var, t: Var, u: Var, p: Var, j: Var, o: Var) -> PrimExpr:
-        at, slab = add(mul(floormod(t, z.block), z.tiles), u), (n, floordiv(d, v.span), floormod(d, v.span), floordiv(t, z.block))
+        at, slab = add(mul(floormod(t, z.block), z.tiles), u), (
+            n, floordiv(d, v.span), floormod(d, v.span), floordiv(t, z.block)
+        )
         column = [product(add(j, i * z.points), *slab, at, o) for i in range(z.points)]
         return chosen(p, [by_pairs(r, column) for r in rows])
 
     schedule = WinogradSchedule(
-        columns=columns, spectrum=spectrum, sums=acc, product=product, m=z.m, rows=z.block, blocks=blocks, tile=tile, groups=v.groups, shared=True,
+        columns=columns, spectrum=spectrum, sums=acc, product=product, m=z.m, rows=z.block, blocks=blocks, tile=tile,
+        groups=v.groups, shared=True,
         flops=2 * z.points**2 * z.batch * v.slices * v.taps * blocks * inside * z.depth * z.channels,
     )
     partial = te.compute(
@@ -91,7 +101,7 @@ def volume_convolution(data: te.Tensor, weight: te.Tensor, kernel: tuple[int, ..
 
 
 def _on_volume(v: VolumeCut, g: PrimExpr, e: PrimExpr) -> PrimExpr:
-    """Is slice `e` of group `g` one of the volume, and not padding?"""
+    """Return whether slice `e` of group `g` is inside the volume, not padding."""
     at = g * v.span + e
     return all_of(*([at >= v.front] if v.front else []), *([at < v.front + v.slices] if v.back else []))
 
@@ -104,7 +114,9 @@ def _pack(weight: te.Tensor, kernel: tuple[int, ...], v: VolumeCut, tile: Tile) 
 
     def on_arrays(w: Array) -> Array:
         ordered = w.transpose(*image, o_axis, d_axis, k_axis).reshape(TAPS, TAPS, z.channels, v.taps * z.depth)
-        return transformed_weights(ordered, z.m, panels, tile.columns).reshape(z.points**2, panels, v.taps, z.depth, tile.columns)
+        return transformed_weights(ordered, z.m, panels, tile.columns).reshape(
+            z.points**2, panels, v.taps, z.depth, tile.columns
+        )
 
     def element(xi: Var, panel: Var, tap: Var, k: Var, column: Var) -> PrimExpr:
         o = panel * tile.columns + column

@@ -1,4 +1,5 @@
-"""Tuning tasks of functions that compute and schedule operators: `autotvm.register_topi_compute` and `register_topi_schedule`.
+"""Tuning tasks of functions that compute and schedule operators: `autotvm.register_topi_compute` and
+`register_topi_schedule`.
 
     @autotvm.register_topi_compute("dense.mine")
     def dense(cfg, data, weight, bias=None, out_dtype=None): …
@@ -6,8 +7,9 @@
     @autotvm.register_topi_schedule("dense.mine")
     def schedule_dense(cfg, outs): …
 
-Both are called without `cfg`, which is the configuration that the current dispatch context has for the task and its arguments. The two
-together are the template of the task `dense.mine`, so `autotvm.task.create("dense.mine", args, target)` tunes it.
+Both are called without `cfg`, which is the configuration that the current dispatch context has for the task and its
+arguments. The two together are the template of the task `dense.mine`, so `autotvm.task.create("dense.mine", args,
+target)` tunes it.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ _COMPUTES: Final[dict[str, Function]] = {}
 
 
 def register_topi_compute(task_name: str, func: Function | None = None) -> Any:
-    """Register `func(cfg, *args)` as the computation of a task, and return the same function of `args`; without `func`, a decorator."""
+    """Register `func(cfg, *args)` as the computation of a task, and return the same function of `args`; without `func`,
+    a decorator."""
 
     def register(f: Function) -> Function:
         @functools.wraps(f)
@@ -49,7 +52,8 @@ def register_topi_compute(task_name: str, func: Function | None = None) -> Any:
 
 
 def register_topi_schedule(task_name: str, func: Function | None = None) -> Any:
-    """Register `func(cfg, outs)` as the schedule of a task, and return the same function of `outs`; without `func`, a decorator.
+    """Register `func(cfg, outs)` as the schedule of a task, and return the same function of `outs`; without `func`, a
+    decorator.
 
     The returned function raises `OptionError` for tensors that the registered computation did not make.
     """
@@ -77,7 +81,10 @@ def get_workload(outs: Sequence[Tensor], task_name: str | None = None) -> Worklo
     workload = workload_of(outs, task_name)
     if workload is None:
         names = ", ".join(t.name for t in outs)
-        raise OptionError(f"the task '{task_name}' did not compute {names}; call its function from register_topi_compute first", code="TW1105")
+        raise OptionError(
+            f"the task '{task_name}' did not compute {names}; call its function from register_topi_compute first",
+            code="TW1105"
+        )
     return workload
 
 

@@ -1,1 +1,1 @@
-"""How kernels are scheduled: one file for each shape of computation."""
+"""Schedules of kernels: one file for each kind of computation."""

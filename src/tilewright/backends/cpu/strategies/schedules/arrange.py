@@ -1,4 +1,5 @@
-"""From the blocks of a kernel to its loops: what is elementwise is inlined, and the anchor's own schedule does the rest."""
+"""From the blocks of a kernel to its loops: what is elementwise is inlined, and the anchor's own schedule does the
+rest."""
 
 from __future__ import annotations
 
@@ -38,13 +39,17 @@ def arrange(func: PrimFunc, args: Sequence[Tensor], outputs: Sequence[Tensor]) -
 
 
 def heights(args: Sequence[Tensor], outputs: Sequence[Tensor]) -> Heights:
-    """Return the tile heights for which the kernel of these computations has code; empty where no number of rows is symbolic."""
-    schedules = [op.schedule for op in computations(args, outputs) if isinstance(op, ComputeOp) and op.schedule is not None]
+    """Return the tile heights for which the kernel of these computations has code; empty where no number of rows is
+    symbolic."""
+    schedules = [
+        op.schedule for op in computations(args, outputs) if isinstance(op, ComputeOp) and op.schedule is not None
+    ]
     return schedules[-1].heights if schedules and isinstance(schedules[-1], CpuSchedule) else ()
 
 
 def check_one_anchor(outputs: Sequence[Operation]) -> None:
-    """Raises `ScheduleError` when the computations behind `outputs` have anchors that no one schedule arranges together."""
+    """Raises `ScheduleError` when the computations behind `outputs` have anchors that no one schedule arranges
+    together."""
     anchors: dict[object, ComputeOp] = {}
     stack, seen = list(outputs), set(outputs)
     while stack:
@@ -58,6 +63,7 @@ def check_one_anchor(outputs: Sequence[Operation]) -> None:
     if len(anchors) > 1:
         names = " and ".join(f"'{op.name}'" for op in reversed(anchors.values()))
         raise ScheduleError(
-            f"{names} each have a schedule of their own, and one kernel follows one; build a function for each of them, "
+            f"{names} each have a schedule of their own, and one kernel follows one; build a function for each of "
+            "them, "
             "or take topi.generic.schedule_default, which makes plain loops of all"
         )

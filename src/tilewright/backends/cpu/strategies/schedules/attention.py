@@ -25,9 +25,11 @@ _COPIES = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AttentionSchedule(CpuSchedule):
-    """Schedule of attention: `out[b, t, c]` from the anchor `context[b, t, c]`, after the stages that are named here, in order.
+    """Schedule of attention: `out[b, t, c]` from the anchor `context[b, t, c]`, after the stages that are named here,
+    in order.
 
-    Queries are cut in `blocks` blocks of `block` queries; the tile `first` is of the scores, `second` of the product with the values.
+    Queries are cut in `blocks` blocks of `block` queries; the tile `first` is of the scores, `second` of the product
+    with the values.
     """
 
     turned: Tensor
@@ -50,7 +52,9 @@ class AttentionSchedule(CpuSchedule):
         s, tile = k.schedule, self.second
         (b, t, c), _ = s.axes(k.output)
         head, column = s.split(c, [self.heads, None])
-        pieces = [None, self.block // tile.rows, tile.rows] if isinstance(self.blocks, OpenSize) else [self.blocks, None, tile.rows]
+        pieces = [
+            None, self.block // tile.rows, tile.rows
+        ] if isinstance(self.blocks, OpenSize) else [self.blocks, None, tile.rows]
         block, tiles, row = s.split(t, pieces)
         panel, vector, lane = s.split(column, [None, tile.vectors, tile.lanes])
         s.reorder(b, head, block, panel, tiles, row, vector, lane)

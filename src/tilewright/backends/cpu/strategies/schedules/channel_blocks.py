@@ -1,10 +1,11 @@
-"""Kernels of windows over data whose channels stand in blocks, `NCHW8c`: a block of channels is the vector.
+"""Kernels of windows over data in a blocked layout, such as `NCHW8c`: a block of channels is the vector.
 
     for image, chunk of channels, row (parallel): for tile of outputs: { acc[outputs, lane] = 0
                                                                          for depth, taps: acc += …
                                                                          out = epilogue(acc) }
 
-The accumulators of a tile of a row stay in registers; one step reads one vector of the kernel, and a value for each output.
+The accumulators of a tile of a row stay in registers; one step reads one vector of the kernel, and a value for each
+output.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _MOST_LANES: Final = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ChannelBlocksSchedule(CpuSchedule):
-    """Schedule of a window over blocks of channels: the last axis of the output is a block, unless it is the axis `row` along a row."""
+    """Schedule of a window over blocks of channels: the last axis of the output is a block, unless it is the axis `row`
+    along a row."""
 
     row: int
 

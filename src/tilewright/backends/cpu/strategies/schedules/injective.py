@@ -1,7 +1,7 @@
 """Kernels without reductions: elementwise chains, broadcasts, transposes, slices, concatenations.
 
-Where every input is read at the very element that is written, all axes are one, or those inside of each row where tensors lie
-in larger arrays; otherwise the last axis gives the lanes.
+Where every input is read at the very element that is written, all axes are one, or those inside of each row where
+tensors lie in larger arrays; otherwise the last axis gives the lanes.
 """
 
 from __future__ import annotations
@@ -52,11 +52,13 @@ def schedule_injective(s: Schedule, output: str, machine: Machine) -> None:
 
 
 def _buffers(block: Block) -> list[Buffer]:
-    return [e.buffer for st in walk_stmt(block.body) for top in expressions(st) for e in walk(top) if isinstance(e, Load)]
+    return [
+        e.buffer for st in walk_stmt(block.body) for top in expressions(st) for e in walk(top) if isinstance(e, Load)
+    ]
 
 
 def _same_element(block: Block) -> bool:
-    """Is every load at the indices of the store, or of a single element?"""
+    """Return whether every load is at the indices of the store, or of a single element."""
     at = tuple(i.var for i in block.iters)
     sizes = tuple(i.extent for i in block.iters)
     single = tuple(number_of(n) == 1 for n in sizes)
@@ -71,12 +73,15 @@ def _same_element(block: Block) -> bool:
 
 
 def _is_at(e: Load, at: tuple[PrimExpr, ...], single: tuple[bool, ...]) -> bool:
-    """Is a load at these indices? Along an axis of one element (`single`), 0 is its index too."""
-    return len(e.indices) == len(at) and all(a is b or (one and number_of(a) == 0) for a, b, one in zip(e.indices, at, single, strict=True))
+    """Return whether a load is at these indices; along an axis of one element (`single`), 0 is its index too."""
+    return len(e.indices) == len(at) and all(
+        a is b or (one and number_of(a) == 0) for a, b, one in zip(e.indices, at, single, strict=True)
+    )
 
 
 def _runs(block: Block) -> list[int]:
-    """Where the axes are cut into runs that are one piece of every buffer: a new run where a buffer is longer than its axis."""
+    """Return the first axes of runs that are contiguous in every buffer; a new run begins where a buffer is longer than
+    its axis."""
     extents = [i.extent.value if isinstance(i.extent, IntImm) else i.extent for i in block.iters]
     shapes = {b.shape for b in _buffers(block) if len(b.shape) == len(extents) and any(not same(d, 1) for d in b.shape)}
     shapes |= {st.buffer.shape for st in walk_stmt(block.body) if isinstance(st, Store)}
@@ -84,7 +89,7 @@ def _runs(block: Block) -> list[int]:
 
 
 def _only_as_index(block: Block, at: tuple[PrimExpr, ...]) -> bool:
-    """Are the axes used for nothing but the indices of loads and stores?"""
+    """Return whether the axes are used only in the indices of loads and stores."""
     for st in walk_stmt(block.body):
         value = getattr(st, "value", None)
         if isinstance(value, PrimExpr) and _uses_outside_loads(value, at):

@@ -1,4 +1,5 @@
-"""The base of the schedules of kernels, and the kernel that a schedule arranges: its blocks, elementwise values inlined."""
+"""The base of the schedules of kernels, and the kernel that a schedule arranges: its blocks, elementwise values
+inlined."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class CpuSchedule(KernelSchedule):
 
 @dataclass(slots=True)
 class KernelBlocks:
-    """A kernel being scheduled: `anchor` is the computation that has the schedule `plan`, `output` the block that stores the result."""
+    """A kernel being scheduled: `anchor` is the computation that has the schedule `plan`, `output` the block that
+    stores the result."""
 
     schedule: Schedule
     anchor: ComputeOp
@@ -48,8 +50,12 @@ class KernelBlocks:
 
     @property
     def multiply_time(self) -> float:
-        """Nanoseconds of the anchor's multiply-adds at the machine's peak, or of reading the weights once, if that takes longer."""
-        return max(typical(self.plan.flops) / self.machine.flops_per_ns, typical(self.plan.right_bytes) / self.machine.core.l2_bytes_per_ns)
+        """Nanoseconds of the anchor's multiply-adds at the machine's peak, or of reading the weights once, if that
+        takes longer."""
+        return max(
+            typical(self.plan.flops) / self.machine.flops_per_ns,
+            typical(self.plan.right_bytes) / self.machine.core.l2_bytes_per_ns
+        )
 
     @property
     def is_shared(self) -> bool:
@@ -90,7 +96,8 @@ def parallel_over(s: Schedule, loops: Sequence[Var], nanoseconds: float) -> None
 
 
 def _parallel_over_open(s: Schedule, loops: Sequence[Var], nanoseconds: float) -> None:
-    """The same where some trips are open: down to the first such loop, in pieces that are worth a thread, a power of two of trips."""
+    """The same where some trips are open: down to the first such loop, in pieces that are worth a thread, a power of
+    two of trips."""
     last = next(k for k, v in enumerate(loops) if isinstance(s.extent(v), OpenSize))
     chosen = loops[: last + 1]
     trips = math.prod(typical(s.extent(v)) for v in chosen)

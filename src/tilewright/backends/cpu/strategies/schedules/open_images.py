@@ -1,7 +1,8 @@
 """Kernels over images whose heights and widths are known when the kernel runs.
 
-    padded = the image with its padding beside it, and room for whole tiles (`backends/cpu/strategies/conv.py`, `Geometry.spread`)
-    for band of rows (parallel): for panel: for row of the band: for tile of outputs: { acc = …, nothing tested; out = epilogue(acc) where it is inside }
+    padded = the image with its padding beside it, and room for whole tiles (`backends/cpu/strategies/conv.py`,
+    `Geometry.spread`) for band of rows (parallel): for panel: for row of the band: for tile of outputs: { acc = …,
+    nothing tested; out = epilogue(acc) where it is inside }
 
 Only what is stored is tested, once for each output of a tile, and the widths of tiles are as `open_rows.py` has it.
 """
@@ -22,12 +23,18 @@ _BAND: Final = 8
 
 
 def check_axes(k: KernelBlocks, images: list[Var], channels: int, channel: Var) -> None:
-    """Raise `ScheduleError` where the axes of the output are not those of the sums: it stands in another layout, in which open sizes cannot be told apart."""
+    """Raise `ScheduleError` where the output has another layout than the sums: symbolic sizes cannot be told apart
+    then."""
     s = k.schedule
     wanted = [as_expr(n) for n in k.anchor.outputs[0].extents[: len(images)]]
     found = [as_expr(s.extent(v)) for v in images]
-    if s.extent(channel) != channels or isinstance(s.extent(channel), OpenSize) or any(a is not b for a, b in zip(wanted, found, strict=True)):
-        raise ScheduleError(f"'{k.anchor.name}' has an open height or width, and stores its result in another layout than it is computed in")
+    if s.extent(channel) != channels or isinstance(s.extent(channel), OpenSize) or any(
+        a is not b for a, b in zip(wanted, found, strict=True)
+    ):
+        raise ScheduleError(
+            f"'{k.anchor.name}' has an open height or width, and stores its result in another layout than it is "
+            "computed in"
+        )
 
 
 def bands(s: Schedule, images: list[Var]) -> list[Var]:

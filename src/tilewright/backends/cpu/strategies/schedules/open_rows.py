@@ -1,11 +1,13 @@
 """Tiles for numbers of rows that are known when the kernel runs.
 
-All tiles of a call are of one height, of at most `MOST_OPEN_ROWS` rows, and the last one begins earlier, so that it overlaps the one before:
+All tiles of a call are of one height, of at most `MOST_OPEN_ROWS` rows, and the last one begins earlier, so that it
+overlaps the one before:
 
     9 rows   -> two tiles of 5: rows 0 … 4, 4 … 8          17 rows -> three tiles of 6: 0 … 5, 6 … 11, 11 … 16
 
-The kernel has code for each height, and picks the smallest height that gives the minimum number of tiles. A schedule lists
-its heights in `CpuSchedule.heights`, each with its condition: the first height whose condition holds is taken, else the last.
+The kernel has code for each height, and picks the smallest height that gives the minimum number of tiles. A schedule
+lists its heights in `CpuSchedule.heights`, each with its condition: the first height whose condition holds is taken,
+else the last.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ def current() -> int:
 
 
 def balanced(rows: int, most: int) -> Heights:
-    """All heights from 1 to `most`: for each number of tiles the lowest that does; none for a number of rows that is known."""
+    """All heights from 1 to `most`: for each number of tiles the lowest that does; none for a number of rows that is
+    known."""
     if not isinstance(rows, OpenSize):
         return ()
     needed = _needed(rows, most)
@@ -55,20 +58,26 @@ def balanced(rows: int, most: int) -> Heights:
 
 
 def balanced_pixels(pixels: int, most: int) -> Heights:
-    """The same for the pixels of an image, of which there are many where it takes long: a few heights, and 1 for less than half of the tallest."""
+    """The same for the pixels of an image, of which there are many where it takes long: a few heights, and 1 for less
+    than half of the tallest."""
     if not isinstance(pixels, OpenSize) or most < 4:
         return balanced(pixels, most)
     half, needed = most // 2, _needed(pixels, most)
     lower = any_of(fewer_than(pixels, most), compare(LE, needed, half))
-    return (1, fewer_than(pixels, half)), (half, lower), (most - 1, compare(LE, needed, most - 1)), (most, compare(LE, needed, most))
+    return (1, fewer_than(pixels, half)), (half, lower), (
+        most - 1, compare(LE, needed, most - 1)
+    ), (most, compare(LE, needed, most))
 
 
 def widths(outputs: int, most: int) -> Heights:
-    """A few widths of tiles along a row, from half of the widest on: in a tile that is only partly inside, the rest is computed and not stored."""
+    """A few widths of tiles along a row, from half of the widest on: in a tile that is only partly inside, the rest is
+    computed and not stored."""
     if not isinstance(outputs, OpenSize):
         return ()
     needed = _needed(outputs, most)
-    return tuple((width, compare(LE, needed, width)) for width in sorted({max(1, -(-most * k // 8)) for k in (4, 5, 7, 8)}))
+    return tuple(
+        (width, compare(LE, needed, width)) for width in sorted({max(1, -(-most * k // 8)) for k in (4, 5, 7, 8)})
+    )
 
 
 def _needed(rows: int, most: int) -> PrimExpr:
@@ -78,8 +87,11 @@ def _needed(rows: int, most: int) -> PrimExpr:
     return floordiv(add(total, sub(tiles, 1)), tiles)
 
 
-def tile_along(outputs: int, channels: int, steps: int, stride: int, taps: int, together: bool = False) -> tuple[Tile, bool]:
-    """The tile of a convolution along a row of `outputs`, of the current height where their number is open, and whether its taps share inputs."""
+def tile_along(
+    outputs: int, channels: int, steps: int, stride: int, taps: int, together: bool = False
+) -> tuple[Tile, bool]:
+    """The tile of a convolution along a row of `outputs`, of the current height where their number is open, and whether
+    its taps share inputs."""
     if not isinstance(outputs, OpenSize):
         return conv_tile(outputs, channels, steps, machine.current(), stride, taps, together=together)
     tile, shared = conv_tile(OPEN_ROWS, channels, steps, machine.current(), stride, taps, MOST_OPEN_ROWS, together)

@@ -21,7 +21,8 @@ _VECTORS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ReduceSchedule(CpuSchedule):
-    """Schedule of one reduction: the accumulators are computed inside the loops of the output, which are the kept axes."""
+    """Schedule of one reduction: the accumulators are computed inside the loops of the output, which are the kept
+    axes."""
 
     def apply(self, k: KernelBlocks) -> None:
         s, acc, lanes = k.schedule, k.acc, k.machine.lanes("float32")
@@ -83,7 +84,7 @@ def _in_pieces(k: KernelBlocks, acc: str) -> None:
 
 
 def _reads_along_reduction(k: KernelBlocks, acc: str) -> bool:
-    """Does the last reduction axis move through the last dimension of an input?"""
+    """Return whether the last reduction axis moves through the last dimension of an input."""
     block = k.schedule.block(acc)
     reduce = [i.var for i in block.iters if i.kind == "reduce"]
     if not reduce:

@@ -22,12 +22,13 @@ from tilewright.scalar.expr import Var
 from tilewright.topi.decisions import decide
 
 _VECTORS: Final = (1, 2, 4, 8)
-"""How many vectors are computed together."""
+"""Numbers of vectors that may be computed together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowsSchedule(CpuSchedule):
-    """Schedule of a kernel whose reductions are all along the same `axes` of the output; equal schedules share a kernel."""
+    """Schedule of a kernel whose reductions are all along the same `axes` of the output; equal schedules share a
+    kernel."""
 
     axes: tuple[int, ...]
 
@@ -48,7 +49,9 @@ def _contiguous(k: KernelBlocks, rows: list[Var], columns: list[Var], stages: li
     s, lanes = k.schedule, k.machine.lanes("float32")
     row = s.fuse(*rows) if rows else None
     column = s.fuse(*columns)
-    sums, vectors = map(int, decide(("vectors_of_sums", "vectors"), (4, 1), lambda: itertools.product(_VECTORS, _VECTORS)))
+    sums, vectors = map(
+        int, decide(("vectors_of_sums", "vectors"), (4, 1), lambda: itertools.product(_VECTORS, _VECTORS))
+    )
     if row is None:
         row, column = s.split(column, [1, None])
     for name in reversed(stages):

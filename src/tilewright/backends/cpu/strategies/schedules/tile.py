@@ -35,13 +35,15 @@ _OPEN_GRAIN: Final = 4
 
 
 def writes_out_taps(taps: int, step: int, tile: Tile) -> bool:
-    """Whether the taps along a row are written out, each of which leaves out the outputs whose input is padding; else they are a loop."""
+    """Return whether the taps along a row are written out; each then skips the outputs whose input is padding.
+    Otherwise they are a loop."""
     return taps <= MOST_TAPS and taps * step * tile.rows * tile.vectors <= MOST_WRITTEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class MatmulSchedule(CpuSchedule):
-    """Schedule of a matrix product: `out[…, n]` from `acc[(batch,) m, n]`; the axes of the output before the last are rows, except batch axes."""
+    """Schedule of a matrix product: `out[…, n]` from `acc[(batch,) m, n]`; the axes of the output before the last are
+    rows, except batch axes."""
 
     tile: Tile
     left_bytes: int
@@ -93,8 +95,11 @@ class MatmulSchedule(CpuSchedule):
             prefetch_panels(k, k.anchor, panels, depth)
 
 
-def _schedule_open_rows(k: KernelBlocks, plan: MatmulSchedule, batch: list[Var], row: Var, column: Var, tile: Tile) -> None:
-    """The product for any number of rows of which there are at least those of a tile: the last tile begins earlier, and repeats some rows."""
+def _schedule_open_rows(
+    k: KernelBlocks, plan: MatmulSchedule, batch: list[Var], row: Var, column: Var, tile: Tile
+) -> None:
+    """The product for any number of rows of which there are at least those of a tile: the last tile begins earlier, and
+    repeats some rows."""
     s = k.schedule
     panels = -(-s.extent(column) // tile.columns)
     even = s.extent(column) % tile.columns == 0
@@ -116,12 +121,17 @@ def _schedule_open_rows(k: KernelBlocks, plan: MatmulSchedule, batch: list[Var],
 
 
 def _chunks(k: KernelBlocks, tile: Tile, tiles: int) -> int:
-    """In how many chunks the sum is made, so that one chunk of a panel and of the left operand stay in the second-level cache.
+    """In how many chunks the sum is made, so that one chunk of a panel and of the left operand stay in the second-level
+    cache.
 
     One when a panel fits as it is beside the one that is being prefetched.
     """
     depth = k.schedule.extent(k.schedule.axes(k.acc)[1][0])
-    chunks = decide_one("chunks", BY_MODEL, lambda: [(n,) for n in _CHUNK_COUNTS if depth % (n * 8) == 0 and depth >= _SHORTEST_CHUNK * max(n, 2)], selects=True)
+    chunks = decide_one(
+        "chunks", BY_MODEL,
+        lambda: [(n,) for n in _CHUNK_COUNTS if depth % (n * 8) == 0 and depth >= _SHORTEST_CHUNK * max(n, 2)],
+        selects=True
+    )
     if chunks != BY_MODEL:
         return chunks
     panel = depth * tile.columns * 4
@@ -133,7 +143,8 @@ def _chunks(k: KernelBlocks, tile: Tile, tiles: int) -> int:
 def _in_chunks(k: KernelBlocks, plan: MatmulSchedule, panel: Var, row: Var, chunks: int) -> None:
     """The sums of all rows under one panel in memory; each chunk of them is added, one register tile after the other.
 
-        for panel (parallel): for chunk: for tile of rows: { part[rows x vectors] = 0; for k of chunk: part += A * B; acc[tile] += part }
+        for panel (parallel): for chunk: for tile of rows: { part[rows x vectors] = 0; for k of chunk: part += A * B;
+        acc[tile] += part }
                               for tile of rows: out = epilogue(acc[tile])
     """
     s, acc, tile, unroll = k.schedule, k.acc, plan.tile, plan.unroll
@@ -176,7 +187,8 @@ def prefetch_panels(k: KernelBlocks, product: Operation, panels: Var, depth: Var
 
 
 def _gather_blocks(s: Schedule, rows: list[Var], column: Var, sizes: tuple[int, ...]) -> tuple[list[Var], Var]:
-    """Columns of the product that stand as blocks of `sizes` in the image: the axes of blocks, and one axis inside them."""
+    """Columns of the product that stand as blocks of `sizes` in the image: the axes of blocks, and one axis inside
+    them."""
     parts = [s.split(v, [None, size]) for v, size in zip(rows[1:], sizes, strict=True)]
     blocks, inside = [p[0] for p in parts], [p[1] for p in parts]
     s.reorder(rows[0], *blocks, *inside, column)
@@ -197,7 +209,8 @@ def _pack_inside(s: Schedule, packed: list[str], batch: list[Var], k: KernelBloc
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ConvSchedule(CpuSchedule):
-    """Schedule of a convolution by tiles along a row: `out[n, oh…, ow, oc]`, axes in the order of the layout, from `acc[n, oh…, ow, group, oc]`."""
+    """Schedule of a convolution by tiles along a row: `out[n, oh…, ow, oc]`, axes in the order of the layout, from
+    `acc[n, oh…, ow, group, oc]`."""
 
     tile: Tile
     channels_last: tuple[int, ...]
@@ -210,7 +223,8 @@ class ConvSchedule(CpuSchedule):
     unroll: int = 1
     """Number of steps of the sum that are written out."""
     shared: bool = False
-    """Whether the taps along a row are the innermost axis of the sum, written out to share their inputs in registers."""
+    """Whether the taps along a row are the innermost axis of the sum, written out to share their inputs in
+    registers."""
     exact: bool = False
     """Whether the sums are of integers, whose order does not matter."""
     padded: Tensor | None = None
@@ -268,7 +282,8 @@ def accumulate(
     spatial = [v for v in inside if around.index(v) > around.index(at)]
     columns: list[Var] = []
     if tile.columns > 1:  # one column has no loop
-        columns = s.split(spatial.pop(), [None, tile.lanes])  # more vectors than the tile has where a panel crosses groups
+        # more vectors than the tile has where a panel crosses groups
+        columns = s.split(spatial.pop(), [None, tile.lanes])
     if shared:
         *taps, depth, step = reduce
     else:
@@ -287,7 +302,8 @@ def accumulate(
 def _in_pieces(s: Schedule, loops: list[Var], step: int, cut: bool) -> list[Var]:
     """A long sum is made of pieces, each summed up apart: less is lost to rounding, for one addition a piece.
 
-    The last loop over taps gives the pieces where the depth is too short for it, or the channels one each; the taps may be split if `cut` is set.
+    The last loop over taps gives the pieces where the depth is too short for it, or the channels one each; the taps may
+    be split if `cut` is set.
     """
     *taps, depth = loops
     if isinstance(s.extent(depth), OpenSize):
@@ -322,12 +338,12 @@ def _in_pieces(s: Schedule, loops: list[Var], step: int, cut: bool) -> list[Var]
 def _share(
     k: KernelBlocks, left: int, outer: list[Var], row: Var, even: bool, windows: bool = False, by_panel: bool = False
 ) -> Var | None:
-    """Loops over panels outside and rows inside, or blocks of rows outermost: these when the left operand would not stay in
-    the second-level cache from one panel to the next, or when there are too few panels to share out.
+    """Loops over panels outside and rows inside, or blocks of rows outermost: these when the left operand would not
+    stay in the second-level cache from one panel to the next, or when there are too few panels to share out.
 
     Where all tiles are `even`, as large as each other, both loops are shared out as one, in pieces small enough that no
-    thread waits long for another; an edge would have to be looked for in each piece. With `by_panel`, a panel is one piece.
-    Returns the loop whose next trip has the next panel, if there is one.
+    thread waits long for another; an edge would have to be looked for in each piece. With `by_panel`, a panel is one
+    piece. Returns the loop whose next trip has the next panel, if there is one.
     """
     s, cache = k.schedule, k.machine.l2_bytes // 2
     trips = math.prod(s.extent(v) for v in outer)

@@ -4,13 +4,14 @@
                                                                               for kh: for kw: acc += …
                                                                               out = epilogue(acc) }
 
-Going down one vector of channels at a time, the rows of a window are in the first-level cache when the next row of outputs
-reads them again, and the weights of a small window stay in registers from the first output to the last. The loops over rows
-and tiles are cut where a window begins and ends to reach over the edge (`partition_loops`): no tap is tested.
+Going down one vector of channels at a time, the rows of a window are in the first-level cache when the next row of
+outputs reads them again, and the weights of a small window stay in registers from the first output to the last. The
+loops over rows and tiles are cut where a window begins and ends to reach over the edge (`partition_loops`): no tap is
+tested.
 
-That cache finds a line by its address within a page. Where the pixels of one vector of channels are a power of two apart, or
-many times one, the rows of its windows crowd into few places and drive each other out. Then a column of tiles is gone down with
-all channels, which lie beside each other and fill every place:
+That cache finds a line by its address within a page. Where the pixels of one vector of channels are a power of two
+apart, or many times one, the rows of its windows crowd into few places and drive each other out. Then a column of tiles
+is gone down with all channels, which lie beside each other and fill every place:
 
     for image, tile of outputs (parallel): for row: for vector of channels: { … }
 """
@@ -44,7 +45,8 @@ _FEW_TAPS: Final = 9
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WindowSchedule(CpuSchedule):
-    """Schedule of a window over each channel: `out[n, oh…, ow, c]`, axes in the order of the layout, from `acc[n, oh…, ow, c]`."""
+    """Schedule of a window over each channel: `out[n, oh…, ow, c]`, axes in the order of the layout, from `acc[n, oh…,
+    ow, c]`."""
 
     channels_last: tuple[int, ...]
     """The axes of the output that are the batch, the spatial dimensions in order, and the channels."""
@@ -73,24 +75,26 @@ class WindowSchedule(CpuSchedule):
 
 
 def outputs_together(width: int, taps: int, stride: int) -> int:
-    """How many outputs of a row whose length is open are computed together; as many as there are where it is short."""
+    """Return the number of neighbouring outputs that are computed together, at most the width of a row of known
+    length."""
     most = 4 if _keeps_weights(taps, stride) else machines.current().window_outputs
     return open_rows.current() or most if isinstance(width, OpenSize) else min(most, width)
 
 
 def crowds(pixel: int, window: Sequence[int], stride: int) -> bool:
-    """Whether pixels of so many bytes crowd the cache, in rows of which it is not known how long they are."""
+    """Return whether pixels of `pixel` bytes compete for the same cache lines, for rows of symbolic length."""
     machine, outputs = machines.current(), _TYPICAL_ROW
     return _crowd(pixel, _reached(window, stride, outputs), machine) > 1
 
 
 def _keeps_weights(taps: int, stride: int) -> bool:
-    """Whether all weights of a window stay in registers beside four outputs."""
+    """Return whether all weights of a window stay in registers beside four outputs."""
     return taps <= _FEW_TAPS and stride == 1
 
 
 def _schedule_open(k: KernelBlocks, plan: WindowSchedule, images: list[Var], ow: Var, channel: Var, lanes: int) -> None:
-    """Over an image of open size: down the rows of a band for one vector of channels, or, where pixels crowd the cache, in a copy of the band with its padding."""
+    """Over an image of open size: down the rows of a band for one vector of channels, or, where pixels crowd the cache,
+    in a copy of the band with its padding."""
     s, outputs = k.schedule, outputs_together(k.schedule.extent(ow), plan.taps, plan.stride)
     padded = plan.padded
     block, lane = s.split(channel, [None, lanes], overlap=True)
@@ -124,20 +128,23 @@ def _reduce_in_registers(k: KernelBlocks, at: Var, inner: Var, lane: Var, output
 
 
 def _decided(k: KernelBlocks, plan: WindowSchedule, width: int, channels: int) -> tuple[int, bool]:
-    """What `_outputs` says, or somebody who measured."""
+    """Return the result of `_outputs`, or a decision that overrides it."""
     outputs, crowded = _outputs(k, plan, width, channels)
     tile, inside = decide(
-        ("tile_ow", "channels_inside"), (outputs, int(crowded)), lambda: itertools.product(range(1, min(width, _MOST_OUTPUTS) + 1), (0, 1)),
+        ("tile_ow", "channels_inside"), (outputs, int(crowded)),
+        lambda: itertools.product(range(1, min(width, _MOST_OUTPUTS) + 1), (0, 1)),
     )
     return int(tile), bool(inside)
 
 
 def _outputs(k: KernelBlocks, plan: WindowSchedule, width: int, channels: int) -> tuple[int, bool]:
-    """How many outputs of a row are computed together, and whether with all their channels because one vector's crowd the cache.
+    """Return the number of neighbouring outputs computed together, and whether all their channels are, because one
+    vector of channels crowds the cache.
 
-    `crowd` is how many lines the rows of windows under one vector of channels want in each place of the first-level cache that
-    they reach, over how many it holds. All channels are of use where what a tile touches of them stays there, its weights too, and those of a
-    window of more than 3x3 mostly do not. Otherwise four or seven outputs hide the latency of the adds; they shall divide the row.
+    `crowd` is how many lines the rows of windows under one vector of channels want in each place of the first-level
+    cache that they reach, over how many it holds. All channels are of use where what a tile touches of them stays
+    there, its weights too, and those of a window of more than 3x3 mostly do not. Otherwise four or seven outputs hide
+    the latency of the adds; they shall divide the row.
     """
     most = k.machine.window_outputs
     taps = plan.taps
@@ -146,8 +153,11 @@ def _outputs(k: KernelBlocks, plan: WindowSchedule, width: int, channels: int) -
     crowd = _crowd(pixel, _touched(k, plan.stride, width), k.machine)
     if crowd > 1:
         wide = row_divisor(width, most)
-        several = [wide, row_divisor(width, 4)] if k.schedule.extent(_taps(k)[-1]) <= 4 else [wide]  # a wider window reads too much beside four outputs
-        fitting = next((r for r in several if (_touched(k, plan.stride, r) + weights) * pixel <= k.machine.l1_bytes), None)
+        # a wider window reads too much beside four outputs
+        several = [wide, row_divisor(width, 4)] if k.schedule.extent(_taps(k)[-1]) <= 4 else [wide]
+        fitting = next(
+            (r for r in several if (_touched(k, plan.stride, r) + weights) * pixel <= k.machine.l1_bytes), None
+        )
         if fitting is not None or (crowd > k.machine.core.crowding and not weights):
             return fitting or wide, True
     if _keeps_weights(taps, plan.stride) and width % 4 == 0:
@@ -156,7 +166,7 @@ def _outputs(k: KernelBlocks, plan: WindowSchedule, width: int, channels: int) -
 
 
 def _touched(k: KernelBlocks, stride: int, outputs: int) -> int:
-    """How many pixels some neighbouring outputs of a row touch: those of their windows, and themselves."""
+    """Return the number of pixels that neighbouring outputs of a row touch: their windows, and themselves."""
     return _reached([k.schedule.extent(v) for v in _taps(k)], stride, outputs)
 
 
@@ -166,7 +176,8 @@ def _reached(window: Sequence[int], stride: int, outputs: int) -> int:
 
 
 def _crowd(pixel: int, touched: int, machine: Machine) -> float:
-    """How many lines are wanted in each place of the first-level cache that pixels of so many bytes reach, over how many it holds."""
+    """Return the number of lines that compete for one set of the first-level cache, relative to its ways, for pixels of
+    `pixel` bytes."""
     page = machine.core.set_stride
     places = min(page // machine.core.line_bytes, page // math.gcd(pixel, page))
     return touched / (places * max(1, machine.l1_bytes // page))
@@ -189,7 +200,8 @@ def _unroll_taps(s: Schedule, reduce: list[Var], outputs: int) -> None:
 
 
 def _pieces(s: Schedule, batch: Var, block: Var, rows: list[Var], machine: Machine) -> list[Var]:
-    """What is shared out: images and vectors of channels, or bands of rows where these cannot keep all cores busy."""
+    """Return the loops that threads share: images and vectors of channels, or bands of rows where these cannot keep all
+    cores busy."""
     trips, cores = s.extent(batch) * s.extent(block), machine.cores
     if -(-trips // cores) * cores <= machine.core.uneven_share * trips or not rows:
         return [batch, block]

@@ -4,9 +4,9 @@
         for row: for vector of x: { down = reduce over kh of data; rows[row, x] = down }
         for row: for vector of outputs: { acc = reduce over kw of rows[row, x * stride + kw]; out = epilogue(acc) } }
 
-The rows in between have their padding beside them, so nothing is tested along them. A band is short enough for the first-level
-cache, and long enough that its rows are read well after they were written: a load of what several stores have just written waits
-until they have reached the cache.
+The rows in between have their padding beside them, so nothing is tested along them. A band is short enough for the
+first-level cache, and long enough that its rows are read well after they were written: a load of what several stores
+have just written waits until they have reached the cache.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _MOST_TAPS: Final = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WindowRowsSchedule(CpuSchedule):
-    """Schedule of a pool in two steps: `out[…, x]` from `acc[…, x]`, which reads `rows`, the stored copy of the reduction `down`."""
+    """Schedule of a pool in two steps: `out[…, x]` from `acc[…, x]`, which reads `rows`, the stored copy of the
+    reduction `down`."""
 
     down: Tensor
     rows: Tensor

@@ -1,12 +1,13 @@
-"""Convolutions by Winograd's algorithm: blocks of rows of tiles, so that what stands between the stages stays in the cache.
+"""Convolutions by Winograd's algorithm: blocks of rows of tiles, so that what stands between the stages stays in the
+cache.
 
     for image, block of rows (parallel):
         for row: for vector of channels: { columns = …; for tile: spectrum[all points] = … }
         for point: product = spectrum @ U                       the register tiles of a matrix product
         for row: for tile: for vector of channels: { partial = …; out = epilogue(…) }
 
-Volumes have groups of output slices around the blocks, and in each stage a loop over the slices of the group; their products
-are sums over the taps along the depth.
+Volumes have groups of output slices around the blocks, and in each stage a loop over the slices of the group; their
+products are sums over the taps along the depth.
 """
 
 from __future__ import annotations
@@ -23,15 +24,18 @@ from tilewright.tir.transform.partition_loops import WHOLE
 
 _ENOUGH = 8
 _SAME_SETS = 1024
-"""Rows so many bytes apart, or a multiple, begin at a few places of the first-level cache, where the rows of a tile evict each other."""
+"""Distance of rows, in bytes, at which the rows of a tile fall into the same sets of the first-level cache and evict
+each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WinogradSchedule(CpuSchedule):
-    """Schedule of a convolution by Winograd's algorithm: `out[n, y, x, o]` or, of a volume, `out[n, d, y, x, o]` from `partial`, the anchor.
+    """Schedule of a convolution by Winograd's algorithm: `out[n, y, x, o]` or, of a volume, `out[n, d, y, x, o]` from
+    `partial`, the anchor.
 
-    The other stages are `columns`, `spectrum`, `sums` and `product`. A tile has `m` outputs a side; there are `blocks` blocks of `rows`
-    rows of tiles and, of a volume, `groups` groups of output slices. `shared` says that the sums have their unrolled steps as an axis.
+    The other stages are `columns`, `spectrum`, `sums` and `product`. A tile has `m` outputs a side; there are `blocks`
+    blocks of `rows` rows of tiles and, of a volume, `groups` groups of output slices. `shared` says that the sums have
+    their unrolled steps as an axis.
     """
 
     columns: Tensor
