@@ -18,11 +18,13 @@ def select_implementation(
 ) -> tuple[OpImplementation, list[te.Tensor]]:
     """Return the implementation of an operator that is taken while compiling, and its output tensors.
 
-    With `use_autotvm`, records of the current dispatch context decide where they have the workload of an implementation.
+    With `use_autotvm`, records of the current dispatch context decide where they have the workload of an
+    implementation.
     """
     advisor = tuning_advisor.current() if use_autotvm else None
     found = get_valid_implementations(op, attrs, inputs, out_type, target)
-    return select(found, attrs, inputs, out_type, target, lambda workload: None if advisor is None else advisor.seconds(target, workload))
+    return select(found, attrs, inputs, out_type, target, lambda workload: None if advisor is None
+                  else advisor.seconds(target, workload))
 
 
 __all__ = ["get_valid_implementations", "select_implementation"]

@@ -74,7 +74,8 @@ def register_mixed_precision_conversion(op_name: str, func: Any = None, level: i
 
 
 def is_replaced(op_name: str) -> bool:
-    """Whether a program registered how this operator is computed or scheduled; passes then leave its attributes as they are."""
+    """Whether a program registered how this operator is computed or scheduled; passes then leave its attributes as they
+    are."""
     return any((op_name, key) in OP_ATTRIBUTES for key in (STRATEGY, SCHEDULE, COMPUTE))
 
 
@@ -89,7 +90,8 @@ def register_strategy(op_name: str, fstrategy: Any = None, level: int = 10) -> R
 
 
 def register_schedule(op_name: str, schedule: Any = None, level: int = 10) -> Registered:
-    """Register the schedule of an operator: `f(attrs, outs, target)` returns the te schedule of a kernel with the results `outs`."""
+    """Register the schedule of an operator: `f(attrs, outs, target)` returns the te schedule of a kernel with the
+    results `outs`."""
     return register_op_attr(op_name, SCHEDULE, schedule, level)
 
 

@@ -6,10 +6,11 @@
         strategy.add_implementation(relay.op.strategy.wrap_compute_dense(compute), relay.op.strategy.wrap_topi_schedule(schedule), "dense.mine", 20)
         return strategy
 
-A strategy lists implementations: a computation as tensor expressions, its te schedule, and a priority level. While compiling, each call
-of the operator takes the implementation with the highest level whose conditions hold, and the kernel around it follows its schedule.
-There are three doors: the generic function `<operator>_strategy` of this module, `register_strategy`, and the pair of `register_compute`
-and `register_schedule`. Without any of them the strategies of the back end apply.
+A strategy lists implementations: a computation as tensor expressions, its te schedule, and a priority level. While
+compiling, each call of the operator takes the implementation with the highest level whose conditions hold, and the
+kernel around it follows its schedule. There are three doors: the generic function `<operator>_strategy` of this module,
+`register_strategy`, and the pair of `register_compute` and `register_schedule`. Without any of them the strategies of
+the back end apply.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class OpImplementation:
     def schedule(self, attrs: Any, outs: Sequence[te.Tensor], target: Target) -> Schedule:
         """Return the te schedule of a kernel with the results `outs`."""
         with target:
-            return naive_schedule(attrs, outs, target) if self.fschedule is None else self.fschedule(attrs, list(outs), target)
+            return (naive_schedule(attrs, outs, target) if self.fschedule is None
+                    else self.fschedule(attrs, list(outs), target))
 
 
 @dataclass(slots=True)
@@ -79,7 +81,8 @@ class OpStrategy:
 
     specializations: list[OpSpecialization] = field(default_factory=list)
 
-    def add_implementation(self, compute: Compute, schedule: ScheduleOf | None = None, name: str = "default", plevel: int = 10) -> None:
+    def add_implementation(self, compute: Compute, schedule: ScheduleOf | None = None, name: str = "default",
+                           plevel: int = 10) -> None:
         """Add an implementation, under the condition of the enclosing `te.SpecializedCondition` if there is one."""
         condition = SpecializedCondition.current()
         known = next((s for s in self.specializations if s.condition is condition), None)
@@ -94,13 +97,15 @@ class OpStrategy:
 
 
 class _StrategyOf(GenericFunc):
-    """The strategy of an operator by target key. It becomes an attribute of the operator with its first implementation."""
+    """The strategy of an operator by target key. It becomes an attribute of the operator with its first implementation.
+    """
 
     def __init__(self, op_name: str) -> None:
         super().__init__(f"{op_name.rpartition('.')[2]}_strategy", _of_the_compiler)
         self.op_name = op_name
 
-    def register(self, first: Any, second: Any = None, override: bool = True, *, allow_override: bool | None = None) -> Any:
+    def register(self, first: Any, second: Any = None, override: bool = True, *, allow_override: bool
+                 | None = None) -> Any:
         if op_attr(self.op_name, STRATEGY) is None:
             register_op_attr(self.op_name, STRATEGY, self, level=0)
         return super().register(first, second, override, allow_override=allow_override)
@@ -108,14 +113,16 @@ class _StrategyOf(GenericFunc):
 
 @cache
 def generic_strategy(op_name: str) -> GenericFunc:
-    """Return the generic function that gives the strategy of an operator; its default lists the implementation of the compiler."""
+    """Return the generic function that gives the strategy of an operator; its default lists the implementation of the
+    compiler."""
     return _StrategyOf(op_name)
 
 
 def _of_the_compiler(attrs: Any, inputs: Sequence[te.Tensor], out_type: Type, target: Target) -> OpStrategy:
     strategy = OpStrategy()
     family = "arm_cpu" if "arm_cpu" in target.keys else "cpu"
-    strategy.add_implementation(built_in_compute, wrap_topi_schedule(topi_x86.schedule_anchor), f"{attrs.name.rpartition('.')[2]}.{family}")
+    strategy.add_implementation(built_in_compute, wrap_topi_schedule(topi_x86.schedule_anchor),
+                                f"{attrs.name.rpartition('.')[2]}.{family}")
     return strategy
 
 
@@ -126,22 +133,26 @@ def built_in_compute(attrs: Any, inputs: Sequence[te.Tensor], out_type: Type) ->
     return [made] if isinstance(made, te.Tensor) else list(made)
 
 
-def get_valid_implementations(op: type[Op], attrs: Any, inputs: Sequence[te.Tensor], out_type: Type, target: Target) -> list[OpImplementation]:
-    """Return the implementations of an operator whose conditions hold; those of the compiler where no strategy is registered."""
+def get_valid_implementations(op: type[Op], attrs: Any, inputs: Sequence[te.Tensor], out_type: Type,
+                              target: Target) -> list[OpImplementation]:
+    """Return the implementations of an operator whose conditions hold; those of the compiler where no strategy is
+    registered."""
     strategy = op_attr(op.name, STRATEGY)
     if strategy is None and (op_attr(op.name, SCHEDULE) or op_attr(op.name, COMPUTE)):
         return [_of_parts(op.name)]
     with target:
         found = (strategy or generic_strategy(op.name))(attrs, list(inputs), out_type, target)
     if not isinstance(found, OpStrategy):
-        raise CompileError(f"the strategy of {op.name} returned {found!r}; it returns a relay.op.OpStrategy", code="TW0312")
+        raise CompileError(f"the strategy of {op.name} returned {found!r}; it returns a relay.op.OpStrategy",
+                           code="TW0312")
     return found.valid
 
 
 def registered_implementation(
     op: Op, inputs: Sequence[te.Tensor], out_type: Type, target: Target, seconds: Seconds = lambda workload: None,
 ) -> tuple[OpImplementation, list[te.Tensor]] | None:
-    """Return the implementation that programs registered for an operator, with its outputs; None where the back end's strategy applies.
+    """Return the implementation that programs registered for an operator, with its outputs; None where the back end's
+    strategy applies.
 
     Raises `CompileError` where a registered strategy has no implementation for these shapes.
     """
@@ -150,11 +161,13 @@ def registered_implementation(
         return None
     if strategy is None and compute is None and op_attr(op.name, SCHEDULE) is None:
         return None
-    return select(get_valid_implementations(type(op), op, inputs, out_type, target), op, inputs, out_type, target, seconds)
+    return select(get_valid_implementations(type(op), op, inputs, out_type, target), op, inputs, out_type, target,
+                  seconds)
 
 
 def select(
-    found: Sequence[OpImplementation], attrs: Any, inputs: Sequence[te.Tensor], out_type: Type, target: Target, seconds: Seconds,
+    found: Sequence[OpImplementation], attrs: Any, inputs: Sequence[te.Tensor], out_type: Type, target: Target,
+    seconds: Seconds,
 ) -> tuple[OpImplementation, list[te.Tensor]]:
     """Return the implementation that was measured to be fastest, else the one with the highest level, and its outputs.
 
@@ -162,7 +175,8 @@ def select(
     """
     if not found:
         shapes = ", ".join(map(repr, inputs))
-        raise CompileError(f"the registered strategy of {attrs.name} has no implementation for {shapes}; add one without a condition", code="TW0312")
+        raise CompileError(f"the registered strategy of {attrs.name} has no implementation for {shapes}; add one "
+                           "without a condition", code="TW0312")
     measured: list[tuple[float, int]] = []
     made: dict[int, list[te.Tensor]] = {}
     best = max(range(len(found)), key=lambda k: found[k].plevel)
@@ -178,7 +192,8 @@ def select(
 
 
 def workload_of(outs: Sequence[te.Tensor], task_name: str | None = None) -> tuple[Any, ...] | None:
-    """Return the workload of the tuning task that computed `outs` (`autotvm.register_topi_compute`); None where there is none."""
+    """Return the workload of the tuning task that computed `outs` (`autotvm.register_topi_compute`); None where there
+    is none."""
     for op in reversed(producers_first([t.op for t in outs])):
         workload: tuple[Any, ...] | None = op.attrs.get("workload") if isinstance(op, ComputeOp) else None
         if workload is not None and task_name in (None, workload[0]):
@@ -188,7 +203,8 @@ def workload_of(outs: Sequence[te.Tensor], task_name: str | None = None) -> tupl
 
 def _of_parts(op_name: str) -> OpImplementation:
     """The implementation that `register_compute` and `register_schedule` describe."""
-    return OpImplementation(op_attr(op_name, COMPUTE) or built_in_compute, op_attr(op_name, SCHEDULE) or wrap_topi_schedule(topi_x86.schedule_anchor), "registered")
+    return OpImplementation(op_attr(op_name, COMPUTE) or built_in_compute, op_attr(op_name, SCHEDULE)
+                            or wrap_topi_schedule(topi_x86.schedule_anchor), "registered")
 
 
 def result_of(made: Sequence[te.Tensor], out_type: Type) -> te.Tensor | tuple[te.Tensor, ...]:
@@ -220,15 +236,18 @@ schedule_default = wrap_topi_schedule(topi_generic.schedule_default)
 
 
 def register_injective_schedule(op_name: str, level: int = 10) -> Any:
-    """Register the compiler's own schedule for an operator: vectors over elementwise loops, tiles around products and reductions."""
+    """Register the compiler's own schedule for an operator: vectors over elementwise loops, tiles around products and
+    reductions."""
     return register_schedule(op_name, schedule_injective, level)
 
 
 register_broadcast_schedule = register_reduce_schedule = register_injective_schedule
 
 
-def _wrapped(topi_compute: Callable[..., Any], arguments: Callable[[Any, list[te.Tensor], Any], Iterable[Any]]) -> Compute:
-    """Return `compute(attrs, inputs, out_type)` for a function that is called with `arguments(attrs, inputs, out_type)`."""
+def _wrapped(topi_compute: Callable[..., Any],
+             arguments: Callable[[Any, list[te.Tensor], Any], Iterable[Any]]) -> Compute:
+    """Return `compute(attrs, inputs, out_type)` for a function that is called with `arguments(attrs, inputs,
+    out_type)`."""
 
     def compute(attrs: Any, inputs: list[te.Tensor], out_type: Type) -> list[te.Tensor]:
         made = topi_compute(*arguments(attrs, inputs, out_type))
@@ -258,24 +277,31 @@ def wrap_compute_dense(topi_compute: Callable[..., Any], *options: bool, **more:
 
 def wrap_compute_matmul(topi_compute: Callable[..., Any], *options: bool, **more: bool) -> Compute:
     """Wrap `f(a, b, bias, out_dtype, transpose_a, transpose_b)`; the bias is None."""
-    return _wrapped(topi_compute, lambda attrs, inputs, _: (*inputs[:2], None, _out_dtype(attrs, inputs), attrs.transpose_a, attrs.transpose_b))
+    return _wrapped(topi_compute, lambda attrs, inputs, _: (*inputs[:2], None, _out_dtype(attrs, inputs),
+        attrs.transpose_a, attrs.transpose_b))
 
 
-def wrap_compute_batch_matmul(topi_compute: Callable[..., Any], *options: bool, need_out_dtype: bool = False, **more: bool) -> Compute:
-    """Wrap `f(a, b, out_shape, out_dtype, transpose_a, transpose_b)`; the dtype is None unless `need_out_dtype` is set."""
+def wrap_compute_batch_matmul(topi_compute: Callable[..., Any], *options: bool, need_out_dtype: bool = False,
+                              **more: bool) -> Compute:
+    """Wrap `f(a, b, out_shape, out_dtype, transpose_a, transpose_b)`; the dtype is None unless `need_out_dtype` is set.
+    """
     return _wrapped(
         topi_compute,
-        lambda attrs, inputs, out: (*inputs[:2], out.shape, str(out.dtype) if need_out_dtype else None, attrs.transpose_a, attrs.transpose_b),
+        lambda attrs, inputs, out: (*inputs[:2], out.shape, str(out.dtype) if need_out_dtype else None,
+                                    attrs.transpose_a, attrs.transpose_b),
     )
 
 
 def wrap_compute_conv2d(
-    topi_compute: Callable[..., Any], need_data_layout: bool = False, need_kernel_layout: bool = False, need_out_layout: bool = False,
+    topi_compute: Callable[..., Any], need_data_layout: bool = False, need_kernel_layout: bool = False,
+    need_out_layout: bool = False,
     has_groups: bool = False, *options: bool, **more: bool,
 ) -> Compute:
     """Wrap `f(data, weight, strides, padding, dilation[, groups][, layouts…], out_dtype)`."""
-    wanted = {"groups": has_groups, "data_layout": need_data_layout, "kernel_layout": need_kernel_layout, "out_layout": need_out_layout}
-    return _convolution(topi_compute, ("strides", "padding", "dilation", *(name for name, is_wanted in wanted.items() if is_wanted), "out_dtype"))
+    wanted = {"groups": has_groups, "data_layout": need_data_layout, "kernel_layout": need_kernel_layout,
+              "out_layout": need_out_layout}
+    return _convolution(topi_compute, ("strides", "padding", "dilation",
+                                       *(name for name, is_wanted in wanted.items() if is_wanted), "out_dtype"))
 
 
 def wrap_compute_conv1d(topi_compute: Callable[..., Any]) -> Compute:
@@ -288,14 +314,18 @@ def wrap_compute_group_conv1d(topi_compute: Callable[..., Any]) -> Compute:
     return _convolution(topi_compute, ("strides", "padding", "dilation", "groups", "out_dtype"))
 
 
-def wrap_compute_conv3d(topi_compute: Callable[..., Any], need_layout: bool = False, *options: bool, **more: bool) -> Compute:
+def wrap_compute_conv3d(topi_compute: Callable[..., Any], need_layout: bool = False, *options: bool,
+                        **more: bool) -> Compute:
     """Wrap `f(data, weight, strides, padding, dilation, groups[, layout], out_dtype)`."""
-    return _convolution(topi_compute, ("strides", "padding", "dilation", "groups", *(["data_layout"] if need_layout else []), "out_dtype"))
+    return _convolution(topi_compute, ("strides", "padding", "dilation", "groups",
+                                       *(["data_layout"] if need_layout else []), "out_dtype"))
 
 
-def wrap_compute_conv2d_transpose(topi_compute: Callable[..., Any], has_groups: bool = False, *options: bool, **more: bool) -> Compute:
+def wrap_compute_conv2d_transpose(topi_compute: Callable[..., Any], has_groups: bool = False, *options: bool,
+                                  **more: bool) -> Compute:
     """Wrap `f(data, weight, strides, padding, out_dtype, output_padding[, groups])`."""
-    return _convolution(topi_compute, ("strides", "padding", "out_dtype", "output_padding", *(["groups"] if has_groups else [])))
+    return _convolution(topi_compute,
+                        ("strides", "padding", "out_dtype", "output_padding", *(["groups"] if has_groups else [])))
 
 
 wrap_compute_conv1d_transpose = wrap_compute_conv3d_transpose = wrap_compute_conv2d_transpose
@@ -303,7 +333,8 @@ wrap_compute_conv1d_transpose = wrap_compute_conv3d_transpose = wrap_compute_con
 
 def _convolution(topi_compute: Callable[..., Any], attributes: Sequence[str]) -> Compute:
     def arguments(attrs: Any, inputs: list[te.Tensor], _: Any) -> Iterable[Any]:
-        return *inputs[:2], *(_out_dtype(attrs, inputs) if name == "out_dtype" else _whole(attrs, name) for name in attributes)
+        return *inputs[:2], *(_out_dtype(attrs, inputs) if name == "out_dtype" else _whole(attrs, name)
+                              for name in attributes)
 
     return _wrapped(topi_compute, arguments)
 
@@ -317,20 +348,25 @@ def _whole(attrs: Any, name: str) -> Any:
 def __getattr__(name: str) -> Any:
     """Return the generic function `<operator>_strategy`, or `<operator>_strategy_cpu`, the strategy of the compiler.
 
-    The name of the operator may stand without `nn.`, `image.` or `vision.`. The modules `generic`, `x86` and `arm_cpu` are this module.
+    The name of the operator may stand without `nn.`, `image.` or `vision.`. The modules `generic`, `x86` and `arm_cpu`
+    are this module.
     """
     if name in ("generic", "x86", "arm_cpu"):
         return sys.modules[__name__]
     base, found, family = name.partition("_strategy")
-    op_name = next((n for n in (f"nn.{base}", base, f"nn.contrib_{base}", f"image.{base}", f"vision.{base}") if found and n in OPS), None)
+    op_name = next((n for n in (f"nn.{base}", base, f"nn.contrib_{base}", f"image.{base}", f"vision.{base}") if found
+                    and n in OPS), None)
     if op_name is not None and family in ("", "_cpu", "_arm_cpu"):
         return _of_the_compiler if family else generic_strategy(op_name)
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'", name=name)
 
 
 __all__ = [
-    "OpImplementation", "OpSpecialization", "OpStrategy", "naive_schedule", "schedule_injective", "schedule_pool", "schedule_reduce",
-    "wrap_compute_batch_matmul", "wrap_compute_conv1d", "wrap_compute_conv1d_transpose", "wrap_compute_conv2d", "wrap_compute_conv2d_transpose",
-    "wrap_compute_conv3d", "wrap_compute_conv3d_transpose", "wrap_compute_dense", "wrap_compute_group_conv1d", "wrap_compute_matmul",
+    "OpImplementation", "OpSpecialization", "OpStrategy", "naive_schedule", "schedule_injective", "schedule_pool",
+    "schedule_reduce",
+    "wrap_compute_batch_matmul", "wrap_compute_conv1d", "wrap_compute_conv1d_transpose", "wrap_compute_conv2d",
+    "wrap_compute_conv2d_transpose",
+    "wrap_compute_conv3d", "wrap_compute_conv3d_transpose", "wrap_compute_dense", "wrap_compute_group_conv1d",
+    "wrap_compute_matmul",
     "wrap_compute_softmax", "wrap_topi_compute", "wrap_topi_schedule",
 ]

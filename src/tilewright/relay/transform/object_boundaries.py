@@ -23,17 +23,21 @@ NOT_IN_STAGES: Final = (Function, GlobalVar, Let, Match, RefCreate, RefRead, Ref
 
 
 def mixes_control_and_objects(function: Function) -> bool:
-    """Whether a function has control flow, and beside it operators on Python objects, before or behind which it can be cut."""
+    """Whether a function has control flow, and beside it operators on Python objects, before or behind which it can be
+    cut."""
     return bool(held_back_by_objects(post_order(function.body, inside=False)))
 
 
 def held_back_by_objects(order: Sequence[Expr]) -> set[Expr]:
-    """Return the expressions of a body that a later stage computes: operators on objects where control flow can go first, or control flow.
+    """Return the expressions of a body that a later stage computes: operators on objects where control flow can go
+    first, or control flow.
 
     `order` has the parts of the body in order, without those of functions in it.
     """
-    objects: set[Expr] = {e for e in order if isinstance(e, Call) and isinstance(e.op, Op) and any(map(has_objects, (e, *e.args)))}
-    control: set[Expr] = {e for e in order if isinstance(e, (If, Match)) or (isinstance(e, Call) and not is_kernel(e))} if objects else set()
+    objects: set[Expr] = {e for e in order if isinstance(e, Call) and isinstance(e.op, Op)
+                          and any(map(has_objects, (e, *e.args)))}
+    control: set[Expr] = {e for e in order if isinstance(e, (If, Match))
+                          or (isinstance(e, Call) and not is_kernel(e))} if objects else set()
     if not objects or not control:
         return set()
     for held_back, first in ((objects, control), (control, objects)):
