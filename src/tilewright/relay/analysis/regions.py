@@ -79,7 +79,8 @@ def regions_of(order: list[Expr]) -> dict[Expr, Region]:
             if region is None or region.target != e.op.compiler:
                 there = ("no region is open there" if region is None else "the region that is open there is that of "
                          f"'{region.target}'")
-                raise CompileError(f"a compiler_end of '{e.op.compiler}' has no matching compiler_begin: {there}", e.span,
+                raise CompileError(f"a compiler_end of '{e.op.compiler}' has no matching compiler_begin: {there}",
+                                   e.span,
                                    code="TW0414")
             region.outs.append(e)
         if region is not None:

@@ -135,7 +135,8 @@ __all__ = [
 
 
 _OF_STRATEGIES = frozenset({
-    "OpImplementation", "OpSpecialization", "OpStrategy", "register_broadcast_schedule", "register_injective_schedule", "register_reduce_schedule",
+    "OpImplementation", "OpSpecialization", "OpStrategy", "register_broadcast_schedule", "register_injective_schedule",
+    "register_reduce_schedule",
 })
 
 

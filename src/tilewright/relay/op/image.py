@@ -230,7 +230,8 @@ class Upsampling(Enlarged):
     def _resize(self, t: TensorType) -> Resize2d:
         method = {"nearest_neighbor": "nearest_neighbor", "bilinear": "linear", "bicubic": "cubic"}.get(self.method)
         if method is None:
-            raise ShapeError(f"method '{self.method}' is not supported; it must be nearest_neighbor, bilinear or bicubic")
+            raise ShapeError(f"method '{self.method}' is not supported; it must be nearest_neighbor, bilinear or "
+                             "bicubic")
         sizes = self._sizes(t)
         target = tuple(round(n * s) for n, s in zip(sizes, (self.scale_h, self.scale_w), strict=True))
         return Resize2d(target, None, self.layout, method, "align_corners" if self.align_corners else "asymmetric")

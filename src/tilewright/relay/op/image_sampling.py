@@ -62,7 +62,8 @@ class GridSample(Op):
         if self.method not in methods:
             raise ShapeError(f"method '{self.method}' is not known for {n} dimensions; it is {' or '.join(methods)}")
         if self.padding_mode not in ("zeros", "border", "reflection"):
-            raise ShapeError(f"padding_mode '{self.padding_mode}' is not supported; it must be zeros, border or reflection")
+            raise ShapeError(f"padding_mode '{self.padding_mode}' is not supported; it must be zeros, border or "
+                             "reflection")
         if self.layout != ("NCHW", "NCDHW")[n - 2]:
             raise ShapeError(f"layout '{self.layout}' is not known; for {n} dimensions it is "
                              f"{('NCHW', 'NCDHW')[n - 2]}")

@@ -90,4 +90,5 @@ class Attention(Op):
 
     def compute(self, query: te.Tensor, key: te.Tensor, value: te.Tensor, mask: te.Tensor | None = None) -> te.Tensor:
         sizes = self.size, self.width
-        return definitions.attention(query, key, value, mask, self.heads, sizes, self.starts, self.factor(), self.causal)
+        return definitions.attention(query, key, value, mask, self.heads, sizes, self.starts, self.factor(),
+                                     self.causal)

@@ -189,7 +189,8 @@ class Conv(Convolution):
     def window(self, data: te.Tensor, weight: te.Tensor) -> tuple[Ints, Ints, Ints, int, str, str, str, DataType]:
         """Return strides, padding, dilation, groups, the three layouts, and the dtype of the result."""
         layouts = self.data_layout, self.kernel_layout, self.out_layout or self.data_layout
-        return self.strides, self.padding, self.dilation, self.groups, *layouts, product_dtype(data.dtype, weight.dtype, self.out_dtype)
+        return (self.strides, self.padding, self.dilation, self.groups, *layouts,
+                product_dtype(data.dtype, weight.dtype, self.out_dtype))
 
 
 def narrowed(result: Array, dtype: DataType) -> Array:

@@ -156,7 +156,8 @@ class Pool(Spatial):
         return seen
 
     def pooled(self, data: te.Tensor, scheduled: bool) -> te.Tensor:
-        """Return the pool as tensor expressions: the plain definition, or those that are `scheduled` for a processor."""
+        """Return the pool as tensor expressions: the plain definition, or those that are `scheduled` for a processor.
+        """
         raise NotImplementedError
 
     def compute(self, data: te.Tensor) -> te.Tensor:
@@ -176,7 +177,8 @@ class MaxPool(Pool):
 
     def pooled(self, data: te.Tensor, scheduled: bool) -> te.Tensor:
         sizes = self._shape(TensorType(data.extents))[2:]
-        found = topi.max_pool(data, self.pool_size, self.strides, self._reaching(sizes), self.dilation, self.layout, scheduled)
+        found = topi.max_pool(data, self.pool_size, self.strides, self._reaching(sizes), self.dilation, self.layout,
+                              scheduled)
         return topi_moves.layout_transform(found, self.layout, self.out_layout) if self.out_layout else found
 
 

@@ -57,7 +57,8 @@ def checked(rounding: str, compute_dtype: str) -> tuple[str, str]:
     if how not in ROUNDING:
         raise CompileError(f"qnn: rounding is {rounding!r}; it must be one of {', '.join(ROUNDING)}", code="TW1004")
     if kind not in COMPUTE:
-        raise CompileError(f"qnn: compute_dtype is {compute_dtype!r}; it must be one of {', '.join(COMPUTE)}", code="TW1004")
+        raise CompileError(f"qnn: compute_dtype is {compute_dtype!r}; it must be one of {', '.join(COMPUTE)}",
+                           code="TW1004")
     return how, kind
 
 

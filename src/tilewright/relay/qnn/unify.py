@@ -40,7 +40,8 @@ class Unify(Pass):
 
     def __post_init__(self) -> None:
         if self.numerics is not None and self.numerics not in KNOWN:
-            raise OptionError(f'numerics="{self.numerics}" is not supported; it must be one of {", ".join(KNOWN)}, or None',
+            raise OptionError(f'numerics="{self.numerics}" is not supported; it must be one of {", ".join(KNOWN)}, or '
+                              'None',
                               code="TW1004")
 
     def transform_module(self, mod: IRModule, context: PassContext) -> IRModule:

@@ -56,7 +56,8 @@ class PostTraining:
         for name, known in (("calibration", CALIBRATIONS), ("dtype", ("uint8", "int8"))):
             given = getattr(self, name)
             if given not in known:
-                raise OptionError(f"{name} is {given!r}; it must be one of {', '.join(known)}{nearest(str(given), known)}",
+                raise OptionError(f"{name} is {given!r}; it must be one of "
+                                  f"{', '.join(known)}{nearest(str(given), known)}",
                                   code="TW1001")
         if not 0 < self.percentile <= 1:
             raise OptionError(f"percentile is {self.percentile!r}; it is the part of all values that is kept, above 0 "

@@ -330,7 +330,8 @@ class _Body:
         for v in own.type_params:
             if v not in bound and isinstance(target, GlobalVar):
                 raise CompileError(f"the type {v!r} of @{target.name_hint} cannot be inferred from its arguments and "
-                                   "its result at this use; annotate the types of the function there", span, code="TW0404")
+                                   "its result at this use; annotate the types of the function there", span,
+                                   code="TW0404")
         return bound
 
     def copied(self, e: Expr) -> Expr:

@@ -80,7 +80,8 @@ class Location:
 
 @node
 class Step:
-    """Run the function of `call` on a device; without a call, copy the one input to the one output, between devices too."""
+    """Run the function of `call` on a device; without a call, copy the one input to the one output, between devices
+    too."""
 
     call: Call | None
     inputs: tuple[Location, ...]
@@ -90,7 +91,8 @@ class Step:
 
 @node
 class Piece:
-    """`nbytes` bytes of a workspace, live from step `birth` through `death`, at `offset`; -1 where sizes are dynamic."""
+    """`nbytes` bytes of a workspace, live from step `birth` through `death`, at `offset`; -1 where sizes are dynamic.
+    """
 
     nbytes: int
     birth: int
@@ -100,7 +102,8 @@ class Piece:
 
 @node
 class Arena:
-    """Workspace of one device: its size in bytes, and its pieces. With dynamic sizes, a `Location` has the number of its piece."""
+    """Workspace of one device: its size in bytes, and its pieces. With dynamic sizes, a `Location` has the number of
+    its piece."""
 
     nbytes: int
     pieces: tuple[Piece, ...] = ()
