@@ -4,7 +4,8 @@
     x: float32[n, 384], mask: int64[n], 1 <= n <= 64  code of dynamic sizes: `n` is solved for at each call
     x: float32[7, 4], axes: int64[1] == [1]          one stage of a program whose values decide its shapes
 
-Fixed sizes are the case without symbols. A dimension is a number, or arithmetic over the symbols as text (`runtime/sizes.py`).
+Fixed sizes are the case without symbols. A dimension is a number, or arithmetic over the symbols as text
+(`runtime/sizes.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ Shapes = Sequence[Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class Guards:
-    """Names, dtypes and dimensions of the inputs, the ranges of the symbols in these, and the inputs that must have known contents.
+    """Names, dtypes and dimensions of the inputs, the ranges of the symbols in these, and the inputs that must have
+    known contents.
 
     `contents` has pairs of the number of an input and its `nd.content`.
     """
@@ -54,7 +56,10 @@ class Guards:
         """Solve for the symbols, in order. Raises `InputError` for shapes that contradict the guards, or each other."""
         known: dict[str, int] = {}
         for info, shape in zip(self.inputs, shapes, strict=True):
-            if len(shape) != len(info.shape) or any(isinstance(w, int) and w != d for w, d in zip(info.shape, shape, strict=True)):
+            if (
+                len(shape) != len(info.shape)
+                or any(isinstance(w, int) and w != d for w, d in zip(info.shape, shape, strict=True))
+            ):
                 raise InputError(f"input '{info.name}' has shape {list(shape)}, expected {info}", code="TW0704")
             for w, d in zip(info.shape, shape, strict=True):
                 if (found := multiple_of(w)) is not None and found[0] not in known:
@@ -62,7 +67,9 @@ class Guards:
         for info, shape in zip(self.inputs, shapes, strict=True):
             if any(value(w, known) != d for w, d in zip(info.shape, shape, strict=True)):
                 told = ", ".join(f"{name} = {n}" for name, n in known.items())
-                raise InputError(f"input '{info.name}' has shape {list(shape)}, expected {info} where {told}", code="TW0704")
+                raise InputError(
+                    f"input '{info.name}' has shape {list(shape)}, expected {info} where {told}", code="TW0704"
+                )
         for s in self.symbols:
             if not s.least <= known[s.name] or (s.most is not None and known[s.name] > s.most):
                 raise self._out_of_range(s, known[s.name])
@@ -75,8 +82,15 @@ class Guards:
                     most = None if symbol.most is None else symbol.most * found[1]
                     told = symbol if found[1] == 1 else Symbol(str(size), symbol.least * found[1], most)
                     place = f"dimension {axis} of input '{t.name}' is {number * found[1]}"
-                    return InputError(f"{place}, and the program was compiled for {told}; compile it with a wider range of '{size}'", code="TW0709")
-        return InputError(f"the size {symbol.name} is {number}, and the program was compiled for {symbol}; compile it with a wider range", code="TW0709")
+                    return InputError(
+                        f"{place}, and the program was compiled for {told}; compile it with a wider range of '{size}'",
+                        code="TW0709"
+                    )
+        return InputError(
+            f"the size {symbol.name} is {number}, and the program was compiled for {symbol}; compile it with a wider "
+            "range",
+            code="TW0709"
+        )
 
     def __str__(self) -> str:
         known = {self.inputs[k].name for k, _ in self.contents}
@@ -88,7 +102,9 @@ def number(size: Size, known: Mapping[str, int]) -> int:
     """Return a size where the symbols have these values. Raises `InputError` where they do not tell it."""
     found = value(size, known)
     if found is None:
-        raise InputError(f"the size {size} is not known from the inputs, which tell {', '.join(known) or 'none'}", code="TW0709")
+        raise InputError(
+            f"the size {size} is not known from the inputs, which tell {', '.join(known) or 'none'}", code="TW0709"
+        )
     return found
 
 

@@ -3,8 +3,9 @@
     symbols n, m; piece 0 of n * m * 4 bytes, alive from step 0 to 3       x has the shape (3, 5)
       ->  n = 3, m = 5: [3, 5, …, offset of piece 0, …]                    the table that the code reads, kept for these sizes
 
-The shapes of the inputs tell the sizes; the plan is the one that a static program has (the largest pieces first, each into the
-tightest gap between those that live at the same time). It takes a tenth of a millisecond, once for each combination of sizes.
+The shapes of the inputs tell the sizes; the plan is the one that a static program has (the largest pieces first, each
+into the tightest gap between those that live at the same time). It takes a tenth of a millisecond, once for each
+combination of sizes.
 """
 
 from __future__ import annotations
@@ -37,9 +38,12 @@ MOST_PLANS: Final = 64
 
 
 class OpenExecutable(Executable):
-    """An `Executable` that takes inputs of any sizes that fit its symbols; each combination of sizes gets one of known sizes, over the same code."""
+    """An `Executable` that takes inputs of any sizes that fit its symbols; each combination of sizes gets one of known
+    sizes, over the same code."""
 
-    def __init__(self, manifest: Manifest, code: Code, constants: Array, threads: int | None = None, table: Array | None = None) -> None:
+    def __init__(
+        self, manifest: Manifest, code: Code, constants: Array, threads: int | None = None, table: Array | None = None
+    ) -> None:
         self.manifest, self.code, self.guards = manifest, code, Guards.of(manifest)
         self._given_threads = threads
         self._constants = constants
@@ -55,7 +59,8 @@ class OpenExecutable(Executable):
         self._after = 0
 
     def specialise(self, compile_: Callable[[Shapes], Executable], after: int) -> None:
-        """Compile sizes that are called `after` times for themselves, one after another in the background, and go on with that."""
+        """Compile sizes that are called `after` times for themselves, one after another in the background, and go on
+        with that."""
         self._compile, self._after = compile_, after
 
     @property
@@ -78,15 +83,22 @@ class OpenExecutable(Executable):
         return self._for(given)(*given, out=out)
 
     def benchmark(
-        self, *args: Any, repeat: int = 5, number: int = 5, min_repeat_ms: float = 0, end_to_end: bool = False, **kwargs: Any
+        self, *args: Any, repeat: int = 5, number: int = 5, min_repeat_ms: float = 0, end_to_end: bool = False,
+        **kwargs: Any
     ) -> BenchmarkResult:
-        """Time calls with these inputs, by default random ones of the sizes of the last call; see `Executable.benchmark`."""
-        options: dict[str, Any] = {"repeat": repeat, "number": number, "min_repeat_ms": min_repeat_ms, "end_to_end": end_to_end}
+        """Time calls with these inputs, by default random ones of the sizes of the last call; see
+        `Executable.benchmark`."""
+        options: dict[str, Any] = {
+            "repeat": repeat, "number": number, "min_repeat_ms": min_repeat_ms, "end_to_end": end_to_end
+        }
         if args or kwargs:
             given = self._in_order(args, kwargs)
             return self._for(given).benchmark(*given, **options)
         if self.last is None:
-            raise InputError(f"the program takes open sizes ({self._signature()}); call it once, or give the inputs to time it with", code="TW0708")
+            raise InputError(
+                f"the program takes open sizes ({self._signature()}); call it once, or give the inputs to time it with",
+                code="TW0708"
+            )
         return self.last.benchmark(**options)
 
     def example_inputs(self, seed: int = 0) -> dict[str, Array]:
@@ -139,7 +151,8 @@ class OpenExecutable(Executable):
         offsets, workspace = place_pieces([Piece(number(p.nbytes, sizes), p.birth, p.death) for p in manifest.pieces])
         table = np.array([*sizes.values(), *derived, *(o + manifest.workspace_bytes for o in offsets), 0], np.int64)
         concrete = replace(
-            manifest, symbols=(), sizes=(), pieces=(), workspace_bytes=manifest.workspace_bytes + workspace, parts=number(manifest.parts, sizes),
+            manifest, symbols=(), sizes=(), pieces=(), workspace_bytes=manifest.workspace_bytes + workspace,
+            parts=number(manifest.parts, sizes),
             inputs=tuple(replace(t, shape=shape_of(t, sizes)) for t in manifest.inputs),
             outputs=tuple(replace(t, shape=shape_of(t, sizes)) for t in manifest.outputs),
         )

@@ -1,4 +1,5 @@
-"""The ways from a case to an answer, each of which may be wrong: the whole compiler, one pass of the pipeline, one kernel.
+"""The ways from a case to an answer, each of which may be wrong: the whole compiler, one pass of the pipeline, one
+kernel.
 
     check(case, way, settings) -> None where the answer is that of the interpreter, else a `Verdict`
 
@@ -32,7 +33,8 @@ from tilewright.runtime.executable import Executable
 
 WHOLE, PASS, KERNEL = "whole", "pass", "kernel"
 VALUES, NON_FINITE, ERROR, CRASH, HANG = "values", "non-finite", "error", "crash", "hang"
-"""Kinds of verdicts: wrong numbers, numbers that are not finite where the reference is, an exception, the end of the process, no end."""
+"""Kinds of verdicts: wrong numbers, numbers that are not finite where the reference is, an exception, the end of the
+process, no end."""
 NAMES: Final = ("by the reference", "compiled")
 ON_PURPOSE: Final = 0.1
 """How far a pass that approximates on purpose may go, as a part of the largest value."""
@@ -62,7 +64,9 @@ class Settings:
     @staticmethod
     def from_json(fields: dict[str, Any]) -> Settings:
         """The inverse of `to_json`."""
-        return Settings(**{**fields, "disabled_pass": tuple(fields["disabled_pass"]), "plugins": tuple(fields["plugins"])})
+        return Settings(
+            **{**fields, "disabled_pass": tuple(fields["disabled_pass"]), "plugins": tuple(fields["plugins"])}
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +145,10 @@ def check(case: Case, way: Way, settings: Settings, trail: Trail | None = None) 
         except Exception as error:  # what the compiler raises is what is looked for
             return raised(error)
         for given in answers:
-            found = compared(wanted, given, tolerance if way.kind != PASS or steps_of(Target(settings.target))[way.step].exact else ON_PURPOSE)
+            found = compared(
+                wanted, given,
+                tolerance if way.kind != PASS or steps_of(Target(settings.target))[way.step].exact else ON_PURPOSE
+            )
             if found is not None and way.kind == WHOLE and (meant := _approximated(case, settings)) is not None:
                 found = compared(wanted, meant, ON_PURPOSE) or compared(meant, given, tolerance)
             if found is not None:
@@ -169,11 +176,16 @@ def raised(error: Exception) -> Verdict:
 def compared(wanted: Sequence[Array], given: Sequence[Array], tolerance: float) -> Verdict | None:
     """Return the fault of a result. Integers are compared exactly, unless the tolerance is for an approximation."""
     if tolerance >= ON_PURPOSE:
-        wanted, given = ([a if a.dtype.kind in "Ob" else a.astype(np.float64) for a in side] for side in (wanted, given))
+        wanted, given = (
+            [a if a.dtype.kind in "Ob" else a.astype(np.float64) for a in side] for side in (wanted, given)
+        )
     found = difference(tuple(wanted), tuple(given), tolerance, NAMES)
     if found is None:
         return None
-    finite = all(np.isfinite(b.astype(np.float64)).all() for a, b in zip(wanted, given, strict=False) if a.dtype.kind not in "iubO" and np.isfinite(a.astype(np.float64)).all())
+    finite = all(
+        np.isfinite(b.astype(np.float64)).all() for a, b in zip(wanted, given, strict=False)
+        if a.dtype.kind not in "iubO" and np.isfinite(a.astype(np.float64)).all()
+    )
     return Verdict(VALUES if finite else NON_FINITE, found)
 
 
@@ -216,7 +228,8 @@ def as_kernel(case: Case) -> Function:
 
 
 def run_twice(run: Any, values: Sequence[Array]) -> list[list[Array]]:
-    """The results of two runs into memory that holds something else each time, so that what is not written, or not anew, shows."""
+    """The results of two runs into memory that holds something else each time, so that what is not written, or not
+    anew, shows."""
     if not isinstance(run, Executable):  # a program in stages: the sizes of its results are not known before it runs
         return [flattened(run(*values))]
     answers = []
