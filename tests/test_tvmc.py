@@ -164,7 +164,7 @@ def test_the_graph_of_a_package_is_the_fields(perceptron: Path, tmp_path: Path) 
     x = np.random.default_rng(1).random((2, 16), np.float32)
     module.run(x=x)
     assert module.get_output(0).numpy().tobytes() == tvmc.run(package, inputs={"x": x}).outputs["output_0"].tobytes()
-    with pytest.raises(ArtifactError, match="the text is not a graph of a program"):
+    with pytest.raises(ArtifactError, match="this is no graph of a program"):
         graph_executor.create("{}", library, tvm.cpu(0))
     with pytest.raises(ArtifactError, match="the graph is of another program: its inputs are z"):
         graph_executor.create(package.graph.replace('"x"', '"z"'), library, tvm.cpu(0))
@@ -366,5 +366,5 @@ def test_kernels_of_a_file_that_changed_are_not_looked_for(network: Path, tmp_pa
     program = tvm.load(tvm.compile(network).save(tmp_path / "a.so"))
     with (tmp_path / "a.so").open("ab") as file:
         file.write(b"more")
-    with pytest.raises(ArtifactError, match="is hidden in the code, and cannot be timed separately"):
+    with pytest.raises(ArtifactError, match="is hidden in the code, and cannot be timed apart"):
         program.profile(IMAGE)

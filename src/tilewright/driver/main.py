@@ -113,8 +113,8 @@ def compile_command(
     path = output or (None if c_source else Path(model.with_suffix(".tar").name))
     if path is not None and path.suffix not in (*options.OUTPUTS, options.C_SOURCE):
         raise OptionError(
-            f"--output: '{path}' has none of the supported extensions: "
-            f"{', '.join((*options.OUTPUTS, options.C_SOURCE))}",
+            f"--output: '{path}' ends in neither {' nor '.join((*options.OUTPUTS, options.C_SOURCE))}, which are what "
+            "can be written",
             code="TW0206"
         )
     begin = time.perf_counter()
@@ -428,7 +428,8 @@ def quantize_command(
     path = output or Path(f"{model.stem}_int8.tar")
     if path.suffix not in options.FORMATS:
         raise OptionError(
-            f"--output: '{path}' has none of the supported extensions: {', '.join(options.FORMATS)}", code="TW0206"
+            f"--output: '{path}' ends in neither {' nor '.join(options.FORMATS)}, which are what can be written",
+            code="TW0206"
         )
     begin = time.perf_counter()
     made = quantize(

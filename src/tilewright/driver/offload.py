@@ -77,7 +77,7 @@ def check_picture(path: Path | None) -> None:
     """Raise `OptionError` where a picture cannot be written to `path`, before anything else is done."""
     if path is not None and path.suffix not in PICTURES:
         raise OptionError(
-            f"--output: '{path}' has none of the supported extensions: {', '.join(PICTURES)}", code="TW0206"
+            f"--output: '{path}' ends in neither {' nor '.join(PICTURES)}, which are what can be written", code="TW0206"
         )
 
 

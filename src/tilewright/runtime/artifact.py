@@ -161,8 +161,8 @@ def _loaded(descriptor: int, file: Path, manifest: Manifest) -> SharedLibrary:
     if manifest.sanitizer:
         if "address" in manifest.sanitizer.split(",") and not under_sanitizer():
             raise ArtifactError(
-                f"{file}: made for AddressSanitizer, which must be loaded when the process starts: tilewright debug "
-                "asan SCRIPT",
+                f"{file}: made for AddressSanitizer, which has to be in the process from its beginning: tilewright "
+                "debug asan SCRIPT",
                 code="TW0811"
             )
         return SharedLibrary(descriptor, file.resolve(), stays=True)

@@ -62,8 +62,7 @@ def check_graph(text: str, manifest: Manifest) -> None:
         shapes, dtypes = attrs["shape"][1], attrs["dltype"][1]
     except (ValueError, KeyError, TypeError, IndexError) as error:
         raise ArtifactError(
-            f"the text is not a graph of a program: {error!r}; give what get_graph_json() returned, or the text of "
-            "mod.json",
+            f"this is no graph of a program: {error!r}; give what get_graph_json() returned, or the text of mod.json",
             code="TW0812"
         ) from None
     values = (*manifest.inputs, *manifest.outputs)

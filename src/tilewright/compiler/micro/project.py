@@ -61,7 +61,7 @@ class GeneratedProject:
             name = str(found["template"])
         except (FileNotFoundError, NotADirectoryError):
             raise ArtifactError(
-                f"'{folder}' is not a project: it has no {_STATE}; make one with: tvmc micro create-project {folder} "
+                f"'{folder}' is no project: it has no {_STATE}; make one with: tvmc micro create-project {folder} "
                 "LIBRARY.tar qemu-arm",
                 code="TW0813"
             ) from None

@@ -22,7 +22,7 @@ def report_path(model: Path, output: Path | None) -> Path:
     path = output or Path(f"{model.stem}.html")
     if path.suffix not in SUFFIXES:
         raise OptionError(
-            f"--output: '{path}' has none of the extensions of the report: {', '.join(SUFFIXES)}", code="TW0206"
+            f"--output: '{path}' ends in neither {' nor '.join(SUFFIXES)}; the report is a page", code="TW0206"
         )
     return path
 
