@@ -133,7 +133,7 @@ def test_configurations_survive_json() -> None:
 
 
 def test_a_configuration_has_no_other_answers() -> None:
-    with pytest.raises(InstantiationError, match="no answer for 'tile_x'"):
+    with pytest.raises(InstantiationError, match="no value for 'tile_x'"):
         ConfigEntity(0, None, {"tile_y": SplitEntity((-1, 2))}).define_knob("tile_x", [1])
 
 

@@ -1,8 +1,10 @@
 """The command line: `tilewright compile MODEL`, `tilewright run MODEL_OR_ARTIFACT`, `tilewright check MODEL`,
-`tilewright quantize MODEL`, `tilewright offload MODEL`, `tilewright explain MODEL`, `tilewright tune MODEL`, `tilewright profile MODEL`, `tilewright diagnose MODEL`, `tilewright explain-error CODE`.
+`tilewright quantize MODEL`, `tilewright offload MODEL`, `tilewright explain MODEL`, `tilewright tune MODEL`,
+`tilewright profile MODEL`, `tilewright diagnose MODEL`, `tilewright explain-error CODE`.
 
-Exit codes: 0 when all is well, 1 when the model cannot be compiled or run, or a divergence was found, 2 when the command is not written right. What
-went wrong stands on stderr after `Error:`, never as a traceback unless `-v` asks for one.
+Exit codes: 0 when all is well, 1 when the model cannot be compiled or run, or a divergence was found, 2 when the
+command is not written right. What went wrong stands on stderr after `Error:`, never as a traceback unless `-v` asks for
+one.
 """
 
 from __future__ import annotations
@@ -45,11 +47,26 @@ app.add_typer(micro.app)
 app.add_typer(debug.app)
 
 Required = Annotated[
-    str, typer.Option("--require-offload", metavar="SHARE", help="Fail if accelerators take less than this share of the multiply-accumulates, such as 95%.")
+    str,
+    typer.Option(
+        "--require-offload", metavar="SHARE",
+        help="Fail if accelerators take less than this share of the multiply-accumulates, such as 95%."
+    )
 ]
-CrossCompiler = Annotated[str, typer.Option(metavar="PROGRAM", help="The compiler that links the library, such as aarch64-linux-gnu-gcc.")]
-CrossOptions = Annotated[str, typer.Option(metavar="TEXT", help="Options of the cross compiler, as one text: '-O2 -shared'.")]
-MaxArena = Annotated[str, typer.Option("--max-arena", metavar="SIZE", help="Size limit of the memory for values between kernels, such as 256K. If a model needs more, the error lists the live values at its peak.")]
+CrossCompiler = Annotated[
+    str, typer.Option(metavar="PROGRAM", help="The compiler that links the library, such as aarch64-linux-gnu-gcc.")
+]
+CrossOptions = Annotated[
+    str, typer.Option(metavar="TEXT", help="Options of the cross compiler, as one text: '-O2 -shared'.")
+]
+MaxArena = Annotated[
+    str,
+    typer.Option(
+        "--max-arena", metavar="SIZE",
+        help="Size limit of the memory for values between kernels, such as 256K. If a model needs more, the error "
+        "lists the live values at its peak."
+    )
+]
 
 
 @app.callback()
@@ -67,12 +84,25 @@ def common(context: typer.Context, verbose: Verbose = 0, version: Version = Fals
 @with_fields
 def compile_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", help=f"Output file: {', '.join(options.OUTPUTS)}, or .c for C text. Default: MODEL.tar.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", help=f"Output file: {', '.join(options.OUTPUTS)}, or .c for C text. Default: MODEL.tar."
+        )
+    ] = None,
     *,
     how: Compilation,
-    dump_code: Annotated[str, typer.Option(help=f"Also write OUTPUT.STAGE for these stages: {','.join(options.STAGES)}.")] = "",
+    dump_code: Annotated[
+        str, typer.Option(help=f"Also write OUTPUT.STAGE for these stages: {','.join(options.STAGES)}.")
+    ] = "",
     require_offload: Required = "",
-    c_source: Annotated[Path | None, typer.Option("--c-source", metavar="DIR", file_okay=False, help="Write the model as C, with a test, an example and a Makefile, into DIR.")] = None,
+    c_source: Annotated[
+        Path | None,
+        typer.Option(
+            "--c-source", metavar="DIR", file_okay=False,
+            help="Write the model as C, with a test, an example and a Makefile, into DIR."
+        )
+    ] = None,
     max_arena: MaxArena = "",
     cross_compiler: CrossCompiler = "",
     cross_compiler_options: CrossOptions = "",
@@ -90,7 +120,8 @@ def compile_command(
         share = offload.share("--require-offload", require_offload)
         offload.explained(model, how.target, how.shapes or None).require(share)
     as_c = how.target if how.target.split()[:1] == ["c"] else "c"
-    only_text = path is None or path.suffix == options.C_SOURCE  # what its test compares with is computed by LLVM's code
+    # what its test compares with is computed by LLVM's code
+    only_text = path is None or path.suffix == options.C_SOURCE
     compiled = how.compiled(model, target="llvm" if only_text else how.target, switches=options.max_arena(max_arena))
     written = [] if path is None else [compiled.save_c(path, as_c) if only_text else compiled.save(path, linker)]
     written += compiled.export_c(c_source, target=as_c) if c_source else []
@@ -108,13 +139,25 @@ def compile_command(
 ))
 @with_fields
 def run_command(
-    model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A compiled .so or .tar, or a model file.")],
-    inputs: Annotated[Path | None, typer.Option("-i", "--inputs", exists=True, dir_okay=False, help="A .npz of inputs by name.")] = None,
-    outputs: Annotated[Path | None, typer.Option("-o", "--outputs", help="A .npz file for the outputs by name.")] = None,
-    fill_mode: Annotated[tensors.Fill, typer.Option(help="Contents of inputs that no file gives.")] = tensors.Fill.RANDOM,
-    print_top: Annotated[int | None, typer.Option(min=1, help="Show the N largest elements of each output.", metavar="N")] = None,
+    model: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="A compiled .so or .tar, or a model file.")
+    ],
+    inputs: Annotated[
+        Path | None, typer.Option("-i", "--inputs", exists=True, dir_okay=False, help="A .npz of inputs by name.")
+    ] = None,
+    outputs: Annotated[
+        Path | None, typer.Option("-o", "--outputs", help="A .npz file for the outputs by name.")
+    ] = None,
+    fill_mode: Annotated[
+        tensors.Fill, typer.Option(help="Contents of inputs that no file gives.")
+    ] = tensors.Fill.RANDOM,
+    print_top: Annotated[
+        int | None, typer.Option(min=1, help="Show the N largest elements of each output.", metavar="N")
+    ] = None,
     print_time: Annotated[bool, typer.Option("--print-time", help="Time the model and show a summary.")] = False,
-    profile: Annotated[bool, typer.Option("--profile", help="Show the time of each kernel, and its distance from the machine's peak.")] = False,
+    profile: Annotated[
+        bool, typer.Option("--profile", help="Show the time of each kernel, and its distance from the machine's peak.")
+    ] = False,
     repeat: Annotated[int, typer.Option(min=1, help="Number of measurements.")] = 5,
     number: Annotated[int, typer.Option(min=1, help="Number of runs in one measurement.")] = 5,
     *,
@@ -128,7 +171,9 @@ def run_command(
     compiled = how.loaded_or_compiled(model, given)
     fed = tensors.feed(compiled.inputs, given, fill_mode)
     answer = compiled(fed)
-    answers = dict(zip((o.name for o in compiled.outputs), flat(answer if isinstance(answer, tuple) else (answer,)), strict=True))
+    answers = dict(
+        zip((o.name for o in compiled.outputs), flat(answer if isinstance(answer, tuple) else (answer,)), strict=True)
+    )
     if outputs is not None:
         files.write_arrays(outputs, answers)
     if print_top is not None:
@@ -140,7 +185,9 @@ def run_command(
     if verbose:
         _show_details(compiled)
     if not (outputs or print_top or print_time or profile):
-        typer.echo("\n".join(f"{name}: {array.dtype}[{', '.join(map(str, array.shape))}]" for name, array in answers.items()))
+        typer.echo(
+            "\n".join(f"{name}: {array.dtype}[{', '.join(map(str, array.shape))}]" for name, array in answers.items())
+        )
 
 
 @app.command("profile", epilog=examples(
@@ -150,15 +197,33 @@ def run_command(
 ))
 @with_fields
 def profile_command(
-    model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="A compiled .so or .tar, or a model file.")],
-    inputs: Annotated[Path | None, typer.Option("-i", "--inputs", exists=True, dir_okay=False, help="A .npz of inputs by name.")] = None,
-    fill_mode: Annotated[tensors.Fill, typer.Option(help="Contents of inputs that no file gives.")] = tensors.Fill.RANDOM,
+    model: Annotated[
+        Path, typer.Argument(exists=True, dir_okay=False, help="A compiled .so or .tar, or a model file.")
+    ],
+    inputs: Annotated[
+        Path | None, typer.Option("-i", "--inputs", exists=True, dir_okay=False, help="A .npz of inputs by name.")
+    ] = None,
+    fill_mode: Annotated[
+        tensors.Fill, typer.Option(help="Contents of inputs that no file gives.")
+    ] = tensors.Fill.RANDOM,
     repeat: Annotated[int, typer.Option(min=1, help="Number of runs; the faster half counts.")] = 50,
     form: Annotated[profiles.Form, typer.Option("--format", help="Format of the report.")] = profiles.Form.TABLE,
-    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE", help="Output file of the report. Default: the terminal.")] = None,
-    trace: Annotated[Path | None, typer.Option("--trace", metavar="FILE", help="Also write a timeline of a run: .json (Chrome) or .pftrace (Perfetto).")] = None,
-    memory: Annotated[bool, typer.Option("--memory", help="Also show the memory of the model, and the live values at its peak.")] = False,
-    peaks: Annotated[bool, typer.Option("--peaks/--no-peaks", help="Compare with the peak of this machine, which is measured once.")] = True,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Output file of the report. Default: the terminal.")
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace", metavar="FILE", help="Also write a timeline of a run: .json (Chrome) or .pftrace (Perfetto)."
+        )
+    ] = None,
+    memory: Annotated[
+        bool, typer.Option("--memory", help="Also show the memory of the model, and the live values at its peak.")
+    ] = False,
+    peaks: Annotated[
+        bool, typer.Option("--peaks/--no-peaks", help="Compare with the peak of this machine, which is measured once.")
+    ] = True,
     aggregate: Annotated[bool, typer.Option("--aggregate", help="One row for all steps of the same kernel.")] = False,
     *,
     how: Compilation,
@@ -168,12 +233,17 @@ def profile_command(
     given = files.read_arrays(inputs) if inputs else {}
     compiled = how.loaded_or_compiled(model, given)
     program = _executable(compiled)
-    profiles.profile_to(program, tensors.feed(program.inputs, given, fill_mode), repeat, form, output, trace, memory, peaks, aggregate)
+    profiles.profile_to(
+        program, tensors.feed(program.inputs, given, fill_mode), repeat, form, output, trace, memory, peaks, aggregate
+    )
     if verbose:
         _show_details(compiled)
 
 
-@app.command("check", epilog=examples("tilewright check model.onnx", 'tilewright check model.onnx --input-shapes "x:[1,3,h,w]" --json'))
+@app.command(
+    "check",
+    epilog=examples("tilewright check model.onnx", 'tilewright check model.onnx --input-shapes "x:[1,3,h,w]" --json')
+)
 def check_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
     input_shapes: Shapes = "",
@@ -190,13 +260,27 @@ def check_command(
         raise typer.Exit(1)
 
 
-@app.command("offload", epilog=examples('tilewright offload model.tflite --target "npu, llvm" --why', 'tilewright offload model.tflite --target npu -o partition.svg'))
+@app.command(
+    "offload",
+    epilog=examples(
+        'tilewright offload model.tflite --target "npu, llvm" --why',
+        'tilewright offload model.tflite --target npu -o partition.svg'
+    )
+)
 def offload_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
     target: Accelerators,
-    why: Annotated[bool, typer.Option("--why", help="For every operator left on the CPU, show the reason and the smallest edit that would move it.")] = False,
+    why: Annotated[
+        bool,
+        typer.Option(
+            "--why",
+            help="For every operator left on the CPU, show the reason and the smallest edit that would move it."
+        )
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Draw the partition to a .svg or .html file.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Draw the partition to a .svg or .html file.")
+    ] = None,
     require_offload: Required = "",
     input_shapes: Shapes = "",
     plugin: Plugins = None,
@@ -213,15 +297,38 @@ def offload_command(
     report.require(share)
 
 
-@app.command("diagnose", epilog=examples("tilewright diagnose model.onnx -i inputs.npz -o repro", "tilewright diagnose model.onnx --reference onnxruntime --thorough"))
+@app.command(
+    "diagnose",
+    epilog=examples(
+        "tilewright diagnose model.onnx -i inputs.npz -o repro",
+        "tilewright diagnose model.onnx --reference onnxruntime --thorough"
+    )
+)
 @with_fields
 def diagnose_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", file_okay=False, metavar="FOLDER", help="Output folder for the reproducer. Default: MODEL.repro.")] = None,
-    inputs: Annotated[Path | None, typer.Option("-i", "--inputs", exists=True, dir_okay=False, help="A .npz of inputs by name. Default: random numbers.")] = None,
-    reference: Annotated[str, typer.Option(help="The reference: interpreter (numpy), onnxruntime, torch or tflite, if installed.")] = diagnose.INTERPRETER,
-    thorough: Annotated[bool, typer.Option("--thorough", help="Examine passes and kernels even if the outputs agree.")] = False,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds after which a compilation or a run counts as a hang.")] = 120.0,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", file_okay=False, metavar="FOLDER",
+            help="Output folder for the reproducer. Default: MODEL.repro."
+        )
+    ] = None,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(
+            "-i", "--inputs", exists=True, dir_okay=False, help="A .npz of inputs by name. Default: random numbers."
+        )
+    ] = None,
+    reference: Annotated[
+        str, typer.Option(help="The reference: interpreter (numpy), onnxruntime, torch or tflite, if installed.")
+    ] = diagnose.INTERPRETER,
+    thorough: Annotated[
+        bool, typer.Option("--thorough", help="Examine passes and kernels even if the outputs agree.")
+    ] = False,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, help="Seconds after which a compilation or a run counts as a hang.")
+    ] = 120.0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
     *,
     how: Pipeline,
@@ -241,12 +348,23 @@ def diagnose_command(
     raise typer.Exit(1)
 
 
-@app.command("explain", epilog=examples("tilewright explain resnet50.onnx -o report.html", 'tilewright explain model.onnx --input-shapes "x:[1,3,224,224]" --target "npu, llvm"', "tilewright explain model.onnx --no-run --target c"))
+@app.command(
+    "explain",
+    epilog=examples(
+        "tilewright explain resnet50.onnx -o report.html",
+        'tilewright explain model.onnx --input-shapes "x:[1,3,224,224]" --target "npu, llvm"',
+        "tilewright explain model.onnx --no-run --target c"
+    )
+)
 @with_fields
 def explain_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file.")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Output file: one self-contained .html. Default: MODEL.html.")] = None,
-    run: Annotated[bool, typer.Option("--run/--no-run", help="Run the model on random inputs, for the timeline and the roofline.")] = True,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Output file: one self-contained .html. Default: MODEL.html.")
+    ] = None,
+    run: Annotated[
+        bool, typer.Option("--run/--no-run", help="Run the model on random inputs, for the timeline and the roofline.")
+    ] = True,
     *,
     how: Compilation,
     verbose: Verbose = 0,
@@ -257,18 +375,42 @@ def explain_command(
     write_report(how.compiled(model), model.name, path, run)
 
 
-@app.command("quantize", epilog=examples("tilewright quantize model.onnx --data samples.npz -o model_int8.so", "tilewright quantize model.onnx --data samples.npz --max-error 0.02 --report errors.json"))
+@app.command(
+    "quantize",
+    epilog=examples(
+        "tilewright quantize model.onnx --data samples.npz -o model_int8.so",
+        "tilewright quantize model.onnx --data samples.npz --max-error 0.02 --report errors.json"
+    )
+)
 def quantize_command(
     model: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="The model file, in float32.")],
-    data: Annotated[Path, typer.Option("--data", exists=True, dir_okay=False, help="A .npz of inputs by name, with samples along the first axis.")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Output file: .so or .tar. Default: MODEL_int8.tar.")] = None,
-    report: Annotated[Path | None, typer.Option("--report", help="Also write the errors of all layers and outputs as JSON.")] = None,
+    data: Annotated[
+        Path,
+        typer.Option(
+            "--data", exists=True, dir_okay=False, help="A .npz of inputs by name, with samples along the first axis."
+        )
+    ],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Output file: .so or .tar. Default: MODEL_int8.tar.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Also write the errors of all layers and outputs as JSON.")
+    ] = None,
     calibration: Annotated[str, typer.Option(help="Choice of ranges: minmax, percentile, kl or mse.")] = "minmax",
-    percentile: Annotated[float, typer.Option(help="Fraction of all magnitudes that --calibration percentile keeps.")] = 0.9999,
-    per_tensor: Annotated[bool, typer.Option("--per-tensor", help="Use one scale for each weight instead of one for each output channel.")] = False,
+    percentile: Annotated[
+        float, typer.Option(help="Fraction of all magnitudes that --calibration percentile keeps.")
+    ] = 0.9999,
+    per_tensor: Annotated[
+        bool, typer.Option("--per-tensor", help="Use one scale for each weight instead of one for each output channel.")
+    ] = False,
     symmetric: Annotated[bool, typer.Option("--symmetric", help="Use ranges that are symmetric around zero.")] = False,
-    bias_correction: Annotated[bool, typer.Option("--bias-correction", help="Correct biases for the mean error of each channel.")] = False,
-    max_error: Annotated[float | None, typer.Option(help="Keep the worst layers in float until the relative error of the outputs is at most this.")] = None,
+    bias_correction: Annotated[
+        bool, typer.Option("--bias-correction", help="Correct biases for the mean error of each channel.")
+    ] = False,
+    max_error: Annotated[
+        float | None,
+        typer.Option(help="Keep the worst layers in float until the relative error of the outputs is at most this.")
+    ] = None,
     skip: Annotated[str, typer.Option(metavar="LAYERS", help="Layers to keep in float, separated by commas.")] = "",
     target: Target = "llvm",
     input_shapes: Shapes = "",
@@ -284,7 +426,8 @@ def quantize_command(
         raise OptionError(f"--output: '{path}' has none of the supported extensions: {', '.join(options.FORMATS)}", code="TW0206")
     begin = time.perf_counter()
     made = quantize(
-        model, files.read_arrays(data), options.input_shapes(input_shapes) or None, calibration=calibration, percentile=percentile, per_channel=not per_tensor,
+        model, files.read_arrays(data), options.input_shapes(input_shapes) or None, calibration=calibration,
+        percentile=percentile, per_channel=not per_tensor,
         symmetric=symmetric, bias_correction=bias_correction, max_error=max_error, skip=options.names("--skip", skip),
     )
     compiled = made.compile(target, threads)

@@ -532,5 +532,6 @@ def refuse_gpu_threads(func: PrimFunc) -> None:
         if isinstance(s, For) and tag and not tag.startswith(("vthread", "cthread")):
             raise TargetError(
                 f"loop '{s.var.name}' of '{func.name}' is bound to '{tag}', threads of a GPU, and the target is a CPU; "
-                "use parallel for its cores and vectorize for its lanes, or bind to te.thread_axis(n, 'vthread')", code="TW0512"
+                "use parallel for its cores and vectorize for its lanes, or bind to te.thread_axis(n, 'vthread')",
+                code="TW0512"
             )

@@ -183,8 +183,8 @@ def compared(wanted: Sequence[Array], given: Sequence[Array], tolerance: float) 
     if found is None:
         return None
     finite = all(
-        np.isfinite(b.astype(np.float64)).all() for a,
-        b in zip(wanted, given, strict=False) if a.dtype.kind not in "iubO" and np.isfinite(a.astype(np.float64)).all()
+        np.isfinite(b.astype(np.float64)).all() for a, b in zip(wanted, given, strict=False)
+        if a.dtype.kind not in "iubO" and np.isfinite(a.astype(np.float64)).all()
     )
     return Verdict(VALUES if finite else NON_FINITE, found)
 

@@ -56,26 +56,44 @@ def compile_model(
 ) -> TVMCPackage:
     """Compile a model and write its package to `package_path` (a temporary file without one).
 
-    `tuning_records` are of `autotvm` or of `auto_scheduler`: kernels are made as they say is fastest. `output_format` is `so` or `tar` (a package with a library that is linked, or its objects), or `mlf`. `cross` is the compiler that links. `dump_code` are stages,
-    written beside the package; `dump_offloads` a file, or `-` for the standard output. Parts for BNNS become kernels that stand in for its calls
-    (`<row>_stand_in`). Raises `OptionError` for what cannot be asked for, and what `tilewright.compile` raises.
+    `tuning_records` are of `autotvm` or of `auto_scheduler`: kernels are made as they say is fastest. `output_format`
+    is `so` or `tar` (a package with a library that is linked, or its objects), or `mlf`. `cross` is the compiler that
+    links. `dump_code` are stages, written beside the package; `dump_offloads` a file, or `-` for the standard output.
+    Parts for BNNS become kernels that stand in for its calls (`<row>_stand_in`). Raises `OptionError` for what cannot
+    be asked for, and what `tilewright.compile` raises.
     """
     path = Path(package_path or tvmc_model.default_package_path())
     packed = _executor(executor, output_format, use_vm)
     runs = Runtime(runtime) if isinstance(runtime, str) else runtime
     if output_format not in OUTPUT_FORMATS:
-        raise OptionError(f"--output-format: there is no format '{output_format}'; choose from {', '.join(OUTPUT_FORMATS)}", code="TW0203")
+        raise OptionError(
+            f"--output-format: there is no format '{output_format}'; choose from {', '.join(OUTPUT_FORMATS)}",
+            code="TW0203"
+        )
     runs.check_format(output_format)
     linker = options.linker(cross, cross_options)
     if linker and output_format != "so":
-        raise OptionError(f"--cross-compiler links a library, and -f {output_format} has objects that are not linked; leave one of them out", code="TW0204")
+        raise OptionError(
+            f"--cross-compiler links a library, and -f {output_format} has objects that are not linked; leave one of "
+            "them out",
+            code="TW0204"
+        )
     chosen = _target(target, target_host)
     stages = options.names("--dump-code", dump_code, options.STAGES) if isinstance(dump_code, str) else list(dump_code)
-    config = [*pass_context_configs, *_mixed(mixed_precision, mixed_precision_ops, mixed_precision_calculation_type, mixed_precision_acc_type)]
+    config = [
+        *pass_context_configs,
+        *_mixed(mixed_precision, mixed_precision_ops, mixed_precision_calculation_type, mixed_precision_acc_type)
+    ]
     tuned = advised(tuning_records)
-    switches = {**({_STAND_IN: True} if "bnns" in (a.name for a in chosen.accelerators) else {}), **({"relay.ConvertLayout.enabled": False} if desired_layout else {}), **options.pass_config(config)}
+    switches = {
+        **({_STAND_IN: True} if "bnns" in (a.name for a in chosen.accelerators) else {}),
+        **({"relay.ConvertLayout.enabled": False} if desired_layout else {}), **options.pass_config(config)
+    }
     if desired_layout_ops and not desired_layout:
-        raise OptionError("--desired-layout-ops says which operators get the layout of --desired-layout; give that, too", code="TW0204")
+        raise OptionError(
+            "--desired-layout-ops says which operators get the layout of --desired-layout; give that, too",
+            code="TW0204"
+        )
     if desired_layout:
         tvmc_model = tvmc_model.with_mod(with_layouts(tvmc_model.mod, desired_layout, desired_layout_ops))
     elif mixed_precision_ops:
@@ -83,12 +101,22 @@ def compile_model(
     if dump_offloads:
         report = offload.explained_module(tvmc_model.mod, tvmc_model.params, str(chosen)).text()
         print(report, end="") if dump_offloads == "-" else files.write_text(Path(dump_offloads), report)
-    ops = computed_in(mixed_precision_ops, mixed_precision_calculation_type, mixed_precision_acc_type) if mixed_precision_ops else contextlib.nullcontext()
+    ops = (
+        computed_in(mixed_precision_ops, mixed_precision_calculation_type, mixed_precision_acc_type)
+        if mixed_precision_ops else contextlib.nullcontext()
+    )
     as_text = output_format == "mlf" and "c" in chosen.processor.backend.stages
     if as_text and workspace_pool is not None:
-        raise OptionError("--workspace-pools: the workspace of a model in C is an array in its text, and the linker says where it is; leave the option out", code="TW0204")
+        raise OptionError(
+            "--workspace-pools: the workspace of a model in C is an array in its text, and the linker says where it "
+            "is; leave the option out",
+            code="TW0204"
+        )
     with ops, tuned:
-        made = tilewright.compile(tvmc_model.source, tvmc_model.shapes or None, "llvm" if as_text else chosen, opt_level=opt_level, config=switches, disabled_pass=list(disabled_pass))
+        made = tilewright.compile(
+            tvmc_model.source, tvmc_model.shapes or None, "llvm" if as_text else chosen, opt_level=opt_level,
+            config=switches, disabled_pass=list(disabled_pass)
+        )
         artifact = _named(made, mod_name)
         for stage in stages:
             files.write_text(path.with_name(f"{path.name}.{stage}"), made.dump(stage))
@@ -103,7 +131,12 @@ def compile_model(
         write_package(artifact, path, packed.kind, output_format, linker)
     package = TVMCPackage(path)
     standing = [s for s in kernel_symbols(artifact.manifest.steps) if s.endswith("_stand_in")]
-    package.notes = (f"bnns: {len(standing)} calls are of stand-ins, kernels of this compiler named ..._stand_in: BNNS itself is in systems of Apple's alone",) if standing else ()
+    package.notes = (
+        (
+            f"bnns: {len(standing)} calls are of stand-ins, kernels of this compiler named ..._stand_in: BNNS itself "
+            "is in systems of Apple's alone",
+        ) if standing else ()
+    )
     return package
 
 
@@ -111,30 +144,45 @@ def _executor(executor: Executor | str | None, output_format: str, use_vm: bool)
     """The executor; without one `aot` for the Model Library Format, and else `graph`."""
     if use_vm:
         if executor is not None:
-            raise OptionError("use_vm and executor both choose the executor of the program; give one of them", code="TW0204")
+            raise OptionError(
+                "use_vm and executor both choose the executor of the program; give one of them", code="TW0204"
+            )
         return Executor("vm")
     if executor is None:
         return Executor("aot" if output_format == "mlf" else "graph")
     found = Executor(executor) if isinstance(executor, str) else executor
     if output_format == "mlf" and found.kind != "aot":
-        raise OptionError(f"--executor {found.kind} cannot be in the Model Library Format, which has programs as C functions; use --executor aot, or -f so", code="TW0204")
+        raise OptionError(
+            f"--executor {found.kind} cannot be in the Model Library Format, which has programs as C functions; use "
+            "--executor aot, or -f so",
+            code="TW0204"
+        )
     return found
 
 
 def _target(target: str | Mapping[str, Any] | Target, host: str | None) -> Target:
     chosen = Target(target)
     if host and Target(host).processor != chosen.processor:
-        raise OptionError(f"--target-host is '{host}', and code for '{chosen.processor}' runs on that itself; leave it out", code="TW0204")
+        raise OptionError(
+            f"--target-host is '{host}', and code for '{chosen.processor}' runs on that itself; leave it out",
+            code="TW0204"
+        )
     return chosen
 
 
 def _mixed(wanted: bool, operators: Sequence[str], kind: str, sums: str) -> list[str]:
     if wanted:
         if kind == "float32":
-            raise OptionError("--mixed-precision-calculation-type: float32 is what is computed in without --mixed-precision; say float16 or bfloat16", code="TW0204")
+            raise OptionError(
+                "--mixed-precision-calculation-type: float32 is what is computed in without --mixed-precision; say "
+                "float16 or bfloat16",
+                code="TW0204"
+            )
         return options.mixed_precision(kind, sums)
     if operators:
-        raise OptionError("--mixed-precision-ops says which operators --mixed-precision is about; give that, too", code="TW0204")
+        raise OptionError(
+            "--mixed-precision-ops says which operators --mixed-precision is about; give that, too", code="TW0204"
+        )
     return []
 
 
@@ -143,7 +191,9 @@ def _named(made: Model, name: str) -> Artifact:
     try:
         artifact = made.artifact
     except InputError as error:
-        raise OptionError(f'{error}. On the command line that is --input-shapes "NAME:[1,3,224,224]"', code="TW0113") from None
+        raise OptionError(
+            f'{error}. On the command line that is --input-shapes "NAME:[1,3,224,224]"', code="TW0113"
+        ) from None
     return replace(artifact, manifest=replace(artifact.manifest, name=name))
 
 

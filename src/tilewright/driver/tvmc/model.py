@@ -1,4 +1,5 @@
-"""The model that `tvmc` loads: a network of Relay with its parameters. The file is read at the first access to the network."""
+"""The model that `tvmc` loads: a network of Relay with its parameters. The file is read at the first access to the
+network."""
 
 from __future__ import annotations
 
@@ -36,16 +37,19 @@ Shapes = Mapping[str, Sequence[Any]]
 class TVMCModel:
     """A network and its parameters: of a file, of a module of Relay, or of what `save` wrote.
 
-    The file is read at the first access to `mod` or `params`; without such an access, it is compiled as `tilewright compile`
-    does it, through the cache. Raises `ModelError` for a file that cannot be read.
+    The file is read at the first access to `mod` or `params`; without such an access, it is compiled as `tilewright
+    compile` does it, through the cache. Raises `ModelError` for a file that cannot be read.
     """
 
     def __init__(
-        self, mod: IRModule | None = None, params: Mapping[str, Any] | None = None, model_path: str | os.PathLike[str] | None = None,
+        self, mod: IRModule | None = None, params: Mapping[str, Any] | None = None,
+        model_path: str | os.PathLike[str] | None = None,
         shape_dict: Shapes | None = None, model_format: Format | None = None,
     ) -> None:
         if (mod is None) == (model_path is None):
-            raise OptionError("a TVMCModel is of a module, or of the file at model_path; give one of them", code="TW0204")
+            raise OptionError(
+                "a TVMCModel is of a module, or of the file at model_path; give one of them", code="TW0204"
+            )
         self._mod, self._params = mod, dict(params or {})
         self.path = None if model_path is None else Path(model_path)
         self.shapes: dict[str, Sequence[Any]] = dict(shape_dict or {})
@@ -55,12 +59,14 @@ class TVMCModel:
 
     @property
     def mod(self) -> IRModule:
-        """The network. Raises `OptionError` where sizes of its inputs were left open: then there is a program, and no network of known types."""
+        """The network. Raises `OptionError` where sizes of its inputs were left open: then there is a program, and no
+        network of known types."""
         if self._mod is None:
             assert self.path is not None
             if name := next((n for n, dims in self.shapes.items() if not all(isinstance(d, int) for d in dims)), None):
                 raise OptionError(
-                    f"--input-shapes leaves sizes of '{name}' open, and layouts, operators of mixed precision, off-loading and the Model Library Format need the network "
+                    f"--input-shapes leaves sizes of '{name}' open, and layouts, operators of mixed precision, "
+                    "off-loading and the Model Library Format need the network "
                     "with all of its sizes; give numbers", code="TW0204"
                 )
             self._mod, params = (self._format or format_of(self.path)).read(self.path, self.shapes or None)
@@ -75,7 +81,8 @@ class TVMCModel:
 
     @property
     def source(self) -> Path | IRModule:
-        """The input of the compiler: the file if the network was not read, else the network with its parameters bound."""
+        """The input of the compiler: the file if the network was not read, else the network with its parameters
+        bound."""
         if self._mod is None and self.path is not None and self._format in (None, format_of(self.path)):
             return self.path
         from tilewright.relay.transform.bind_params import bind_params
@@ -99,7 +106,9 @@ class TVMCModel:
         from tilewright.relay.serialization import save_json
 
         content = {_MODULE: save_json(self.mod).encode(), _PARAMS: save_param_dict(self.params)}
-        with files.replacing(Path(model_path)) as scratch, tarfile.open(scratch, "w", format=tarfile.PAX_FORMAT) as archive:
+        with files.replacing(Path(model_path)) as scratch, tarfile.open(
+            scratch, "w", format=tarfile.PAX_FORMAT
+        ) as archive:
             for name, data in content.items():
                 archive.addfile(member(name, len(data)), io.BytesIO(data))
 
@@ -109,10 +118,14 @@ class TVMCModel:
         return str(Path(tempfile.mkdtemp(prefix="tvmc-")) / "package.tar")
 
 
-def load_model(path: str | os.PathLike[str], model_format: str | None = None, shape_dict: Shapes | None = None) -> TVMCModel:
-    """The model of a file: ONNX, TFLite, PyTorch (which needs shapes) or Relay, told by its contents, or read as `model_format`.
+def load_model(
+    path: str | os.PathLike[str], model_format: str | None = None, shape_dict: Shapes | None = None
+) -> TVMCModel:
+    """The model of a file: ONNX, TFLite, PyTorch (which needs shapes) or Relay, told by its contents, or read as
+    `model_format`.
 
-    `shape_dict` gives sizes to inputs. Raises `InputError` where there is no such file, `OptionError` for a format that is not read here, with the way around.
+    `shape_dict` gives sizes to inputs. Raises `InputError` where there is no such file, `OptionError` for a format that
+    is not read here, with the way around.
     """
     file = Path(path)
     if not file.is_file():
@@ -123,9 +136,17 @@ def load_model(path: str | os.PathLike[str], model_format: str | None = None, sh
     if isinstance(reader, str):
         raise OptionError(f"--model-format {name}: {reader}", code="TW0203")
     if reader is TFLITE and file.read_bytes()[4:8] != b"TFL3":
-        raise ModelError(f"{file.name}: no TFLite model: bytes 4 to 8 are not TFL3; leave --model-format out, and its contents say what it is", code="TW0102")
+        raise ModelError(
+            f"{file.name}: no TFLite model: bytes 4 to 8 are not TFL3; leave --model-format out, and its contents say "
+            "what it is",
+            code="TW0102"
+        )
     if (reader or format_of(file)) is PYTORCH and not shape_dict:
-        raise OptionError(f"{file.name}: a PyTorch model does not say the shapes of its inputs; give them with --input-shapes \"x:[1,3,224,224]\"", code="TW0113")
+        raise OptionError(
+            f"{file.name}: a PyTorch model does not say the shapes of its inputs; give them with --input-shapes "
+            "\"x:[1,3,224,224]\"",
+            code="TW0113"
+        )
     return TVMCModel(model_path=file, shape_dict=shape_dict, model_format=reader)
 
 
@@ -135,11 +156,16 @@ def _read_saved(path: Path) -> tuple[IRModule, dict[str, Any]]:
 
     try:
         with tarfile.open(path, "r:") as archive:
-            found = {m.name: archive.extractfile(m) for m in plain_members(archive, path.stat().st_size) if m.isfile() and m.name in (_MODULE, _PARAMS)}
+            found = {
+                m.name: archive.extractfile(m) for m in plain_members(archive, path.stat().st_size)
+                if m.isfile() and m.name in (_MODULE, _PARAMS)
+            }
             content = {name: stream.read() for name, stream in found.items() if stream is not None}
         mod = load_json(content[_MODULE].decode())
     except (tarfile.TarError, OSError, EOFError, KeyError, UnicodeDecodeError) as error:
-        raise ModelError(f"{path}: not what TVMCModel.save wrote ({_MODULE} and {_PARAMS} in a tar): {error}", code="TW0103") from None
+        raise ModelError(
+            f"{path}: not what TVMCModel.save wrote ({_MODULE} and {_PARAMS} in a tar): {error}", code="TW0103"
+        ) from None
     if not isinstance(mod, IRModule):
         raise ModelError(f"{path}: {_MODULE} holds a {type(mod).__name__}, and no module", code="TW0103")
     return mod, dict(load_param_dict(content.get(_PARAMS, save_param_dict({}))))
